@@ -1,0 +1,3 @@
+"""Datasets: one file per dataset, held in memory as tensors."""
+
+NOT_PLUGINS = ("sources", "text", "dataset", "longtail", "validation")

@@ -1,0 +1,33 @@
+"""What a dataset plug-in provides: files to fetch and a reader."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from fedtide.data.dataset import Dataset
+from fedtide.plugins import Plugin
+
+if TYPE_CHECKING:
+    from fedtide.data.sources import Resource
+
+
+class DatasetPlugin(Plugin):
+    """One dataset.
+
+    ``resources`` lists the files to download (empty for data that ships with a library); ``read`` turns the raw folder
+    into tensors. Downloading, mirrors, checksums, locking and unpacking are the business of :mod:`fedtide.data.sources`.
+    """
+
+    resources: Sequence[Resource] = ()
+
+    @abstractmethod
+    def read(self, raw: Path) -> Dataset:
+        """Tensors from the files under ``raw`` (``<root>/<name>``); ``digest`` may be left empty, the caller fills it.
+
+        Raises:
+            SettingsError: a file is missing, truncated or not what its name says; the message names it and says what
+                to place where.
+        """

@@ -1,0 +1,87 @@
+"""What a model plug-in provides, and layers whose randomness is keyed."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from typing import ClassVar, NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from fedtide.plugins import Plugin
+from fedtide.randomness import hashed_uniform
+
+
+class Outputs(NamedTuple):
+    """What a network says about a batch: ``logits`` [B, L] and the ``features`` [B, q] that contrastive terms compare."""
+
+    logits: Tensor
+    features: Tensor
+
+
+class Network(nn.Module):
+    """A classifier cut in two: ``features`` (everything before the last linear layer) and ``head``.
+
+    Sub-classes define both. ``forward`` returns logits. ``contrast`` says which representation contrastive objectives
+    compare; it is the input of the head unless a network says otherwise.
+    """
+
+    head: nn.Module
+
+    @abstractmethod
+    def features(self, inputs: Tensor) -> Tensor:
+        """Penultimate representation [B, q], the input of ``head``."""
+
+    def contrast(self, features: Tensor, logits: Tensor) -> Tensor:
+        """Representation compared by contrastive objectives [B, q]."""
+        return features
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        """Logits [B, L]."""
+        return self.head(self.features(inputs))  # type: ignore[no-any-return]
+
+    def outputs(self, inputs: Tensor) -> Outputs:
+        """Logits and contrastive features from one pass."""
+        features = self.features(inputs)
+        logits = self.head(features)
+        return Outputs(logits, self.contrast(features, logits))
+
+
+class KeyedDropout(nn.Module):
+    """Dropout whose mask is a pure function of ``key``, a buffer that the engine sets per (seed, round, client, step)."""
+
+    key: Tensor
+
+    def __init__(self, probability: float) -> None:
+        super().__init__()
+        self.probability = probability
+        self.register_buffer("key", torch.zeros((), dtype=torch.int64), persistent=False)
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        """Zeroes entries with the given probability in training mode and rescales the rest."""
+        if not self.training or self.probability == 0.0:
+            return inputs
+        draw = hashed_uniform(self.key, inputs.numel()).view(inputs.shape)
+        return inputs * (draw >= self.probability).to(inputs.dtype) / (1.0 - self.probability)
+
+
+class Model(Plugin):
+    """Builds the network of a run."""
+
+    family: ClassVar[str] = "convolutional"
+    """``linear``, ``mlp``, ``convolutional`` or ``embedding``: the engine's rule chooses an executor by it."""
+
+    @abstractmethod
+    def build(self, input_shape: tuple[int, ...], num_classes: int, vocabulary: int) -> Network:
+        """A freshly initialised network.
+
+        Called with the global torch generator seeded for (seed, "model"), so library default initialisations are keyed.
+
+        Args:
+            input_shape: shape of one sample: (channels, height, width), (features,) or (tokens,).
+            num_classes: number of logits L.
+            vocabulary: number of token ids, 0 unless the data is text.
+
+        Raises:
+            SettingsError: the model cannot take such inputs.
+        """

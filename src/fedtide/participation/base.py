@@ -1,0 +1,28 @@
+"""What a participation plug-in provides: who of the present clients is drawn in a round."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedtide.plugins import Plugin
+
+
+class Participation(Plugin):
+    """A pure function of (seed, round, present): the same cohorts for every algorithm."""
+
+    @abstractmethod
+    def draw(self, present: NDArray[np.int64], round_: int, seed: int) -> NDArray[np.int64]:
+        """Positions into ``present`` (ascending, at least one) of the clients that take part in ``round_``.
+
+        Args:
+            present: int64 [K], ids of the clients that are present and hold data, ascending.
+            round_: 0-based round.
+            seed: the run's seed; draws use ``generator(seed, "participation", round_, ...)``.
+        """
+
+    def expected_fraction(self, present: int) -> float:
+        """Expected share of ``present`` clients drawn in one round (FedSSG's p)."""
+        raise NotImplementedError

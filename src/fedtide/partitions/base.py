@@ -1,0 +1,42 @@
+"""What a partition plug-in provides: labels in, one array of positions per client out."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from typing import ClassVar, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedtide.plugins import Plugin
+
+Ints = NDArray[np.int64]
+
+
+class Partition(Plugin):
+    """Deals samples to clients.
+
+    ``scope`` says what one call covers when the population consists of groups (scenario ``sessions``): ``group`` rules are
+    applied to each group on its own labels; ``population`` rules deal to all clients at once and the groups are cut from
+    the clients in id order.
+    """
+
+    scope: ClassVar[Literal["group", "population"]] = "group"
+
+    @abstractmethod
+    def deal(self, labels: Ints, num_clients: int, num_classes: int, seed: int, group: int = 0) -> list[Ints]:
+        """Deal all samples (or what the rule says) to ``num_clients`` clients.
+
+        Args:
+            labels: int64 [n] labels of the samples that may be dealt (a subset of 0..num_classes-1 may be present).
+            num_clients: number of clients.
+            num_classes: L.
+            seed: world seed; every draw uses ``generator(seed, "partition.<purpose>", group, ...)``.
+            group: number of the group, a key of the draws.
+
+        Returns:
+            One int64 array of positions into ``labels`` per client.
+
+        Raises:
+            SettingsError: impossible request, refused before drawing, naming the largest feasible value.
+        """

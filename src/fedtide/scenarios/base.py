@@ -1,0 +1,43 @@
+"""What a scenario plug-in provides: a pure function from labels and a seed to a timeline."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from dataclasses import dataclass
+
+from fedtide.partitions.base import Partition
+from fedtide.plugins import Plugin
+from fedtide.scenarios.timeline import Ints, Timeline
+
+
+@dataclass(frozen=True)
+class WorldInput:
+    """What a scenario may look at.
+
+    Attributes:
+        labels: int64 [n], labels of the whole training set.
+        train: int64, positions that may be dealt (after long-tail thinning and the validation cut), ascending.
+        validation: int64, positions held out for tuning.
+        num_classes: L.
+        partition: the rule that deals positions to clients.
+        seed: the world's seed; draws use ``generator(seed, purpose, ...)``.
+    """
+
+    labels: Ints
+    train: Ints
+    validation: Ints
+    num_classes: int
+    partition: Partition
+    seed: int
+
+
+class Scenario(Plugin):
+    """Writes the timeline."""
+
+    @abstractmethod
+    def timeline(self, world: WorldInput) -> Timeline:
+        """The timeline of a run.
+
+        Raises:
+            SettingsError: the request is impossible; the message names the setting and the largest feasible value.
+        """

@@ -1,0 +1,130 @@
+"""The world as a table: in round t, which clients are present, which shard each one holds, which labels count.
+
+Consecutive rounds usually share one assignment of clients to shards, so the table is stored as a list of *assignments* and
+one index per round. Everything is a NumPy array; the file is one ``.npz``.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+Ints = NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Assignment:
+    """Which present client (ascending id) holds which shard. ``clients`` and ``shards`` are int64 arrays of one length."""
+
+    clients: Ints
+    shards: Ints
+
+
+@dataclass(frozen=True)
+class Timeline:
+    """The whole run's world, written before training; a run only reads it.
+
+    Attributes:
+        num_clients: N, ids are 0..N-1 (also those never present).
+        num_classes: L.
+        shards: list of int64 arrays of positions in the training set (unique within a shard).
+        assignments: distinct client-to-shard tables.
+        assignment_of_round: int64 [rounds], index into ``assignments``.
+        session_of_round: int64 [rounds], 0-based session number, non-decreasing.
+        label_views: bool [rounds' distinct views, L], labels that count in evaluation.
+        view_of_round: int64 [rounds], index into ``label_views``.
+        validation: int64 positions of the training set held out for tuning; never in a shard.
+        notes: JSON-able facts about how it was made.
+    """
+
+    num_clients: int
+    num_classes: int
+    shards: list[Ints]
+    assignments: list[Assignment]
+    assignment_of_round: Ints
+    session_of_round: Ints
+    label_views: NDArray[np.bool_]
+    view_of_round: Ints
+    validation: Ints
+    notes: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def rounds(self) -> int:
+        """Number of rounds T."""
+        return len(self.assignment_of_round)
+
+    @property
+    def sessions(self) -> int:
+        """Number of sessions."""
+        return int(self.session_of_round[-1]) + 1 if self.rounds else 0
+
+    def at(self, round_: int) -> Assignment:
+        """Clients present in a round (0-based), ascending, and their shards."""
+        return self.assignments[int(self.assignment_of_round[round_])]
+
+    def labels_at(self, round_: int) -> NDArray[np.bool_]:
+        """Labels that count in the evaluation of a round, bool [L]."""
+        view: NDArray[np.bool_] = self.label_views[int(self.view_of_round[round_])]
+        return view
+
+    def session_span(self, round_: int) -> tuple[int, int]:
+        """First round and number of rounds of the session that ``round_`` belongs to."""
+        same = np.flatnonzero(self.session_of_round == self.session_of_round[round_])
+        return int(same[0]), len(same)
+
+    def save(self, path: Path) -> None:
+        """Write one ``.npz`` under a temporary name, then rename it."""
+        path.parent.mkdir(parents=True, exist_ok=True)
+        lengths = np.array([len(shard) for shard in self.shards], dtype=np.int64)
+        sizes = np.array([len(item.clients) for item in self.assignments], dtype=np.int64)
+        empty = np.zeros(0, dtype=np.int64)
+        part = path.with_name(path.name + f".{os.getpid()}.part")
+        with part.open("wb") as stream:
+            np.savez(
+                stream,
+                shard_values=np.concatenate([*self.shards, empty]),
+                shard_lengths=lengths,
+                assignment_clients=np.concatenate([*(item.clients for item in self.assignments), empty]),
+                assignment_shards=np.concatenate([*(item.shards for item in self.assignments), empty]),
+                assignment_sizes=sizes,
+                assignment_of_round=self.assignment_of_round,
+                session_of_round=self.session_of_round,
+                label_views=self.label_views,
+                view_of_round=self.view_of_round,
+                validation=self.validation,
+                meta=np.array(
+                    json.dumps(
+                        {"num_clients": self.num_clients, "num_classes": self.num_classes, "notes": self.notes},
+                        sort_keys=True,
+                    )
+                ),
+            )
+        part.replace(path)
+
+    @staticmethod
+    def load(path: Path) -> Timeline:
+        """Read what :meth:`save` wrote."""
+        with np.load(path, allow_pickle=False) as arrays:
+            meta = json.loads(str(arrays["meta"]))
+            cut = np.cumsum(arrays["shard_lengths"])[:-1]
+            pieces = np.cumsum(arrays["assignment_sizes"])[:-1]
+            clients = np.split(arrays["assignment_clients"], pieces)
+            shards = np.split(arrays["assignment_shards"], pieces)
+            return Timeline(
+                num_clients=meta["num_clients"],
+                num_classes=meta["num_classes"],
+                shards=[np.asarray(shard) for shard in np.split(arrays["shard_values"], cut)],
+                assignments=[Assignment(c, s) for c, s in zip(clients, shards, strict=True)],
+                assignment_of_round=arrays["assignment_of_round"],
+                session_of_round=arrays["session_of_round"],
+                label_views=arrays["label_views"],
+                view_of_round=arrays["view_of_round"],
+                validation=arrays["validation"],
+                notes=meta["notes"],
+            )
