@@ -9,7 +9,6 @@ Folders named in the environment variable ``FEDTIDE_PLUGINS`` (separated as in `
 
 from __future__ import annotations
 
-import difflib
 import importlib
 import inspect
 import os
@@ -17,7 +16,9 @@ import pkgutil
 from pathlib import Path
 from typing import Any, ClassVar, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+from fedtide.errors import SettingsError, nearest
 
 KINDS = (
     "algorithms",
@@ -33,14 +34,19 @@ KINDS = (
 )
 
 
-class SettingsError(ValueError):
-    """Bad input: one line that names the key, the value and what is allowed. The command line exits with 2."""
-
-
 class SettingsModel(BaseModel):
     """Immutable, refuses unknown keys, and documents every field from its description."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", validate_default=True)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _known_keys(cls, value: Any) -> Any:
+        if isinstance(value, dict):
+            for key in value:
+                if key not in cls.model_fields:
+                    raise SettingsError(nearest(f"unknown key {key!r}", str(key), cls.model_fields))
+        return value
 
 
 class PluginSettings(SettingsModel):
@@ -108,9 +114,7 @@ def load(kind: str, name: str) -> type[Plugin]:
     """
     known = names(kind)
     if name not in known:
-        near = difflib.get_close_matches(name, known, n=1)
-        hint = f"did you mean {near[0]!r}? " if near else ""
-        raise SettingsError(f"unknown name {name!r} in {kind}; {hint}known: {', '.join(known)}")
+        raise SettingsError(nearest(f"unknown name {name!r} in {kind}", name, known))
     module = importlib.import_module(f"fedtide.{kind}.{name}")
     found = [
         value

@@ -1,1 +1,1 @@
-""""""
+"""Accounting: bytes, latency, energy."""

@@ -18,14 +18,15 @@ class DatasetPlugin(Plugin):
     """One dataset.
 
     ``resources`` lists the files to download (empty for data that ships with a library); ``read`` turns the raw folder
-    into tensors. Downloading, mirrors, checksums, locking and unpacking are the business of :mod:`fedtide.data.sources`.
+    into tensors. Downloading, mirrors and checksums are the business of :mod:`fedtide.data.sources`, keeping the
+    tensors is that of :mod:`fedtide.data.prepared`.
     """
 
     resources: Sequence[Resource] = ()
 
     @abstractmethod
     def read(self, raw: Path) -> Dataset:
-        """Tensors from the files under ``raw`` (``<root>/<name>``); ``digest`` may be left empty, the caller fills it.
+        """Tensors from the files under ``raw`` (``<root>/<name>/raw``); the caller fills ``digest``.
 
         Raises:
             SettingsError: a file is missing, truncated or not what its name says; the message names it and says what

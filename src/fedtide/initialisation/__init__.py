@@ -1,1 +1,1 @@
-""""""
+"""Initialisers: the model a session starts from."""

@@ -1,1 +1,3 @@
-""""""
+"""Models: one file per network family."""
+
+NOT_PLUGINS = ("inputs", "kaiming", "norms", "residual")

@@ -13,7 +13,7 @@ from fedtide.randomness import hashed_uniform
 
 
 class Outputs(NamedTuple):
-    """What a network says about a batch: ``logits`` [B, L] and the ``features`` [B, q] that contrastive terms compare."""
+    """What a network says about a batch: ``logits`` [B, L] and the ``features`` [B, q] that contrast terms compare."""
 
     logits: Tensor
     features: Tensor
@@ -48,7 +48,7 @@ class Network(nn.Module):
 
 
 class KeyedDropout(nn.Module):
-    """Dropout whose mask is a pure function of ``key``, a buffer that the engine sets per (seed, round, client, step)."""
+    """Dropout whose mask is a pure function of ``key``, a buffer the engine sets per (seed, round, client, step)."""
 
     key: Tensor
 

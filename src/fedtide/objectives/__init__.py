@@ -1,1 +1,1 @@
-""""""
+"""Objectives: the loss of one sample, one file each."""

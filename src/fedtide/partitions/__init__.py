@@ -1,1 +1,3 @@
-""""""
+"""Partitions deal samples to clients."""
+
+NOT_PLUGINS = ("dealing",)

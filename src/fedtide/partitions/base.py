@@ -16,9 +16,9 @@ Ints = NDArray[np.int64]
 class Partition(Plugin):
     """Deals samples to clients.
 
-    ``scope`` says what one call covers when the population consists of groups (scenario ``sessions``): ``group`` rules are
-    applied to each group on its own labels; ``population`` rules deal to all clients at once and the groups are cut from
-    the clients in id order.
+    ``scope`` says what one call covers when the population consists of groups (scenario ``sessions``): ``group`` rules
+    are applied to each group on its own labels; ``population`` rules deal to all clients at once and the groups are cut
+    from the clients in id order.
     """
 
     scope: ClassVar[Literal["group", "population"]] = "group"

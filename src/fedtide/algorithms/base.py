@@ -1,0 +1,100 @@
+"""What an algorithm is: declared memories, declared traffic and a few hooks. The federation owns the loop."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+from pydantic import Field
+from torch import Tensor
+
+from fedtide.algorithms.round import Round, Vectors
+from fedtide.engine.local import Gradient, Local, Term
+from fedtide.plugins import Plugin, PluginSettings, Tunable
+from fedtide.settings import WeightingChoice
+
+__all__ = ["Algorithm", "AlgorithmSettings", "Gradient", "Local", "Round", "Term", "Tunable", "Vectors"]
+
+
+class AlgorithmSettings(PluginSettings):
+    """Settings every algorithm has."""
+
+    weighting: WeightingChoice = Field("samples", description="how participants are weighted")  # type: ignore[assignment]
+
+
+class Algorithm(Plugin):
+    """A federated algorithm.
+
+    Sub-classes declare their vectors and override the hooks they need; FedAvg overrides none.
+
+    Attributes:
+        server: names of vectors [d] kept by the server, :meth:`server_start` (zero) at the start.
+        client: names of vectors [d] kept by every client, zero for a client never seen.
+        down, up: what travels to and from each participant, for the ledger: ``w``/``W`` (the model with its buffers), names
+            of declared vectors, or names that :meth:`payload` knows.
+        models: models it distinguishes, for evaluation: ``cloud``, ``participants``, ``all``.
+    """
+
+    Settings: ClassVar[type[PluginSettings]] = AlgorithmSettings
+    server: ClassVar[tuple[str, ...]] = ()
+    client: ClassVar[tuple[str, ...]] = ()
+    down: ClassVar[tuple[str, ...]] = ("w",)
+    up: ClassVar[tuple[str, ...]] = ("W",)
+    models: ClassVar[tuple[str, ...]] = ("cloud",)
+
+    has_direction: ClassVar[bool] = False
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        cls.has_direction = cls.direction is not Algorithm.direction
+
+    def server_start(self, name: str) -> float:
+        """Start value of the entries of a server vector."""
+        return 0.0
+
+    def extra(self, size: int, clients: int, classes: int) -> dict[str, Tensor]:
+        """Start values of further state of any shape, kept in ``r.extra`` and saved with the run."""
+        return {}
+
+    def start(self, r: Round) -> Tensor:
+        """Vectors training starts from: [d] for all participants or [C, d]."""
+        return r.w
+
+    def local(self, r: Round) -> Local:
+        """What this round adds to the clients' gradients."""
+        return Local()
+
+    def terms(self, r: Round) -> list[Term]:
+        """Extra losses, with the reference models they need."""
+        return []
+
+    def direction(self, grad: Gradient, W: Tensor, r: Round) -> Tensor:
+        """The general form, called at every local step if overridden.
+
+        Args:
+            grad: gradient [c, d] of the loss (and of the extra terms) on the current batch at any point [c, d].
+            W: [c, d] current parameters of some participants.
+            r: the round as those participants see it; ``r.client`` may be written.
+
+        Returns:
+            [c, d], takes the place of the loss gradient; what :meth:`local` adds comes on top.
+        """
+        raise NotImplementedError
+
+    def finish(self, r: Round) -> Tensor:
+        """After local training: update the memories and return the new global model [d]."""
+        return r.mean(r.W)
+
+    def after_round(self, r: Round, w: Tensor) -> Tensor:
+        """A server phase on the new model [d] (generators, classifier re-training)."""
+        return w
+
+    def keep_at_session(self, server: Vectors, memory: Vectors, present: list[int]) -> None:
+        """Adjust kept memories ([d] and [N, d]) to a new population, when ``federation.at_session`` is ``keep``."""
+
+    def payload(self, name: str, size: int, classes: int) -> int:
+        """Numbers in one transfer of ``name`` (4 bytes each) where it is not a model-sized vector."""
+        return size
+
+    def warnings(self, lr: float, steps: int) -> list[str]:
+        """One line for each setting known to be unstable, said once at the start."""
+        return []

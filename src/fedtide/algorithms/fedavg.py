@@ -1,0 +1,10 @@
+"""FedAvg."""
+
+from fedtide.algorithms.base import Algorithm
+
+
+class FedAvg(Algorithm):
+    """Average of the local models (McMahan et al. 2017).
+
+    ``w+ = sum_k p_k theta_k`` over the participants, ``p_k`` by samples or uniform.
+    """

@@ -1,0 +1,72 @@
+"""FedOpt: an optimiser on the server."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import torch
+from pydantic import Field
+from torch import Tensor
+
+from fedtide.algorithms.base import Algorithm, AlgorithmSettings, Round, Tunable
+
+
+class FedOpt(Algorithm):
+    """Server optimisers on the pseudo-gradient -D, D = mean(theta_k) - w (Reddi et al. 2021; Hsu et al. 2019).
+
+    ========= ==========================================================================
+    sgd       m = beta1 m + D;  w + lr m  (FedAvgM)
+    adagrad   v = v + D^2
+    adam      v = beta2 v + (1 - beta2) D^2
+    yogi      v = v - (1 - beta2) D^2 sign(v - D^2)
+    ========= ==========================================================================
+
+    The adaptive three use m = beta1 m + (1 - beta1) D, v_0 = tau^2 unless set, no bias correction, and
+    w + lr m / (sqrt(v) + tau). ``torch.optim`` provides the momentum form; its Adam corrects the bias and its Adagrad has no
+    first moment, so the adaptive three are written out. Buffers (BatchNorm statistics) are averaged,
+    never optimised.
+    """
+
+    class Settings(AlgorithmSettings):
+        """Settings of FedOpt."""
+
+        name: str = "fedopt"
+        optimiser: Literal["sgd", "adagrad", "adam", "yogi"] = Field("adam", description="server optimiser")
+        server_lr: float = Tunable(0.1, low=1e-3, high=1.0, log=True, gt=0, description="server learning rate")
+        beta1: float = Tunable(0.9, low=0.0, high=0.99, ge=0, lt=1, description="momentum")
+        beta2: float = Field(0.99, ge=0, lt=1, description="memory of the second moment (adam, yogi)")
+        tau: float = Tunable(1e-3, low=1e-5, high=1e-1, log=True, gt=0, description="adaptivity floor")
+        v0: float | None = Field(None, ge=0, description="start of the second moment; default tau^2")
+
+    server = ("m", "v")
+    models = ("cloud", "participants")
+
+    def server_start(self, name: str) -> float:
+        """v_0."""
+        s = self.settings
+        return (s.tau**2 if s.v0 is None else s.v0) if name == "v" else 0.0
+
+    def finish(self, r: Round) -> Tensor:
+        """One server step on D."""
+        s, m, v = self.settings, r.server.m, r.server.v
+        D = r.mean(r.W) - r.w
+        if s.optimiser == "sgd":
+            return self._momentum(r.w, m, D)
+        m.mul_(s.beta1).add_(D, alpha=1 - s.beta1)
+        square = D.square()
+        if s.optimiser == "adagrad":
+            v.add_(square)
+        elif s.optimiser == "adam":
+            v.mul_(s.beta2).add_(square, alpha=1 - s.beta2)
+        else:
+            v.sub_((1 - s.beta2) * square * (v - square).sign())
+        return r.w + s.server_lr * m / (v.sqrt() + s.tau)
+
+    def _momentum(self, w: Tensor, m: Tensor, D: Tensor) -> Tensor:
+        """torch's SGD, run on -w so that its momentum buffer is m (it descends, D points uphill)."""
+        minus = torch.nn.Parameter(-w)
+        minus.grad = D
+        optimiser = torch.optim.SGD([minus], lr=self.settings.server_lr, momentum=self.settings.beta1)
+        optimiser.state[minus]["momentum_buffer"] = m
+        optimiser.step()
+        return -minus.detach()

@@ -1,0 +1,26 @@
+"""FedProx."""
+
+from fedtide.algorithms.base import Algorithm, AlgorithmSettings, Local, Round, Tunable
+
+
+class FedProx(Algorithm):
+    """Proximal local objectives f_k + (mu/2) |theta - w|^2 (Li et al. 2020), averaged as FedAvg.
+
+    ``mu = 0`` is FedAvg to the bit: the term is left out. An explicit step needs ``lr * mu < 2``.
+    """
+
+    class Settings(AlgorithmSettings):
+        """Settings of FedProx."""
+
+        name: str = "fedprox"
+        mu: float = Tunable(0.01, low=1e-4, high=1.0, log=True, ge=0, description="strength of the proximal term")
+
+    def local(self, r: Round) -> Local:
+        """Gradient mu (theta - w)."""
+        mu = self.settings.mu
+        return Local(pull=mu, towards=r.w) if mu else Local()
+
+    def warnings(self, lr: float, steps: int) -> list[str]:
+        """The stability bound of the explicit proximal step."""
+        product = lr * self.settings.mu
+        return [f"local.lr * algorithm.mu = {product:g} is not below 2: the proximal step diverges"] if product >= 2 else []

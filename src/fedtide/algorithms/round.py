@@ -1,0 +1,113 @@
+"""The record ``r`` an algorithm's hooks work on: everything about one communication round."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Protocol
+
+from torch import Tensor
+
+from fedtide.engine.flat import Layout, weighted_sum
+from fedtide.settings import LocalSettings
+
+
+class Vectors:
+    """Named tensors read and written as attributes; assigning copies into the existing tensor, so shapes never change."""
+
+    def __init__(self, tensors: dict[str, Tensor]) -> None:
+        object.__setattr__(self, "_tensors", tensors)
+
+    def __getattr__(self, name: str) -> Tensor:
+        try:
+            return self._tensors[name]  # type: ignore[no-any-return, attr-defined]
+        except KeyError:
+            raise AttributeError(f"no vector {name!r}; declared: {', '.join(self._tensors)}") from None  # type: ignore[attr-defined]
+
+    def __setattr__(self, name: str, value: Tensor) -> None:
+        target = getattr(self, name)
+        if target is not value:
+            target.copy_(value)
+
+    def __iter__(self) -> Iterator[tuple[str, Tensor]]:
+        return iter(self._tensors.items())  # type: ignore[attr-defined]
+
+    def rows(self, rows: slice) -> Vectors:
+        """The same tensors restricted to some rows; writes go through."""
+        return Vectors({name: value[rows] for name, value in self})
+
+
+class Services(Protocol):
+    """What the engine can compute for an algorithm."""
+
+    def full_gradient(self, points: Tensor) -> Tensor:
+        """Gradient [C, d] of each participant's mean loss over all its samples at ``points`` ([d] or [C, d])."""
+
+    def client_mean(self, name: str) -> Tensor:
+        """Mean [d] of the memory ``name`` over all N clients, never seen ones counting as zero."""
+
+
+@dataclass
+class Round:
+    """One communication round, as an algorithm sees it. C participants, d parameters, N clients in all, L classes.
+
+    Per-client quantities are columns [C, 1], ready for algebra with rows [C, d].
+
+    Attributes:
+        t: 0-based round; ``rounds``: T, fixed in advance. session: 0-based. session_round: 0-based inside the session.
+        lr: learning rate of the round; lr0: that of the first round of the schedule.
+        w: [d] global model before the round. W: [C, d] local models (``start`` before training, results in ``finish``).
+        server, client: memories: ``r.server.c`` [d], ``r.client.h`` [C, d]; assignments are kept.
+        extra: named tensors of any shape kept by the algorithm.
+        ids: client ids, ascending. n: [C, 1] samples. omega: [C, 1] n over the population's mean.
+        steps: [C, 1] local steps. effective_steps: [C, 1] displacement per unit gradient and lr (momentum included).
+        mean_steps: steps of a client of mean size, E * ceil(mean n / B).
+        weights: [C, 1], the weighting's, sum to one.
+        population: clients present |K|; clients: N. participation: expected share of the population drawn per round.
+        counts: [C, 1] rounds each participant took part in, this one included. seen: [C, 1] 1.0 if it has a memory from
+            an earlier round, else 0.0.
+        label_counts: [C, L]. layout: names and slices of the parameters. local: settings of training on a client.
+        services: full gradients and means over all clients.
+    """
+
+    t: int
+    rounds: int
+    session: int
+    session_round: int
+    lr: float
+    lr0: float
+    w: Tensor
+    W: Tensor
+    server: Vectors
+    client: Vectors
+    extra: dict[str, Tensor]
+    ids: list[int]
+    n: Tensor
+    omega: Tensor
+    steps: Tensor
+    effective_steps: Tensor
+    mean_steps: int
+    weights: Tensor
+    population: int
+    clients: int
+    participation: float
+    counts: Tensor
+    seen: Tensor
+    label_counts: Tensor
+    layout: Layout
+    local: LocalSettings
+    services: Services
+
+    def mean(self, rows: Tensor) -> Tensor:
+        """Average [d] of per-client rows [C, d] with the round's weights, added in client order."""
+        return weighted_sum(self.weights[:, 0], rows)
+
+    def total(self, rows: Tensor) -> Tensor:
+        """Plain sum [d] of per-client rows [C, d], added in client order."""
+        return weighted_sum(self.weights.new_ones(len(self.ids)), rows)
+
+    def rows(self, rows: slice) -> Round:
+        """The same round seen by some participants only, for hooks that work on a part of the cohort."""
+        names = ("W", "n", "omega", "steps", "effective_steps", "weights", "counts", "seen", "label_counts")
+        parts = {name: getattr(self, name)[rows] for name in names}
+        return replace(self, ids=self.ids[rows], client=self.client.rows(rows), **parts)

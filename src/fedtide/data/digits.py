@@ -1,0 +1,49 @@
+"""Handwritten digits of scikit-learn."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from fedtide.data.base import DatasetPlugin
+from fedtide.data.dataset import Dataset
+from fedtide.data.validation import cut
+from fedtide.plugins import PluginSettings
+
+TEST_FRACTION = 0.2
+SPLIT_SEED = 0
+
+
+class Digits(DatasetPlugin):
+    """8x8 grey handwritten digits that ship with scikit-learn: 1,438 + 359 images, 10 classes, no download.
+
+    Source: Alpaydin and Kaynak 1998, test part of the UCI optical digits; values 0..16. The set has no published split:
+    a fifth of every class, drawn once with a fixed key, is the test set.
+    """
+
+    class Settings(PluginSettings):
+        """Settings of the digits."""
+
+        name: str = "digits"
+
+    def read(self, raw: Path) -> Dataset:
+        """Images uint8 [n, 1, 8, 8]; nothing is read from ``raw``."""
+        from sklearn.datasets import load_digits
+
+        bundled = load_digits()
+        images = torch.from_numpy(bundled.images.astype(np.uint8)).unsqueeze(1)
+        labels = bundled.target.astype(np.int64)
+        train, test = cut(labels, np.arange(len(labels)), TEST_FRACTION, SPLIT_SEED)
+        return Dataset(
+            name="digits",
+            kind="image",
+            train_inputs=images[train],
+            train_labels=torch.from_numpy(labels[train]),
+            test_inputs=images[test],
+            test_labels=torch.from_numpy(labels[test]),
+            num_classes=10,
+            digest="",
+            scale=16.0,
+        )

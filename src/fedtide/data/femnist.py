@@ -1,0 +1,80 @@
+"""FEMNIST, from the JSON files that the LEAF benchmark writes."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from pydantic import Field
+
+from fedtide.data.base import DatasetPlugin
+from fedtide.data.dataset import Dataset
+from fedtide.data.sources import Resource
+from fedtide.errors import SettingsError
+from fedtide.plugins import PluginSettings
+from fedtide.randomness import generator
+
+TRAIN_SHARE = 0.8
+SPLIT_SEED = 0
+
+Pixels = NDArray[np.uint8]
+Ints = NDArray[np.int64]
+
+
+class Femnist(DatasetPlugin):
+    """FEMNIST: about 800,000 grey 28x28 handwritten digits and letters, 62 classes (Caldas et al. 2018, LEAF).
+
+    Classes: digits 0..9, upper case 10..35, lower case 36..61. As in the DynamicFL paper writers are ignored: all
+    samples are pooled, permuted with a fixed key and cut 80/20. The files cannot be downloaded: run LEAF's FEMNIST
+    preprocessing and place the ``all_data_*.json`` it writes, or any part of them, in the raw folder.
+
+    LEAF stores the first image of every writer but the first twice; ``leaf_duplicates`` keeps the second copy.
+    """
+
+    class Settings(PluginSettings):
+        """Settings of FEMNIST."""
+
+        name: str = "femnist"
+        leaf_duplicates: bool = Field(False, description="keep the doubled first image of every writer")
+
+    resources = (Resource("all_data_*.json"),)
+
+    def read(self, raw: Path) -> Dataset:
+        """Images uint8 [n, 1, 28, 28], white background."""
+        parts = [self._read_file(path) for path in self.resources[0].paths(raw)]
+        images = np.concatenate([part[0] for part in parts])
+        labels = np.concatenate([part[1] for part in parts])
+        order = generator(SPLIT_SEED, "femnist.split").permutation(len(labels))
+        train, test = np.split(order, [int(TRAIN_SHARE * len(labels))])
+        return Dataset(
+            name="femnist",
+            kind="image",
+            train_inputs=torch.from_numpy(images[train]),
+            train_labels=torch.from_numpy(labels[train]),
+            test_inputs=torch.from_numpy(images[test]),
+            test_labels=torch.from_numpy(labels[test]),
+            num_classes=62,
+            digest="",
+            mean=(0.9614,),
+            std=(0.1634,),
+        )
+
+    def _read_file(self, path: Path) -> tuple[Pixels, Ints]:
+        try:
+            content = json.loads(path.read_bytes())
+            writers = [self._writer(content["user_data"][user]) for user in content["users"]]
+            return np.concatenate([images for images, _ in writers]), np.concatenate([labels for _, labels in writers])
+        except (KeyError, TypeError, ValueError) as error:
+            raise SettingsError(f"{path}: not a LEAF FEMNIST file ({error}); replace it") from error
+
+    def _writer(self, samples: dict[str, Any]) -> tuple[Pixels, Ints]:
+        # LEAF divides by 255, so rounding restores the grey values
+        images = np.rint(255 * np.asarray(samples["x"], dtype=np.float64)).astype(np.uint8).reshape(-1, 1, 28, 28)
+        labels = np.asarray(samples["y"], dtype=np.int64)
+        doubled = len(labels) > 1 and labels[0] == labels[1] and np.array_equal(images[0], images[1])
+        skip = int(doubled and not self.settings.leaf_duplicates)
+        return images[skip:], labels[skip:]

@@ -1,0 +1,89 @@
+"""MNIST, and the reader of its IDX format."""
+
+from __future__ import annotations
+
+import gzip
+import zlib
+from pathlib import Path
+from typing import ClassVar
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from fedtide.data.base import DatasetPlugin
+from fedtide.data.dataset import Dataset
+from fedtide.data.sources import Resource
+from fedtide.errors import SettingsError
+from fedtide.plugins import PluginSettings
+
+UNSIGNED_BYTES = 8  # third byte of an IDX file: the type of its items
+
+
+def idx_resources(address: str, checksums: dict[str, str]) -> tuple[Resource, ...]:
+    """Resources of IDX files below one address; ``checksums`` maps file name to MD5."""
+    return tuple(Resource(file, (address + file,), f"md5:{md5}") for file, md5 in checksums.items())
+
+
+def parse_idx(content: bytes, origin: str) -> Tensor:
+    """The uint8 tensor in a gzipped IDX file (format: LeCun, Cortes and Burges, the MNIST page).
+
+    Args:
+        content: the compressed file.
+        origin: name of the file, for messages.
+
+    Raises:
+        SettingsError: truncated, or not an IDX file of bytes.
+    """
+    try:
+        plain = gzip.decompress(content)
+    except (OSError, EOFError, zlib.error) as error:
+        raise SettingsError(f"{origin}: damaged or truncated ({error}); delete and fetch it again") from error
+    if len(plain) < 4 or plain[:3] != bytes((0, 0, UNSIGNED_BYTES)):
+        raise SettingsError(f"{origin}: not an IDX file of bytes; delete and fetch it again")
+    body = 4 + 4 * plain[3]
+    shape = tuple(np.frombuffer(plain[4:body], dtype=">u4").tolist())
+    items = np.frombuffer(plain[body:], dtype=np.uint8)
+    if len(shape) != plain[3] or items.size != np.prod(shape):
+        raise SettingsError(f"{origin}: {items.size} items, its header says {shape}; delete and fetch it again")
+    return torch.from_numpy(items.reshape(shape).copy())
+
+
+class Mnist(DatasetPlugin):
+    """MNIST: 60,000 + 10,000 grey 28x28 handwritten digits, 10 classes (LeCun et al. 1998)."""
+
+    class Settings(PluginSettings):
+        """Settings of MNIST."""
+
+        name: str = "mnist"
+
+    resources = idx_resources(
+        "https://ossci-datasets.s3.amazonaws.com/mnist/",
+        {
+            "train-images-idx3-ubyte.gz": "f68b3c2dcbeaaa9fbdd348bbdeb94873",
+            "train-labels-idx1-ubyte.gz": "d53e105ee54ea40749a09fcbcd1e9432",
+            "t10k-images-idx3-ubyte.gz": "9fb629c4189551a2d022fa330f9573f3",
+            "t10k-labels-idx1-ubyte.gz": "ec29112dd5afa0611ce80d1b7f02629c",
+        },
+    )
+    mean: ClassVar[float] = 0.1307
+    std: ClassVar[float] = 0.3081
+
+    def read(self, raw: Path) -> Dataset:
+        """Images uint8 [n, 1, 28, 28]."""
+        files = [resource.path(raw) for resource in self.resources]
+        train_images, train_labels, test_images, test_labels = (
+            parse_idx(file.read_bytes(), str(file)) for file in files
+        )
+        return Dataset(
+            name=self.settings.name,
+            kind="image",
+            train_inputs=train_images.unsqueeze(1),
+            train_labels=train_labels.long(),
+            test_inputs=test_images.unsqueeze(1),
+            test_labels=test_labels.long(),
+            num_classes=10,
+            digest="",
+            mean=(self.mean,),
+            std=(self.std,),
+        )

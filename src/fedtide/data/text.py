@@ -1,0 +1,50 @@
+"""Words to token ids without a stored vocabulary: every word is hashed into a table of fixed size."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Iterable
+from functools import lru_cache
+
+import numpy as np
+import torch
+from torch import Tensor
+
+PADDING = 0
+BERT_VOCABULARY = 30522  # rows of the table of published AG News models; ours only shares the size
+
+_WORD = re.compile(r"\w+")
+
+
+def words(text: str) -> list[str]:
+    """The lower-cased words of a text: runs of letters, digits and underscores."""
+    return _WORD.findall(text.lower())
+
+
+@lru_cache(maxsize=1 << 20)
+def word_id(word: str, vocabulary: int) -> int:
+    """Row of a word, 1..vocabulary-1: BLAKE2b of its UTF-8 bytes, the same on every machine.
+
+    Two words may share a row (feature hashing, Weinberger et al. 2009).
+    """
+    digest = hashlib.blake2b(word.encode(), digest_size=8).digest()
+    return 1 + int.from_bytes(digest, "little") % (vocabulary - 1)
+
+
+def encode(texts: Iterable[str], length: int, vocabulary: int = BERT_VOCABULARY) -> Tensor:
+    """Token ids of texts.
+
+    Args:
+        texts: n texts.
+        length: words kept per text, from its beginning; shorter texts are padded at the end.
+        vocabulary: rows of the table, at least 2; row 0 is padding.
+
+    Returns:
+        int64 [n, length], ids 0..vocabulary-1.
+    """
+    rows = [[word_id(word, vocabulary) for word in words(text)[:length]] for text in texts]
+    ids = np.full((len(rows), length), PADDING, dtype=np.int64)
+    for row, found in zip(ids, rows, strict=True):
+        row[: len(found)] = found
+    return torch.from_numpy(ids)

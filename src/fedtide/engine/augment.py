@@ -1,0 +1,81 @@
+"""Random flips and crops of image batches, a pure function of each image and its key."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from fedtide.errors import SettingsError
+from fedtide.randomness import hashed_uniform
+
+
+@dataclass(frozen=True)
+class Augmentation:
+    """Horizontal flip, then a crop of the original size from the padded image.
+
+    What happens to an image depends on nothing but its key, so batches may be composed in any way and on any device.
+
+    Attributes:
+        flip: probability that an image is mirrored left to right.
+        crop: padding in pixels on every side; the window's offsets are uniform on 0..2 * crop, per axis.
+        crop_probability: probability that an image is cropped; otherwise it stays in place.
+        crop_padding: ``zeros``, or ``reflect``: mirrored at the edge, which is not repeated.
+    """
+
+    flip: float = 0.5
+    crop: int = 4
+    crop_probability: float = 1.0
+    crop_padding: Literal["zeros", "reflect"] = "zeros"
+
+    def check(self, input_shape: tuple[int, ...]) -> None:
+        """Refuse samples that cannot be augmented.
+
+        Raises:
+            SettingsError: samples are not (channels, height, width), or too small to be reflected.
+        """
+        if len(input_shape) != 3:
+            raise SettingsError(
+                f"local.flip = {self.flip}, local.crop = {self.crop}: need images (channels, height, width), "
+                f"a sample of the data has shape {input_shape}; set both to 0"
+            )
+        side = min(input_shape[1:])
+        if self.crop_padding == "reflect" and self.crop >= side:
+            raise SettingsError(f"local.crop = {self.crop}: reflect padding of {side} pixels allows at most {side - 1}")
+
+    def __call__(self, images: Tensor, keys: Tensor) -> Tensor:
+        """Augment a batch.
+
+        Args:
+            images: [B, C, H, W] of any dtype.
+            keys: int64 [B], one per image.
+
+        Returns:
+            [B, C, H, W], a new tensor of the same dtype.
+
+        Raises:
+            SettingsError: see :meth:`check`.
+        """
+        self.check(tuple(images.shape[1:]))
+        height, width = images.shape[2:]
+        flipped, cropped, down, right = hashed_uniform(keys, 4).unbind(-1)
+        moved = cropped < self.crop_probability
+        rows, row_inside = self._source(height, moved, down)
+        columns, column_inside = self._source(width, moved, right)
+        columns = torch.where((flipped < self.flip).unsqueeze(1), width - 1 - columns, columns)
+        pixels = (rows.unsqueeze(2) * width + columns.unsqueeze(1)).flatten(1).unsqueeze(1)
+        gathered = images.flatten(2).gather(2, pixels.expand(-1, images.shape[1], -1)).view(images.shape)
+        inside = row_inside.unsqueeze(2) & column_inside.unsqueeze(1)
+        return gathered.masked_fill(~inside.unsqueeze(1), 0)
+
+    def _source(self, side: int, moved: Tensor, draw: Tensor) -> tuple[Tensor, Tensor]:
+        """Along one axis: the pixel each output pixel is copied from [B, side], and whether it is there or padding."""
+        # The product never rounds up to 2 * crop + 1: the largest draw lies 2^-24 below one, which is more than half a
+        # unit in the last place of the product because 2 * crop + 1 is no power of two.
+        offset = (draw * (2 * self.crop + 1)).to(torch.int64) - self.crop
+        index = torch.arange(side, device=draw.device) + torch.where(moved, offset, 0).unsqueeze(1)
+        if self.crop_padding == "zeros":
+            return index.clamp(0, side - 1), (index >= 0) & (index < side)
+        return (side - 1) - ((side - 1) - index.abs()).abs(), torch.ones_like(index, dtype=torch.bool)

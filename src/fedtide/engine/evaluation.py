@@ -1,0 +1,117 @@
+"""Passes over data without training: test scores and full gradients, on the same worker threads as training."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from fedtide.engine.workers import Seat, Workers
+
+
+@dataclass(frozen=True)
+class Scores:
+    """Per-class result of one model on one data split.
+
+    Attributes:
+        correct, count: int64 [L], samples of each class predicted right, and present.
+        loss: float64 [L], sum of cross-entropies of each class.
+    """
+
+    correct: Tensor
+    count: Tensor
+    loss: Tensor
+
+    def accuracy(self, labels: NDArray[np.bool_] | None = None) -> float:
+        """Share of correct predictions among samples whose label is in ``labels`` (bool [L]); arg-max over all labels."""
+        view = torch.ones_like(self.count, dtype=torch.bool) if labels is None else torch.from_numpy(labels)
+        return float(self.correct[view].sum() / self.count[view].sum().clamp(min=1))
+
+    def mean_loss(self, labels: NDArray[np.bool_] | None = None) -> float:
+        """Mean cross-entropy over the same samples."""
+        view = torch.ones_like(self.count, dtype=torch.bool) if labels is None else torch.from_numpy(labels)
+        return float(self.loss[view].sum() / self.count[view].sum().clamp(min=1))
+
+    def per_class(self) -> list[float | None]:
+        """Accuracy of each class, ``None`` for a class without samples."""
+        pairs = zip(self.correct.tolist(), self.count.tolist(), strict=True)
+        return [correct / count if count else None for correct, count in pairs]
+
+
+def evaluate(workers: Workers, w: Tensor, b: Tensor, inputs: Tensor, labels: Tensor, batch: int) -> Scores:
+    """Scores of one model.
+
+    Args:
+        workers: the worker pool.
+        w, b: parameters [d] and floating buffers [q].
+        inputs, labels: resident samples.
+        batch: samples per forward pass.
+    """
+    task, classes = workers.task, workers.task.data.num_classes
+    starts = range(0, len(labels), batch)
+    lanes = [list(starts)[lane :: workers.count] for lane in range(min(workers.count, len(starts)))]
+
+    def lane(seat: Seat, mine: list[int]) -> list[tuple[int, Tensor, Tensor]]:
+        module = seat.frozen("evaluation")
+        module.load(w, b)
+        results = []
+        with torch.inference_mode(), task.mixed():
+            for start in mine:
+                y = labels[start : start + batch]
+                logits = module.network(task.data.prepare(inputs[start : start + batch], task.dtype))
+                results.append((start, *_tally(logits, y, classes)))
+        return results
+
+    found = sorted((item for part in workers.map(lane, lanes) for item in part), key=lambda item: item[0])
+    zero = torch.zeros(classes, dtype=torch.float64)
+    correct = sum((item[1] for item in found), zero).to(torch.int64)
+    loss = sum((item[2] for item in found), zero)
+    return Scores(correct, torch.bincount(labels.cpu(), minlength=classes), loss)
+
+
+def _tally(logits: Tensor, labels: Tensor, classes: int) -> tuple[Tensor, Tensor]:
+    """Correct predictions and summed cross-entropy per class, float64 on the CPU."""
+    values = torch.nn.functional.cross_entropy(logits, labels, reduction="none").to(torch.float64)
+    right = (logits.argmax(dim=-1) == labels).to(torch.float64)
+    both = torch.zeros(2, classes, dtype=torch.float64, device=labels.device)
+    both.scatter_add_(1, labels.expand(2, -1), torch.stack([right, values]))
+    both = both.cpu()
+    return both[0], both[1]
+
+
+def full_gradient(
+    workers: Workers, points: Tensor, b: Tensor, shards: list[NDArray[np.int64]], batch: int, counts: Tensor
+) -> Tensor:
+    """Gradient of each client's mean loss over all of its samples.
+
+    Args:
+        workers: the worker pool.
+        points: parameters [d] shared by all clients, or one row per client [C, d].
+        b: floating buffers [q]; statistics are those of evaluation mode.
+        shards: positions in the training set of each client.
+        batch: samples per pass.
+        counts: [C, L] label counts of the clients, for the objective.
+
+    Returns:
+        [C, d]; zero for a client without samples. No decay, clipping, augmentation or extra term is included.
+    """
+    task = workers.task
+    gradients = torch.zeros(len(shards), points.shape[-1], dtype=task.dtype, device=task.device)
+
+    def client(seat: Seat, row: int) -> None:
+        module, shard = seat.module, torch.from_numpy(shards[row]).to(task.device)
+        module.load(points if points.dim() == 1 else points[row], b)
+        module.network.eval()
+        module.g.zero_()
+        for start in range(0, len(shard), batch):
+            inputs, labels = task.batch(shard[start : start + batch])
+            with task.mixed():
+                losses = task.objective.loss(module.network.outputs(inputs), labels, counts[row])
+            (losses.sum() / len(shard)).backward()  # type: ignore[no-untyped-call]
+        gradients[row].copy_(module.g)
+
+    workers.map(client, range(len(shards)))
+    return gradients

@@ -1,0 +1,46 @@
+"""The interface of executors and the rule that chooses one."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+
+from fedtide.engine.local import Cohort
+from fedtide.engine.task import Task
+from fedtide.engine.workers import Workers
+from fedtide.errors import SettingsError
+from fedtide.settings import EngineSettings
+
+
+class Executor(ABC):
+    """Advances a cohort by local steps."""
+
+    @abstractmethod
+    def advance(self, cohort: Cohort, first: int, last: int) -> None:
+        """Take the local steps ``first <= step < last`` of every row, in place; a finished client's row stays as it is."""
+
+
+def choose(task: Task, engine: EngineSettings, family: str) -> str:
+    """Name of the executor for a task: a fixed rule on (model family, device), never a timing.
+
+    ``stacked`` on an accelerator, ``threads`` on a CPU. Networks with floating buffers (BatchNorm) always run on
+    ``threads``.
+
+    Raises:
+        SettingsError: ``stacked`` is asked for a network with floating buffers.
+    """
+    floating = any(value.is_floating_point() for value in task.network.buffers())
+    if engine.executor == "stacked" and floating:
+        raise SettingsError("engine.executor = 'stacked': the model has BatchNorm statistics; use 'threads' or norm: group")
+    if engine.executor != "auto":
+        return engine.executor
+    return "stacked" if task.device.type != "cpu" and not floating else "threads"
+
+
+def make(task: Task, workers: Workers, engine: EngineSettings, family: str) -> Executor:
+    """The executor of a run."""
+    from fedtide.engine.stacked import Stacked
+    from fedtide.engine.threads import Threads
+
+    if choose(task, engine, family) == "stacked":
+        return Stacked(task, engine.chunk)
+    return Threads(task, workers)

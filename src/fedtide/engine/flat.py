@@ -1,0 +1,107 @@
+"""A network and its parameters as one flat vector.
+
+``Layout`` maps parameter names to slices of ``w`` [d] and floating buffers (BatchNorm statistics) to slices of ``b`` [q].
+``ResidentModule`` is a network whose parameters *and gradients* are views of two such vectors: loading a client is one copy,
+a local step is vector algebra, and nothing is allocated per client.
+"""
+
+from __future__ import annotations
+
+import copy
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+from fedtide.models.base import KeyedDropout, Network
+
+
+@dataclass(frozen=True)
+class Slot:
+    """Where one named tensor lies in a flat vector."""
+
+    name: str
+    shape: torch.Size
+    start: int
+    stop: int
+
+    def view(self, flat: Tensor) -> Tensor:
+        """The named tensor as a view of ``flat`` [..., d]."""
+        return flat[..., self.start : self.stop].view(*flat.shape[:-1], *self.shape)
+
+
+class Layout:
+    """Slots of all parameters and floating buffers of a network, in ``named_parameters`` order."""
+
+    def __init__(self, network: nn.Module) -> None:
+        self.parameters, self.size = self._slots(dict(network.named_parameters()))
+        floating = {name: value for name, value in network.named_buffers() if value.is_floating_point()}
+        self.buffers, self.buffer_size = self._slots(floating)
+        self.dropout_keys = [
+            f"{name}.key" for name, module in network.named_modules() if isinstance(module, KeyedDropout)
+        ]
+
+    @staticmethod
+    def _slots(tensors: dict[str, Tensor]) -> tuple[list[Slot], int]:
+        slots, start = [], 0
+        for name, value in tensors.items():
+            slots.append(Slot(name, value.shape, start, start + value.numel()))
+            start += value.numel()
+        return slots, start
+
+    def named(self, w: Tensor, b: Tensor | None = None) -> dict[str, Tensor]:
+        """Named views of flat vectors ``w`` [..., d] and ``b`` [..., q]."""
+        views = {slot.name: slot.view(w) for slot in self.parameters}
+        if b is not None:
+            views |= {slot.name: slot.view(b) for slot in self.buffers}
+        return views
+
+
+def flatten(network: nn.Module, dtype: torch.dtype, device: torch.device) -> tuple[Tensor, Tensor]:
+    """Parameters [d] and floating buffers [q] of a network as new flat vectors."""
+    parameters = [value.detach().reshape(-1) for value in network.parameters()]
+    buffers = [value.detach().reshape(-1) for value in network.buffers() if value.is_floating_point()]
+    empty = torch.zeros(0)
+    w = torch.cat(parameters or [empty]).to(device=device, dtype=dtype)
+    b = torch.cat(buffers or [empty]).to(device=device, dtype=dtype)
+    return w, b
+
+
+class ResidentModule:
+    """A network on flat vectors: ``w`` [d] parameters, ``g`` [d] gradients, ``b`` [q] floating buffers."""
+
+    def __init__(self, network: Network, dtype: torch.dtype, device: torch.device) -> None:
+        self.network = copy.deepcopy(network).to(device=device, dtype=dtype)
+        self.layout = Layout(self.network)
+        self.w, self.b = flatten(self.network, dtype, device)
+        self.g = torch.zeros_like(self.w)
+        self._dropouts = [module for module in self.network.modules() if isinstance(module, KeyedDropout)]
+        for slot, parameter in zip(self.layout.parameters, self.network.parameters(), strict=True):
+            parameter.data = slot.view(self.w)
+            parameter.grad = slot.view(self.g)
+        for slot in self.layout.buffers:
+            owner, _, leaf = slot.name.rpartition(".")
+            self.network.get_submodule(owner)._buffers[leaf] = slot.view(self.b)
+
+    def load(self, w: Tensor, b: Tensor) -> None:
+        """Take over parameters [d] and buffers [q]."""
+        self.w.copy_(w)
+        self.b.copy_(b)
+
+    def set_key(self, key: int) -> None:
+        """Key of the dropout masks of the next pass."""
+        for module in self._dropouts:
+            module.key.fill_(key)
+
+
+def weighted_sum(weights: Tensor, rows: Tensor) -> Tensor:
+    """``sum_k weights[k] * rows[k]`` for weights [C] and rows [C, d], added in client order.
+
+    On a CPU the order of additions is fixed, so the result does not depend on the number of threads.
+    """
+    if rows.is_cuda:
+        return weights.to(rows.dtype) @ rows
+    total = torch.zeros_like(rows[0])
+    for weight, row in zip(weights.tolist(), rows, strict=True):
+        total.add_(row, alpha=weight)
+    return total

@@ -1,0 +1,206 @@
+"""A local step: what an algorithm may add to the loss gradient, and the update that fuses it.
+
+One step of one client, in this order (fedssg-family and long-tail conventions, section 0 of both)::
+
+    v = clip( scale * g(theta) + linear + pull * (theta - towards) )
+    v = v + (weight_decay + decay) * theta
+    m = momentum * m + v;      theta = theta - lr * (m, or v + momentum * m with Nesterov)
+
+``clip(v) = v * min(1, limit / (|v| + 1e-6))``, one norm over all parameters of a client. With ``clip_scope`` ``loss`` only
+``g`` is clipped; with ``total_with_decay`` the decay is inside the clip.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from fedtide.engine.plan import Plan
+from fedtide.models.base import Outputs
+from fedtide.settings import LocalSettings
+
+Coefficient = float | Tensor
+"""A number, or a column with one per client [C, 1]."""
+
+
+@dataclass
+class Local:
+    """What an algorithm adds to the clients' gradients in one round; ``None`` means nothing and costs nothing.
+
+    Attributes:
+        linear: constant vector [d] or [C, d] added to the gradient (SCAFFOLD, FedDyn, FedDC).
+        pull, towards: adds ``pull * (theta - towards)``; pull is a number, [C, 1], [d] or [C, d]; towards [d] or [C, d]
+            (FedProx, FedACG, CFL).
+        scale: factor on the loss gradient, a number or [C, 1] (FedCM, FedWCM).
+        decay: multiple of theta added after clipping, a number or [C, 1] (FedDyn's split form).
+        lr_scale: factor on the learning rate, a number or [C, 1] (FedWCM-X).
+    """
+
+    linear: Tensor | None = None
+    pull: Coefficient | None = None
+    towards: Tensor | None = None
+    scale: Coefficient | None = None
+    decay: Coefficient | None = None
+    lr_scale: Coefficient | None = None
+
+
+@dataclass(frozen=True)
+class TermBatch:
+    """What an extra loss term may look at for one batch of one client.
+
+    Attributes:
+        outputs: logits and features of the model in training.
+        labels: int64 [B].
+        references: outputs of the term's reference models on the same inputs, without gradient.
+        head: the last layer of the model in training, features [*, q] -> logits [*, L].
+        key: int64 scalar tensor, keyed per (seed, round, client, step), for ``hashed_uniform``.
+    """
+
+    outputs: Outputs
+    labels: Tensor
+    references: dict[str, Outputs]
+    head: Callable[[Tensor], Tensor]
+    key: Tensor
+
+
+@dataclass(frozen=True)
+class Term:
+    """An extra loss: per-sample values [B] times ``weight`` are added to the objective.
+
+    ``references`` are parameter vectors [d] (or rows [C, d]) of frozen models evaluated on the same batch; ``weight`` is a
+    number or [C, 1] (0 switches the term off for a client).
+    """
+
+    loss: Callable[[TermBatch], Tensor]
+    references: dict[str, Tensor] = field(default_factory=dict)
+    weight: Coefficient = 1.0
+
+
+Gradient = Callable[[Tensor], Tensor]
+Direction = Callable[[Gradient, Tensor, slice], Tensor]
+"""(gradient at any point on the current batch, parameters [c, d], rows) -> direction [c, d]."""
+
+
+@dataclass
+class Cohort:
+    """The clients in training. Rows are clients; the executor advances ``W``, ``buffers`` and ``momentum`` in place.
+
+    Attributes:
+        W: [C, d] parameters. buffers: [C, q] floating buffers. momentum: [C, d] or None.
+        plan: batches. label_counts: [C, L] samples per class.
+        lr: learning rate of the round.
+        added: what the algorithm adds. direction: its general form, or None. terms: extra losses.
+        losses: [C] sum over steps of the mean batch loss, written by the executor.
+    """
+
+    W: Tensor
+    buffers: Tensor
+    momentum: Tensor | None
+    plan: Plan
+    label_counts: Tensor
+    lr: float
+    added: Local
+    terms: list[Term]
+    direction: Direction | None
+    losses: Tensor
+
+
+def rows_of(value: Any, rows: slice) -> Any:
+    """The part of a coefficient or vector that belongs to ``rows``; numbers and [d] vectors are shared by all rows."""
+    return value[rows] if isinstance(value, Tensor) and value.dim() == 2 else value
+
+
+def add(total: Tensor, factor: Coefficient, values: Tensor) -> None:
+    """``total += factor * values`` in place."""
+    if isinstance(factor, Tensor):
+        total.addcmul_(factor.expand_as(values), values)
+    else:
+        total.add_(values, alpha=factor)
+
+
+class Update:
+    """The local step of some rows of a cohort, with everything constant over the round worked out once.
+
+    Works on matrices [c, d]; with one row, coefficients are plain numbers.
+    """
+
+    def __init__(self, cohort: Cohort, rows: slice, local: LocalSettings) -> None:
+        single = rows.stop - rows.start == 1
+
+        def own(value: Any) -> Any:
+            part = rows_of(value, rows)
+            return part.item() if single and isinstance(part, Tensor) and part.numel() == 1 else part
+
+        added = cohort.added
+        self.local = local
+        self.scale, self.pull = own(added.scale), own(added.pull)
+        lr_scale = own(added.lr_scale)
+        self.lr = cohort.lr if lr_scale is None else cohort.lr * lr_scale
+        decay = own(added.decay)
+        self.decay = local.weight_decay if decay is None else local.weight_decay + decay
+        self.has_decay = added.decay is not None or local.weight_decay > 0
+        base = own(added.linear)
+        if self.pull is not None:
+            if added.towards is None:
+                raise ValueError("Local.pull needs Local.towards")
+            shift = -self.pull * own(added.towards)
+            base = shift if base is None else base + shift
+        self.base: Tensor | None = base
+        self.seeded = base is not None and self.scale is None and local.clip_scope != "loss"
+
+    def seed(self, g: Tensor) -> None:
+        """What ``g`` [c, d] holds before the loss gradient is accumulated into it: autograd adds the constant for free."""
+        if self.seeded:
+            g.copy_(self.base.expand_as(g))  # type: ignore[union-attr]
+        else:
+            g.zero_()
+
+    def direction(self, w: Tensor, g: Tensor) -> None:
+        """Turn ``g`` (seed + loss gradient) into v, in place; ``w`` is only read."""
+        local = self.local
+        if local.clip is not None and local.clip_scope == "loss":
+            clip(g, local.clip)
+        if self.scale is not None:
+            g.mul_(self.scale)
+        if self.base is not None and not self.seeded:
+            g.add_(self.base)
+        if self.pull is not None:
+            add(g, self.pull, w)
+        if self.has_decay and local.clip_scope == "total_with_decay":
+            add(g, self.decay, w)
+        if local.clip is not None and local.clip_scope != "loss":
+            clip(g, local.clip)
+        if self.has_decay and local.clip_scope != "total_with_decay":
+            add(g, self.decay, w)
+
+    def step(self, w: Tensor, g: Tensor, m: Tensor | None) -> None:
+        """Update ``w`` and the momentum ``m`` [c, d] in place; ``g`` is used up."""
+        self.direction(w, g)
+        if m is not None:
+            m.mul_(self.local.momentum).add_(g)
+            if self.local.nesterov:
+                g.add_(m, alpha=self.local.momentum)
+            else:
+                g = m
+        add(w, -self.lr, g)
+
+
+def clip(v: Tensor, limit: float) -> None:
+    """Scale each row of ``v`` [c, d] to a norm of at most ``limit``, in place."""
+    norm = torch.linalg.vector_norm(v, dim=-1, keepdim=True)
+    v.mul_((limit / (norm + 1e-6)).clamp_(max=1.0))
+
+
+def momentum_steps(steps: Tensor, momentum: float) -> Tensor:
+    """Displacement per unit gradient and learning rate after ``steps`` [C] steps of heavy-ball momentum from rest.
+
+    ``(E - m (1 - m^E) / (1 - m)) / (1 - m)``, the one-norm of FedNova's a (Wang et al. 2020); ``E`` without momentum.
+    """
+    count = steps.to(torch.float64)
+    if momentum == 0.0:
+        return count
+    return (count - momentum * (1 - momentum**count) / (1 - momentum)) / (1 - momentum)

@@ -1,0 +1,33 @@
+"""The memory plan: what a run will hold, and how many clients `stacked` advances together."""
+
+from __future__ import annotations
+
+import os
+
+import torch
+
+from fedtide.engine.task import Task
+
+_CACHE = 1 << 20
+"""Floats of stacked parameters that stay in a core's cache; larger chunks lose on a CPU (measured, see docs)."""
+
+
+def available_bytes(device: torch.device) -> int:
+    """Free memory of a device."""
+    if device.type == "cuda":
+        return int(torch.cuda.mem_get_info(device)[0])
+    return os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+
+
+def plan_chunk(size: int, batch: int, task: Task) -> int:
+    """Clients advanced together: as many as the cache (CPU) or a quarter of the free memory (accelerator) takes.
+
+    Args:
+        size: parameters d of one client.
+        batch: samples of one batch.
+        task: the learning problem; its input size bounds the activations.
+    """
+    if task.device.type == "cpu":
+        return max(1, _CACHE // size)
+    sample = int(torch.tensor(task.data.input_shape).prod()) * 64  # activations of a network are a multiple of its input
+    return max(1, available_bytes(task.device) // 4 // (task.dtype.itemsize * (4 * size + batch * sample)))

@@ -1,0 +1,114 @@
+"""Which samples a client sees in which local step: a table of indices keyed by (seed, round, client)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from fedtide.randomness import generator, key64
+from fedtide.settings import LocalSettings
+
+Ints = NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Batches of a cohort of C clients over at most S steps of at most B samples.
+
+    Attributes:
+        indices: int64 [C, S, B], positions in the training set, 0 where unused.
+        sizes: int64 [C, S] on the CPU, samples in each batch, 0 past a client's last step.
+        steps: number of local steps of each client, list of C.
+        keys: int64 [C, S], keys of dropout and augmentation.
+    """
+
+    indices: Tensor
+    sizes: Tensor
+    steps: list[int]
+    keys: Tensor
+
+    @property
+    def longest(self) -> int:
+        """Steps of the busiest client."""
+        return max(self.steps, default=0)
+
+
+def step_count(size: int, mean_size: float, local: LocalSettings) -> int:
+    """Local steps of a client with ``size`` samples when the average client has ``mean_size``."""
+    if size == 0:
+        return 0
+    if local.unit == "steps":
+        return local.amount
+    if local.straddle:
+        return max(1, int(local.amount * size / min(local.batch_size, size)))
+    batches = -(-size // local.batch_size)
+    if local.unit == "capped_steps":
+        return min(local.amount, batches)
+    if local.unit == "mean_epochs":
+        return local.amount * int(np.ceil(mean_size / local.batch_size))
+    return local.amount * batches
+
+
+def _passes(shard: Ints, batch: int, steps: int, local: LocalSettings, rng: np.random.Generator) -> list[Ints]:
+    """Consecutive batches of repeated passes over a shard."""
+    batches: list[Ints] = []
+    rest = np.zeros(0, dtype=np.int64)
+    while len(batches) < steps:
+        order = shard[rng.permutation(len(shard))] if local.order == "shuffled" else shard
+        if local.straddle:
+            order = np.concatenate([rest, order])
+            full = len(order) // batch * batch
+            order, rest = order[:full], order[full:]
+        batches.extend(order[start : start + batch] for start in range(0, len(order), batch))
+    return batches[:steps]
+
+
+def make_plan(
+    shards: Sequence[Ints],
+    clients: Sequence[int],
+    local: LocalSettings,
+    mean_size: float,
+    seed: int,
+    purpose: str,
+    keys: tuple[int, ...],
+    device: torch.device,
+) -> Plan:
+    """The plan of one round.
+
+    Args:
+        shards: positions in the training set of each client of the cohort.
+        clients: their ids; each client's draw is keyed by (seed, purpose, keys, id).
+        local: amount of work, batch size, order.
+        mean_size: mean number of samples of a client of the population.
+        seed: the run's seed.
+        purpose: ``"batches"`` in training.
+        keys: the round number (and whatever else tells this training apart).
+        device: where the index table goes.
+    """
+    steps = [step_count(len(shard), mean_size, local) for shard in shards]
+    width = min(local.batch_size, max((len(shard) for shard in shards), default=0))
+    if local.straddle:
+        width = local.batch_size
+    longest = max(steps, default=0)
+    indices = np.zeros((len(shards), longest, width), dtype=np.int64)
+    sizes = np.zeros((len(shards), longest), dtype=np.int64)
+    roots = np.zeros((len(shards), 1), dtype=np.int64)
+    for row, (shard, client, count) in enumerate(zip(shards, clients, steps, strict=True)):
+        roots[row] = key64(seed, f"{purpose}.samples", *keys, client)
+        if count == 0:
+            continue
+        rng = generator(seed, purpose, *keys, client)
+        for step, batch in enumerate(_passes(shard, local.batch_size, count, local, rng)):
+            indices[row, step, : len(batch)] = batch
+            sizes[row, step] = len(batch)
+    stride = np.int64(2862933555777941757)  # an odd 64-bit multiplier keeps the keys of different steps apart
+    with np.errstate(over="ignore"):
+        step_keys = roots + np.arange(longest, dtype=np.int64) * stride
+    return Plan(
+        torch.from_numpy(indices).to(device), torch.from_numpy(sizes), steps, torch.from_numpy(step_keys).to(device)
+    )

@@ -1,0 +1,72 @@
+"""What is trained: network, data, loss and augmentation, shared by all executors."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from fedtide.data.dataset import Dataset
+from fedtide.engine.augment import Augmentation
+from fedtide.engine.local import Term, TermBatch
+from fedtide.models.base import Network, Outputs
+from fedtide.objectives.base import Objective
+from fedtide.settings import LocalSettings
+
+_STRIDE = 3202034522624059733  # an odd 64-bit multiplier: keys of the samples of a batch
+
+
+@dataclass(frozen=True)
+class Task:
+    """The learning problem of a run on one device.
+
+    Attributes:
+        network: architecture with its initial parameters.
+        data: resident dataset. objective: per-sample loss. local: training on a client.
+        augmentation: of training images, or None.
+        device, dtype: of parameters and inputs. autocast: dtype of mixed precision, or None.
+    """
+
+    network: Network
+    data: Dataset
+    objective: Objective
+    local: LocalSettings
+    augmentation: Augmentation | None
+    device: torch.device
+    dtype: torch.dtype
+    autocast: torch.dtype | None = None
+
+    def mixed(self) -> Any:
+        """Context of a forward pass."""
+        if self.autocast is None:
+            return contextlib.nullcontext()
+        return torch.autocast(self.device.type, dtype=self.autocast)
+
+    def batch(self, indices: Tensor, key: Tensor | None = None) -> tuple[Tensor, Tensor]:
+        """Prepared inputs and labels at ``indices`` [...] of the training set; augmented if ``key`` [...] is given."""
+        inputs = self.data.prepare(self.data.train_inputs[indices.reshape(-1)], self.dtype)
+        if key is not None and self.augmentation is not None:
+            width = indices.shape[-1]
+            offsets = torch.arange(width, device=indices.device) * _STRIDE
+            inputs = self.augmentation(inputs, (key.unsqueeze(-1) + offsets).reshape(-1))
+        return inputs.view(*indices.shape, *inputs.shape[1:]), self.data.train_labels[indices]
+
+    def losses(
+        self,
+        outputs: Outputs,
+        labels: Tensor,
+        counts: Tensor,
+        terms: list[tuple[Term, Any, dict[str, Outputs]]],
+        head: Callable[[Tensor], Tensor],
+        key: Tensor,
+    ) -> Tensor:
+        """Per-sample losses [B]: the objective plus the extra terms, each with its weight and reference outputs."""
+        total = self.objective.loss(outputs, labels, counts)
+        for term, weight, references in terms:
+            extra = term.loss(TermBatch(outputs, labels, references, head, key))
+            total = total + (weight.squeeze() if isinstance(weight, Tensor) else weight) * extra
+        return total

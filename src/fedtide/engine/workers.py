@@ -1,0 +1,70 @@
+"""A pool of worker threads, each with one resident module and one intra-op thread.
+
+torch releases the GIL inside its kernels, so threads over disjoint rows use all cores without processes. Results come back
+in the order of the items, so nothing depends on which worker was faster, nor on how many there are.
+"""
+
+from __future__ import annotations
+
+import os
+import queue
+from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
+from typing import TypeVar
+
+import torch
+
+from fedtide.engine.flat import ResidentModule
+from fedtide.engine.task import Task
+
+Item = TypeVar("Item")
+Result = TypeVar("Result")
+
+
+def available_cores() -> int:
+    """Cores this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+class Seat:
+    """What one worker owns: the module in training and frozen reference modules, made when first needed."""
+
+    def __init__(self, task: Task) -> None:
+        self._task = task
+        self.module = ResidentModule(task.network, task.dtype, task.device)
+        self._frozen: dict[str, ResidentModule] = {}
+
+    def frozen(self, name: str) -> ResidentModule:
+        """A resident module in evaluation mode for the reference ``name``."""
+        if name not in self._frozen:
+            self._frozen[name] = ResidentModule(self._task.network, self._task.dtype, self._task.device)
+            self._frozen[name].network.eval()
+        return self._frozen[name]
+
+
+class Workers:
+    """Runs functions of (seat, item) on all cores."""
+
+    def __init__(self, task: Task, count: int = 0) -> None:
+        self.task = task
+        self.count = 1 if task.device.type != "cpu" else count or available_cores()
+        self._seats: queue.SimpleQueue[Seat] = queue.SimpleQueue()
+        for _ in range(self.count):
+            self._seats.put(Seat(task))
+        self._pool = ThreadPoolExecutor(self.count, "fedtide", initializer=torch.set_num_threads, initargs=(1,))
+
+    def map(self, function: Callable[[Seat, Item], Result], items: Iterable[Item]) -> list[Result]:
+        """``[function(seat, item) for item in items]``, in the order of the items."""
+
+        def call(item: Item) -> Result:
+            seat = self._seats.get()
+            try:
+                return function(seat, item)
+            finally:
+                self._seats.put(seat)
+
+        return list(self._pool.map(call, items))
+
+    def close(self) -> None:
+        """Stop the threads."""
+        self._pool.shutdown(wait=True, cancel_futures=True)

@@ -1,0 +1,37 @@
+"""Errors a user can cause, and how they are said: one line."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+
+from pydantic import ValidationError
+
+
+class SettingsError(ValueError):
+    """Bad input: one line that names the key, the value and what is allowed. The command line exits with 2."""
+
+
+class Diverged(RuntimeError):
+    """Training produced a non-finite or exploding loss or model."""
+
+
+def nearest(problem: str, word: str, known: Iterable[str]) -> str:
+    """``problem``, followed by the nearest known word and all of them."""
+    options = sorted(known)
+    near = difflib.get_close_matches(word, options, n=1, cutoff=0.5)
+    hint = f"; did you mean {near[0]!r}?" if near else ""
+    return f"{problem}{hint} (known: {', '.join(options)})"
+
+
+def one_line(error: ValidationError, source: str) -> str:
+    """The first problem of a validation error as one line: source, dotted key, value, what is allowed."""
+    problems = error.errors(include_url=False)
+    first = problems[0]
+    key = ".".join(str(part) for part in first["loc"])
+    message = first["msg"].removeprefix("Value error, ").replace("Input should", "should")
+    value = first.get("input")
+    shown = "" if isinstance(value, dict | list) or first["type"] == "value_error" else f" = {value!r}"
+    more = f" (and {len(problems) - 1} more)" if len(problems) > 1 else ""
+    place = f"{key}{shown}: " if key else ""
+    return " ".join(f"{source}: {place}{message}{more}".split())

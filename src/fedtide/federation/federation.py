@@ -1,0 +1,282 @@
+"""A federation: the parts of one run put together, and the play of its rounds."""
+
+from __future__ import annotations
+
+import math
+import time
+from dataclasses import dataclass, field
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from fedtide import plugins
+from fedtide.algorithms.base import Algorithm
+from fedtide.algorithms.round import Vectors
+from fedtide.costs.ledger import payload
+from fedtide.data.dataset import Dataset
+from fedtide.engine import executor as executors
+from fedtide.engine.augment import Augmentation
+from fedtide.engine.evaluation import Scores, evaluate
+from fedtide.engine.flat import Layout, flatten, weighted_sum
+from fedtide.engine.task import Task
+from fedtide.engine.workers import Workers
+from fedtide.errors import Diverged
+from fedtide.exchange.base import Exchange
+from fedtide.federation.ranks import Ranks
+from fedtide.federation.round import Call, Played, train_round
+from fedtide.federation.schedules import learning_rate
+from fedtide.federation.state import RunState
+from fedtide.initialisation.base import Boundary, Initialiser
+from fedtide.models.base import Model
+from fedtide.objectives.base import Objective
+from fedtide.participation.base import Participation
+from fedtide.randomness import key64
+from fedtide.scenarios.timeline import Timeline
+from fedtide.settings import RunSettings
+from fedtide.weighting.base import Weighting
+
+Ints = NDArray[np.int64]
+
+
+@dataclass
+class RoundReport:
+    """What is recorded of a round: the row of ``history.csv`` and the per-class accuracies of the reported model."""
+
+    row: dict[str, float | int | None]
+    per_class: dict[str, list[float | None]] = field(default_factory=dict)
+
+
+class Federation:
+    """One run's world, engine and algorithm.
+
+    Args:
+        settings: of the run.
+        timeline: who is there when, with what.
+        data: the dataset, on any device; it is made resident on ``device``.
+        device, dtype: where and in which precision training happens.
+        autocast: dtype of mixed precision, or None.
+        ranks: processes that share the work.
+    """
+
+    def __init__(
+        self,
+        settings: RunSettings,
+        timeline: Timeline,
+        data: Dataset,
+        device: torch.device | None = None,
+        dtype: torch.dtype = torch.float32,
+        autocast: torch.dtype | None = None,
+        ranks: Ranks | None = None,
+    ) -> None:
+        self.settings, self.timeline = settings, timeline
+        self.device, self.ranks = device or torch.device("cpu"), ranks or Ranks()
+        self.data = data.resident(self.device, dtype)
+        self._labels = data.train_labels.cpu()
+        self.algorithm: Algorithm = self._plugin("algorithms", settings.algorithm)
+        self.initialiser: Initialiser = self._plugin("initialisation", settings.initialiser)
+        self.participation: Participation = self._plugin("participation", settings.participation)
+        self.exchange: Exchange = self._plugin("exchange", settings.exchange)
+        self.weighting: Weighting = self._plugin("weighting", settings.algorithm.weighting)  # type: ignore[attr-defined]
+        objective: Objective = self._plugin("objectives", settings.objective)
+        model: Model = self._plugin("models", settings.model)
+        network = self._network(model)
+        local = settings.local
+        images = self.data.kind == "image" and (local.flip > 0 or local.crop > 0)
+        augmentation = (
+            Augmentation(local.flip, local.crop, local.crop_probability, local.crop_padding) if images else None
+        )
+        self.task = Task(network, self.data, objective, local, augmentation, self.device, dtype, autocast)
+        self.layout = Layout(network)
+        self.w0, self.b0 = flatten(network, dtype, self.device)
+        self.workers = Workers(self.task, settings.engine.workers)
+        self.executor = executors.make(self.task, self.workers, settings.engine, model.family)
+        self.payload = payload(
+            self.algorithm, self.layout.size, self.layout.buffer_size, self.data.num_classes
+        )
+
+    @staticmethod
+    def _plugin(kind: str, settings: plugins.PluginSettings) -> object | any:  # type: ignore[valid-type]
+        return plugins.load(kind, settings.name)(settings)
+
+    def _network(self, model: Model):  # type: ignore[no-untyped-def]
+        """The run's network; library initialisers draw from torch's global stream, so it is keyed and put back."""
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(key64(self.settings.seed, "model") & (2**63 - 1))
+            return model.build(self.data.input_shape, self.data.num_classes, self.data.vocabulary)
+
+    def evaluates(self, model: str) -> bool:
+        """Whether ``cloud``, ``participants`` or ``all`` is evaluated in this run."""
+        chosen = self.settings.evaluation.models
+        return model == self.settings.evaluation.reported or model in (
+            self.algorithm.models if chosen is None else chosen
+        )
+
+    def label_counts(self, shard: Ints) -> Tensor:
+        """Samples per class of a shard, float64 [L]."""
+        counts = torch.bincount(self._labels[torch.from_numpy(shard)], minlength=self.data.num_classes)
+        return counts.to(torch.float64)
+
+    def start(self) -> RunState:
+        """State before the first round."""
+        clients, size, classes = self.timeline.num_clients, self.layout.size, self.data.num_classes
+        home = self.memory_device
+        names = [*self.algorithm.client]
+        names += ["momentum"] if self.settings.local.momentum_scope == "client" else []
+        names += ["latest"] if self.evaluates("all") else []
+        return RunState(
+            round=0,
+            w=self.w0.clone(),
+            b=self.b0.clone(),
+            server={name: torch.full_like(self.w0, self.algorithm.server_start(name)) for name in self.algorithm.server},
+            memory={name: torch.zeros(clients, size, dtype=self.w0.dtype, device=home) for name in names},
+            seen=torch.zeros(clients, dtype=torch.bool),
+            counts=torch.zeros(clients, dtype=torch.int64),
+            extra=self.algorithm.extra(size, clients, classes),
+        )
+
+    @property
+    def memory_device(self) -> torch.device:
+        """Where the clients' memories live."""
+        return self.device if self.settings.federation.memory == "device" else torch.device("cpu")
+
+    def play(self, state: RunState) -> RoundReport:
+        """Play round ``state.round`` and advance the state.
+
+        Raises:
+            Diverged: the loss or the model is not finite, or the loss exploded; ``state.round`` counts the round and
+                the exception's ``report`` holds its row.
+        """
+        began, t = time.perf_counter(), state.round
+        first, length = self.timeline.session_span(t)
+        if t == first:
+            self._begin_session(state, t)
+        call = self._call(t, first, length)
+        played = train_round(self, state, call)
+        state.w, state.b, state.round = played.w, played.b, t + 1
+        state.totals["bytes_up"] += played.exchanges * self.payload.up
+        state.totals["bytes_down"] += played.exchanges * self.payload.down
+        finite = math.isfinite(played.train_loss) and bool(torch.isfinite(played.w).all())
+        failed = not finite or played.train_loss > self.settings.federation.explode
+        report = self._report(state, call, played, t, failed)
+        seconds = time.perf_counter() - began
+        report.row["seconds"] = round(seconds, 4)
+        state.totals["seconds"] += seconds
+        if failed:
+            error = Diverged(f"diverged in round {t + 1}: training loss {played.train_loss:g}; try a smaller local.lr")
+            error.report = report
+            raise error
+        if t == first + length - 1:
+            self.initialiser.end(self._boundary(state, t))
+        return report
+
+    def _call(self, t: int, first: int, length: int) -> Call:
+        here = self.timeline.at(t)
+        sizes = np.array([len(self.timeline.shards[shard]) for shard in here.shards])
+        able = np.flatnonzero(sizes > 0)
+        drawn = able[self.participation.draw(here.clients[able], t, self.settings.seed)]
+        local = self.settings.local
+        at, span = (t - first, length) if local.restart else (t, self.timeline.rounds)
+        return Call(
+            ids=here.clients[drawn].tolist(),
+            shards=[self.timeline.shards[shard] for shard in here.shards[drawn]],
+            population=len(here.clients),
+            mean_size=float(sizes.mean()),
+            expected=self.participation.expected_fraction(len(able)),
+            session=int(self.timeline.session_of_round[t]),
+            session_round=t - first,
+            t=t,
+            lr=learning_rate(local, at, span),
+        )
+
+    def _boundary(self, state: RunState, t: int) -> Boundary:
+        return Boundary(
+            session=int(self.timeline.session_of_round[t]),
+            pilot=int(self.timeline.notes.get("pilot_sessions", 0)),
+            w=state.w,
+            b=state.b,
+            w0=self.w0,
+            b0=self.b0,
+            devices=self.timeline.at(t).clients.tolist(),
+            store=state.initialiser,
+        )
+
+    def _begin_session(self, state: RunState, t: int) -> None:
+        """The initialiser's model, and memories reset or handed to the new population."""
+        boundary = self._boundary(state, t)
+        w, b = self.initialiser.start(boundary)
+        state.w, state.b = w.clone(), b.clone()
+        if "latest" in state.memory:
+            state.memory["latest"].copy_(state.w)
+        if t == 0:
+            return
+        if self.settings.federation.at_session == "keep":
+            self.algorithm.keep_at_session(Vectors(state.server), Vectors(state.memory), boundary.devices)
+            return
+        for name, vector in state.server.items():
+            vector.fill_(self.algorithm.server_start(name))
+        for name, rows in state.memory.items():
+            if name != "latest":
+                rows.zero_()
+        state.seen.zero_()
+
+    def _report(self, state: RunState, call: Call, played: Played, t: int, failed: bool) -> RoundReport:
+        evaluation = self.settings.evaluation
+        due = (t + 1) % evaluation.every == 0 or t + 1 == self.timeline.rounds
+        report = RoundReport(
+            {
+                "round": t + 1,
+                "session": call.session + 1,
+                "train_loss": played.train_loss,
+                "present": call.population,
+                "selected": len(call.ids),
+                "completed": sum(len(shard) > 0 for shard in call.shards),
+                "drift": played.drift,
+                "bytes_up": int(state.totals["bytes_up"]),
+                "bytes_down": int(state.totals["bytes_down"]),
+                "lr": call.lr,
+            }
+        )
+        if due and not failed and self.ranks.rank == 0:
+            self._evaluate(report, state, played, t)
+        return report
+
+    def _evaluate(self, report: RoundReport, state: RunState, played: Played, t: int) -> None:
+        evaluation, view = self.settings.evaluation, self.timeline.labels_at(t)
+        for name in ("cloud", "participants", "all"):
+            if not self.evaluates(name):
+                continue
+            model = {"cloud": (played.w, played.b), "participants": played.participants}.get(name) or (
+                self._all_clients(state, t),
+                played.b,
+            )
+            suffix = "" if name == evaluation.reported else f"_{name}"
+            for split in evaluation.splits:
+                scores = self.scores(*model, split)
+                report.row[f"{split}_accuracy{suffix}"] = scores.accuracy(view)
+                report.row[f"{split}_loss{suffix}"] = scores.mean_loss(view)
+                if not suffix:
+                    report.per_class[split] = scores.per_class()
+
+    def _all_clients(self, state: RunState, t: int) -> Tensor:
+        """Mean [d] of the latest models of all clients present, weighted as the algorithm weights participants."""
+        here = self.timeline.at(t)
+        shards = [self.timeline.shards[shard] for shard in here.shards]
+        n = torch.tensor([len(shard) for shard in shards], dtype=torch.float64)
+        weights = self.weighting.weights(n, torch.stack([self.label_counts(shard) for shard in shards]))
+        rows = state.memory["latest"]
+        return weighted_sum(weights, rows[torch.from_numpy(here.clients).to(rows.device)]).to(self.device)
+
+    def scores(self, w: Tensor, b: Tensor, split: str = "test") -> Scores:
+        """Per-class scores of a model on the test set or the validation split."""
+        data = self.data
+        inputs, labels = data.test_inputs, data.test_labels
+        if split == "validation":
+            held = torch.from_numpy(self.timeline.validation).to(self.device)
+            inputs, labels = data.train_inputs[held], data.train_labels[held]
+        return evaluate(self.workers, w, b, inputs, labels, self.settings.evaluation.batch_size)
+
+    def state_dict(self, state: RunState) -> dict[str, Tensor]:
+        """The global model by parameter and buffer name, on the CPU."""
+        return {name: value.clone().cpu() for name, value in self.layout.named(state.w, state.b).items()}

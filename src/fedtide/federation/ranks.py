@@ -1,0 +1,59 @@
+"""Several processes that share the clients of a round: each trains a block of rows, one sum makes them whole."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor
+
+from fedtide.engine.executor import Executor
+from fedtide.engine.local import Cohort
+
+
+def _alone(_: Tensor) -> None:
+    """Nothing to add up."""
+
+
+@dataclass(frozen=True)
+class Ranks:
+    """Rank and number of processes, and the in-place sum over them."""
+
+    rank: int = 0
+    size: int = 1
+    sum_in_place: Callable[[Tensor], None] = _alone
+
+    @staticmethod
+    def of_process_group() -> Ranks:
+        """The default process group, or a single process where there is none."""
+        if not (torch.distributed.is_available() and torch.distributed.is_initialized()):
+            return Ranks()
+        return Ranks(
+            torch.distributed.get_rank(),
+            torch.distributed.get_world_size(),
+            lambda tensor: torch.distributed.all_reduce(tensor) and None,
+        )
+
+    def advance(self, executor: Executor, cohort: Cohort, memories: list[Tensor], first: int, last: int) -> None:
+        """Advance this process's block of rows, then add up all rows; the other blocks count as zero.
+
+        ``memories`` are client rows [C, d] that an algorithm may have written during the steps.
+        """
+        if self.size == 1:
+            executor.advance(cohort, first, last)
+            return
+        clients = len(cohort.plan.steps)
+        block = range(self.rank * clients // self.size, (self.rank + 1) * clients // self.size)
+        steps = [count if row in block else 0 for row, count in enumerate(cohort.plan.steps)]
+        before = cohort.losses.clone()
+        executor.advance(replace(cohort, plan=replace(cohort.plan, steps=steps)), first, last)
+        cohort.losses -= before
+        rows = [cohort.W, cohort.buffers, cohort.losses, *memories]
+        rows += [] if cohort.momentum is None else [cohort.momentum]
+        for tensor in rows:
+            tensor[: block.start] = 0
+            tensor[block.stop :] = 0
+            if tensor.numel():
+                self.sum_in_place(tensor)
+        cohort.losses += before

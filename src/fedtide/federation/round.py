@@ -1,0 +1,181 @@
+"""One communication round: cohort, local training, exchanges, the server's step."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from fedtide.algorithms.round import Round, Vectors
+from fedtide.engine.evaluation import full_gradient
+from fedtide.engine.flat import weighted_sum
+from fedtide.engine.local import Cohort, momentum_steps
+from fedtide.engine.plan import make_plan, step_count
+from fedtide.federation.state import RunState
+
+if TYPE_CHECKING:
+    from fedtide.federation.federation import Federation
+
+Ints = NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Call:
+    """Who trains in a round, and under which key.
+
+    Attributes:
+        ids: participants, ascending. shards: their positions in the training set.
+        population: clients present. mean_size: their mean number of samples.
+        expected: expected share of the population that is drawn.
+        session, session_round, session_rounds: where in the timeline. t: round of the run, key of the draws.
+        lr: learning rate. purpose: of the batches' draws.
+    """
+
+    ids: list[int]
+    shards: Sequence[Ints]
+    population: int
+    mean_size: float
+    expected: float
+    session: int
+    session_round: int
+    t: int
+    lr: float
+    purpose: str = "batches"
+
+
+@dataclass(frozen=True)
+class Played:
+    """What a round produced: the new model, the round's record, and its facts."""
+
+    w: Tensor
+    b: Tensor
+    participants: tuple[Tensor, Tensor]
+    train_loss: float
+    drift: float
+    exchanges: int
+
+
+class _Services:
+    """Engine services for one round."""
+
+    def __init__(self, federation: Federation, state: RunState, call: Call, counts: Tensor) -> None:
+        self._federation, self._state, self._call, self._counts = federation, state, call, counts
+
+    def full_gradient(self, points: Tensor) -> Tensor:
+        fed = self._federation
+        batch = fed.settings.evaluation.batch_size
+        return full_gradient(fed.workers, points, self._state.b, list(self._call.shards), batch, self._counts)
+
+    def client_mean(self, name: str) -> Tensor:
+        rows = self._state.memory[name]
+        return rows.mean(0).to(self._state.w.device)
+
+
+def train_round(federation: Federation, state: RunState, call: Call) -> Played:
+    """Play one round on ``state``: its memories, counts and totals are updated, ``w`` and ``b`` are returned.
+
+    Sums over clients run in ascending id order, so nothing depends on which worker finished first.
+    """
+    fed, settings = federation, federation.settings
+    device, dtype, local = state.w.device, state.w.dtype, settings.local
+    ids = torch.tensor(call.ids, dtype=torch.int64)
+    clients = len(call.ids)
+    plan = make_plan(
+        call.shards, call.ids, local, call.mean_size, settings.seed, call.purpose, (call.t,), device
+    )
+    column = {"dtype": dtype, "device": device}
+    n = torch.tensor([len(shard) for shard in call.shards], dtype=torch.float64)
+    steps = torch.tensor(plan.steps, dtype=torch.float64)
+    counts = torch.stack([fed.label_counts(shard) for shard in call.shards])
+    state.counts[ids] += 1
+    home = next(iter(state.memory.values())).device if state.memory else device
+    at_home = ids.to(home)
+    memory = {name: rows[at_home].to(device) for name, rows in state.memory.items()}
+    client = Vectors({name: memory[name] for name in fed.algorithm.client})
+    r = Round(
+        t=call.t,
+        rounds=fed.timeline.rounds,
+        session=call.session,
+        session_round=call.session_round,
+        lr=call.lr,
+        lr0=local.lr,
+        w=state.w,
+        W=state.w.expand(clients, -1),
+        server=Vectors(state.server),
+        client=client,
+        extra=state.extra,
+        ids=call.ids,
+        n=n.unsqueeze(-1).to(**column),
+        omega=(n / call.mean_size).unsqueeze(-1).to(**column),
+        steps=steps.unsqueeze(-1).to(**column),
+        effective_steps=momentum_steps(steps, local.momentum).unsqueeze(-1).to(**column),
+        mean_steps=step_count(int(np.ceil(call.mean_size)), call.mean_size, local),
+        weights=fed.weighting.weights(n, counts).unsqueeze(-1).to(**column),
+        population=call.population,
+        clients=fed.timeline.num_clients,
+        participation=call.expected,
+        counts=state.counts[ids].unsqueeze(-1).to(**column),
+        seen=state.seen[ids].unsqueeze(-1).to(**column),
+        label_counts=counts.to(**column),
+        layout=fed.layout,
+        local=local,
+        services=_Services(fed, state, call, counts.to(**column)),
+    )
+    start = fed.algorithm.start(r)
+    r.W = start.expand(clients, -1).clone()
+    cohort = Cohort(
+        W=r.W,
+        buffers=state.b.expand(clients, -1).clone(),
+        momentum=_momentum(memory, r.W, local.momentum),
+        plan=plan,
+        label_counts=r.label_counts,
+        lr=call.lr,
+        added=fed.algorithm.local(r),
+        terms=fed.algorithm.terms(r),
+        direction=None,
+        losses=torch.zeros(clients, **column),
+    )
+    if fed.algorithm.has_direction:
+        cohort.direction = lambda grad, W, rows: fed.algorithm.direction(grad, W, r.rows(rows))
+    exchanges = _advance(fed, cohort, r, [rows for _, rows in client])
+    drift = float(torch.linalg.vector_norm(cohort.W - state.w, dim=-1).mean())
+    w = fed.algorithm.finish(r)
+    w = fed.algorithm.after_round(r, w)
+    weights = r.weights[:, 0]
+    b = weighted_sum(weights, cohort.buffers)
+    if "latest" in memory:
+        memory["latest"] = cohort.W
+    if cohort.momentum is not None and "momentum" in memory:
+        memory["momentum"] = cohort.momentum
+    for name, rows in memory.items():
+        state.memory[name][at_home] = rows.to(home)
+    state.seen[ids] = True
+    loss = float((cohort.losses.to(torch.float64).cpu() / steps.clamp(min=1) * n).sum() / n.sum())
+    participants = (r.mean(cohort.W), b) if fed.evaluates("participants") else (w, b)
+    return Played(w, b, participants, loss, drift, exchanges)
+
+
+def _momentum(memory: dict[str, Tensor], W: Tensor, coefficient: float) -> Tensor | None:
+    """Momentum rows [C, d] that training starts with: kept ones, zeros, or none without momentum."""
+    if coefficient == 0.0:
+        return None
+    return memory["momentum"] if "momentum" in memory else torch.zeros_like(W)
+
+
+def _advance(fed: Federation, cohort: Cohort, r: Round, memories: list[Tensor]) -> int:
+    """Local steps, cut where clients average inside the round; returns the exchanges of all clients together."""
+    exchanges, done = len(r.ids), 0
+    for step, rows in fed.exchange.partial(r):
+        fed.ranks.advance(fed.executor, cohort, memories, done, step)
+        members = torch.tensor(rows, device=cohort.W.device)
+        share = r.n[members, 0] / r.n[members, 0].sum()
+        cohort.W[members] = weighted_sum(share, cohort.W[members])
+        cohort.buffers[members] = weighted_sum(share, cohort.buffers[members])
+        exchanges, done = exchanges + len(rows), step
+    fed.ranks.advance(fed.executor, cohort, memories, done, cohort.plan.longest)
+    return exchanges

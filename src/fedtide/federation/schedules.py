@@ -1,0 +1,23 @@
+"""The learning rate over rounds."""
+
+from __future__ import annotations
+
+import math
+
+from fedtide.settings import LocalSettings
+
+
+def learning_rate(local: LocalSettings, t: int, rounds: int) -> float:
+    """Rate of round ``t`` (0-based) of a schedule over ``rounds`` rounds.
+
+    ``polynomial``: (lr - min)(1 - t/T)^power + min; ``cosine``: min + (lr - min)(1 + cos(pi t/T))/2, min = floor * lr;
+    ``exponential``: lr * decay^t.
+    """
+    lowest = local.floor * local.lr
+    if local.schedule == "exponential":
+        return local.lr * local.decay**t
+    if local.schedule == "cosine":
+        return lowest + (local.lr - lowest) * (1 + math.cos(math.pi * t / rounds)) / 2
+    if local.schedule == "polynomial":
+        return (local.lr - lowest) * (1 - t / rounds) ** local.power + lowest
+    return local.lr

@@ -1,0 +1,52 @@
+"""Everything that is needed to go on with a run; no generator is ever part of it."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor
+
+
+@dataclass
+class RunState:
+    """State between two rounds.
+
+    Attributes:
+        round: number of rounds played.
+        w, b: global parameters [d] and floating buffers [q].
+        server: the algorithm's server vectors [d].
+        memory: the clients' vectors [N, d] by name: the algorithm's, ``momentum`` of a kept local optimiser, ``latest``
+            models where they are evaluated.
+        seen: bool [N], clients that have a memory. counts: int64 [N], rounds each client took part in.
+        extra: the algorithm's further tensors. initialiser: the initialiser's.
+        totals: bytes and seconds so far, best accuracy.
+    """
+
+    round: int
+    w: Tensor
+    b: Tensor
+    server: dict[str, Tensor]
+    memory: dict[str, Tensor]
+    seen: Tensor
+    counts: Tensor
+    extra: dict[str, Tensor] = field(default_factory=dict)
+    initialiser: dict[str, Tensor] = field(default_factory=dict)
+    totals: dict[str, float] = field(default_factory=lambda: {"bytes_up": 0, "bytes_down": 0, "seconds": 0.0})
+
+    def tensors(self) -> dict[str, Any]:
+        """Plain containers of tensors and numbers, for saving."""
+        return asdict(self)
+
+    @staticmethod
+    def restore(values: dict[str, Any], device: torch.device, memory: torch.device) -> RunState:
+        """State from :meth:`tensors`; clients' memories go to ``memory``, everything else to ``device``."""
+
+        def place(value: Any, target: torch.device) -> Any:
+            if isinstance(value, dict):
+                return {key: place(item, target) for key, item in value.items()}
+            return value.to(target) if isinstance(value, Tensor) else value
+
+        placed = {key: place(value, memory if key == "memory" else device) for key, value in values.items()}
+        return RunState(**placed)

@@ -1,0 +1,11 @@
+"""Go on with the current model."""
+
+from fedtide.initialisation.base import Boundary, Initialiser, Start
+
+
+class Previous(Initialiser):
+    """Each session starts from the final model of the one before."""
+
+    def construct(self, s: Boundary) -> Start:
+        """The current model."""
+        return s.w, s.b

@@ -1,0 +1,42 @@
+"""Softmax regression."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from torch import Tensor, nn
+
+from fedtide.models.base import Model, Network
+from fedtide.models.inputs import require_numbers
+from fedtide.plugins import PluginSettings
+
+
+class _Softmax(Network):
+    def __init__(self, size: int, num_classes: int) -> None:
+        super().__init__()
+        self.head = nn.Linear(size, num_classes)
+
+    def features(self, inputs: Tensor) -> Tensor:
+        return inputs.flatten(1)
+
+    def contrast(self, features: Tensor, logits: Tensor) -> Tensor:
+        # The features are the data: no model differs in them, so contrastive objectives compare the logits.
+        return logits
+
+
+class Logistic(Model):
+    """Softmax regression: one linear layer (7,850 parameters on 28 x 28 pixels and 10 classes).
+
+    Takes images or vectors. Contrastive objectives compare the logits.
+    """
+
+    family: ClassVar[str] = "linear"
+
+    class Settings(PluginSettings):
+        """No settings."""
+
+        name: str = "logistic"
+
+    def build(self, input_shape: tuple[int, ...], num_classes: int, vocabulary: int) -> Network:
+        """See :meth:`fedtide.models.base.Model.build`."""
+        return _Softmax(require_numbers(self.settings.name, input_shape, vocabulary), num_classes)

@@ -1,0 +1,27 @@
+"""What an objective plug-in provides: the loss of each sample."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+
+from torch import Tensor
+
+from fedtide.models.base import Outputs
+from fedtide.plugins import Plugin
+
+
+class Objective(Plugin):
+    """The loss a client minimises, sample by sample; the engine takes the mean over the real samples of a batch."""
+
+    @abstractmethod
+    def loss(self, outputs: Outputs, labels: Tensor, counts: Tensor | None) -> Tensor:
+        """Losses [B], differentiable in the outputs.
+
+        Must be a pure function without data-dependent control flow: it runs under ``torch.func.grad`` and ``vmap``.
+
+        Args:
+            outputs: logits [B, L] and features [B, q].
+            labels: int64 [B], 0..L-1.
+            counts: the client's number of samples per class [L], floating point; None where there is no client, e.g. on
+                test data.
+        """

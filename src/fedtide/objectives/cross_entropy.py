@@ -1,0 +1,23 @@
+"""Cross-entropy."""
+
+from __future__ import annotations
+
+from torch import Tensor
+from torch.nn import functional
+
+from fedtide.models.base import Outputs
+from fedtide.objectives.base import Objective
+from fedtide.plugins import PluginSettings
+
+
+class CrossEntropy(Objective):
+    """Cross-entropy of the softmax: -log p(label)."""
+
+    class Settings(PluginSettings):
+        """No settings."""
+
+        name: str = "cross_entropy"
+
+    def loss(self, outputs: Outputs, labels: Tensor, counts: Tensor | None) -> Tensor:
+        """See :meth:`fedtide.objectives.base.Objective.loss`; the counts play no part."""
+        return functional.cross_entropy(outputs.logits, labels, reduction="none")

@@ -1,0 +1,58 @@
+"""Equal quotas filled client after client, Dirichlet label proportions per client."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import numpy as np
+from pydantic import Field
+
+from fedtide.partitions.base import Ints, Partition
+from fedtide.partitions.dealing import (
+    NEGLIGIBLE,
+    Floats,
+    class_pools,
+    equal_sizes,
+    fill_slots,
+    require_a_sample_each,
+)
+from fedtide.plugins import PluginSettings
+from fedtide.randomness import generator
+
+
+class DirichletSession(Partition):
+    """Equal quotas filled client after client, Dirichlet label proportions per client (dynamic initialisation).
+
+    Chang et al. 2025. Clients are served in id order, so the last ones are pushed towards what is left and are less
+    like their proportions. A client tries 3 n + 5 times (n labels) to draw a class that is left, then takes any
+    class that is left; the tries are done at once with the probability that all of them fail, which is the same law.
+    """
+
+    class Settings(PluginSettings):
+        """Settings of the rule."""
+
+        name: str = "dirichlet_session"
+        alpha: float = Field(0.3, gt=0, description="concentration per class; small values give few classes per client")
+        rule: Literal["literal", "efficient"] = Field(
+            "literal", description="literal: give up after 3 n + 5 tries; efficient: only when no wanted class is left"
+        )
+
+    def deal(self, labels: Ints, num_clients: int, num_classes: int, seed: int, group: int = 0) -> list[Ints]:
+        """See :meth:`Partition.deal`."""
+        require_a_sample_each(num_clients, len(labels))
+        pools = class_pools(labels, np.unique(labels), generator(seed, "partition.pools", group))
+        tries = 3 * len(pools) + 5
+
+        def gives_up(mass: Floats) -> Floats:
+            if self.settings.rule == "literal":
+                return (1.0 - mass) ** tries
+            return (mass < NEGLIGIBLE).astype(np.float64)
+
+        return fill_slots(
+            np.repeat(np.arange(num_clients), equal_sizes(len(labels), num_clients)),
+            generator(seed, "partition.prior", group).dirichlet(np.full(len(pools), self.settings.alpha), num_clients),
+            pools,
+            generator(seed, "partition.slots", group),
+            gives_up,
+            fallback=lambda left: (left > 0).astype(np.float64),
+        )

@@ -1,0 +1,32 @@
+"""Equal shares at random."""
+
+from __future__ import annotations
+
+import numpy as np
+from pydantic import Field
+
+from fedtide.partitions.base import Ints, Partition
+from fedtide.partitions.dealing import require_a_sample_each
+from fedtide.plugins import PluginSettings
+from fedtide.randomness import generator
+
+
+class Iid(Partition):
+    """Equal shares at random: sizes differ by at most one.
+
+    With ``stratified`` the counts of every class differ by at most one between clients as well.
+    """
+
+    class Settings(PluginSettings):
+        """Settings of the rule."""
+
+        name: str = "iid"
+        stratified: bool = Field(False, description="deal class by class, so that all clients have the same labels")
+
+    def deal(self, labels: Ints, num_clients: int, num_classes: int, seed: int, group: int = 0) -> list[Ints]:
+        """See :meth:`Partition.deal`."""
+        require_a_sample_each(num_clients, len(labels))
+        order = generator(seed, "partition.pools", group).permutation(len(labels))
+        if self.settings.stratified:
+            order = order[np.argsort(labels[order], kind="stable")]
+        return [order[client::num_clients] for client in range(num_clients)]

@@ -1,0 +1,33 @@
+"""Everybody is there all the time."""
+
+from __future__ import annotations
+
+import numpy as np
+from pydantic import Field
+
+from fedtide.plugins import PluginSettings
+from fedtide.scenarios.base import Scenario, WorldInput
+from fedtide.scenarios.timeline import Timeline
+from fedtide.scenarios.writing import Span, deal, write
+
+
+class Static(Scenario):
+    """The same clients with the same data in every round: one session, all labels count."""
+
+    class Settings(PluginSettings):
+        """Settings of the scenario."""
+
+        name: str = "static"
+        rounds: int = Field(100, ge=1, description="communication rounds")
+        num_clients: int = Field(20, ge=1, description="clients, all present")
+
+    def timeline(self, world: WorldInput) -> Timeline:
+        """See :meth:`Scenario.timeline`."""
+        clients = self.settings.num_clients
+        return write(
+            world,
+            deal(world, world.train, clients),
+            [Span(np.arange(clients), self.settings.rounds, session=0)],
+            np.ones((1, world.num_classes), dtype=np.bool_),
+            {"scenario": "static"},
+        )

@@ -1,0 +1,116 @@
+"""Availability read from a file."""
+
+from __future__ import annotations
+
+import csv
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+from pydantic import Field
+
+from fedtide.errors import SettingsError
+from fedtide.plugins import PluginSettings
+from fedtide.scenarios.base import Scenario, WorldInput
+from fedtide.scenarios.timeline import Ints, Timeline
+from fedtide.scenarios.writing import Span, deal, session_labels, write
+
+_COLUMNS = ("client", "join", "leave")
+_LIMIT = 10_000_000  # rounds; a larger number is a time stamp
+
+
+class Interval(NamedTuple):
+    """One row: ``client`` is present in rounds ``join`` to ``leave - 1``; ``line`` is where it stands in the file."""
+
+    client: int
+    join: int
+    leave: int
+    line: int
+
+
+class Trace(Scenario):
+    """Clients come and go as a file says, round by round.
+
+    The file is a CSV with a header and the columns ``client,join,leave`` (others are ignored), integers: the client is
+    present from round ``join`` up to but not including round ``leave``; rounds count from 0. A client may have several
+    rows. Its id may be any integer from 0; clients are numbered by ascending id and the data is dealt to all of them.
+    In a session the labels count that its clients hold.
+    """
+
+    class Settings(PluginSettings):
+        """Settings of the scenario."""
+
+        name: str = "trace"
+        file: str = Field("trace.csv", description="path of the CSV file, relative to the working directory")
+        rounds: int | None = Field(None, ge=1, le=_LIMIT, description="rounds; null: until the last client has left")
+        session_at_change: bool = Field(False, description="a new session begins whenever somebody comes or goes")
+
+    def timeline(self, world: WorldInput) -> Timeline:
+        """See :meth:`Scenario.timeline`."""
+        intervals = read_trace(Path(self.settings.file))
+        ids = sorted({interval.client for interval in intervals})
+        rounds = self.settings.rounds or max(interval.leave for interval in intervals)
+        spans = _spans(intervals, ids, rounds, self.settings.session_at_change)
+        shards = deal(world, world.train, len(ids))
+        notes = {"scenario": "trace", "file": Path(self.settings.file).name, "ids": ids}
+        return write(world, shards, spans, session_labels(world, shards, spans), notes)
+
+
+def read_trace(path: Path) -> list[Interval]:
+    """The rows of a trace file, by client and then by time.
+
+    Raises:
+        SettingsError: the file cannot be read, or a row is wrong; the message names file, line and value.
+    """
+    try:
+        with path.open(encoding="utf-8-sig", newline="") as stream:
+            reader = csv.DictReader(stream)
+            missing = [column for column in _COLUMNS if column not in (reader.fieldnames or ())]
+            if missing:
+                raise SettingsError(f"{path}, line 1: no column {missing[0]!r}; the header needs {','.join(_COLUMNS)}")
+            intervals = sorted(_interval(path, reader.line_num, row) for row in reader)
+    except (OSError, UnicodeDecodeError, csv.Error) as error:
+        raise SettingsError(f"scenario.file = {str(path)!r} is not a readable CSV file: {error}") from None
+    if not intervals:
+        raise SettingsError(f"{path}: no rows below the header")
+    for earlier, later in zip(intervals, intervals[1:], strict=False):
+        if earlier.client == later.client and later.join < earlier.leave:
+            raise SettingsError(
+                f"{path}, line {later.line}: client {later.client} joins in round {later.join}, but is present until "
+                f"{earlier.leave} by line {earlier.line}"
+            )
+    return intervals
+
+
+def _interval(path: Path, line: int, row: dict[str, str]) -> Interval:
+    values = []
+    for column in _COLUMNS:
+        text = (row[column] or "").strip()
+        if not text.isdecimal() or int(text) > _LIMIT:
+            raise SettingsError(f"{path}, line {line}: {column} = {text!r} should be an integer from 0 to {_LIMIT}")
+        values.append(int(text))
+    client, join, leave = values
+    if leave <= join:
+        raise SettingsError(f"{path}, line {line}: leave = {leave} should be greater than join = {join}")
+    return Interval(client, join, leave, line)
+
+
+def _spans(intervals: list[Interval], ids: list[int], rounds: int, session_at_change: bool) -> list[Span]:
+    """Spans of rounds between two changes of the set of present clients."""
+    number = {id_: client for client, id_ in enumerate(ids)}
+    changes: dict[int, list[tuple[int, bool]]] = {0: []}
+    for interval in intervals:
+        # Departures come first, so that a client that leaves and joins in one round stays.
+        changes.setdefault(interval.leave, []).insert(0, (number[interval.client], False))
+        changes.setdefault(interval.join, []).append((number[interval.client], True))
+    starts = sorted(start for start in changes if start < rounds)
+    present = np.zeros(len(ids), dtype=np.bool_)
+    spans: list[Span] = []
+    for start, end in zip(starts, [*starts[1:], rounds], strict=True):
+        for client, is_there in changes[start]:
+            present[client] = is_there
+        clients: Ints = np.flatnonzero(present)
+        changed = bool(spans) and not np.array_equal(clients, spans[-1].clients)
+        session = spans[-1].session + int(changed and session_at_change) if spans else 0
+        spans.append(Span(clients, end - start, session))
+    return spans

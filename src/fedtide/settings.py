@@ -1,0 +1,419 @@
+"""``params.yaml`` as typed, immutable settings.
+
+:class:`Experiment` is the whole file; :class:`RunSettings` is what one run depends on. An experiment holds the settings of
+many algorithms and initialisers under labels; :meth:`Experiment.run` resolves one (algorithm, initialiser, seed).
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import yaml
+from pydantic import (
+    BeforeValidator,
+    Field,
+    GetJsonSchemaHandler,
+    SerializeAsAny,
+    ValidationError,
+    field_validator,
+    model_validator,
+)
+from pydantic_core import CoreSchema
+
+from fedtide import plugins
+from fedtide.errors import SettingsError, nearest, one_line
+from fedtide.plugins import PluginSettings, SettingsModel
+
+
+class _Choice:
+    """Validates ``{name: ..., ...}`` (or just a name) with the settings class of the plug-in it names."""
+
+    def __init__(self, kind: str, default: str) -> None:
+        self.kind, self.default = kind, default
+
+    def __call__(self, value: Any) -> Any:
+        if isinstance(value, PluginSettings):
+            return value
+        if isinstance(value, str):
+            value = {"name": value}
+        if not isinstance(value, Mapping):
+            raise SettingsError(f"should be a name or a mapping with `name`, got {value!r}")
+        name = value.get("name", self.default)
+        if not isinstance(name, str):
+            raise SettingsError(f"name should be a word, got {name!r}")
+        cls = plugins.load(self.kind, name)
+        return cls.Settings.model_validate_json(json.dumps({**value, "name": name}), strict=True)
+
+    def __get_pydantic_json_schema__(self, core: CoreSchema, handler: GetJsonSchemaHandler) -> dict[str, Any]:
+        options = []
+        for name in plugins.names(self.kind):
+            schema = plugins.load(self.kind, name).Settings.model_json_schema()
+            schema["properties"]["name"] = {"const": name}
+            options.append(schema)
+        return {"anyOf": [{"enum": plugins.names(self.kind)}, *options]}
+
+
+def _choice(kind: str, default: str) -> Any:
+    choice = _Choice(kind, default)
+    return BeforeValidator(choice), choice
+
+
+AlgorithmChoice = Annotated[SerializeAsAny[PluginSettings], *_choice("algorithms", "fedavg")]
+DataChoice = Annotated[SerializeAsAny[PluginSettings], *_choice("data", "digits")]
+ExchangeChoice = Annotated[SerializeAsAny[PluginSettings], *_choice("exchange", "end")]
+InitialiserChoice = Annotated[SerializeAsAny[PluginSettings], *_choice("initialisation", "previous")]
+ModelChoice = Annotated[SerializeAsAny[PluginSettings], *_choice("models", "mlp")]
+ObjectiveChoice = Annotated[SerializeAsAny[PluginSettings], *_choice("objectives", "cross_entropy")]
+ParticipationChoice = Annotated[SerializeAsAny[PluginSettings], *_choice("participation", "all")]
+PartitionChoice = Annotated[SerializeAsAny[PluginSettings], *_choice("partitions", "dirichlet_equal")]
+WeightingChoice = Annotated[SerializeAsAny[PluginSettings], *_choice("weighting", "samples")]
+ScenarioChoice = Annotated[SerializeAsAny[PluginSettings], *_choice("scenarios", "static")]
+
+
+class LongTail(SettingsModel):
+    """Thinning of the training classes before anything else sees them."""
+
+    imbalance: float = Field(1.0, gt=0, le=1, description="rarest class over most frequent class; 1 keeps everything")
+    mode: Literal["clip", "feasible"] = Field("clip", description="clip: at most what exists; feasible: exact profile")
+    order: tuple[int, ...] | None = Field(None, description="classes from most to least frequent; default 0, 1, 2, ...")
+
+
+class LocalSettings(SettingsModel):
+    """Training on a client."""
+
+    amount: int = Field(5, ge=1, description="how much work a client does in a round, in `unit`")
+    unit: Literal["epochs", "steps", "capped_steps", "mean_epochs"] = Field(
+        "epochs",
+        description="epochs over own data; steps (exactly); capped_steps (at most one epoch); mean_epochs (every client "
+        "takes the steps of a client of mean size)",
+    )
+    batch_size: int = Field(32, ge=1, description="samples per local step; the last batch of a pass may be short")
+    order: Literal["shuffled", "stored"] = Field("shuffled", description="order of the samples in each pass")
+    straddle: bool = Field(False, description="a batch may straddle two passes, so that none is short")
+    lr: float = plugins.Tunable(0.1, low=1e-3, high=1.0, log=True, gt=0, description="learning rate at the start")
+    schedule: Literal["constant", "exponential", "cosine", "polynomial"] = Field(
+        "constant", description="learning rate over rounds"
+    )
+    decay: float = Field(0.998, gt=0, le=1, description="factor per round of the exponential schedule")
+    floor: float = Field(0.0, ge=0, le=1, description="last rate of cosine and polynomial as a share of lr")
+    power: float = Field(0.9, gt=0, description="exponent of the polynomial schedule")
+    restart: bool = Field(True, description="the schedule starts again with every session")
+    momentum: float = Field(0.0, ge=0, lt=1, description="heavy-ball momentum of the local optimiser")
+    nesterov: bool = Field(False, description="look ahead along the momentum")
+    momentum_scope: Literal["round", "client"] = Field(
+        "round", description="round: starts at zero every round; client: kept until the client's next round"
+    )
+    weight_decay: float = Field(0.0, ge=0, description="coefficient of the parameters added to the gradient")
+    clip: float | None = Field(None, gt=0, description="largest gradient norm per client; null for none")
+    clip_scope: Literal["total", "total_with_decay", "loss"] = Field(
+        "total",
+        description="what is clipped: everything but decay; everything; the loss gradient alone",
+    )
+    flip: float = Field(0.0, ge=0, le=1, description="probability of a horizontal flip of a training image")
+    crop: int = Field(0, ge=0, description="padding in pixels of the random crop of a training image")
+    crop_probability: float = Field(1.0, ge=0, le=1, description="probability of the random crop")
+    crop_padding: Literal["zeros", "reflect"] = Field("zeros", description="what the crop pads with")
+
+    @model_validator(mode="after")
+    def _consistent(self) -> LocalSettings:
+        if self.nesterov and self.momentum == 0:
+            raise SettingsError("local.nesterov = true needs local.momentum > 0")
+        return self
+
+
+class EvaluationSettings(SettingsModel):
+    """Which models are tested, on what, how often."""
+
+    every: int = Field(1, ge=1, description="evaluate after every so many rounds (and always after the last)")
+    splits: tuple[Literal["test", "validation"], ...] = Field(("test",), min_length=1, description="data to evaluate on")
+    batch_size: int = Field(2000, ge=1, description="samples per forward pass")
+    models: tuple[Literal["cloud", "participants", "all"], ...] | None = Field(
+        None,
+        description="cloud: the model sent next; participants: mean of this round's local models; all: mean of every "
+        "client's latest model; default: what the algorithm distinguishes",
+    )
+    reported: Literal["cloud", "participants", "all"] = Field("cloud", description="the model in test_accuracy")
+
+    @property
+    def extra_columns(self) -> bool:
+        """Whether more than the reported model may be evaluated."""
+        return self.models is None or len(self.models) > 1
+
+
+class FederationSettings(SettingsModel):
+    """State of server and clients."""
+
+    memory: Literal["device", "host"] = Field("device", description="where the clients' memories are kept")
+    at_session: Literal["reset", "keep"] = Field(
+        "reset", description="algorithm memories when a new session begins: cleared, or kept by those who stay"
+    )
+    explode: float = Field(1e6, gt=0, description="training loss above which a run counts as diverged")
+
+
+class EngineSettings(SettingsModel):
+    """How local training is executed. ``workers`` and ``chunk`` never change a result."""
+
+    executor: Literal["auto", "threads", "stacked"] = Field("auto", description="auto: by model family and device")
+    workers: int = Field(0, ge=0, description="worker threads; 0 for all cores")
+    chunk: int = Field(0, ge=0, description="clients advanced together by `stacked`; 0 to plan it from memory")
+    accelerator: Literal["auto", "cpu", "gpu", "cuda", "mps"] = Field("auto", description="Lightning's accelerator")
+    devices: int = Field(1, ge=1, description="processes (CPU) or cards (GPU) that share the clients of a round")
+    precision: Literal["32-true", "64-true", "bf16-mixed", "16-mixed"] = Field(
+        "32-true", description="Lightning's precision"
+    )
+
+
+class CheckpointSettings(SettingsModel):
+    """Saved state."""
+
+    every: int = Field(10, ge=1, description="save the state after every so many rounds")
+
+
+class RunSettings(SettingsModel):
+    """Everything one run depends on."""
+
+    seed: int = Field(0, ge=0, description="seed of models, cohorts and batches")
+    world_seed: int | None = Field(None, ge=0, description="seed of the timeline; default: seed")
+    label: str = Field("", description="how the algorithm is called in tables; default: its name")
+    data: DataChoice = Field("digits", description="dataset", validate_default=True)  # type: ignore[assignment]
+    long_tail: LongTail = Field(LongTail(), description="long-tailed training classes")
+    validation: float = Field(0.1, ge=0, lt=1, description="share of the training set held out for tuning")
+    scenario: ScenarioChoice = Field("static", description="who is there when")  # type: ignore[assignment]
+    partition: PartitionChoice = Field("dirichlet_equal", description="who has what")  # type: ignore[assignment]
+    participation: ParticipationChoice = Field("all", description="who is drawn")  # type: ignore[assignment]
+    model: ModelChoice = Field("mlp", description="network")  # type: ignore[assignment]
+    objective: ObjectiveChoice = Field("cross_entropy", description="loss of a sample")  # type: ignore[assignment]
+    algorithm: AlgorithmChoice = Field("fedavg", description="federated algorithm")  # type: ignore[assignment]
+    initialiser: InitialiserChoice = Field("previous", description="a session's first model")  # type: ignore[assignment]
+    exchange: ExchangeChoice = Field("end", description="when clients average in a round")  # type: ignore[assignment]
+    local: LocalSettings = Field(LocalSettings(), description="training on a client")
+    federation: FederationSettings = Field(FederationSettings(), description="state of server and clients")
+    evaluation: EvaluationSettings = Field(EvaluationSettings(), description="what is tested")
+    engine: EngineSettings = Field(EngineSettings(), description="how it is executed")
+    checkpoint: CheckpointSettings = Field(CheckpointSettings(), description="saved state")
+
+    def canonical(self) -> dict[str, Any]:
+        """The settings that determine the trajectory, JSON-able: no labels, no speed, no saving."""
+        values: dict[str, Any] = self.model_dump(mode="json")
+        for key in ("label", "checkpoint"):
+            values.pop(key)
+        for key in ("workers", "chunk"):
+            values["engine"].pop(key)
+        values["federation"].pop("memory")
+        values["world_seed"] = self.seed if self.world_seed is None else self.world_seed
+        return values
+
+    def world(self) -> dict[str, Any]:
+        """The settings that determine the timeline, JSON-able."""
+        values = self.canonical()
+        return {
+            key: values[key] for key in ("data", "long_tail", "validation", "scenario", "partition", "world_seed")
+        }
+
+
+class CompareSettings(SettingsModel):
+    """The grid of ``fedtide compare`` and of the training stage."""
+
+    algorithms: tuple[str, ...] = Field(("fedavg",), min_length=1, description="labels of algorithms")
+    initialisers: tuple[str, ...] = Field(("previous",), min_length=1, description="labels of initialisers")
+    seeds: tuple[Annotated[int, Field(ge=0)], ...] = Field((0,), min_length=1, description="seeds")
+    workers: int = Field(0, ge=0, description="runs at once; 0 for one per core")
+
+    @field_validator("algorithms", "initialisers", "seeds")
+    @classmethod
+    def _distinct(cls, value: tuple[Any, ...]) -> tuple[Any, ...]:
+        if len(set(value)) != len(value):
+            raise SettingsError(f"lists something twice: {', '.join(map(str, value))}")
+        return value
+
+
+class SearchRange(SettingsModel):
+    """Range of one tuned setting."""
+
+    low: float = Field(description="smallest value")
+    high: float = Field(description="largest value")
+    log: bool = Field(False, description="search the exponent")
+
+    @model_validator(mode="after")
+    def _ordered(self) -> SearchRange:
+        if not self.low < self.high or (self.log and self.low <= 0):
+            raise SettingsError(f"needs low < high (and low > 0 with log), got {self.low} and {self.high}")
+        return self
+
+
+class TuneSettings(SettingsModel):
+    """The study of ``fedtide tune``."""
+
+    trials: int = Field(20, ge=1, description="number of finished trials (complete or pruned)")
+    workers: int = Field(0, ge=0, description="trials at once; 0 for one per core")
+    seed: int = Field(1000, ge=0, description="seed of the runs; keep it apart from the compared seeds")
+    metric: Literal["validation_accuracy", "validation_loss"] = Field(
+        "validation_accuracy", description="what is optimised, averaged over the last tenth of the rounds"
+    )
+    prune: bool = Field(True, description="stop trials that are worse than the median at the same round")
+    space: dict[str, SearchRange] = Field(
+        {}, description="dotted setting -> range; empty: the algorithm's own tunable settings and local.lr"
+    )
+
+
+class ReportSettings(SettingsModel):
+    """The report."""
+
+    title: str = Field("Comparison", description="headline of the page")
+    last: int = Field(10, ge=1, description="rounds averaged in the table")
+
+
+class TrackingSettings(SettingsModel):
+    """MLflow."""
+
+    mlflow: bool = Field(True, description="mirror runs into MLflow")
+    experiment: str = Field("fedtide", min_length=1, description="name of the MLflow experiment")
+
+
+class Experiment(RunSettings):
+    """The whole of ``params.yaml``."""
+
+    algorithms: dict[str, dict[str, Any]] = Field(
+        {}, description="settings by label; `name` defaults to the label; `with` overrides other run settings"
+    )
+    initialisers: dict[str, dict[str, Any]] = Field({}, description="the same for initialisers")
+    compare: CompareSettings = Field(CompareSettings(), description="the grid of a comparison")
+    tune: TuneSettings = Field(TuneSettings(), description="the study of a search")
+    report: ReportSettings = Field(ReportSettings(), description="the report")
+    tracking: TrackingSettings = Field(TrackingSettings(), description="MLflow")
+
+
+RUN_KEYS = tuple(RunSettings.model_fields)
+
+
+def parse(model: type[SettingsModel], raw: Mapping[str, Any], source: str = "settings") -> Any:
+    """Validate a plain mapping.
+
+    Raises:
+        SettingsError: one line: which key, which value, what is allowed.
+    """
+    try:
+        return model.model_validate_json(json.dumps(raw), strict=True)
+    except ValidationError as error:
+        raise SettingsError(one_line(error, source)) from None
+    except TypeError as error:
+        raise SettingsError(f"{source}: {error}; use numbers, words, lists and mappings") from None
+
+
+class Params:
+    """A params file with overrides: validated once, resolved into runs.
+
+    Args:
+        raw: content of the file.
+        source: its name, for messages.
+    """
+
+    def __init__(self, raw: Mapping[str, Any], source: str = "params.yaml") -> None:
+        self.raw, self.source = dict(raw), source
+        self.experiment: Experiment = parse(Experiment, self._merged(self.raw), source)
+        for kind in ("algorithms", "initialisers"):
+            for label in getattr(self.experiment, kind):
+                self._entry(kind, label)
+
+    @staticmethod
+    def read(path: Path, overrides: Iterable[str] = ()) -> Params:
+        """Read a YAML file and apply ``a.b=value`` overrides (values are YAML)."""
+        if not path.is_file():
+            raise SettingsError(f"no settings file {path}; name one with --params or create it")
+        try:
+            raw = yaml.safe_load(path.read_text(encoding="utf-8")) or {}
+        except yaml.YAMLError as error:
+            raise SettingsError(f"{path} is not YAML: {' '.join(str(error).split())}") from None
+        if not isinstance(raw, dict):
+            raise SettingsError(f"{path} should be a mapping of settings, got {type(raw).__name__}")
+        for item in overrides:
+            override(raw, item)
+        return Params(raw, path.name)
+
+    def _entry(self, kind: str, label: str) -> dict[str, Any]:
+        """Raw settings of a label, ``name`` filled in."""
+        entry = dict((self.raw.get(kind) or {}).get(label) or {})
+        folder = "algorithms" if kind == "algorithms" else "initialisation"
+        if "name" not in entry and label not in plugins.names(folder):
+            known = sorted({*plugins.names(folder), *(self.raw.get(kind) or {})})
+            raise SettingsError(f"{self.source}: {nearest(f'unknown label {label!r} in {kind}', label, known)}")
+        return {"name": label, **entry}
+
+    def _merged(self, raw: Mapping[str, Any]) -> dict[str, Any]:
+        """The run part of ``raw`` with the labelled settings of its algorithm and initialiser merged in."""
+        merged = dict(raw)
+        for single, kind in (("algorithm", "algorithms"), ("initialiser", "initialisers")):
+            chosen = merged.get(single)
+            chosen = {"name": chosen} if isinstance(chosen, str) else chosen
+            if not isinstance(chosen, Mapping) or not isinstance(chosen.get("name"), str):
+                continue
+            label, table = chosen["name"], merged.get(kind)
+            entry = table.get(label) if isinstance(table, Mapping) else None
+            entry = dict(entry) if isinstance(entry, Mapping) else {}
+            extra = entry.pop("with", None) or {}
+            merged = _deep_merge(merged, extra) if isinstance(extra, Mapping) else merged
+            merged[single] = {**entry, **chosen, "name": entry.get("name", label)}
+            if single == "algorithm":
+                merged["label"] = raw.get("label") or label
+        return merged
+
+    def run(self, algorithm: str | None = None, initialiser: str | None = None, seed: int | None = None) -> RunSettings:
+        """Settings of one run; what is not named comes from the file's ``algorithm``, ``initialiser`` and ``seed``."""
+        raw = dict(self.raw)
+        if algorithm is not None:
+            self._entry("algorithms", algorithm)
+            raw |= {"algorithm": {"name": algorithm}, "label": algorithm}
+        if initialiser is not None:
+            self._entry("initialisers", initialiser)
+            raw["initialiser"] = {"name": initialiser}
+        if seed is not None:
+            raw["seed"] = seed
+        merged = self._merged(raw)
+        settings: RunSettings = parse(
+            RunSettings, {key: value for key, value in merged.items() if key in RUN_KEYS}, self.source
+        )
+        return settings if settings.label else settings.model_copy(update={"label": settings.algorithm.name})
+
+    def grid(self) -> list[RunSettings]:
+        """All runs of ``compare``: algorithms x initialisers x seeds."""
+        compare = self.experiment.compare
+        return [
+            self.run(algorithm, initialiser, seed)
+            for algorithm in compare.algorithms
+            for initialiser in compare.initialisers
+            for seed in compare.seeds
+        ]
+
+
+def override(raw: dict[str, Any], item: str) -> None:
+    """Apply one ``a.b=value`` to a raw mapping, in place."""
+    path, equals, text = item.partition("=")
+    keys = path.strip().split(".")
+    if not equals or not all(keys):
+        raise SettingsError(f"--set {item!r}: write it as key=value, e.g. local.lr=0.1")
+    node = raw
+    for depth, key in enumerate(keys[:-1]):
+        child = node.get(key)
+        if isinstance(child, str) and depth == 0:
+            child = {"name": child}
+        if child is None:
+            child = {}
+        if not isinstance(child, dict):
+            raise SettingsError(f"--set {item!r}: {'.'.join(keys[: depth + 1])} is a value, not a group")
+        node[key] = node = dict(child)
+    try:
+        node[keys[-1]] = yaml.safe_load(text)
+    except yaml.YAMLError:
+        raise SettingsError(f"--set {item!r}: {text!r} is not a YAML value") from None
+
+
+def _deep_merge(base: Mapping[str, Any], extra: Mapping[str, Any]) -> dict[str, Any]:
+    merged = dict(base)
+    for key, value in extra.items():
+        old = merged.get(key)
+        both = isinstance(old, Mapping) and isinstance(value, Mapping)
+        merged[key] = _deep_merge(old, value) if both else value  # type: ignore[arg-type]
+    return merged

@@ -1,0 +1,22 @@
+"""What a weighting plug-in provides."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+
+from torch import Tensor
+
+from fedtide.plugins import Plugin
+
+
+class Weighting(Plugin):
+    """Weights of the participants of a round; they compose with any algorithm that averages with ``r.weights``."""
+
+    @abstractmethod
+    def weights(self, n: Tensor, label_counts: Tensor) -> Tensor:
+        """Non-negative weights [C] that sum to one.
+
+        Args:
+            n: float64 [C], samples of each participant (all positive).
+            label_counts: float64 [C, L], their samples per class.
+        """

@@ -1,0 +1,234 @@
+"""What the networks compute, and what they refuse."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.func import functional_call
+from torch.nn import functional
+
+from fedtide import plugins
+from fedtide.errors import SettingsError
+from fedtide.models.base import Model
+
+GREY = (1, 16, 16)
+IMAGES = ("logistic", "mlp", "lenet", "cnn_5x5", "cnn_svhn", "resnet18", "preact_resnet18")
+
+
+@pytest.fixture
+def images() -> Tensor:
+    return torch.randn(3, *GREY, generator=torch.Generator().manual_seed(1))
+
+
+@pytest.mark.parametrize("name", IMAGES)
+def test_grey_images_give_logits_from_the_head_on_the_features(build: Any, images: Tensor, name: str) -> None:
+    network = build(name, GREY, 4).eval()
+    features = network.features(images)
+    logits = network(images)
+    assert logits.shape == (3, 4)
+    assert isinstance(network.head, nn.Linear)
+    assert features.shape == (3, network.head.in_features)
+    assert torch.equal(logits, network.head(features))
+    outputs = network.outputs(images)
+    assert torch.equal(outputs.logits, logits)
+    assert torch.equal(outputs.features, logits if name == "logistic" else features)
+
+
+@pytest.mark.parametrize("name", ["logistic", "mlp"])
+def test_vectors_are_taken_as_they_are(build: Any, images: Tensor, name: str) -> None:
+    network = build(name, (256,), 4)
+    assert torch.equal(network(images.flatten(1)), network(images))
+
+
+def test_logistic_is_affine(build: Any, images: Tensor) -> None:
+    network = build("logistic", GREY, 4)
+    expected = images.flatten(1) @ network.head.weight.T + network.head.bias
+    torch.testing.assert_close(network(images), expected)
+
+
+def test_mlp_is_affine_maps_with_relu_between(build: Any, images: Tensor) -> None:
+    network = build("mlp", GREY, 4, widths=(7, 5))
+    first, second = (layer for layer in network.hidden if isinstance(layer, nn.Linear))
+    hidden = (images.flatten(1) @ first.weight.T + first.bias).clamp(min=0)
+    expected = (hidden @ second.weight.T + second.bias).clamp(min=0)
+    torch.testing.assert_close(network.features(images), expected)
+
+
+@pytest.mark.parametrize(("name", "settings"), [("cnn_5x5", {}), ("lenet", {}), ("lenet", {"norm": "none"})])
+def test_pooling_before_relu_changes_neither_values_nor_gradients(
+    build: Any, images: Tensor, name: str, settings: dict[str, Any]
+) -> None:
+    network = build(name, GREY, 4, **settings).double()
+    layers = list(network.body)
+    for place in [i for i, layer in enumerate(layers) if isinstance(layer, nn.MaxPool2d)]:
+        assert isinstance(layers[place + 1], nn.ReLU)
+        layers[place], layers[place + 1] = layers[place + 1], layers[place]
+    published = nn.Sequential(*layers, network.head)
+    values, expected = network(images.double()), published(images.double())
+    assert torch.equal(values, expected)
+    parameters = list(network.parameters())
+    for got, wanted in zip(
+        torch.autograd.grad(values.square().sum(), parameters),
+        torch.autograd.grad(expected.square().sum(), parameters),
+        strict=True,
+    ):
+        torch.testing.assert_close(got, wanted, rtol=0, atol=1e-12)
+
+
+def test_svhn_contrast_is_the_hidden_layer_before_dropout(build: Any, images: Tensor) -> None:
+    network = build("cnn_svhn", GREY, 4)
+    state = {name: value.clone() for name, value in network.named_buffers()}
+    outputs = network.train().outputs(images)
+    again = functional_call(network, state, (images,))
+    assert outputs.features.shape == (3, 256)
+    assert outputs.features.min() == 0.0
+    dropped = network.dropout(outputs.features)
+    assert not torch.equal(dropped, outputs.features)
+    torch.testing.assert_close(outputs.logits, network.head(dropped))
+    torch.testing.assert_close(again, outputs.logits)
+
+
+def test_projection_feeds_the_classifier_without_relu(build: Any, images: Tensor) -> None:
+    network = build("resnet18", GREY, 4, projection=True).eval()
+    features = network.features(images)
+    assert features.shape == (3, 256)
+    assert features.min() < 0
+    first, _, second = network.projection
+    torch.testing.assert_close(features, second(first(network.backbone(images)).clamp(min=0)))
+
+
+@pytest.mark.parametrize(("name", "settings"), [("resnet18", {"stem": "cifar"}), ("preact_resnet18", {})])
+def test_small_image_stems_keep_the_resolution(build: Any, name: str, settings: dict[str, Any]) -> None:
+    with torch.device("meta"):
+        network = build(name, (3, 32, 32), 10, **settings)
+        seen = []
+        for module in network.modules():
+            if isinstance(module, nn.Conv2d) and module.kernel_size == (3, 3):
+                module.register_forward_hook(lambda _module, _inputs, output: seen.append(tuple(output.shape[1:])))
+        network(torch.empty(1, 3, 32, 32))
+    stem_and_first_stage = [(64, 32, 32)] * 5
+    assert seen == [*stem_and_first_stage, *[(128, 16, 16)] * 4, *[(256, 8, 8)] * 4, *[(512, 4, 4)] * 4]
+
+
+def test_layer_norm_standardises_each_image_over_channels_and_pixels(build: Any) -> None:
+    network = build("preact_resnet18", GREY, 4)
+    maps = torch.randn(2, 64, 3, 3, dtype=torch.float64) * 3 + 1
+    flat = maps.flatten(1)
+    expected = (flat - flat.mean(1, keepdim=True)) / (flat.var(1, keepdim=True, unbiased=False) + 1e-5).sqrt()
+    torch.testing.assert_close(network.stages[0][0].norm1.double()(maps), expected.view_as(maps))
+
+
+def test_preactivation_block_shortcut_is_the_identity_or_sees_the_activated_input(build: Any) -> None:
+    network = build("preact_resnet18", GREY, 4)
+    plain, wider = network.stages[0][1], network.stages[1][0]
+    maps = torch.randn(2, 64, 4, 4)
+    for block in (plain, wider):
+        nn.init.zeros_(block.conv2.weight)
+    assert torch.equal(plain(maps), maps)
+    assert torch.equal(wider(maps), wider.shortcut(wider.norm1(maps).clamp(min=0)))
+
+
+@pytest.mark.parametrize("name", ["lenet", "preact_resnet18"])
+def test_kaiming_initialisation(build: Any, name: str) -> None:
+    network = build(name, (3, 32, 32), 10)
+    assert all(not layer.bias.any() for layer in network.modules() if isinstance(layer, nn.Linear))
+    for layer in network.modules():
+        if isinstance(layer, nn.Conv2d):
+            variance = 2 / (layer.out_channels * layer.kernel_size[0] * layer.kernel_size[1])
+            count = layer.weight.numel()
+            assert abs(layer.weight.square().mean().item() / variance - 1) < 5 * (2 / count) ** 0.5
+
+
+@pytest.mark.parametrize("name", [name for name in IMAGES if "resnet" not in name])
+def test_the_same_generator_state_gives_the_same_network(build: Any, name: str) -> None:
+    first, second = build(name, GREY, 4), build(name, GREY, 4)
+    for one, other in zip(first.parameters(), second.parameters(), strict=True):
+        assert torch.equal(one, other)
+
+
+class TestEmbeddingBag:
+    ids = torch.tensor([[3, 5, 3, 0, 0], [1, 2, 4, 5, 6], [0, 0, 0, 0, 0]])
+
+    def test_features_are_the_mean_over_real_tokens(self, build: Any) -> None:
+        network = build("embedding_bag", (5,), 4, 7, size=6).double()
+        table = network.embedding.weight
+        features = network.features(self.ids)
+        torch.testing.assert_close(features[0], (2 * table[3] + table[5]) / (3 + 1e-6))
+        torch.testing.assert_close(features[1], table[[1, 2, 4, 5, 6]].sum(0) / (5 + 1e-6))
+        assert not features[2].any()
+
+    def test_padding_row_starts_at_zero_and_has_no_gradient(self, build: Any) -> None:
+        network = build("embedding_bag", (5,), 4, 7, size=6)
+        assert not network.embedding.weight[0].any()
+        with torch.no_grad():
+            network.embedding.weight[0] = 9.0
+        functional.cross_entropy(network(self.ids), torch.tensor([0, 1, 2])).backward()
+        gradient = network.embedding.weight.grad
+        assert not gradient[0].any()
+        assert gradient[1:].abs().sum(1).gt(0).all()
+
+    def test_padding_and_order_play_no_part(self, build: Any) -> None:
+        network = build("embedding_bag", (5,), 4, 7, size=6).double()
+        shuffled = torch.tensor([[0, 3, 0, 5, 0, 3]])
+        torch.testing.assert_close(network(shuffled), network(self.ids[:1]), rtol=0, atol=1e-14)
+
+
+@pytest.mark.parametrize(
+    ("name", "shape", "vocabulary", "needs"),
+    [
+        ("logistic", (64,), 100, "images or vectors"),
+        ("mlp", (64,), 100, "images or vectors"),
+        ("lenet", (1, 8, 8), 0, "16 x 16"),
+        ("cnn_5x5", (1, 15, 32), 0, "16 x 16"),
+        ("cnn_5x5", (64,), 100, "images"),
+        ("cnn_svhn", (3, 7, 8), 0, "8 x 8"),
+        ("resnet18", (784,), 0, "images"),
+        ("preact_resnet18", (64,), 100, "images"),
+        ("embedding_bag", (3, 32, 32), 0, "token ids"),
+    ],
+)
+def test_inputs_that_do_not_fit_are_refused_in_one_line(
+    build: Any, name: str, shape: tuple[int, ...], vocabulary: int, needs: str
+) -> None:
+    with pytest.raises(SettingsError) as refusal:
+        build(name, shape, 10, vocabulary)
+    message = str(refusal.value)
+    assert f"model.name = {name!r}" in message
+    assert needs in message
+    assert str(shape) in message
+    assert "\n" not in message
+
+
+@pytest.mark.parametrize(("name", "smallest"), [("lenet", 16), ("cnn_5x5", 16), ("cnn_svhn", 8), ("resnet18", 1)])
+def test_the_smallest_image_that_is_not_refused_works(build: Any, name: str, smallest: int) -> None:
+    network = build(name, (1, smallest, smallest), 3).eval()
+    assert network(torch.zeros(1, 1, smallest, smallest)).shape == (1, 3)
+
+
+@pytest.mark.parametrize(
+    ("name", "settings", "key"),
+    [
+        ("mlp", {"widths": ()}, "widths"),
+        ("mlp", {"widths": (10, 0)}, "widths"),
+        ("embedding_bag", {"size": 0}, "size"),
+        ("resnet18", {"groups": 3}, "groups"),
+        ("lenet", {"norm": "batch"}, "norm"),
+    ],
+)
+def test_settings_that_make_no_network_are_refused(name: str, settings: dict[str, Any], key: str) -> None:
+    with pytest.raises(ValueError, match=key):
+        plugins.load("models", name).Settings(**settings)
+
+
+def test_every_model_is_found_and_says_what_it_is() -> None:
+    found = plugins.names("models")
+    assert {*IMAGES, "resnet34", "embedding_bag"} <= set(found)
+    for name in found:
+        cls = plugins.load("models", name)
+        assert issubclass(cls, Model)
+        assert cls.Settings().name == name
+        assert cls.family in ("linear", "mlp", "convolutional", "embedding")
+        assert cls.summary().endswith(".")

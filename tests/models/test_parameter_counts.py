@@ -1,0 +1,74 @@
+"""Published numbers of parameters."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+
+GREY, GREY32, RGB, TINY = (1, 28, 28), (1, 32, 32), (3, 32, 32), (3, 64, 64)
+PROJECTED = {"norm": "batch", "stem": "imagenet", "projection": True}
+GROUPED = {"norm": "group", "groups": 2, "stem": "imagenet"}
+CIFAR = {"norm": "batch", "stem": "cifar"}
+
+
+@pytest.mark.parametrize(
+    ("name", "shape", "classes", "settings", "count"),
+    [
+        ("logistic", GREY, 10, {}, 7_850),
+        ("mlp", GREY, 10, {}, 199_210),
+        ("mlp", GREY, 10, {"widths": (100, 100)}, 89_610),
+        ("mlp", (784,), 10, {"widths": (200,)}, 159_010),
+        ("lenet", RGB, 10, {}, 62_050),
+        ("lenet", RGB, 100, {}, 69_700),
+        ("lenet", GREY, 62, {}, 48_890),
+        ("lenet", RGB, 10, {"norm": "none"}, 62_006),
+        ("cnn_5x5", RGB, 10, {}, 797_962),
+        ("cnn_5x5", RGB, 100, {}, 815_332),
+        ("cnn_svhn", RGB, 10, {}, 667_178),
+        ("resnet18", RGB, 10, PROJECTED, 11_573_066),
+        ("resnet18", RGB, 100, PROJECTED, 11_596_196),
+        ("resnet34", TINY, 200, PROJECTED, 21_730_056),
+        ("resnet18", RGB, 10, GROUPED, 11_181_642),
+        ("resnet34", RGB, 100, GROUPED, 21_335_972),
+        ("resnet34", TINY, 200, GROUPED, 21_387_272),
+        ("resnet18", RGB, 10, CIFAR, 11_173_962),
+        ("resnet18", RGB, 100, CIFAR, 11_220_132),
+        ("preact_resnet18", RGB, 10, {}, 11_172_170),
+        ("preact_resnet18", RGB, 100, {}, 11_218_340),
+    ],
+)
+def test_published_parameter_count(
+    build: Any, name: str, shape: tuple[int, ...], classes: int, settings: dict[str, Any], count: int
+) -> None:
+    with torch.device("meta"):
+        network = build(name, shape, classes, **settings)
+    assert sum(parameter.numel() for parameter in network.parameters()) == count
+
+
+def test_parameter_count_on_text(build: Any) -> None:
+    with torch.device("meta"):
+        network = build("embedding_bag", (64,), 4, 30_522)
+    assert sum(parameter.numel() for parameter in network.parameters()) == 9_157_804
+
+
+@pytest.mark.parametrize(("norm", "buffers"), [("group", False), ("layer", False), ("batch", True)])
+@pytest.mark.parametrize("name", ["resnet18", "preact_resnet18"])
+def test_only_batch_norm_has_buffers_and_all_norms_have_the_same_parameters(
+    build: Any, name: str, norm: str, buffers: bool
+) -> None:
+    with torch.device("meta"):
+        default, network = build(name, RGB, 10), build(name, RGB, 10, norm=norm)
+    shapes = [value.shape for value in network.parameters()]
+    assert shapes == [value.shape for value in default.parameters()]
+    assert bool(list(network.buffers())) == buffers
+
+
+@pytest.mark.parametrize("stem", ["imagenet", "cifar"])
+def test_grey_images_save_two_input_channels_of_the_stem(build: Any, stem: str) -> None:
+    with torch.device("meta"):
+        grey, colour = (build("resnet18", shape, 10, stem=stem) for shape in (GREY32, RGB))
+    side = {"imagenet": 7, "cifar": 3}[stem]
+    sizes = [sum(value.numel() for value in network.parameters()) for network in (grey, colour)]
+    assert sizes[1] - sizes[0] == 2 * 64 * side * side
