@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from typing import Any
 
 from pydantic import ValidationError
 
@@ -13,7 +14,11 @@ class SettingsError(ValueError):
 
 
 class Diverged(RuntimeError):
-    """Training produced a non-finite or exploding loss or model."""
+    """Training produced a non-finite or exploding loss or model; ``report`` is the record of that round."""
+
+    def __init__(self, message: str, report: Any) -> None:
+        super().__init__(message)
+        self.report = report
 
 
 def nearest(problem: str, word: str, known: Iterable[str]) -> str:
@@ -24,14 +29,19 @@ def nearest(problem: str, word: str, known: Iterable[str]) -> str:
     return f"{problem}{hint} (known: {', '.join(options)})"
 
 
-def one_line(error: ValidationError, source: str) -> str:
-    """The first problem of a validation error as one line: source, dotted key, value, what is allowed."""
+def one_line(error: ValidationError, source: str, known_keys: Callable[[tuple[int | str, ...]], Iterable[str]]) -> str:
+    """The first problem of a validation error as one line: source, dotted key, value, what is allowed.
+
+    ``known_keys`` says which keys exist beside the one at a location.
+    """
     problems = error.errors(include_url=False)
     first = problems[0]
     key = ".".join(str(part) for part in first["loc"])
+    more = f" (and {len(problems) - 1} more)" if len(problems) > 1 else ""
+    if first["type"] == "extra_forbidden":
+        return nearest(f"{source}: unknown key {key!r}", str(first["loc"][-1]), known_keys(first["loc"])) + more
     message = first["msg"].removeprefix("Value error, ").replace("Input should", "should")
     value = first.get("input")
     shown = "" if isinstance(value, dict | list) or first["type"] == "value_error" else f" = {value!r}"
-    more = f" (and {len(problems) - 1} more)" if len(problems) > 1 else ""
     place = f"{key}{shown}: " if key else ""
     return " ".join(f"{source}: {place}{message}{more}".split())

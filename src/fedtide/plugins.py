@@ -16,9 +16,10 @@ import pkgutil
 from pathlib import Path
 from typing import Any, ClassVar, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, ConfigDict, Field
 
 from fedtide.errors import SettingsError, nearest
+from fedtide.source import closure, source_file
 
 KINDS = (
     "algorithms",
@@ -38,15 +39,6 @@ class SettingsModel(BaseModel):
     """Immutable, refuses unknown keys, and documents every field from its description."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", validate_default=True)
-
-    @model_validator(mode="before")
-    @classmethod
-    def _known_keys(cls, value: Any) -> Any:
-        if isinstance(value, dict):
-            for key in value:
-                if key not in cls.model_fields:
-                    raise SettingsError(nearest(f"unknown key {key!r}", str(key), cls.model_fields))
-        return value
 
 
 class PluginSettings(SettingsModel):
@@ -130,15 +122,6 @@ def load(kind: str, name: str) -> type[Plugin]:
 
 
 def source_files(kind: str, name: str) -> list[Path]:
-    """Files that define a plug-in: its own module and those of the plug-in classes it builds on or imports."""
-    cls = load(kind, name)
-    module = importlib.import_module(cls.__module__)
-    modules = {base.__module__ for base in cls.__mro__}
-    modules |= {getattr(value, "__module__", None) or "" for value in vars(module).values()}
-    modules |= {value.__name__ for value in vars(module).values() if inspect.ismodule(value)}
-    files = {
-        Path(str(importlib.import_module(item).__file__))
-        for item in modules
-        if item == module.__name__ or item.startswith(f"fedtide.{kind}.")
-    }
-    return sorted(files)
+    """Source files that make a plug-in: its own, and those of the modules it imports, directly or not."""
+    files = (source_file(module) for module in closure([load(kind, name).__module__]))
+    return sorted(file for file in files if file is not None)

@@ -178,6 +178,7 @@ class RunSettings(SettingsModel):
     seed: int = Field(0, ge=0, description="seed of models, cohorts and batches")
     world_seed: int | None = Field(None, ge=0, description="seed of the timeline; default: seed")
     label: str = Field("", description="how the algorithm is called in tables; default: its name")
+    initialiser_label: str = Field("", description="how the initialiser is called in tables; default: its name")
     data: DataChoice = Field("digits", description="dataset", validate_default=True)  # type: ignore[assignment]
     long_tail: LongTail = Field(LongTail(), description="long-tailed training classes")
     validation: float = Field(0.1, ge=0, lt=1, description="share of the training set held out for tuning")
@@ -198,7 +199,7 @@ class RunSettings(SettingsModel):
     def canonical(self) -> dict[str, Any]:
         """The settings that determine the trajectory, JSON-able: no labels, no speed, no saving."""
         values: dict[str, Any] = self.model_dump(mode="json")
-        for key in ("label", "checkpoint"):
+        for key in ("label", "initialiser_label", "checkpoint"):
             values.pop(key)
         for key in ("workers", "chunk"):
             values["engine"].pop(key)
@@ -298,9 +299,27 @@ def parse(model: type[SettingsModel], raw: Mapping[str, Any], source: str = "set
     try:
         return model.model_validate_json(json.dumps(raw), strict=True)
     except ValidationError as error:
-        raise SettingsError(one_line(error, source)) from None
+        raise SettingsError(one_line(error, source, lambda place: _keys_at(model, raw, place))) from None
     except TypeError as error:
         raise SettingsError(f"{source}: {error}; use numbers, words, lists and mappings") from None
+
+
+def _keys_at(model: type[SettingsModel], raw: Any, place: tuple[int | str, ...]) -> list[str]:
+    """Keys known at the group that ``place`` (a path to an unknown key) lies in."""
+    for part in place[:-1]:
+        found = model.model_fields.get(str(part))
+        raw = raw.get(part) if isinstance(raw, Mapping) else None
+        if found is None:
+            return []
+        choice = next((item for item in found.metadata if isinstance(item, _Choice)), None)
+        if choice is not None:
+            name = raw.get("name", choice.default) if isinstance(raw, Mapping) else choice.default
+            model = plugins.load(choice.kind, name).Settings
+        elif isinstance(found.annotation, type) and issubclass(found.annotation, SettingsModel):
+            model = found.annotation
+        else:
+            return []
+    return list(model.model_fields)
 
 
 class Params:
@@ -356,8 +375,8 @@ class Params:
             extra = entry.pop("with", None) or {}
             merged = _deep_merge(merged, extra) if isinstance(extra, Mapping) else merged
             merged[single] = {**entry, **chosen, "name": entry.get("name", label)}
-            if single == "algorithm":
-                merged["label"] = raw.get("label") or label
+            named = "label" if single == "algorithm" else "initialiser_label"
+            merged[named] = raw.get(named) or label
         return merged
 
     def run(self, algorithm: str | None = None, initialiser: str | None = None, seed: int | None = None) -> RunSettings:
@@ -368,14 +387,15 @@ class Params:
             raw |= {"algorithm": {"name": algorithm}, "label": algorithm}
         if initialiser is not None:
             self._entry("initialisers", initialiser)
-            raw["initialiser"] = {"name": initialiser}
+            raw |= {"initialiser": {"name": initialiser}, "initialiser_label": initialiser}
         if seed is not None:
             raw["seed"] = seed
         merged = self._merged(raw)
         settings: RunSettings = parse(
             RunSettings, {key: value for key, value in merged.items() if key in RUN_KEYS}, self.source
         )
-        return settings if settings.label else settings.model_copy(update={"label": settings.algorithm.name})
+        labels = {"label": settings.algorithm.name, "initialiser_label": settings.initialiser.name}
+        return settings.model_copy(update={k: v for k, v in labels.items() if not getattr(settings, k)})
 
     def grid(self) -> list[RunSettings]:
         """All runs of ``compare``: algorithms x initialisers x seeds."""

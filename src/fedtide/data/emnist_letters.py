@@ -10,7 +10,7 @@ from pydantic import Field
 from fedtide.data.archives import read_all
 from fedtide.data.base import DatasetPlugin
 from fedtide.data.dataset import Dataset
-from fedtide.data.mnist import parse_idx
+from fedtide.data.idx import parse_idx
 from fedtide.data.sources import Resource
 from fedtide.errors import SettingsError
 from fedtide.plugins import PluginSettings

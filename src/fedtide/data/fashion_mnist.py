@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from fedtide.data.mnist import Mnist, idx_resources
+from fedtide.data.idx import idx_resources
+from fedtide.data.mnist import Mnist
 from fedtide.plugins import PluginSettings
 
 

@@ -22,7 +22,7 @@ def thin(
     mode: Mode = "clip",
     order: Sequence[int] | None = None,
     seed: int = 0,
-    n_max: int | None = None,
+    n_max: float | None = None,
 ) -> Ints:
     """Keep ``n_c = floor(n_max * imbalance ** (c / (C - 1)))`` samples of the class at rank c = 0..C-1.
 
@@ -33,10 +33,11 @@ def thin(
         labels: int64 [N] labels, 0..C-1.
         imbalance: IF = n_min / n_max, in (0, 1].
         mode: ``clip`` keeps ``min(n_c, available)`` where a class has fewer than n_c samples; ``feasible`` lowers n_max
-            to the largest value at which every class has enough, so the profile is exact.
+            to the largest integer at which every class has enough, so the profile is exact.
         order: the class at each rank, most frequent first; by default 0, 1, ..., C-1.
         seed: seed of the draw, one generator per class.
-        n_max: samples asked of the first class; by default ``N // C`` for ``clip`` and no limit for ``feasible``.
+        n_max: samples asked of the first class; by default N / C for ``clip``, not rounded, and no limit for
+            ``feasible``.
 
     Returns:
         Positions of the samples to keep, int64, ascending.
@@ -54,13 +55,15 @@ def thin(
         )
     room = available[ranks]
     if mode == "clip":
-        head = len(labels) // len(available) if n_max is None else n_max
+        head = len(labels) / len(available) if n_max is None else n_max
         kept = np.minimum(_profile(head, imbalance, len(room)), room)
     else:
-        limit = int(room[0]) if n_max is None else n_max
+        limit = int(room[0]) if n_max is None else int(n_max)
         kept = _profile(_largest_feasible(room, imbalance, limit), imbalance, len(room))
     if kept.sum() == 0:
-        raise SettingsError(f"long_tail.imbalance = {imbalance}, mode = {mode}: no sample is left; a class may be empty")
+        raise SettingsError(
+            f"long_tail.imbalance = {imbalance}, mode = {mode}: no sample is left; a class may be empty"
+        )
     return np.sort(
         np.concatenate(
             [
@@ -71,7 +74,7 @@ def thin(
     )
 
 
-def _profile(head: int, imbalance: float, classes: int) -> Ints:
+def _profile(head: float, imbalance: float, classes: int) -> Ints:
     exponents = np.arange(classes) / max(classes - 1, 1)
     return np.floor(head * imbalance**exponents).astype(np.int64)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import inspect
 import json
 import zipfile
 import zlib
@@ -14,11 +15,12 @@ import numpy as np
 import torch
 from filelock import FileLock
 
+from fedtide.data import NOT_PLUGINS
 from fedtide.data.base import DatasetPlugin
 from fedtide.data.dataset import Dataset
 from fedtide.data.sources import fetch, make_folder
 from fedtide.errors import SettingsError
-from fedtide.plugins import PluginSettings, source_files
+from fedtide.plugins import PluginSettings
 
 ARRAYS = ("train_inputs", "train_labels", "test_inputs", "test_labels")
 UNREADABLE = (OSError, EOFError, KeyError, TypeError, ValueError, zipfile.BadZipFile, zlib.error)
@@ -80,8 +82,10 @@ def _constants(dataset: Dataset) -> dict[str, Any]:
 
 def _reader(plugin: DatasetPlugin) -> str:
     """Hash of the source files that decide what the prepared file holds."""
+    own = {Path(inspect.getfile(cls)) for cls in type(plugin).__mro__ if issubclass(cls, DatasetPlugin)}
+    shared = {Path(__file__).with_name(f"{name}.py") for name in NOT_PLUGINS}
     digest = hashlib.sha256()
-    for path in source_files("data", plugin.settings.name):
+    for path in sorted(own | shared):
         digest.update(path.read_bytes())
     return digest.hexdigest()
 

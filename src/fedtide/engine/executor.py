@@ -18,6 +18,10 @@ class Executor(ABC):
     def advance(self, cohort: Cohort, first: int, last: int) -> None:
         """Take the local steps ``first <= step < last`` of every row, in place; a finished client's row stays as it is."""
 
+    @abstractmethod
+    def describe(self) -> str:
+        """How it works here, in a few words for the log."""
+
 
 def choose(task: Task, engine: EngineSettings, family: str) -> str:
     """Name of the executor for a task: a fixed rule on (model family, device), never a timing.

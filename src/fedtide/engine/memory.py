@@ -7,6 +7,7 @@ import os
 import torch
 
 from fedtide.engine.task import Task
+from fedtide.errors import SettingsError
 
 _CACHE = 1 << 20
 """Floats of stacked parameters that stay in a core's cache; larger chunks lose on a CPU (measured, see docs)."""
@@ -17,6 +18,17 @@ def available_bytes(device: torch.device) -> int:
     if device.type == "cuda":
         return int(torch.cuda.mem_get_info(device)[0])
     return os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+
+
+def require(wanted: int, device: torch.device, what: str) -> None:
+    """Refuse work that cannot fit.
+
+    Raises:
+        SettingsError: ``wanted`` bytes are more than the device has free.
+    """
+    free = available_bytes(device)
+    if wanted > free:
+        raise SettingsError(f"{what} needs {wanted / 1e9:.1f} GB on {device}, but {free / 1e9:.1f} GB are free")
 
 
 def plan_chunk(size: int, batch: int, task: Task) -> int:

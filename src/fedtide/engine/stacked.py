@@ -47,6 +47,11 @@ class Stacked(Executor):
             rows = slice(start, min(start + chunk, clients))
             self._chunk(cohort, rows, first, min(last, max(plan.steps[rows], default=0)))
 
+    def describe(self) -> str:
+        """See :meth:`Executor.describe`."""
+        chunk = self.chunk or plan_chunk(self.layout.size, self.task.local.batch_size, self.task)
+        return f"stacked, chunks of {chunk} clients"
+
     def _chunk(self, cohort: Cohort, rows: slice, first: int, last: int) -> None:
         plan, task = cohort.plan, self.task
         if last <= first:

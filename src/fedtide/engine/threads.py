@@ -25,6 +25,10 @@ class Threads(Executor):
         busy = [row for row, steps in enumerate(cohort.plan.steps) if steps > first]
         self.workers.map(lambda seat, row: self._client(seat, cohort, row, first, last), busy)
 
+    def describe(self) -> str:
+        """See :meth:`Executor.describe`."""
+        return f"threads, {self.workers.count} at a time"
+
     def _client(self, seat: Seat, cohort: Cohort, row: int, first: int, last: int) -> None:
         task, module, plan = self.task, seat.module, cohort.plan
         rows = slice(row, row + 1)

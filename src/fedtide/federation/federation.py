@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import time
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 import torch
@@ -20,6 +21,7 @@ from fedtide.engine import executor as executors
 from fedtide.engine.augment import Augmentation
 from fedtide.engine.evaluation import Scores, evaluate
 from fedtide.engine.flat import Layout, flatten, weighted_sum
+from fedtide.engine.memory import require
 from fedtide.engine.task import Task
 from fedtide.engine.workers import Workers
 from fedtide.errors import Diverged
@@ -29,7 +31,7 @@ from fedtide.federation.round import Call, Played, train_round
 from fedtide.federation.schedules import learning_rate
 from fedtide.federation.state import RunState
 from fedtide.initialisation.base import Boundary, Initialiser
-from fedtide.models.base import Model
+from fedtide.models.base import Model, Network
 from fedtide.objectives.base import Objective
 from fedtide.participation.base import Participation
 from fedtide.randomness import key64
@@ -87,6 +89,8 @@ class Federation:
         augmentation = (
             Augmentation(local.flip, local.crop, local.crop_probability, local.crop_padding) if images else None
         )
+        if augmentation is not None:
+            augmentation.check(self.data.input_shape)
         self.task = Task(network, self.data, objective, local, augmentation, self.device, dtype, autocast)
         self.layout = Layout(network)
         self.w0, self.b0 = flatten(network, dtype, self.device)
@@ -97,10 +101,10 @@ class Federation:
         )
 
     @staticmethod
-    def _plugin(kind: str, settings: plugins.PluginSettings) -> object | any:  # type: ignore[valid-type]
+    def _plugin(kind: str, settings: plugins.PluginSettings) -> Any:
         return plugins.load(kind, settings.name)(settings)
 
-    def _network(self, model: Model):  # type: ignore[no-untyped-def]
+    def _network(self, model: Model) -> Network:
         """The run's network; library initialisers draw from torch's global stream, so it is keyed and put back."""
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(key64(self.settings.seed, "model") & (2**63 - 1))
@@ -118,13 +122,19 @@ class Federation:
         counts = torch.bincount(self._labels[torch.from_numpy(shard)], minlength=self.data.num_classes)
         return counts.to(torch.float64)
 
+    def client_vectors(self) -> list[str]:
+        """Names of the vectors kept for every client."""
+        kept = self.settings.local.momentum > 0 and self.settings.local.momentum_scope == "client"
+        return [
+            *self.algorithm.client,
+            *(["momentum"] if kept else []),
+            *(["latest"] if self.evaluates("all") else []),
+        ]
+
     def start(self) -> RunState:
         """State before the first round."""
         clients, size, classes = self.timeline.num_clients, self.layout.size, self.data.num_classes
-        home = self.memory_device
-        names = [*self.algorithm.client]
-        names += ["momentum"] if self.settings.local.momentum_scope == "client" else []
-        names += ["latest"] if self.evaluates("all") else []
+        home, names = self.memory_device, self.client_vectors()
         return RunState(
             round=0,
             w=self.w0.clone(),
@@ -134,6 +144,26 @@ class Federation:
             seen=torch.zeros(clients, dtype=torch.bool),
             counts=torch.zeros(clients, dtype=torch.int64),
             extra=self.algorithm.extra(size, clients, classes),
+        )
+
+    def memory_plan(self) -> str:
+        """What the run will hold, as one line.
+
+        Raises:
+            SettingsError: it does not fit.
+        """
+        vector = self.layout.size * self.w0.element_size()
+        present = max(len(item.clients) for item in self.timeline.assignments)
+        cohort = max(1, round(present * self.participation.expected_fraction(present)))
+        rows = cohort * vector * (3 + len(self.algorithm.client) + (self.settings.local.momentum > 0))
+        state = self.client_vectors()
+        kept = self.timeline.num_clients * vector * len(state)
+        require(rows, self.device, f"a cohort of {cohort} clients with {self.layout.size:,} parameters each")
+        require(kept, self.memory_device, f"federation.memory: {', '.join(state)} of {self.timeline.num_clients} clients")
+        return (
+            f"{self.layout.size:,} parameters; about {cohort} of {present} clients a round; "
+            f"{rows / 1e6:,.1f} MB for the cohort, {kept / 1e6:,.1f} MB of client memories on {self.memory_device}; "
+            f"{self.executor.describe()}"
         )
 
     @property
@@ -164,9 +194,8 @@ class Federation:
         report.row["seconds"] = round(seconds, 4)
         state.totals["seconds"] += seconds
         if failed:
-            error = Diverged(f"diverged in round {t + 1}: training loss {played.train_loss:g}; try a smaller local.lr")
-            error.report = report
-            raise error
+            message = f"diverged in round {t + 1}: training loss {played.train_loss:g}; try a smaller local.lr"
+            raise Diverged(message, report)
         if t == first + length - 1:
             self.initialiser.end(self._boundary(state, t))
         return report

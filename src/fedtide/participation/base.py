@@ -8,6 +8,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedtide.plugins import Plugin
+from fedtide.randomness import generator
+
+
+def coins(present: NDArray[np.int64], round_: int, seed: int, attempt: int = 0) -> NDArray[np.float64]:
+    """One uniform number in [0, 1) per present client, the same whoever else is present."""
+    everybody: NDArray[np.float64] = generator(seed, "participation", round_, attempt).random(int(present[-1]) + 1)
+    return everybody[present]
 
 
 class Participation(Plugin):

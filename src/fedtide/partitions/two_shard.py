@@ -17,8 +17,8 @@ class TwoShard(Partition):
     """Two different batches of labels per client, every batch cut evenly among the clients that hold it.
 
     A batch is one label, or 10 labels if there are 100 or more (and 10 divides their number). With C batches and a
-    multiple of C clients, client i holds batches i mod C and (i mod C + 1 + floor(i / C) mod (C - 1)) mod C, so that all
-    are equally wanted; with another number of clients the batches are dealt at random, as evenly as possible.
+    multiple of C clients, client i holds batches i mod C and (i mod C + 1 + floor(i / C) mod (C - 1)) mod C, so all are
+    equally wanted; with another number of clients the batches are dealt at random, as evenly as possible.
     """
 
     scope: ClassVar[Literal["group", "population"]] = "population"

@@ -22,8 +22,8 @@ def markov(
     """Devices leave and arrive at random between sessions.
 
     At a boundary each present device leaves with probability ``p_leave``; if fewer than ``min_devices`` would remain,
-    only the leavers with the lowest ids are kept back, as many as are missing. Then ``arrivals`` ids (or as many as there
-    are) arrive, drawn without replacement from those that were absent before the boundary.
+    the leavers with the lowest ids stay, as many as are missing. Then ``arrivals`` ids (or all, if there are fewer)
+    arrive, drawn without replacement from those that were absent before the boundary.
 
     Args:
         first: int64 ids of the first session, ascending; at least ``min_devices``.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Literal
+from typing import Literal, Self
 
 import numpy as np
 from pydantic import Field, field_validator, model_validator
@@ -17,64 +17,6 @@ from fedtide.scenarios.timeline import Ints, Timeline
 from fedtide.scenarios.writing import Span, deal, session_labels, write
 
 
-class SessionsSettings(PluginSettings):
-    """Settings of the scenario."""
-
-    name: str = "sessions"
-    num_devices: int = Field(10, ge=1, description="devices per group")
-    groups: int = Field(2, ge=1, description="groups of devices; group g has ids g num_devices, g num_devices + 1, ...")
-    num_sessions: int = Field(7, ge=1, description="sessions, pilot included")
-    rounds_per_session: int = Field(10, ge=1, description="communication rounds of a session")
-    pilot_sessions: int = Field(1, ge=1, description="first sessions, which only train the pilot model")
-    rounds_pilot: int | None = Field(None, ge=1, description="rounds of a pilot session; null: as the others")
-    label_overlap: float | str = Field(
-        "0", description="share of its labels that a group shares with the next one, a decimal number below 1"
-    )
-    pattern: Literal["alternate", "cycle", "markov", "explicit"] = Field(
-        "alternate",
-        description="alternate: two groups take turns; cycle: any number of groups take turns; markov: devices of all "
-        "groups leave and arrive at random, group 0 begins; explicit: as listed",
-    )
-    p_leave: float = Field(0.5, ge=0, le=1, description="markov: probability that a device leaves at a boundary")
-    arrivals: int = Field(5, ge=0, description="markov: devices that arrive at a boundary, or all absent ones if fewer")
-    min_devices: int = Field(1, ge=1, description="markov: devices that remain at least at a boundary")
-    explicit: tuple[tuple[int, ...], ...] = Field((), description="explicit: device ids of each session")
-
-    @field_validator("label_overlap")
-    @classmethod
-    def _decimal(cls, value: float | str) -> float | str:
-        parse_overlap(value)
-        return value
-
-    @model_validator(mode="after")
-    def _consistent(self) -> SessionsSettings:
-        if self.pilot_sessions > self.num_sessions:
-            raise SettingsError(
-                f"pilot_sessions = {self.pilot_sessions} should be at most num_sessions = {self.num_sessions}"
-            )
-        if self.pattern == "alternate" and self.groups != 2:
-            raise SettingsError(f"groups = {self.groups}: pattern alternate has 2 groups; use pattern cycle")
-        if self.pattern == "markov" and self.min_devices > self.num_devices:
-            raise SettingsError(f"min_devices = {self.min_devices} should be at most num_devices = {self.num_devices}")
-        if (self.pattern == "explicit") != bool(self.explicit):
-            raise SettingsError(
-                f"explicit lists {len(self.explicit)} sessions with pattern {self.pattern}; use both or none"
-            )
-        if self.explicit:
-            self._check_lists()
-        return self
-
-    def _check_lists(self) -> None:
-        if len(self.explicit) != self.num_sessions:
-            raise SettingsError(f"explicit lists {len(self.explicit)} sessions, num_sessions = {self.num_sessions}")
-        devices = self.groups * self.num_devices
-        for session, ids in enumerate(self.explicit):
-            wrong = [id_ for id_ in ids if not 0 <= id_ < devices]
-            if wrong or len(set(ids)) != len(ids):
-                problem = f"device {wrong[0]} does not exist" if wrong else "a device is listed twice"
-                raise SettingsError(f"explicit, session {session + 1}: {problem}; ids are 0 to {devices - 1}")
-
-
 class Sessions(Scenario):
     """Devices arrive and depart between sessions, and with them labels (Chang et al. 2025).
 
@@ -84,24 +26,73 @@ class Sessions(Scenario):
     that its devices hold.
     """
 
-    Settings = SessionsSettings
+    class Settings(PluginSettings):
+        """Settings of the scenario."""
+
+        name: str = "sessions"
+        num_devices: int = Field(10, ge=1, description="devices per group")
+        groups: int = Field(
+            2, ge=1, description="groups of devices; group g has ids g num_devices, g num_devices + 1, ..."
+        )
+        num_sessions: int = Field(7, ge=1, description="sessions, pilot included")
+        rounds_per_session: int = Field(10, ge=1, description="communication rounds of a session")
+        pilot_sessions: int = Field(1, ge=1, description="first sessions, which only train the pilot model")
+        rounds_pilot: int | None = Field(None, ge=1, description="rounds of a pilot session; null: as the others")
+        label_overlap: float | str = Field(
+            "0", description="share of its labels that a group shares with the next one, a decimal number below 1"
+        )
+        pattern: Literal["alternate", "cycle", "markov", "explicit"] = Field(
+            "alternate",
+            description="alternate: two groups take turns; cycle: any number of groups take turns; markov: devices of "
+            "all groups leave and arrive at random, group 0 begins; explicit: as listed",
+        )
+        p_leave: float = Field(0.5, ge=0, le=1, description="markov: probability that a device leaves at a boundary")
+        arrivals: int = Field(
+            5, ge=0, description="markov: devices that arrive at a boundary, or all absent ones if fewer"
+        )
+        min_devices: int = Field(1, ge=1, description="markov: devices that remain at least at a boundary")
+        explicit: tuple[tuple[int, ...], ...] = Field((), description="explicit: device ids of each session")
+
+        @field_validator("label_overlap")
+        @classmethod
+        def _decimal(cls, value: float | str) -> float | str:
+            parse_overlap(value)
+            return value
+
+        @model_validator(mode="after")
+        def _consistent(self) -> Self:
+            if self.pilot_sessions > self.num_sessions:
+                raise SettingsError(
+                    f"pilot_sessions = {self.pilot_sessions} should be at most num_sessions = {self.num_sessions}"
+                )
+            if self.pattern == "alternate" and self.groups != 2:
+                raise SettingsError(f"groups = {self.groups}: pattern alternate has 2 groups; use pattern cycle")
+            if self.pattern == "markov" and self.min_devices > self.num_devices:
+                raise SettingsError(
+                    f"min_devices = {self.min_devices} should be at most num_devices = {self.num_devices}"
+                )
+            if (self.pattern == "explicit") != bool(self.explicit):
+                raise SettingsError(
+                    f"explicit lists {len(self.explicit)} sessions with pattern {self.pattern}; use both or none"
+                )
+            if self.explicit:
+                self._check_lists()
+            return self
+
+        def _check_lists(self) -> None:
+            if len(self.explicit) != self.num_sessions:
+                raise SettingsError(f"explicit lists {len(self.explicit)} sessions, num_sessions = {self.num_sessions}")
+            devices = self.groups * self.num_devices
+            for session, ids in enumerate(self.explicit):
+                wrong = [id_ for id_ in ids if not 0 <= id_ < devices]
+                if wrong or len(set(ids)) != len(ids):
+                    problem = f"device {wrong[0]} does not exist" if wrong else "a device is listed twice"
+                    raise SettingsError(f"explicit, session {session + 1}: {problem}; ids are 0 to {devices - 1}")
 
     def timeline(self, world: WorldInput) -> Timeline:
         """See :meth:`Scenario.timeline`."""
-        chosen: SessionsSettings = self.settings
-        devices = chosen.groups * chosen.num_devices
-        if world.partition.scope == "group":
-            groups = label_groups(world.num_classes, chosen.groups, parse_overlap(chosen.label_overlap))
-            shards = [shard for group, labels in enumerate(groups) for shard in self._group(world, group, labels)]
-            labels_of_group = [list(labels) for labels in groups]
-        elif parse_overlap(chosen.label_overlap):
-            raise SettingsError(
-                f"label_overlap = {chosen.label_overlap} means nothing to partition {world.partition.settings.name}, which "
-                "chooses the labels of all devices itself; leave it at 0"
-            )
-        else:
-            shards = deal(world, world.train, devices)
-            labels_of_group = []
+        chosen: Sessions.Settings = self.settings
+        shards, labels_of_group = self._deal(world)
         pilot = chosen.rounds_per_session if chosen.rounds_pilot is None else chosen.rounds_pilot
         spans = [
             Span(present, pilot if session < chosen.pilot_sessions else chosen.rounds_per_session, session)
@@ -112,15 +103,27 @@ class Sessions(Scenario):
             "pattern": chosen.pattern,
             "pilot_sessions": chosen.pilot_sessions,
             "devices_per_session": [len(span.clients) for span in spans],
-            "labels_of_group": labels_of_group,
+            "labels_of_group": [list(labels) for labels in labels_of_group],
         }
         return write(world, shards, spans, session_labels(world, shards, spans), notes)
+
+    def _deal(self, world: WorldInput) -> tuple[list[Ints], list[range]]:
+        """Shards of all devices, and the labels of each group where the scenario chooses them."""
+        chosen: Sessions.Settings = self.settings
+        overlap = parse_overlap(chosen.label_overlap)
+        if world.partition.scope == "group":
+            groups = label_groups(world.num_classes, chosen.groups, overlap)
+            return [shard for group, labels in enumerate(groups) for shard in self._group(world, group, labels)], groups
+        if overlap:
+            raise SettingsError(
+                f"label_overlap = {chosen.label_overlap} means nothing to partition {world.partition.settings.name}, "
+                "which chooses the labels of all devices itself; leave it at 0"
+            )
+        return deal(world, world.train, chosen.groups * chosen.num_devices), []
 
     def _group(self, world: WorldInput, group: int, labels: range) -> list[Ints]:
         """Shards of one group's devices."""
         inside = world.train[np.isin(world.labels[world.train], list(labels))]
-        if len(inside) == 0:
-            raise SettingsError(f"groups = {self.settings.groups}: no training sample has a label of group {group}")
         try:
             return deal(world, inside, self.settings.num_devices, group)
         except SettingsError as error:
@@ -130,7 +133,7 @@ class Sessions(Scenario):
 
     def _present(self, seed: int) -> Iterable[Ints]:
         """Ids present in each session, ascending."""
-        chosen: SessionsSettings = self.settings
+        chosen: Sessions.Settings = self.settings
         if chosen.pattern == "explicit":
             return (np.array(sorted(ids), dtype=np.int64) for ids in chosen.explicit)
         if chosen.pattern == "markov":

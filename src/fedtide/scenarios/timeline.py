@@ -1,7 +1,7 @@
 """The world as a table: in round t, which clients are present, which shard each one holds, which labels count.
 
-Consecutive rounds usually share one assignment of clients to shards, so the table is stored as a list of *assignments* and
-one index per round. Everything is a NumPy array; the file is one ``.npz``.
+Consecutive rounds usually share one assignment of clients to shards, so the table is stored as a list of *assignments*
+and one index per round. Everything is a NumPy array; the file is one ``.npz``.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ Ints = NDArray[np.int64]
 
 @dataclass(frozen=True)
 class Assignment:
-    """Which present client (ascending id) holds which shard. ``clients`` and ``shards`` are int64 arrays of one length."""
+    """Which present client (ascending id) holds which shard: ``clients`` and ``shards``, int64 arrays of one length."""
 
     clients: Ints
     shards: Ints

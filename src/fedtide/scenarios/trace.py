@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+from itertools import pairwise
 from pathlib import Path
 from typing import NamedTuple
 
@@ -15,8 +16,8 @@ from fedtide.scenarios.base import Scenario, WorldInput
 from fedtide.scenarios.timeline import Ints, Timeline
 from fedtide.scenarios.writing import Span, deal, session_labels, write
 
-_COLUMNS = ("client", "join", "leave")
-_LIMIT = 10_000_000  # rounds; a larger number is a time stamp
+_LAST_ROUND = 10_000_000  # a larger number is a time stamp
+_LARGEST = {"client": 2**62, "join": _LAST_ROUND, "leave": _LAST_ROUND}
 
 
 class Interval(NamedTuple):
@@ -42,7 +43,9 @@ class Trace(Scenario):
 
         name: str = "trace"
         file: str = Field("trace.csv", description="path of the CSV file, relative to the working directory")
-        rounds: int | None = Field(None, ge=1, le=_LIMIT, description="rounds; null: until the last client has left")
+        rounds: int | None = Field(
+            None, ge=1, le=_LAST_ROUND, description="rounds; null: until the last client has left"
+        )
         session_at_change: bool = Field(False, description="a new session begins whenever somebody comes or goes")
 
     def timeline(self, world: WorldInput) -> Timeline:
@@ -65,15 +68,15 @@ def read_trace(path: Path) -> list[Interval]:
     try:
         with path.open(encoding="utf-8-sig", newline="") as stream:
             reader = csv.DictReader(stream)
-            missing = [column for column in _COLUMNS if column not in (reader.fieldnames or ())]
+            missing = [column for column in _LARGEST if column not in (reader.fieldnames or ())]
             if missing:
-                raise SettingsError(f"{path}, line 1: no column {missing[0]!r}; the header needs {','.join(_COLUMNS)}")
+                raise SettingsError(f"{path}, line 1: no column {missing[0]!r}; the header needs {','.join(_LARGEST)}")
             intervals = sorted(_interval(path, reader.line_num, row) for row in reader)
     except (OSError, UnicodeDecodeError, csv.Error) as error:
         raise SettingsError(f"scenario.file = {str(path)!r} is not a readable CSV file: {error}") from None
     if not intervals:
         raise SettingsError(f"{path}: no rows below the header")
-    for earlier, later in zip(intervals, intervals[1:], strict=False):
+    for earlier, later in pairwise(intervals):
         if earlier.client == later.client and later.join < earlier.leave:
             raise SettingsError(
                 f"{path}, line {later.line}: client {later.client} joins in round {later.join}, but is present until "
@@ -84,10 +87,10 @@ def read_trace(path: Path) -> list[Interval]:
 
 def _interval(path: Path, line: int, row: dict[str, str]) -> Interval:
     values = []
-    for column in _COLUMNS:
+    for column, largest in _LARGEST.items():
         text = (row[column] or "").strip()
-        if not text.isdecimal() or int(text) > _LIMIT:
-            raise SettingsError(f"{path}, line {line}: {column} = {text!r} should be an integer from 0 to {_LIMIT}")
+        if not text.isdecimal() or len(text) > 19 or int(text) > largest:
+            raise SettingsError(f"{path}, line {line}: {column} = {text!r} should be an integer from 0 to {largest}")
         values.append(int(text))
     client, join, leave = values
     if leave <= join:
@@ -100,14 +103,14 @@ def _spans(intervals: list[Interval], ids: list[int], rounds: int, session_at_ch
     number = {id_: client for client, id_ in enumerate(ids)}
     changes: dict[int, list[tuple[int, bool]]] = {0: []}
     for interval in intervals:
-        # Departures come first, so that a client that leaves and joins in one round stays.
-        changes.setdefault(interval.leave, []).insert(0, (number[interval.client], False))
+        changes.setdefault(interval.leave, []).append((number[interval.client], False))
         changes.setdefault(interval.join, []).append((number[interval.client], True))
     starts = sorted(start for start in changes if start < rounds)
     present = np.zeros(len(ids), dtype=np.bool_)
     spans: list[Span] = []
     for start, end in zip(starts, [*starts[1:], rounds], strict=True):
-        for client, is_there in changes[start]:
+        # Departures first, so that a client that leaves and joins in one round stays.
+        for client, is_there in sorted(changes[start], key=lambda change: change[1]):
             present[client] = is_there
         clients: Ints = np.flatnonzero(present)
         changed = bool(spans) and not np.array_equal(clients, spans[-1].clients)

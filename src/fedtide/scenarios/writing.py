@@ -32,7 +32,13 @@ class Span:
 
 
 def deal(world: WorldInput, positions: Ints, num_clients: int, group: int = 0) -> list[Ints]:
-    """Deal some positions of the training set with the world's partition: one ascending array per client."""
+    """Deal some positions of the training set with the world's partition: one ascending array per client.
+
+    Raises:
+        SettingsError: no positions, or what the partition refuses.
+    """
+    if len(positions) == 0:
+        raise SettingsError("there are no training samples to deal")
     dealt = world.partition.deal(world.labels[positions], num_clients, world.num_classes, world.seed, group)
     return [np.sort(positions[places]) for places in dealt]
 
@@ -58,7 +64,7 @@ def write(
         shards: positions of the training set, one array per client.
         spans: all rounds, in order.
         views: bool [sessions, L], labels that count in the evaluation of a session.
-        notes: facts about how it was made; the names of scenario and partition are added by the caller.
+        notes: facts about how it was made, JSON-able; the name of the partition is added.
 
     Raises:
         SettingsError: a round in which nobody is present, or nobody who holds data.

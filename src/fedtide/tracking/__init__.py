@@ -1,1 +1,1 @@
-""""""
+"""Records of runs, and their mirror in MLflow."""

@@ -1,0 +1,58 @@
+"""Saved state: two generations, each hashed, written under a temporary name and renamed."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import os
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from fedtide.errors import SettingsError
+
+_HEADER = 65  # hex digest and a newline
+
+
+def save(folder: Path, round_: int, values: dict[str, Any], keep: int = 2) -> None:
+    """Write ``state-<round>.pt`` and drop all but the ``keep`` newest generations."""
+    folder.mkdir(parents=True, exist_ok=True)
+    stream = io.BytesIO()
+    torch.save(values, stream)
+    payload = stream.getvalue()
+    path = folder / f"state-{round_:08d}.pt"
+    part = path.with_suffix(".part")
+    with part.open("wb") as file:
+        file.write(hashlib.sha256(payload).hexdigest().encode() + b"\n")
+        file.write(payload)
+        file.flush()
+        os.fsync(file.fileno())
+    part.replace(path)
+    for old in generations(folder)[keep:]:
+        old.unlink()
+
+
+def generations(folder: Path) -> list[Path]:
+    """Saved states, newest first."""
+    return sorted(folder.glob("state-*.pt"), reverse=True)
+
+
+def load(folder: Path) -> tuple[dict[str, Any] | None, list[Path]]:
+    """The newest intact state and the damaged files that were passed over; ``None`` if nothing was ever saved.
+
+    Raises:
+        SettingsError: states exist, but none is intact: a run never starts afresh in silence.
+    """
+    damaged: list[Path] = []
+    for path in generations(folder):
+        content = path.read_bytes()
+        header, payload = content[:_HEADER], content[_HEADER:]
+        if hashlib.sha256(payload).hexdigest().encode() + b"\n" != header:
+            damaged.append(path)
+            continue
+        return torch.load(io.BytesIO(payload), map_location="cpu", weights_only=True), damaged
+    if damaged:
+        names = ", ".join(path.name for path in damaged)
+        raise SettingsError(f"{folder}: no saved state is intact ({names}); delete the run's folder to start it again")
+    return None, []

@@ -1,0 +1,40 @@
+"""Every client decides for itself."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import Field
+
+from fedtide.errors import SettingsError
+from fedtide.participation.base import Participation, coins
+from fedtide.plugins import PluginSettings
+
+_ATTEMPTS = 100_000
+
+
+class Bernoulli(Participation):
+    """Each present client joins independently with one probability; a round nobody joins is drawn again."""
+
+    class Settings(PluginSettings):
+        """Settings of the rule."""
+
+        name: str = "bernoulli"
+        probability: float = Field(
+            0.1, gt=0, le=1, description="probability that a present client takes part in a round"
+        )
+
+    def draw(self, present: NDArray[np.int64], round_: int, seed: int) -> NDArray[np.int64]:
+        """See :meth:`Participation.draw`; refuses after 100,000 draws without a client."""
+        for attempt in range(_ATTEMPTS):
+            joined = np.flatnonzero(coins(present, round_, seed, attempt) < self.settings.probability)
+            if len(joined):
+                return joined
+        raise SettingsError(
+            f"participation.probability = {self.settings.probability:g} is too small for {len(present)} present "
+            f"clients: nobody joined round {round_} in {_ATTEMPTS} draws"
+        )
+
+    def expected_fraction(self, present: int) -> float:
+        """The probability itself, as in FedSSG: that empty rounds are drawn again is left out."""
+        return float(self.settings.probability)

@@ -1,0 +1,38 @@
+"""A cohort of fixed size."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import Field
+
+from fedtide.participation.base import Participation, coins
+from fedtide.plugins import PluginSettings
+
+
+class Fixed(Participation):
+    """A fixed share or number of the present clients, drawn uniformly without replacement."""
+
+    class Settings(PluginSettings):
+        """Settings of the rule."""
+
+        name: str = "fixed"
+        fraction: float = Field(
+            0.1, gt=0, le=1, description="share of the present clients, rounded, at least one client"
+        )
+        count: int | None = Field(
+            None, ge=1, description="clients per round instead of a share; all if fewer are present"
+        )
+
+    def draw(self, present: NDArray[np.int64], round_: int, seed: int) -> NDArray[np.int64]:
+        """See :meth:`Participation.draw`; the clients with the smallest coins."""
+        order = np.argsort(coins(present, round_, seed), kind="stable")
+        return np.sort(order[: self._size(len(present))])
+
+    def expected_fraction(self, present: int) -> float:
+        """See :meth:`Participation.expected_fraction`."""
+        return self._size(present) / present
+
+    def _size(self, present: int) -> int:
+        wanted: int | None = self.settings.count
+        return max(1, round(self.settings.fraction * present)) if wanted is None else min(wanted, present)

@@ -1,0 +1,54 @@
+"""Numbers as a reader wants them."""
+
+from __future__ import annotations
+
+import math
+
+_UNITS = ("B", "kB", "MB", "GB", "TB", "PB")
+
+NOTHING = "–"
+"""Stands for a value that does not exist."""
+
+
+def percent(share: float, spread: float = math.nan) -> str:
+    """``83.4`` or ``83.4 ± 1.2``, in percent."""
+    if math.isnan(share):
+        return NOTHING
+    return f"{100 * share:.1f}" if math.isnan(spread) else f"{100 * share:.1f} ± {100 * spread:.1f}"
+
+
+def points(share: float) -> str:
+    """A signed difference in percentage points."""
+    return NOTHING if math.isnan(share) else f"{100 * share:+.1f}".replace("-", "−")
+
+
+def byte_unit(most: float) -> tuple[float, str]:
+    """Bytes of the decimal unit in which ``most`` bytes read best, and its name."""
+    power = min(int(math.log10(most) // 3), len(_UNITS) - 1) if most >= 1 else 0
+    return 1000.0**power, _UNITS[power]
+
+
+def human_bytes(count: float) -> str:
+    """``12.3 MB``, decimal units."""
+    if math.isnan(count):
+        return NOTHING
+    if math.isinf(count):
+        return "not reached"
+    size, unit = byte_unit(count)
+    return f"{count / size:.3g} {unit}"
+
+
+def rounds(count: float, spread: float = math.nan) -> str:
+    """``41`` or ``41.3 ± 2.1`` rounds."""
+    if math.isnan(count):
+        return NOTHING
+    if math.isinf(count):
+        return "not reached"
+    return f"{count:g}" if math.isnan(spread) else f"{count:.1f} ± {spread:.1f}"
+
+
+def p_value(p: float) -> str:
+    """``0.012``, ``< 0.001`` or n/a."""
+    if math.isnan(p):
+        return "n/a"
+    return "< 0.001" if p < 0.001 else f"{p:.3f}"

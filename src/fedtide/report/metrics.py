@@ -1,0 +1,84 @@
+"""What a run's accuracies amount to.
+
+All functions take one value per round in order: ``accuracy`` float [R], a share in [0, 1], NaN where the model was not
+evaluated; ``session`` int [R], numbers that change when a session changes. Rounds that were not evaluated are passed
+over. A result that has no value (nothing evaluated, no session change) is NaN.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+Floats = NDArray[np.float64]
+
+
+def final(accuracy: ArrayLike) -> float:
+    """Accuracy of the last evaluated round."""
+    values = _evaluated(accuracy)
+    return float(values[-1]) if len(values) else math.nan
+
+
+def best(accuracy: ArrayLike) -> float:
+    """Highest accuracy of any round."""
+    values = _evaluated(accuracy)
+    return float(values.max()) if len(values) else math.nan
+
+
+def mean_of_last(accuracy: ArrayLike, rounds: int) -> float:
+    """Mean over the evaluated rounds among the last ``rounds`` rounds."""
+    return _mean(np.asarray(accuracy, dtype=np.float64)[-rounds:])
+
+
+def drops(accuracy: ArrayLike, session: ArrayLike) -> Floats:
+    """Collapse at each session change, [sessions - 1]: last accuracy of a session minus first of the next."""
+    values = [_evaluated(part) for part in _sessions(accuracy, session)]
+    return np.array(
+        [a[-1] - b[0] if len(a) and len(b) else math.nan for a, b in zip(values, values[1:], strict=False)],
+        dtype=np.float64,
+    )
+
+
+def mean_drop(accuracy: ArrayLike, session: ArrayLike) -> float:
+    """Mean of :func:`drops` over the session changes."""
+    return _mean(drops(accuracy, session))
+
+
+def transition_accuracy(accuracy: ArrayLike, session: ArrayLike, rounds: int = 10) -> float:
+    """Mean accuracy of the first ``rounds`` rounds after a session change; every change counts the same."""
+    return _mean(np.array([_mean(part[:rounds]) for part in _sessions(accuracy, session)[1:]], dtype=np.float64))
+
+
+def rounds_to_target(accuracy: ArrayLike, target: float) -> float:
+    """First round, counted from 1, with at least the accuracy ``target``; inf if there is none."""
+    reached = np.flatnonzero(np.asarray(accuracy, dtype=np.float64) >= target)
+    return float(reached[0] + 1) if len(reached) else math.inf
+
+
+def bytes_to_target(accuracy: ArrayLike, traffic: ArrayLike, target: float) -> float:
+    """Bytes sent until ``target`` was reached, given the cumulative ``traffic`` [R]; inf if it was not."""
+    rounds = rounds_to_target(accuracy, target)
+    return float(np.asarray(traffic, dtype=np.float64)[int(rounds) - 1]) if math.isfinite(rounds) else math.inf
+
+
+def mean_std(values: ArrayLike) -> tuple[float, float]:
+    """Mean and sample standard deviation (divisor n - 1, NaN for one value) of one value per seed; NaN is left out."""
+    kept = _evaluated(values)
+    return _mean(kept), float(kept.std(ddof=1)) if len(kept) > 1 and np.isfinite(kept).all() else math.nan
+
+
+def _evaluated(values: ArrayLike) -> Floats:
+    array = np.asarray(values, dtype=np.float64)
+    return array[~np.isnan(array)]
+
+
+def _mean(values: Floats) -> float:
+    kept = _evaluated(values)
+    return float(kept.mean()) if len(kept) else math.nan
+
+
+def _sessions(accuracy: ArrayLike, session: ArrayLike) -> list[Floats]:
+    changes = np.flatnonzero(np.diff(np.asarray(session))) + 1
+    return np.split(np.asarray(accuracy, dtype=np.float64), changes)

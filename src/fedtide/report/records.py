@@ -1,0 +1,186 @@
+"""What run directories hold, as frames. Only this file knows their format."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from fedtide.errors import SettingsError
+
+Settings = dict[str, Any]
+
+METHOD = ["label", "initialiser"]
+"""Columns that say which method a row belongs to: what is averaged over seeds."""
+
+_RUN = ["key", *METHOD, "seed", "state"]
+_HISTORY = ["round", "session", "test_accuracy", "bytes_up", "bytes_down", "present"]
+_NOT_A_METHOD = ("label", "seed", "world_seed", "checkpoint.every", "engine.workers", "engine.chunk", "federation.memory")
+
+
+@dataclass(frozen=True)
+class Records:
+    """Everything a report is made of.
+
+    Attributes:
+        runs: one row per run that has settings, in the given order: ``key`` (name of its directory), ``label``,
+            ``initialiser``, ``seed``, ``state`` (complete, diverged or unfinished) and ``rounds`` played.
+        history: the rounds of all runs: the run's columns (without ``rounds``), ``round``, ``session`` (both from 1),
+            ``test_accuracy`` (share, NaN where not evaluated), ``bytes`` (both directions, cumulative), ``present``.
+        per_class: per run, the test accuracies of its last evaluated model: the run's columns, then one per class.
+        settings: the settings of each run by key, flat with dotted names.
+        missing: names of the directories without settings.
+    """
+
+    runs: pd.DataFrame
+    history: pd.DataFrame
+    per_class: pd.DataFrame
+    settings: dict[str, Settings]
+    missing: tuple[str, ...]
+
+    @property
+    def methods(self) -> list[tuple[str, str]]:
+        """(label, initialiser) of every method, in order of appearance."""
+        return [(str(label), str(start)) for label, start in self.runs[METHOD].drop_duplicates().to_numpy()]
+
+    def differing(self) -> dict[str, dict[str, Any]]:
+        """Settings in which runs differ, apart from seeds, names and speed: key -> run -> value (None: has none)."""
+        keys = dict.fromkeys(key for settings in self.settings.values() for key in settings)
+        return {
+            key: {run: settings.get(key) for run, settings in self.settings.items()}
+            for key in keys
+            if key not in _NOT_A_METHOD and len({_text(settings.get(key)) for settings in self.settings.values()}) > 1
+        }
+
+
+def load(run_dirs: Sequence[Path]) -> Records:
+    """Read run directories; one that is missing, unfinished or diverged is kept and marked so.
+
+    Runs of one label and initialiser whose settings differ in more than the seed are different methods: their labels
+    are followed by the settings that tell them apart.
+
+    Raises:
+        SettingsError: no directory holds a run, a file is not what a run writes, or one run is there twice.
+    """
+    found = [path for path in run_dirs if (path / "settings.json").is_file()]
+    if not found:
+        example = f", e.g. {run_dirs[0]}" if run_dirs else ""
+        raise SettingsError(f"no runs to report: none of {len(run_dirs)} run directories holds settings.json{example}")
+    settings = {path.name: dict(_flat(_read_json(path / "settings.json"))) for path in found}
+    runs, histories, classes = [], [], []
+    for path in found:
+        run = _run(path, settings[path.name])
+        history, per_class = _history(path), _per_class(path)
+        runs.append({**run, "rounds": len(history)})
+        histories.append(_tagged(history, run))
+        classes.append(_tagged(per_class, run))
+    frame = pd.DataFrame(runs)
+    labels = _told_apart(frame, settings)
+    frame["label"] = frame["key"].map(labels)
+    _refuse_twice(frame)
+    return Records(
+        runs=frame,
+        history=_joined(histories, labels),
+        per_class=_joined(classes, labels),
+        settings=settings,
+        missing=tuple(path.name for path in run_dirs if path not in found),
+    )
+
+
+def _run(path: Path, settings: Settings) -> dict[str, Any]:
+    summary = _read_json(path / "summary.json") if (path / "summary.json").is_file() else {}
+    state = summary.get("state", "unfinished")
+    return {
+        "key": path.name,
+        "label": settings.get("label") or settings["algorithm.name"],
+        "initialiser": summary.get("initialiser") or settings["initialiser.name"],
+        "seed": settings["seed"],
+        "state": state if state in ("complete", "diverged") else "unfinished",
+    }
+
+
+def _history(path: Path) -> pd.DataFrame:
+    frame = _read_csv(path / "history.csv")
+    if frame.empty:
+        return pd.DataFrame(columns=["round", "session", "test_accuracy", "bytes", "present"], dtype=float)
+    absent = [name for name in _HISTORY if name not in frame and name != "test_accuracy"]
+    if absent:
+        raise SettingsError(f"{path / 'history.csv'}: no column {absent[0]!r}, so it is not the history of a run")
+    frame = frame.reindex(columns=_HISTORY)
+    return frame.assign(bytes=frame["bytes_up"] + frame["bytes_down"]).drop(columns=["bytes_up", "bytes_down"])
+
+
+def _per_class(path: Path) -> pd.DataFrame:
+    frame = _read_csv(path / "per_class.csv")
+    if frame.empty:
+        return frame
+    test = frame[frame["split"] == "test"]
+    return test[test["round"] == test["round"].max()].filter(regex=r"^class_\d+$")
+
+
+def _tagged(frame: pd.DataFrame, run: dict[str, Any]) -> pd.DataFrame:
+    tags = pd.DataFrame({name: [run[name]] * len(frame) for name in _RUN}, index=frame.index)
+    return pd.concat([tags, frame], axis=1)
+
+
+def _joined(frames: list[pd.DataFrame], labels: dict[str, str]) -> pd.DataFrame:
+    """Rows of all runs; runs without rows must not change the types of the columns."""
+    frame = pd.concat([frame for frame in frames if len(frame)] or frames[:1], ignore_index=True)
+    return frame.assign(label=frame["key"].map(labels))
+
+
+def _told_apart(runs: pd.DataFrame, settings: dict[str, Settings]) -> dict[str, str]:
+    """Label of each run, with the settings added in which runs of one label and initialiser differ."""
+    labels = {}
+    for _, group in runs.groupby(METHOD, sort=False):
+        members = {key: settings[key] for key in group["key"]}
+        names = dict.fromkeys(name for values in members.values() for name in values if name not in _NOT_A_METHOD)
+        differ = [name for name in names if len({_text(values.get(name)) for values in members.values()}) > 1]
+        for key, label in zip(group["key"], group["label"], strict=True):
+            marks = ", ".join(f"{name}={_text(settings[key].get(name))}" for name in differ)
+            labels[key] = f"{label} [{marks}]" if marks else label
+    return labels
+
+
+def _refuse_twice(runs: pd.DataFrame) -> None:
+    for (label, start, seed), group in runs.groupby([*METHOD, "seed"], sort=False):
+        if len(group) > 1:
+            raise SettingsError(
+                f"{label} from {start} with seed {seed} is there {len(group)} times ({', '.join(group['key'])}) with "
+                "equal settings, so data or code changed in between; report one of them"
+            )
+
+
+def _flat(values: dict[str, Any], prefix: str = "") -> Iterable[tuple[str, Any]]:
+    for key, value in values.items():
+        if isinstance(value, dict):
+            yield from _flat(value, f"{prefix}{key}.")
+        else:
+            yield prefix + key, value
+
+
+def _text(value: Any) -> str:
+    return value if isinstance(value, str) else json.dumps(value)
+
+
+def _read_json(path: Path) -> dict[str, Any]:
+    try:
+        values = json.loads(path.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise SettingsError(f"{path} is not JSON: {error}") from None
+    if not isinstance(values, dict):
+        raise SettingsError(f"{path} should be a mapping, got {type(values).__name__}")
+    return values
+
+
+def _read_csv(path: Path) -> pd.DataFrame:
+    try:
+        return pd.read_csv(path)
+    except (FileNotFoundError, pd.errors.EmptyDataError):
+        return pd.DataFrame()
+    except ValueError as error:
+        raise SettingsError(f"{path} is not a table: {' '.join(str(error).split())}") from None

@@ -1,0 +1,154 @@
+"""The run directory: the truth about a run, from which MLflow, tables and figures are derived.
+
+``settings.json`` · ``manifest.json`` · ``history.csv`` (a row per round) · ``per_class.csv`` · ``events.jsonl`` ·
+``state/`` · ``timeline.npz`` · ``model.pt`` and ``summary.json`` at the end.
+"""
+
+from __future__ import annotations
+
+import csv
+import json
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from filelock import FileLock, Timeout
+
+from fedtide.errors import SettingsError
+
+HISTORY_COLUMNS = (
+    "round", "session", "test_accuracy", "test_loss", "train_loss", "present", "selected", "completed", "drift",
+    "bytes_up", "bytes_down", "lr", "seconds",
+)  # fmt: skip
+
+
+def write_json(path: Path, values: Any) -> None:
+    """Write JSON under a temporary name, then rename it."""
+    part = path.with_name(f"{path.name}.{os.getpid()}.part")
+    part.write_text(json.dumps(values, indent=2, sort_keys=True) + "\n", encoding="utf-8")
+    part.replace(path)
+
+
+def read_json(path: Path) -> dict[str, Any] | None:
+    """Content of a JSON file, ``None`` if it does not exist or is torn."""
+    try:
+        values = json.loads(path.read_text(encoding="utf-8"))
+    except (FileNotFoundError, json.JSONDecodeError):
+        return None
+    return values if isinstance(values, dict) else None
+
+
+def differences(old: Any, new: Any, prefix: str = "") -> list[str]:
+    """Fields in which two nested mappings differ, as ``a.b: old -> new``."""
+    if isinstance(old, dict) and isinstance(new, dict):
+        lines = []
+        for key in sorted({*old, *new}):
+            lines += differences(old.get(key), new.get(key), f"{prefix}{key}.")
+        return lines
+    return [] if old == new else [f"{prefix.rstrip('.')}: {old!r} -> {new!r}"]
+
+
+class RunDirectory:
+    """One run's folder. Open it with :meth:`owned` before writing."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    @property
+    def state(self) -> Path:
+        """Folder of the saved states."""
+        return self.path / "state"
+
+    @contextmanager
+    def owned(self, settings: dict[str, Any], manifest: dict[str, Any]) -> Iterator[RunDirectory]:
+        """Hold the run for this process and record its settings.
+
+        Raises:
+            SettingsError: another process holds it, the folder cannot be written, or it belongs to other settings (the
+                message lists every field that differs).
+        """
+        try:
+            self.path.mkdir(parents=True, exist_ok=True)
+            lock = FileLock(str(self.path / ".lock"), timeout=0)
+            lock.acquire()
+        except Timeout:
+            raise SettingsError(f"{self.path}: another process is working on this run") from None
+        except OSError as error:
+            raise SettingsError(f"{self.path}: cannot write the run's records ({error.strerror})") from None
+        try:
+            before = read_json(self.path / "settings.json")
+            if before is not None and (changed := differences(before, settings)):
+                raise SettingsError(f"{self.path}: the run was started with other settings: {'; '.join(changed)}")
+            write_json(self.path / "settings.json", settings)
+            write_json(self.path / "manifest.json", manifest)
+            yield self
+        finally:
+            lock.release()
+
+    def summary(self) -> dict[str, Any] | None:
+        """The summary of a finished run."""
+        return read_json(self.path / "summary.json")
+
+    def finish(self, summary: dict[str, Any]) -> None:
+        """Write the summary."""
+        write_json(self.path / "summary.json", summary)
+
+    def event(self, kind: str, **facts: Any) -> None:
+        """Append a line to ``events.jsonl``."""
+        with (self.path / "events.jsonl").open("a", encoding="utf-8") as stream:
+            stream.write(json.dumps({"event": kind, **facts}) + "\n")
+
+    def history(self) -> list[dict[str, str]]:
+        """Intact rows of ``history.csv``, as text."""
+        return _rows(self.path / "history.csv")
+
+    def append(self, row: dict[str, Any], per_class: dict[str, list[float | None]]) -> None:
+        """Append a round to ``history.csv`` and its per-class accuracies to ``per_class.csv``."""
+        columns = [*HISTORY_COLUMNS, *sorted(row.keys() - set(HISTORY_COLUMNS))]
+        _append(self.path / "history.csv", columns, row)
+        for split, values in per_class.items():
+            named = {f"class_{index}": value for index, value in enumerate(values)}
+            _append(self.path / "per_class.csv", ["round", "split", *named], {"round": row["round"], "split": split, **named})
+
+    def rewind(self, rounds: int) -> None:
+        """Drop rows of rounds after ``rounds`` and torn lines, so that records and state agree."""
+        for name in ("history.csv", "per_class.csv"):
+            path = self.path / name
+            if not path.exists():
+                continue
+            rows = _rows(path)
+            kept = [row for row in rows if int(row["round"]) <= rounds]
+            part = path.with_suffix(".part")
+            with part.open("w", newline="", encoding="utf-8") as stream:
+                writer = csv.DictWriter(stream, list(kept[0])) if kept else None
+                if writer:
+                    writer.writeheader()
+                    writer.writerows(kept)
+            part.replace(path)
+            if not kept:
+                path.unlink()
+
+
+def _rows(path: Path) -> list[dict[str, str]]:
+    """Complete lines of a CSV file: a torn last line (no newline, or fields missing) is left out."""
+    if not path.exists():
+        return []
+    text = path.read_text(encoding="utf-8")
+    lines = text[: text.rfind("\n") + 1].splitlines()
+    rows = csv.DictReader(lines)
+    return [row for row in rows if None not in row and None not in row.values() and (row.get("round") or "").isdigit()]
+
+
+def _append(path: Path, columns: list[str], row: dict[str, Any]) -> None:
+    """Append one line in one write; the header comes first. Columns are those of the file if it exists."""
+    new = not path.exists() or path.stat().st_size == 0
+    if not new:
+        with path.open(encoding="utf-8") as stream:
+            columns = stream.readline().strip().split(",")
+    cells = ["" if row.get(column) is None else repr(row[column]) if isinstance(row[column], float) else str(row[column])
+             for column in columns]  # fmt: skip
+    text = (",".join(columns) + "\n" if new else "") + ",".join(cells) + "\n"
+    with path.open("a", newline="", encoding="utf-8") as stream:
+        stream.write(text)

@@ -1,0 +1,107 @@
+import io
+import tarfile
+import zipfile
+
+import pytest
+
+from fedtide.data.archives import read_all
+from fedtide.errors import SettingsError
+
+
+def everything(name):
+    return True
+
+
+def write_tar(path, mode, files=(), links=()):
+    with tarfile.open(path, mode) as archive:
+        for name, content in files:
+            member = tarfile.TarInfo(name)
+            member.size = len(content)
+            archive.addfile(member, io.BytesIO(content))
+        for name, kind, target in links:
+            member = tarfile.TarInfo(name)
+            member.type, member.linkname = kind, target
+            archive.addfile(member)
+
+
+def write_zip(path, files):
+    with zipfile.ZipFile(path, "w") as archive:
+        for name, content in files:
+            archive.writestr(name, content)
+
+
+@pytest.mark.parametrize("ending", ["gz", "xz", "bz2"])
+def test_wanted_members_of_a_tar(tmp_path, ending):
+    path = tmp_path / "some"
+    write_tar(path, f"w:{ending}", [("a/one", b"1"), ("a/two", b"22"), ("a/b/../three", b"333")])
+    assert read_all(path, everything) == {"a/one": b"1", "a/two": b"22", "a/b/../three": b"333"}
+    assert read_all(path, lambda name: name.endswith("two")) == {"a/two": b"22"}
+
+
+def test_wanted_members_of_a_zip(tmp_path):
+    path = tmp_path / "some"
+    write_zip(path, [("a/", b""), ("a/one", b"1"), ("a/two", b"22")])
+    assert read_all(path, everything) == {"a/one": b"1", "a/two": b"22"}
+    assert read_all(path, lambda name: name.endswith("two")) == {"a/two": b"22"}
+
+
+@pytest.mark.parametrize("name", ["../evil", "/evil", "a/../../evil", "..", "..\\evil"])
+@pytest.mark.parametrize("kind", ["tar", "zip"])
+def test_member_outside_is_refused_even_if_not_wanted(tmp_path, name, kind):
+    path = tmp_path / "deep" / "some"
+    path.parent.mkdir()
+    files = [("fine", b"1"), (name, b"2")]
+    if kind == "tar":
+        write_tar(path, "w:gz", files)
+    else:
+        write_zip(path, files)
+    with pytest.raises(SettingsError, match="lies or leads outside the archive"):
+        read_all(path, lambda member: member == "fine")
+    assert sorted(item.name for item in tmp_path.rglob("*")) == ["deep", "some"]
+
+
+@pytest.mark.parametrize(
+    ("name", "kind", "target"),
+    [
+        ("a/link", tarfile.SYMTYPE, "../../secret"),
+        ("link", tarfile.SYMTYPE, "/etc/passwd"),
+        ("a/link", tarfile.LNKTYPE, "../secret"),
+    ],
+)
+def test_link_outside_is_refused(tmp_path, name, kind, target):
+    path = tmp_path / "some.tar"
+    write_tar(path, "w", [("fine", b"1")], [(name, kind, target)])
+    with pytest.raises(SettingsError, match=f"its member '{name}' lies or leads outside"):
+        read_all(path, everything)
+
+
+def test_link_inside_is_passed_over(tmp_path):
+    path = tmp_path / "some.tar"
+    write_tar(path, "w", [("a/fine", b"1")], [("a/b/link", tarfile.SYMTYPE, "../fine")])
+    assert read_all(path, everything) == {"a/fine": b"1"}
+
+
+@pytest.mark.parametrize("ending", ["gz", "xz"])
+def test_truncated_tar_is_refused(tmp_path, ending):
+    path = tmp_path / "some"
+    write_tar(path, f"w:{ending}", [("noise", bytes((7 * i * i) % 251 for i in range(50000)))])
+    path.write_bytes(path.read_bytes()[:-60])
+    with pytest.raises(SettingsError, match=r"damaged or truncated .*; delete and fetch it again"):
+        read_all(path, everything)
+
+
+def test_damaged_zip_is_refused(tmp_path):
+    path = tmp_path / "some.zip"
+    write_zip(path, [("one", b"A" * 100)])
+    path.write_bytes(path.read_bytes().replace(b"A" * 100, b"A" * 99 + b"B"))
+    with pytest.raises(SettingsError, match="damaged"):
+        read_all(path, everything)
+
+
+@pytest.mark.parametrize("content", [b"", b"neither tar nor zip" * 100, None])
+def test_what_is_no_archive_is_refused(tmp_path, content):
+    path = tmp_path / "some"
+    if content is not None:
+        path.write_bytes(content)
+    with pytest.raises(SettingsError, match=str(path)):
+        read_all(path, everything)

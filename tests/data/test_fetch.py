@@ -1,0 +1,212 @@
+import gzip
+import hashlib
+
+import pytest
+
+from fedtide.data.sources import Resource, fetch
+from fedtide.errors import SettingsError
+
+CONTENT = bytes(range(256)) * 40
+MD5 = hashlib.md5(CONTENT).hexdigest()
+
+
+def resource(*urls, file="file.bin", checksum=f"md5:{MD5}", **options):
+    return Resource(file, urls, checksum, **options)
+
+
+def raw_names(root):
+    return sorted(path.name for path in (root / "toy" / "raw").iterdir())
+
+
+def refusal(root, *resources, mirror=None):
+    with pytest.raises(SettingsError) as caught:
+        fetch("toy", resources, root, mirror)
+    message = str(caught.value)
+    assert "\n" not in message
+    return message
+
+
+def test_download_is_complete_and_done_once(site, tmp_path):
+    site.files["file.bin"] = CONTENT
+    raw = fetch("toy", [resource(site.url("file.bin"))], tmp_path)
+    assert raw == tmp_path / "toy" / "raw"
+    assert (raw / "file.bin").read_bytes() == CONTENT
+    assert raw_names(tmp_path) == ["file.bin"]
+    fetch("toy", [resource(site.url("file.bin"))], tmp_path)
+    assert site.requests == [("file.bin", None)]
+
+
+def test_interrupted_download_goes_on_where_it_stopped(site, tmp_path):
+    site.files["file.bin"], site.cut_after = CONTENT, 4000
+    message = refusal(tmp_path, resource(site.url("file.bin")))
+    assert f"the connection ended after 4000 of {len(CONTENT)} bytes" in message
+    assert raw_names(tmp_path) == ["file.bin.part"]
+    site.cut_after = None
+    raw = fetch("toy", [resource(site.url("file.bin"))], tmp_path)
+    assert (raw / "file.bin").read_bytes() == CONTENT
+    assert raw_names(tmp_path) == ["file.bin"]
+    assert site.requests == [("file.bin", None), ("file.bin", "bytes=4000-")]
+
+
+def test_server_that_cannot_resume_starts_again(site, tmp_path):
+    site.files["file.bin"], site.cut_after, site.ranges = CONTENT, 4000, False
+    refusal(tmp_path, resource(site.url("file.bin")))
+    site.cut_after = None
+    raw = fetch("toy", [resource(site.url("file.bin"))], tmp_path)
+    assert (raw / "file.bin").read_bytes() == CONTENT
+
+
+def test_leftover_that_is_too_long_is_dropped(site, tmp_path):
+    site.files["file.bin"] = CONTENT
+    (tmp_path / "toy" / "raw").mkdir(parents=True)
+    (tmp_path / "toy" / "raw" / "file.bin.part").write_bytes(b"?" * 20000)
+    raw = fetch("toy", [resource(site.url("file.bin"))], tmp_path)
+    assert (raw / "file.bin").read_bytes() == CONTENT
+    assert [asked for _, asked in site.requests] == ["bytes=20000-", None]
+
+
+@pytest.mark.parametrize("content_type", ["text/html; charset=utf-8", "application/octet-stream"])
+@pytest.mark.parametrize("checksum", ["", f"md5:{MD5}"])
+def test_web_page_is_not_taken_for_data(site, tmp_path, content_type, checksum):
+    site.files["file.bin"], site.content_type = b"\n<!DOCTYPE html><html>Please log in</html>", content_type
+    message = refusal(tmp_path, resource(site.url("file.bin"), checksum=checksum))
+    assert "a web page instead of data" in message
+    assert raw_names(tmp_path) == []
+
+
+def test_wrong_checksum_says_what_was_expected_and_what_to_do(site, tmp_path):
+    site.files["file.bin"] = CONTENT[:-1] + b"!"
+    message = refusal(tmp_path, resource(site.url("file.bin")))
+    assert f"expected {MD5}" in message
+    assert f"place file.bin (md5 {MD5}) in {tmp_path / 'toy' / 'raw'} or set data.mirror" in message
+    assert raw_names(tmp_path) == []
+
+
+def test_sha256_is_understood(site, tmp_path):
+    site.files["file.bin"] = CONTENT
+    good = f"sha256:{hashlib.sha256(CONTENT).hexdigest()}"
+    assert "expected 00" in refusal(tmp_path, resource(site.url("file.bin"), checksum=f"sha256:{'0' * 64}"))
+    assert (fetch("toy", [resource(site.url("file.bin"), checksum=good)], tmp_path) / "file.bin").exists()
+
+
+def test_without_a_network_the_message_is_the_same(site, tmp_path):
+    closed = "http://127.0.0.1:1/file.bin"
+    message = refusal(tmp_path, resource(closed))
+    assert message.startswith(f"data 'toy': cannot get file.bin: {closed} ")
+    assert f"place file.bin (md5 {MD5}) in " in message
+
+
+def test_next_address_is_tried(site, tmp_path):
+    site.files["second.bin"] = CONTENT
+    raw = fetch("toy", [resource(site.url("first.bin"), site.url("second.bin"))], tmp_path)
+    assert (raw / "file.bin").read_bytes() == CONTENT
+    assert [name for name, _ in site.requests] == ["first.bin", "second.bin"]
+
+
+def test_file_without_an_address_is_asked_for(tmp_path):
+    message = refusal(tmp_path, Resource("all_*.json"))
+    assert "there is no address to download it from; place all_*.json in" in message
+
+
+def test_wrong_file_placed_by_hand_is_refused_and_left_alone(site, tmp_path):
+    site.files["file.bin"] = CONTENT
+    placed = tmp_path / "toy" / "raw" / "file.bin"
+    placed.parent.mkdir(parents=True)
+    placed.write_bytes(CONTENT[:100])
+    message = refusal(tmp_path, resource(site.url("file.bin")))
+    assert f"{placed} has md5 {hashlib.md5(CONTENT[:100]).hexdigest()}, expected {MD5}; delete it" in message
+    assert placed.read_bytes() == CONTENT[:100]
+    assert site.requests == []
+
+
+def test_mirror_comes_before_the_network(site, tmp_path):
+    site.files["file.bin"] = CONTENT
+    mirror = tmp_path / "mirror" / "deep" / "down"
+    mirror.mkdir(parents=True)
+    (mirror / "file.bin").write_bytes(CONTENT)
+    raw = fetch("toy", [resource(site.url("file.bin"))], tmp_path / "root", tmp_path / "mirror")
+    assert (raw / "file.bin").read_bytes() == CONTENT
+    assert site.requests == []
+
+
+def test_mirror_of_the_environment(tmp_path, monkeypatch):
+    (tmp_path / "mirror").mkdir()
+    (tmp_path / "mirror" / "file.bin").write_bytes(CONTENT)
+    monkeypatch.setenv("FEDTIDE_MIRROR", str(tmp_path / "mirror"))
+    assert (fetch("toy", [resource()], tmp_path) / "file.bin").read_bytes() == CONTENT
+
+
+def test_compressed_spelling_in_the_mirror_is_unpacked_and_checked(tmp_path):
+    mirror = tmp_path / "mirror"
+    mirror.mkdir()
+    (mirror / "file.bin.gz").write_bytes(gzip.compress(CONTENT))
+    fetch("toy", [resource()], tmp_path, mirror)
+    assert raw_names(tmp_path) == ["file.bin"]
+    (mirror / "file.bin.gz").write_bytes(gzip.compress(CONTENT[:-1]))
+    assert f"expected {MD5}" in refusal(tmp_path / "second", resource(), mirror=mirror)
+    (mirror / "file.bin.gz").write_bytes(gzip.compress(CONTENT)[:-5])
+    assert "file.bin.gz" in refusal(tmp_path / "third", resource(), mirror=mirror)
+    assert raw_names(tmp_path / "third") == []
+
+
+def test_file_of_the_same_name_from_another_dataset_is_passed_over(tmp_path):
+    for folder, content in (("a", b"other"), ("b", CONTENT), ("c", b"third")):
+        (tmp_path / "mirror" / folder).mkdir(parents=True)
+        (tmp_path / "mirror" / folder / "file.bin").write_bytes(content)
+    raw = fetch("toy", [resource()], tmp_path, tmp_path / "mirror")
+    assert (raw / "file.bin").read_bytes() == CONTENT
+
+
+def test_mirror_without_the_right_file_falls_back_to_the_network(site, tmp_path):
+    site.files["file.bin"] = CONTENT
+    (tmp_path / "mirror").mkdir()
+    (tmp_path / "mirror" / "file.bin").write_bytes(b"other")
+    raw = fetch("toy", [resource(site.url("file.bin"))], tmp_path, tmp_path / "mirror")
+    assert (raw / "file.bin").read_bytes() == CONTENT
+
+
+def test_other_wrapping_keeps_its_name_and_counts_as_present(tmp_path):
+    wanted = resource(file="set.tar.gz", alternatives=("set.tar.xz",))
+    (tmp_path / "mirror").mkdir()
+    (tmp_path / "mirror" / "set.tar.xz").write_bytes(b"wrapped otherwise")
+    raw = fetch("toy", [wanted], tmp_path, tmp_path / "mirror")
+    assert wanted.path(raw) == raw / "set.tar.xz"
+    assert wanted.path(fetch("toy", [wanted], tmp_path)).read_bytes() == b"wrapped otherwise"
+
+
+def test_pattern_brings_all_files_of_one_folder(tmp_path):
+    for folder in ("a", "b"):
+        (tmp_path / "mirror" / folder).mkdir(parents=True)
+        for number in (1, 0):
+            (tmp_path / "mirror" / folder / f"part_{number}.json").write_text(folder)
+    wanted = Resource("part_*.json")
+    raw = fetch("toy", [wanted], tmp_path, tmp_path / "mirror")
+    assert [path.name for path in wanted.paths(raw)] == ["part_0.json", "part_1.json"]
+    assert {path.read_text() for path in wanted.paths(raw)} == {"a"}
+
+
+def test_mirror_that_is_no_folder_is_refused(tmp_path):
+    message = refusal(tmp_path, resource(), mirror=tmp_path / "absent")
+    assert message == f"data.mirror: {tmp_path / 'absent'} is not a folder"
+
+
+def test_root_that_cannot_be_made_is_refused(tmp_path):
+    (tmp_path / "file").write_text("")
+    assert "data.root: cannot create" in refusal(tmp_path / "file", resource())
+
+
+def test_reader_is_told_what_is_missing(tmp_path):
+    with pytest.raises(SettingsError, match=r"file\.bin is missing; place file\.bin \(md5"):
+        resource().path(tmp_path)
+
+
+def test_nothing_to_fetch_leaves_no_folder(tmp_path):
+    fetch("toy", [], tmp_path)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_second_process_waits_for_the_first(site, tmp_path, together):
+    site.files["file.bin"] = CONTENT
+    assert together(lambda: fetch("toy", [resource(site.url("file.bin"))], tmp_path), 2) == [0, 0]
+    assert site.requests == [("file.bin", None)]
+    assert (tmp_path / "toy" / "raw" / "file.bin").read_bytes() == CONTENT

@@ -1,0 +1,357 @@
+"""Every image dataset read from small files in its true raw format."""
+
+import gzip
+import io
+import json
+import pickle
+import struct
+import tarfile
+import zipfile
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+
+from fedtide.data.cifar10 import Cifar10
+from fedtide.data.cifar100 import Cifar100
+from fedtide.data.digits import Digits
+from fedtide.data.emnist_letters import EmnistLetters
+from fedtide.data.fashion_mnist import FashionMnist
+from fedtide.data.femnist import Femnist
+from fedtide.data.mnist import Mnist
+from fedtide.data.svhn import Svhn
+from fedtide.data.tiny_imagenet import TinyImagenet
+from fedtide.errors import SettingsError
+
+
+def make(cls, **chosen):
+    return cls(cls.Settings(**chosen))
+
+
+def noise(seed, *shape):
+    return np.random.default_rng(seed).integers(0, 256, shape, dtype=np.uint8)
+
+
+def idx(array):
+    header = bytes((0, 0, 8, array.ndim)) + struct.pack(f">{array.ndim}I", *array.shape)
+    return gzip.compress(header + array.astype(np.uint8).tobytes())
+
+
+# ---------------------------------------------------------------------------------------------------- digits
+
+
+def test_digits_split_is_stratified_and_complete():
+    from sklearn.datasets import load_digits
+
+    dataset = make(Digits).read(None)
+    assert dataset.train_inputs.shape == (1438, 1, 8, 8)
+    assert dataset.test_inputs.shape == (359, 1, 8, 8)
+    totals = torch.bincount(dataset.train_labels) + torch.bincount(dataset.test_labels)
+    assert totals.tolist() == np.bincount(load_digits().target).tolist()
+    assert (torch.bincount(dataset.test_labels) - 0.2 * totals).abs().max() < 1
+    both = torch.cat([dataset.train_inputs, dataset.test_inputs]).flatten(1).long().sum().item()
+    assert both == int(load_digits().data.sum())
+    assert dataset.prepare(dataset.train_inputs).max() == 1.0
+
+
+# ------------------------------------------------------------------------------------------------- MNIST family
+
+
+def write_mnist(raw):
+    content = {"train": (noise(0, 5, 28, 28), np.arange(5)), "t10k": (noise(1, 2, 28, 28), np.array([9, 3]))}
+    for prefix, (images, labels) in content.items():
+        (raw / f"{prefix}-images-idx3-ubyte.gz").write_bytes(idx(images))
+        (raw / f"{prefix}-labels-idx1-ubyte.gz").write_bytes(idx(labels))
+
+
+@pytest.mark.parametrize(
+    ("cls", "name", "mean", "std"), [(Mnist, "mnist", 0.1307, 0.3081), (FashionMnist, "fashion_mnist", 0.2861, 0.3530)]
+)
+def test_mnist_family(tmp_path, cls, name, mean, std):
+    write_mnist(tmp_path)
+    dataset = make(cls).read(tmp_path)
+    assert (dataset.name, dataset.num_classes) == (name, 10)
+    assert np.array_equal(dataset.train_inputs[:, 0].numpy(), noise(0, 5, 28, 28))
+    assert np.array_equal(dataset.test_inputs[:, 0].numpy(), noise(1, 2, 28, 28))
+    assert dataset.train_labels.tolist() == [0, 1, 2, 3, 4]
+    assert dataset.test_labels.tolist() == [9, 3]
+    expected = (noise(0, 5, 28, 28).astype(np.float64) / 255 - mean) / std
+    assert np.allclose(dataset.prepare(dataset.train_inputs, torch.float64)[:, 0].numpy(), expected, atol=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        (idx(noise(0, 5, 28, 28))[:-9], "damaged or truncated"),
+        (b"<html>", "damaged or truncated"),
+        (gzip.compress(bytes((0, 0, 8, 3)) + struct.pack(">3I", 6, 28, 28) + bytes(5 * 784)), "its header says"),
+        (gzip.compress(bytes((0, 0, 8, 3))), "its header says"),
+        (gzip.compress(bytes((0, 0, 13, 1)) + bytes(8)), "not an IDX file of bytes"),
+        (gzip.compress(b""), "not an IDX file of bytes"),
+    ],
+)
+def test_damaged_idx_file_is_named(tmp_path, content, said):
+    write_mnist(tmp_path)
+    path = tmp_path / "train-images-idx3-ubyte.gz"
+    path.write_bytes(content)
+    with pytest.raises(SettingsError, match=f"{path}: .*{said}"):
+        make(Mnist).read(tmp_path)
+
+
+def write_emnist(raw, omit=""):
+    with zipfile.ZipFile(raw / "gzip.zip", "w") as archive:
+        for split, per_letter in (("train", 3), ("test", 1)):
+            labels = np.tile(np.arange(1, 27), per_letter)
+            for kind, array in (("images-idx3", noise(per_letter, len(labels), 28, 28)), ("labels-idx1", labels)):
+                for part in ("letters", "digits"):
+                    name = f"emnist-{part}-{split}-{kind}-ubyte.gz"
+                    if name != omit:
+                        archive.writestr(f"gzip/{name}", idx(array if part == "letters" else array[:1]))
+
+
+@pytest.mark.parametrize("classes", [26, 10])
+def test_emnist_letters(tmp_path, classes):
+    write_emnist(tmp_path)
+    dataset = make(EmnistLetters, classes=classes).read(tmp_path)
+    assert dataset.num_classes == classes
+    assert torch.bincount(dataset.train_labels).tolist() == [3] * classes
+    assert torch.bincount(dataset.test_labels).tolist() == [1] * classes
+    pixels = noise(3, 78, 28, 28)[np.tile(np.arange(26), 3) < classes].astype(np.float64)
+    prepared = dataset.prepare(dataset.train_inputs, torch.float64)[:, 0].numpy()
+    assert np.allclose(prepared, (pixels - pixels.mean()) / pixels.std(), atol=1e-9)
+    assert abs(prepared.mean()) < 1e-9
+    assert abs(prepared.std() - 1) < 1e-9
+
+
+def test_emnist_archive_without_letters_is_refused(tmp_path):
+    missing = "emnist-letters-test-labels-idx1-ubyte.gz"
+    write_emnist(tmp_path, omit=missing)
+    with pytest.raises(SettingsError, match=f"gzip.zip: has no {missing}"):
+        make(EmnistLetters).read(tmp_path)
+
+
+# -------------------------------------------------------------------------------------------------------- CIFAR
+
+
+class Python2Pickler(pickle._Pickler):
+    """Writes strings and bytes alike as the 8-bit strings of Python 2, as in the published batches."""
+
+    dispatch = pickle._Pickler.dispatch.copy()
+
+    def save_string(self, value):
+        content = value.encode("latin-1") if isinstance(value, str) else value
+        self.write(pickle.BINSTRING + struct.pack("<i", len(content)) + content)
+        self.memoize(value)
+
+    dispatch[str] = dispatch[bytes] = save_string
+
+
+def batch(label_key, images, labels):
+    stream = io.BytesIO()
+    Python2Pickler(stream, protocol=2).dump({"data": images, label_key: labels, "batch_label": "a batch"})
+    return stream.getvalue().replace(b"cnumpy._core.multiarray\n", b"cnumpy.core.multiarray\n")
+
+
+def write_tar(path, mode, files):
+    with tarfile.open(path, mode) as archive:
+        for name, content in files.items():
+            member = tarfile.TarInfo(name)
+            member.size = len(content)
+            archive.addfile(member, io.BytesIO(content))
+
+
+def cifar10_files():
+    names = [*(f"data_batch_{number}" for number in range(1, 6)), "test_batch"]
+    files = {f"cifar-10-batches-py/{name}": batch("labels", noise(i, 2, 3072), [i, 9]) for i, name in enumerate(names)}
+    return {"cifar-10-batches-py/readme.html": b"<html>", **dict(reversed(files.items()))}
+
+
+@pytest.mark.parametrize(("name", "mode"), [("cifar-10-python.tar.gz", "w:gz"), ("cifar-10-batches-py.tar.xz", "w:xz")])
+def test_cifar10(tmp_path, name, mode):
+    write_tar(tmp_path / name, mode, cifar10_files())
+    dataset = make(Cifar10).read(tmp_path)
+    assert dataset.train_inputs.shape == (10, 3, 32, 32)
+    assert dataset.train_labels.tolist() == [0, 9, 1, 9, 2, 9, 3, 9, 4, 9]
+    assert dataset.test_labels.tolist() == [5, 9]
+    expected = np.concatenate([noise(number, 2, 3072) for number in range(5)]).reshape(10, 3, 32, 32)
+    assert np.array_equal(dataset.train_inputs.numpy(), expected)
+    assert np.array_equal(dataset.test_inputs.numpy(), noise(5, 2, 3072).reshape(2, 3, 32, 32))
+
+
+def test_cifar10_constants_per_paper(tmp_path):
+    write_tar(tmp_path / "cifar-10-python.tar.gz", "w:gz", cifar10_files())
+    default, fedssg = (make(Cifar10, normalisation=which).read(tmp_path) for which in ("default", "fedssg"))
+    assert (default.mean, default.std) == ((0.4914, 0.4822, 0.4465), (0.2023, 0.1994, 0.2010))
+    assert (fedssg.mean, fedssg.std) == ((0.491, 0.482, 0.447), (0.247, 0.243, 0.262))
+    channel = dataset_channel = default.prepare(default.train_inputs, torch.float64)[:, 2]
+    expected = (default.train_inputs[:, 2].double() / 255 - 0.4465) / 0.2010
+    assert torch.allclose(channel, expected)
+    assert dataset_channel.shape == (10, 32, 32)
+
+
+def test_cifar100(tmp_path):
+    files = {
+        f"cifar-100-python/{name}": batch("fine_labels", noise(9, 3, 3072), [0, 99, 5]) for name in ("train", "test")
+    }
+    write_tar(tmp_path / "cifar-100-python.tar.gz", "w:gz", files)
+    constants = {
+        "default": ((0.5071, 0.4865, 0.4409), (0.2673, 0.2564, 0.2761)),
+        "dynamicfl": ((0.5071, 0.4865, 0.4409), (0.2673, 0.2564, 0.2762)),
+        "fedssg": ((0.5071, 0.4867, 0.4408), (0.2675, 0.2565, 0.2761)),
+    }
+    for which, (mean, std) in constants.items():
+        dataset = make(Cifar100, normalisation=which).read(tmp_path)
+        assert (dataset.name, dataset.num_classes, dataset.mean, dataset.std) == ("cifar100", 100, mean, std)
+        assert dataset.train_labels.tolist() == [0, 99, 5]
+        assert np.array_equal(dataset.test_inputs.numpy(), noise(9, 3, 3072).reshape(3, 3, 32, 32))
+
+
+class Attack:
+    def __reduce__(self):
+        return print, ("this must not run",)
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        (pickle.dumps(Attack()), "asks for builtins.print"),
+        (pickle.dumps({b"data": noise(0, 2, 100), b"labels": [0, 1]}), "cannot reshape"),
+        (batch("other", noise(0, 2, 3072), [0, 1]), "labels"),
+        (batch("labels", noise(0, 2, 3072), [0, 1])[:-40], "not a batch of images"),
+    ],
+)
+def test_forged_or_damaged_batch_is_refused(tmp_path, capsys, content, said):
+    files = {**cifar10_files(), "cifar-10-batches-py/data_batch_2": content}
+    write_tar(tmp_path / "cifar-10-python.tar.gz", "w:gz", files)
+    with pytest.raises(SettingsError, match=f"data_batch_2 .*{said}"):
+        make(Cifar10).read(tmp_path)
+    assert capsys.readouterr().out == ""
+
+
+def test_missing_batch_is_named(tmp_path):
+    files = cifar10_files()
+    del files["cifar-10-batches-py/test_batch"]
+    write_tar(tmp_path / "cifar-10-python.tar.gz", "w:gz", files)
+    with pytest.raises(SettingsError, match="the archive has no test_batch"):
+        make(Cifar10).read(tmp_path)
+
+
+# --------------------------------------------------------------------------------------------------------- SVHN
+
+
+def test_svhn(tmp_path):
+    from scipy.io import savemat
+
+    images, labels = noise(4, 32, 32, 3, 6), np.array([[1], [10], [2], [10], [9], [3]], dtype=np.uint8)
+    for split in ("train", "test"):
+        savemat(tmp_path / f"{split}_32x32.mat", {"X": images, "y": labels}, do_compression=True)
+    dataset = make(Svhn).read(tmp_path)
+    assert dataset.train_labels.tolist() == [1, 0, 2, 0, 9, 3]
+    assert dataset.train_inputs.shape == (6, 3, 32, 32)
+    assert dataset.train_inputs[4, 2, 7, 5] == images[7, 5, 2, 4]
+    assert (dataset.mean, dataset.std) == ((0.4377, 0.4438, 0.4728), (0.1980, 0.2010, 0.1970))
+    (tmp_path / "test_32x32.mat").write_bytes((tmp_path / "test_32x32.mat").read_bytes()[:-500])
+    with pytest.raises(SettingsError, match=r"test_32x32\.mat: not a MATLAB file of digits"):
+        make(Svhn).read(tmp_path)
+
+
+# ------------------------------------------------------------------------------------------------------- FEMNIST
+
+
+def leaf(path, writers):
+    """A file as LEAF writes it: grey values over 255, flattened, per writer."""
+    data = {name: {"x": [(image / 255).tolist() for image in x], "y": y} for name, (x, y) in writers.items()}
+    content = {"users": list(writers), "num_samples": [len(y) for _, y in writers.values()], "user_data": data}
+    path.write_text(json.dumps(content))
+
+
+def test_femnist_pools_writers_and_restores_grey_values(tmp_path):
+    leaf(
+        tmp_path / "all_data_0.json", {"a": (noise(0, 12, 784), list(range(12))), "b": (noise(1, 3, 784), [61, 36, 10])}
+    )
+    leaf(tmp_path / "all_data_1.json", {"c": (noise(2, 5, 784), [35] * 5)})
+    dataset = make(Femnist).read(tmp_path)
+    assert dataset.train_inputs.shape == (16, 1, 28, 28)
+    assert dataset.test_inputs.shape == (4, 1, 28, 28)
+    assert (dataset.num_classes, dataset.mean, dataset.std) == (62, (0.9614,), (0.1634,))
+    images = torch.cat([dataset.train_inputs, dataset.test_inputs]).flatten(1).numpy()
+    labels = torch.cat([dataset.train_labels, dataset.test_labels]).tolist()
+    expected = np.concatenate([noise(0, 12, 784), noise(1, 3, 784), noise(2, 5, 784)])
+    pairs = {(image.tobytes(), label) for image, label in zip(images, labels, strict=True)}
+    assert pairs == {
+        (image.tobytes(), label) for image, label in zip(expected, [*range(12), 61, 36, 10, *[35] * 5], strict=True)
+    }
+    assert labels != [*range(12), 61, 36, 10, *[35] * 5]
+    assert torch.equal(make(Femnist).read(tmp_path).train_labels, dataset.train_labels)
+
+
+def test_femnist_doubled_first_image_of_a_writer(tmp_path):
+    x = noise(3, 4, 784)
+    doubled = np.concatenate([x[:1], x])
+    writers = {"first": (x, [1, 2, 3, 4]), "second": (doubled, [1, 1, 2, 3, 4]), "equal_labels": (x, [7, 7, 8, 9])}
+    leaf(tmp_path / "all_data_0.json", writers)
+    for keep, total in ((False, 12), (True, 13)):
+        dataset = make(Femnist, leaf_duplicates=keep).read(tmp_path)
+        assert len(dataset.train_labels) + len(dataset.test_labels) == total
+
+
+@pytest.mark.parametrize("content", ["", "{}", '{"users": ["a"], "user_data": {"a": {"x": [[0.5]], "y": [1]}}}', "[1]"])
+def test_file_that_is_not_leaf_is_refused(tmp_path, content):
+    (tmp_path / "all_data_3.json").write_text(content)
+    with pytest.raises(SettingsError, match=r"all_data_3\.json: not a LEAF FEMNIST file"):
+        make(Femnist).read(tmp_path)
+
+
+# ------------------------------------------------------------------------------------------------- Tiny-ImageNet
+
+
+def jpeg(colour, mode="RGB", size=64):
+    stream = io.BytesIO()
+    Image.new(mode, (size, size), colour).save(stream, "JPEG", quality=100)
+    return stream.getvalue()
+
+
+def write_tiny(raw, annotations="val_0.JPEG\tn02\t0\t0\t62\t57\nval_1.JPEG\tn01\t1\t2\t3\t4\n", **other):
+    files = {
+        "wnids.txt": b"n02\nn01\n",
+        "train/n02/images/n02_0.JPEG": jpeg((250, 0, 0)),
+        "train/n02/n02_boxes.txt": b"n02_0.JPEG\t0\t0\t62\t57\n",
+        "train/n01/images/n01_0.JPEG": jpeg(130, "L"),
+        "train/n01/images/n01_1.JPEG": jpeg((0, 0, 250)),
+        "val/images/val_1.JPEG": jpeg((0, 250, 0)),
+        "val/images/val_0.JPEG": jpeg((10, 10, 10)),
+        "val/val_annotations.txt": annotations.encode(),
+        "test/images/test_0.JPEG": b"never decoded",
+    } | other
+    with zipfile.ZipFile(raw / "tiny-imagenet-200.zip", "w") as archive:
+        archive.writestr("tiny-imagenet-200/", "")
+        for name, content in files.items():
+            archive.writestr(f"tiny-imagenet-200/{name}", content)
+
+
+def test_tiny_imagenet(tmp_path):
+    write_tiny(tmp_path)
+    dataset = make(TinyImagenet).read(tmp_path)
+    assert dataset.train_inputs.shape == (3, 3, 64, 64)
+    assert dataset.train_labels.tolist() == [0, 0, 1]
+    assert dataset.test_labels.tolist() == [1, 0]
+    means = dataset.train_inputs.double().mean((2, 3))
+    assert torch.allclose(means, torch.tensor([[130, 130, 130], [0, 0, 250], [250, 0, 0]]).double(), atol=4)
+    assert torch.allclose(dataset.test_inputs.double().mean((1, 2, 3)), torch.tensor([10, 250 / 3]).double(), atol=4)
+    assert dataset.mean == (0.485, 0.456, 0.406)
+    assert make(TinyImagenet, normalisation="fedwcm").read(tmp_path).std == (0.5, 0.5, 0.5)
+
+
+@pytest.mark.parametrize("annotations", ["", "val_0.JPEG\tn02\n", "val_0.JPEG\tn02\nval_1.JPEG\tn99\n", "val_0.JPEG"])
+def test_tiny_imagenet_with_incomplete_annotations_is_refused(tmp_path, annotations):
+    write_tiny(tmp_path, annotations)
+    with pytest.raises(SettingsError, match=r"val_annotations\.txt is missing or incomplete"):
+        make(TinyImagenet).read(tmp_path)
+
+
+@pytest.mark.parametrize("picture", [b"not a picture", jpeg((1, 2, 3))[:-300], jpeg((1, 2, 3), size=32)])
+def test_tiny_imagenet_with_a_damaged_picture_is_refused(tmp_path, picture):
+    write_tiny(tmp_path, **{"train/n01/images/n01_1.JPEG": picture})
+    with pytest.raises(SettingsError, match="a picture is damaged or not 64x64"):
+        make(TinyImagenet).read(tmp_path)

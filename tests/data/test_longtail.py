@@ -1,0 +1,106 @@
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from fedtide.data.longtail import thin
+from fedtide.errors import SettingsError
+
+SVHN = (4948, 13861, 10585, 8497, 7458, 6882, 5727, 5595, 5045, 4659)
+
+
+def labels_of(counts):
+    return np.repeat(np.arange(len(counts)), counts)
+
+
+def counts_after(labels, *arguments, **options):
+    return np.bincount(labels[thin(labels, *arguments, **options)], minlength=labels.max() + 1)
+
+
+@pytest.mark.parametrize(
+    ("classes", "each", "totals"),
+    [
+        (10, 5000, {1: 50000, 0.5: 36223, 0.4: 32989, 0.1: 20431, 0.06: 17803, 0.05: 17023, 0.04: 16158, 0.01: 12406}),
+        (10, 6000, {1: 60000, 0.5: 43469, 0.4: 39586, 0.1: 24516, 0.06: 21365, 0.05: 20428, 0.04: 19391, 0.01: 14886}),
+        (100, 500, {1: 50000, 0.5: 36029, 0.4: 32714, 0.1: 19573, 0.06: 16754, 0.05: 15907, 0.04: 14976, 0.01: 10847}),
+        (200, 500, {1: 100000, 0.5: 72049, 0.4: 65403, 0.1: 39072, 0.06: 33425, 0.05: 31711, 0.04: 29840, 0.01: 21549}),
+    ],
+)
+@pytest.mark.parametrize("mode", ["clip", "feasible"])
+def test_published_totals_of_balanced_sets(classes, each, totals, mode):
+    labels = labels_of([each] * classes)
+    assert {imbalance: len(thin(labels, imbalance, mode)) for imbalance in totals} == totals
+
+
+def test_smallest_class_of_thinned_cifar10():
+    smallest = {1: 5000, 0.5: 2500, 0.4: 2000, 0.1: 500, 0.06: 300, 0.05: 250, 0.04: 200, 0.01: 50}
+    labels = labels_of([5000] * 10)
+    for imbalance, count in smallest.items():
+        assert counts_after(labels, imbalance).tolist()[9] == count
+
+
+def test_clip_on_unbalanced_svhn():
+    labels = labels_of(SVHN)
+    totals = {1: 62156, 0.5: 50694, 0.1: 27559, 0.05: 22563, 0.01: 15800}
+    assert {imbalance: len(thin(labels, imbalance)) for imbalance in totals} == totals
+
+
+@given(
+    counts=st.lists(st.integers(1, 60), min_size=1, max_size=6),
+    imbalance=st.floats(0.01, 1),
+    seed=st.integers(0, 2**31),
+    data=st.data(),
+)
+@settings(max_examples=60, deadline=None)
+def test_feasible_is_the_largest_exact_profile(counts, imbalance, seed, data):
+    order = data.draw(st.permutations(range(len(counts))))
+    labels = labels_of(counts)
+
+    def profile(head):
+        exponents = [rank / (len(counts) - 1) if len(counts) > 1 else 0.0 for rank in range(len(counts))]
+        return [int(np.floor(head * imbalance**exponent)) for exponent in exponents]
+
+    kept = counts_after(labels, imbalance, "feasible", order, seed)[order].tolist()
+    assert kept == profile(kept[0])
+    assert any(wanted > counts[label] for wanted, label in zip(profile(kept[0] + 1), order, strict=True))
+
+
+@given(st.integers(0, 2**31), st.floats(0.02, 1), st.floats(0.02, 1))
+@settings(max_examples=30, deadline=None)
+def test_stronger_thinning_keeps_a_subset(seed, one, other):
+    labels = np.random.default_rng(1).permutation(labels_of([50] * 5))
+    weak, strong = (thin(labels, imbalance, seed=seed) for imbalance in (max(one, other), min(one, other)))
+    assert set(strong.tolist()) <= set(weak.tolist())
+    assert (np.diff(weak) > 0).all()
+
+
+def test_order_and_head_are_taken():
+    labels = labels_of([20, 20, 20])
+    assert counts_after(labels, 0.25, "clip", (2, 0, 1), 0, 16).tolist() == [8, 4, 16]
+    assert counts_after(labels, 0.25, "clip", (2, 0, 1), 0, 1000).tolist() == [20, 20, 20]
+    assert counts_after(labels, 0.25, "feasible", (2, 0, 1), 0, 12).tolist() == [6, 3, 12]
+
+
+def test_choice_depends_on_the_seed_only():
+    labels = labels_of([40] * 4)
+    assert thin(labels, 0.1, seed=3).tolist() == thin(labels, 0.1, seed=3).tolist()
+    assert thin(labels, 0.1, seed=3).tolist() != thin(labels, 0.1, seed=4).tolist()
+
+
+def test_imbalance_one_keeps_everything():
+    assert thin(labels_of([7] * 3), 1.0).tolist() == list(range(21))
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"imbalance": 0.0}, r"long_tail.imbalance = 0.0: allowed is 0 < imbalance <= 1"),
+        ({"imbalance": 1.5}, r"long_tail.imbalance = 1.5"),
+        ({"imbalance": 0.5, "order": (0, 0, 1)}, r"long_tail.order = \(0, 0, 1\): must name each class 0..2 once"),
+        ({"imbalance": 0.5, "order": (0, 1)}, r"long_tail.order = \(0, 1\)"),
+        ({"imbalance": 0.5, "n_max": 0}, r"no sample is left"),
+    ],
+)
+def test_bad_input_is_refused(options, said):
+    with pytest.raises(SettingsError, match=said):
+        thin(labels_of([5, 5, 5]), **options)

@@ -1,0 +1,120 @@
+"""The text datasets read from small files in their true raw format."""
+
+import io
+import tarfile
+
+import pytest
+import torch
+from pydantic import ValidationError
+
+from fedtide.data.ag_news import TEST, TRAIN, AgNews
+from fedtide.data.newsgroups20 import Newsgroups20
+from fedtide.data.text import encode
+from fedtide.errors import SettingsError
+
+
+def make(cls, **chosen):
+    return cls(cls.Settings(**chosen))
+
+
+def write_csv(path, rows):
+    path.write_text("".join(f'"{topic}","{title}","{text}"\n' for topic, title, text in rows), encoding="utf-8")
+
+
+def test_ag_news_full(tmp_path):
+    write_csv(tmp_path / "train.csv", [(3, "Fears, for T N", "Unions say"), (1, "Café", "two\nlines"), (4, "a", "b")])
+    write_csv(tmp_path / "test.csv", [(2, "Sports", "won")])
+    dataset = make(AgNews, length=5, vocabulary=999).read(tmp_path)
+    assert dataset.train_labels.tolist() == [2, 0, 3]
+    assert dataset.test_labels.tolist() == [1]
+    assert (dataset.kind, dataset.vocabulary, dataset.num_classes) == ("text", 999, 4)
+    assert torch.equal(dataset.train_inputs, encode(["fears for t n unions", "café two lines", "A B"], 5, 999))
+    assert torch.equal(dataset.test_inputs, encode(["Sports won"], 5, 999))
+
+
+def test_ag_news_from_the_test_rows_alone(tmp_path):
+    write_csv(tmp_path / "test.csv", [(1 + row % 4, f"title{row}", "text") for row in range(40)])
+    plugin = make(AgNews, source="test_only")
+    assert plugin.resources == (TEST,)
+    dataset = plugin.read(tmp_path)
+    assert torch.bincount(dataset.train_labels).tolist() == [8] * 4
+    assert torch.bincount(dataset.test_labels).tolist() == [2] * 4
+    rows = torch.cat([dataset.train_inputs, dataset.test_inputs])
+    assert sorted(rows.tolist()) == sorted(encode([f"title{row} text" for row in range(40)], 64).tolist())
+    assert make(AgNews).resources == (TRAIN, TEST)
+
+
+@pytest.mark.parametrize("content", ['"x","title","text"\n', '"1","title"\n', '"1","a","b","c"\n', "\xff"])
+def test_row_of_another_form_is_refused(tmp_path, content):
+    (tmp_path / "test.csv").write_bytes(content.encode("latin-1"))
+    with pytest.raises(SettingsError, match=r"test\.csv: a row is not topic, title, description"):
+        make(AgNews, source="test_only").read(tmp_path)
+
+
+POST = """From: me@there
+Subject: rockets
+
+Bob Smith writes:
+> does it fly?
+| no
+It flies, Bob wrote nothing.
+
+And lands.
+
+--
+Me, rocketeer
+"""
+
+
+def write_posts(path, mode, posts):
+    with tarfile.open(path, mode) as archive:
+        for name, text in posts.items():
+            content = text.encode("latin-1")
+            member = tarfile.TarInfo(name)
+            member.size = len(content)
+            archive.addfile(member, io.BytesIO(content))
+
+
+@pytest.mark.parametrize(("name", "mode"), [("20news-bydate.tar.gz", "w:gz"), ("20news-bydate.tar.xz", "w:xz")])
+def test_newsgroups(tmp_path, name, mode):
+    posts = {
+        "./20news-bydate-train/sci.space/2": "second é",
+        "./20news-bydate-train/alt.atheism/7": "first",
+        "./20news-bydate-train/sci.space/1": "",
+        "./20news-bydate-test/sci.space/3": "test",
+    }
+    write_posts(tmp_path / name, mode, posts)
+    dataset = make(Newsgroups20, length=4).read(tmp_path)
+    assert dataset.train_labels.tolist() == [0, 1, 1]
+    assert dataset.test_labels.tolist() == [1]
+    assert dataset.num_classes == 2
+    assert torch.equal(dataset.train_inputs, encode(["first", "", "second é"], 4))
+    assert torch.equal(dataset.test_inputs, encode(["test"], 4))
+
+
+@pytest.mark.parametrize(
+    ("remove", "left"),
+    [
+        ((), POST),
+        (("headers",), POST[POST.index("Bob Smith") :]),
+        (("quotes",), "From me there Subject rockets It flies Bob wrote nothing And lands Me rocketeer"),
+        (("footers",), POST[: POST.index("--")]),
+        (("headers", "footers", "quotes"), "It flies, Bob wrote nothing. And lands."),
+    ],
+)
+def test_parts_of_a_post_can_be_left_out(tmp_path, remove, left):
+    posts = {f"20news-bydate-{split}/sci.space/1": POST for split in ("train", "test")}
+    write_posts(tmp_path / "20news-bydate.tar.gz", "w:gz", posts)
+    dataset = make(Newsgroups20, remove=remove, length=40).read(tmp_path)
+    assert torch.equal(dataset.train_inputs, encode([left], 40))
+
+
+def test_unknown_part_is_refused():
+    with pytest.raises(ValidationError, match="remove"):
+        make(Newsgroups20, remove=("subjects",))
+
+
+def test_archive_without_posts_is_refused(tmp_path):
+    write_posts(tmp_path / "20news-bydate.tar.gz", "w:gz", {"something/else/1": "text"})
+    with pytest.raises(SettingsError, match="holds no posts below 20news-bydate-train"):
+        make(Newsgroups20).read(tmp_path)

@@ -1,0 +1,68 @@
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from fedtide.data.validation import cut
+from fedtide.errors import SettingsError
+
+
+def labels_of(counts):
+    return np.random.default_rng(0).permutation(np.repeat(np.arange(len(counts)), counts))
+
+
+@given(st.lists(st.integers(0, 40), min_size=1, max_size=8), st.floats(0, 0.99), st.integers(0, 2**31))
+@settings(max_examples=100, deadline=None)
+def test_split_is_a_stratified_partition(counts, fraction, seed):
+    labels = labels_of(counts)
+    positions = np.arange(len(labels))
+    train, validation = cut(labels, positions, fraction, seed)
+    assert np.array_equal(np.sort(np.concatenate([train, validation])), positions)
+    assert (np.diff(train) > 0).all()
+    assert (np.diff(validation) > 0).all()
+    held = np.bincount(labels[validation], minlength=len(counts))
+    for count, taken in zip(counts, held, strict=True):
+        assert abs(taken - fraction * count) < 1 or count <= 1
+        assert taken == 0 if count <= 1 else taken < count
+
+
+@given(st.integers(2, 50), st.integers(1, 10), st.floats(0, 0.5))
+@settings(max_examples=50, deadline=None)
+def test_total_is_the_rounded_share(each, classes, fraction):
+    labels = labels_of([each] * classes)
+    _, validation = cut(labels, np.arange(len(labels)), fraction, 0)
+    assert len(validation) == int(np.floor(fraction * each * classes + 0.5))
+
+
+def test_largest_remainders_are_rounded_up_and_ties_go_to_the_lower_class():
+    labels = labels_of([13, 18, 12, 12])  # 1.3, 1.8, 1.2, 1.2 of 5.5, rounded to 6
+    _, validation = cut(labels, np.arange(len(labels)), 0.1, 5)
+    assert np.bincount(labels[validation]).tolist() == [2, 2, 1, 1]
+    labels = labels_of([12, 12, 12, 12])  # 1.2 each of 4.8, rounded to 5
+    _, validation = cut(labels, np.arange(len(labels)), 0.1, 5)
+    assert np.bincount(labels[validation]).tolist() == [2, 1, 1, 1]
+
+
+def test_only_the_given_positions_are_cut():
+    labels = labels_of([30, 30])
+    chosen = np.arange(0, 60, 2)
+    train, validation = cut(labels, chosen, 0.2, 1)
+    assert sorted([*train.tolist(), *validation.tolist()]) == chosen.tolist()
+
+
+def test_seed_decides_the_draw():
+    labels, positions = labels_of([50, 50]), np.arange(100)
+    assert cut(labels, positions, 0.2, 1)[1].tolist() == cut(labels, positions, 0.2, 1)[1].tolist()
+    assert cut(labels, positions, 0.2, 1)[1].tolist() != cut(labels, positions, 0.2, 2)[1].tolist()
+
+
+def test_zero_gives_an_empty_validation_set():
+    train, validation = cut(labels_of([5, 5]), np.arange(10), 0.0, 0)
+    assert train.tolist() == list(range(10))
+    assert validation.shape == (0,)
+
+
+@pytest.mark.parametrize("fraction", [-0.1, 1.0, 1.5])
+def test_share_out_of_range_is_refused(fraction):
+    with pytest.raises(SettingsError, match=f"validation = {fraction}: allowed is 0 <= validation < 1"):
+        cut(labels_of([5]), np.arange(5), fraction, 0)
