@@ -35,6 +35,7 @@ def execute(
     prepare: Callable[[RunDirectory], None] | None = None,
     show: Callable[[str], None] | None = None,
     say: Callable[[str], None] = lambda _: None,
+    wait: bool = False,
 ) -> dict[str, Any]:
     """Play a run to its end, or return the record of a finished one, or go on with a half-done one.
 
@@ -45,6 +46,7 @@ def execute(
         callbacks: further Lightning callbacks (tracking, pruning).
         prepare: called with the run directory, once it is ours.
         show: gets one progress line per round. say: gets remarks.
+        wait: for another process that works on this run, instead of refusing.
 
     Returns:
         The summary: ``run_key, state`` (``complete``, ``diverged``, ``interrupted``), ``rounds``, accuracies, bytes, seconds;
@@ -60,7 +62,7 @@ def execute(
     if int(os.environ.get("LOCAL_RANK", "0")) > 0:
         return _follow(settings, timeline, data, directory)
     manifest = _manifest(settings, timeline, key, data)
-    with directory.owned(_recorded(settings), manifest):
+    with directory.owned(_recorded(settings), manifest, wait):
         done = directory.summary()
         if done is not None and done.get("run_key") == key and done.get("state") != "interrupted":
             say(f"{directory.path.name}: already {done['state']}, nothing to do")

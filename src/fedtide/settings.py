@@ -333,9 +333,11 @@ class Params:
     def __init__(self, raw: Mapping[str, Any], source: str = "params.yaml") -> None:
         self.raw, self.source = dict(raw), source
         self.experiment: Experiment = parse(Experiment, self._merged(self.raw), source)
-        for kind in ("algorithms", "initialisers"):
-            for label in getattr(self.experiment, kind):
-                self._entry(kind, label)
+        compare = self.experiment.compare
+        for label in {*self.experiment.algorithms, *compare.algorithms}:
+            self.run(algorithm=label)
+        for label in {*self.experiment.initialisers, *compare.initialisers}:
+            self.run(initialiser=label)
 
     @staticmethod
     def read(path: Path, overrides: Iterable[str] = ()) -> Params:

@@ -65,10 +65,16 @@ def test_leftover_that_is_too_long_is_dropped(site, tmp_path):
     assert [asked for _, asked in site.requests] == ["bytes=20000-", None]
 
 
-@pytest.mark.parametrize("content_type", ["text/html; charset=utf-8", "application/octet-stream"])
+@pytest.mark.parametrize(
+    ("content", "content_type"),
+    [
+        (b"<p>moved</p>", "text/html; charset=utf-8"),
+        (b"\n<!DOCTYPE html><html>Please log in</html>", "application/octet-stream"),
+    ],
+)
 @pytest.mark.parametrize("checksum", ["", f"md5:{MD5}"])
-def test_web_page_is_not_taken_for_data(site, tmp_path, content_type, checksum):
-    site.files["file.bin"], site.content_type = b"\n<!DOCTYPE html><html>Please log in</html>", content_type
+def test_web_page_is_not_taken_for_data(site, tmp_path, content, content_type, checksum):
+    site.files["file.bin"], site.content_type = content, content_type
     message = refusal(tmp_path, resource(site.url("file.bin"), checksum=checksum))
     assert "a web page instead of data" in message
     assert raw_names(tmp_path) == []

@@ -1,3 +1,5 @@
+import math
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -57,8 +59,7 @@ def test_feasible_is_the_largest_exact_profile(counts, imbalance, seed, data):
     labels = labels_of(counts)
 
     def profile(head):
-        exponents = [rank / (len(counts) - 1) if len(counts) > 1 else 0.0 for rank in range(len(counts))]
-        return [int(np.floor(head * imbalance**exponent)) for exponent in exponents]
+        return [math.floor(head * imbalance ** (rank / max(len(counts) - 1, 1))) for rank in range(len(counts))]
 
     kept = counts_after(labels, imbalance, "feasible", order, seed)[order].tolist()
     assert kept == profile(kept[0])

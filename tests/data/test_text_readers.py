@@ -1,5 +1,6 @@
 """The text datasets read from small files in their true raw format."""
 
+import csv
 import io
 import tarfile
 
@@ -18,11 +19,12 @@ def make(cls, **chosen):
 
 
 def write_csv(path, rows):
-    path.write_text("".join(f'"{topic}","{title}","{text}"\n' for topic, title, text in rows), encoding="utf-8")
+    with path.open("w", newline="", encoding="utf-8") as writing:
+        csv.writer(writing, quoting=csv.QUOTE_ALL).writerows(rows)
 
 
 def test_ag_news_full(tmp_path):
-    write_csv(tmp_path / "train.csv", [(3, "Fears, for T N", "Unions say"), (1, "Café", "two\nlines"), (4, "a", "b")])
+    write_csv(tmp_path / "train.csv", [(3, "Fears, for T N", 'Unions "say"'), (1, "Café", "two\nlines"), (4, "a", "b")])
     write_csv(tmp_path / "test.csv", [(2, "Sports", "won")])
     dataset = make(AgNews, length=5, vocabulary=999).read(tmp_path)
     assert dataset.train_labels.tolist() == [2, 0, 3]

@@ -43,6 +43,12 @@ def test_largest_remainders_are_rounded_up_and_ties_go_to_the_lower_class():
     assert np.bincount(labels[validation]).tolist() == [2, 1, 1, 1]
 
 
+def test_single_samples_do_not_push_other_classes_up():
+    labels = labels_of([1, 1, 1, 1, 1, 14])  # 1.4 of the last class; the five singles would make it 1.9
+    _, validation = cut(labels, np.arange(len(labels)), 0.1, 0)
+    assert np.bincount(labels[validation]).tolist() == [0, 0, 0, 0, 0, 1]
+
+
 def test_only_the_given_positions_are_cut():
     labels = labels_of([30, 30])
     chosen = np.arange(0, 60, 2)

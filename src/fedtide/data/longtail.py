@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from bisect import bisect_left
 from collections.abc import Sequence
 from typing import Literal
@@ -75,8 +76,9 @@ def thin(
 
 
 def _profile(head: float, imbalance: float, classes: int) -> Ints:
-    exponents = np.arange(classes) / max(classes - 1, 1)
-    return np.floor(head * imbalance**exponents).astype(np.int64)
+    # Python's power, not NumPy's: the last digit of the latter depends on the processor, and with it the floor
+    shares = (imbalance ** (rank / max(classes - 1, 1)) for rank in range(classes))
+    return np.array([math.floor(head * share) for share in shares], dtype=np.int64)
 
 
 def _largest_feasible(room: Ints, imbalance: float, limit: int) -> int:

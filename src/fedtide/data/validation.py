@@ -14,9 +14,9 @@ Ints = NDArray[np.int64]
 def cut(labels: Ints, positions: Ints, fraction: float, seed: int) -> tuple[Ints, Ints]:
     """Cut a validation set off some samples, with every class in proportion.
 
-    Class c with n_c samples gives ``fraction * n_c`` of them, rounded up or down such that the total is ``fraction``
-    of all samples, rounded: the classes with the largest remainders are rounded up, among equals the lower class. A
-    class with a single sample gives none, and no class gives its last one.
+    Class c with n_c samples gives ``fraction * n_c`` of them, rounded up or down such that the total is the rounded
+    sum of these numbers: the classes with the largest remainders are rounded up, among equals the lower class. A class
+    with a single sample counts as 0 and gives none, and no class gives its last one.
 
     Args:
         labels: int64 [N] labels of all samples.

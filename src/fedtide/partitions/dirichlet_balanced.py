@@ -43,7 +43,7 @@ class DirichletBalanced(Partition):
             best = max(best, smallest)
         raise SettingsError(
             f"min_per_client = {least} is too large: none of {_ATTEMPTS} deals of {len(labels)} samples to "
-            f"{num_clients} clients at alpha = {alpha:g} reached it; the largest feasible value is {best}"
+            f"{num_clients} clients at alpha = {alpha:g} reached it; the largest value reached is {best}"
         )
 
 

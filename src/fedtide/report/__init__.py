@@ -1,1 +1,1 @@
-""""""
+"""Tables, figures and one page from run directories."""

@@ -6,7 +6,7 @@ import math
 
 _UNITS = ("B", "kB", "MB", "GB", "TB", "PB")
 
-NOTHING = "–"
+NOTHING = "\N{EN DASH}"
 """Stands for a value that does not exist."""
 
 
@@ -19,7 +19,7 @@ def percent(share: float, spread: float = math.nan) -> str:
 
 def points(share: float) -> str:
     """A signed difference in percentage points."""
-    return NOTHING if math.isnan(share) else f"{100 * share:+.1f}".replace("-", "−")
+    return NOTHING if math.isnan(share) else f"{100 * share:+.1f}".replace("-", "\N{MINUS SIGN}")
 
 
 def byte_unit(most: float) -> tuple[float, str]:
@@ -35,7 +35,8 @@ def human_bytes(count: float) -> str:
     if math.isinf(count):
         return "not reached"
     size, unit = byte_unit(count)
-    return f"{count / size:.3g} {unit}"
+    shown = count / size
+    return f"{shown:.0f} {unit}" if shown >= 100 else f"{shown:.3g} {unit}"
 
 
 def rounds(count: float, spread: float = math.nan) -> str:

@@ -8,6 +8,7 @@ over. A result that has no value (nothing evaluated, no session change) is NaN.
 from __future__ import annotations
 
 import math
+from itertools import pairwise
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -36,7 +37,7 @@ def drops(accuracy: ArrayLike, session: ArrayLike) -> Floats:
     """Collapse at each session change, [sessions - 1]: last accuracy of a session minus first of the next."""
     values = [_evaluated(part) for part in _sessions(accuracy, session)]
     return np.array(
-        [a[-1] - b[0] if len(a) and len(b) else math.nan for a, b in zip(values, values[1:], strict=False)],
+        [a[-1] - b[0] if len(a) and len(b) else math.nan for a, b in pairwise(values)],
         dtype=np.float64,
     )
 

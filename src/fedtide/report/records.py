@@ -14,12 +14,23 @@ from fedtide.errors import SettingsError
 
 Settings = dict[str, Any]
 
+Method = tuple[str, str]
+"""Label and initialiser: what is averaged over seeds."""
+
 METHOD = ["label", "initialiser"]
-"""Columns that say which method a row belongs to: what is averaged over seeds."""
+"""Columns that say which method a row belongs to."""
 
 _RUN = ["key", *METHOD, "seed", "state"]
 _HISTORY = ["round", "session", "test_accuracy", "bytes_up", "bytes_down", "present"]
-_NOT_A_METHOD = ("label", "seed", "world_seed", "checkpoint.every", "engine.workers", "engine.chunk", "federation.memory")
+_NOT_A_METHOD = (
+    "label",
+    "seed",
+    "world_seed",
+    "checkpoint.every",
+    "engine.workers",
+    "engine.chunk",
+    "federation.memory",
+)
 
 
 @dataclass(frozen=True)
@@ -43,17 +54,17 @@ class Records:
     missing: tuple[str, ...]
 
     @property
-    def methods(self) -> list[tuple[str, str]]:
+    def methods(self) -> list[Method]:
         """(label, initialiser) of every method, in order of appearance."""
         return [(str(label), str(start)) for label, start in self.runs[METHOD].drop_duplicates().to_numpy()]
 
     def differing(self) -> dict[str, dict[str, Any]]:
-        """Settings in which runs differ, apart from seeds, names and speed: key -> run -> value (None: has none)."""
-        keys = dict.fromkeys(key for settings in self.settings.values() for key in settings)
+        """Settings in which runs differ, apart from seeds and speed: dotted name -> run that has it -> value."""
+        names = dict.fromkeys(name for settings in self.settings.values() for name in settings)
         return {
-            key: {run: settings.get(key) for run, settings in self.settings.items()}
-            for key in keys
-            if key not in _NOT_A_METHOD and len({_text(settings.get(key)) for settings in self.settings.values()}) > 1
+            name: {key: settings[name] for key, settings in self.settings.items() if name in settings}
+            for name in names
+            if _differs(name, self.settings.values())
         }
 
 
@@ -119,7 +130,8 @@ def _per_class(path: Path) -> pd.DataFrame:
     if frame.empty:
         return frame
     test = frame[frame["split"] == "test"]
-    return test[test["round"] == test["round"].max()].filter(regex=r"^class_\d+$")
+    final: pd.DataFrame = test.loc[test["round"] == test["round"].max(), test.columns.str.match(r"class_\d+$")]
+    return final
 
 
 def _tagged(frame: pd.DataFrame, run: dict[str, Any]) -> pd.DataFrame:
@@ -138,12 +150,16 @@ def _told_apart(runs: pd.DataFrame, settings: dict[str, Settings]) -> dict[str, 
     labels = {}
     for _, group in runs.groupby(METHOD, sort=False):
         members = {key: settings[key] for key in group["key"]}
-        names = dict.fromkeys(name for values in members.values() for name in values if name not in _NOT_A_METHOD)
-        differ = [name for name in names if len({_text(values.get(name)) for values in members.values()}) > 1]
+        names = dict.fromkeys(name for values in members.values() for name in values)
+        differ = [name for name in names if _differs(name, members.values())]
         for key, label in zip(group["key"], group["label"], strict=True):
-            marks = ", ".join(f"{name}={_text(settings[key].get(name))}" for name in differ)
+            marks = ", ".join(f"{name}={_text(settings[key].get(name, 'absent'))}" for name in differ)
             labels[key] = f"{label} [{marks}]" if marks else label
     return labels
+
+
+def _differs(name: str, settings: Iterable[Settings]) -> bool:
+    return name not in _NOT_A_METHOD and len({_text(values.get(name, "absent")) for values in settings}) > 1
 
 
 def _refuse_twice(runs: pd.DataFrame) -> None:

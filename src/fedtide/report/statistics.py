@@ -1,7 +1,7 @@
 """Paired comparison of methods across seeds.
 
-A seed fixes the world, the first model and the cohorts of every method, so methods are compared seed by seed: what counts
-is the spread of the differences, not the spread of the accuracies.
+A seed fixes the world, the first model and the cohorts of every method, so methods are compared seed by seed: what
+counts is the spread of the differences, not the spread of the accuracies.
 """
 
 from __future__ import annotations
@@ -15,6 +15,11 @@ from scipy import stats
 
 LEVEL = 0.05
 """Error rate: intervals cover with probability 1 - LEVEL, a Holm-corrected p below it counts as a difference."""
+
+COLUMNS = ("pairs", "difference", "low", "high", "p", "p_holm", "wilcoxon", "wilcoxon_holm")
+"""What :func:`compare` computes."""
+
+_ROUNDING = 1e-12
 
 WILCOXON_PAIRS = 6
 """Fewest pairs with which the two-sided signed-rank test can reach p < 0.05 at all (2 / 2^6 = 0.031)."""
@@ -45,15 +50,14 @@ def compare(values: pd.DataFrame, reference: Any) -> pd.DataFrame:
     """
     others = values.columns.drop([reference])
     rows = [_pair((values[other] - values[reference]).dropna().to_numpy(dtype=np.float64)) for other in others]
-    frame = pd.DataFrame(rows, index=others, columns=["pairs", "difference", "low", "high", "p", "wilcoxon"])
-    frame.insert(5, "p_holm", holm(frame["p"].astype(float)))
-    return frame.assign(wilcoxon_holm=holm(frame["wilcoxon"].astype(float)))
+    frame = pd.DataFrame(rows, index=others, columns=COLUMNS, dtype=np.float64)
+    return frame.assign(p_holm=holm(frame["p"]), wilcoxon_holm=holm(frame["wilcoxon"]))
 
 
 def _pair(differences: np.ndarray[Any, np.dtype[np.float64]]) -> dict[str, float]:
     n = len(differences)
     row = {"pairs": n, "difference": differences.mean() if n else math.nan}
-    if n < 2 or np.ptp(differences) < 1e-12:
+    if n < 2 or np.ptp(differences) < _ROUNDING:
         return row
     test = stats.ttest_1samp(differences, 0.0)
     interval = test.confidence_interval(1 - LEVEL)
@@ -70,7 +74,7 @@ def verdict(row: pd.Series) -> str:
     if row["pairs"] == 1:
         return "one seed: n/a"
     if math.isnan(row["p"]):
-        return "equal on every seed" if row["difference"] == 0 else "same difference on every seed: n/a"
+        return "equal on every seed" if abs(row["difference"]) < _ROUNDING else "same difference on every seed: n/a"
     if row["p_holm"] >= LEVEL:
         return "no difference shown"
     return "higher" if row["difference"] > 0 else "lower"
@@ -84,8 +88,8 @@ def caveat(pairs: int) -> str:
         return "1 seed: no interval and no test is possible; any difference may be chance."
     width = stats.t.ppf(1 - LEVEL / 2, pairs - 1)
     text = (
-        f"{pairs} seeds: the intervals are {width:.2f} standard errors wide to either side (1.96 with many seeds) and rest "
-        f"on the assumption that differences are normally distributed"
+        f"{pairs} seeds: the intervals are {width:.2f} standard errors wide to either side (1.96 with many seeds) and "
+        f"rest on the assumption that differences are normally distributed"
     )
     if pairs < WILCOXON_PAIRS:
         power = "Only large and steady differences can be shown" if pairs <= 3 else "Small differences cannot be shown"

@@ -20,7 +20,7 @@ def parse_overlap(value: float | str) -> Fraction:
     except InvalidOperation:
         number = Decimal("nan")
     if not (number.is_finite() and 0 <= number < 1):
-        raise SettingsError(f"label_overlap = {value!r}: should be a decimal number from 0 to below 1, e.g. 0.2")
+        raise SettingsError(f"label_overlap should be a decimal number from 0 to below 1, e.g. 0.2, got {value!r}")
     return Fraction(number)
 
 

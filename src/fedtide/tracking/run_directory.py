@@ -62,8 +62,8 @@ class RunDirectory:
         return self.path / "state"
 
     @contextmanager
-    def owned(self, settings: dict[str, Any], manifest: dict[str, Any]) -> Iterator[RunDirectory]:
-        """Hold the run for this process and record its settings.
+    def owned(self, settings: dict[str, Any], manifest: dict[str, Any], wait: bool = False) -> Iterator[RunDirectory]:
+        """Hold the run for this process (``wait`` for another that holds it) and record its settings.
 
         Raises:
             SettingsError: another process holds it, the folder cannot be written, or it belongs to other settings (the
@@ -71,7 +71,7 @@ class RunDirectory:
         """
         try:
             self.path.mkdir(parents=True, exist_ok=True)
-            lock = FileLock(str(self.path / ".lock"), timeout=0)
+            lock = FileLock(str(self.path / ".lock"), timeout=-1 if wait else 0)
             lock.acquire()
         except Timeout:
             raise SettingsError(f"{self.path}: another process is working on this run") from None

@@ -1,0 +1,9 @@
+"""DVC stage: write the timelines of the compared seeds."""
+
+from pathlib import Path
+
+from fedtide import stages
+from fedtide.cli import PARAMS, guarded, say
+from fedtide.settings import Params
+
+guarded(lambda: stages.partition(Params.read(PARAMS), Path("worlds"), say))

@@ -1,0 +1,258 @@
+"""``fedtide``: the command line."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from fedtide.describe import describe, listing
+from fedtide.errors import SettingsError
+from fedtide.settings import Experiment, Params
+
+app = typer.Typer(
+    name="fedtide",
+    help="Federated learning for moving populations: run, compare, tune, report.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+
+ParamsFile = Annotated[Path, typer.Option("--params", help="Settings file.")]
+Override = Annotated[list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Override one setting.")]
+Runs = Annotated[Path, typer.Option("--runs", help="Folder of run directories.")]
+Worlds = Annotated[Path, typer.Option("--worlds", help="Folder of timelines written by `fedtide partition`.")]
+Mlruns = Annotated[Path | None, typer.Option("--mlruns", help="MLflow's folder; default $FEDTIDE_MLRUNS or mlruns.")]
+Json = Annotated[bool, typer.Option("--json", help="Print one JSON object (or list) on the last line.")]
+Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress.")]
+
+PARAMS = Path("params.yaml")
+console = Console(stderr=True, highlight=False)
+
+
+def say(line: str) -> None:
+    """A remark, on standard error."""
+    console.print(line, markup=False, soft_wrap=True)
+
+
+def mlruns_folder(given: Path | None) -> Path:
+    """MLflow's folder: given, or from the environment, or ``mlruns``; absolute, since MLflow stores it."""
+    return (given or Path(os.environ.get("FEDTIDE_MLRUNS", "mlruns"))).resolve()
+
+
+def leave(summary: dict[str, Any]) -> None:
+    """Exit status of a run: 0 complete, 1 diverged, 128 + signal when interrupted."""
+    if summary["state"] == "interrupted":
+        say("interrupted; the state is saved, the same command goes on from there")
+        raise typer.Exit(128 + int(summary.get("signal", signal.SIGINT)))
+    if summary["state"] == "diverged":
+        say(f"{summary.get('message', 'diverged')}; its history is kept")
+        raise typer.Exit(1)
+
+
+@app.command()
+def run(
+    params: ParamsFile = PARAMS,
+    overrides: Override = None,
+    runs: Runs = Path("runs"),
+    worlds: Worlds = Path("worlds"),
+    mlruns: Mlruns = None,
+    name: Annotated[str | None, typer.Option(help="Name of the run directory; default: the run key.")] = None,
+    as_json: Json = False,
+    quiet: Quiet = False,
+) -> None:
+    """One run of `algorithm`, `initialiser` and `seed`. A finished run is returned at once, a half-done one goes on."""
+    from fedtide.compare import tracked
+    from fedtide.progress import line_of_progress
+    from fedtide.stages import place
+
+    chosen = Params.read(params, overrides or ())
+    where = place(chosen, runs, worlds, mlruns_folder(mlruns))
+    with line_of_progress(console, quiet) as show:
+        summary = tracked(chosen.run(), where, (lambda _: None) if quiet else say, show, name)
+    keys = ("run_key", "state", "rounds", "final_accuracy", "best_accuracy", "mean_last10_accuracy")
+    keys += ("bytes_up", "bytes_down", "seconds")
+    if summary["state"] == "follower":
+        return
+    if as_json:
+        print(json.dumps({key: summary.get(key) for key in keys}))
+    elif summary["state"] == "complete":
+        accuracy = summary["final_accuracy"]
+        shown = "" if accuracy is None else f": final accuracy {accuracy:.2%}, best {summary['best_accuracy']:.2%}"
+        print(f"{runs / (name or summary['run_key'])}{shown}")
+    leave(summary)
+
+
+@app.command()
+def compare(
+    params: ParamsFile = PARAMS,
+    overrides: Override = None,
+    runs: Runs = Path("runs"),
+    worlds: Worlds = Path("worlds"),
+    mlruns: Mlruns = None,
+    as_json: Json = False,
+    quiet: Quiet = False,
+) -> None:
+    """All runs of `compare`: algorithms x initialisers x seeds, several at once; what is done is reused."""
+    from fedtide.stages import place, train
+
+    chosen = Params.read(params, overrides or ())
+    where = place(chosen, runs, worlds, mlruns_folder(mlruns))
+    summaries, stopped = train(chosen, where, (lambda _: None) if quiet else say)
+    if as_json:
+        print(json.dumps(summaries))
+    if stopped is not None:
+        leave({"state": "interrupted", "signal": stopped})
+
+
+@app.command()
+def report(
+    params: ParamsFile = PARAMS,
+    overrides: Override = None,
+    runs: Runs = Path("runs"),
+    worlds: Worlds = Path("worlds"),
+    out: Annotated[Path, typer.Option(help="Folder of the report.")] = Path("report"),
+) -> None:
+    """Tables, figures and one HTML page of the grid of `compare`, from its run directories."""
+    from fedtide.stages import report as build
+
+    chosen = Params.read(params, overrides or ())
+    settings = "".join(f" --set {item}" for item in overrides or ())
+    command = f"fedtide compare --params {params}{settings} && fedtide report --params {params}{settings}"
+    print(build(chosen, runs, worlds, out, command).text)
+    say(f"report: {out / 'report.html'}")
+
+
+@app.command()
+def tune(
+    params: ParamsFile = PARAMS,
+    overrides: Override = None,
+    runs: Runs = Path("runs"),
+    out: Annotated[Path, typer.Option(help="Folder of the study.")] = Path("tuning"),
+    mlruns: Mlruns = None,
+) -> None:
+    """Search good settings of `algorithm` on the validation split; the best become a file that --params accepts."""
+    from fedtide.stages import place
+    from fedtide.tuning.study import tune as search
+
+    chosen = Params.read(params, overrides or ())
+    where = place(chosen, runs, None, mlruns_folder(mlruns))
+    result = search(chosen, where, out, say)
+    if result.stopped is not None:
+        leave({"state": "interrupted", "signal": result.stopped})
+    print(result.text)
+
+
+@app.command()
+def download(
+    params: ParamsFile = PARAMS,
+    overrides: Override = None,
+    out: Annotated[Path, typer.Option(help="Where to write what it is.")] = Path("data/dataset.json"),
+) -> None:
+    """Fetch the dataset and prepare it."""
+    from fedtide import stages
+
+    facts = stages.download(Params.read(params, overrides or ()), out)
+    print(f"{facts['name']}: {facts['train']:,} training and {facts['test']:,} test samples, {facts['classes']} classes")
+
+
+@app.command()
+def partition(
+    params: ParamsFile = PARAMS,
+    overrides: Override = None,
+    out: Annotated[Path, typer.Option(help="Folder of the timelines.")] = Path("worlds"),
+) -> None:
+    """Write who is present when, with which data: one timeline per compared seed, with a summary and a picture."""
+    from fedtide import stages
+
+    stages.partition(Params.read(params, overrides or ()), out, say)
+
+
+@app.command("list")
+def list_(
+    kind: Annotated[str, typer.Argument(help="algorithms, scenarios, partitions, datasets, models, objectives, ...")],
+    as_json: Json = False,
+) -> None:
+    """What can be chosen, by kind."""
+    rows = listing(kind)
+    if as_json:
+        print(json.dumps(rows))
+        return
+    table = Table("name", "summary", box=None, pad_edge=False)
+    for row in rows:
+        table.add_row(row["name"], row["summary"])
+    Console(highlight=False).print(table)
+
+
+@app.command()
+def show(kind: str, name: str) -> None:
+    """Documentation, settings with bounds, and traffic of one plug-in."""
+    print(describe(kind, name))
+
+
+@app.command()
+def schema() -> None:
+    """JSON Schema of the settings file, for editors."""
+    print(json.dumps(Experiment.model_json_schema(), indent=2))
+
+
+@app.command()
+def mirror(params: ParamsFile = PARAMS, runs: Runs = Path("runs"), mlruns: Mlruns = None) -> None:
+    """Rebuild MLflow from the run directories: missing runs, missing rounds."""
+    from fedtide.tracking.mlflow import mirror as rebuild
+
+    experiment = Params.read(params).experiment.tracking.experiment if params.is_file() else "fedtide"
+    folders = sorted(path.parent for path in runs.glob("*/manifest.json"))
+    if not folders:
+        raise SettingsError(f"{runs}: no run directories here")
+    rebuild(folders, mlruns_folder(mlruns), experiment, say)
+
+
+@app.command()
+def ui(
+    mlruns: Mlruns = None,
+    port: Annotated[int, typer.Option(min=1, max=65535, help="Port on the loopback interface.")] = 5000,
+) -> None:
+    """Open the MLflow UI on this machine."""
+    from fedtide.tracking.mlflow import ui_command
+
+    command, environment = ui_command(mlruns_folder(mlruns), port=port)
+    say(f"http://127.0.0.1:{port}  (Ctrl-C ends it)")
+    try:
+        raise typer.Exit(subprocess.call(command, env={**os.environ, **environment}))
+    except KeyboardInterrupt:
+        raise typer.Exit(130) from None
+
+
+def guarded(function: Callable[[], None]) -> None:
+    """Call an entry point: bad input is one line and exit status 2, Ctrl-C is 130."""
+    logging.getLogger("mlflow").setLevel(logging.ERROR)
+    try:
+        function()
+    except SettingsError as error:
+        print(f"fedtide: {error}", file=sys.stderr)
+        sys.exit(2)
+    except typer.Exit as leave:
+        sys.exit(leave.exit_code)
+    except KeyboardInterrupt:
+        print("fedtide: interrupted", file=sys.stderr)
+        sys.exit(130)
+
+
+def main() -> None:
+    """Entry point of the command."""
+    guarded(app)
+
+
+if __name__ == "__main__":
+    main()

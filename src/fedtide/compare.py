@@ -1,0 +1,108 @@
+"""A comparison: many runs of one grid, several at once; what is done is reused."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from fedtide.engine.workers import available_cores
+from fedtide.processes import in_parallel
+from fedtide.run import execute
+from fedtide.settings import RunSettings
+from fedtide.world import load_data
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where runs and what belongs to them are kept.
+
+    Attributes:
+        runs: run directories. worlds: timelines of the partition stage, or None.
+        mlruns: MLflow's folder, or None for no mirror. experiment, comparison: MLflow's names for this grid.
+    """
+
+    runs: Path
+    worlds: Path | None = None
+    mlruns: Path | None = None
+    experiment: str = "fedtide"
+    comparison: str = ""
+
+
+@dataclass(frozen=True)
+class _Job:
+    settings: RunSettings
+    place: Place
+
+
+def tracked(
+    settings: RunSettings,
+    place: Place,
+    say: Callable[[str], None],
+    show: Callable[[str], None] | None = None,
+    name: str | None = None,
+    wait: bool = False,
+) -> dict[str, Any]:
+    """One run, mirrored into MLflow if the place has a folder for it; MLflow is not imported otherwise."""
+    callbacks = []
+    prepare = None
+    if place.mlruns is not None:
+        from fedtide.tracking.mlflow import MlflowMirror
+
+        mirror = MlflowMirror(place.mlruns, place.experiment, place.comparison, say)
+        callbacks, prepare = [mirror], mirror.prepare
+    return execute(
+        settings, place.runs, name=name, worlds=place.worlds, callbacks=callbacks, prepare=prepare, show=show, say=say,
+        wait=wait,
+    )  # fmt: skip
+
+
+def _work(job: _Job) -> tuple[dict[str, Any], list[str]]:
+    remarks: list[str] = []
+    return tracked(job.settings, job.place, remarks.append, wait=True), remarks
+
+
+def compare(
+    grid: Sequence[RunSettings], place: Place, workers: int, say: Callable[[str], None]
+) -> tuple[list[dict[str, Any]], int | None]:
+    """Play all runs of a grid.
+
+    Args:
+        grid: settings of the runs.
+        place: where records go.
+        workers: runs at once; 0 for one per core.
+        say: gets one line per finished run.
+
+    Returns:
+        Summaries in the order of the grid (of the runs that ended), and the signal that stopped it, if any.
+
+    Raises:
+        SettingsError: bad input.
+    """
+    load_data(grid[0])  # one process prepares the data before many read it
+    found: dict[int, dict[str, Any]] = {}
+    together = min(workers or available_cores(), len(grid))
+    if together > 1:  # several runs share the cores: one worker thread each; no result depends on it
+        grid = [
+            item.model_copy(update={"engine": item.engine.model_copy(update={"workers": 1})}) for item in grid
+        ]
+    jobs = [_Job(settings, place) for settings in grid]
+    order = {id(job): index for index, job in enumerate(jobs)}
+
+    def done(job: _Job, result: tuple[dict[str, Any], list[str]]) -> None:
+        summary, remarks = result
+        found[order[id(job)]] = summary
+        for line in remarks:
+            say(f"  {line}")
+        say(f"{len(found)}/{len(jobs)}  {_line(job.settings, summary)}")
+
+    stopped = in_parallel(_work, jobs, together, done)
+    return [found[index] for index in sorted(found)], stopped
+
+
+def _line(settings: RunSettings, summary: dict[str, Any]) -> str:
+    accuracy = summary.get("final_accuracy")
+    shown = "" if accuracy is None else f"  final accuracy {accuracy:.1%}"
+    state = "" if summary["state"] == "complete" else f"  {summary['state'].upper()}"
+    return f"{settings.label} / {settings.initialiser_label} / seed {settings.seed}{shown}{state}"

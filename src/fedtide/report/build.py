@@ -1,0 +1,180 @@
+"""From run directories to a report: a page, its figures, and the numbers as tables."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import pandas as pd
+from rich.table import Table as RichTable
+
+from fedtide.errors import SettingsError
+from fedtide.report import figures, findings, records, statistics
+from fedtide.report.page import Comparison, Picture, render, rows
+from fedtide.report.records import Records
+from fedtide.report.table import AFTER_CHANGE, Table, tabulate
+
+
+@dataclass(frozen=True)
+class ReportSummary:
+    """What was written and what it says.
+
+    Attributes:
+        page: the HTML file.
+        complete, total: runs that are complete, and all runs asked for.
+        results, warnings: one sentence each.
+        table: the final table, to be printed with rich.
+    """
+
+    page: Path
+    complete: int
+    total: int
+    results: tuple[str, ...]
+    warnings: tuple[str, ...]
+    table: RichTable
+
+
+def build(
+    run_dirs: Sequence[Path],
+    out: Path,
+    title: str,
+    last: int,
+    command: str,
+    timeline_pictures: Sequence[Path] = (),
+) -> ReportSummary:
+    """Write ``report.html``, the figures, ``table.csv``, ``comparison.csv`` and ``metrics.json`` into ``out``.
+
+    Everything is made before anything is written, and every file appears whole. The same runs and arguments give the
+    same bytes.
+
+    Args:
+        run_dirs: directories of runs, in the order of the table.
+        out: folder of the report; made if need be.
+        title: headline.
+        last: number of final rounds that are averaged.
+        command: the command line, shown on the page.
+        timeline_pictures: PNG files of who has what, embedded at the end.
+
+    Raises:
+        SettingsError: there is no run, a file is not what a run writes, or a picture is missing.
+    """
+    if last < 1:
+        raise SettingsError(f"report.last = {last} should be at least 1")
+    for path in timeline_pictures:
+        if not path.is_file():
+            raise SettingsError(f"no picture {path}")
+    read = records.load(run_dirs)
+    table = tabulate(read, last)
+    comparisons = _comparisons(table)
+    pictures = _pictures(read, table)
+    world = [Picture(path.stem, path.read_bytes(), "Who has what", _WORLD_CAPTION) for path in timeline_pictures]
+    html = render(title, read, table, comparisons, [*pictures, *world], command)
+    files = {f"{picture.name}.png": picture.png for picture in pictures}
+    files |= {
+        "table.csv": _csv(table.methods.reset_index()),
+        "comparison.csv": _csv(_comparison_frame(comparisons)),
+        "metrics.json": json.dumps(_flat(table), indent=2, allow_nan=False).encode() + b"\n",
+        "report.html": html.encode(),
+    }
+    out.mkdir(parents=True, exist_ok=True)
+    for name, content in files.items():
+        _write(out / name, content)
+    return ReportSummary(
+        page=out / "report.html",
+        complete=int((read.runs["state"] == "complete").sum()),
+        total=len(run_dirs),
+        results=tuple(findings.results(table)),
+        warnings=tuple(findings.warnings(read)),
+        table=_printable(title, table),
+    )
+
+
+_WORLD_CAPTION = "Samples per client and class, as dealt before training."
+
+_RANGE = (
+    "Lines: mean of the complete runs of a method; shading: from its lowest to its highest seed. Dotted, ending in a "
+    "cross: a run that diverged or did not finish."
+)
+
+
+def _pictures(read: Records, table: Table) -> list[Picture]:
+    """The figures that have something to show, the key figure first."""
+    possible = [
+        ("accuracy_over_rounds", figures.accuracy_over_rounds(read), "Test accuracy over communication rounds", _RANGE),
+        (
+            "transition_accuracy",
+            figures.transition_accuracy(table),
+            "Accuracy after session changes",
+            f"Mean over the first {AFTER_CHANGE} rounds after each change. Dots: runs; bars: mean of a method.",
+        ),
+        ("accuracy_over_bytes", figures.accuracy_over_bytes(read), "Test accuracy over communicated bytes", _RANGE),
+        (
+            "per_class",
+            figures.per_class(read),
+            "Accuracy per class of the final model",
+            "Mean over the complete runs, on all test samples of a class whether or not it is present at the end.",
+        ),
+    ]
+    return [Picture(name, png, title, caption) for name, png, title, caption in possible if png is not None]
+
+
+def _comparisons(table: Table) -> list[Comparison]:
+    """Every method against the one with the highest mean, by the headline metrics; none for a single method."""
+    done = []
+    for column in (column for column in table.columns if column.key in ("last", "transition")):
+        values = table.by_seed(column.key).dropna(axis=1, how="all")
+        names = [(str(label), str(start)) for label, start in values.columns]
+        if len(names) > 1:
+            reference = names[int(values.mean().argmax())]
+            title = column.title.removesuffix(", %")
+            done.append(Comparison(column.key, title, reference, statistics.compare(values, reference)))
+    return done
+
+
+def _comparison_frame(comparisons: list[Comparison]) -> pd.DataFrame:
+    """All comparisons below each other."""
+    frames = [
+        comparison.frame.reset_index().assign(
+            metric=comparison.metric,
+            reference=findings.method(comparison.reference),
+            reading=[statistics.verdict(row) for _, row in comparison.frame.iterrows()],
+        )
+        for comparison in comparisons
+    ]
+    columns = ["metric", "reference", "label", "initialiser", *statistics.COLUMNS, "reading"]
+    return pd.concat(frames)[columns] if frames else pd.DataFrame(columns=columns)
+
+
+def _flat(table: Table) -> dict[str, float]:
+    """``<label>/<initialiser>/<metric>`` -> number; what has no finite value is left out."""
+    return {
+        f"{label}/{start}/{name}": float(f"{value:.12g}") if isinstance(value, float) else int(value)
+        for (label, start), row in table.rows()
+        for name, value in row.items()
+        if math.isfinite(value)
+    }
+
+
+def _printable(title: str, table: Table) -> RichTable:
+    """The final table for a terminal."""
+    printable = RichTable("Algorithm", "Initialiser", title=title)
+    for heading in ("Seeds", *(column.title for column in table.columns)):
+        printable.add_column(heading, justify="right")
+    for row in rows(table):
+        cells = [f"[bold]{cell['text']}[/bold]" if cell["best"] else cell["text"] for cell in row["cells"]]
+        printable.add_row(row["label"], row["initialiser"], row["seeds"], *cells)
+    return printable
+
+
+def _csv(frame: pd.DataFrame) -> bytes:
+    return frame.to_csv(index=False, lineterminator="\n", float_format="%.12g").encode()
+
+
+def _write(path: Path, content: bytes) -> None:
+    part = path.with_name(f"{path.name}.{os.getpid()}.part")
+    part.write_bytes(content)
+    part.replace(path)

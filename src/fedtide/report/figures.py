@@ -1,0 +1,233 @@
+"""Figures of a comparison, each as the bytes of a PNG, or None where there is nothing to show."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
+
+from fedtide.report.formats import byte_unit
+from fedtide.report.records import METHOD, Method, Records
+from fedtide.report.style import GREY, PALETTE, WIDTH, line_style, paper, percent_axis, png
+from fedtide.report.table import Table
+
+_MOST_LINES = len(PALETTE)
+_MOST_SESSIONS = 40
+_MOST_CELLS = 20
+_MOST_TICKS = 12
+_MOST_MARKERS = 25
+
+
+def accuracy_over_rounds(records: Records) -> bytes | None:
+    """Mean over seeds with the range between the lowest and highest seed; failed runs dotted up to where they ended."""
+    return _curves(records, "round", lambda _: (1.0, "Communication round"))
+
+
+def accuracy_over_bytes(records: Records) -> bytes | None:
+    """The same over the bytes that server and clients have sent each other so far; a line per session."""
+
+    def axis(most: float) -> tuple[float, str]:
+        size, unit = byte_unit(most)
+        return size, f"Communicated, both directions ({unit})"
+
+    return _curves(records, "bytes", axis)
+
+
+def transition_accuracy(table: Table) -> bytes | None:
+    """Accuracy after session changes: one dot per run, a bar at the mean of each method."""
+    runs = table.runs[(table.runs["state"] == "complete") & table.runs["transition"].notna()]
+    if runs.empty:
+        return None
+    methods = [method for method, _ in table.rows()]
+    names, facets = _names(methods), _facets(methods)
+    with paper():
+        figure = Figure(figsize=(WIDTH, 0.8 + 0.26 * len(names)), layout="constrained")
+        axes = figure.subplots()
+        for place, method in enumerate(methods):
+            values = runs.loc[(runs[METHOD] == method).all(axis=1), "transition"]
+            colour = line_style(facets[method].number)["color"]
+            axes.plot(values, np.full(len(values), place), "o", color=colour, alpha=0.6, markersize=6, mew=0)
+            if len(values):
+                axes.plot(values.mean(), place, "|", color="black", markersize=11, mew=1.8)
+        axes.set_yticks(range(len(names)), list(names.values()))
+        axes.set_ylim(len(names) - 0.4, -0.6)
+        axes.grid(visible=True, axis="both")
+        axes.set_xlabel("Accuracy of the first rounds after a session change (%)")
+        axes.xaxis.set_major_formatter(lambda share, _: f"{100 * share:g}")
+        return png(figure)
+
+
+def per_class(records: Records) -> bytes | None:
+    """Accuracy per class of the last evaluated model, mean over the seeds; grey where a class has no test samples."""
+    complete = records.per_class[records.per_class["state"] == "complete"]
+    classes = [name for name in complete.columns if str(name).startswith("class_")]
+    if complete.empty or not classes:
+        return None
+    means = complete.groupby(METHOD, sort=False)[classes].mean()
+    values, names = means.to_numpy(dtype=np.float64), _names(list(means.index))
+    rows, columns = values.shape
+    with paper():
+        figure = Figure(figsize=(WIDTH, 1.0 + 0.27 * rows), layout="constrained")
+        axes = figure.subplots()
+        few = columns <= _MOST_CELLS
+        axes.grid(visible=False)
+        axes.set_facecolor("#d9d9d9")
+        image = axes.pcolormesh(
+            np.arange(columns),
+            np.arange(rows),
+            np.ma.masked_invalid(values),
+            cmap="cividis",
+            vmin=0,
+            vmax=1,
+            edgecolors="white" if few else "face",
+            linewidth=1.0 if few else 0.0,
+        )
+        axes.invert_yaxis()
+        axes.set_yticks(range(rows), list(names.values()))
+        axes.xaxis.set_major_locator(MaxNLocator(_MOST_CELLS, integer=True))
+        axes.set_xlabel("Class")
+        axes.tick_params(length=0)
+        axes.spines[:].set_visible(False)
+        if few:
+            axes.set_xticks(range(columns))
+            _write_cells(axes, values)
+        bar = figure.colorbar(image, ax=axes, fraction=0.02, pad=0.01, format=lambda share, _: f"{100 * share:g}")
+        bar.set_label("Accuracy (%)")
+        bar.outline.set_visible(False)
+        return png(figure)
+
+
+def _write_cells(axes: Axes, values: np.ndarray[Any, np.dtype[np.float64]]) -> None:
+    for (row, column), share in np.ndenumerate(values):
+        if not math.isnan(share):
+            colour = "white" if share < 0.55 else "black"
+            axes.text(column, row, f"{100 * share:.0f}", ha="center", va="center", fontsize=7.5, color=colour)
+
+
+@dataclass(frozen=True)
+class _Line:
+    """One line of one panel."""
+
+    panel: str
+    name: str
+    number: int
+
+
+def _facets(methods: list[Method]) -> dict[Method, _Line]:
+    """Where each method is drawn.
+
+    One panel per initialiser with a line per algorithm; if these are too many lines, one panel per algorithm with a
+    line per initialiser. A single algorithm needs just one panel.
+    """
+    labels = list(dict.fromkeys(label for label, _ in methods))
+    starts = list(dict.fromkeys(start for _, start in methods))
+    if len(labels) == 1:
+        return {(a, i): _Line(a, i, starts.index(i)) for a, i in methods}
+    if len(labels) <= _MOST_LINES:
+        return {(a, i): _Line(i, a, labels.index(a)) for a, i in methods}
+    return {(a, i): _Line(a, i, starts.index(i)) for a, i in methods}
+
+
+def _names(methods: list[Method]) -> dict[Method, str]:
+    """Row names; the initialiser is left out where all share one."""
+    one = len({start for _, start in methods}) == 1
+    return {(label, start): label if one else f"{label} · {start}" for label, start in methods}
+
+
+def _grid(panels: int) -> tuple[int, int]:
+    """Rows and columns: few panels below each other, so that rounds can be told apart."""
+    columns = 1 if panels <= 4 else 3 if panels <= 12 else 5
+    return -(-panels // columns), columns
+
+
+def _curves(records: Records, x: str, axis: Callable[[float], tuple[float, str]]) -> bytes | None:
+    history = records.history.dropna(subset=["test_accuracy"])
+    if history.empty:
+        return None
+    facets = _facets(records.methods)
+    panels = list(dict.fromkeys(line.panel for line in facets.values()))
+    rows, columns = _grid(len(panels))
+    size, label = axis(history[x].max())
+    with paper():
+        height = 3.6 if len(panels) == 1 else 0.6 + rows * (2.1 if columns == 1 else 1.6)
+        figure = Figure(figsize=(WIDTH, height), layout="constrained")
+        grid = figure.subplots(rows, columns, sharex=True, sharey=True, squeeze=False)
+        axes_of = dict(zip(panels, grid.flat, strict=False))
+        for spare in list(grid.flat)[len(panels) :]:
+            spare.set_visible(False)
+        for method, group in history.groupby(METHOD, sort=False):
+            line = facets[method]  # type: ignore[index]
+            _draw(axes_of[line.panel], line, group, x, size)
+        for number, (panel, axes) in enumerate(axes_of.items()):
+            axes.set_title(panel if len(panels) > 1 else "", pad=14 if x == "round" and number < columns else None)
+            axes.tick_params(labelbottom=number + columns >= len(panels))
+            if x == "round":
+                shown = [method for method, line in facets.items() if line.panel == panel]
+                _mark_sessions(axes, records.history, shown, named=number < columns)
+        percent_axis(grid.flat[0], history["test_accuracy"].min(), history["test_accuracy"].max())
+        grid.flat[0].set_xlim(left=0, right=history[x].max() / size)
+        figure.supxlabel(label, fontsize=9)
+        figure.supylabel("Test accuracy", fontsize=9)
+        _legend(figure, axes_of)
+        return png(figure)
+
+
+def _draw(axes: Axes, line: _Line, group: pd.DataFrame, x: str, size: float) -> None:
+    """One method: the mean and range of its complete runs, and each failed run on its own."""
+    look = line_style(line.number)
+    complete = group[group["state"] == "complete"]
+    per_round = complete.groupby(["session", "round"], as_index=False).agg(
+        x=(x, "mean"), mean=("test_accuracy", "mean"), low=("test_accuracy", "min"), high=("test_accuracy", "max")
+    )
+    # Algorithms reach a session change at different bytes: the falls of one would hide the lines of the others.
+    pieces = [per_round] if x == "round" else [piece for _, piece in per_round.groupby("session")] or [per_round]
+    marker = "o" if len(per_round) <= _MOST_MARKERS else ""
+    for number, piece in enumerate(pieces):
+        name = line.name if number == 0 else None
+        axes.plot(piece["x"] / size, piece["mean"], label=name, marker=marker, markersize=3.5, **look)
+        axes.fill_between(piece["x"] / size, piece["low"], piece["high"], color=look["color"], alpha=0.18, lw=0)
+    for _, run in group[group["state"] != "complete"].groupby("key", sort=False):
+        axes.plot(run[x] / size, run["test_accuracy"], color=look["color"], linestyle=":", linewidth=1.0)
+        axes.plot(run[x].iloc[-1] / size, run["test_accuracy"].iloc[-1], "x", color=look["color"], markersize=6)
+
+
+def _mark_sessions(axes: Axes, history: pd.DataFrame, methods: list[Method], named: bool) -> None:
+    """A thin line where a session begins, its number above; nothing if the runs disagree or lines would be a carpet."""
+    mine = history[history.set_index(METHOD).index.isin(methods)]
+    spans = mine.groupby("session")["round"].agg(["min", "max"])
+    by_run = mine.groupby(["session", "key"])["round"].min().groupby("session").nunique()
+    if not 1 < len(spans) <= _MOST_SESSIONS or (by_run > 1).any():
+        return
+    if len(spans) <= _MOST_TICKS:
+        axes.set_xticks([0, *spans["max"]])
+    step = math.ceil(len(spans) / 20)
+    for session, (first, last) in spans.iterrows():
+        if first > 1:
+            axes.axvline(first - 0.5, color=GREY, linewidth=0.6, zorder=0.5)
+        if named and (int(session) - 1) % step == 0:  # type: ignore[call-overload]
+            axes.annotate(
+                f"S{session:g}",
+                ((first + last) / 2, 1),
+                xycoords=("data", "axes fraction"),
+                xytext=(0, 3),
+                textcoords="offset points",
+                ha="center",
+                fontsize=8,
+                color="#555555",
+            )
+
+
+def _legend(figure: Figure, axes_of: dict[str, Axes]) -> None:
+    handles: dict[str, Any] = {}
+    for axes in axes_of.values():
+        for handle, name in zip(*axes.get_legend_handles_labels(), strict=True):
+            handles.setdefault(name, handle)
+    if len(handles) > 1:
+        figure.legend(list(handles.values()), list(handles), loc="outside upper center", ncols=min(len(handles), 7))

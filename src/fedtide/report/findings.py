@@ -1,0 +1,151 @@
+"""The facts, results and warnings of a comparison in words."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from typing import Any
+
+import pandas as pd
+
+from fedtide.report import formats
+from fedtide.report.records import METHOD, Method, Records
+from fedtide.report.table import Table
+
+_WORLD = ("data", "long_tail", "validation", "scenario", "partition", "model", "objective", "evaluation")
+_PARTS = {
+    "Dataset": "data",
+    "Scenario": "scenario",
+    "Partition": "partition",
+    "Participation": "participation",
+    "Model": "model",
+}
+
+
+def facts(records: Records) -> list[Method]:
+    """What was compared on what, as (term, description)."""
+    runs, history = records.runs, records.history
+    sessions = history.groupby("key")["session"].nunique()
+    within = f" in {_span(sessions)} sessions" if sessions.max() > 1 else ""
+    return [
+        ("Algorithms", _listed(runs["label"])),
+        ("Initialisers", _listed(runs["initialiser"])),
+        *((term, _part(records, group)) for term, group in _PARTS.items()),
+        ("Length", f"{_span(runs['rounds'])} rounds{within}"),
+        ("Clients", f"{_span(history['present'])} present in a round"),
+        (
+            "On a client",
+            f"{_values(records, 'local.amount')} {_values(records, 'local.unit')} a round, batches of "
+            f"{_values(records, 'local.batch_size')}, learning rate {_values(records, 'local.lr')}",
+        ),
+        ("Seeds", ", ".join(str(seed) for seed in sorted(set(runs["seed"])))),
+    ]
+
+
+def results(table: Table) -> list[str]:
+    """The best method by each headline metric, one sentence each; none without a complete run."""
+    sentences = []
+    for column in (column for column in table.columns if column.key in ("last", "transition")):
+        means = table.methods[f"{column.key}_mean"].dropna()
+        if means.empty:
+            continue
+        names, row = table.rows()[table.methods.index.get_loc(means.idxmax())]
+        value = formats.percent(row[f"{column.key}_mean"], row[f"{column.key}_std"])
+        what = f"{'Highest mean' if len(means) > 1 else 'Mean'} accuracy, {column.title.removesuffix(', %').lower()}"
+        sentences.append(f"{what}: {method(names)}, {value} % ({seeds(row['seeds'])}).")
+    return sentences
+
+
+def warnings(records: Records) -> list[str]:
+    """What a reader must know before trusting the numbers; empty if all runs are complete and of one world."""
+    lines = [f"{name}: there is no such run." for name in records.missing]
+    failed = records.runs[records.runs["state"] != "complete"]
+    for (label, start, state), group in failed.groupby([*METHOD, "state"], sort=False):
+        when = ", ".join(f"seed {seed} in round {at}" for seed, at in zip(group["seed"], group["rounds"], strict=True))
+        what = "diverged" if state == "diverged" else "did not finish"
+        lines.append(f"{method((label, start))} {what}: {when}. Not in means and tests; dotted in the figures.")
+    complete = records.runs[records.runs["state"] == "complete"]
+    if complete.groupby(METHOD)["seed"].agg(frozenset).nunique() > 1:
+        lines.append("Methods are averaged over different seeds; compare them by the paired differences.")
+    world = [name for name in records.differing() if name.split(".")[0] in _WORLD]
+    if world:
+        lines.append(f"Runs differ in {', '.join(world)}: differences between rows are not due to the methods alone.")
+    tested = records.history.groupby("key", sort=False)["test_accuracy"].count()
+    return lines + [f"{key} has no test accuracy." for key in tested[tested == 0].index]
+
+
+def differences(records: Records) -> list[tuple[str, str, str]]:
+    """Settings in which methods differ: dotted name, value, who has it. Left out where the method's name says it."""
+    runs = records.runs
+    method_of = dict(zip(runs["key"], runs[METHOD].itertuples(index=False, name=None), strict=True))
+    rows = []
+    for name, values in records.differing().items():
+        if all(value in method_of[key] for key, value in values.items()):
+            continue
+        holders: dict[str, set[Method]] = {}
+        for key, value in values.items():
+            holders.setdefault(plain(value), set()).add(method_of[key])
+        rows += [(name, value, _who(holder, records.methods)) for value, holder in holders.items()]
+    return rows
+
+
+def common(records: Records) -> list[Method]:
+    """Settings that all runs share: dotted name and value."""
+    first = next(iter(records.settings.values()))
+    shared = [name for name in first if all(values.get(name) == first[name] for values in records.settings.values())]
+    return [(name, plain(first[name])) for name in shared if name not in ("label", "seed", "world_seed")]
+
+
+def method(names: Method) -> str:
+    """``label · initialiser``."""
+    return " · ".join(names)
+
+
+def seeds(count: int) -> str:
+    """``1 seed`` or ``3 seeds``."""
+    return f"{count} seed{'' if count == 1 else 's'}"
+
+
+def plain(value: Any) -> str:
+    """A setting as it can be written in ``params.yaml``."""
+    return value if isinstance(value, str) else json.dumps(value)
+
+
+def _who(holders: set[Method], methods: list[Method]) -> str:
+    """Names of methods in order: just their algorithms, or just their initialisers, where that says it all."""
+    for part in (0, 1):
+        words = dict.fromkeys(names[part] for names in methods if names in holders)
+        if holders == {names for names in methods if names[part] in words}:
+            return ", ".join(words)
+    return ", ".join(method(names) for names in methods if names in holders)
+
+
+def _part(records: Records, group: str) -> str:
+    """``name (key value, ...)`` of a plug-in; settings that are null or empty are left out."""
+    told: dict[str, None] = {}
+    for settings in records.settings.values():
+        mine = {
+            name.removeprefix(f"{group}."): value for name, value in settings.items() if name.startswith(f"{group}.")
+        }
+        details = [
+            f"{name} {plain(value)}" for name, value in mine.items() if name != "name" and value not in (None, [], "")
+        ]
+        told[f"{mine.get('name', '')} ({', '.join(details)})" if details else str(mine.get("name", ""))] = None
+    return "; ".join(told)
+
+
+def _values(records: Records, name: str) -> str:
+    """Value of a setting, or its values, in order of appearance."""
+    return " or ".join(dict.fromkeys(plain(settings.get(name)) for settings in records.settings.values()))
+
+
+def _listed(names: Iterable[str]) -> str:
+    distinct = list(dict.fromkeys(names))
+    return distinct[0] if len(distinct) == 1 else f"{len(distinct)} ({', '.join(distinct)})"
+
+
+def _span(values: pd.Series[Any]) -> str:
+    if values.empty:
+        return "0"
+    low, high = int(values.min()), int(values.max())
+    return str(low) if low == high else f"{low} to {high}"

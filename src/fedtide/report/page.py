@@ -1,0 +1,141 @@
+"""The report as one HTML page that needs no other file."""
+
+from __future__ import annotations
+
+import base64
+import math
+from dataclasses import dataclass
+from importlib import resources
+from typing import Any
+
+import jinja2
+import pandas as pd
+
+from fedtide.report import findings, formats, statistics
+from fedtide.report.records import Records
+from fedtide.report.table import Table
+
+
+@dataclass(frozen=True)
+class Picture:
+    """A figure: ``name`` of its file without suffix, bytes of the PNG, and what is written below it."""
+
+    name: str
+    png: bytes
+    title: str
+    caption: str
+
+    @property
+    def base64(self) -> str:
+        """The PNG as text."""
+        return base64.b64encode(self.png).decode("ascii")
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """All methods against the best one by one metric: ``frame`` is what :func:`statistics.compare` returns."""
+
+    metric: str
+    title: str
+    reference: tuple[str, str]
+    frame: pd.DataFrame
+
+
+def render(
+    title: str,
+    records: Records,
+    table: Table,
+    comparisons: list[Comparison],
+    pictures: list[Picture],
+    command: str,
+) -> str:
+    """The page. The same arguments give the same bytes: it holds no dates, durations or paths.
+
+    Args:
+        title: the headline.
+        records: all runs.
+        table: their metrics.
+        comparisons: one table each.
+        pictures: the first is the key figure; all are embedded.
+        command: the command line that made the report.
+    """
+    source = resources.files(__package__).joinpath("page.html.j2").read_text(encoding="utf-8")
+    environment = jinja2.Environment(
+        autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True
+    )
+    pairs = [int(count) for comparison in comparisons for count in comparison.frame["pairs"]]
+    return environment.from_string(source).render(
+        title=title,
+        results=findings.results(table),
+        warnings=findings.warnings(records),
+        facts=findings.facts(records),
+        figures=pictures,
+        headings=[column.title for column in table.columns],
+        rows=rows(table),
+        table_caption=_table_caption(table),
+        comparisons=[_comparison(comparison) for comparison in comparisons],
+        comparison_caption="The interval is of one comparison; Holm corrects p for all comparisons of the table. The "
+        "reference was chosen because its mean is highest, which flatters it a little.",
+        caveat=statistics.caveat(min(pairs, default=0)),
+        differences=findings.differences(records),
+        common=findings.common(records),
+        command=command,
+    )
+
+
+def rows(table: Table) -> list[dict[str, Any]]:
+    """The final table as text: one row per method; ``best`` marks the best cells of a column."""
+    best = {column.key: table.best(column) for column in table.columns}
+    written = []
+    for names, row in table.rows():
+        planned = row["seeds"] + row["diverged"] + row["unfinished"]
+        cells = [
+            {
+                "text": column.text(row[f"{column.key}_mean"], row[f"{column.key}_std"]),
+                "best": names in best[column.key],
+            }
+            for column in table.columns
+        ]
+        counted = str(planned) if row["seeds"] == planned else f"{row['seeds']} of {planned}"
+        written.append({"label": names[0], "initialiser": names[1], "seeds": counted, "cells": cells})
+    return written
+
+
+def _table_caption(table: Table) -> str:
+    parts = ["Bold: best of its column." if len(table.methods) > 1 else ""]
+    if any(column.key == "drop" for column in table.columns):
+        parts.append(
+            "Drop: last accuracy before a session change minus the first after it, mean over the changes. Accuracy "
+            "counts the labels that are present in the session."
+        )
+    elif not math.isnan(table.target):
+        parts.append(f"The target, {100 * table.target:.0f} %, is nine tenths of the best method's mean at the end.")
+    parts.append("Traffic: what all clients sent and received.")
+    return " ".join(filter(None, parts))
+
+
+def _comparison(comparison: Comparison) -> dict[str, Any]:
+    signed_rank = bool(comparison.frame["wilcoxon"].notna().any())
+    tests = ["p", "p_holm", *(["wilcoxon", "wilcoxon_holm"] if signed_rank else [])]
+    return {
+        "title": comparison.title,
+        "reference": findings.method(comparison.reference),
+        "signed_rank": signed_rank,
+        "rows": [
+            {
+                "name": findings.method(names),
+                "cells": [
+                    str(int(row["pairs"])),
+                    formats.points(row["difference"]),
+                    _interval(row["low"], row["high"]),
+                    *(formats.p_value(row[test]) for test in tests),
+                ],
+                "verdict": statistics.verdict(row),
+            }
+            for names, row in comparison.frame.iterrows()
+        ],
+    }
+
+
+def _interval(low: float, high: float) -> str:
+    return "n/a" if math.isnan(low) else f"{formats.points(low)} to {formats.points(high)}"

@@ -1,0 +1,76 @@
+"""How figures look: a palette for all eyes, axes in percent, sessions as thin lines, the same bytes every time."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from matplotlib import style
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.ticker import PercentFormatter
+
+PALETTE = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#000000")
+"""Okabe and Ito's colours without yellow, which is too faint for a line on white."""
+
+GREY = "#8a8a8a"
+WIDTH = 9.0
+"""Width of every figure in inches: that of the page."""
+
+_DASHES = ("solid", (0, (4, 1.5)), (0, (1, 1)), (0, (4, 1, 1, 1)))
+_RULES: dict[str, Any] = {
+    "font.family": "DejaVu Sans",
+    "font.size": 9,
+    "axes.titlesize": 9.5,
+    "axes.titleweight": "bold",
+    "axes.titlelocation": "left",
+    "axes.labelsize": 9,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.linewidth": 0.7,
+    "axes.edgecolor": "#444444",
+    "axes.grid": True,
+    "axes.grid.axis": "y",
+    "axes.axisbelow": True,
+    "grid.color": "#e4e4e4",
+    "grid.linewidth": 0.6,
+    "xtick.labelsize": 8,
+    "ytick.labelsize": 8,
+    "xtick.major.width": 0.7,
+    "ytick.major.width": 0.7,
+    "lines.linewidth": 1.4,
+    "lines.solid_capstyle": "round",
+    "legend.frameon": False,
+    "legend.fontsize": 9,
+}
+
+
+@contextmanager
+def paper() -> Iterator[None]:
+    """Matplotlib's defaults and the rules above, whatever the user's own configuration says."""
+    with style.context(["default", _RULES]):
+        yield
+
+
+def line_style(number: int) -> dict[str, Any]:
+    """Colour and dashes of the ``number``-th line; 28 differ."""
+    turn, colour = divmod(number, len(PALETTE))
+    return {"color": PALETTE[colour], "linestyle": _DASHES[turn % len(_DASHES)]}
+
+
+def percent_axis(axes: Axes, low: float, high: float) -> None:
+    """The y axis of ``axes`` in percent: everything if the shares reach far, else what they span with some room."""
+    if high - low > 0.5:
+        low, high = 0.0, 1.0
+    room = max(0.04 * (high - low), 0.005)
+    axes.set_ylim(max(low - room, -0.02), min(high + room, 1.02))
+    axes.yaxis.set_major_formatter(PercentFormatter(1.0, symbol=" %"))
+
+
+def png(figure: Figure) -> bytes:
+    """The figure as a PNG that holds neither dates nor versions."""
+    stream = io.BytesIO()
+    figure.savefig(stream, format="png", dpi=180, metadata={"Software": None})
+    return stream.getvalue()

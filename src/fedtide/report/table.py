@@ -1,0 +1,147 @@
+"""The final table: metrics of every run, and their mean and spread over the seeds of a method."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import pandas as pd
+
+from fedtide.report import formats, metrics
+from fedtide.report.records import METHOD, Method, Records
+
+AFTER_CHANGE = 10
+"""Rounds after a session change over which the transition accuracy is averaged."""
+
+_TARGET_SHARE = 0.9
+
+
+@dataclass(frozen=True)
+class Column:
+    """One metric: its ``key`` in frames, its ``title``, how it is written, and whether ``high`` values are good."""
+
+    key: str
+    title: str
+    text: Callable[[float, float], str]
+    high: bool = True
+
+
+@dataclass(frozen=True)
+class Table:
+    """Metrics of a comparison.
+
+    Attributes:
+        runs: ``Records.runs`` with one column per metric; shares in [0, 1], rounds, bytes.
+        methods: one row per (label, initialiser): ``seeds`` (complete runs), ``diverged``, ``unfinished`` and
+            ``<metric>_mean``, ``<metric>_std`` over the complete runs.
+        columns: the metrics that have a value and are worth showing, in order.
+        target: the accuracy that rounds and bytes to target refer to: nine tenths of the best method's mean of the last
+            rounds, in whole percent; NaN without a complete run.
+    """
+
+    runs: pd.DataFrame
+    methods: pd.DataFrame
+    columns: list[Column]
+    target: float
+
+    def by_seed(self, metric: str) -> pd.DataFrame:
+        """A metric of the complete runs: one row per seed, one column per method in order of appearance."""
+        complete = self.runs[self.runs["state"] == "complete"]
+        wide = complete.pivot(index="seed", columns=METHOD, values=metric)
+        return wide.reindex(columns=[method for method in self.methods.index if method in wide.columns])
+
+    def rows(self) -> list[tuple[Method, dict[str, Any]]]:
+        """``methods`` row by row: its names, and value by column."""
+        names = [(str(label), str(start)) for label, start in self.methods.index]
+        columns = [str(name) for name in self.methods.columns]
+        values = self.methods.itertuples(index=False, name=None)
+        return [(method, dict(zip(columns, row, strict=True))) for method, row in zip(names, values, strict=True)]
+
+    def best(self, column: Column) -> list[Method]:
+        """The methods whose mean of a metric is best as it is written; none if fewer than two have a value."""
+        means = self.methods[f"{column.key}_mean"].dropna()
+        if len(means) < 2:
+            return []
+        top = means.max() if column.high else means.min()
+        return [
+            method
+            for method, row in self.rows()
+            if column.text(row[f"{column.key}_mean"], math.nan) == column.text(top, math.nan)
+        ]
+
+
+def tabulate(records: Records, last: int) -> Table:
+    """All metrics of all runs; ``last`` is the number of final rounds that are averaged."""
+    histories = dict(list(records.history.groupby("key", sort=False)))
+    empty = records.history.iloc[:0]
+    rows = [_of_run(histories.get(key, empty), last) for key in records.runs["key"]]
+    runs = pd.concat([records.runs, pd.DataFrame(rows, index=records.runs.index)], axis=1)
+    target = _target(runs)
+    runs["rounds_to_target"], runs["bytes_to_target"] = zip(
+        *(_to_target(histories.get(key, empty), target) for key in runs["key"]), strict=True
+    )
+    columns = _columns(last, target, changes=bool(runs["transition"].notna().any()))
+    return Table(runs, _over_seeds(runs), columns, target)
+
+
+def _of_run(history: pd.DataFrame, last: int) -> dict[str, float]:
+    accuracy, session = history["test_accuracy"], history["session"]
+    return {
+        "final": metrics.final(accuracy),
+        "best": metrics.best(accuracy),
+        "last": metrics.mean_of_last(accuracy, last),
+        "transition": metrics.transition_accuracy(accuracy, session, AFTER_CHANGE),
+        "drop": metrics.mean_drop(accuracy, session),
+        "bytes": float(history["bytes"].iloc[-1]) if len(history) else math.nan,
+    }
+
+
+def _to_target(history: pd.DataFrame, target: float) -> tuple[float, float]:
+    if math.isnan(target):
+        return math.nan, math.nan
+    accuracy = history["test_accuracy"]
+    return metrics.rounds_to_target(accuracy, target), metrics.bytes_to_target(accuracy, history["bytes"], target)
+
+
+def _target(runs: pd.DataFrame) -> float:
+    top = runs[runs["state"] == "complete"].groupby(METHOD)["last"].mean().max()
+    return float(top) if math.isnan(top) else math.floor(100 * _TARGET_SHARE * top) / 100
+
+
+def _over_seeds(runs: pd.DataFrame) -> pd.DataFrame:
+    rows = {}
+    for method, group in runs.groupby(METHOD, sort=False):
+        states, complete = group["state"].value_counts(), group[group["state"] == "complete"]
+        row: dict[str, float] = {"seeds": len(complete)}
+        row |= {state: int(states.get(state, 0)) for state in ("diverged", "unfinished")}
+        for key in ("final", "best", "last", "transition", "drop", "bytes", "rounds_to_target", "bytes_to_target"):
+            row[f"{key}_mean"], row[f"{key}_std"] = metrics.mean_std(complete[key])
+        rows[method] = row
+    return pd.DataFrame(list(rows.values()), index=pd.MultiIndex.from_tuples(list(rows), names=METHOD))
+
+
+def _columns(last: int, target: float, changes: bool) -> list[Column]:
+    """Transition metrics where sessions change; else rounds to a target, which a change of task would make void."""
+    columns = [
+        Column("final", "Final, %", formats.percent),
+        Column("best", "Best, %", formats.percent),
+        Column("last", f"Last {last} rounds, %", formats.percent),
+    ]
+    traffic = Column("bytes", "Traffic", lambda mean, _: formats.human_bytes(mean), high=False)
+    if changes:
+        return [
+            *columns,
+            Column("transition", f"First {AFTER_CHANGE} rounds after a change, %", formats.percent),
+            Column("drop", "Drop at a change, points", formats.percent, high=False),
+            traffic,
+        ]
+    if math.isnan(target):
+        return [*columns, traffic]
+    return [
+        *columns,
+        Column("rounds_to_target", f"Rounds to {100 * target:.0f} %", formats.rounds, high=False),
+        Column("bytes_to_target", f"Traffic to {100 * target:.0f} %", traffic.text, high=False),
+        traffic,
+    ]

@@ -1,0 +1,149 @@
+"""The stages of the pipeline as functions: settings in, declared files out. The command line and DVC call the same ones."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from fedtide.compare import Place, compare
+from fedtide.errors import SettingsError
+from fedtide.identity import modules, run_key, short_hash
+from fedtide.settings import Params, RunSettings
+from fedtide.source import fingerprint
+from fedtide.tracking.run_directory import write_json
+from fedtide.world import build_timeline, load_data, timeline_for, world_file
+
+Say = Callable[[str], None]
+
+
+def folder(path: Path) -> Path:
+    """A folder that can be written.
+
+    Raises:
+        SettingsError: it cannot.
+    """
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise SettingsError(f"{path}: cannot make this folder ({error.strerror})") from None
+    if not os.access(path, os.W_OK):
+        raise SettingsError(f"{path}: this folder cannot be written")
+    return path
+
+
+def place(params: Params, runs: Path, worlds: Path | None, mlruns: Path | None) -> Place:
+    """Where the runs of a comparison go; the comparison is named after what all of them share."""
+    tracking = params.experiment.tracking
+    shared = params.run().canonical()
+    for key in ("algorithm", "initialiser", "seed", "world_seed"):
+        shared.pop(key)
+    name = f"{shared['data']['name']} {shared['scenario']['name']} {short_hash(shared)}"
+    return Place(folder(runs), worlds, mlruns if tracking.mlflow else None, tracking.experiment, name)
+
+
+def download(params: Params, out: Path) -> dict[str, Any]:
+    """Fetch and prepare the dataset; write what it is to ``out`` (JSON)."""
+    data = load_data(params.run())
+    facts = {
+        "name": data.name,
+        "kind": data.kind,
+        "digest": data.digest,
+        "classes": data.num_classes,
+        "sample": list(data.input_shape),
+        "train": len(data.train_labels),
+        "test": len(data.test_labels),
+        "train_per_class": np.bincount(data.train_labels.numpy(), minlength=data.num_classes).tolist(),
+    }
+    folder(out.parent)
+    write_json(out, facts)
+    return facts
+
+
+def partition(params: Params, out: Path, say: Say) -> list[Path]:
+    """Write the timeline of every compared seed to ``out``, each with a summary and a picture."""
+    from fedtide.scenarios.picture import draw, summary
+
+    folder(out)
+    written: dict[Path, RunSettings] = {}
+    data = load_data(params.run())
+    for settings in params.grid():
+        written.setdefault(world_file(out, settings, data), settings)
+    labels = data.train_labels.numpy()
+    for path, settings in written.items():
+        timeline = build_timeline(settings, data)
+        timeline.save(path)
+        facts = summary(timeline, labels)
+        write_json(path.with_suffix(".json"), facts)
+        draw(timeline, labels, path.with_suffix(".png"))
+        say(f"{path.name}: {timeline.num_clients} clients, {timeline.rounds} rounds, {timeline.sessions} sessions")
+    for stale in [file for file in out.iterdir() if file.with_suffix(".npz") not in written]:
+        stale.unlink()
+    return list(written)
+
+
+def train(
+    params: Params, where: Place, say: Say, algorithms: Sequence[str] | None = None, out: Path | None = None
+) -> tuple[list[dict[str, Any]], int | None]:
+    """Play the grid (of some algorithms); ``out`` gets a JSON list of what came of each run.
+
+    Returns:
+        Summaries and the signal that stopped the comparison, if any; ``out`` is written only when it was not stopped.
+    """
+    grid = params.grid()
+    if algorithms is not None:
+        if unknown := set(algorithms) - set(params.experiment.compare.algorithms):
+            raise SettingsError(f"not among compare.algorithms: {', '.join(sorted(unknown))}")
+        grid = [settings for settings in grid if settings.label in algorithms]
+    summaries, stopped = compare(grid, where, params.experiment.compare.workers, say)
+    if out is not None and stopped is None:
+        keys = ("run_key", "label", "initialiser", "seed", "state", "rounds", "final_accuracy", "best_accuracy")
+        folder(out.parent)
+        write_json(out, {"runs": [{key: _rounded(summary.get(key)) for key in keys} for summary in summaries]})
+    return summaries, stopped
+
+
+def _rounded(value: Any) -> Any:
+    return round(value, 6) if isinstance(value, float) else value
+
+
+def run_directories(params: Params, runs: Path) -> list[Path]:
+    """Run directories of the grid, whether they exist or not."""
+    data = load_data(params.run())
+    return [runs / run_key(settings, data.digest) for settings in params.grid()]
+
+
+def report(params: Params, runs: Path, worlds: Path | None, out: Path, command: str) -> Any:
+    """Build the report of the grid from its run directories."""
+    from fedtide.report.build import build
+
+    data = load_data(params.run())
+    first = params.grid()[0]
+    pictures = [world_file(worlds, first, data).with_suffix(".png")] if worlds else []
+    if not pictures or not pictures[0].is_file():
+        from fedtide.scenarios.picture import draw
+
+        pictures = [folder(out) / "world.png"]
+        draw(timeline_for(first, data), data.train_labels.numpy(), pictures[0])
+    chosen = params.experiment.report
+    return build(run_directories(params, runs), folder(out), chosen.title, chosen.last, command, pictures)
+
+
+def code(params: Params, out: Path) -> None:
+    """Write ``out/<label>`` for every compared algorithm, and ``out/tuned``: a hash of the code its runs depend on.
+
+    DVC's training stages depend on these files rather than on the sources, so that a change to one algorithm's file
+    concerns that algorithm alone.
+    """
+    folder(out)
+    runs = {label: params.run(algorithm=label) for label in params.experiment.compare.algorithms}
+    runs["tuned"] = params.run()
+    for stale in {file.name for file in out.iterdir()} - set(runs):
+        (out / stale).unlink()
+    for label, settings in runs.items():
+        others = [params.run(settings.label, name) for name in params.experiment.compare.initialisers]
+        hashes = [fingerprint(modules(item)) for item in (others if label != "tuned" else [settings])]
+        (out / label).write_text(short_hash(hashes) + "\n", encoding="utf-8")

@@ -1,0 +1,22 @@
+"""How the golden files of each family are read; chosen by what a file says, never by its name."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from golden.families import cfl, dynamicfl, lockstep, momentum_sam, sessions
+from golden.families.case import Case
+
+READERS: dict[str, Callable[[dict[str, Any], dict[str, Any]], Case]] = {
+    "cfl": cfl.read,
+    "dynamicfl": dynamicfl.read,
+    "sessions": sessions.read,
+}
+
+
+def read(content: dict[str, Any], run: dict[str, Any]) -> Case:
+    """A run of a file: the reader of the file's ``family``, or without one by how its runs describe their weights."""
+    if "family" in content:
+        return READERS[content["family"]](run, content["problems"])
+    return (momentum_sam if "weighting" in run else lockstep).read(run, content["problems"])

@@ -1,0 +1,138 @@
+"""A golden run as a run of this project, and what it must give."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import torch
+from torch import Tensor
+
+from fedtide import plugins
+from fedtide.algorithms.round import Round
+from fedtide.data.dataset import Dataset
+from fedtide.federation.federation import Federation
+from fedtide.federation.state import RunState
+from fedtide.scenarios.timeline import Timeline
+from support import dataset
+
+AS_SETTINGS: dict[str, tuple[str, dict[str, Any]]] = {
+    "fedavgm": ("fedopt", {"optimiser": "sgd"}),
+    "fedadagrad": ("fedopt", {"optimiser": "adagrad"}),
+    "fedadam": ("fedopt", {"optimiser": "adam"}),
+    "fedyogi": ("fedopt", {"optimiser": "yogi"}),
+    "fedlesam_s": ("fedlesam", {"base": "scaffold"}),
+    "fedlesam_d": ("fedlesam", {"base": "feddyn"}),
+}
+"""Names in the files that are settings of an algorithm here."""
+
+RENAMED = {"lr_g": "server_lr", "fedavgm.beta": "beta1"}
+"""Hyper-parameters that have another name here; ``<algorithm>.<field>`` goes before ``<field>``."""
+
+
+class NotYetError(Exception):
+    """The run needs a plug-in that does not exist."""
+
+
+class Fields:
+    """A mapping that remembers which keys were read."""
+
+    def __init__(self, values: dict[str, Any]) -> None:
+        self._values, self._read = values, set[str]()
+
+    def __contains__(self, key: str) -> bool:
+        return key in self._values
+
+    def __getitem__(self, key: str) -> Any:
+        self._read.add(key)
+        return self._values[key]
+
+    def either(self, key: str, default: Any) -> Any:
+        """The value, or the default."""
+        return self[key] if key in self._values else default
+
+    def pass_over(self, *keys: str) -> None:
+        """Text, and facts that follow from other fields."""
+        self._read.update(keys)
+
+    def unread(self) -> list[str]:
+        """Keys nobody asked for."""
+        return [key for key in self._values if key not in self._read]
+
+
+@dataclass
+class Played:
+    """What happened in each round, and the state at the end.
+
+    Attributes:
+        rounds: record and new global model of each round. everybody: mean of all clients' latest models after each
+            round, where it is evaluated. clipped: local steps of each round that were clipped.
+    """
+
+    federation: Federation
+    state: RunState
+    rounds: list[tuple[Round, Tensor]]
+    everybody: list[Tensor]
+    clipped: list[int]
+
+
+Check = tuple[str, Any, Any]
+"""What it is, what we have, what the file says."""
+
+
+class Checks(Protocol):
+    """Everything a file says about the outcome of a run."""
+
+    def __call__(self, fields: Fields, played: Played) -> Iterator[Check]:
+        """Compare field by field."""
+
+
+@dataclass
+class Case:
+    """A run: the world it happens in, who takes part in each round, settings of the file, and the outcome."""
+
+    fields: Fields
+    data: Dataset
+    world: Timeline
+    cohorts: Sequence[Sequence[int]]
+    settings: dict[str, Any]
+    checks: Checks
+    share: float = 1.0
+
+
+def samples(problem: dict[str, Any]) -> tuple[Dataset, list[int]]:
+    """All clients' samples one after the other, and how many each client has."""
+    inputs = torch.tensor([sample for client in problem["x"] for sample in client], dtype=torch.float64)
+    labels = torch.tensor([label for client in problem["y"] for label in client])
+    return dataset(inputs, labels, problem["n_classes"]), [len(client) for client in problem["y"]]
+
+
+def chosen(fields: Fields, kind: str, name: str, conventions: dict[str, Any]) -> dict[str, Any]:
+    """Settings of a plug-in: the family's conventions, and every field of the run that is one of its settings.
+
+    Raises:
+        NotYetError: there is no such plug-in.
+    """
+    plugin, preset = AS_SETTINGS.get(name, (name, {}))
+    if plugin not in plugins.names(kind):
+        raise NotYetError(f"{kind}/{plugin}")
+    accepted = plugins.load(kind, plugin).Settings.model_fields
+    found = {key: RENAMED.get(f"{name}.{key}", RENAMED.get(key, key)) for key in fields.unread()}
+    given = {target: fields[key] for key, target in found.items() if target in accepted and target != "name"}
+    return {"name": plugin, **preset, **conventions, **given}
+
+
+def vectors_at_end(named: dict[str, Any], state: RunState) -> Iterator[Check]:
+    """Memories: a vector of the server, or a row per client (by id), ``None`` for a client that never took part."""
+    known = state.server | state.memory | state.extra
+    for name, value in named.items():
+        rows = value.items() if isinstance(value, dict) else enumerate(value)
+        if name not in known:
+            yield f"memory {name}", "unknown", "known"
+        elif isinstance(value, list) and isinstance(value[0], float):
+            yield name, known[name], value
+        else:
+            for client, row in rows:
+                mine = int(state.counts[int(client)]) if row is None else known[name][int(client)]
+                yield f"{name} of client {client}", mine, 0 if row is None else row

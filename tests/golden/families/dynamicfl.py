@@ -1,0 +1,60 @@
+"""Family ``dynamicfl``: clients that average inside a round, at two intervals."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from fedtide import plugins
+from golden.families.case import Case, Check, Fields, NotYetError, Played, chosen, samples
+from support import steady
+
+
+def read(run: dict[str, Any], problems: dict[str, Any]) -> Case:
+    """See :mod:`golden.families`."""
+    if "intervals" not in plugins.names("exchange"):
+        raise NotYetError("exchange/intervals")
+    case = without_exchange(run, problems)
+    case.settings["exchange"] = chosen(case.fields, "exchange", "intervals", {})
+    return case
+
+
+def without_exchange(run: dict[str, Any], problems: dict[str, Any]) -> Case:
+    """The run but for who averages when."""
+    fields = Fields(run)
+    assert fields["kind"] == fields["algorithm"] == "dynamicfl"
+    data, sizes = samples(problems[fields["problem"]])
+    local = {
+        "amount": fields["local_steps"],
+        "unit": "steps",
+        "batch_size": fields["batch_size"],
+        "order": "stored",
+        "straddle": True,
+        "lr": fields["lr0"],
+        "schedule": "cosine",
+        "floor": fields["lr_min"] / fields["lr0"],
+        "momentum": fields["momentum"],
+        "nesterov": fields["nesterov"],
+        "momentum_scope": fields["momentum_scope"],
+        "weight_decay": fields["weight_decay"],
+        "clip": fields["clip_norm"],
+        "clip_scope": "loss",
+    }
+    world = steady(sizes, fields["rounds"], data.num_classes)
+    return Case(fields, data, world, fields["active"], {"local": local, "algorithm": "fedavg"}, check)
+
+
+def check(fields: Fields, played: Played) -> Iterator[Check]:
+    """Rates, models and uploads of every round."""
+    models = [w for _, w in played.rounds]
+    yield "first.w", models[0], fields["first"]["w"]
+    yield "final.w", models[-1], fields["final"]["w"]
+    uploads = [sum(counts) for counts in fields["exchanges"]]
+    yield "uploads", played.state.totals["bytes_up"] // played.federation.payload.up, sum(uploads)
+    steps = [len(ids) * fields["local_steps"] for ids in fields["active"]]
+    shares = [count / total for count, total in zip(uploads, steps, strict=True)]
+    yield "khat", shares, fields["khat"]
+    yield "khat_mean", sum(shares) / len(shares), fields["khat_mean"]
+    for t, value in enumerate(fields["w_rounds"]):
+        yield f"w after round {t + 1}", models[t], value
+        yield f"lr of round {t + 1}", played.rounds[t][0].lr, fields["lr"][t]

@@ -1,0 +1,61 @@
+"""Files without a family whose runs leave the weighting to the algorithm (the FedSSG lineage)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+
+from golden.families.case import Case, Check, Fields, Played, chosen, samples
+from support import steady
+
+CONVENTIONS: dict[str, dict[str, Any]] = {
+    "fedavg": {"weighting": "samples"},
+    "fedprox": {"weighting": "samples", "mu": 2e-4},
+    "scaffold": {"divisor": "mean", "control_lr": "initial", "relative_size": True},
+}
+"""What the lineage's reference does and its files do not say."""
+
+
+def read(run: dict[str, Any], problems: dict[str, Any]) -> Case:
+    """See :mod:`golden.families`."""
+    fields = Fields(run)
+    name = fields["algorithm"]
+    data, sizes = samples(problems[fields["problem"]])
+    fields.pass_over("p")
+    local = {
+        "amount": fields["E"],
+        "unit": "mean_epochs" if name == "scaffold" else "epochs",
+        "batch_size": fields["B"],
+        "order": "stored",
+        "lr": fields["lr"],
+        "schedule": "exponential",
+        "decay": fields["decay"],
+        "weight_decay": fields["wd"],
+        "clip": fields["clip"],
+    }
+    algorithm = chosen(fields, "algorithms", name, {"weighting": "uniform", **CONVENTIONS.get(name, {})})
+    return Case(
+        fields,
+        data,
+        steady(sizes, fields["R"], data.num_classes),
+        fields["selected"],
+        {"local": local, "algorithm": algorithm, "evaluation": {"models": ["cloud", "participants", "all"]}},
+        check,
+        share=run["p"],
+    )
+
+
+def check(fields: Fields, played: Played) -> Iterator[Check]:
+    """Participants' mean, everybody's mean and the cloud model after the first and last round; memories; counts."""
+    for when, t in (("first", 0), ("final", -1)):
+        r, w = played.rounds[t]
+        server_is_mean = fields["algorithm"] == "scaffold"  # its file calls the new server model participant_mean
+        models = {"participant_mean": w if server_is_mean else r.mean(r.W), "cloud": w, "all_mean": played.everybody[t]}
+        for name, value in fields[when].items():
+            yield f"{when}.{name}", models[name], value
+    state, nothing = played.state, torch.zeros_like(played.state.w)
+    yield "C", state.server.get("c", nothing), fields["C"]
+    yield "h_mean", state.memory["h"].mean(0) if "h" in state.memory else nothing, fields["h_mean"]
+    yield "counts", state.counts, fields["counts"]

@@ -1,0 +1,112 @@
+"""Trajectories computed by independent programs: the formulas, in float64, to 1e-9."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from fedtide import plugins
+from fedtide.engine import local
+from golden import families
+from golden.conftest import REASON
+from golden.families.case import Case, Check, NotYetError, Played
+from support import federation, settings, watch
+
+FILES = sorted(Path(__file__).parent.glob("*.json"))
+TOLERANCE = 1e-9
+ABOUT = {"family", "layout", "columns", "conventions", "clip", "rounded", "tolerance", "verified", "problems", "runs"}
+PARTS = {
+    "unit": "initialisation/dynamic",
+    "dynacomm": "exchange/intervals",
+    "dynacomm_by_size_witness": "exchange/intervals",
+    "khat": "exchange/intervals",
+    "upload_steps": "exchange/intervals",
+}
+"""Parts of the files that are no runs, and the plug-in whose own tests compare them."""
+
+TESTS = Path(__file__).parents[1]
+
+
+def runs() -> Iterator[Any]:
+    """Every run of every file."""
+    for file in FILES:
+        content = json.loads(file.read_text(encoding="utf-8"))
+        for number, run in enumerate(content["runs"]):
+            yield pytest.param(content, run, id=f"{file.stem}-{number}-{run['algorithm']}")
+
+
+def played(case: Case, executor: str, monkeypatch: pytest.MonkeyPatch) -> Played:
+    """Play a case, watching the rounds, the mean of all clients' models and the clipped steps."""
+    start = torch.tensor(case.fields["w0"], dtype=torch.float64)
+    chosen = settings(**case.settings, engine={"executor": executor, "workers": 1})
+    fed = federation(chosen, case.world, case.data, cohorts=case.cohorts, start=start)
+    fed.participation.share = case.share  # type: ignore[attr-defined]
+    over: list[int] = []
+    clip = local.clip
+
+    def counting(v: torch.Tensor, limit: float) -> None:
+        over.append(int((torch.linalg.vector_norm(v, dim=-1) + 1e-6 > limit).sum()))
+        clip(v, limit)
+
+    monkeypatch.setattr(local, "clip", counting)
+    state, rounds, everybody, clipped = fed.start(), watch(fed), [], []
+    try:
+        for t in range(fed.timeline.rounds):
+            over.clear()
+            with torch.no_grad():
+                fed.play(state)
+            clipped.append(sum(over))
+            if fed.evaluates("all"):
+                everybody.append(fed._all_clients(state, t))
+    finally:
+        fed.workers.close()
+    return Played(fed, state, rounds, everybody, clipped)
+
+
+def difference(check: Check) -> str:
+    """What is wrong with a value, or nothing."""
+    name, ours, value = check
+    if isinstance(ours, str):
+        return f"{name}: nobody knows how to compare it"
+    first, second = torch.as_tensor(ours, dtype=torch.float64), torch.as_tensor(value, dtype=torch.float64)
+    if first.shape != second.shape:
+        return f"{name}: shape {tuple(first.shape)}, expected {tuple(second.shape)}"
+    gap = float((first - second).abs().max()) if first.numel() else 0.0
+    return "" if gap <= TOLERANCE else f"{name}: differs by {gap:.1e}"
+
+
+@pytest.mark.parametrize(("content", "run"), runs())
+def test_the_run_follows_the_file(
+    content: dict[str, Any], run: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    try:
+        case = families.read(content, run)
+    except NotYetError as missing:
+        pytest.skip(f"{REASON}{missing}")
+    for executor in ("threads", "stacked"):
+        with monkeypatch.context() as patch:
+            outcome = played(case, executor, patch)
+        problems = [text for check in case.checks(case.fields, outcome) if (text := difference(check))]
+        assert not problems, executor
+    assert not case.fields.unread(), "fields of the file that nobody reads"
+
+
+@pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)
+def test_no_part_of_a_file_is_overlooked(file: Path) -> None:
+    content = json.loads(file.read_text(encoding="utf-8"))
+    assert set(content) <= ABOUT | set(PARTS)
+    assert content.get("tolerance", TOLERANCE) == TOLERANCE
+
+
+@pytest.mark.parametrize(("part", "plugin"), PARTS.items())
+def test_a_part_that_is_no_run_is_compared_by_the_tests_of_its_plugin(part: str, plugin: str) -> None:
+    kind, _, name = plugin.partition("/")
+    if name not in plugins.names(kind):
+        pytest.skip(f"{REASON}{plugin}")
+    readers = [file for file in TESTS.rglob("test_*.py") if f'["{part}"]' in file.read_text(encoding="utf-8")]
+    assert readers

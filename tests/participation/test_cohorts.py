@@ -1,0 +1,120 @@
+"""Who is drawn: a function of seed, round and id, with the laws the rules promise."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from pydantic import ValidationError
+
+from fedtide import plugins
+from fedtide.errors import SettingsError
+from fedtide.participation.base import coins
+
+NAMES = plugins.names("participation")
+PRESENT = st.sets(st.integers(0, 60), min_size=1, max_size=25).map(lambda ids: np.array(sorted(ids), dtype=np.int64))
+
+
+def rule(name, **chosen):
+    cls = plugins.load("participation", name)
+    return cls(cls.Settings(**chosen))
+
+
+@pytest.mark.parametrize("name", NAMES)
+@given(present=PRESENT, round_=st.integers(0, 1000), seed=st.integers(0, 5))
+@settings(max_examples=25, deadline=None)
+def test_a_cohort_is_ascending_not_empty_and_reproducible(name, present, round_, seed):
+    cohort = rule(name).draw(present, round_, seed)
+    assert cohort.dtype == np.int64
+    assert len(cohort) >= 1
+    assert (np.diff(cohort) > 0).all()
+    assert cohort[0] >= 0
+    assert cohort[-1] < len(present)
+    assert np.array_equal(cohort, rule(name).draw(present, round_, seed))
+
+
+@pytest.mark.parametrize("name", ["fixed", "bernoulli"])
+def test_rounds_and_seeds_draw_differently(name):
+    present = np.arange(60)
+    cohorts = {tuple(rule(name).draw(present, round_, seed)) for round_ in range(4) for seed in range(4)}
+    assert len(cohorts) == 16
+
+
+@given(present=PRESENT, fraction=st.floats(0.01, 1.0))
+@settings(max_examples=50, deadline=None)
+def test_fixed_size(present, fraction):
+    chosen = rule("fixed", fraction=fraction)
+    cohort = chosen.draw(present, 3, 0)
+    assert len(cohort) == max(1, round(fraction * len(present)))
+    assert chosen.expected_fraction(len(present)) == len(cohort) / len(present)
+    assert len(rule("fixed", count=7).draw(present, 3, 0)) == min(7, len(present))
+
+
+def test_fixed_is_uniform_over_subsets():
+    """Two of four clients: each of the six pairs has probability 1/6."""
+    pairs = [tuple(rule("fixed", count=2).draw(np.arange(4), round_, 0)) for round_ in range(3000)]
+    counts = [pairs.count(pair) for pair in sorted(set(pairs))]
+    assert len(counts) == 6
+    assert all(abs(count - 500) < 4 * np.sqrt(3000 * 5 / 36) for count in counts)
+
+
+def test_bernoulli_joins_independently():
+    sizes = [len(rule("bernoulli", probability=0.15).draw(np.arange(100), round_, 0)) for round_ in range(400)]
+    assert np.mean(sizes) == pytest.approx(15, abs=4 * np.sqrt(100 * 0.15 * 0.85 / 400))
+    assert np.var(sizes) == pytest.approx(100 * 0.15 * 0.85, rel=0.3)
+
+
+def test_bernoulli_draws_an_empty_round_again():
+    """Two clients, p = 0.1: given that somebody joins, both join with probability p / (2 - p)."""
+    cohorts = [rule("bernoulli", probability=0.1).draw(np.arange(2), round_, 0) for round_ in range(1500)]
+    expected = 0.1 / 1.9
+    both = np.mean([len(cohort) == 2 for cohort in cohorts])
+    assert abs(both - expected) < 4 * np.sqrt(expected / 1500)
+
+
+def test_bernoulli_uses_the_first_attempt_with_a_client():
+    probability, present, redrawn = 0.05, np.arange(5), 0
+    for round_ in range(30):
+        attempt = 0
+        while (coins(present, round_, 0, attempt) >= probability).all():
+            attempt += 1
+        redrawn += attempt > 0
+        expected = np.flatnonzero(coins(present, round_, 0, attempt) < probability)
+        assert np.array_equal(rule("bernoulli", probability=probability).draw(present, round_, 0), expected)
+    assert redrawn > 0
+
+
+def test_a_client_decides_whoever_else_is_present():
+    """The same ids among others have the same coins."""
+    alone, crowd = np.array([3, 8]), np.array([0, 3, 5, 8, 9, 40])
+    assert np.array_equal(coins(alone, 2, 1), coins(crowd, 2, 1)[[1, 3]])
+
+
+@pytest.mark.parametrize(
+    ("name", "chosen", "expected"),
+    [("all", {}, 1.0), ("bernoulli", {"probability": 0.3}, 0.3), ("fixed", {"count": 5}, 0.25)],
+)
+def test_expected_fraction(name, chosen, expected):
+    assert rule(name, **chosen).expected_fraction(20) == expected
+
+
+@pytest.mark.parametrize(
+    ("name", "chosen"),
+    [
+        ("fixed", {"fraction": 0.0}),
+        ("fixed", {"fraction": 1.1}),
+        ("fixed", {"count": 0}),
+        ("bernoulli", {"probability": 0.0}),
+        ("bernoulli", {"probability": 1.5}),
+    ],
+)
+def test_out_of_range_is_refused(name, chosen):
+    with pytest.raises(ValidationError):
+        rule(name, **chosen)
+
+
+def test_a_hopeless_probability_is_refused(monkeypatch):
+    monkeypatch.setattr("fedtide.participation.bernoulli._ATTEMPTS", 5)
+    with pytest.raises(SettingsError, match=r"^participation.probability = 1e-12 is too small for 3 present clients"):
+        rule("bernoulli", probability=1e-12).draw(np.arange(3), 0, 0)

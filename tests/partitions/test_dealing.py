@@ -1,0 +1,100 @@
+"""The moves all rules share: their exact laws."""
+
+from __future__ import annotations
+
+from itertools import permutations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from fedtide.errors import SettingsError
+from fedtide.partitions import dealing
+
+DRAWS = 3000
+
+
+def dealt_classes(prior, counts, gives_up, fallback, rng):
+    """Classes one client is dealt, in order."""
+    ends = np.cumsum(counts)
+    pools = [np.arange(end - count, end) for end, count in zip(ends, counts, strict=True)]
+    slots = np.zeros(sum(counts), dtype=np.int64)
+    (positions,) = dealing.fill_slots(slots, np.array([prior]), pools, rng, gives_up, fallback)
+    return tuple(np.searchsorted(ends, positions, side="right").tolist())
+
+
+def never(mass):
+    return (mass == 0).astype(float)
+
+
+def uniform(left):
+    return (left > 0).astype(float)
+
+
+def test_a_slot_draws_from_the_prior_of_the_classes_that_are_left():
+    """Without giving up, the order is that of successive sampling: p_a * p_b / (1 - p_a)."""
+    prior, rng = (0.5, 0.3, 0.2), np.random.default_rng(0)
+    seen = [dealt_classes(prior, (1, 1, 1), never, uniform, rng) for _ in range(DRAWS)]
+    for order in permutations(range(3)):
+        expected = prior[order[0]] * prior[order[1]] / (1 - prior[order[0]])
+        tolerance = 4 * np.sqrt(expected * (1 - expected) / DRAWS)
+        assert abs(seen.count(order) / DRAWS - expected) < tolerance
+
+
+def test_a_client_gives_up_with_the_probability_that_all_tries_fail():
+    """After class 0 a mass of 0.1 is left; class 2, unwanted, is met only by giving up, and then half of the times."""
+    rng, tries = np.random.default_rng(1), 14
+    seen = [
+        dealt_classes((0.9, 0.1, 0.0), (1, 1, 1), lambda mass: (1 - mass) ** tries, uniform, rng) for _ in range(DRAWS)
+    ]
+    second = [order[1] for order in seen if order[0] == 0]
+    expected = 0.9**tries / 2
+    assert abs(second.count(2) / len(second) - expected) < 4 * np.sqrt(expected / len(second))
+
+
+def test_the_fallback_sees_what_is_left():
+    """A client that wants only class 0 takes the others in the order the fallback prefers."""
+
+    def most_left(left):
+        return (left == left.max()).astype(float)
+
+    order = dealt_classes((1.0, 0.0, 0.0), (2, 1, 3), never, most_left, np.random.default_rng(0))
+    assert order[:4] == (0, 0, 2, 2)
+
+
+@given(samples=st.integers(0, 60), clients=st.integers(1, 20))
+@settings(max_examples=40, deadline=None)
+def test_equal_sizes(samples, clients):
+    sizes = dealing.equal_sizes(samples, clients)
+    assert sizes.sum() == samples
+    assert sizes.max() - sizes.min() <= 1
+    assert (np.diff(sizes) <= 0).all()
+
+
+def test_hand_out_cuts_contiguous_parts_larger_first():
+    held = dealing.hand_out([(np.arange(7), [2, 0, 2]), (np.arange(10, 12), [0, 1])], 4)
+    assert [part.tolist() for part in held] == [[3, 4, 10], [11], [0, 1, 2, 5, 6], []]
+
+
+@given(data=st.data())
+@settings(max_examples=30, deadline=None)
+def test_by_owner_is_a_mask_per_owner(data):
+    owner = np.array(data.draw(st.lists(st.integers(0, 4), max_size=20)), dtype=np.int64)
+    values = np.arange(len(owner)) * 3
+    for client, part in enumerate(dealing.by_owner(owner, values, 5)):
+        assert part.tolist() == values[owner == client].tolist()
+
+
+def test_rarest_counts_absent_classes():
+    labels = np.array([0, 0, 2, 2, 2])
+    assert dealing.rarest(labels, [0, 2]) == 2
+    assert dealing.rarest(labels, [0, 1]) == 0
+    assert dealing.rarest(labels, [2, 7]) == 0
+
+
+@pytest.mark.parametrize(("clients", "largest"), [(12, 9), (10, 9), (4, 9)])
+def test_require_multiple_names_the_largest_feasible_value(clients, largest):
+    with pytest.raises(SettingsError, match=rf"num_clients = {clients} .*multiple of 3.*feasible value is {largest}$"):
+        dealing.require_multiple(clients, 3, 11, "because")
+    dealing.require_multiple(largest, 3, 11, "because")

@@ -1,0 +1,43 @@
+"""What every rule owes its caller, whatever it does; new rules are found by themselves."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from fedtide import plugins
+
+NAMES = plugins.names("partitions")
+LABELS = np.random.default_rng(5).permutation(np.repeat(np.arange(10), 40))
+
+
+def deal(name, seed=0, group=0):
+    cls = plugins.load("partitions", name)
+    return cls(cls.Settings()).deal(LABELS, 10, 10, seed, group)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_one_array_of_different_positions_per_client(name):
+    shares = deal(name)
+    assert len(shares) == 10
+    assert all(share.dtype == np.int64 for share in shares)
+    positions = np.concatenate(shares)
+    assert len(np.unique(positions)) == len(positions)
+    assert positions.min() >= 0
+    assert positions.max() < len(LABELS)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_deal_is_a_function_of_seed_and_group(name):
+    first, again = deal(name), deal(name)
+    assert all(np.array_equal(a, b) for a, b in zip(first, again, strict=True))
+    for other in (deal(name, seed=1), deal(name, group=1)):
+        assert name == "distinct" or any(set(a) != set(b) for a, b in zip(first, other, strict=True))
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_default_settings_carry_the_name_and_a_summary(name):
+    cls = plugins.load("partitions", name)
+    assert cls.Settings().name == name
+    assert cls.summary().endswith(".")
+    assert all(field.description for key, field in cls.Settings.model_fields.items() if key != "name")

@@ -1,0 +1,175 @@
+"""Rules that fix the label sets of the clients: shards, two_shard, half, partial_overlap, distinct."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+
+from fedtide import plugins
+from fedtide.errors import SettingsError
+
+
+def deal(name, labels, clients, classes, seed=0, **chosen):
+    cls = plugins.load("partitions", name)
+    return cls(cls.Settings(**chosen)).deal(labels, clients, classes, seed)
+
+
+def balanced(classes, each, seed=0):
+    return np.random.default_rng(seed).permutation(np.repeat(np.arange(classes), each))
+
+
+def label_sets(shares, labels):
+    return [set(labels[share].tolist()) for share in shares]
+
+
+def table(shares, labels, classes):
+    return np.array([np.bincount(labels[share], minlength=classes) for share in shares])
+
+
+def assert_everything_once(shares, labels):
+    assert np.array_equal(np.sort(np.concatenate(shares)), np.arange(len(labels)))
+
+
+@given(
+    classes=st.integers(2, 8),
+    k=st.integers(1, 4),
+    turns=st.integers(1, 3),
+    each=st.integers(12, 30),
+    seed=st.integers(0, 5),
+)
+@settings(max_examples=30, deadline=None)
+def test_shards_give_each_client_at_most_k_classes_of_equal_size(classes, k, turns, each, seed):
+    assume(k <= classes)
+    clients = classes * turns
+    labels = balanced(classes, each)
+    shares = deal("shards", labels, clients, classes, seed, classes_per_client=k)
+    assert_everything_once(shares, labels)
+    assert all(len(held) <= k for held in label_sets(shares, labels))
+    lengths = [len(share) for share in shares]
+    assert max(lengths) - min(lengths) <= k
+    if each % (k * turns) == 0:
+        assert max(lengths) == min(lengths)
+
+
+def test_shards_are_contiguous_runs_of_the_stored_order():
+    """One class, K = 1: every client's share is a run of positions."""
+    shares = deal("shards", np.zeros(20, dtype=np.int64), 4, 1, classes_per_client=1)
+    assert sorted(share.tolist() for share in shares) == [list(range(start, start + 5)) for start in (0, 5, 10, 15)]
+
+
+@pytest.mark.parametrize(
+    ("clients", "k", "message"),
+    [
+        (10, 11, r"^classes_per_client = 11 .*largest feasible value is 10$"),
+        (7, 3, r"^num_clients = 7 .*multiple of 10, the largest feasible value is 50$"),
+        (60, 3, r"^num_clients = 60 .*multiple of 10, the largest feasible value is 50$"),
+        (6, 4, r"^num_clients = 6 .*multiple of 5, the largest feasible value is 40$"),
+    ],
+)
+def test_shards_that_do_not_divide_are_refused(clients, k, message):
+    with pytest.raises(SettingsError, match=message):
+        deal("shards", balanced(10, 16), clients, 10, classes_per_client=k)
+
+
+@pytest.mark.parametrize("classes", [4, 10])
+@pytest.mark.parametrize("turns", [1, 2, 3])
+def test_two_shard_gives_two_labels_each_and_every_label_to_as_many(classes, turns):
+    clients, labels = classes * turns, balanced(classes, 61)
+    shares = deal("two_shard", labels, clients, classes)
+    held = table(shares, labels, classes)
+    assert_everything_once(shares, labels)
+    assert ((held > 0).sum(axis=1) == 2).all()
+    assert ((held > 0).sum(axis=0) == 2 * turns).all()
+    parts = [held[held[:, label] > 0, label] for label in range(classes)]
+    assert all(part.max() - part.min() <= 1 for part in parts)
+
+
+@pytest.mark.parametrize(("classes", "batches"), [(100, 10), (200, 20)])
+def test_two_shard_deals_batches_of_ten_labels(classes, batches):
+    labels = balanced(classes, 4)
+    shares = deal("two_shard", labels, batches, classes)
+    held = table(shares, labels, classes) > 0
+    assert (held.sum(axis=1) == 20).all()
+    assert len(np.unique(held.T, axis=0)) == batches  # labels of one batch are held by the same clients
+    assert (held.sum(axis=0) == 2).all()
+    assert_everything_once(shares, labels)
+
+
+@given(classes=st.integers(2, 9), clients=st.integers(1, 12), seed=st.integers(0, 30))
+@settings(max_examples=60, deadline=None)
+def test_two_shard_deals_at_random_when_clients_do_not_divide(classes, clients, seed):
+    assume(2 * clients >= classes)
+    labels = balanced(classes, 30)
+    held = table(deal("two_shard", labels, clients, classes, seed), labels, classes) > 0
+    assert (held.sum(axis=1) == 2).all()
+    wanted = held.sum(axis=0)
+    assert wanted.max() - wanted.min() <= 1
+
+
+@pytest.mark.parametrize(
+    ("clients", "each", "message"),
+    [(4, 10, r"^num_clients = 4 is too small.*at least 5"), (51, 10, r"^num_clients = 51 .*feasible value is 50$")],
+)
+def test_two_shard_refuses(clients, each, message):
+    with pytest.raises(SettingsError, match=message):
+        deal("two_shard", balanced(10, each), clients, 10)
+
+
+@pytest.mark.parametrize("classes", [4, 5, 10])
+def test_half(classes):
+    labels = balanced(classes, 13)
+    shares = deal("half", labels, 6, classes)
+    lower = set(range(classes // 2))
+    assert label_sets(shares, labels) == [lower] * 3 + [set(range(classes)) - lower] * 3
+    assert_everything_once(shares, labels)
+
+
+@pytest.mark.parametrize(
+    ("classes", "first", "second"), [(10, (0, 6), (4, 10)), (100, (0, 60), (40, 100)), (200, (0, 120), (80, 200))]
+)
+def test_partial_overlap(classes, first, second):
+    labels = balanced(classes, 9)
+    shares = deal("partial_overlap", labels, 4, classes)
+    assert label_sets(shares, labels) == [set(range(*first))] * 2 + [set(range(*second))] * 2
+    assert_everything_once(shares, labels)
+    held = table(shares, labels, classes)
+    common = range(second[0], first[1])
+    assert all(held[:2, label].sum() == 5 and held[2:, label].sum() == 4 for label in common)
+
+
+def test_partial_overlap_with_four_labels_leaves_the_last_unused():
+    labels = balanced(4, 12)
+    shares = deal("partial_overlap", labels, 6, 4)
+    assert label_sets(shares, labels) == [{0, 2}] * 3 + [{1, 2}] * 3
+    assert np.array_equal(np.sort(np.concatenate(shares)), np.flatnonzero(labels < 3))
+
+
+@pytest.mark.parametrize(("classes", "width"), [(4, 1), (10, 1), (100, 10), (200, 20)])
+@pytest.mark.parametrize("sharing", [1, 3])
+def test_distinct(classes, width, sharing):
+    labels = balanced(classes, 7)
+    blocks = classes // width
+    shares = deal("distinct", labels, blocks * sharing, classes)
+    expected = [set(range(block * width, (block + 1) * width)) for block in range(blocks) for _ in range(sharing)]
+    assert label_sets(shares, labels) == expected
+    assert_everything_once(shares, labels)
+    lengths = table(shares, labels, classes).max(axis=1)
+    assert set(lengths.tolist()) <= {7 // sharing, -(-7 // sharing)}
+
+
+@pytest.mark.parametrize(
+    ("name", "clients", "message"),
+    [
+        ("half", 5, r"^num_clients = 5 .*multiple of 2, the largest feasible value is 6$"),
+        ("half", 8, r"^num_clients = 8 .*largest feasible value is 6$"),
+        ("partial_overlap", 4, r"^num_clients = 4 .*largest feasible value is 3$"),
+        ("partial_overlap", 1, r"needs 2 clients"),
+        ("distinct", 12, r"^num_clients = 12 .*multiple of 10, the largest feasible value is 30$"),
+        ("distinct", 40, r"^num_clients = 40 .*largest feasible value is 30$"),
+    ],
+)
+def test_impossible_numbers_of_clients_are_refused(name, clients, message):
+    with pytest.raises(SettingsError, match=message):
+        deal(name, balanced(10, 3), clients, 10)

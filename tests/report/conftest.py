@@ -1,0 +1,101 @@
+import json
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from fedtide.randomness import generator
+
+START = {"previous": 0.0, "average": 0.55, "restart": 0.1}
+SPEED = {"fedavg": 9.0, "fedprox": 8.0, "scaffold": 5.0}
+
+
+def accuracies(label, initialiser, seed, sessions, rounds):
+    rng = generator(seed, "synthetic", sum(map(ord, label + initialiser)))
+    offset = 0.012 * rng.standard_normal()
+    at = np.arange(1, rounds + 1)
+    parts = []
+    for session in range(sessions):
+        start = 0.1 if session == 0 else START.get(initialiser, 0.3)
+        rise = 1 - np.exp(-(at - 1) / SPEED.get(label, 7.0))
+        parts.append(start + (0.93 + offset - start) * rise + 0.01 * rng.standard_normal(rounds))
+    return np.clip(np.concatenate(parts), 0, 1)
+
+
+def write_run(
+    root: Path,
+    label="fedavg",
+    initialiser="previous",
+    seed=0,
+    *,
+    sessions=2,
+    rounds=12,
+    every=1,
+    state="complete",
+    until=None,
+    classes=10,
+    lr=0.1,
+    tag="",
+):
+    """A run directory as a run leaves it behind; ``until`` cuts it after so many rounds."""
+    path = root / f"{label}-{initialiser}-s{seed}{tag}"
+    path.mkdir(parents=True)
+    settings = {
+        "seed": seed,
+        "label": label,
+        "data": {"name": "digits"},
+        "scenario": {"name": "sessions", "num_devices": 10, "num_sessions": sessions, "rounds_per_session": rounds},
+        "partition": {"name": "dirichlet_equal", "alpha": 0.6},
+        "participation": {"name": "all"},
+        "model": {"name": "mlp", "hidden": [64]},
+        "algorithm": {"name": label, **({"mu": 0.01} if label == "fedprox" else {})},
+        "initialiser": {"name": initialiser},
+        "local": {"lr": lr, "amount": 5, "unit": "epochs", "batch_size": 32, "clip": None},
+        "engine": {"workers": seed, "precision": "32-true"},
+    }
+    (path / "settings.json").write_text(json.dumps(settings))
+    total = sessions * rounds
+    at = np.arange(1, total + 1)
+    per_round = 10 * 4 * 4810 * (2 if label == "scaffold" else 1)
+    accuracy = accuracies(label, initialiser, seed, sessions, rounds)
+    accuracy[(at % every != 0) & (at != total)] = np.nan
+    history = pd.DataFrame(
+        {
+            "round": at,
+            "session": (at - 1) // rounds + 1,
+            "test_accuracy": accuracy,
+            "test_loss": 1 - accuracy,
+            "train_loss": 0.5,
+            "present": 10,
+            "selected": 10,
+            "completed": 10,
+            "drift": 0.1,
+            "bytes_up": at * per_round,
+            "bytes_down": at * per_round,
+            "lr": lr,
+            "seconds": 0.25,
+        }
+    )[:until]
+    history.to_csv(path / "history.csv", index=False)
+    held = np.arange(classes) % 2 == (sessions - 1) % 2
+    shares = np.where(held, 0.93, 0.02 if initialiser == "previous" else 0.3) * np.ones((len(history), 1))
+    names = [f"class_{number}" for number in range(classes)]
+    per_class = pd.DataFrame(shares, columns=names)
+    per_class.insert(0, "split", "test")
+    per_class.insert(0, "round", history["round"].to_numpy())
+    per_class.to_csv(path / "per_class.csv", index=False)
+    if state in ("complete", "diverged"):
+        (path / "summary.json").write_text(json.dumps({"state": state, "initialiser": initialiser, "label": label}))
+    return path
+
+
+@pytest.fixture
+def small_grid(tmp_path):
+    """2 algorithms x 2 initialisers x 3 seeds, 2 sessions of 12 rounds."""
+    return [
+        write_run(tmp_path / "runs", label, initialiser, seed)
+        for label in ("fedavg", "scaffold")
+        for initialiser in ("previous", "average")
+        for seed in range(3)
+    ]

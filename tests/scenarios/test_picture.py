@@ -1,0 +1,75 @@
+"""The summary's numbers by hand, and the figure's file."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+from worlds import timeline, world
+
+from fedtide.scenarios.picture import boundaries, draw, holdings, presence, summary
+from fedtide.scenarios.timeline import Assignment, Timeline
+
+LABELS = np.array([0, 0, 0, 1, 1, 1, 0, 1])
+
+
+def ids(*numbers):
+    return np.array(numbers, dtype=np.int64)
+
+
+@pytest.fixture
+def moving():
+    """Client 0 has two overlapping shards in turn, client 1 one, client 2 none, client 3 never comes."""
+    return Timeline(
+        num_clients=4,
+        num_classes=2,
+        shards=[ids(0, 1, 3), ids(1, 2), ids(4, 5), ids()],
+        assignments=[Assignment(ids(0, 2), ids(0, 3)), Assignment(ids(0, 1), ids(1, 2))],
+        assignment_of_round=ids(0, 0, 1),
+        session_of_round=ids(0, 0, 1),
+        label_views=np.ones((1, 2), dtype=bool),
+        view_of_round=ids(0, 0, 0),
+        validation=ids(6, 7),
+        notes={"scenario": "by hand"},
+    )
+
+
+def test_holdings_count_a_sample_once(moving):
+    assert holdings(moving, LABELS).tolist() == [[3, 1], [0, 2], [0, 0], [0, 0]]
+
+
+def test_presence_and_boundaries(moving):
+    assert presence(moving).astype(int).tolist() == [[1, 1, 1], [0, 0, 1], [1, 1, 0], [0, 0, 0]]
+    assert boundaries(moving) == [{"session": 1, "round": 2, "arrived": 1, "departed": 1, "stayed": 1}]
+
+
+def test_summary(moving):
+    found = summary(moving, LABELS)
+    assert json.loads(json.dumps(found)) == found
+    # Label shares (3/4, 1/4) and (0, 1) against (1/2, 1/2) of all: distances 1/4 and 1/2.
+    assert found["mean_total_variation"] == pytest.approx(0.375)
+    assert found["samples_per_client"] == {"min": 0, "median": 2.0, "max": 4}
+    assert found["samples_per_class"] == [3, 3]
+    assert (found["clients"], found["clients_ever_present"], found["clients_present"]) == (4, 3, {"min": 2, "max": 2})
+    assert (found["rounds"], found["sessions"], found["validation_samples"]) == (3, 2, 2)
+    assert found["notes"] == {"scenario": "by hand"}
+
+
+def test_equal_and_disjoint_label_sets_have_known_variation():
+    given = world(classes=2, each=40, partition="half", validation=0)
+    assert summary(timeline("static", given, num_clients=4), given.labels)["mean_total_variation"] == 0.5
+    even = world(classes=2, each=40, partition="iid", validation=0, stratified=True)
+    assert summary(timeline("static", even, num_clients=4), even.labels)["mean_total_variation"] == 0.0
+
+
+def test_the_figure_is_a_png_and_nothing_else_is_left(tmp_path, moving):
+    draw(moving, LABELS, tmp_path / "figures" / "world.png")
+    assert [file.name for file in (tmp_path / "figures").iterdir()] == ["world.png"]
+    assert (tmp_path / "figures" / "world.png").read_bytes().startswith(b"\x89PNG\r\n")
+
+
+def test_one_client_one_class_one_round_can_be_drawn(tmp_path):
+    given = world(classes=1, each=3, validation=0)
+    draw(timeline("static", given, rounds=1, num_clients=1), given.labels, tmp_path / "one.png")
+    assert (tmp_path / "one.png").stat().st_size > 1000

@@ -1,0 +1,186 @@
+"""Sessions: who is present, which labels count, and that returning devices are the same."""
+
+from __future__ import annotations
+
+import json
+from itertools import pairwise
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from pydantic import ValidationError
+from worlds import plugin, timeline, world
+
+from fedtide.errors import SettingsError
+from fedtide.scenarios.presence import markov
+
+
+def present(made, session):
+    first = int(np.flatnonzero(made.session_of_round == session)[0])
+    return made.at(first).clients.tolist()
+
+
+def held(made, labels, session):
+    """Union of the labels held by a session's devices."""
+    return {int(label) for client in present(made, session) for label in labels[made.shards[client]]}
+
+
+def counted(made, session):
+    first = int(np.flatnonzero(made.session_of_round == session)[0])
+    return set(np.flatnonzero(made.labels_at(first)).tolist())
+
+
+def test_alternate_exchanges_the_whole_population():
+    made = timeline("sessions", world(), num_devices=4, num_sessions=5, rounds_per_session=3)
+    groups = [list(range(4)), list(range(4, 8))]
+    assert [present(made, session) for session in range(5)] == [groups[session % 2] for session in range(5)]
+    assert len(made.assignments) == 2  # a returning group has the same clients with the same shards
+    assert len(made.label_views) == 2
+
+
+def test_pilot_sessions_have_their_own_length():
+    made = timeline("sessions", world(), num_sessions=4, rounds_per_session=3, pilot_sessions=2, rounds_pilot=5)
+    assert made.session_of_round.tolist() == [0] * 5 + [1] * 5 + [2] * 3 + [3] * 3
+    assert [made.session_span(round_) for round_ in (0, 9, 10, 15)] == [(0, 5), (5, 5), (10, 3), (13, 3)]
+
+
+@pytest.mark.parametrize("partition", ["iid", "dirichlet_session", "dirichlet_class", "dirichlet_equal"])
+def test_without_overlap_no_label_of_a_session_counted_in_the_previous_one(partition):
+    """So a model that predicts only labels of the other group scores zero when the session begins."""
+    given_ = world(partition=partition)
+    made = timeline("sessions", given_, num_devices=4, num_sessions=3)
+    assert counted(made, 0) == set(range(5))
+    assert counted(made, 1) == set(range(5, 10))
+    dealt = np.concatenate(made.shards)
+    assert np.array_equal(np.sort(dealt), given_.train)
+
+
+@given(overlap=st.sampled_from(["0", "0.2", "0.5", "0.8"]), groups=st.integers(2, 4), seed=st.integers(0, 3))
+@settings(max_examples=20, deadline=None)
+def test_exactly_the_labels_count_that_are_held(overlap, groups, seed):
+    given_ = world(partition="dirichlet_session", seed=seed, alpha=0.1)
+    made = timeline(
+        "sessions",
+        given_,
+        pattern="cycle",
+        groups=groups,
+        num_devices=3,
+        num_sessions=groups + 1,
+        label_overlap=overlap,
+    )
+    for session in range(groups + 1):
+        assert counted(made, session) == held(made, given_.labels, session)
+        assert counted(made, session) == set(made.notes["labels_of_group"][session % groups])
+
+
+def test_a_shared_label_is_held_once_in_each_group():
+    given_ = world(partition="dirichlet_session")
+    made = timeline("sessions", given_, num_devices=5, label_overlap="0.2")
+    owners = np.bincount(np.concatenate(made.shards), minlength=len(given_.labels))
+    expected = np.select([given_.labels == 4, given_.labels == 9], [2, 0], 1)
+    expected[given_.validation] = 0
+    assert np.array_equal(owners, expected)
+
+
+@pytest.mark.parametrize(
+    ("partition", "first", "second"), [("half", range(5), range(5, 10)), ("partial_overlap", range(6), range(4, 10))]
+)
+def test_population_rules_deal_to_all_groups_at_once(partition, first, second):
+    made = timeline("sessions", world(partition=partition), num_devices=3, num_sessions=2)
+    assert counted(made, 0) == set(first)
+    assert counted(made, 1) == set(second)
+    with pytest.raises(SettingsError, match=rf"^label_overlap = 0.2 means nothing to partition {partition}"):
+        timeline("sessions", world(partition=partition), num_devices=3, label_overlap="0.2")
+
+
+def test_explicit_lists():
+    lists = ((5, 0), (1, 2, 3), (0,))
+    made = timeline("sessions", world(), pattern="explicit", num_devices=3, num_sessions=3, explicit=lists)
+    assert [present(made, session) for session in range(3)] == [[0, 5], [1, 2, 3], [0]]
+    assert made.notes["devices_per_session"] == [2, 3, 1]
+
+
+@given(
+    leave=st.sampled_from([0.0, 0.3, 1.0]),
+    arrivals=st.integers(0, 6),
+    least=st.integers(1, 5),
+    seed=st.integers(0, 20),
+)
+@settings(max_examples=50, deadline=None)
+def test_markov_moves_devices_as_it_says(leave, arrivals, least, seed):
+    pool, before = 12, np.arange(5)
+    sets = list(markov(before, pool, 8, leave, arrivals, least, seed))
+    assert np.array_equal(sets[0], before)
+    for before, after in pairwise(sets):
+        stayed, arrived = np.intersect1d(before, after), np.setdiff1d(after, before)
+        assert (np.diff(after) > 0).all()
+        assert len(stayed) >= least
+        assert len(arrived) == min(arrivals, pool - len(before))
+        if leave == 0:
+            assert len(stayed) == len(before)
+        if leave == 1:
+            assert stayed.tolist() == before[:least].tolist()  # the lowest ids are kept back
+
+
+def test_markov_is_a_function_of_the_seed():
+    runs = [[ids.tolist() for ids in markov(np.arange(5), 20, 6, 0.5, 3, 1, seed)] for seed in (0, 0, 1)]
+    assert runs[0] == runs[1] != runs[2]
+
+
+def test_markov_departures_have_the_probability_asked_for():
+    sets = list(markov(np.arange(2000), 4000, 6, 0.3, 600, 1, 0))
+    stayed = [len(np.intersect1d(before, after)) / len(before) for before, after in pairwise(sets)]
+    assert np.mean(stayed) == pytest.approx(0.7, abs=0.02)
+
+
+def test_settings_come_from_strict_json():
+    cls = type(plugin("scenarios", "sessions"))
+    text = json.dumps({"name": "sessions", "pattern": "explicit", "num_sessions": 1, "explicit": [[1, 0]]})
+    assert cls.Settings.model_validate_json(text, strict=True).explicit == ((1, 0),)
+    for value in (0.2, "0.2"):
+        text = json.dumps({"name": "sessions", "label_overlap": value})
+        assert cls.Settings.model_validate_json(text, strict=True).label_overlap == value
+
+
+@pytest.mark.parametrize(
+    ("chosen", "message"),
+    [
+        ({"label_overlap": "1"}, "label_overlap should be .* got '1'"),
+        ({"pilot_sessions": 8}, "pilot_sessions = 8 should be at most num_sessions = 7"),
+        ({"groups": 3}, "groups = 3: pattern alternate has 2 groups; use pattern cycle"),
+        ({"pattern": "markov", "min_devices": 11}, "min_devices = 11 should be at most num_devices = 10"),
+        ({"pattern": "explicit"}, "explicit lists 0 sessions with pattern explicit"),
+        ({"explicit": ((0,),)}, "explicit lists 1 sessions with pattern alternate"),
+        ({"pattern": "explicit", "explicit": ((0,),)}, "explicit lists 1 sessions, num_sessions = 7"),
+        ({"pattern": "explicit", "num_sessions": 1, "explicit": ((20,),)}, "session 1: device 20 does not exist"),
+        ({"pattern": "explicit", "num_sessions": 1, "explicit": ((3, 3),)}, "session 1: a device is listed twice"),
+    ],
+)
+def test_contradictory_settings_are_refused(chosen, message):
+    with pytest.raises(ValidationError, match=message):
+        plugin("scenarios", "sessions", **chosen)
+
+
+@pytest.mark.parametrize(
+    ("chosen", "message"),
+    [
+        ({"num_devices": 200}, r"^group 0 \(labels 0 to 4\).*num_clients = 200 .*largest feasible value is \d+$"),
+        ({"pattern": "cycle", "groups": 11}, r"^groups = 11 .*largest feasible value is 10$"),
+        (
+            {"pattern": "explicit", "num_sessions": 2, "explicit": ((0,), ()), "rounds_per_session": 3},
+            r"^nobody is present in round 3 ",
+        ),
+    ],
+)
+def test_impossible_worlds_are_refused(chosen, message):
+    with pytest.raises(SettingsError, match=message):
+        timeline("sessions", world(), **chosen)
+
+
+def test_a_session_without_any_data_is_refused():
+    given_ = world(each=6, partition="dirichlet_class", alpha=1e-3)
+    made = timeline("sessions", given_, num_devices=10, num_sessions=1)
+    idle = next(client for client in range(10) if len(made.shards[client]) == 0)
+    with pytest.raises(SettingsError, match=r"^no client with data is present in round 0 "):
+        timeline("sessions", given_, pattern="explicit", num_sessions=1, explicit=((idle,),))

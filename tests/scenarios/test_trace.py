@@ -1,0 +1,117 @@
+"""Traces: what a file says is what the timeline does, and bad files are refused by line."""
+
+from __future__ import annotations
+
+import re
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from worlds import timeline, world
+
+from fedtide.errors import SettingsError
+from fedtide.scenarios.trace import Interval, read_trace
+
+
+def write(path, rows, header="client,join,leave"):
+    file = path / "trace.csv"
+    file.write_text("\n".join([header, *rows]) + "\n", encoding="utf-8")
+    return file
+
+
+def presence(made):
+    return [made.at(round_).clients.tolist() for round_ in range(made.rounds)]
+
+
+def test_clients_are_present_from_join_to_before_leave(tmp_path):
+    file = write(tmp_path, ["17,0,3", "4,1,2", "17,4,6", "4,3,5"])
+    given_ = world()
+    made = timeline("trace", given_, file=str(file))
+    assert presence(made) == [[1], [0, 1], [1], [0], [0, 1], [1]]
+    assert made.notes["ids"] == [4, 17]
+    assert made.sessions == 1
+    assert made.num_clients == 2
+    assert np.array_equal(np.sort(np.concatenate(made.shards)), given_.train)
+    assert made.labels_at(0).all()
+
+
+def test_a_session_per_change(tmp_path):
+    file = write(tmp_path, ["0,0,6", "1,2,4", "1,4,5"])
+    given_ = world(partition="half")
+    made = timeline("trace", given_, file=str(file), session_at_change=True)
+    assert made.session_of_round.tolist() == [0, 0, 1, 1, 1, 2]
+    assert made.labels_at(0).tolist() == [True] * 5 + [False] * 5
+    assert made.labels_at(2).all()
+    assert np.array_equal(made.labels_at(5), made.labels_at(0))
+
+
+def test_the_labels_of_a_session_are_those_of_everybody_who_comes(tmp_path):
+    file = write(tmp_path, ["0,0,6", "1,2,4"])
+    made = timeline("trace", world(partition="half"), file=str(file))
+    assert made.sessions == 1
+    assert all(made.labels_at(round_).all() for round_ in range(6))
+
+
+def test_rounds_may_cut_the_trace(tmp_path):
+    file = write(tmp_path, ["0,0,9", "1,5,7"])
+    made = timeline("trace", world(), file=str(file), rounds=3)
+    assert presence(made) == [[0]] * 3
+    assert made.num_clients == 2
+
+
+@given(data=st.data())
+@settings(max_examples=30, deadline=None)
+def test_presence_is_what_the_intervals_say(tmp_path_factory, data):
+    rounds = data.draw(st.integers(1, 12))
+    table = np.array(data.draw(st.lists(st.lists(st.booleans(), min_size=rounds, max_size=rounds), max_size=4)))
+    table = np.vstack([table.reshape(-1, rounds), np.ones(rounds, dtype=bool)]).astype(bool)
+    rows = [f"{client},{start},{start + 1}" for client, row in enumerate(table) for start in np.flatnonzero(row)]
+    file = write(tmp_path_factory.mktemp("trace"), data.draw(st.permutations(rows)))
+    made = timeline("trace", world(each=8), file=str(file))
+    ever = np.flatnonzero(table.any(axis=1))
+    assert presence(made) == [np.flatnonzero(table[ever, round_]).tolist() for round_ in range(rounds)]
+
+
+def test_the_reader_sorts_ignores_other_columns_and_blank_lines(tmp_path):
+    file = write(tmp_path, ["9,west,3,1", "", "4,east,2, 0"], header="leave,region,client,join")
+    assert read_trace(file) == [Interval(2, 0, 4, 4), Interval(3, 1, 9, 2)]
+
+
+@pytest.mark.parametrize(
+    ("rows", "message"),
+    [
+        (["0,0,5", "1,x,5"], "line 3: join = 'x' should be an integer from 0"),
+        (["0,0,5", "", "1,-1,5"], "line 4: join = '-1' should be"),
+        (["0,0"], "line 2: leave = '' should be"),
+        (["0,1.5,3"], "line 2: join = '1.5' should be"),
+        (["0,5,5"], "line 2: leave = 5 should be greater than join = 5"),
+        (["0,0,1700000000"], "line 2: leave = '1700000000' should be an integer from 0 to 10000000"),
+        ([f"{'9' * 5000},0,1"], "line 2: client = '9"),
+        (["0,0,5", "1,0,9", "0,4,6"], "line 4: client 0 joins in round 4, but is present until 5 by line 2"),
+        ([], "no rows below the header"),
+    ],
+)
+def test_bad_rows_are_refused_by_line(tmp_path, rows, message):
+    file = write(tmp_path, rows)
+    with pytest.raises(SettingsError, match=re.escape(str(file)) + ".*" + re.escape(message)):
+        read_trace(file)
+
+
+def test_bad_files_are_refused(tmp_path):
+    with pytest.raises(SettingsError, match=r"line 1: no column 'join'; the header needs client,join,leave"):
+        read_trace(write(tmp_path, ["0,1,2"], header="client,start,leave"))
+    with pytest.raises(SettingsError, match=r"^scenario\.file = .*none\.csv' is not a readable"):
+        read_trace(tmp_path / "none.csv")
+    (tmp_path / "binary.csv").write_bytes(b"\xff\xfe\x00\x01")
+    with pytest.raises(SettingsError, match=r"binary\.csv' is not a readable"):
+        read_trace(tmp_path / "binary.csv")
+
+
+@pytest.mark.parametrize(
+    ("rows", "chosen", "empty"),
+    [(["0,1,3"], {}, 0), (["0,0,2", "1,4,6"], {}, 2), (["0,0,2"], {"rounds": 5}, 2)],
+)
+def test_rounds_without_anybody_are_refused(tmp_path, rows, chosen, empty):
+    with pytest.raises(SettingsError, match=f"^nobody is present in round {empty} "):
+        timeline("trace", world(), file=str(write(tmp_path, rows)), **chosen)

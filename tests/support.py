@@ -1,0 +1,162 @@
+"""Tiny federations for tests: synthetic data, timelines written by hand, scripted cohorts, real rounds."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from fedtide.algorithms.base import Algorithm
+from fedtide.algorithms.round import Round
+from fedtide.data.dataset import Dataset
+from fedtide.federation.federation import Federation, RoundReport
+from fedtide.federation.state import RunState
+from fedtide.participation.base import Participation
+from fedtide.plugins import PluginSettings
+from fedtide.scenarios.timeline import Assignment, Timeline
+from fedtide.settings import Params, RunSettings
+
+Ints = NDArray[np.int64]
+
+
+def settings(**values: Any) -> RunSettings:
+    """Settings of a run on a tiny model; ``values`` are top-level keys of the settings file."""
+    base = {"model": "logistic", "validation": 0.0, "local": {"amount": 1, "batch_size": 4}, "engine": {"workers": 1}}
+    return Params({**base, **values}).run()
+
+
+def vectors(count: int = 60, features: int = 5, classes: int = 3, seed: int = 0) -> Dataset:
+    """Gaussian features whose labels follow a random linear rule, float64."""
+    rng = np.random.default_rng(seed)
+    inputs = rng.normal(size=(count, features))
+    labels = (inputs @ rng.normal(size=(features, classes)) + rng.normal(size=(count, classes))).argmax(1)
+    return dataset(torch.from_numpy(inputs), torch.from_numpy(labels), classes)
+
+
+def images(count: int = 40, side: int = 8, channels: int = 1, classes: int = 3, seed: int = 0) -> Dataset:
+    """Random images with random labels, float64."""
+    rng = np.random.default_rng(seed)
+    inputs = torch.from_numpy(rng.normal(size=(count, channels, side, side)))
+    return dataset(inputs, torch.from_numpy(rng.integers(0, classes, count)), classes, kind="image")
+
+
+def tokens(count: int = 40, length: int = 6, vocabulary: int = 30, classes: int = 3, seed: int = 0) -> Dataset:
+    """Random texts of token ids, some padding included."""
+    rng = np.random.default_rng(seed)
+    inputs = torch.from_numpy(rng.integers(0, vocabulary, (count, length)))
+    labels = torch.from_numpy(rng.integers(0, classes, count))
+    return dataset(inputs, labels, classes, kind="text", vocabulary=vocabulary)
+
+
+def dataset(inputs: Tensor, labels: Tensor, classes: int, kind: Any = "vector", vocabulary: int = 0) -> Dataset:
+    """A dataset that is tested on its training samples."""
+    return Dataset("tiny", kind, inputs, labels, inputs, labels, classes, digest="tiny", vocabulary=vocabulary)
+
+
+def deal(sizes: Sequence[int], start: int = 0) -> list[Ints]:
+    """Consecutive, disjoint shards of the given sizes."""
+    ends = start + np.cumsum(sizes)
+    return [np.arange(end - size, end, dtype=np.int64) for size, end in zip(sizes, ends, strict=True)]
+
+
+def timeline(
+    shards: Sequence[Ints],
+    present: Sequence[dict[int, int]],
+    *,
+    clients: int | None = None,
+    session_of_round: Sequence[int] | None = None,
+    classes: int = 3,
+    notes: dict[str, Any] | None = None,
+) -> Timeline:
+    """A timeline from one table {client: shard} per round; every label counts."""
+    tables = [np.array(sorted(table.items()), dtype=np.int64) for table in present]
+    rounds = len(present)
+    return Timeline(
+        num_clients=max(client for table in present for client in table) + 1 if clients is None else clients,
+        num_classes=classes,
+        shards=list(shards),
+        assignments=[Assignment(table[:, 0], table[:, 1]) for table in tables],
+        assignment_of_round=np.arange(rounds, dtype=np.int64),
+        session_of_round=np.array([0] * rounds if session_of_round is None else session_of_round, dtype=np.int64),
+        label_views=np.ones((1, classes), dtype=np.bool_),
+        view_of_round=np.zeros(rounds, dtype=np.int64),
+        validation=np.zeros(0, dtype=np.int64),
+        notes=notes or {},
+    )
+
+
+def steady(sizes: Sequence[int], rounds: int, classes: int = 3) -> Timeline:
+    """Everybody present all the time with consecutive shards of the given sizes."""
+    everybody = {client: client for client in range(len(sizes))}
+    return timeline(deal(sizes), [everybody] * rounds, classes=classes)
+
+
+class Script(Participation):
+    """Cohorts as listed, one list of ids per round."""
+
+    def __init__(self, cohorts: Sequence[Sequence[int]], share: float = 1.0) -> None:
+        super().__init__(PluginSettings(name="script"))
+        self.cohorts, self.share = cohorts, share
+
+    def draw(self, present: Ints, round_: int, seed: int) -> Ints:
+        """See :meth:`Participation.draw`."""
+        return np.flatnonzero(np.isin(present, self.cohorts[round_]))
+
+    def expected_fraction(self, present: int) -> float:
+        """See :meth:`Participation.expected_fraction`."""
+        return self.share
+
+
+def federation(
+    chosen: RunSettings,
+    world: Timeline,
+    data: Dataset,
+    *,
+    dtype: torch.dtype = torch.float64,
+    algorithm: Algorithm | None = None,
+    cohorts: Sequence[Sequence[int]] | None = None,
+    start: Tensor | None = None,
+) -> Federation:
+    """A federation on the CPU, with a test's own algorithm, cohorts or first model where given."""
+    made = Federation(chosen, world, data, dtype=dtype)
+    if algorithm is not None:
+        made.algorithm = algorithm
+    if cohorts is not None:
+        made.participation = Script(cohorts)
+    if start is not None:
+        made.w0 = start.to(dtype)
+    return made
+
+
+def play(
+    fed: Federation, rounds: int | None = None, state: RunState | None = None
+) -> tuple[RunState, list[RoundReport]]:
+    """Play some rounds (all by default), as the Lightning module does; the threads are stopped."""
+    state = state or fed.start()
+    with torch.no_grad():
+        reports = [fed.play(state) for _ in range(fed.timeline.rounds - state.round if rounds is None else rounds)]
+    fed.workers.close()
+    return state, reports
+
+
+def watch(fed: Federation) -> list[tuple[Round, Tensor]]:
+    """A list that fills with every round's record and new model, as the algorithm's last hook sees them."""
+    seen: list[tuple[Round, Tensor]] = []
+    after_round = fed.algorithm.after_round
+
+    def hook(r: Round, w: Tensor) -> Tensor:
+        result = after_round(r, w)
+        seen.append((r, result.clone()))
+        return result
+
+    fed.algorithm.after_round = hook  # type: ignore[method-assign]
+    return seen
+
+
+def closest(first: Tensor, second: Tensor) -> float:
+    """Largest absolute difference."""
+    return float((first - second).abs().max()) if first.numel() else 0.0
