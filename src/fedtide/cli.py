@@ -80,8 +80,8 @@ def run(
     where = place(chosen, runs, worlds, mlruns_folder(mlruns))
     with line_of_progress(console, quiet) as show:
         summary = tracked(chosen.run(), where, (lambda _: None) if quiet else say, show, name)
-    keys = ("run_key", "state", "rounds", "final_accuracy", "best_accuracy", "mean_last10_accuracy")
-    keys += ("bytes_up", "bytes_down", "seconds")
+    accuracies = ("final_accuracy", "best_accuracy", "mean_last10_accuracy")
+    keys = ("run_key", "state", "rounds", *accuracies, "bytes_up", "bytes_down", "seconds")
     if summary["state"] == "follower":
         return
     if as_json:
@@ -163,7 +163,9 @@ def download(
     from fedtide import stages
 
     facts = stages.download(Params.read(params, overrides or ()), out)
-    print(f"{facts['name']}: {facts['train']:,} training and {facts['test']:,} test samples, {facts['classes']} classes")
+    print(
+        f"{facts['name']}: {facts['train']:,} training and {facts['test']:,} test samples, {facts['classes']} classes"
+    )
 
 
 @app.command()

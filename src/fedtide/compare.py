@@ -84,9 +84,7 @@ def compare(
     found: dict[int, dict[str, Any]] = {}
     together = min(workers or available_cores(), len(grid))
     if together > 1:  # several runs share the cores: one worker thread each; no result depends on it
-        grid = [
-            item.model_copy(update={"engine": item.engine.model_copy(update={"workers": 1})}) for item in grid
-        ]
+        grid = [item.model_copy(update={"engine": item.engine.model_copy(update={"workers": 1})}) for item in grid]
     jobs = [_Job(settings, place) for settings in grid]
     order = {id(job): index for index, job in enumerate(jobs)}
 

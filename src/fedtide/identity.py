@@ -40,7 +40,7 @@ def short_hash(values: Any) -> str:
     return hashlib.sha256(canonical_json(values).encode()).hexdigest()[:12]
 
 
-def run_key(settings: RunSettings, data_digest: str) -> str:
-    """``<algorithm>-<initialiser>-s<seed>-<12 hex digits>`` of settings, data and code."""
-    short = short_hash([settings.canonical(), data_digest, fingerprint(modules(settings))])
+def run_key(settings: RunSettings, data: str, world: str) -> str:
+    """``<algorithm>-<initialiser>-s<seed>-<12 hex digits>`` of settings, data, world and code."""
+    short = short_hash([settings.canonical(), data, world, fingerprint(modules(settings))])
     return f"{settings.label}-{settings.initialiser_label}-s{settings.seed}-{short}"

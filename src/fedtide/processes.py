@@ -8,7 +8,8 @@ import signal
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor, as_completed
+from concurrent.futures import Future, ProcessPoolExecutor, as_completed
+from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from typing import Any, TypeVar
 
@@ -71,11 +72,16 @@ def in_parallel(
         _forwarding(received),
         ProcessPoolExecutor(workers, mp_context=context, initializer=_begin, initargs=(1,)) as pool,
     ):
-        running = {}
+        running: dict[Future[Result], Job] = {}
         while (waiting and not received) or running:
             while waiting and not received and len(running) < workers:
                 job = waiting.pop(0)
                 running[pool.submit(function, job)] = job
             finished = next(as_completed(running))
-            done(running.pop(finished), finished.result())
+            job = running.pop(finished)
+            try:
+                done(job, finished.result())
+            except BrokenProcessPool:
+                if not received:
+                    raise
     return received[0] if received else None

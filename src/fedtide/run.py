@@ -18,11 +18,10 @@ from fedtide.data.dataset import Dataset
 from fedtide.federation import checkpoint
 from fedtide.federation.callbacks import GracefulStop, Progress, Recorder
 from fedtide.federation.module import FederatedModule
-from fedtide.identity import run_key
 from fedtide.scenarios.timeline import Timeline
 from fedtide.settings import RunSettings
 from fedtide.tracking.run_directory import RunDirectory
-from fedtide.world import digest, load_data, timeline_for
+from fedtide.world import digest, key_of, load_data, timeline_for
 
 
 def execute(
@@ -57,7 +56,7 @@ def execute(
     """
     data = load_data(settings)
     timeline = timeline_for(settings, data, worlds)
-    key = run_key(settings, data.digest)
+    key = key_of(settings, data)
     directory = RunDirectory(runs / (name or key))
     if int(os.environ.get("LOCAL_RANK", "0")) > 0:
         return _follow(settings, timeline, data, directory)

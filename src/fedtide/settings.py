@@ -128,7 +128,9 @@ class EvaluationSettings(SettingsModel):
     """Which models are tested, on what, how often."""
 
     every: int = Field(1, ge=1, description="evaluate after every so many rounds (and always after the last)")
-    splits: tuple[Literal["test", "validation"], ...] = Field(("test",), min_length=1, description="data to evaluate on")
+    splits: tuple[Literal["test", "validation"], ...] = Field(
+        ("test",), min_length=1, description="data to evaluate on"
+    )
     batch_size: int = Field(2000, ge=1, description="samples per forward pass")
     models: tuple[Literal["cloud", "participants", "all"], ...] | None = Field(
         None,
@@ -210,9 +212,7 @@ class RunSettings(SettingsModel):
     def world(self) -> dict[str, Any]:
         """The settings that determine the timeline, JSON-able."""
         values = self.canonical()
-        return {
-            key: values[key] for key in ("data", "long_tail", "validation", "scenario", "partition", "world_seed")
-        }
+        return {key: values[key] for key in ("data", "long_tail", "validation", "scenario", "partition", "world_seed")}
 
 
 class CompareSettings(SettingsModel):

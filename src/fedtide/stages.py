@@ -1,4 +1,4 @@
-"""The stages of the pipeline as functions: settings in, declared files out. The command line and DVC call the same ones."""
+"""The stages of the pipeline as functions, settings in and declared files out, for the command line and for DVC."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ import numpy as np
 
 from fedtide.compare import Place, compare
 from fedtide.errors import SettingsError
-from fedtide.identity import modules, run_key, short_hash
+from fedtide.identity import modules, short_hash
 from fedtide.settings import Params, RunSettings
 from fedtide.source import fingerprint
 from fedtide.tracking.run_directory import write_json
-from fedtide.world import build_timeline, load_data, timeline_for, world_file
+from fedtide.world import build_timeline, key_of, load_data, timeline_for, world_file
 
 Say = Callable[[str], None]
 
@@ -113,7 +113,7 @@ def _rounded(value: Any) -> Any:
 def run_directories(params: Params, runs: Path) -> list[Path]:
     """Run directories of the grid, whether they exist or not."""
     data = load_data(params.run())
-    return [runs / run_key(settings, data.digest) for settings in params.grid()]
+    return [runs / key_of(settings, data) for settings in params.grid()]
 
 
 def report(params: Params, runs: Path, worlds: Path | None, out: Path, command: str) -> Any:

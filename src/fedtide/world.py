@@ -13,7 +13,7 @@ from fedtide.data.longtail import thin
 from fedtide.data.prepared import load
 from fedtide.data.validation import cut
 from fedtide.errors import SettingsError
-from fedtide.identity import short_hash
+from fedtide.identity import run_key, short_hash
 from fedtide.scenarios.base import WorldInput
 from fedtide.scenarios.timeline import Timeline
 from fedtide.settings import RunSettings
@@ -46,10 +46,28 @@ def build_timeline(settings: RunSettings, data: Dataset) -> Timeline:
     return scenario.timeline(world)  # type: ignore[attr-defined, no-any-return]
 
 
+def world_identity(settings: RunSettings, data: Dataset) -> str:
+    """Hash of everything the timeline depends on: settings, data, and the content of files a scenario reads.
+
+    Raises:
+        SettingsError: such a file is missing.
+    """
+    files = plugins.load("scenarios", settings.scenario.name)(settings.scenario).files()  # type: ignore[attr-defined]
+    if missing := [str(file) for file in files if not file.is_file()]:
+        raise SettingsError(f"scenario {settings.scenario.name}: no file {', '.join(missing)}")
+    return short_hash(
+        [settings.world(), data.digest, *(hashlib.sha256(file.read_bytes()).hexdigest() for file in files)]
+    )
+
+
 def world_file(folder: Path, settings: RunSettings, data: Dataset) -> Path:
     """Where the partition stage keeps the timeline of these settings."""
-    seed = settings.canonical()["world_seed"]
-    return folder / f"seed-{seed}-{short_hash([settings.world(), data.digest])}.npz"
+    return folder / f"seed-{settings.canonical()['world_seed']}-{world_identity(settings, data)}.npz"
+
+
+def key_of(settings: RunSettings, data: Dataset) -> str:
+    """The run key of settings on a dataset."""
+    return run_key(settings, data.digest, world_identity(settings, data))
 
 
 def timeline_for(settings: RunSettings, data: Dataset, folder: Path | None = None) -> Timeline:

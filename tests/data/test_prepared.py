@@ -150,6 +150,13 @@ def test_each_choice_of_settings_has_its_own_file(tmp_path):
     assert len({prepare(plugin, tmp_path) for plugin in plugins}) == 2
 
 
+def test_where_files_lie_does_not_count(plugin, root, reads):
+    elsewhere = Mnist(Mnist.Settings(root="elsewhere", mirror="somewhere"))
+    elsewhere.resources = plugin.resources
+    assert same(load(plugin, root), load(elsewhere, root))
+    assert len(reads) == 1
+
+
 def test_digest_covers_everything_but_itself():
     base = Dataset(
         name="toy",

@@ -60,7 +60,8 @@ class FedOpt(Algorithm):
             v.mul_(s.beta2).add_(square, alpha=1 - s.beta2)
         else:
             v.sub_((1 - s.beta2) * square * (v - square).sign())
-        return r.w + s.server_lr * m / (v.sqrt() + s.tau)
+        step: Tensor = s.server_lr * m / (v.sqrt() + s.tau)
+        return r.w + step
 
     def _momentum(self, w: Tensor, m: Tensor, D: Tensor) -> Tensor:
         """torch's SGD, run on -w so that its momentum buffer is m (it descends, D points uphill)."""

@@ -23,4 +23,8 @@ class FedProx(Algorithm):
     def warnings(self, lr: float, steps: int) -> list[str]:
         """The stability bound of the explicit proximal step."""
         product = lr * self.settings.mu
-        return [f"local.lr * algorithm.mu = {product:g} is not below 2: the proximal step diverges"] if product >= 2 else []
+        return (
+            [f"local.lr * algorithm.mu = {product:g} is not below 2: the proximal step diverges"]
+            if product >= 2
+            else []
+        )

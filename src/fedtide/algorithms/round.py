@@ -15,22 +15,25 @@ from fedtide.settings import LocalSettings
 class Vectors:
     """Named tensors read and written as attributes; assigning copies into the existing tensor, so shapes never change."""
 
+    _tensors: dict[str, Tensor]
+
     def __init__(self, tensors: dict[str, Tensor]) -> None:
         object.__setattr__(self, "_tensors", tensors)
 
     def __getattr__(self, name: str) -> Tensor:
-        try:
-            return self._tensors[name]  # type: ignore[no-any-return, attr-defined]
-        except KeyError:
-            raise AttributeError(f"no vector {name!r}; declared: {', '.join(self._tensors)}") from None  # type: ignore[attr-defined]
+        tensors = object.__getattribute__(self, "_tensors")
+        if name not in tensors:
+            raise AttributeError(f"no vector {name!r}; declared: {', '.join(tensors)}")
+        found: Tensor = tensors[name]
+        return found
 
     def __setattr__(self, name: str, value: Tensor) -> None:
-        target = getattr(self, name)
+        target = self.__getattr__(name)
         if target is not value:
             target.copy_(value)
 
     def __iter__(self) -> Iterator[tuple[str, Tensor]]:
-        return iter(self._tensors.items())  # type: ignore[attr-defined]
+        return iter(object.__getattribute__(self, "_tensors").items())
 
     def rows(self, rows: slice) -> Vectors:
         """The same tensors restricted to some rows; writes go through."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Literal
 
+import torch
 from pydantic import Field
 from torch import Tensor
 
@@ -25,10 +26,13 @@ class Scaffold(Algorithm):
         """Settings of SCAFFOLD."""
 
         name: str = "scaffold"
-        option: Literal["I", "II"] = Field("II", description="I: gradient over all local data at w; II: from the local steps")
+        option: Literal["I", "II"] = Field(
+            "II", description="I: gradient over all local data at w; II: from the local steps"
+        )
         server_lr: float = Tunable(1.0, low=0.1, high=1.5, ge=0, description="server step size eta_g")
         divisor: Literal["effective", "steps", "mean"] = Field(
-            "effective", description="option II divides by: momentum-aware steps, plain steps, steps of a mean-sized client"
+            "effective",
+            description="option II divides by: momentum-aware steps, plain steps, steps of a mean-sized client",
         )
         control_lr: Literal["current", "initial"] = Field(
             "current", description="learning rate in option II: of the round, or undecayed"
@@ -63,7 +67,8 @@ class Scaffold(Algorithm):
             gradient = r.services.full_gradient(r.w)
             return gradient + r.local.weight_decay * r.w if r.local.weight_decay else gradient
         lr = r.lr0 if s.control_lr == "initial" else r.lr
-        a = {"effective": r.effective_steps, "steps": r.steps, "mean": r.mean_steps}[s.divisor]
+        mean = torch.full_like(r.steps, r.mean_steps)
+        a = {"effective": r.effective_steps, "steps": r.steps, "mean": mean}[s.divisor]
         return r.client.c_k - r.server.c + (r.w - r.W) / (a * lr)
 
     def _shares(self, r: Round) -> Tensor:

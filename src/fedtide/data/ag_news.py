@@ -12,13 +12,12 @@ from numpy.typing import NDArray
 from pydantic import Field
 from torch import Tensor
 
-from fedtide.data.base import DatasetPlugin
+from fedtide.data.base import DatasetPlugin, DatasetSettings
 from fedtide.data.dataset import Dataset
 from fedtide.data.sources import Resource
 from fedtide.data.text import BERT_VOCABULARY, encode
 from fedtide.data.validation import cut
 from fedtide.errors import SettingsError
-from fedtide.plugins import PluginSettings
 
 ADDRESS = "https://raw.githubusercontent.com/mhjabreel/CharCnn_Keras/master/data/ag_news_csv/"
 TRAIN = Resource("train.csv", (f"{ADDRESS}train.csv",), "md5:b1a00f826fdfbd249f79597b59e1dc12")
@@ -36,7 +35,7 @@ class AgNews(DatasetPlugin):
     key, every topic in proportion. Numbers obtained with it are not comparable with published ones.
     """
 
-    class Settings(PluginSettings):
+    class Settings(DatasetSettings):
         """Settings of AG News."""
 
         name: str = "ag_news"

@@ -5,13 +5,25 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
+
+from pydantic import Field
 
 from fedtide.data.dataset import Dataset
-from fedtide.plugins import Plugin
+from fedtide.plugins import Plugin, PluginSettings
 
 if TYPE_CHECKING:
     from fedtide.data.sources import Resource
+
+
+PLACES = frozenset({"root", "mirror"})  # settings that say where files lie and never what a dataset holds
+
+
+class DatasetSettings(PluginSettings):
+    """Settings that every dataset has."""
+
+    root: str = Field("data", description="folder for downloaded and prepared files")
+    mirror: str | None = Field(None, description="folder searched before the network; default: $FEDTIDE_MIRROR")
 
 
 class DatasetPlugin(Plugin):
@@ -21,6 +33,8 @@ class DatasetPlugin(Plugin):
     into tensors. Downloading, mirrors and checksums are the business of :mod:`fedtide.data.sources`, keeping the
     tensors is that of :mod:`fedtide.data.prepared`.
     """
+
+    Settings: ClassVar[type[PluginSettings]] = DatasetSettings
 
     resources: Sequence[Resource] = ()
 

@@ -14,11 +14,10 @@ from pydantic import Field
 from torch import Tensor
 
 from fedtide.data.archives import read_all
-from fedtide.data.base import DatasetPlugin
+from fedtide.data.base import DatasetPlugin, DatasetSettings
 from fedtide.data.dataset import Dataset
 from fedtide.data.sources import Resource
 from fedtide.errors import SettingsError
-from fedtide.plugins import PluginSettings
 
 Constants = tuple[tuple[float, ...], tuple[float, ...]]
 
@@ -76,7 +75,7 @@ class Cifar10(DatasetPlugin):
     FedSSG and FedWCM papers (and of the code base both build on).
     """
 
-    class Settings(PluginSettings):
+    class Settings(DatasetSettings):
         """Settings of CIFAR-10."""
 
         name: str = "cifar10"

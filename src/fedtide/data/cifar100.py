@@ -6,9 +6,9 @@ from typing import Literal
 
 from pydantic import Field
 
+from fedtide.data.base import DatasetSettings
 from fedtide.data.cifar10 import Cifar10
 from fedtide.data.sources import Resource
-from fedtide.plugins import PluginSettings
 
 
 class Cifar100(Cifar10):
@@ -18,7 +18,7 @@ class Cifar100(Cifar10):
     paper (one digit apart), ``fedssg`` that of the FedSSG and FedWCM papers.
     """
 
-    class Settings(PluginSettings):
+    class Settings(DatasetSettings):
         """Settings of CIFAR-100."""
 
         name: str = "cifar100"

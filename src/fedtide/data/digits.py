@@ -7,10 +7,9 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from fedtide.data.base import DatasetPlugin
+from fedtide.data.base import DatasetPlugin, DatasetSettings
 from fedtide.data.dataset import Dataset
 from fedtide.data.validation import cut
-from fedtide.plugins import PluginSettings
 
 TEST_FRACTION = 0.2
 SPLIT_SEED = 0
@@ -23,7 +22,7 @@ class Digits(DatasetPlugin):
     a fifth of every class, drawn once with a fixed key, is the test set.
     """
 
-    class Settings(PluginSettings):
+    class Settings(DatasetSettings):
         """Settings of the digits."""
 
         name: str = "digits"

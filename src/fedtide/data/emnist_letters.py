@@ -8,12 +8,11 @@ from typing import Literal
 from pydantic import Field
 
 from fedtide.data.archives import read_all
-from fedtide.data.base import DatasetPlugin
+from fedtide.data.base import DatasetPlugin, DatasetSettings
 from fedtide.data.dataset import Dataset
 from fedtide.data.idx import parse_idx
 from fedtide.data.sources import Resource
 from fedtide.errors import SettingsError
-from fedtide.plugins import PluginSettings
 
 FILES = tuple(
     f"emnist-letters-{split}-{content}-ubyte.gz"
@@ -30,7 +29,7 @@ class EmnistLetters(DatasetPlugin):
     use. The images lie transposed, as they do in the files.
     """
 
-    class Settings(PluginSettings):
+    class Settings(DatasetSettings):
         """Settings of EMNIST letters."""
 
         name: str = "emnist_letters"

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
+from fedtide.data.base import DatasetSettings
 from fedtide.data.idx import idx_resources
 from fedtide.data.mnist import Mnist
-from fedtide.plugins import PluginSettings
 
 
 class FashionMnist(Mnist):
     """Fashion-MNIST: 60,000 + 10,000 grey 28x28 pictures of clothes, 10 classes (Xiao et al. 2017)."""
 
-    class Settings(PluginSettings):
+    class Settings(DatasetSettings):
         """Settings of Fashion-MNIST."""
 
         name: str = "fashion_mnist"

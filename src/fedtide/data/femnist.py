@@ -11,11 +11,10 @@ import torch
 from numpy.typing import NDArray
 from pydantic import Field
 
-from fedtide.data.base import DatasetPlugin
+from fedtide.data.base import DatasetPlugin, DatasetSettings
 from fedtide.data.dataset import Dataset
 from fedtide.data.sources import Resource
 from fedtide.errors import SettingsError
-from fedtide.plugins import PluginSettings
 from fedtide.randomness import generator
 
 TRAIN_SHARE = 0.8
@@ -35,7 +34,7 @@ class Femnist(DatasetPlugin):
     LEAF stores the first image of every writer but the first twice; ``leaf_duplicates`` keeps the second copy.
     """
 
-    class Settings(PluginSettings):
+    class Settings(DatasetSettings):
         """Settings of FEMNIST."""
 
         name: str = "femnist"

@@ -5,16 +5,15 @@ from __future__ import annotations
 from pathlib import Path
 from typing import ClassVar
 
-from fedtide.data.base import DatasetPlugin
+from fedtide.data.base import DatasetPlugin, DatasetSettings
 from fedtide.data.dataset import Dataset
 from fedtide.data.idx import idx_resources, parse_idx
-from fedtide.plugins import PluginSettings
 
 
 class Mnist(DatasetPlugin):
     """MNIST: 60,000 + 10,000 grey 28x28 handwritten digits, 10 classes (LeCun et al. 1998)."""
 
-    class Settings(PluginSettings):
+    class Settings(DatasetSettings):
         """Settings of MNIST."""
 
         name: str = "mnist"

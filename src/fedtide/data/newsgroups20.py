@@ -10,12 +10,11 @@ import torch
 from pydantic import Field
 
 from fedtide.data.archives import read_all
-from fedtide.data.base import DatasetPlugin
+from fedtide.data.base import DatasetPlugin, DatasetSettings
 from fedtide.data.dataset import Dataset
 from fedtide.data.sources import Resource
 from fedtide.data.text import BERT_VOCABULARY, encode
 from fedtide.errors import SettingsError
-from fedtide.plugins import PluginSettings
 
 SPLITS = ("20news-bydate-train", "20news-bydate-test")
 
@@ -32,7 +31,7 @@ class Newsgroups20(DatasetPlugin):
     introduce a quotation, ``footers`` what follows the last line that is empty or a row of dashes.
     """
 
-    class Settings(PluginSettings):
+    class Settings(DatasetSettings):
         """Settings of 20 Newsgroups."""
 
         name: str = "newsgroups20"

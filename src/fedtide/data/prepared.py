@@ -16,7 +16,7 @@ import torch
 from filelock import FileLock
 
 from fedtide.data import NOT_PLUGINS
-from fedtide.data.base import DatasetPlugin
+from fedtide.data.base import PLACES, DatasetPlugin
 from fedtide.data.dataset import Dataset
 from fedtide.data.sources import fetch, make_folder
 from fedtide.errors import SettingsError
@@ -33,7 +33,8 @@ def load(plugin: DatasetPlugin, root: Path, mirror: Path | None = None) -> Datas
     files that are present are not those it was made from. Several processes may call this at once: one prepares.
 
     Args:
-        plugin: dataset with its settings; each choice of settings has its own prepared file.
+        plugin: dataset with its settings; each choice of settings has its own prepared file,
+            whatever its ``root`` and ``mirror`` say: the arguments below count.
         root: data folder; everything goes to ``<root>/<name>``.
         mirror: see :func:`fedtide.data.sources.fetch`.
 
@@ -70,7 +71,7 @@ def content_digest(dataset: Dataset) -> str:
 
 def _path(plugin: DatasetPlugin, root: Path) -> Path:
     settings: PluginSettings = plugin.settings
-    chosen = hashlib.sha256(settings.model_dump_json().encode()).hexdigest()[:12]
+    chosen = hashlib.sha256(settings.model_dump_json(exclude=set(PLACES)).encode()).hexdigest()[:12]
     return root / settings.name / f"prepared-{chosen}.npz"
 
 

@@ -8,11 +8,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from fedtide.data.base import DatasetPlugin
+from fedtide.data.base import DatasetPlugin, DatasetSettings
 from fedtide.data.dataset import Dataset
 from fedtide.data.sources import Resource
 from fedtide.errors import SettingsError
-from fedtide.plugins import PluginSettings
 
 ADDRESS = "http://ufldl.stanford.edu/housenumbers/"
 
@@ -23,7 +22,7 @@ class Svhn(DatasetPlugin):
     The ``train`` and ``test`` files only; the easy ``extra`` images are not used.
     """
 
-    class Settings(PluginSettings):
+    class Settings(DatasetSettings):
         """Settings of SVHN."""
 
         name: str = "svhn"

@@ -13,11 +13,10 @@ from pydantic import Field
 from torch import Tensor
 
 from fedtide.data.archives import read_all
-from fedtide.data.base import DatasetPlugin
+from fedtide.data.base import DatasetPlugin, DatasetSettings
 from fedtide.data.dataset import Dataset
 from fedtide.data.sources import Resource
 from fedtide.errors import SettingsError
-from fedtide.plugins import PluginSettings
 
 NORMALISATIONS = {
     "default": ((0.485, 0.456, 0.406), (0.229, 0.224, 0.225)),
@@ -35,7 +34,7 @@ class TinyImagenet(DatasetPlugin):
     standard deviation 0.5.
     """
 
-    class Settings(PluginSettings):
+    class Settings(DatasetSettings):
         """Settings of Tiny-ImageNet."""
 
         name: str = "tiny_imagenet"

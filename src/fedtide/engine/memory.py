@@ -41,5 +41,7 @@ def plan_chunk(size: int, batch: int, task: Task) -> int:
     """
     if task.device.type == "cpu":
         return max(1, _CACHE // size)
-    sample = int(torch.tensor(task.data.input_shape).prod()) * 64  # activations of a network are a multiple of its input
+    sample = (
+        int(torch.tensor(task.data.input_shape).prod()) * 64
+    )  # activations of a network are a multiple of its input
     return max(1, available_bytes(task.device) // 4 // (task.dtype.itemsize * (4 * size + batch * sample)))

@@ -103,7 +103,14 @@ class Stacked(Executor):
         task, prefix = self.task, "network."
 
         def loss(
-            named: dict[str, Tensor], x: Tensor, y: Tensor, keep: Tensor, key: Tensor, n: Tensor, frozen: Any, scale: Any
+            named: dict[str, Tensor],
+            x: Tensor,
+            y: Tensor,
+            keep: Tensor,
+            key: Tensor,
+            n: Tensor,
+            frozen: Any,
+            scale: Any,
         ) -> Tensor:
             state = {prefix + name: value for name, value in named.items()}
             state |= {prefix + name: key for name in self.layout.dropout_keys}
@@ -119,7 +126,7 @@ class Stacked(Executor):
             return (values * keep).sum() / keep.sum().clamp(min=1)
 
         mapped = vmap(grad_and_value(loss), in_dims=(0, 0, 0, 0, 0, 0, 0, 0), randomness="error")
-        return lambda *args: mapped(*args, weights)
+        return lambda *args: mapped(*args, weights)  # type: ignore[call-arg]
 
     def _terms(self, cohort: Cohort, rows: slice, count: int) -> tuple[list[Tensor], list[dict[str, Tensor]]]:
         """Weights [c] and reference vectors [c, d] of the extra terms."""

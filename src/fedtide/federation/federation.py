@@ -96,9 +96,7 @@ class Federation:
         self.w0, self.b0 = flatten(network, dtype, self.device)
         self.workers = Workers(self.task, settings.engine.workers)
         self.executor = executors.make(self.task, self.workers, settings.engine, model.family)
-        self.payload = payload(
-            self.algorithm, self.layout.size, self.layout.buffer_size, self.data.num_classes
-        )
+        self.payload = payload(self.algorithm, self.layout.size, self.layout.buffer_size, self.data.num_classes)
 
     @staticmethod
     def _plugin(kind: str, settings: plugins.PluginSettings) -> Any:
@@ -139,7 +137,9 @@ class Federation:
             round=0,
             w=self.w0.clone(),
             b=self.b0.clone(),
-            server={name: torch.full_like(self.w0, self.algorithm.server_start(name)) for name in self.algorithm.server},
+            server={
+                name: torch.full_like(self.w0, self.algorithm.server_start(name)) for name in self.algorithm.server
+            },
             memory={name: torch.zeros(clients, size, dtype=self.w0.dtype, device=home) for name in names},
             seen=torch.zeros(clients, dtype=torch.bool),
             counts=torch.zeros(clients, dtype=torch.int64),
@@ -159,7 +159,9 @@ class Federation:
         state = self.client_vectors()
         kept = self.timeline.num_clients * vector * len(state)
         require(rows, self.device, f"a cohort of {cohort} clients with {self.layout.size:,} parameters each")
-        require(kept, self.memory_device, f"federation.memory: {', '.join(state)} of {self.timeline.num_clients} clients")
+        require(
+            kept, self.memory_device, f"federation.memory: {', '.join(state)} of {self.timeline.num_clients} clients"
+        )
         return (
             f"{self.layout.size:,} parameters; about {cohort} of {present} clients a round; "
             f"{rows / 1e6:,.1f} MB for the cohort, {kept / 1e6:,.1f} MB of client memories on {self.memory_device}; "

@@ -16,6 +16,10 @@ def _alone(_: Tensor) -> None:
     """Nothing to add up."""
 
 
+def _all_reduce(tensor: Tensor) -> None:
+    torch.distributed.all_reduce(tensor)
+
+
 @dataclass(frozen=True)
 class Ranks:
     """Rank and number of processes, and the in-place sum over them."""
@@ -32,7 +36,7 @@ class Ranks:
         return Ranks(
             torch.distributed.get_rank(),
             torch.distributed.get_world_size(),
-            lambda tensor: torch.distributed.all_reduce(tensor) and None,
+            _all_reduce,
         )
 
     def advance(self, executor: Executor, cohort: Cohort, memories: list[Tensor], first: int, last: int) -> None:

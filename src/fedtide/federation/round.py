@@ -85,10 +85,11 @@ def train_round(federation: Federation, state: RunState, call: Call) -> Played:
     device, dtype, local = state.w.device, state.w.dtype, settings.local
     ids = torch.tensor(call.ids, dtype=torch.int64)
     clients = len(call.ids)
-    plan = make_plan(
-        call.shards, call.ids, local, call.mean_size, settings.seed, call.purpose, (call.t,), device
-    )
-    column = {"dtype": dtype, "device": device}
+    plan = make_plan(call.shards, call.ids, local, call.mean_size, settings.seed, call.purpose, (call.t,), device)
+
+    def column(values: Tensor) -> Tensor:
+        return values.unsqueeze(-1).to(device, dtype)
+
     n = torch.tensor([len(shard) for shard in call.shards], dtype=torch.float64)
     steps = torch.tensor(plan.steps, dtype=torch.float64)
     counts = torch.stack([fed.label_counts(shard) for shard in call.shards])
@@ -110,21 +111,21 @@ def train_round(federation: Federation, state: RunState, call: Call) -> Played:
         client=client,
         extra=state.extra,
         ids=call.ids,
-        n=n.unsqueeze(-1).to(**column),
-        omega=(n / call.mean_size).unsqueeze(-1).to(**column),
-        steps=steps.unsqueeze(-1).to(**column),
-        effective_steps=momentum_steps(steps, local.momentum).unsqueeze(-1).to(**column),
+        n=column(n),
+        omega=column(n / call.mean_size),
+        steps=column(steps),
+        effective_steps=column(momentum_steps(steps, local.momentum)),
         mean_steps=step_count(int(np.ceil(call.mean_size)), call.mean_size, local),
-        weights=fed.weighting.weights(n, counts).unsqueeze(-1).to(**column),
+        weights=column(fed.weighting.weights(n, counts)),
         population=call.population,
         clients=fed.timeline.num_clients,
         participation=call.expected,
-        counts=state.counts[ids].unsqueeze(-1).to(**column),
-        seen=state.seen[ids].unsqueeze(-1).to(**column),
-        label_counts=counts.to(**column),
+        counts=column(state.counts[ids]),
+        seen=column(state.seen[ids]),
+        label_counts=counts.to(device, dtype),
         layout=fed.layout,
         local=local,
-        services=_Services(fed, state, call, counts.to(**column)),
+        services=_Services(fed, state, call, counts.to(device, dtype)),
     )
     start = fed.algorithm.start(r)
     r.W = start.expand(clients, -1).clone()
@@ -138,7 +139,7 @@ def train_round(federation: Federation, state: RunState, call: Call) -> Played:
         added=fed.algorithm.local(r),
         terms=fed.algorithm.terms(r),
         direction=None,
-        losses=torch.zeros(clients, **column),
+        losses=torch.zeros(clients, dtype=dtype, device=device),
     )
     if fed.algorithm.has_direction:
         cohort.direction = lambda grad, W, rows: fed.algorithm.direction(grad, W, r.rows(rows))

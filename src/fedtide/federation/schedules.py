@@ -15,9 +15,9 @@ def learning_rate(local: LocalSettings, t: int, rounds: int) -> float:
     """
     lowest = local.floor * local.lr
     if local.schedule == "exponential":
-        return local.lr * local.decay**t
+        return float(local.lr * local.decay**t)
     if local.schedule == "cosine":
         return lowest + (local.lr - lowest) * (1 + math.cos(math.pi * t / rounds)) / 2
     if local.schedule == "polynomial":
-        return (local.lr - lowest) * (1 - t / rounds) ** local.power + lowest
+        return float((local.lr - lowest) * (1 - t / rounds) ** local.power + lowest)
     return local.lr

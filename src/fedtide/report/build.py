@@ -125,13 +125,12 @@ def _pictures(read: Records, table: Table) -> list[Picture]:
 def _comparisons(table: Table) -> list[Comparison]:
     """Every method against the one with the highest mean, by the headline metrics; none for a single method."""
     done = []
-    for column in (column for column in table.columns if column.key in ("last", "transition")):
+    for column in (column for column in table.columns if column.headline):
         values = table.by_seed(column.key).dropna(axis=1, how="all")
-        names = [(str(label), str(start)) for label, start in values.columns]
+        names = [names for names, _ in table.rows() if names in values]
         if len(names) > 1:
             reference = names[int(values.mean().argmax())]
-            title = column.title.removesuffix(", %")
-            done.append(Comparison(column.key, title, reference, statistics.compare(values, reference)))
+            done.append(Comparison(column.key, column.headline, reference, statistics.compare(values, reference)))
     return done
 
 
@@ -141,7 +140,7 @@ def _comparison_frame(comparisons: list[Comparison]) -> pd.DataFrame:
         comparison.frame.reset_index().assign(
             metric=comparison.metric,
             reference=findings.method(comparison.reference),
-            reading=[statistics.verdict(row) for _, row in comparison.frame.iterrows()],
+            reading=[statistics.verdict(row) for row in comparison.frame.to_dict("records")],
         )
         for comparison in comparisons
     ]

@@ -42,8 +42,8 @@ def accuracy_over_bytes(records: Records) -> bytes | None:
 
 def transition_accuracy(table: Table) -> bytes | None:
     """Accuracy after session changes: one dot per run, a bar at the mean of each method."""
-    runs = table.runs[(table.runs["state"] == "complete") & table.runs["transition"].notna()]
-    if runs.empty:
+    values = table.by_seed("transition")
+    if not values.notna().any(axis=None):
         return None
     methods = [method for method, _ in table.rows()]
     names, facets = _names(methods), _facets(methods)
@@ -51,11 +51,10 @@ def transition_accuracy(table: Table) -> bytes | None:
         figure = Figure(figsize=(WIDTH, 0.8 + 0.26 * len(names)), layout="constrained")
         axes = figure.subplots()
         for place, method in enumerate(methods):
-            values = runs.loc[(runs[METHOD] == method).all(axis=1), "transition"]
-            colour = line_style(facets[method].number)["color"]
-            axes.plot(values, np.full(len(values), place), "o", color=colour, alpha=0.6, markersize=6, mew=0)
-            if len(values):
-                axes.plot(values.mean(), place, "|", color="black", markersize=11, mew=1.8)
+            if method in values:
+                of_runs, colour = values[method].dropna(), line_style(facets[method].number)["color"]
+                axes.plot(of_runs, np.full(len(of_runs), place), "o", color=colour, alpha=0.6, markersize=6, mew=0)
+                axes.plot(of_runs.mean(), place, "|", color="black", markersize=11, mew=1.8)
         axes.set_yticks(range(len(names)), list(names.values()))
         axes.set_ylim(len(names) - 0.4, -0.6)
         axes.grid(visible=True, axis="both")

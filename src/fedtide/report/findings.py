@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Iterable
 from typing import Any
 
@@ -45,14 +46,14 @@ def facts(records: Records) -> list[Method]:
 def results(table: Table) -> list[str]:
     """The best method by each headline metric, one sentence each; none without a complete run."""
     sentences = []
-    for column in (column for column in table.columns if column.key in ("last", "transition")):
-        means = table.methods[f"{column.key}_mean"].dropna()
-        if means.empty:
-            continue
-        names, row = table.rows()[table.methods.index.get_loc(means.idxmax())]
-        value = formats.percent(row[f"{column.key}_mean"], row[f"{column.key}_std"])
-        what = f"{'Highest mean' if len(means) > 1 else 'Mean'} accuracy, {column.title.removesuffix(', %').lower()}"
-        sentences.append(f"{what}: {method(names)}, {value} % ({seeds(row['seeds'])}).")
+    for column in (column for column in table.columns if column.headline):
+        mean, std = f"{column.key}_mean", f"{column.key}_std"
+        having = [(names, row) for names, row in table.rows() if not math.isnan(row[mean])]
+        if having:
+            names, row = max(having, key=lambda item: item[1][mean])
+            what = f"{'Highest mean' if len(having) > 1 else 'Mean'} accuracy in the {column.headline}"
+            seeds = f"{row['seeds']} seed{'' if row['seeds'] == 1 else 's'}"
+            sentences.append(f"{what}: {method(names)}, {formats.percent(row[mean], row[std])} % ({seeds}).")
     return sentences
 
 
@@ -63,7 +64,9 @@ def warnings(records: Records) -> list[str]:
     for (label, start, state), group in failed.groupby([*METHOD, "state"], sort=False):
         when = ", ".join(f"seed {seed} in round {at}" for seed, at in zip(group["seed"], group["rounds"], strict=True))
         what = "diverged" if state == "diverged" else "did not finish"
-        lines.append(f"{method((label, start))} {what}: {when}. Not in means and tests; dotted in the figures.")
+        lines.append(
+            f"{method((str(label), str(start)))} {what}: {when}. Not in means and tests; dotted in the figures."
+        )
     complete = records.runs[records.runs["state"] == "complete"]
     if complete.groupby(METHOD)["seed"].agg(frozenset).nunique() > 1:
         lines.append("Methods are averaged over different seeds; compare them by the paired differences.")
@@ -99,11 +102,6 @@ def common(records: Records) -> list[Method]:
 def method(names: Method) -> str:
     """``label · initialiser``."""
     return " · ".join(names)
-
-
-def seeds(count: int) -> str:
-    """``1 seed`` or ``3 seeds``."""
-    return f"{count} seed{'' if count == 1 else 's'}"
 
 
 def plain(value: Any) -> str:

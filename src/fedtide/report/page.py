@@ -13,7 +13,7 @@ import pandas as pd
 
 from fedtide.report import findings, formats, statistics
 from fedtide.report.records import Records
-from fedtide.report.table import Table
+from fedtide.report.table import AFTER_CHANGE, Table
 
 
 @dataclass(frozen=True)
@@ -36,7 +36,7 @@ class Comparison:
     """All methods against the best one by one metric: ``frame`` is what :func:`statistics.compare` returns."""
 
     metric: str
-    title: str
+    headline: str
     reference: tuple[str, str]
     frame: pd.DataFrame
 
@@ -105,8 +105,8 @@ def _table_caption(table: Table) -> str:
     parts = ["Bold: best of its column." if len(table.methods) > 1 else ""]
     if any(column.key == "drop" for column in table.columns):
         parts.append(
-            "Drop: last accuracy before a session change minus the first after it, mean over the changes. Accuracy "
-            "counts the labels that are present in the session."
+            f"After a change: mean of the first {AFTER_CHANGE} rounds after each session change. Drop: last accuracy "
+            "before a change minus the first after it. Accuracy counts the labels that are present in the session."
         )
     elif not math.isnan(table.target):
         parts.append(f"The target, {100 * table.target:.0f} %, is nine tenths of the best method's mean at the end.")
@@ -115,10 +115,11 @@ def _table_caption(table: Table) -> str:
 
 
 def _comparison(comparison: Comparison) -> dict[str, Any]:
-    signed_rank = bool(comparison.frame["wilcoxon"].notna().any())
+    frame = comparison.frame
+    signed_rank = bool(frame["wilcoxon"].notna().any())
     tests = ["p", "p_holm", *(["wilcoxon", "wilcoxon_holm"] if signed_rank else [])]
     return {
-        "title": comparison.title,
+        "title": f"Accuracy in the {comparison.headline}",
         "reference": findings.method(comparison.reference),
         "signed_rank": signed_rank,
         "rows": [
@@ -132,7 +133,7 @@ def _comparison(comparison: Comparison) -> dict[str, Any]:
                 ],
                 "verdict": statistics.verdict(row),
             }
-            for names, row in comparison.frame.iterrows()
+            for names, row in zip(frame.index.to_list(), frame.to_dict("records"), strict=True)
         ],
     }
 

@@ -7,6 +7,7 @@ counts is the spread of the differences, not the spread of the accuracies.
 from __future__ import annotations
 
 import math
+from collections.abc import Hashable, Mapping
 from typing import Any
 
 import numpy as np
@@ -67,7 +68,7 @@ def _pair(differences: np.ndarray[Any, np.dtype[np.float64]]) -> dict[str, float
     return row
 
 
-def verdict(row: pd.Series) -> str:
+def verdict(row: Mapping[Hashable, Any]) -> str:
     """What one row of :func:`compare` allows to say."""
     if row["pairs"] == 0:
         return "no common seed"

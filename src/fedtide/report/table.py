@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import pandas as pd
 
@@ -20,12 +20,21 @@ _TARGET_SHARE = 0.9
 
 @dataclass(frozen=True)
 class Column:
-    """One metric: its ``key`` in frames, its ``title``, how it is written, and whether ``high`` values are good."""
+    """One metric.
+
+    Attributes:
+        key: its name in frames.
+        title: the heading.
+        text: writes mean and spread.
+        good: which values are marked as best.
+        headline: completes "accuracy in the ..."; set for the metrics by which methods are compared.
+    """
 
     key: str
     title: str
     text: Callable[[float, float], str]
-    high: bool = True
+    good: Literal["high", "low", "none"] = "high"
+    headline: str = ""
 
 
 @dataclass(frozen=True)
@@ -62,9 +71,9 @@ class Table:
     def best(self, column: Column) -> list[Method]:
         """The methods whose mean of a metric is best as it is written; none if fewer than two have a value."""
         means = self.methods[f"{column.key}_mean"].dropna()
-        if len(means) < 2:
+        if len(means) < 2 or column.good == "none":
             return []
-        top = means.max() if column.high else means.min()
+        top = means.max() if column.good == "high" else means.min()
         return [
             method
             for method, row in self.rows()
@@ -127,21 +136,22 @@ def _columns(last: int, target: float, changes: bool) -> list[Column]:
     columns = [
         Column("final", "Final, %", formats.percent),
         Column("best", "Best, %", formats.percent),
-        Column("last", f"Last {last} rounds, %", formats.percent),
+        Column("last", f"Last {last} rounds, %", formats.percent, headline=f"last {last} rounds"),
     ]
-    traffic = Column("bytes", "Traffic", lambda mean, _: formats.human_bytes(mean), high=False)
+    traffic = Column("bytes", "Traffic", lambda mean, _: formats.human_bytes(mean), good="none")
     if changes:
+        after = f"first {AFTER_CHANGE} rounds after a session change"
         return [
             *columns,
-            Column("transition", f"First {AFTER_CHANGE} rounds after a change, %", formats.percent),
-            Column("drop", "Drop at a change, points", formats.percent, high=False),
+            Column("transition", "After a change, %", formats.percent, headline=after),
+            Column("drop", "Drop at a change, points", formats.percent, good="low"),
             traffic,
         ]
     if math.isnan(target):
         return [*columns, traffic]
     return [
         *columns,
-        Column("rounds_to_target", f"Rounds to {100 * target:.0f} %", formats.rounds, high=False),
-        Column("bytes_to_target", f"Traffic to {100 * target:.0f} %", traffic.text, high=False),
+        Column("rounds_to_target", f"Rounds to {100 * target:.0f} %", formats.rounds, good="low"),
+        Column("bytes_to_target", f"Traffic to {100 * target:.0f} %", traffic.text, good="low"),
         traffic,
     ]

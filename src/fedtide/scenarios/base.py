@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from dataclasses import dataclass
+from pathlib import Path
 
 from fedtide.partitions.base import Partition
 from fedtide.plugins import Plugin
@@ -33,6 +34,10 @@ class WorldInput:
 
 class Scenario(Plugin):
     """Writes the timeline."""
+
+    def files(self) -> tuple[Path, ...]:
+        """Files whose content the timeline depends on; part of the run key."""
+        return ()
 
     @abstractmethod
     def timeline(self, world: WorldInput) -> Timeline:

@@ -48,6 +48,10 @@ class Trace(Scenario):
         )
         session_at_change: bool = Field(False, description="a new session begins whenever somebody comes or goes")
 
+    def files(self) -> tuple[Path, ...]:
+        """The CSV file."""
+        return (Path(self.settings.file),)
+
     def timeline(self, world: WorldInput) -> Timeline:
         """See :meth:`Scenario.timeline`."""
         intervals = read_trace(Path(self.settings.file))

@@ -110,7 +110,11 @@ class RunDirectory:
         _append(self.path / "history.csv", columns, row)
         for split, values in per_class.items():
             named = {f"class_{index}": value for index, value in enumerate(values)}
-            _append(self.path / "per_class.csv", ["round", "split", *named], {"round": row["round"], "split": split, **named})
+            _append(
+                self.path / "per_class.csv",
+                ["round", "split", *named],
+                {"round": row["round"], "split": split, **named},
+            )
 
     def rewind(self, rounds: int) -> None:
         """Drop rows of rounds after ``rounds`` and torn lines, so that records and state agree."""
@@ -147,8 +151,7 @@ def _append(path: Path, columns: list[str], row: dict[str, Any]) -> None:
     if not new:
         with path.open(encoding="utf-8") as stream:
             columns = stream.readline().strip().split(",")
-    cells = ["" if row.get(column) is None else repr(row[column]) if isinstance(row[column], float) else str(row[column])
-             for column in columns]  # fmt: skip
+    cells = ["" if row.get(column) is None else str(row[column]) for column in columns]
     text = (",".join(columns) + "\n" if new else "") + ",".join(cells) + "\n"
     with path.open("a", newline="", encoding="utf-8") as stream:
         stream.write(text)

@@ -1,1 +1,1 @@
-""""""
+"""Searching settings."""

@@ -35,7 +35,7 @@ def read(run: dict[str, Any], problems: dict[str, Any]) -> Case:
         "clip_scope": "total",
     }
     algorithm = chosen(fields, "algorithms", fields["algorithm"], {})
-    if fields.either("lr_g", 1.0) == 1.0:  # a plain average has no server step
+    if run.get("lr_g", 1.0) == 1.0:  # a plain average has no server step
         fields.pass_over("lr_g")
     return Case(
         fields,
