@@ -10,7 +10,6 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from fedtide.algorithms.base import Algorithm
 from fedtide.algorithms.round import Round
 from fedtide.data.dataset import Dataset
 from fedtide.federation.federation import Federation, RoundReport
@@ -117,14 +116,11 @@ def federation(
     data: Dataset,
     *,
     dtype: torch.dtype = torch.float64,
-    algorithm: Algorithm | None = None,
     cohorts: Sequence[Sequence[int]] | None = None,
     start: Tensor | None = None,
 ) -> Federation:
-    """A federation on the CPU, with a test's own algorithm, cohorts or first model where given."""
+    """A federation on the CPU, with a test's own cohorts or first model where given."""
     made = Federation(chosen, world, data, dtype=dtype)
-    if algorithm is not None:
-        made.algorithm = algorithm
     if cohorts is not None:
         made.participation = Script(cohorts)
     if start is not None:

@@ -24,6 +24,7 @@ from pydantic import (
 from pydantic_core import CoreSchema
 
 from fedtide import plugins
+from fedtide.data.base import PLACES
 from fedtide.errors import SettingsError, nearest, one_line
 from fedtide.plugins import PluginSettings, SettingsModel
 
@@ -206,6 +207,8 @@ class RunSettings(SettingsModel):
         for key in ("workers", "chunk"):
             values["engine"].pop(key)
         values["federation"].pop("memory")
+        for key in PLACES:
+            values["data"].pop(key, None)
         values["world_seed"] = self.seed if self.world_seed is None else self.world_seed
         return values
 

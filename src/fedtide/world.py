@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from fedtide import plugins
+from fedtide.data.base import DatasetPlugin, DatasetSettings
 from fedtide.data.dataset import Dataset
 from fedtide.data.longtail import thin
 from fedtide.data.prepared import load
@@ -21,10 +22,9 @@ from fedtide.settings import RunSettings
 
 def load_data(settings: RunSettings) -> Dataset:
     """The dataset, fetched and prepared if need be."""
-    choice = settings.data
-    plugin = plugins.load("data", choice.name)(choice)
-    mirror = getattr(choice, "mirror", None)
-    return load(plugin, Path(getattr(choice, "root", "data")), Path(mirror) if mirror else None)  # type: ignore[arg-type]
+    choice: DatasetSettings = settings.data  # type: ignore[assignment]
+    plugin: DatasetPlugin = plugins.load("data", choice.name)(choice)  # type: ignore[assignment]
+    return load(plugin, Path(choice.root), Path(choice.mirror) if choice.mirror else None)
 
 
 def build_timeline(settings: RunSettings, data: Dataset) -> Timeline:

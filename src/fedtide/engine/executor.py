@@ -23,23 +23,27 @@ class Executor(ABC):
         """How it works here, in a few words for the log."""
 
 
-def choose(task: Task, engine: EngineSettings, family: str) -> str:
-    """Name of the executor for a task: a fixed rule on (model family, device), never a timing.
+TINY = 8192
+"""Parameters up to which a model is tiny: one thread then spends its time on Python, not on arithmetic."""
 
-    ``stacked`` on an accelerator, ``threads`` on a CPU. Networks with floating buffers (BatchNorm) always run on
-    ``threads``.
+
+def choose(task: Task, engine: EngineSettings, family: str) -> str:
+    """Name of the executor for a task: a fixed rule on (model family, size, device), never a timing.
+
+    ``stacked`` on an accelerator and for tiny linear models and perceptrons, ``threads`` otherwise. Networks with floating
+    buffers (BatchNorm) always run on ``threads``: a padded batch would enter their statistics.
 
     Raises:
         SettingsError: ``stacked`` is asked for a network with floating buffers.
     """
     floating = any(value.is_floating_point() for value in task.network.buffers())
     if engine.executor == "stacked" and floating:
-        raise SettingsError(
-            "engine.executor = 'stacked': the model has BatchNorm statistics; use 'threads' or norm: group"
-        )
+        raise SettingsError("engine.executor = 'stacked': the model has BatchNorm statistics; use 'threads' or norm: group")
     if engine.executor != "auto":
         return engine.executor
-    return "stacked" if task.device.type != "cpu" and not floating else "threads"
+    size = sum(value.numel() for value in task.network.parameters())
+    tiny = family in ("linear", "mlp") and size <= TINY
+    return "stacked" if (tiny or task.device.type != "cpu") and not floating else "threads"
 
 
 def make(task: Task, workers: Workers, engine: EngineSettings, family: str) -> Executor:

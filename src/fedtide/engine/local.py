@@ -93,7 +93,8 @@ class Cohort:
         W: [C, d] parameters. buffers: [C, q] floating buffers. momentum: [C, d] or None.
         plan: batches. label_counts: [C, L] samples per class.
         lr: learning rate of the round.
-        added: what the algorithm adds. direction: its general form, or None. terms: extra losses.
+        added: what the algorithm adds. direction: its general form, or None; memories: the clients' rows [C, d] it may
+            write, frozen with a finished client's row. terms: extra losses.
         losses: [C] sum over steps of the mean batch loss, written by the executor.
     """
 
@@ -106,6 +107,7 @@ class Cohort:
     added: Local
     terms: list[Term]
     direction: Direction | None
+    memories: list[Tensor]
     losses: Tensor
 
 

@@ -61,11 +61,13 @@ class Stacked(Executor):
         steps = torch.tensor(plan.steps[rows], device=task.device).unsqueeze(-1)
         w = cohort.W[rows].clone()
         m = None if cohort.momentum is None else cohort.momentum[rows]
+        written = [w, *([] if m is None else [m]), *(memory[rows] for memory in cohort.memories)]
         g = torch.empty_like(w)
         losses = torch.zeros(count, dtype=task.dtype, device=task.device)
         sizes = plan.sizes[rows].to(task.device)
         weights, references = self._terms(cohort, rows, count)
         gradient = self._gradient(cohort, weights)
+        shortest = min(plan.steps[rows])
         for step in range(first, last):
             width = int(plan.sizes[rows, step].max())
             keys = plan.keys[rows, step]
@@ -82,18 +84,16 @@ class Stacked(Executor):
                 out.append(value.detach())
                 return torch.cat([grads[slot.name].reshape(count, -1) for slot in self.layout.parameters], dim=-1)
 
+            before = [value.clone() for value in written] if step >= shortest else []
             if cohort.direction is None:
                 update.seed(g)
                 g.add_(loss_gradient(w))
             else:
                 g.copy_(cohort.direction(loss_gradient, w, rows))
-            running = steps > step
-            before = w.clone(), None if m is None else m.clone()
             update.step(w, g, m)
-            if not bool(running.all()):
-                w = torch.where(running, w, before[0])
-                if m is not None:
-                    m.copy_(torch.where(running, m, before[1]))  # type: ignore[arg-type]
+            running = steps > step
+            for value, old in zip(written, before, strict=bool(before)):
+                value.copy_(torch.where(running, value, old))
             losses += torch.where(running[:, 0], values[0], 0.0)
         cohort.W[rows] = w
         cohort.losses[rows] += losses

@@ -64,6 +64,8 @@ class FederatedModule(L.LightningModule):
 
     def build(self) -> None:
         """The federation on this module's device, with the saved state or a new one."""
+        if self.device.type == "cpu":
+            torch.set_num_threads(1)  # worker threads use the cores; sums must not depend on how many there are
         precision = self.settings.engine.precision
         dtype = torch.float64 if precision == "64-true" else torch.float32
         autocast = {"bf16-mixed": torch.bfloat16, "16-mixed": torch.float16}.get(precision)

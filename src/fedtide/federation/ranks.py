@@ -39,11 +39,8 @@ class Ranks:
             _all_reduce,
         )
 
-    def advance(self, executor: Executor, cohort: Cohort, memories: list[Tensor], first: int, last: int) -> None:
-        """Advance this process's block of rows, then add up all rows; the other blocks count as zero.
-
-        ``memories`` are client rows [C, d] that an algorithm may have written during the steps.
-        """
+    def advance(self, executor: Executor, cohort: Cohort, first: int, last: int) -> None:
+        """Advance this process's block of rows, then add up all rows; the other blocks count as zero."""
         if self.size == 1:
             executor.advance(cohort, first, last)
             return
@@ -53,7 +50,7 @@ class Ranks:
         before = cohort.losses.clone()
         executor.advance(replace(cohort, plan=replace(cohort.plan, steps=steps)), first, last)
         cohort.losses -= before
-        rows = [cohort.W, cohort.buffers, cohort.losses, *memories]
+        rows = [cohort.W, cohort.buffers, cohort.losses, *cohort.memories]
         rows += [] if cohort.momentum is None else [cohort.momentum]
         for tensor in rows:
             tensor[: block.start] = 0

@@ -139,11 +139,13 @@ def train_round(federation: Federation, state: RunState, call: Call) -> Played:
         added=fed.algorithm.local(r),
         terms=fed.algorithm.terms(r),
         direction=None,
+        memories=[],
         losses=torch.zeros(clients, dtype=dtype, device=device),
     )
     if fed.algorithm.has_direction:
         cohort.direction = lambda grad, W, rows: fed.algorithm.direction(grad, W, r.rows(rows))
-    exchanges = _advance(fed, cohort, r, [rows for _, rows in client])
+        cohort.memories = [rows for _, rows in client]
+    exchanges = _advance(fed, cohort, r)
     drift = float(torch.linalg.vector_norm(cohort.W - state.w, dim=-1).mean())
     w = fed.algorithm.finish(r)
     w = fed.algorithm.after_round(r, w)
@@ -168,15 +170,15 @@ def _momentum(memory: dict[str, Tensor], W: Tensor, coefficient: float) -> Tenso
     return memory["momentum"] if "momentum" in memory else torch.zeros_like(W)
 
 
-def _advance(fed: Federation, cohort: Cohort, r: Round, memories: list[Tensor]) -> int:
+def _advance(fed: Federation, cohort: Cohort, r: Round) -> int:
     """Local steps, cut where clients average inside the round; returns the exchanges of all clients together."""
     exchanges, done = len(r.ids), 0
     for step, rows in fed.exchange.partial(r):
-        fed.ranks.advance(fed.executor, cohort, memories, done, step)
+        fed.ranks.advance(fed.executor, cohort, done, step)
         members = torch.tensor(rows, device=cohort.W.device)
         share = r.n[members, 0] / r.n[members, 0].sum()
         cohort.W[members] = weighted_sum(share, cohort.W[members])
         cohort.buffers[members] = weighted_sum(share, cohort.buffers[members])
         exchanges, done = exchanges + len(rows), step
-    fed.ranks.advance(fed.executor, cohort, memories, done, cohort.plan.longest)
+    fed.ranks.advance(fed.executor, cohort, done, cohort.plan.longest)
     return exchanges

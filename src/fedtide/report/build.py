@@ -123,13 +123,12 @@ def _pictures(read: Records, table: Table) -> list[Picture]:
 
 
 def _comparisons(table: Table) -> list[Comparison]:
-    """Every method against the one with the highest mean, by the headline metrics; none for a single method."""
+    """Every method against the leader, by the headline metrics; none for a single method."""
     done = []
     for column in (column for column in table.columns if column.headline):
         values = table.by_seed(column.key).dropna(axis=1, how="all")
-        names = [names for names, _ in table.rows() if names in values]
-        if len(names) > 1:
-            reference = names[int(values.mean().argmax())]
+        reference = table.leader(column)
+        if reference is not None and values.shape[1] > 1:
             done.append(Comparison(column.key, column.headline, reference, statistics.compare(values, reference)))
     return done
 

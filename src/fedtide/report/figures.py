@@ -165,13 +165,14 @@ def _curves(records: Records, x: str, axis: Callable[[float], tuple[float, str]]
             line = facets[method]  # type: ignore[index]
             _draw(axes_of[line.panel], line, group, x, size)
         for number, (panel, axes) in enumerate(axes_of.items()):
-            axes.set_title(panel if len(panels) > 1 else "", pad=14 if x == "round" and number < columns else None)
+            shown = [method for method, line in facets.items() if line.panel == panel]
+            spans = _session_spans(records.history, shown) if x == "round" else []
+            named = bool(spans) and number < columns
+            _mark_sessions(axes, spans, named)
+            axes.set_title(panel if len(panels) > 1 else "", pad=14 if named else None)
             axes.tick_params(labelbottom=number + columns >= len(panels))
-            if x == "round":
-                shown = [method for method, line in facets.items() if line.panel == panel]
-                _mark_sessions(axes, records.history, shown, named=number < columns)
         percent_axis(grid.flat[0], history["test_accuracy"].min(), history["test_accuracy"].max())
-        grid.flat[0].set_xlim(left=0, right=history[x].max() / size)
+        grid.flat[0].set_xlim(left=0, right=1.005 * history[x].max() / size)
         figure.supxlabel(label, fontsize=9)
         figure.supylabel("Test accuracy", fontsize=9)
         _legend(figure, axes_of)
@@ -197,22 +198,26 @@ def _draw(axes: Axes, line: _Line, group: pd.DataFrame, x: str, size: float) -> 
         axes.plot(run[x].iloc[-1] / size, run["test_accuracy"].iloc[-1], "x", color=look["color"], markersize=6)
 
 
-def _mark_sessions(axes: Axes, history: pd.DataFrame, methods: list[Method], named: bool) -> None:
-    """A thin line where a session begins, its number above; nothing if the runs disagree or lines would be a carpet."""
+def _session_spans(history: pd.DataFrame, methods: list[Method]) -> list[tuple[int, int, int]]:
+    """(session, first round, last round); none if there is one session, or too many to mark, or if runs disagree."""
     mine = history[history.set_index(METHOD).index.isin(methods)]
     spans = mine.groupby("session")["round"].agg(["min", "max"])
-    by_run = mine.groupby(["session", "key"])["round"].min().groupby("session").nunique()
-    if not 1 < len(spans) <= _MOST_SESSIONS or (by_run > 1).any():
-        return
-    if len(spans) <= _MOST_TICKS:
-        axes.set_xticks([0, *spans["max"]])
-    step = math.ceil(len(spans) / 20)
-    for session, (first, last) in spans.iterrows():
+    begins = mine.groupby(["session", "key"])["round"].min().groupby("session").nunique()
+    if not 1 < len(spans) <= _MOST_SESSIONS or (begins > 1).any():
+        return []
+    return [(int(session), int(first), int(last)) for session, first, last in spans.reset_index().to_numpy()]
+
+
+def _mark_sessions(axes: Axes, spans: list[tuple[int, int, int]], named: bool) -> None:
+    """A thin line where a session begins; its number above the panel if there is room for it."""
+    if 0 < len(spans) <= _MOST_TICKS:
+        axes.set_xticks([0, *(last for _, _, last in spans)])
+    for session, first, last in spans:
         if first > 1:
             axes.axvline(first - 0.5, color=GREY, linewidth=0.6, zorder=0.5)
-        if named and (int(session) - 1) % step == 0:  # type: ignore[call-overload]
+        if named and (session - 1) % math.ceil(len(spans) / _MOST_CELLS) == 0:
             axes.annotate(
-                f"S{session:g}",
+                f"S{session}",
                 ((first + last) / 2, 1),
                 xycoords=("data", "axes fraction"),
                 xytext=(0, 3),

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Iterable
 from typing import Any
 
@@ -47,13 +46,13 @@ def results(table: Table) -> list[str]:
     """The best method by each headline metric, one sentence each; none without a complete run."""
     sentences = []
     for column in (column for column in table.columns if column.headline):
-        mean, std = f"{column.key}_mean", f"{column.key}_std"
-        having = [(names, row) for names, row in table.rows() if not math.isnan(row[mean])]
-        if having:
-            names, row = max(having, key=lambda item: item[1][mean])
-            what = f"{'Highest mean' if len(having) > 1 else 'Mean'} accuracy in the {column.headline}"
+        leader = table.leader(column)
+        if leader is not None:
+            row = dict(table.rows())[leader]
+            value = formats.percent(row[f"{column.key}_mean"], row[f"{column.key}_std"])
             seeds = f"{row['seeds']} seed{'' if row['seeds'] == 1 else 's'}"
-            sentences.append(f"{what}: {method(names)}, {formats.percent(row[mean], row[std])} % ({seeds}).")
+            what = f"{'Highest mean' if len(table.methods) > 1 else 'Mean'} accuracy in the {column.headline}"
+            sentences.append(f"{what}: {method(leader)}, {value} % ({seeds}).")
     return sentences
 
 
@@ -69,7 +68,10 @@ def warnings(records: Records) -> list[str]:
         )
     complete = records.runs[records.runs["state"] == "complete"]
     if complete.groupby(METHOD)["seed"].agg(frozenset).nunique() > 1:
-        lines.append("Methods are averaged over different seeds; compare them by the paired differences.")
+        lines.append(
+            "Methods are averaged over different seeds. Only those with the most complete runs are called best; compare "
+            "the others by their paired differences."
+        )
     world = [name for name in records.differing() if name.split(".")[0] in _WORLD]
     if world:
         lines.append(f"Runs differ in {', '.join(world)}: differences between rows are not due to the methods alone.")

@@ -10,7 +10,6 @@ from typing import Any
 from matplotlib import style
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import PercentFormatter
 
 PALETTE = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#000000")
 """Okabe and Ito's colours without yellow, which is too faint for a line on white."""
@@ -66,7 +65,7 @@ def percent_axis(axes: Axes, low: float, high: float) -> None:
         low, high = 0.0, 1.0
     room = max(0.04 * (high - low), 0.005)
     axes.set_ylim(max(low - room, -0.02), min(high + room, 1.02))
-    axes.yaxis.set_major_formatter(PercentFormatter(1.0, symbol=" %"))
+    axes.yaxis.set_major_formatter(lambda share, _: f"{100 * share:g} %")
 
 
 def png(figure: Figure) -> bytes:

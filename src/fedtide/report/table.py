@@ -68,17 +68,23 @@ class Table:
         values = self.methods.itertuples(index=False, name=None)
         return [(method, dict(zip(columns, row, strict=True))) for method, row in zip(names, values, strict=True)]
 
+    def leader(self, column: Column) -> Method | None:
+        """The method with the highest mean, among those with the most complete runs; None without a value."""
+        means = self._means(column)
+        return max(means, key=lambda names: means[names]) if means else None
+
     def best(self, column: Column) -> list[Method]:
-        """The methods whose mean of a metric is best as it is written; none if fewer than two have a value."""
-        means = self.methods[f"{column.key}_mean"].dropna()
+        """The methods with the best mean as it is written, among those with the most complete runs; none of one."""
+        means = self._means(column)
         if len(means) < 2 or column.good == "none":
             return []
-        top = means.max() if column.good == "high" else means.min()
-        return [
-            method
-            for method, row in self.rows()
-            if column.text(row[f"{column.key}_mean"], math.nan) == column.text(top, math.nan)
-        ]
+        top = max(means.values()) if column.good == "high" else min(means.values())
+        return [names for names, mean in means.items() if column.text(mean, math.nan) == column.text(top, math.nan)]
+
+    def _means(self, column: Column) -> dict[Method, float]:
+        rows, key = self.rows(), f"{column.key}_mean"
+        most = max(row["seeds"] for _, row in rows)
+        return {names: row[key] for names, row in rows if row["seeds"] == most and not math.isnan(row[key])}
 
 
 def tabulate(records: Records, last: int) -> Table:

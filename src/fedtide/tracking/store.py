@@ -1,0 +1,151 @@
+"""MLflow's store on this machine: an SQLite file and a folder of artifacts, used without MLflow's global state."""
+
+from __future__ import annotations
+
+import functools
+import logging
+import os
+import sqlite3
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+from typing import Any
+
+from filelock import FileLock, Timeout
+
+from fedtide.errors import SettingsError
+
+_DATABASE = "mlflow.db"
+_PATIENCE = 5.0  # seconds to wait for a database that another process holds
+
+
+class Store:
+    """One experiment in the store below a folder; made if need be.
+
+    Only one process makes a database at a time (several at once break it for good), under a temporary name, so that a
+    killed one leaves nothing half-made. Artifact addresses are absolute: moving the folder breaks their links.
+
+    Args:
+        mlruns: the folder.
+        experiment: name of the experiment.
+
+    Raises:
+        sqlite3.Error, OSError, mlflow.exceptions.MlflowException: the store is locked, unwritable or damaged.
+    """
+
+    def __init__(self, mlruns: Path, experiment: str) -> None:
+        os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")
+        from mlflow import MlflowClient
+
+        logging.getLogger("mlflow").setLevel(logging.ERROR)
+        self.root = mlruns.resolve()
+        self.root.mkdir(parents=True, exist_ok=True)
+        with self.locked():
+            database = self.root / _DATABASE
+            if not database.exists():
+                _make(database, self._artifacts)
+            _refuse_unusable(database)
+            self.client: Any = MlflowClient(tracking_uri=address(self.root))
+            found = self.client.get_experiment_by_name(experiment)
+            self.experiment: str = (
+                found.experiment_id if found else self.client.create_experiment(experiment, self._artifacts)
+            )
+
+    @property
+    def _artifacts(self) -> str:
+        return (self.root / "artifacts").as_uri()
+
+    @contextmanager
+    def locked(self) -> Iterator[None]:
+        """Keep other processes from creating something here."""
+        with FileLock(str(self.root / ".lock"), timeout=60):
+            yield
+
+    def runs(self, condition: str) -> list[Any]:
+        """Runs that fulfil a condition in MLflow's search language, newest first."""
+        found, token = [], None
+        while token != "":
+            page = self.client.search_runs([self.experiment], condition, page_token=token)
+            found += list(page)
+            token = page.token or ""
+        return found
+
+    def parent(self, name: str) -> str:
+        """Id of the run that gathers those of a comparison or a search; created once, whoever comes first."""
+        with self.locked():
+            found = self.runs(f"tags.comparison = '{name}'")
+            if found:
+                return str(found[0].info.run_id)
+            run = self.client.create_run(self.experiment, run_name=name, tags={"comparison": name})
+            self.client.set_terminated(run.info.run_id)
+            return str(run.info.run_id)
+
+    def close_killed(self) -> None:
+        """Close the runs whose process is gone: those left running although nobody holds their run directory."""
+        for run in self.runs("attributes.status = 'RUNNING' and tags.outcome = 'running'"):
+            if not is_held(Path(run.data.tags["directory"])):
+                self.client.set_tag(run.info.run_id, "outcome", "killed")
+                self.client.set_terminated(run.info.run_id, "KILLED")
+
+
+def address(root: Path) -> str:
+    """Tracking URI of the store below an absolute folder."""
+    return f"sqlite:///{root / _DATABASE}"
+
+
+def _make(database: Path, artifacts: str) -> None:
+    """A new database with MLflow's tables, in the mode in which readers and a writer do not wait for each other."""
+    from mlflow.store.tracking.sqlalchemy_store import SqlAlchemyStore
+
+    part = database.with_name(f"{_DATABASE}.{os.getpid()}.part")
+    SqlAlchemyStore(f"sqlite:///{part}", artifacts).engine.dispose()
+    with closing(sqlite3.connect(part)) as connection:
+        connection.execute("PRAGMA journal_mode=WAL")
+    part.replace(database)
+
+
+def _refuse_unusable(database: Path) -> None:
+    """Fail early: MLflow itself would try again for most of an hour to open a damaged or locked database."""
+    with closing(sqlite3.connect(database, timeout=_PATIENCE, isolation_level=None)) as connection:
+        connection.execute("BEGIN IMMEDIATE")
+        connection.execute("ROLLBACK")
+
+
+def is_held(directory: Path) -> bool:
+    """Whether a process is working on a run directory."""
+    if not (directory / ".lock").exists():
+        return False
+    try:
+        with FileLock(str(directory / ".lock"), timeout=0):
+            return False
+    except Timeout:
+        return True
+
+
+@functools.cache
+def git_commit() -> str | None:
+    """Commit of the working directory, followed by ``-dirty`` if files differ from it; ``None`` without git."""
+    command = ["git", "describe", "--always", "--dirty", "--abbrev=40", "--exclude=*"]
+    try:
+        return subprocess.run(command, capture_output=True, text=True, timeout=10, check=True).stdout.strip()
+    except (OSError, subprocess.SubprocessError):
+        return None
+
+
+def ui_command(mlruns: Path, host: str = "127.0.0.1", port: int = 5000) -> tuple[list[str], dict[str, str]]:
+    """MLflow's UI with one worker and without its job queues: two processes instead of ten.
+
+    Returns:
+        The command, and what to add to its environment.
+
+    Raises:
+        SettingsError: there is no store in the folder.
+    """
+    root = mlruns.resolve()
+    if not (root / _DATABASE).is_file():
+        raise SettingsError(f"{mlruns}: no MLflow store here; play a run first, or rebuild it with `fedtide mirror`")
+    command = [sys.executable, "-m", "mlflow", "ui", "--backend-store-uri", address(root), "--workers", "1"]
+    command += ["--host", host, "--port", str(port)]
+    return command, {"MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false", "MLFLOW_DISABLE_TELEMETRY": "true"}
