@@ -3,13 +3,13 @@
 from pathlib import Path
 
 from fedtide import stages
-from fedtide.cli import PARAMS, guarded
+from fedtide.cli import PARAMS, guarded, tell
 from fedtide.settings import Params
 
 
 def main() -> None:
     """Build the report and print its table."""
-    print(stages.report(Params.read(PARAMS), Path("runs"), Path("worlds"), Path("report"), "dvc repro").text)
+    tell(stages.report(Params.read(PARAMS), Path("runs"), Path("worlds"), Path("report"), "dvc repro"))
 
 
 if __name__ == "__main__":

@@ -10,7 +10,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Console
@@ -19,6 +19,9 @@ from rich.table import Table
 from fedtide.describe import describe, listing
 from fedtide.errors import SettingsError
 from fedtide.settings import Experiment, Params
+
+if TYPE_CHECKING:
+    from fedtide.report.build import ReportSummary
 
 app = typer.Typer(
     name="fedtide",
@@ -48,6 +51,15 @@ def say(line: str) -> None:
 def mlruns_folder(given: Path | None) -> Path:
     """MLflow's folder: given, or from the environment, or ``mlruns``; absolute, since MLflow stores it."""
     return (given or Path(os.environ.get("FEDTIDE_MLRUNS", "mlruns"))).resolve()
+
+
+def tell(summary: ReportSummary) -> None:
+    """Print a report's table, results and warnings."""
+    output = Console(highlight=False)
+    output.print(summary.table)
+    for line in (*summary.results, *summary.warnings):
+        output.print(line, markup=False)
+    output.print(f"\nreport: {summary.page}", markup=False)
 
 
 def leave(summary: dict[str, Any]) -> None:
@@ -129,8 +141,7 @@ def report(
     chosen = Params.read(params, overrides or ())
     settings = "".join(f" --set {item}" for item in overrides or ())
     command = f"fedtide compare --params {params}{settings} && fedtide report --params {params}{settings}"
-    print(build(chosen, runs, worlds, out, command).text)
-    say(f"report: {out / 'report.html'}")
+    tell(build(chosen, runs, worlds, out, command))
 
 
 @app.command()

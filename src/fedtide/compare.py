@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+import lightning as L
 
 from fedtide.engine.workers import available_cores
 from fedtide.processes import in_parallel
@@ -43,19 +46,18 @@ def tracked(
     show: Callable[[str], None] | None = None,
     name: str | None = None,
     wait: bool = False,
+    callbacks: Sequence[L.Callback] = (),
 ) -> dict[str, Any]:
     """One run, mirrored into MLflow if the place has a folder for it; MLflow is not imported otherwise."""
-    callbacks = []
-    prepare = None
-    if place.mlruns is not None:
-        from fedtide.tracking.mlflow import MlflowMirror
+    play = functools.partial(
+        execute, settings, place.runs, name=name, worlds=place.worlds, show=show, say=say, wait=wait
+    )
+    if place.mlruns is None:
+        return play(callbacks=callbacks)
+    from fedtide.tracking.mlflow import MlflowMirror
 
-        mirror = MlflowMirror(place.mlruns, place.experiment, place.comparison, say)
-        callbacks, prepare = [mirror], mirror.prepare
-    return execute(
-        settings, place.runs, name=name, worlds=place.worlds, callbacks=callbacks, prepare=prepare, show=show, say=say,
-        wait=wait,
-    )  # fmt: skip
+    with MlflowMirror(place.mlruns, place.experiment, place.comparison, say) as mirror:
+        return play(callbacks=[*callbacks, mirror], prepare=mirror.prepare)
 
 
 def _work(job: _Job) -> tuple[dict[str, Any], list[str]]:
@@ -86,13 +88,16 @@ def compare(
     if together > 1:  # several runs share the cores: one worker thread each; no result depends on it
         grid = [item.model_copy(update={"engine": item.engine.model_copy(update={"workers": 1})}) for item in grid]
     jobs = [_Job(settings, place) for settings in grid]
+    said: set[str] = set()
     order = {id(job): index for index, job in enumerate(jobs)}
 
     def done(job: _Job, result: tuple[dict[str, Any], list[str]]) -> None:
         summary, remarks = result
         found[order[id(job)]] = summary
         for line in remarks:
-            say(f"  {line}")
+            if line not in said:  # runs of one comparison have much to say in common
+                said.add(line)
+                say(f"  {line}")
         say(f"{len(found)}/{len(jobs)}  {_line(job.settings, summary)}")
 
     stopped = in_parallel(_work, jobs, together, done)

@@ -42,14 +42,14 @@ def execute(
         settings: of the run.
         runs: folder of run directories. name: of this one; by default the run key.
         worlds: folder of timelines written by the partition stage.
-        callbacks: further Lightning callbacks (tracking, pruning).
+        callbacks: further Lightning callbacks (tracking, pruning); one that has a true ``pruned`` gave the run up.
         prepare: called with the run directory, once it is ours.
         show: gets one progress line per round. say: gets remarks.
         wait: for another process that works on this run, instead of refusing.
 
     Returns:
-        The summary: ``run_key, state`` (``complete``, ``diverged``, ``interrupted``), ``rounds``, accuracies, bytes, seconds;
-        ``signal`` of an interrupted run.
+        The summary: ``run_key, state`` (``complete``, ``diverged``, ``pruned``, ``interrupted``), ``rounds``, accuracies,
+        bytes, seconds; ``signal`` of an interrupted run.
 
     Raises:
         SettingsError: bad input; nothing was trained.
@@ -145,7 +145,7 @@ def _fit(
             module.build()
     state = "diverged" if module.diverged else "complete"
     if module.state.round < timeline.rounds and not module.diverged:
-        state = "interrupted"
+        state = "pruned" if any(getattr(callback, "pruned", False) for callback in callbacks) else "interrupted"
     summary = {**manifest, **_scores(directory), "state": state, "rounds": module.state.round, **_totals(module)}
     if module.diverged:
         summary["message"] = module.diverged

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -16,6 +16,9 @@ from fedtide.settings import Params, RunSettings
 from fedtide.source import fingerprint
 from fedtide.tracking.run_directory import write_json
 from fedtide.world import build_timeline, key_of, load_data, timeline_for, world_file
+
+if TYPE_CHECKING:
+    from fedtide.report.build import ReportSummary
 
 Say = Callable[[str], None]
 
@@ -116,7 +119,7 @@ def run_directories(params: Params, runs: Path) -> list[Path]:
     return [runs / key_of(settings, data) for settings in params.grid()]
 
 
-def report(params: Params, runs: Path, worlds: Path | None, out: Path, command: str) -> Any:
+def report(params: Params, runs: Path, worlds: Path | None, out: Path, command: str) -> ReportSummary:
     """Build the report of the grid from its run directories."""
     from fedtide.report.build import build
 

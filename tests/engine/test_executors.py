@@ -2,19 +2,31 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import pairwise
 from typing import Any
 
+import hypothesis
+import numpy as np
 import pytest
 import torch
-from support import closest, federation, images, play, settings, steady, tokens, vectors
+from hypothesis import given
+from hypothesis import strategies as st
 from torch import Tensor
 
 from fedtide import plugins
 from fedtide.data.dataset import Dataset
-from fedtide.engine.executor import choose
+from fedtide.engine.executor import TINY, choose
+from fedtide.engine.local import Cohort, Local
+from fedtide.engine.plan import Plan
+from fedtide.engine.stacked import Stacked
+from fedtide.engine.task import Task
+from fedtide.engine.threads import Threads
 from fedtide.errors import SettingsError
+from fedtide.federation.federation import Federation
 from fedtide.federation.state import RunState
+from fedtide.settings import EngineSettings
+from support import closest, federation, images, play, settings, steady, tokens, vectors
 
 pytestmark = pytest.mark.usefixtures("drop_in")
 
@@ -84,7 +96,7 @@ def test_the_number_of_workers_changes_no_bit(algorithm: str, executor: str) -> 
 def test_the_size_of_chunks_changes_nothing(algorithm: str) -> None:
     everything, *others = (final(algorithm, executor="stacked", chunk=chunk) for chunk in (0, 1, 2, 5))
     for other in others:
-        assert_close(everything, other, 1e-13)
+        assert_close(everything, other, 1e-13)  # batched products of other sizes round differently
 
 
 @pytest.mark.parametrize(("dtype", "relative"), [(torch.float32, 1e-5), (torch.float64, 1e-10)])
@@ -127,3 +139,121 @@ def network(model: str) -> Any:
     """A model's network for data that suits it."""
     data, plugin = fitting(model), plugins.load("models", model)
     return plugin(plugin.Settings()).build(data.input_shape, data.num_classes, data.vocabulary)  # type: ignore[attr-defined]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("model", HEAVY)
+def test_executors_agree_on_residual_networks(model: str) -> None:
+    local = {"amount": 1, "unit": "steps", "batch_size": 2, "lr": 0.05}
+    threads, stacked = (
+        final("fedprox", images(side=8), sizes=(2, 1), rounds=1, model=model, local=local, executor=name)
+        for name in ("threads", "stacked")
+    )
+    assert_close(threads, stacked, 1e-10)
+
+
+@pytest.mark.parametrize("model", ["noisy", "lenet"])
+def test_executors_agree_on_dropout_and_augmentation(model: str) -> None:
+    data = images(side=16)
+    local = {"amount": 2, "batch_size": 3, "lr": 0.1, "flip": 0.5, "crop": 2}
+    threads, stacked, plain = (
+        final("fedavg", data, rounds=2, model=model, local=chosen, executor=name)
+        for name, chosen in (("threads", local), ("stacked", local), ("threads", {**local, "flip": 0.0, "crop": 0}))
+    )
+    assert_close(threads, stacked, 1e-10)
+    assert closest(threads.w, plain.w) > 1e-6  # the augmentation was not lost on the way
+
+
+def test_dropout_is_there_in_training_and_depends_on_the_seed_alone() -> None:
+    local = {"amount": 1, "batch_size": 8, "order": "stored"}
+
+    def trained(seed: int, executor: str) -> Tensor:
+        chosen = settings(seed=seed, model="noisy", local=local, engine={"executor": executor, "workers": 1})
+        fed = federation(chosen, steady((8,), 1), vectors())
+        fed.w0 = torch.linspace(-1, 1, fed.layout.size, dtype=torch.float64)
+        return play(fed)[0].w
+
+    assert torch.equal(trained(0, "threads"), trained(0, "threads"))
+    assert closest(trained(0, "threads"), trained(1, "threads")) > 1e-3
+    assert closest(trained(0, "threads"), trained(0, "stacked")) < 1e-12
+
+
+def executors(fed: Federation) -> tuple[Threads, Stacked]:
+    """Both executors on one learning problem."""
+    return Threads(fed.task, fed.workers), Stacked(fed.task, 2)
+
+
+def cohort(fed: Federation, steps: list[int], batch: int) -> Cohort:
+    """Clients with any number of steps each, of batches of changing size, in the midst of training."""
+    rng = np.random.default_rng(3)
+    shape = (len(steps), max(1, *steps))
+    live = np.arange(shape[1]) < np.array(steps)[:, None]
+    sizes = torch.from_numpy(rng.integers(1, batch + 1, shape) * live)
+    rows, size = len(steps), fed.layout.size
+    W, momentum, trail, towards = torch.from_numpy(rng.normal(size=(4, rows, size))).unbind(0)
+    return Cohort(
+        W=W.clone(),
+        buffers=torch.zeros(rows, 0, dtype=torch.float64),
+        momentum=momentum.clone(),
+        plan=Plan(
+            torch.from_numpy(rng.integers(0, 60, (*shape, batch))),
+            sizes,
+            steps,
+            torch.from_numpy(rng.integers(0, 99, shape)),
+        ),
+        label_counts=torch.ones(rows, 3, dtype=torch.float64),
+        lr=0.1,
+        added=Local(linear=trail.clone(), pull=torch.from_numpy(rng.random((rows, 1))), towards=towards),
+        terms=[],
+        direction=None,
+        memories=[],
+        losses=torch.zeros(rows, dtype=torch.float64),
+    )
+
+
+@hypothesis.settings(max_examples=25, deadline=None)
+@given(steps=st.lists(st.integers(0, 4), min_size=1, max_size=5), cut=st.integers(0, 4))
+def test_any_step_counts_and_any_cut(steps: list[int], cut: int) -> None:
+    fed = federation(settings(local=LOCAL), steady([1], 1), vectors())
+    made = []
+    for executor in executors(fed):
+        for cuts in ([0, 4], [0, cut, 4]):
+            clients = cohort(fed, steps, 3)
+            before = clients.W.clone()
+            for first, last in pairwise(cuts):
+                executor.advance(clients, first, last)
+            made.append(clients)
+            resting = [row for row, count in enumerate(steps) if count == 0]
+            assert torch.equal(clients.W[resting], before[resting])
+            assert not clients.losses[resting].any()
+    fed.workers.close()
+    whole, parts, *stacked = made
+    assert torch.equal(whole.W, parts.W)
+    assert torch.equal(whole.momentum, parts.momentum)
+    for other in stacked:
+        assert closest(whole.W, other.W) < 1e-12
+        assert closest(whole.momentum, other.momentum) < 1e-12
+        assert closest(whole.losses, other.losses) < 1e-12
+
+
+def test_the_rule_is_fixed_by_family_size_and_device() -> None:
+    def task(model: Any, data: Dataset) -> tuple[Task, EngineSettings]:
+        fed = federation(settings(model=model), steady([4], 1), data)
+        fed.workers.close()
+        return fed.task, fed.settings.engine
+
+    tiny, engine = task("logistic", vectors())
+    large, _ = task({"name": "mlp", "widths": [TINY]}, vectors())
+    normed, _ = task("cnn_svhn", images())
+    elsewhere = {
+        name: replace(one, device=torch.device("meta")) for name, one in (("large", large), ("normed", normed))
+    }
+    assert choose(tiny, engine, "linear") == choose(tiny, engine, "mlp") == "stacked"
+    assert choose(tiny, engine, "convolutional") == choose(large, engine, "mlp") == "threads"
+    assert choose(elsewhere["large"], engine, "mlp") == "stacked"
+    assert choose(elsewhere["normed"], engine, "convolutional") == "threads"
+    for asked in ("stacked", "threads"):
+        chosen = engine.model_copy(update={"executor": asked})
+        assert choose(large, chosen, "mlp") == choose(tiny, chosen, "linear") == asked
+    with pytest.raises(SettingsError, match="BatchNorm"):
+        choose(normed, engine.model_copy(update={"executor": "stacked"}), "convolutional")

@@ -38,7 +38,9 @@ def choose(task: Task, engine: EngineSettings, family: str) -> str:
     """
     floating = any(value.is_floating_point() for value in task.network.buffers())
     if engine.executor == "stacked" and floating:
-        raise SettingsError("engine.executor = 'stacked': the model has BatchNorm statistics; use 'threads' or norm: group")
+        raise SettingsError(
+            "engine.executor = 'stacked': the model has BatchNorm statistics; use 'threads' or norm: group"
+        )
     if engine.executor != "auto":
         return engine.executor
     size = sum(value.numel() for value in task.network.parameters())

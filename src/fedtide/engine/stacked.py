@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable
 from typing import Any
 
@@ -34,8 +35,9 @@ class Stacked(Executor):
     def __init__(self, task: Task, chunk: int = 0) -> None:
         self.task, self.chunk = task, chunk
         self.layout = Layout(task.network)
-        self._train = _Probe(task.network).to(task.device, task.dtype).train()
-        self._frozen = _Probe(task.network).eval()
+        # Two copies: training mode is a property of a module, and references are evaluated while clients train.
+        self._train = _Probe(copy.deepcopy(task.network)).to(task.device, task.dtype).train()
+        self._frozen = copy.deepcopy(self._train).eval()
         self._heads = {slot.name for slot in self.layout.parameters if slot.name.startswith("head.")}
 
     def advance(self, cohort: Cohort, first: int, last: int) -> None:
@@ -92,8 +94,9 @@ class Stacked(Executor):
                 g.copy_(cohort.direction(loss_gradient, w, rows))
             update.step(w, g, m)
             running = steps > step
-            for value, old in zip(written, before, strict=bool(before)):
-                value.copy_(torch.where(running, value, old))
+            if step >= shortest:
+                for value, old in zip(written, before, strict=True):
+                    value.copy_(torch.where(running, value, old))
             losses += torch.where(running[:, 0], values[0], 0.0)
         cohort.W[rows] = w
         cohort.losses[rows] += losses
@@ -119,7 +122,7 @@ class Stacked(Executor):
 
                 def head(features: Tensor) -> Tensor:
                     own = {name.removeprefix("head."): named[name] for name in self._heads}
-                    return functional_call(task.network.head, own, (features,))  # type: ignore[no-any-return]
+                    return functional_call(self._train.network.head, own, (features,))  # type: ignore[no-any-return]
 
                 terms = [(t, s, f) for t, s, f in zip(cohort.terms, scale, frozen, strict=True)]
                 values = task.losses(outputs, y, n, terms, head, key)

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pandas as pd
+from rich.markup import escape
 from rich.table import Table as RichTable
 
 from fedtide.errors import SettingsError
@@ -93,7 +94,7 @@ def build(
     )
 
 
-_WORLD_CAPTION = "Samples per client and class, as dealt before training."
+_WORLD_CAPTION = "Clients and their data, as written before training."
 
 _RANGE = (
     "Lines: mean of the complete runs of a method; shading: from its lowest to its highest seed. Dotted, ending in a "
@@ -159,12 +160,12 @@ def _flat(table: Table) -> dict[str, float]:
 
 def _printable(title: str, table: Table) -> RichTable:
     """The final table for a terminal."""
-    printable = RichTable("Algorithm", "Initialiser", title=title)
+    printable = RichTable("Algorithm", "Initialiser", title=escape(title))
     for heading in ("Seeds", *(column.title for column in table.columns)):
         printable.add_column(heading, justify="right")
     for row in rows(table):
         cells = [f"[bold]{cell['text']}[/bold]" if cell["best"] else cell["text"] for cell in row["cells"]]
-        printable.add_row(row["label"], row["initialiser"], row["seeds"], *cells)
+        printable.add_row(escape(row["label"]), escape(row["initialiser"]), row["seeds"], *cells)
     return printable
 
 

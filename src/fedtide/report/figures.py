@@ -150,7 +150,8 @@ def _curves(records: Records, x: str, axis: Callable[[float], tuple[float, str]]
     history = records.history.dropna(subset=["test_accuracy"])
     if history.empty:
         return None
-    facets = _facets(records.methods)
+    drawn = set(history[METHOD].itertuples(index=False, name=None))
+    facets = _facets([method for method in records.methods if method in drawn])
     panels = list(dict.fromkeys(line.panel for line in facets.values()))
     rows, columns = _grid(len(panels))
     size, label = axis(history[x].max())

@@ -22,7 +22,7 @@ _PARTS = {
 }
 
 
-def facts(records: Records) -> list[Method]:
+def facts(records: Records) -> list[tuple[str, str]]:
     """What was compared on what, as (term, description)."""
     runs, history = records.runs, records.history
     sessions = history.groupby("key")["session"].nunique()
@@ -94,7 +94,7 @@ def differences(records: Records) -> list[tuple[str, str, str]]:
     return rows
 
 
-def common(records: Records) -> list[Method]:
+def common(records: Records) -> list[tuple[str, str]]:
     """Settings that all runs share: dotted name and value."""
     first = next(iter(records.settings.values()))
     shared = [name for name in first if all(values.get(name) == first[name] for values in records.settings.values())]

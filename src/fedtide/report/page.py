@@ -63,7 +63,6 @@ def render(
     environment = jinja2.Environment(
         autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True
     )
-    pairs = [int(count) for comparison in comparisons for count in comparison.frame["pairs"]]
     return environment.from_string(source).render(
         title=title,
         results=findings.results(table),
@@ -72,11 +71,12 @@ def render(
         figures=pictures,
         headings=[column.title for column in table.columns],
         rows=rows(table),
+        grouped=len({start for _, start in records.methods}) > 1,
         table_caption=_table_caption(table),
         comparisons=[_comparison(comparison) for comparison in comparisons],
         comparison_caption="The interval is of one comparison; Holm corrects p for all comparisons of the table. The "
         "reference was chosen because its mean is highest, which flatters it a little.",
-        caveat=statistics.caveat(min(pairs, default=0)),
+        caveat=_caveat(comparisons),
         differences=findings.differences(records),
         common=findings.common(records),
         command=command,
@@ -102,7 +102,7 @@ def rows(table: Table) -> list[dict[str, Any]]:
 
 
 def _table_caption(table: Table) -> str:
-    parts = ["Bold: best of its column." if len(table.methods) > 1 else ""]
+    parts = ["Bold: best of its column." if any(table.best(column) for column in table.columns) else ""]
     if any(column.key == "drop" for column in table.columns):
         parts.append(
             f"After a change: mean of the first {AFTER_CHANGE} rounds after each session change. Drop: last accuracy "
@@ -112,6 +112,14 @@ def _table_caption(table: Table) -> str:
         parts.append(f"The target, {100 * table.target:.0f} %, is nine tenths of the best method's mean at the end.")
     parts.append("Traffic: what all clients sent and received.")
     return " ".join(filter(None, parts))
+
+
+def _caveat(comparisons: list[Comparison]) -> str:
+    pairs = [int(count) for comparison in comparisons for count in comparison.frame["pairs"]]
+    if not pairs:
+        return ""
+    fewer = " Methods with fewer pairs share fewer seeds with the reference." if min(pairs) < max(pairs) else ""
+    return statistics.caveat(max(pairs)) + fewer
 
 
 def _comparison(comparison: Comparison) -> dict[str, Any]:

@@ -21,7 +21,7 @@ METHOD = ["label", "initialiser"]
 """Columns that say which method a row belongs to."""
 
 _RUN = ["key", *METHOD, "seed", "state"]
-_HISTORY = ["round", "session", "test_accuracy", "bytes_up", "bytes_down", "present"]
+_HISTORY = ["round", "session", "bytes_up", "bytes_down", "present"]
 _NOT_A_METHOD = (
     "label",
     "seed",
@@ -81,7 +81,7 @@ def load(run_dirs: Sequence[Path]) -> Records:
     if not found:
         example = f", e.g. {run_dirs[0]}" if run_dirs else ""
         raise SettingsError(f"no runs to report: none of {len(run_dirs)} run directories holds settings.json{example}")
-    settings = {path.name: dict(_flat(_read_json(path / "settings.json"))) for path in found}
+    settings = {path.name: _settings(path) for path in found}
     runs, histories, classes = [], [], []
     for path in found:
         run = _run(path, settings[path.name])
@@ -102,6 +102,16 @@ def load(run_dirs: Sequence[Path]) -> Records:
     )
 
 
+def _settings(path: Path) -> Settings:
+    """Flat settings, without the folder of the data: it differs between machines and changes nothing."""
+    settings = dict(_flat(_read_json(path / "settings.json")))
+    for name in ("algorithm.name", "initialiser.name", "seed"):
+        if name not in settings:
+            raise SettingsError(f"{path / 'settings.json'}: no {name}, so it is not the settings of a run")
+    settings.pop("data.root", None)
+    return settings
+
+
 def _run(path: Path, settings: Settings) -> dict[str, Any]:
     summary = _read_json(path / "summary.json") if (path / "summary.json").is_file() else {}
     state = summary.get("state", "unfinished")
@@ -115,20 +125,12 @@ def _run(path: Path, settings: Settings) -> dict[str, Any]:
 
 
 def _history(path: Path) -> pd.DataFrame:
-    frame = _read_csv(path / "history.csv")
-    if frame.empty:
-        return pd.DataFrame(columns=["round", "session", "test_accuracy", "bytes", "present"], dtype=float)
-    absent = [name for name in _HISTORY if name not in frame and name != "test_accuracy"]
-    if absent:
-        raise SettingsError(f"{path / 'history.csv'}: no column {absent[0]!r}, so it is not the history of a run")
-    frame = frame.reindex(columns=_HISTORY)
+    frame = _read_csv(path / "history.csv", _HISTORY).reindex(columns=[*_HISTORY, "test_accuracy"])
     return frame.assign(bytes=frame["bytes_up"] + frame["bytes_down"]).drop(columns=["bytes_up", "bytes_down"])
 
 
 def _per_class(path: Path) -> pd.DataFrame:
-    frame = _read_csv(path / "per_class.csv")
-    if frame.empty:
-        return frame
+    frame = _read_csv(path / "per_class.csv", ["round", "split"])
     test = frame[frame["split"] == "test"]
     final: pd.DataFrame = test.loc[test["round"] == test["round"].max(), test.columns.str.match(r"class_\d+$")]
     return final
@@ -154,7 +156,7 @@ def _told_apart(runs: pd.DataFrame, settings: dict[str, Settings]) -> dict[str, 
         differ = [name for name in names if _differs(name, members.values())]
         for key, label in zip(group["key"], group["label"], strict=True):
             marks = ", ".join(f"{name}={_text(settings[key].get(name, 'absent'))}" for name in differ)
-            labels[key] = f"{label} [{marks}]" if marks else label
+            labels[key] = f"{label} ({marks})" if marks else label
     return labels
 
 
@@ -193,10 +195,15 @@ def _read_json(path: Path) -> dict[str, Any]:
     return values
 
 
-def _read_csv(path: Path) -> pd.DataFrame:
+def _read_csv(path: Path, required: list[str]) -> pd.DataFrame:
+    """A table; without rows if the file is missing or empty, as when a run was stopped before its first round."""
     try:
-        return pd.read_csv(path)
+        frame = pd.read_csv(path)
     except (FileNotFoundError, pd.errors.EmptyDataError):
-        return pd.DataFrame()
+        return pd.DataFrame(columns=required, dtype=float)
     except ValueError as error:
         raise SettingsError(f"{path} is not a table: {' '.join(str(error).split())}") from None
+    absent = [name for name in required if name not in frame]
+    if absent:
+        raise SettingsError(f"{path}: no column {absent[0]!r}, so it is not what a run writes")
+    return frame

@@ -39,7 +39,7 @@ class Store:
         os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")
         from mlflow import MlflowClient
 
-        logging.getLogger("mlflow").setLevel(logging.ERROR)
+        logging.getLogger("mlflow").setLevel(logging.CRITICAL)  # what goes wrong is said in one line, by us
         self.root = mlruns.resolve()
         self.root.mkdir(parents=True, exist_ok=True)
         with self.locked():
@@ -100,7 +100,7 @@ def _make(database: Path, artifacts: str) -> None:
     from mlflow.store.tracking.sqlalchemy_store import SqlAlchemyStore
 
     part = database.with_name(f"{_DATABASE}.{os.getpid()}.part")
-    SqlAlchemyStore(f"sqlite:///{part}", artifacts).engine.dispose()
+    SqlAlchemyStore(f"sqlite:///{part}", artifacts).engine.dispose()  # type: ignore[no-untyped-call]
     with closing(sqlite3.connect(part)) as connection:
         connection.execute("PRAGMA journal_mode=WAL")
     part.replace(database)

@@ -1,9 +1,10 @@
+"""Run directories as runs leave them behind, with accuracies from a formula."""
+
 import json
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
-import pytest
 
 from fedtide.randomness import generator
 
@@ -44,7 +45,7 @@ def write_run(
     settings = {
         "seed": seed,
         "label": label,
-        "data": {"name": "digits"},
+        "data": {"name": "digits", "root": str(root)},
         "scenario": {"name": "sessions", "num_devices": 10, "num_sessions": sessions, "rounds_per_session": rounds},
         "partition": {"name": "dirichlet_equal", "alpha": 0.6},
         "participation": {"name": "all"},
@@ -90,11 +91,10 @@ def write_run(
     return path
 
 
-@pytest.fixture
-def small_grid(tmp_path):
+def small_grid(root: Path):
     """2 algorithms x 2 initialisers x 3 seeds, 2 sessions of 12 rounds."""
     return [
-        write_run(tmp_path / "runs", label, initialiser, seed)
+        write_run(root, label, initialiser, seed)
         for label in ("fedavg", "scaffold")
         for initialiser in ("previous", "average")
         for seed in range(3)

@@ -1,0 +1,270 @@
+"""The mirror of runs in MLflow: written while they play, rebuilt from run directories at any time."""
+
+from __future__ import annotations
+
+import functools
+import json
+import math
+import tempfile
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import lightning as L
+
+from fedtide.errors import SettingsError
+from fedtide.federation.module import FederatedModule
+from fedtide.tracking.run_directory import RunDirectory, read_json
+from fedtide.tracking.store import Store, git_commit, is_held, ui_command
+
+__all__ = ["MlflowMirror", "mirror", "ui_command"]
+
+_LONGEST = 250  # characters of a parameter's value
+_BLOCK = 1000  # metrics in one call; MLflow takes no more
+_PARAMS = 100  # parameters in one call; MLflow takes no more
+_EVERY_ROUND = "session"  # a number that each round has, finite whatever happens: says which rounds are there
+_FILES = ("settings.json", "history.csv", "per_class.csv", "timeline.png", "model.pt")
+_STATUS = {"complete": "FINISHED", "pruned": "FINISHED", "diverged": "FAILED"}  # otherwise KILLED
+
+
+class MlflowMirror(L.Callback):
+    """Mirrors one run into MLflow while it plays. The run never suffers: trouble is said once, then MLflow is left alone.
+
+    ``with MlflowMirror(...) as mirror: execute(..., callbacks=[mirror], prepare=mirror.prepare)``
+
+    Args:
+        mlruns: folder of the store.
+        experiment: MLflow's experiment.
+        parent: name of the comparison or search the run belongs to; empty for none.
+        say: gets the remark.
+    """
+
+    def __init__(
+        self, mlruns: Path, experiment: str, parent: str = "", say: Callable[[str], None] = lambda _: None
+    ) -> None:
+        self.mlruns, self.experiment, self.parent, self.say = mlruns, experiment, parent, say
+        self._counterpart: _Counterpart | None = None
+
+    def prepare(self, directory: RunDirectory) -> None:
+        """Begin, or go on with, the MLflow run of a run directory, and close runs of killed processes."""
+        self._try(lambda: self._begin(directory))
+
+    def __enter__(self) -> MlflowMirror:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Log files and outcome, however the run ended."""
+        self._with_counterpart(lambda counterpart: counterpart.end())
+
+    def on_train_epoch_end(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
+        """Log the round."""
+        if isinstance(pl_module, FederatedModule) and pl_module.report is not None:
+            row = pl_module.report.row
+            self._with_counterpart(lambda counterpart: counterpart.add([row]))
+
+    def on_train_end(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
+        """Draw who is there when, once the run has played to its end."""
+        if isinstance(pl_module, FederatedModule) and pl_module.state.round == pl_module.timeline.rounds:
+            self._with_counterpart(lambda counterpart: _draw_timeline(pl_module, counterpart.directory.path))
+
+    def _begin(self, directory: RunDirectory) -> None:
+        store = Store(self.mlruns, self.experiment)
+        store.close_killed()
+        self._counterpart = _Counterpart(store, directory)
+        self._counterpart.open(self.parent)
+        self._counterpart.add(directory.history())
+
+    def _with_counterpart(self, action: Callable[[_Counterpart], None]) -> None:
+        if self._counterpart is not None:
+            self._try(functools.partial(action, self._counterpart))
+
+    def _try(self, action: Callable[[], None]) -> None:
+        try:
+            action()
+        except Exception as error:  # whatever MLflow, SQLAlchemy or the disk may raise
+            self._counterpart = None
+            self.say(f"MLflow: {_reason(error)}; training goes on, `fedtide mirror` fills the gap later")
+
+
+class _Counterpart:
+    """The MLflow run of one run directory: the one with its run key and its name, found again or created."""
+
+    def __init__(self, store: Store, directory: RunDirectory) -> None:
+        self.directory, self._client, self._store = directory, store.client, store
+        self._facts = read_json(directory.path / "manifest.json") or {}
+        name, key = directory.path.name, self._facts.get("run_key")
+        found = store.runs(f"tags.run_key = '{key}' and attributes.run_name = '{name}'")
+        self._run: Any = found[0] if found else None
+        self._rounds: set[int] = set()
+        if found:
+            self._rounds = {item.step for item in self._client.get_metric_history(self._id, _EVERY_ROUND)}
+
+    @property
+    def _id(self) -> str:
+        return str(self._run.info.run_id)
+
+    def is_whole(self) -> bool:
+        """Whether MLflow has every round and the outcome."""
+        return (
+            self._run is not None
+            and self._run.data.tags.get("outcome") == _outcome(self.directory)
+            and self._run.info.status != "RUNNING"
+            and self._rounds.issuperset(int(row["round"]) for row in self.directory.history())
+        )
+
+    def open(self, parent: str) -> None:
+        """Mark the run as running, with its settings and tags; create it below ``parent`` if it is new."""
+        from mlflow.entities import Param, RunTag
+
+        tags = self._tags()
+        if self._run is None:
+            if parent:
+                tags["mlflow.parentRunId"] = self._store.parent(parent)
+            self._run = self._client.create_run(self._store.experiment, run_name=self.directory.path.name, tags=tags)
+        else:
+            self._client.update_run(self._id, status="RUNNING")
+            self._client.log_batch(self._id, tags=[RunTag(key, value) for key, value in tags.items()])
+        settings = read_json(self.directory.path / "settings.json") or {}
+        params = [Param(key, value) for key, value in _flat(settings)]
+        for start in range(0, len(params), _PARAMS):
+            self._client.log_batch(self._id, params=params[start : start + _PARAMS])
+
+    def add(self, rows: Iterable[Mapping[str, Any]]) -> None:
+        """Log the rounds that are not there yet, as few calls as possible, each round in one call."""
+        from mlflow.entities import Metric
+
+        now = int(time.time() * 1000)
+        block: list[Any] = []
+        for row in rows:
+            step = int(row["round"])
+            if step in self._rounds:
+                continue
+            metrics = [Metric(key, value, now, step) for key, value in _finite(row)]
+            if len(block) + len(metrics) > _BLOCK:
+                self._client.log_batch(self._id, metrics=block)
+                block = []
+            block += metrics
+            self._rounds.add(step)
+        if block:
+            self._client.log_batch(self._id, metrics=block)
+
+    def end(self) -> None:
+        """Log files, pictures and the outcome."""
+        for path in (self.directory.path / name for name in _FILES):
+            if path.is_file():
+                self._client.log_artifact(self._id, str(path))
+        with tempfile.TemporaryDirectory() as folder:
+            picture = Path(folder) / "accuracy.png"
+            if _draw_accuracy(self.directory.history(), picture):
+                self._client.log_artifact(self._id, str(picture))
+        outcome = _outcome(self.directory)
+        self._client.set_tag(self._id, "outcome", outcome)
+        self._client.set_terminated(self._id, _STATUS.get(outcome, "KILLED"))
+
+    def _tags(self) -> dict[str, str]:
+        facts = self._facts
+        tags = {"outcome": "running", "directory": str(self.directory.path.resolve()), "algorithm": facts["label"]}
+        tags |= {key: str(facts[key]) for key in ("initialiser", "scenario", "dataset", "seed", "run_key")}
+        commit = git_commit()
+        return {**tags, "git_commit": commit} if commit else tags
+
+
+def mirror(
+    run_dirs: Sequence[Path],
+    mlruns: Path,
+    experiment: str,
+    say: Callable[[str], None] = lambda _: None,
+    parent: str = "",
+) -> None:
+    """Bring MLflow up to date with run directories: missing runs are created, partial ones completed, whole ones left.
+
+    Args:
+        run_dirs: the directories; those that a process is working on, or that hold no run, are passed over.
+        mlruns: folder of the store.
+        experiment: MLflow's experiment.
+        say: gets one line at the end, and one per directory passed over.
+        parent: name of the comparison that new runs are put below; empty for none.
+
+    Raises:
+        SettingsError: the store cannot be used.
+    """
+    whole = written = 0
+    try:
+        store = Store(mlruns, experiment)
+        for path in run_dirs:
+            if not (path / "manifest.json").is_file():
+                say(f"{path.name}: holds no run")
+            elif is_held(path):
+                say(f"{path.name}: is being played")
+            elif (counterpart := _Counterpart(store, RunDirectory(path))).is_whole():
+                whole += 1
+            else:
+                counterpart.open(parent)
+                counterpart.add(counterpart.directory.history())
+                counterpart.end()
+                written += 1
+    except Exception as error:  # whatever MLflow, SQLAlchemy or the disk may raise
+        raise SettingsError(f"MLflow's store {mlruns} cannot be used: {_reason(error)}") from error
+    say(f"MLflow: {written} runs written, {whole} were there")
+
+
+def _outcome(directory: RunDirectory) -> str:
+    """What came of the run: its summary's state, else ``interrupted`` if it said so, else ``killed``."""
+    summary, facts = directory.summary(), read_json(directory.path / "manifest.json") or {}
+    if summary is not None and summary.get("run_key") == facts.get("run_key"):
+        return str(summary["state"])
+    log = directory.path / "events.jsonl"
+    lines = log.read_text(encoding="utf-8").splitlines() if log.is_file() else []
+    return "interrupted" if lines and '"event": "interrupted"' in lines[-1] else "killed"
+
+
+def _finite(row: Mapping[str, Any]) -> Iterator[tuple[str, float]]:
+    """The finite numbers of a round's record, by column; cells may be text."""
+    for column, cell in row.items():
+        if column != "round" and cell not in (None, "") and math.isfinite(value := float(cell)):
+            yield column, value
+
+
+def _flat(values: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, str]]:
+    """Nested settings as dotted keys and texts that MLflow takes."""
+    for key, value in values.items():
+        if isinstance(value, Mapping):
+            yield from _flat(value, f"{prefix}{key}.")
+        else:
+            yield prefix + key, (value if isinstance(value, str) else json.dumps(value))[:_LONGEST]
+
+
+def _reason(error: BaseException) -> str:
+    """First line of the error that began it all: MLflow wraps SQLAlchemy, which wraps SQLite."""
+    while error.__cause__ is not None:
+        error = error.__cause__
+    return (str(error).splitlines() or [type(error).__name__])[0]
+
+
+def _draw_timeline(module: FederatedModule, folder: Path) -> None:
+    from fedtide.scenarios.picture import draw
+
+    path = folder / "timeline.png"
+    if not path.is_file():
+        draw(module.timeline, module.data.train_labels.cpu().numpy(), path)
+
+
+def _draw_accuracy(history: Sequence[Mapping[str, str]], path: Path) -> bool:
+    """Draw the accuracies over the rounds as a PNG; False if there are none."""
+    from matplotlib.figure import Figure
+
+    columns = [column for column in (history[0] if history else ()) if column.endswith("_accuracy")]
+    curves = {column: [(int(row["round"]), float(row[column])) for row in history if row[column]] for column in columns}
+    curves = {column: points for column, points in curves.items() if points}
+    if not curves:
+        return False
+    figure = Figure(figsize=(7, 4), layout="constrained")
+    axes = figure.subplots()
+    for column, points in curves.items():
+        axes.plot(*zip(*points, strict=True), label=column.replace("_", " "))
+    axes.set(xlabel="round", ylabel="accuracy", ylim=(0, 1))
+    axes.grid(alpha=0.3)
+    axes.legend(frameon=False)
+    figure.savefig(path)
+    return True

@@ -1,0 +1,168 @@
+import base64
+import io
+import json
+import re
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pandas as pd
+import pytest
+from rich.console import Console
+from synthetic_runs import small_grid, write_run
+
+from fedtide.errors import SettingsError
+from fedtide.report.build import build
+
+FIGURES = {"accuracy_over_rounds", "accuracy_over_bytes", "per_class", "transition_accuracy"}
+
+
+def report(dirs, out, **options):
+    return build(dirs, out, **{"title": "A <title>", "last": 5, "command": "fedtide report & more"} | options)
+
+
+def contents(folder):
+    return {path.name: path.read_bytes() for path in folder.iterdir()}
+
+
+class Balanced(HTMLParser):
+    """Fails on a tag that is closed out of order."""
+
+    def __init__(self):
+        super().__init__()
+        self.open = []
+
+    def handle_starttag(self, tag, attrs):
+        if tag not in ("meta", "img"):
+            self.open.append(tag)
+
+    def handle_endtag(self, tag):
+        assert self.open.pop() == tag
+
+
+@pytest.fixture(scope="module")
+def single(tmp_path_factory):
+    """The report of one run."""
+    root = tmp_path_factory.mktemp("single")
+    (root / "world.png").write_bytes(b"not really a picture")
+    return report([write_run(root, "fedavg[bold]")], root / "out", timeline_pictures=[root / "world.png"])
+
+
+def test_everything_is_written_twice_the_same(tmp_path):
+    dirs = small_grid(tmp_path / "runs")
+    summary = report(dirs, tmp_path / "one")
+    report(dirs, tmp_path / "two")
+    first = contents(tmp_path / "one")
+    assert first == contents(tmp_path / "two")
+    tables = {"report.html", "table.csv", "comparison.csv", "metrics.json"}
+    assert set(first) == tables | {f"{name}.png" for name in FIGURES}
+    assert (summary.complete, summary.total, summary.warnings) == (12, 12, ())
+    assert summary.page == tmp_path / "one" / "report.html"
+
+    page = first["report.html"].decode()
+    embedded = re.findall(r'src="data:image/png;base64,([^"]+)"', page)
+    assert {base64.b64decode(text) for text in embedded} == {first[f"{name}.png"] for name in FIGURES}
+    assert "A &lt;title&gt;" in page
+    assert "fedtide report &amp; more" in page
+    assert str(tmp_path) not in page
+    assert not re.search(r"<script|https?:|href=|@import", page)
+    parser = Balanced()
+    parser.feed(page)
+    assert parser.open == []
+    for name in FIGURES:
+        assert b"matplotlib" not in first[f"{name}.png"].lower()
+
+    table = pd.read_csv(tmp_path / "one" / "table.csv").set_index(["label", "initialiser"])
+    numbers = json.loads(first["metrics.json"])
+    assert numbers["scaffold/average/last_mean"] == pytest.approx(table.loc[("scaffold", "average"), "last_mean"])
+    assert numbers["fedavg/previous/seeds"] == 3
+
+    compared = pd.read_csv(tmp_path / "one" / "comparison.csv")
+    assert compared.groupby("metric").size().to_dict() == {"last": 3, "transition": 3}
+    assert (compared["reference"] == "scaffold · average").all()
+    assert (compared["difference"] < 0).all()
+    assert compared["wilcoxon"].isna().all()
+    assert "3 seeds: the intervals" in page
+
+
+def test_the_terminal_table_shows_labels_as_they_are(single):
+    console = Console(width=160, file=io.StringIO(), record=True)
+    console.print(single.table)
+    assert "fedavg[bold]" in console.export_text()
+
+
+def test_one_run_is_compared_with_nothing(single):
+    assert single.results[0].startswith("Mean accuracy in the last 5 rounds: fedavg[bold] · previous, ")
+    assert "Paired comparison" not in single.page.read_text()
+    assert pd.read_csv(single.page.with_name("comparison.csv")).empty
+
+
+def test_pictures_of_the_world_are_embedded(single):
+    assert base64.b64encode(b"not really a picture").decode() in single.page.read_text()
+
+
+def test_one_seed_is_said_to_prove_nothing(tmp_path):
+    summary = report([write_run(tmp_path / "runs", label) for label in ("fedavg", "scaffold")], tmp_path / "out")
+    page = summary.page.read_text()
+    assert "1 seed: no interval and no test is possible" in page
+    assert "one seed: n/a" in page
+
+
+def test_all_diverged(tmp_path):
+    dirs = [write_run(tmp_path / "runs", seed=seed, state="diverged", until=8) for seed in (0, 1)]
+    summary = report(dirs, tmp_path / "out")
+    assert (summary.complete, summary.total, summary.results) == (0, 2, ())
+    assert summary.warnings == (
+        "fedavg · previous diverged: seed 0 in round 8, seed 1 in round 8. Not in means and tests; dotted in the figures.",
+    )
+    assert summary.warnings[0] in summary.page.read_text()
+    assert "0 of 2" in summary.page.read_text()
+    assert not (tmp_path / "out" / "per_class.png").exists()
+    assert not [key for key in json.loads((tmp_path / "out" / "metrics.json").read_text()) if key.endswith("_mean")]
+
+
+def test_nothing_played_yet(tmp_path):
+    dirs = [write_run(tmp_path / "runs", state="running", until=0), tmp_path / "runs" / "gone"]
+    summary = report(dirs, tmp_path / "out")
+    assert [line.split(":")[0] for line in summary.warnings] == ["gone", "fedavg · previous did not finish"]
+    assert {path.suffix for path in (tmp_path / "out").iterdir()} == {".html", ".csv", ".json"}
+
+
+def test_without_session_changes_there_is_a_target_and_no_transition(tmp_path):
+    dirs = [write_run(tmp_path / "runs", label, sessions=1, every=5) for label in ("fedavg", "scaffold")]
+    page = report(dirs, tmp_path / "out").page.read_text()
+    assert not (tmp_path / "out" / "transition_accuracy.png").exists()
+    assert re.search(r"Rounds to \d+ %", page)
+    assert "session" not in page.split("<h2>Settings")[0].split("</dl>")[1]
+
+
+def test_many_algorithms_and_classes(tmp_path):
+    labels = [f"algorithm{number}" for number in range(8)]
+    dirs = [write_run(tmp_path / "runs", label, rounds=3, classes=200) for label in labels]
+    page = report(dirs, tmp_path / "out").page.read_text()
+    assert all(f"<td>{label}</td>" in page for label in labels)
+
+
+def test_what_differs_is_told_by_who_has_it(tmp_path):
+    starts, dirs = ("previous", "average"), []
+    for start in starts:
+        dirs += [write_run(tmp_path / "runs", label, start) for label in ("fedavg", "fedprox")]
+    dirs.append(write_run(tmp_path / "runs", "scaffold", "previous", classes=5, rounds=6, lr=0.2))
+    summary = report(dirs, tmp_path / "out")
+    rows = re.findall(r"<code>([^<]*)</code></td><td><code>([^<]*)</code></td><td>([^<]*)<", summary.page.read_text())
+    assert ("algorithm.mu", "0.01", "fedprox") in rows
+    assert ("local.lr", "0.1", "fedavg, fedprox") in rows
+    assert ("local.lr", "0.2", "scaffold") in rows
+    assert "algorithm.name" not in {name for name, _, _ in rows}
+    assert summary.warnings == (
+        "Runs differ in scenario.rounds_per_session: differences between rows are not due to the methods alone.",
+    )
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [({"last": 0}, "report.last = 0"), ({"timeline_pictures": [Path("nothing.png")]}, "no picture nothing.png")],
+)
+def test_bad_input_leaves_nothing_behind(tmp_path, options, message):
+    with pytest.raises(SettingsError, match=message):
+        report([write_run(tmp_path / "runs")], tmp_path / "out", **options)
+    assert not (tmp_path / "out").exists()

@@ -1,0 +1,106 @@
+import json
+import math
+
+import pytest
+from synthetic_runs import write_run
+
+from fedtide.errors import SettingsError
+from fedtide.report.records import load
+
+
+def test_frames_hold_what_the_files_hold(tmp_path):
+    records = load([write_run(tmp_path, seed=4), write_run(tmp_path, "scaffold", "average", seed=4, every=5)])
+    assert records.methods == [("fedavg", "previous"), ("scaffold", "average")]
+    assert records.runs["state"].tolist() == ["complete", "complete"]
+    assert records.runs["rounds"].tolist() == [24, 24]
+    scaffold = records.history[records.history["label"] == "scaffold"]
+    assert scaffold["bytes"].iloc[-1] == 24 * 2 * 10 * 4 * 4810 * 2
+    assert scaffold.dropna()["round"].tolist() == [5, 10, 15, 20, 24]
+    assert records.per_class.filter(like="class_").shape == (2, 10)
+    assert records.settings["fedavg-previous-s4"]["local.clip"] is None
+
+
+def test_failed_runs_are_kept_and_marked(tmp_path):
+    dirs = [
+        write_run(tmp_path, seed=0),
+        write_run(tmp_path, seed=1, state="diverged", until=7),
+        write_run(tmp_path, seed=2, state="running", until=9),
+        write_run(tmp_path, seed=3, state="running", until=0),
+        tmp_path / "fedavg-previous-s4-gone",
+    ]
+    records = load(dirs)
+    assert records.runs["state"].tolist() == ["complete", "diverged", "unfinished", "unfinished"]
+    assert records.runs["rounds"].tolist() == [24, 7, 9, 0]
+    assert records.missing == ("fedavg-previous-s4-gone",)
+
+
+def test_a_run_that_has_only_settings_is_unfinished(tmp_path):
+    path = write_run(tmp_path)
+    for name in ("history.csv", "per_class.csv", "summary.json"):
+        (path / name).unlink()
+    assert load([path]).runs["state"].tolist() == ["unfinished"]
+
+
+def test_differing_settings_tell_methods_of_one_label_apart(tmp_path):
+    dirs = [write_run(tmp_path, seed=seed, lr=lr, tag=f"-{lr}") for lr in (0.1, 0.5) for seed in (0, 1)]
+    assert load(dirs).methods == [("fedavg (local.lr=0.1)", "previous"), ("fedavg (local.lr=0.5)", "previous")]
+
+
+def test_seeds_and_speed_do_not_make_a_method(tmp_path):
+    records = load([write_run(tmp_path, seed=seed) for seed in (0, 1)])
+    assert {values["engine.workers"] for values in records.settings.values()} == {0, 1}
+    assert records.methods == [("fedavg", "previous")]
+    assert records.differing() == {}
+
+
+def test_differing_settings_of_different_methods(tmp_path):
+    records = load([write_run(tmp_path, "fedavg"), write_run(tmp_path, "fedprox")])
+    assert records.differing()["algorithm.mu"] == {"fedprox-previous-s0": 0.01}
+    assert records.methods == [("fedavg", "previous"), ("fedprox", "previous")]
+
+
+def test_one_run_twice_is_refused(tmp_path):
+    dirs = [write_run(tmp_path, tag=tag) for tag in ("-aaa", "-bbb")]
+    with pytest.raises(SettingsError, match=r"fedavg from previous with seed 0 is there 2 times .*aaa.*bbb"):
+        load(dirs)
+
+
+def test_no_runs_are_refused(tmp_path):
+    with pytest.raises(SettingsError, match="none of 0 run directories"):
+        load([])
+    with pytest.raises(SettingsError, match="none of 1 run directories"):
+        load([tmp_path / "nothing"])
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("settings.json", "{", "is not JSON"),
+        ("settings.json", "[1]", "should be a mapping"),
+        ("settings.json", '{"seed": 1}', "no algorithm.name"),
+        ("history.csv", "round,loss\n1,2\n", "no column 'session'"),
+        ("per_class.csv", "round,class_0\n1,2\n", "no column 'split'"),
+        ("history.csv", 'a,b\n"1,2\n', "is not a table"),
+    ],
+)
+def test_foreign_files_are_refused_in_one_line(tmp_path, name, content, message):
+    path = write_run(tmp_path)
+    (path / name).write_text(content)
+    with pytest.raises(SettingsError, match=message) as caught:
+        load([path])
+    assert "\n" not in str(caught.value)
+    assert name in str(caught.value)
+
+
+def test_the_label_defaults_to_the_algorithm(tmp_path):
+    path = write_run(tmp_path)
+    settings = json.loads((path / "settings.json").read_text())
+    (path / "settings.json").write_text(json.dumps(settings | {"label": ""}))
+    assert load([path]).methods == [("fedavg", "previous")]
+
+
+def test_runs_without_a_test_set_have_no_accuracy(tmp_path):
+    path = write_run(tmp_path)
+    lines = (path / "history.csv").read_text().replace("test_accuracy", "validation_accuracy")
+    (path / "history.csv").write_text(lines)
+    assert all(math.isnan(value) for value in load([path]).history["test_accuracy"])

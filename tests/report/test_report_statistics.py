@@ -1,0 +1,98 @@
+import math
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fedtide.report import statistics
+
+
+def values(**methods):
+    return pd.DataFrame(methods, dtype=float)
+
+
+def test_holm_by_hand():
+    p = pd.Series([0.04, 0.01, 0.03, math.nan])
+    np.testing.assert_allclose(statistics.holm(p), [0.06, 0.03, 0.06, math.nan])
+
+
+@given(st.lists(st.floats(0, 1), min_size=1, max_size=12))
+def test_holm_lies_between_p_and_bonferroni_and_keeps_the_order(p):
+    raw = pd.Series(p)
+    corrected = statistics.holm(raw)
+    assert (corrected >= raw).all()
+    assert (corrected <= np.minimum(1, raw * len(p)) + 1e-12).all()
+    order = np.argsort(raw, kind="stable")
+    assert corrected.iloc[order].is_monotonic_increasing
+
+
+def test_paired_t_by_hand():
+    """Differences 1, 2, 3: t = 2 sqrt(3), and with 2 degrees of freedom P(|T| > t) = 1 - t / sqrt(2 + t^2)."""
+    row = statistics.compare(values(a=[0.0, 0, 0], b=[1.0, 2, 3]), "a").loc["b"]
+    t = 2 * math.sqrt(3)
+    assert row["difference"] == pytest.approx(2)
+    assert row["p"] == pytest.approx(1 - t / math.sqrt(2 + t**2))
+    assert row["p_holm"] == row["p"]
+    quantile = 0.95 * math.sqrt(2 / (1 - 0.95**2))
+    assert (row["low"], row["high"]) == pytest.approx((2 - quantile / math.sqrt(3), 2 + quantile / math.sqrt(3)))
+    assert math.isnan(row["wilcoxon"])
+
+
+def test_two_pairs_by_hand():
+    """Differences 1, 3: t = 2, and with 1 degree of freedom P(|T| > t) = 1 - 2 arctan(t) / pi."""
+    row = statistics.compare(values(a=[0.0, 0], b=[1.0, 3]), "a").loc["b"]
+    assert row["p"] == pytest.approx(1 - 2 * math.atan(2) / math.pi)
+
+
+def test_signed_rank_starts_at_six_pairs():
+    five, six = (values(a=np.zeros(n), b=np.arange(1.0, n + 1)) for n in (5, 6))
+    assert math.isnan(statistics.compare(five, "a").loc["b", "wilcoxon"])
+    assert statistics.compare(six, "a").loc["b", "wilcoxon"] == pytest.approx(2 / 2**6)
+
+
+def test_holm_counts_the_comparisons_of_the_table():
+    rng = np.random.Generator(np.random.Philox(1))
+    noise = rng.standard_normal((8, 3))
+    table = statistics.compare(values(a=np.zeros(8), b=noise[:, 0] + 3, c=noise[:, 1] + 2, d=noise[:, 2] + 1), "a")
+    assert table["p_holm"].min() == pytest.approx(3 * table["p"].min())
+    assert table["wilcoxon_holm"].min() == pytest.approx(3 * table["wilcoxon"].min())
+
+
+def test_only_common_seeds_are_paired():
+    row = statistics.compare(values(a=[0.5, 0.6, math.nan, 0.9], b=[0.7, math.nan, 0.8, 0.5]), "a").loc["b"]
+    assert row["pairs"] == 2
+    assert row["difference"] == pytest.approx(-0.1)
+
+
+def test_no_spread_no_test():
+    table = statistics.compare(values(a=[0.1, 0.2, 0.3], same=[0.1, 0.2, 0.3], shifted=[0.2, 0.3, 0.4]), "a")
+    assert table[["low", "high", "p", "p_holm"]].isna().all(axis=None)
+    assert table["difference"].tolist() == pytest.approx([0, 0.1])
+    assert statistics.verdict(table.loc["same"]) == "equal on every seed"
+    assert statistics.verdict(table.loc["shifted"]) == "same difference on every seed: n/a"
+
+
+def test_one_seed_allows_no_statement():
+    row = statistics.compare(values(a=[0.1], b=[0.9]), "a").loc["b"]
+    assert row["difference"] == pytest.approx(0.8)
+    assert row[["low", "high", "p", "p_holm"]].isna().all()
+    assert statistics.verdict(row) == "one seed: n/a"
+    assert statistics.verdict({"pairs": 0}) == "no common seed"
+
+
+@pytest.mark.parametrize(
+    ("difference", "p", "said"), [(0.1, 0.049, "higher"), (-0.1, 0.049, "lower"), (0.1, 0.05, "no")]
+)
+def test_a_difference_is_claimed_below_five_percent(difference, p, said):
+    row = {"pairs": 3, "difference": difference, "p": 0.01, "p_holm": p}
+    assert statistics.verdict(row).startswith(said)
+
+
+def test_caveats_name_the_number_of_seeds():
+    assert statistics.caveat(1).startswith("1 seed: no interval and no test")
+    assert statistics.caveat(3).startswith("3 seeds: the intervals are 4.30 standard errors")
+    assert "Only large and steady" in statistics.caveat(2)
+    assert "cannot reach p < 0.05" in statistics.caveat(5)
+    assert "signed-rank test (Wilcoxon) does without" in statistics.caveat(6)
