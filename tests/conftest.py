@@ -1,18 +1,23 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
+from support import dataset
+from torch import Tensor
 
 from fedtide import plugins
+from fedtide.data.dataset import Dataset
 
 # Tiny tensors: a second intra-op thread costs more than it brings. (The folder of this file is also what makes
 # ``support`` importable from every test.)
 torch.set_num_threads(1)
 
+Quadratics = Callable[[list[int], list[float], list[list[float]]], tuple[Dataset, dict[str, Any]]]
 DROP_IN = Path(__file__).parent / "drop_in"
 
 
@@ -24,3 +29,21 @@ def drop_in(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     for kind in plugins.KINDS:
         path = importlib.import_module(f"fedtide.{kind}").__path__
         path[:] = [folder for folder in path if not folder.startswith(str(DROP_IN))]
+
+
+@pytest.fixture
+def quadratics(drop_in: None) -> Quadratics:
+    """Clients with losses a_k/2 |theta - z_k|^2: ``make(sizes, curvatures a, minima z)`` gives data and settings.
+
+    Every sample of a client is the same, so each batch has the full gradient a_k (theta - z_k).
+    """
+
+    def make(sizes: list[int], curvatures: list[float], minima: list[list[float]]) -> tuple[Dataset, dict[str, Any]]:
+        rows: list[Tensor] = []
+        for size, a, z in zip(sizes, curvatures, minima, strict=True):
+            rows += [torch.tensor(z, dtype=torch.float64) * a] * size
+        labels = torch.arange(len(sizes)).repeat_interleave(torch.tensor(sizes))
+        objective = {"name": "quadratic", "curvatures": curvatures}
+        return dataset(torch.stack(rows), labels, len(sizes)), {"model": "point", "objective": objective}
+
+    return make

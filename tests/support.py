@@ -156,3 +156,24 @@ def watch(fed: Federation) -> list[tuple[Round, Tensor]]:
 def closest(first: Tensor, second: Tensor) -> float:
     """Largest absolute difference."""
     return float((first - second).abs().max()) if first.numel() else 0.0
+
+
+def trajectory(
+    algorithm: Any,
+    world: Timeline,
+    data: Dataset,
+    *,
+    cohorts: Sequence[Sequence[int]] | None = None,
+    start: Tensor | None = None,
+    **values: Any,
+) -> tuple[list[Tensor], RunState]:
+    """Global models after every round, float64, and the state at the end; ``values`` are further settings."""
+    fed = federation(settings(algorithm=algorithm, **values), world, data, cohorts=cohorts, start=start)
+    seen = watch(fed)
+    state, _ = play(fed)
+    return [w for _, w in seen], state
+
+
+def largest_gap(first: Sequence[Tensor], second: Sequence[Tensor]) -> float:
+    """Largest absolute difference of two trajectories of one length."""
+    return max(closest(a, b) for a, b in zip(first, second, strict=True))

@@ -40,6 +40,7 @@ Json = Annotated[bool, typer.Option("--json", help="Print one JSON object (or li
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress.")]
 
 PARAMS = Path("params.yaml")
+LOG_WIDTH = 120
 console = Console(stderr=True, highlight=False)
 
 
@@ -55,7 +56,7 @@ def mlruns_folder(given: Path | None) -> Path:
 
 def tell(summary: ReportSummary) -> None:
     """Print a report's table, results and warnings."""
-    output = Console(highlight=False)
+    output = Console(highlight=False, width=None if sys.stdout.isatty() else LOG_WIDTH)
     output.print(summary.table)
     for line in (*summary.results, *summary.warnings):
         output.print(line, markup=False)

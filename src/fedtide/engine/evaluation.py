@@ -28,12 +28,12 @@ class Scores:
     def accuracy(self, labels: NDArray[np.bool_] | None = None) -> float:
         """Share of correct predictions among samples whose label is in ``labels`` (bool [L]); arg-max over all labels."""
         view = torch.ones_like(self.count, dtype=torch.bool) if labels is None else torch.from_numpy(labels)
-        return float(self.correct[view].sum() / self.count[view].sum().clamp(min=1))
+        return int(self.correct[view].sum()) / max(1, int(self.count[view].sum()))
 
     def mean_loss(self, labels: NDArray[np.bool_] | None = None) -> float:
         """Mean cross-entropy over the same samples."""
         view = torch.ones_like(self.count, dtype=torch.bool) if labels is None else torch.from_numpy(labels)
-        return float(self.loss[view].sum() / self.count[view].sum().clamp(min=1))
+        return float(self.loss[view].sum()) / max(1, int(self.count[view].sum()))
 
     def per_class(self) -> list[float | None]:
         """Accuracy of each class, ``None`` for a class without samples."""

@@ -9,6 +9,7 @@ from types import FrameType
 from typing import Any
 
 import lightning as L
+from lightning.pytorch.utilities.exceptions import SIGTERMException
 
 from fedtide.federation import checkpoint
 from fedtide.federation.module import FederatedModule
@@ -47,9 +48,15 @@ class GracefulStop(L.Callback):
                 return self
         return self
 
-    def __exit__(self, *_: object) -> None:
+    def __exit__(self, kind: object, error: object, traceback: object) -> bool:
         for number, handler in self._before.items():
             signal.signal(number, handler)
+        return isinstance(error, SIGTERMException)  # Lightning's, with exit status 0: a SIGTERM before the first round
+
+    def on_train_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
+        """Take SIGTERM back from Lightning, which would leave with status 0 and talk to other processes meanwhile."""
+        for number in self._before:
+            signal.signal(number, self._handle)
 
     def _handle(self, number: int, frame: FrameType | None) -> None:
         if self.received == signal.SIGINT == number:

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pandas as pd
+from rich.box import SIMPLE
 from rich.markup import escape
 from rich.table import Table as RichTable
 
@@ -160,7 +161,9 @@ def _flat(table: Table) -> dict[str, float]:
 
 def _printable(title: str, table: Table) -> RichTable:
     """The final table for a terminal."""
-    printable = RichTable("Algorithm", "Initialiser", title=escape(title))
+    printable = RichTable(title=escape(title), box=SIMPLE, pad_edge=False)
+    for heading in ("Algorithm", "Initialiser"):
+        printable.add_column(heading, no_wrap=True)
     for heading in ("Seeds", *(column.title for column in table.columns)):
         printable.add_column(heading, justify="right")
     for row in rows(table):

@@ -1,1 +1,1 @@
-"""Searching settings."""
+"""Search for settings: a study of real runs on the validation split."""

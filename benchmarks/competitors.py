@@ -1,0 +1,85 @@
+"""The ways to play a workload's rounds that are compared."""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from fedtide.compare import Place, tracked
+from fedtide.errors import SettingsError
+from fedtide.federation.federation import Federation
+from fedtide.federation.module import FederatedModule
+from fedtide.settings import Params, RunSettings
+from fedtide.world import load_data, timeline_for
+from naive import NaiveLoop
+from timing import RoundClock, Stretch
+
+
+def library(settings: RunSettings, scratch: Path, mlruns: Path | None = None) -> Stretch:
+    """A whole run in a new run directory below ``scratch``: Lightning, engine, records, and MLflow if there is a folder.
+
+    Raises:
+        SettingsError: while playing, if the run is refused or diverges, or MLflow gives up.
+    """
+
+    def play(clock: RoundClock) -> None:
+        remarks: list[str] = []
+        with tempfile.TemporaryDirectory(dir=scratch) as runs:
+            summary = tracked(settings, Place(Path(runs), mlruns=mlruns), say=remarks.append, callbacks=[clock])
+        if summary["state"] == "interrupted":
+            raise KeyboardInterrupt
+        failed = [remark for remark in remarks if remark.startswith("MLflow")]
+        if summary["state"] != "complete" or failed:
+            raise SettingsError("; ".join([summary.get("message", summary["state"]), *failed]))
+
+    return play
+
+
+def federation(settings: RunSettings) -> Federation:
+    """The federation of a run, as Lightning would build it."""
+    data = load_data(settings)
+    module = FederatedModule(settings, timeline_for(settings, data), data)
+    module.to("cpu" if settings.engine.accelerator == "cpu" else "cuda").build()
+    return module.federation
+
+
+def bare(world: Federation) -> Stretch:
+    """The same rounds without Lightning and without records."""
+
+    def play(clock: RoundClock) -> None:
+        state = world.start()
+        with torch.no_grad():
+            for _ in range(world.timeline.rounds):
+                world.play(state)
+                clock.tick()
+
+    return play
+
+
+def naive(world: Federation, threads: int = 1, evaluate: bool = False) -> Stretch:
+    """The same rounds by a plain loop."""
+    loop = NaiveLoop(world, threads, evaluate)
+    return lambda clock: loop.play(world.timeline.rounds, clock.tick)
+
+
+def disagreement(world: Federation, rounds: int) -> float:
+    """Largest difference between the library's and the plain loop's model, relative to the largest change since the start."""
+    state, loop = world.start(), NaiveLoop(world)
+    with torch.no_grad():
+        for _ in range(rounds):
+            world.play(state)
+    loop.play(rounds, lambda: None)
+    return float((loop.vector() - state.w).abs().max() / (state.w - world.w0).abs().max())
+
+
+def alone(competitor: str, raw: dict[str, Any]) -> None:
+    """Play a run by ``library`` or ``naive`` and nothing else; for measuring memory in a process of its own."""
+    settings, clock = Params(raw).run(), RoundClock()
+    if competitor == "naive":
+        naive(federation(settings))(clock)
+        return
+    with tempfile.TemporaryDirectory() as scratch:
+        library(settings, Path(scratch))(clock)

@@ -1,0 +1,84 @@
+"""The yardstick: federated averaging as a careful researcher writes it in an afternoon."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Iterator
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+from torch.nn.functional import cross_entropy
+
+from fedtide.engine.plan import step_count
+from fedtide.federation.federation import Federation
+from fedtide.randomness import generator
+
+
+class NaiveLoop:
+    """One client after the other: a fresh module, a fresh optimiser, data resident as tensors, no data loader.
+
+    Cohorts, batches and the first model are those of ``world``, so both arrive at the same model up to rounding.
+
+    Args:
+        world: whose data, timeline, cohorts and network are used; its engine is not.
+        threads: torch's intra-op threads.
+        evaluate: test the model after every round.
+    """
+
+    def __init__(self, world: Federation, threads: int = 1, evaluate: bool = False) -> None:
+        self.world, self.threads, self.evaluate = world, threads, evaluate
+        self.model: nn.Module = copy.deepcopy(world.task.network).to(world.device, world.w0.dtype)
+
+    def play(self, rounds: int, after_round: Callable[[], None]) -> None:
+        """Play ``rounds`` rounds from the first model on."""
+        torch.set_num_threads(self.threads)
+        self.model.load_state_dict(self.world.task.network.state_dict())
+        for t in range(rounds):
+            self._round(t)
+            if self.evaluate:
+                self._test()
+            after_round()
+
+    def vector(self) -> Tensor:
+        """The model's parameters, one after the other [d]."""
+        return torch.cat([value.detach().reshape(-1) for value in self.model.parameters()])
+
+    def _round(self, t: int) -> None:
+        world, data, settings = self.world, self.world.data, self.world.settings
+        here = world.timeline.at(t)
+        drawn = world.participation.draw(here.clients, t, settings.seed)
+        shards = {client: world.timeline.shards[client] for client in here.clients[drawn].tolist()}
+        samples = sum(len(shard) for shard in shards.values())
+        mean = {name: torch.zeros_like(value) for name, value in self.model.state_dict().items()}
+        for client, shard in shards.items():
+            model = copy.deepcopy(self.model).train()
+            optimizer = torch.optim.SGD(model.parameters(), lr=settings.local.lr)
+            for batch in self._batches(shard, t, client):
+                optimizer.zero_grad()
+                with world.task.mixed():
+                    loss = cross_entropy(model(data.train_inputs[batch]), data.train_labels[batch])
+                loss.backward()  # type: ignore[no-untyped-call]
+                optimizer.step()
+            for name, value in model.state_dict().items():
+                mean[name] += value * (len(shard) / samples)
+        self.model.load_state_dict(mean)
+
+    def _batches(self, shard: NDArray[np.int64], t: int, client: int) -> Iterator[Tensor]:
+        local, rng = self.world.settings.local, generator(self.world.settings.seed, "batches", t, client)
+        left = step_count(len(shard), len(shard), local)
+        while left > 0:
+            order = torch.from_numpy(shard[rng.permutation(len(shard))]).to(self.world.device)
+            batches = order.split(local.batch_size)[:left]
+            left -= len(batches)
+            yield from batches
+
+    def _test(self) -> float:
+        data, size = self.world.data, self.world.settings.evaluation.batch_size
+        right = 0
+        self.model.eval()
+        with torch.no_grad(), self.world.task.mixed():
+            for inputs, labels in zip(data.test_inputs.split(size), data.test_labels.split(size), strict=True):
+                right += int((self.model(inputs).argmax(-1) == labels).sum())
+        return right / len(data.test_labels)

@@ -1,0 +1,134 @@
+"""The parts of the benchmark: which competitors take turns, and which is compared with which."""
+
+from __future__ import annotations
+
+import importlib.util
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from competitors import alone, bare, disagreement, federation, library, naive
+from fedtide import plugins
+from fedtide.engine.workers import available_cores
+from fedtide.errors import SettingsError
+from fedtide.settings import Params, RunSettings
+from timing import EXTRA, Ratio, RoundClock, Stretch, peak_bytes, take_turns
+from workloads import WORKLOADS, Workload, crowd
+
+COHORTS = (10, 100, 1000)
+SAVING = 10  # rounds between two saved states, in the row about them
+ALIKE = 3  # rounds after which the library's model is compared with the plain loop's
+
+
+@dataclass
+class Row:
+    """One competitor against another: seconds per round of both, one figure per turn."""
+
+    part: str
+    name: str
+    against: str
+    seconds: list[float]
+    reference: list[float]
+    facts: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def speed(self) -> Ratio:
+        """How many times as fast as the reference."""
+        return Ratio.of(self.reference, self.seconds)
+
+    def figures(self) -> dict[str, Any]:
+        """Everything, for the JSON file."""
+        return {**asdict(self), "speed": asdict(self.speed)}
+
+
+@dataclass(frozen=True)
+class Bench:
+    """How to measure.
+
+    Attributes:
+        scratch: folder for data and run directories. engine: group of settings. turns: of the competitors.
+        quick: few rounds instead of enough. say: gets remarks.
+    """
+
+    scratch: Path
+    engine: dict[str, Any]
+    turns: int
+    quick: bool
+    say: Callable[[str], None]
+
+    def raw(self, workload: Workload, timed: int = 0, **changes: dict[str, Any]) -> dict[str, Any]:
+        """Settings of a run as in the settings file, with at least ``timed`` timed rounds."""
+        timed = max(timed, workload.timed // 3 if self.quick else workload.timed, 1)
+        engine = {**self.engine, **changes.pop("engine", {})}
+        return workload.raw(self.scratch / "data", timed + EXTRA, engine=engine, **changes)
+
+    def settings(self, workload: Workload, timed: int = 0, **changes: dict[str, Any]) -> RunSettings:
+        """The same, validated."""
+        return Params(self.raw(workload, timed, **changes)).run()
+
+
+def play_workload(bench: Bench, workload: Workload) -> list[Row]:
+    """The library against the plain loop, and what lies around the training.
+
+    ``tested``: 10,000 test samples after every round. ``bare rounds``: without Lightning and records. ``state saved``: with
+    the run's state written every so many rounds. ``MLflow``: with the mirror.
+    """
+    world = federation(bench.settings(workload))
+    tested = bench.settings(workload, evaluation={"every": 1})
+    competitors: dict[str, Stretch] = {
+        "fedtide": library(bench.settings(workload), bench.scratch),
+        "naive": naive(world),
+        "fedtide, tested": library(tested, bench.scratch),
+        "naive, tested": naive(world, evaluate=True),
+    }
+    pairs = [("fedtide", "naive"), ("fedtide, tested", "naive, tested")]
+    if world.device.type == "cpu" and available_cores() > 1:
+        competitors["naive, all cores"] = naive(world, threads=available_cores())
+        competitors["fedtide, one core"] = library(bench.settings(workload, engine={"workers": 1}), bench.scratch)
+        pairs += [("naive, all cores", "naive"), ("fedtide, one core", "naive")]
+    if workload.surroundings:
+        saving = bench.settings(workload, timed=SAVING, checkpoint={"every": SAVING})
+        competitors["bare rounds"] = bare(world)
+        competitors[f"state saved / {SAVING}"] = library(saving, bench.scratch)
+        pairs += [("bare rounds", "fedtide"), (f"state saved / {SAVING}", "fedtide")]
+        if importlib.util.find_spec("mlflow"):
+            competitors["MLflow"] = library(bench.settings(workload), bench.scratch, bench.scratch / "mlruns")
+            pairs += [("MLflow", "fedtide")]
+    facts = {"executor": world.executor.describe(), "difference": disagreement(world, ALIKE)}
+    found = take_turns(competitors, bench.turns)
+    world.workers.close()
+    return [Row(workload.name, name, other, found[name], found[other], facts) for name, other in pairs]
+
+
+def play_cohorts(bench: Bench) -> list[Row]:
+    """Growing cohorts, with the memory of either side in a process of its own."""
+    rows = []
+    for cohort in COHORTS:
+        workload = crowd(cohort)
+        world = federation(bench.settings(workload))
+        found = take_turns(
+            {"fedtide": library(bench.settings(workload), bench.scratch), "naive": naive(world)}, bench.turns
+        )
+        world.workers.close()
+        brief = bench.raw(workload, scenario={"rounds": EXTRA + 1})
+        peaks = {name: peak_bytes(alone, name, brief) for name in found}
+        facts = {"executor": world.executor.describe(), "peak": peaks}
+        rows.append(Row("cohorts", workload.name, "naive", found["fedtide"], found["naive"], facts))
+    return rows
+
+
+def play_algorithms(bench: Bench) -> list[Row]:
+    """Every algorithm there is, with its defaults, against FedAvg."""
+    workload = WORKLOADS["W1"]
+    competitors: dict[str, Stretch] = {}
+    for name in plugins.names("algorithms"):
+        chosen = {"name": name}
+        try:
+            library(bench.settings(workload, scenario={"rounds": 1}, algorithm=chosen), bench.scratch)(RoundClock())
+        except SettingsError as error:
+            bench.say(f"algorithm {name} left out: {error}")
+            continue
+        competitors[name] = library(bench.settings(workload, algorithm=chosen), bench.scratch)
+    found = take_turns(competitors, bench.turns)
+    return [Row("algorithms", name, "fedavg", found[name], found["fedavg"]) for name in competitors if name != "fedavg"]

@@ -1,0 +1,112 @@
+"""Speed of the library as ratios to a plain loop: same machine, same process, same batches, turn by turn.
+
+Every figure is a whole round: cohort, batches, local training, aggregation, Lightning, records. Nothing here passes or
+fails; timings belong to a machine and its mood.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+import statistics
+import tempfile
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import torch
+from rich.console import Console
+from rich.table import Table
+
+from fedtide.engine.workers import available_cores
+from fedtide.errors import SettingsError
+from parts import COHORTS, Bench, Row, play_algorithms, play_cohorts, play_workload
+from workloads import WORKLOADS, crowd
+
+PARTS = (*WORKLOADS, "cohorts", "algorithms")
+
+
+def main() -> None:
+    options = _options()
+    os.environ["FEDTIDE_PLUGINS"] = os.pathsep.join(
+        filter(None, [str(Path(__file__).parent / "plugins"), os.environ.get("FEDTIDE_PLUGINS", "")])
+    )
+    console = Console()
+    engine = {"executor": options.executor, "accelerator": options.device, "precision": options.precision}
+    machine = _machine(options)
+    console.print("  ".join(f"{key} {value}" for key, value in machine.items()), style="dim")
+    rows: list[Row] = []
+    with tempfile.TemporaryDirectory() as scratch:
+        bench = Bench(Path(scratch), engine, options.turns or (2 if options.quick else 5), options.quick, console.print)
+        for part in options.only:
+            with console.status(part):
+                rows += _play(bench, part)
+            console.print(_table(part, [row for row in rows if row.part == part]))
+    if options.json:
+        half = options.json.with_suffix(".part")
+        half.write_text(json.dumps({"machine": machine, "rows": [row.figures() for row in rows]}, indent=1) + "\n")
+        half.replace(options.json)
+
+
+def _options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--quick", action="store_true", help="fewer rounds and two turns: is everything in order?")
+    parser.add_argument("--only", type=_parts, default=PARTS, help=f"some of {','.join(PARTS)}")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write all figures")
+    parser.add_argument("--turns", type=int, default=0, help="how often competitors take turns; default 5, quick 2")
+    parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
+    parser.add_argument("--executor", choices=("auto", "threads", "stacked"), default="auto")
+    parser.add_argument("--precision", choices=("32-true", "64-true", "bf16-mixed", "16-mixed"), default="32-true")
+    return parser.parse_args()
+
+
+def _parts(text: str) -> tuple[str, ...]:
+    chosen = tuple(text.split(","))
+    if unknown := [part for part in chosen if part not in PARTS]:
+        raise argparse.ArgumentTypeError(f"no part {', '.join(unknown)}; there are {', '.join(PARTS)}")
+    return chosen
+
+
+def _machine(options: argparse.Namespace) -> dict[str, Any]:
+    chip = torch.cuda.get_device_name() if options.device == "cuda" else platform.processor() or platform.machine()
+    facts = {"device": options.device, "chip": chip, "cores": available_cores(), "load": round(os.getloadavg()[0], 1)}
+    return {**facts, "torch": version("torch"), "executor": options.executor, "precision": options.precision}
+
+
+def _play(bench: Bench, part: str) -> list[Row]:
+    if part in WORKLOADS:
+        return play_workload(bench, WORKLOADS[part])
+    return play_cohorts(bench) if part == "cohorts" else play_algorithms(bench)
+
+
+def _table(part: str, rows: list[Row]) -> Table:
+    text = {**{name: workload.text for name, workload in WORKLOADS.items()}, "cohorts": crowd(COHORTS[0]).text}
+    notes = [_note(row.facts) for row in rows]
+    same = len(set(notes)) == 1
+    table = Table(title=f"{part}: {text.get(part, WORKLOADS['W1'].text)}", caption=notes[0] if same else None)
+    for header in ("", "ms/round", "against", "ms/round", "speed", "range", *([] if same else ["notes"])):
+        table.add_column(header, justify="right" if header in ("ms/round", "speed") else "left")
+    for row, note in zip(rows, notes, strict=True):
+        own, other = (f"{1000 * statistics.median(values):,.1f}" for values in (row.seconds, row.reference))
+        speed = row.speed
+        cells = [row.name, own, row.against, other, f"{speed.median:.2f}", f"{speed.low:.2f}-{speed.high:.2f}"]
+        table.add_row(*cells, *([] if same else [note]))
+    return table
+
+
+def _note(facts: dict[str, Any]) -> str:
+    parts = [str(facts["executor"])] if "executor" in facts else []
+    if "difference" in facts:
+        parts.append(f"the models of both sides differ by {facts['difference']:.0e} of what was learnt")
+    for who, peak in facts.get("peak", {}).items():
+        parts += [f"{who} at most {size / 1e6:,.0f} MB ({kind})" for kind, size in peak.items()]
+    return "; ".join(parts)
+
+
+if __name__ == "__main__":
+    try:
+        main()
+    except SettingsError as error:
+        raise SystemExit(f"error: {error}") from None

@@ -1,0 +1,93 @@
+"""Seconds per round of competitors that take turns, and the memory each needs alone."""
+
+from __future__ import annotations
+
+import multiprocessing
+import resource
+import statistics
+import sys
+import time
+from collections.abc import Callable, Mapping
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass
+from typing import Any
+
+import lightning as L
+import torch
+
+WARM = 2  # rounds at the start of a stretch that are not timed: caches, allocators and threads settle
+EXTRA = WARM + 1  # the last round is not timed either: it evaluates and saves the state
+
+
+class RoundClock(L.Callback):
+    """Notes when each round is over, whatever plays it. Give it to the trainer last."""
+
+    def __init__(self) -> None:
+        self.ends: list[float] = []
+
+    def tick(self) -> None:
+        """A round is over."""
+        if torch.cuda.is_available():
+            torch.cuda.synchronize()
+        self.ends.append(time.perf_counter())
+
+    def on_train_epoch_end(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
+        """A round is over."""
+        self.tick()
+
+    @property
+    def seconds(self) -> float:
+        """Mean seconds of the timed rounds; a mean, because some costs come only every so many rounds."""
+        timed = self.ends[WARM - 1 : -1]
+        return (timed[-1] - timed[0]) / (len(timed) - 1)
+
+
+Stretch = Callable[[RoundClock], None]
+"""Plays some rounds from the start and lets the clock tick after each."""
+
+
+def take_turns(competitors: Mapping[str, Stretch], turns: int) -> dict[str, list[float]]:
+    """Seconds per round of every competitor, once per turn: A B C A B C ..., so that all meet the same disturbances."""
+    found: dict[str, list[float]] = {name: [] for name in competitors}
+    for _ in range(turns):
+        for name, play in competitors.items():
+            clock = RoundClock()
+            play(clock)
+            found[name].append(clock.seconds)
+    return found
+
+
+@dataclass(frozen=True)
+class Ratio:
+    """How two competitors compare: the median over the turns, and its range."""
+
+    median: float
+    low: float
+    high: float
+
+    @staticmethod
+    def of(numerator: list[float], denominator: list[float]) -> Ratio:
+        """Ratios turn by turn."""
+        ratios = [a / b for a, b in zip(numerator, denominator, strict=True)]
+        return Ratio(statistics.median(ratios), min(ratios), max(ratios))
+
+
+def peak_bytes(function: Callable[..., None], *args: Any) -> dict[str, int]:
+    """Largest memory of a process that calls ``function(*args)`` and does nothing else.
+
+    Returns:
+        ``host`` bytes, and ``cuda`` bytes where there is a card.
+    """
+    # A process that is forked from a small server; a spawned one would inherit the peak of this process.
+    context = multiprocessing.get_context("forkserver")
+    with ProcessPoolExecutor(1, mp_context=context) as pool:
+        return pool.submit(_peak, function, args).result()
+
+
+def _peak(function: Callable[..., None], args: tuple[Any, ...]) -> dict[str, int]:
+    function(*args)
+    unit = 1 if sys.platform == "darwin" else 1024
+    peak = {"host": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit}
+    if torch.cuda.is_available():
+        peak["cuda"] = torch.cuda.max_memory_allocated()
+    return peak

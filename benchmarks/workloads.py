@@ -1,0 +1,115 @@
+"""What is measured: three workloads of the literature and one whose cohort grows."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+NEVER = 10**6  # rounds between two evaluations or saved states, where neither should happen
+
+
+@dataclass(frozen=True)
+class Workload:
+    """FedAvg on noise, spread evenly over the clients.
+
+    Attributes:
+        name: short name. text: what it is. model: of the library. shape: of an image.
+        clients, samples: number of clients, and training samples of each. cohort: participants of a round.
+        local: the clients' training, as in the settings file.
+        timed: rounds timed at a stretch. surroundings: whether the costs around training are measured too; where rounds
+            are long they disappear.
+    """
+
+    name: str
+    text: str
+    model: str
+    shape: tuple[int, int, int]
+    clients: int
+    samples: int
+    cohort: int
+    local: Mapping[str, Any]
+    timed: int
+    surroundings: bool
+
+    def raw(self, root: Path, rounds: int, **changes: Mapping[str, Any]) -> dict[str, Any]:
+        """Settings of a run as in the settings file, without evaluation and saved states.
+
+        Args:
+            root: folder of the data.
+            rounds: length of the run.
+            changes: groups of settings, each merged into the workload's own.
+        """
+        train = self.clients * self.samples
+        own: dict[str, dict[str, Any]] = {
+            "data": {"name": "noise", "shape": list(self.shape), "train": train, "root": str(root)},
+            "scenario": {"name": "static", "rounds": rounds, "num_clients": self.clients},
+            "partition": {"name": "iid"},
+            "participation": {"name": "fixed", "count": self.cohort},
+            "model": {"name": self.model},
+            "local": {"lr": 0.001, **self.local},
+            "evaluation": {"every": NEVER},
+            "checkpoint": {"every": NEVER},
+        }
+        merged = {group: {**own.get(group, {}), **changes.get(group, {})} for group in {*own, *changes}}
+        return {"validation": 0.0, **merged}
+
+
+WORKLOADS = {
+    workload.name: workload
+    for workload in (
+        Workload(
+            name="W1",
+            text="MLP 784-200-200-10, 100 clients x 600 samples, 10 per round, 5 epochs, batches of 50",
+            model="mlp",
+            shape=(1, 28, 28),
+            clients=100,
+            samples=600,
+            cohort=10,
+            local={"amount": 5, "batch_size": 50},
+            timed=10,
+            surroundings=True,
+        ),
+        Workload(
+            name="W2",
+            text="CNN with 5x5 convolutions on 3x32x32, 100 clients x 500 samples, 10 per round, 1 epoch, batches of 50",
+            model="cnn_5x5",
+            shape=(3, 32, 32),
+            clients=100,
+            samples=500,
+            cohort=10,
+            local={"amount": 1, "batch_size": 50},
+            timed=3,
+            surroundings=False,
+        ),
+        Workload(
+            name="W3",
+            text="logistic regression 784-10, 100 clients x 640 samples, all in every round, 5 steps of 128",
+            model="logistic",
+            shape=(1, 28, 28),
+            clients=100,
+            samples=640,
+            cohort=100,
+            local={"amount": 5, "unit": "steps", "batch_size": 128},
+            timed=20,
+            surroundings=True,
+        ),
+    )
+}
+
+
+def crowd(cohort: int) -> Workload:
+    """W1's network with 1,000 clients of 60 samples and a cohort of any size; three steps each."""
+    return Workload(
+        name=f"{cohort} clients",
+        text=f"MLP 784-200-200-10, 1,000 clients x 60 samples, {cohort} per round, 1 epoch, batches of 20",
+        model="mlp",
+        shape=(1, 28, 28),
+        clients=1000,
+        samples=60,
+        cohort=cohort,
+        local={"amount": 1, "batch_size": 20},
+        timed=max(2, 100 // cohort),
+        surroundings=False,
+    )

@@ -1,0 +1,50 @@
+"""FedACG."""
+
+from __future__ import annotations
+
+from torch import Tensor
+
+from fedtide.algorithms.base import Algorithm, AlgorithmSettings, Local, Round, Tunable
+
+
+class FedAcg(Algorithm):
+    """Server momentum broadcast as a lookahead (Kim et al. 2024): accelerated client gradient.
+
+    Clients start from ``x~ = x + lambda m`` and minimise ``f_k + (beta/2) |y - x~|^2``; with ``D = sum_k p_k (y_k - x~)`` the
+    server sets ``m+ = lambda m + D`` and ``x+ = x + m+``, which is the mean of the y_k. Only x~ travels, and x+ is evaluated.
+    The authors' program has no factor 1/2 in the penalty and weights clients uniformly.
+    """
+
+    class Settings(AlgorithmSettings):
+        """Settings of FedACG."""
+
+        name: str = "fedacg"
+        lambda_: float = Tunable(0.5, low=0.1, high=0.95, ge=0, lt=1, description="server momentum lambda")
+        beta: float = Tunable(0.1, low=1e-4, high=1.0, log=True, ge=0, description="pull towards the lookahead")
+
+    server = ("m",)
+
+    def start(self, r: Round) -> Tensor:
+        """x~."""
+        lookahead: Tensor = r.w + self.settings.lambda_ * r.server.m
+        return lookahead
+
+    def local(self, r: Round) -> Local:
+        """Gradient beta (y - x~)."""
+        beta = self.settings.beta
+        return Local(pull=beta, towards=self.start(r)) if beta else Local()
+
+    def finish(self, r: Round) -> Tensor:
+        """x+ is the mean of the y_k, and m+ the step it makes."""
+        x = r.mean(r.W)
+        r.server.m = x - r.w
+        return x
+
+    def warnings(self, lr: float, steps: int) -> list[str]:
+        """The stability bound of the explicit proximal step."""
+        product = lr * self.settings.beta
+        return (
+            [f"local.lr * algorithm.beta = {product:g} is not below 2: the proximal step diverges"]
+            if product >= 2
+            else []
+        )

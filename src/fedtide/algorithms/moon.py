@@ -1,0 +1,49 @@
+"""MOON."""
+
+from __future__ import annotations
+
+from functools import partial
+
+from torch import Tensor
+from torch.nn import functional
+
+from fedtide.algorithms.base import Algorithm, AlgorithmSettings, Round, Term, Tunable
+from fedtide.engine.local import TermBatch
+
+
+class Moon(Algorithm):
+    """Model-contrastive local objectives (Li, He and Song 2021), averaged as FedAvg.
+
+    ``f_k + mu l``, ``l = -log( e^{cos(z, z_g) / tau} / (e^{cos(z, z_g) / tau} + e^{cos(z, z_p) / tau}) )`` (eq. 3), with the
+    features z of the model in training, z_g of the global model and z_p of the client's previous local model. A client
+    without a previous model trains on f_k alone. ``mu = 0`` is FedAvg to the bit: the term is left out.
+    """
+
+    class Settings(AlgorithmSettings):
+        """Settings of MOON."""
+
+        name: str = "moon"
+        mu: float = Tunable(1.0, low=0.1, high=10.0, log=True, ge=0, description="strength of the contrastive term")
+        temperature: float = Tunable(1.0, low=0.1, high=2.0, log=True, gt=0, description="temperature tau of the term")
+
+    client = ("previous",)
+
+    def terms(self, r: Round) -> list[Term]:
+        """mu l, switched off for clients without a previous model."""
+        s = self.settings
+        models = {"global": r.w, "previous": r.client.previous}
+        return [Term(partial(_contrast, s.temperature), models, s.mu * r.seen)] if s.mu else []
+
+    def finish(self, r: Round) -> Tensor:
+        """Remember the local models, then average them."""
+        r.client.previous = r.W
+        return r.mean(r.W)
+
+
+def _contrast(temperature: float, batch: TermBatch) -> Tensor:
+    """l [B], in its stable form softplus((cos(z, z_p) - cos(z, z_g)) / tau)."""
+    z = batch.outputs.features
+    near, far = (
+        functional.cosine_similarity(z, batch.references[name].features, dim=-1) for name in ("global", "previous")
+    )
+    return functional.softplus((far - near) / temperature)

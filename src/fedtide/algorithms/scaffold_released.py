@@ -1,0 +1,28 @@
+"""The SCAFFOLD of the dynamic-initialisation snapshot."""
+
+from __future__ import annotations
+
+from torch import Tensor
+
+from fedtide.algorithms.base import Algorithm, Round
+
+
+class ScaffoldReleased(Algorithm):
+    """FedAvg damped by the clients' learning rate: what dynamic initialisation (Chang et al.) released as SCAFFOLD.
+
+    Local training is plain. With ``dy_k = y_k - x`` the server sets ``x+ = x + eta sum_k p_k dy_k``, eta being the round's
+    *local* rate, and ``c+ = c + sum_k p_k (-c - dy_k / (eta E_k))``; variates travel as in SCAFFOLD but correct nothing.
+    Kept to compare with the published rows; ``scaffold`` is the algorithm. Differs from the snapshot in BatchNorm
+    statistics, which are averaged rather than damped.
+    """
+
+    server = ("c",)
+    down = ("w", "c")
+    up = ("W", "c")
+    models = ("cloud", "participants")
+
+    def finish(self, r: Round) -> Tensor:
+        """The damped step, and the control variate nobody reads."""
+        dy = r.W - r.w
+        r.server.c = r.server.c + r.mean(-r.server.c - dy / (r.lr * r.steps))
+        return r.w + r.lr * r.mean(dy)

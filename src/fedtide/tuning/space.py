@@ -1,0 +1,151 @@
+"""What a search varies: numeric settings by dotted key, and the settings that a choice of values makes."""
+
+from __future__ import annotations
+
+import copy
+import types
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Union, get_args, get_origin
+
+from fedtide.errors import SettingsError, nearest
+from fedtide.plugins import PluginSettings, SettingsModel
+from fedtide.settings import Params, RunSettings, SearchRange
+
+Values = Mapping[str, float | int]
+_SEARCHED = ("algorithm", "initialiser", "local")  # groups whose tunable settings are searched by default
+
+
+@dataclass(frozen=True)
+class Dimension:
+    """One varied setting: its dotted key and inclusive range; ``log`` searches the exponent."""
+
+    key: str
+    low: float
+    high: float
+    log: bool
+    integer: bool
+
+
+class Space:
+    """The settings that a search varies, around those of a settings file.
+
+    What belongs to the initialiser is put under its label in ``initialisers``; everything else under the label of the
+    algorithm in ``algorithms`` (settings of the run in its ``with``), so that a comparison tunes each algorithm by
+    itself.
+
+    Args:
+        params: the settings file; its ``algorithm`` and ``initialiser`` are searched.
+
+    Raises:
+        SettingsError: ``tune.space`` names a setting that does not exist, is not a number, is fixed elsewhere, or may
+            not take a value of the range.
+    """
+
+    def __init__(self, params: Params) -> None:
+        self._params, self._tune = params, params.experiment.tune
+        self.base = self.settings({})
+        wanted = self._tune.space or dict(_tunables(self.base))
+        self.dimensions = tuple(_dimension(self.base, key, range_) for key, range_ in wanted.items())
+        for dimension in self.dimensions:
+            for end in (dimension.low, dimension.high):
+                self._check(dimension.key, int(end) if dimension.integer else end)
+
+    def settings(self, values: Values) -> RunSettings:
+        """Settings of a trial: with the seed of the search, and evaluated on the validation split alone."""
+        run = self._merged(values).run(seed=self._tune.seed)
+        evaluation = run.evaluation.model_copy(update={"splits": ("validation",)})
+        return run.model_copy(update={"evaluation": evaluation})
+
+    def raw(self, values: Values) -> dict[str, Any]:
+        """Content of the settings file with ``values`` merged in."""
+        return self._merged(values).raw
+
+    def _merged(self, values: Values) -> Params:
+        raw = copy.deepcopy(self._params.raw)
+        algorithm, initialiser = _own_entry(raw, "algorithm"), _own_entry(raw, "initialiser")
+        for key, value in values.items():
+            group, *path = key.split(".")
+            if group == "algorithm":
+                _put(algorithm, self.base.algorithm, path, value)
+            elif group == "initialiser":
+                _put(initialiser, self.base.initialiser, path, value)
+            else:
+                overrides = algorithm["with"] = dict(algorithm.get("with") or {})
+                _put(overrides, self.base, [group, *path], value)
+        return Params(raw, self._params.source)
+
+    def _check(self, key: str, value: float | int) -> None:
+        found = _find(self.settings({key: value}), key)[2]
+        if found != value:
+            raise SettingsError(
+                f"tune.space: {key} cannot be searched: it stays {found!r}, since it is fixed elsewhere"
+            )
+
+
+def _own_entry(raw: dict[str, Any], single: str) -> dict[str, Any]:
+    """The labelled settings of the chosen algorithm or initialiser, into which its direct settings are moved."""
+    chosen = raw.get(single) or {}
+    direct = {"name": chosen} if isinstance(chosen, str) else dict(chosen)
+    label = direct.pop("name", RunSettings.model_fields[single].default)
+    table = raw[f"{single}s"] = dict(raw.get(f"{single}s") or {})
+    table[label] = {**(table.get(label) or {}), **direct}
+    raw[single] = {"name": label}
+    return table[label]  # type: ignore[no-any-return]
+
+
+def _put(raw: dict[str, Any], resolved: Any, path: list[str], value: float | int) -> None:
+    """Set a nested value; a group on the way that was just a name becomes a mapping with that name."""
+    *groups, last = path
+    for group in groups:
+        resolved = getattr(resolved, group)
+        child = raw.get(group)
+        raw[group] = dict(child) if isinstance(child, Mapping) else {}
+        if isinstance(resolved, PluginSettings):
+            raw[group].setdefault("name", resolved.name)
+        raw = raw[group]
+    raw[last] = value
+
+
+def _find(settings: RunSettings, key: str) -> tuple[SettingsModel, str, Any]:
+    """Group, field and value of a dotted key.
+
+    Raises:
+        SettingsError: there is no such setting.
+    """
+    group: Any = settings
+    *path, last = key.split(".")
+    for part in (*path, last):
+        known = type(group).model_fields if isinstance(group, SettingsModel) else {}
+        if part not in known:
+            raise SettingsError(nearest(f"tune.space: unknown setting {key!r}", part, known))
+        owner, group = group, getattr(group, part)
+    return owner, last, group
+
+
+def _dimension(settings: RunSettings, key: str, wanted: SearchRange) -> Dimension:
+    owner, field, _ = _find(settings, key)
+    annotation = type(owner).model_fields[field].annotation
+    union = get_origin(annotation) in (Union, types.UnionType)
+    kinds = set(get_args(annotation)) if union else {annotation}
+    if not kinds & {int, float}:
+        raise SettingsError(f"tune.space: {key} is not a number, so it cannot be searched")
+    integer = float not in kinds
+    if integer and not (wanted.low.is_integer() and wanted.high.is_integer()):
+        raise SettingsError(f"tune.space: {key} is an integer, but its range is {wanted.low:g} to {wanted.high:g}")
+    return Dimension(key, wanted.low, wanted.high, wanted.log, integer)
+
+
+def _tunables(settings: RunSettings) -> Iterator[tuple[str, SearchRange]]:
+    """Settings that come with a range of their own."""
+    for group in _SEARCHED:
+        yield from _tunables_below(getattr(settings, group), group)
+
+
+def _tunables_below(group: SettingsModel, prefix: str) -> Iterator[tuple[str, SearchRange]]:
+    for name, field in type(group).model_fields.items():
+        extra, value = field.json_schema_extra, getattr(group, name)
+        if isinstance(extra, dict) and isinstance(extra.get("tune"), dict):
+            yield f"{prefix}.{name}", SearchRange.model_validate(extra["tune"])
+        elif isinstance(value, SettingsModel):
+            yield from _tunables_below(value, f"{prefix}.{name}")

@@ -1,0 +1,225 @@
+"""A search: trials asked of Optuna and played as real runs, exactly as many as wanted, whatever interrupts it."""
+
+from __future__ import annotations
+
+import dataclasses
+import signal
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from filelock import FileLock, Timeout
+
+from fedtide.compare import Place
+from fedtide.engine.workers import available_cores
+from fedtide.errors import SettingsError
+from fedtide.identity import short_hash
+from fedtide.randomness import generator
+from fedtide.settings import Params, TuneSettings
+from fedtide.tuning import results
+from fedtide.tuning.space import Dimension, Space
+from fedtide.tuning.trial import Outcome, Task
+from fedtide.tuning.workers import one_by_one, side_by_side
+from fedtide.world import key_of, load_data, timeline_for
+
+_UNPRUNED_TRIALS = 4  # so many complete trials before one is given up
+_UNPRUNED_ROUNDS = 5  # the first so-manieth of the rounds is never pruned
+
+
+@dataclass(frozen=True)
+class TuneResult:
+    """What a search found.
+
+    Attributes:
+        study: its name. trials: how many ended (complete, pruned or diverged). value, best: metric and settings of the
+            best complete trial, ``None`` and nothing if it was stopped.
+        stopped: the signal that stopped it, or ``None``. text: all that in a few lines.
+    """
+
+    study: str
+    trials: int
+    value: float | None
+    best: dict[str, float | int]
+    stopped: int | None
+    text: str
+
+
+def tune(params: Params, place: Place, folder: Path, say: Callable[[str], None] = lambda _: None) -> TuneResult:
+    """Search good settings for the file's algorithm and initialiser on the validation split.
+
+    Every trial is a run with ``tune.seed`` that never looks at the test set. Its value is the mean of ``tune.metric``
+    over the last tenth of its rounds. With ``tune.prune`` it is given up when, after one of its rounds, it is worse
+    than the median of the complete trials at that round. A run that diverges counts as given up: Optuna ranks both
+    below whatever came to an end, and no value has to be made up.
+
+    Settings, data, code, ranges and metric make the study's name, so changed ones begin another study; the same ones
+    go on, also after a kill, until ``tune.trials`` trials have ended. One worker gives the same trials every time, also
+    when it was interrupted, since each is drawn with a key of its own; with several, they depend on who was faster.
+
+    Args:
+        params: the settings file.
+        place: where runs and their mirror in MLflow go; they are gathered below a run with the study's name.
+        folder: gets the study's journal and, when all trials have ended, ``best.yaml`` (a settings file), ``trials.csv``,
+            ``history.png`` and ``importance.png``.
+        say: gets one line per trial.
+
+    Raises:
+        SettingsError: bad settings or ranges, another process works on this study, or no trial came to an end.
+    """
+    wanted, space = params.experiment.tune, Space(params)
+    data = load_data(space.base)
+    timeline = timeline_for(space.base, data)
+    if len(timeline.validation) == 0:
+        raise SettingsError(f"validation = {space.base.validation:g}: a search needs a share > 0 to measure on")
+    if wanted.seed in params.experiment.compare.seeds:
+        say(f"tune.seed = {wanted.seed} is among compare.seeds: what is compared should not have been tuned on")
+    varied = [dataclasses.asdict(dimension) for dimension in space.dimensions]
+    digest = short_hash([key_of(space.base, data), varied, wanted.metric, wanted.prune])
+    name = f"tune-{space.base.label}-{space.base.initialiser_label}-{digest}"
+    with _held(folder, name):
+        search = _Search(
+            space, wanted, dataclasses.replace(place, comparison=name), folder / name, timeline.rounds, say
+        )
+        if search.workers > 1:
+            side_by_side(search, search.workers)
+        else:
+            one_by_one(search)
+        return search.result()
+
+
+@contextmanager
+def _held(folder: Path, name: str) -> Iterator[None]:
+    """Hold the study: workers end with the process that started them, so nobody else works on it."""
+    lock = FileLock(str(folder / f"{name}.lock"), timeout=0)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        lock.acquire()
+    except Timeout:
+        raise SettingsError(f"{folder / name}: another process is working on this search") from None
+    except OSError as error:
+        raise SettingsError(f"{folder}: cannot write the search's records ({error.strerror})") from None
+    try:
+        yield
+    finally:
+        lock.release()
+
+
+class _Search:
+    """The study, and the trials that are being played; see :class:`fedtide.tuning.workers.Bench`."""
+
+    def __init__(
+        self, space: Space, wanted: TuneSettings, place: Place, path: Path, rounds: int, say: Callable[[str], None]
+    ) -> None:
+        import optuna
+
+        optuna.logging.set_verbosity(optuna.logging.WARNING)
+        self._space, self._wanted, self._place, self._path, self._say = space, wanted, place, path, say
+        self._optuna, self._states = optuna, optuna.trial.TrialState
+        self._study = optuna.create_study(
+            study_name=path.name,
+            storage=_journal(path.with_suffix(".journal")),
+            direction="maximize" if wanted.metric == "validation_accuracy" else "minimize",
+            pruner=optuna.pruners.MedianPruner(_UNPRUNED_TRIALS, n_warmup_steps=rounds // _UNPRUNED_ROUNDS),
+            load_if_exists=True,
+        )
+        self._ranges = {dimension.key: _range(dimension) for dimension in space.dimensions}
+        self._open: dict[str, Any] = {}
+        self._remarks: set[str] = set()
+        self._stopped: int | None = None
+        for lost in self._study.get_trials(states=(self._states.RUNNING,)):
+            self._study.tell(lost.number, state=self._states.FAIL)
+            self._study.enqueue_trial(lost.params, user_attrs=lost.user_attrs)  # its run goes on where it was
+        self.workers = min(wanted.workers or available_cores(), wanted.trials - self._ended)
+
+    @property
+    def _ended(self) -> int:
+        """Number of trials that count."""
+        return len(self._study.get_trials(deepcopy=False, states=(self._states.COMPLETE, self._states.PRUNED)))
+
+    def next(self) -> Task | None:
+        """See :meth:`Bench.next`."""
+        number = self._ended + len(self._open)
+        if self._stopped is not None or number >= self._wanted.trials:
+            return None
+        seed = int(generator(self._wanted.seed, "search", number).integers(2**31))
+        self._study.sampler = self._optuna.samplers.TPESampler(seed=seed)  # keyed: an interruption changes nothing
+        trial = self._study.ask(self._ranges)
+        name = trial.user_attrs.get("run", f"{self._path.name}-{trial.number:04d}")
+        trial.set_user_attr("run", name)
+        self._open[name] = trial
+        settings = self._space.settings(trial.params)
+        if self.workers > 1:  # they share the cores; no result depends on it
+            settings = settings.model_copy(update={"engine": settings.engine.model_copy(update={"workers": 1})})
+        return Task(name, settings.model_dump(mode="json"), self._place, self._wanted.metric)
+
+    def ask(self, name: str, round_: int, value: float) -> bool:
+        """See :meth:`Bench.ask`."""
+        self._open[name].report(value, round_)
+        return self._wanted.prune and bool(self._open[name].should_prune())
+
+    def finish(self, name: str, outcome: Outcome) -> None:
+        """See :meth:`Bench.finish`."""
+        for line in outcome.remarks:
+            if line not in self._remarks:
+                self._remarks.add(line)
+                self._say(line)
+        trial = self._open.pop(name)
+        if outcome.state == "interrupted":
+            self.stop(outcome.signal or signal.SIGINT)
+            return
+        trial.set_user_attr("outcome", outcome.state)
+        if outcome.value is None:
+            self._study.tell(trial, state=self._states.PRUNED)
+        else:
+            self._study.tell(trial, outcome.value)
+        came = outcome.state if outcome.value is None else f"{self._wanted.metric} {outcome.value:.4f}"
+        self._say(f"{self._ended}/{self._wanted.trials}  {_shown(trial.params)}  {came}")
+
+    def stop(self, number: int) -> None:
+        """See :meth:`Bench.stop`."""
+        self._stopped = number
+
+    def result(self) -> TuneResult:
+        """Write the results of a search that was not stopped, and say what was found."""
+        name, ended = self._path.name, self._ended
+        if self._stopped is not None:
+            text = f"stopped after {ended} of {self._wanted.trials} trials; the same command goes on"
+            return TuneResult(name, ended, None, {}, self._stopped, text)
+        folder = self._path.parent
+        results.write(self._study, self._space, folder, self._say)
+        complete = self._study.get_trials(deepcopy=False, states=(self._states.COMPLETE,))
+        if not complete:
+            raise SettingsError(f"tune.space: none of {ended} trials came to an end, all diverged; lower the ranges")
+        best, value = self._study.best_params, float(self._study.best_value)
+        text = f"{self._wanted.metric} {value:.4f} with {_shown(best)}\n"
+        text += f"{ended} trials, {len(complete)} of them complete; {folder / 'best.yaml'} can be given to --params"
+        return TuneResult(name, ended, value, best, None, text)
+
+
+def _range(dimension: Dimension) -> Any:
+    from optuna.distributions import FloatDistribution, IntDistribution
+
+    if dimension.integer:
+        return IntDistribution(int(dimension.low), int(dimension.high), log=dimension.log)
+    return FloatDistribution(dimension.low, dimension.high, log=dimension.log)
+
+
+def _journal(path: Path) -> Any:
+    """Optuna's journal, rid of what a killed process may leave behind: its lock, and half a line."""
+    from optuna.storages import JournalStorage
+    from optuna.storages.journal import JournalFileBackend
+
+    path.with_name(f"{path.name}.lock").unlink(missing_ok=True)
+    content = path.read_bytes() if path.exists() else b""
+    whole = content[: content.rfind(b"\n") + 1]
+    if whole != content:
+        part = path.with_suffix(".part")
+        part.write_bytes(whole)
+        part.replace(path)
+    return JournalStorage(JournalFileBackend(str(path)))
+
+
+def _shown(values: Mapping[str, float | int]) -> str:
+    return ", ".join(f"{key} = {value:.4g}" for key, value in values.items())

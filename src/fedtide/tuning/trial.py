@@ -1,0 +1,119 @@
+"""One trial: a real run on the validation split that may be given up on the way."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import lightning as L
+
+from fedtide.compare import Place, tracked
+from fedtide.federation.module import FederatedModule
+from fedtide.settings import RunSettings, parse
+from fedtide.tracking.run_directory import RunDirectory
+
+Ask = Callable[[int, float], bool]
+"""Takes a round and the metric after it, says whether to give the trial up."""
+
+
+@dataclass(frozen=True)
+class Task:
+    """What a trial is to do. Settings are plain, so that another process can be asked.
+
+    Attributes:
+        name: of the run directory. settings: of the run, JSON-able. place: where its records go. metric: a column of
+            the history.
+    """
+
+    name: str
+    settings: dict[str, Any]
+    place: Place
+    metric: str
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What came of a trial.
+
+    Attributes:
+        state: complete, pruned, diverged or interrupted. value: of a complete trial, see :func:`score`.
+        signal: that interrupted it. remarks: what the run had to say about its tracking.
+    """
+
+    state: str
+    value: float | None
+    signal: int | None
+    remarks: tuple[str, ...]
+
+
+class Pruner(L.Callback):
+    """Asks after every evaluated round whether the run is worth going on with.
+
+    Args:
+        directory: of the run: rounds that an earlier process has played are asked about first.
+        metric: column of the history.
+        ask: see :data:`Ask`.
+
+    Attributes:
+        pruned: whether the run was given up; :func:`fedtide.run.execute` looks at it.
+    """
+
+    def __init__(self, directory: RunDirectory, metric: str, ask: Ask) -> None:
+        self.directory, self.metric, self.ask = directory, metric, ask
+        self.pruned = False
+        self._asked = 0
+
+    def catch_up(self) -> None:
+        """Ask about the recorded rounds."""
+        for row in self.directory.history():
+            self._consider(row)
+
+    def on_train_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
+        """Catch up with a run that goes on."""
+        self.catch_up()
+        trainer.should_stop = self.pruned
+
+    def on_train_epoch_end(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
+        """Ask about the round that was just played."""
+        if isinstance(pl_module, FederatedModule) and pl_module.report is not None:
+            self._consider(pl_module.report.row)
+            trainer.should_stop |= self.pruned
+
+    def _consider(self, row: Mapping[str, Any]) -> None:
+        round_, cell = int(row["round"]), row.get(self.metric)
+        if round_ > self._asked and cell not in (None, "") and math.isfinite(float(cell)):
+            self._asked = round_
+            self.pruned |= self.ask(round_, float(cell))
+
+
+def play(task: Task, ask: Ask) -> Outcome:
+    """Play a trial to its end, or return what is recorded of a finished one, or go on with a half-done one.
+
+    A process of an interrupted search that still works on it is waited for.
+    """
+    settings: RunSettings = parse(RunSettings, task.settings)
+    directory = RunDirectory(task.place.runs / task.name)
+    pruner = Pruner(directory, task.metric, ask)
+    said: list[str] = []
+    summary = tracked(settings, task.place, said.append, name=task.name, wait=True, callbacks=[pruner])
+    pruner.catch_up()  # a finished run was not played again
+    state, rounds = summary["state"], summary["rounds"]
+    value = score(directory.history(), task.metric, rounds) if state == "complete" else None
+    remarks = tuple(line for line in said if line.startswith("MLflow"))
+    return Outcome(
+        "diverged" if state == "complete" and value is None else state, value, summary.get("signal"), remarks
+    )
+
+
+def score(history: Iterable[Mapping[str, str]], metric: str, rounds: int) -> float | None:
+    """Mean of a metric over the evaluated ones of the last tenth of the rounds (at least the last round).
+
+    Returns:
+        The mean; ``None`` if it is not finite.
+    """
+    first = rounds - max(1, rounds // 10)
+    values = [float(row[metric]) for row in history if int(row["round"]) > first and row[metric]]
+    mean = sum(values) / len(values)
+    return mean if math.isfinite(mean) else None

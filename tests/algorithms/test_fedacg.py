@@ -1,0 +1,101 @@
+"""FedACG: identities with FedAvg and FedProx, the momentum's recursion, and its closed form on quadratics."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+
+from fedtide import plugins
+from fedtide.costs.ledger import payload
+from support import closest, deal, federation, play, settings, steady, timeline, trajectory, vectors, watch
+
+LOCAL = {"amount": 2, "batch_size": 3, "lr": 0.2, "momentum": 0.9}
+SIZES = (5, 2, 7)
+COHORTS = [[0, 2], [1, 2], [0], [0, 1, 2]]
+EXECUTORS = pytest.mark.parametrize("executor", ["threads", "stacked"])
+
+
+def fedacg(**values: Any) -> dict[str, Any]:
+    """Settings of FedACG."""
+    return {"name": "fedacg", **values}
+
+
+@EXECUTORS
+@pytest.mark.parametrize(
+    ("ours", "theirs"),
+    [
+        (fedacg(lambda_=0.0, beta=0.0), "fedavg"),
+        (fedacg(lambda_=0.0, beta=0.3), {"name": "fedprox", "mu": 0.3}),
+    ],
+    ids=["fedavg", "fedprox"],
+)
+def test_without_momentum_it_is(executor: str, ours: dict[str, Any], theirs: Any) -> None:
+    common = {"local": LOCAL, "engine": {"executor": executor, "workers": 1}, "cohorts": COHORTS}
+    first, second = (trajectory(name, steady(SIZES, 4), vectors(), **common)[0] for name in (ours, theirs))
+    assert all(torch.equal(a, b) for a, b in zip(first, second, strict=True))
+
+
+@pytest.mark.parametrize(("at_session", "fresh"), [("reset", True), ("keep", False)])
+def test_the_first_round_of_a_session_is_fedprox_unless_momentum_is_kept(at_session: str, fresh: bool) -> None:
+    everybody = {client: client for client in range(len(SIZES))}
+    world = timeline(deal(SIZES), [everybody] * 3, session_of_round=[0, 0, 1])
+    common = {"local": LOCAL, "federation": {"at_session": at_session}}
+    ours, _ = trajectory(fedacg(beta=0.3), world, vectors(), **common)
+    for first_round, same in ((0, True), (2, fresh)):
+        fed = federation(settings(algorithm={"name": "fedprox", "mu": 0.3}, **common), world, vectors())
+        start = fed.start()
+        start.round, start.w = first_round, ours[first_round - 1].clone() if first_round else start.w
+        state, _ = play(fed, 1, start)
+        assert torch.equal(ours[first_round], state.w) is same
+
+
+def test_the_new_model_is_the_mean_of_the_local_ones_and_the_momentum_follows_its_recursion() -> None:
+    """x+ = sum p_k y_k = x + m+ and m+ = lambda m + sum p_k (y_k - x~)."""
+    fed = federation(settings(algorithm=fedacg(lambda_=0.7), local=LOCAL), steady(SIZES, 4), vectors(), cohorts=COHORTS)
+    state, m = fed.start(), torch.zeros_like(fed.w0)
+    seen = watch(fed)
+    for t in range(4):
+        x = state.w
+        with torch.no_grad():
+            fed.play(state)
+        r, new = seen[t]
+        p = torch.tensor([SIZES[k] for k in COHORTS[t]], dtype=torch.float64)
+        mean = (p / p.sum()) @ r.W
+        m = 0.7 * m + mean - (x + 0.7 * m)
+        assert closest(new, mean) < 1e-15
+        assert closest(new, x + m) < 1e-15
+        assert closest(state.server["m"], m) < 1e-14
+    fed.workers.close()
+
+
+def test_quadratics_start_from_the_lookahead_and_are_pulled_back_to_it(quadratics: Any) -> None:
+    """With beta, a becomes a + beta and z becomes (a z + beta x~) / (a + beta)."""
+    a, z, sizes, lambda_, beta, lr, steps = [0.5, 2.0], [[1.0, -2.0], [3.0, 4.0]], [2, 6], 0.6, 0.7, 0.2, 4
+    data, chosen = quadratics(sizes, a, z)
+    local = {"amount": steps, "unit": "steps", "batch_size": 2, "lr": lr}
+    models, _ = trajectory(fedacg(lambda_=lambda_, beta=beta), steady(sizes, 6, classes=2), data, local=local, **chosen)
+    curvature, minima = torch.tensor(a, dtype=torch.float64).unsqueeze(1), torch.tensor(z, dtype=torch.float64)
+    p, x, m = torch.tensor([0.25, 0.75], dtype=torch.float64), torch.zeros(2).double(), torch.zeros(2).double()
+    for model in models:
+        lookahead = x + lambda_ * m
+        shrink = (1 - lr * (curvature + beta)) ** steps
+        target = (curvature * minima + beta * lookahead) / (curvature + beta)
+        new = p @ (shrink * lookahead + (1 - shrink) * target)
+        x, m = new, new - x
+        assert closest(model, x) < 1e-13
+
+
+def test_only_the_lookahead_travels_down_and_the_model_up() -> None:
+    cls = plugins.load("algorithms", "fedacg")
+    algorithm: Any = cls(cls.Settings())
+    sent = payload(algorithm, size=1000, buffers=7, classes=10)
+    assert (sent.down, sent.up) == (4 * 1007, 4 * 1007)
+
+
+@pytest.mark.parametrize(("lr", "beta", "warned"), [(0.1, 19.9, False), (0.1, 20.0, True), (0.1, 0.0, False)])
+def test_an_unstable_step_is_announced(lr: float, beta: float, warned: bool) -> None:
+    cls = plugins.load("algorithms", "fedacg")
+    lines = cls(cls.Settings(beta=beta)).warnings(lr, 5)  # type: ignore[attr-defined]
+    assert bool(lines) is warned

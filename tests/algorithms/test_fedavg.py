@@ -1,0 +1,126 @@
+"""FedAvg: closed forms and weights."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from torch.nn import functional
+
+from support import (
+    closest,
+    deal,
+    federation,
+    images,
+    largest_gap,
+    play,
+    settings,
+    steady,
+    timeline,
+    trajectory,
+    vectors,
+    watch,
+)
+
+
+def gradient_at(w: torch.Tensor, index: torch.Tensor) -> torch.Tensor:
+    """Gradient of softmax regression's mean cross-entropy by autograd."""
+    data = vectors()
+    leaf = w.clone().requires_grad_()
+    logits = functional.linear(data.train_inputs[index], leaf[:15].view(3, 5), leaf[15:])
+    functional.cross_entropy(logits, data.train_labels[index]).backward()
+    assert leaf.grad is not None
+    return leaf.grad
+
+
+@pytest.mark.parametrize("momentum", [0.0, 0.9])
+def test_a_single_client_is_sgd_on_its_data(momentum: float) -> None:
+    local = {"amount": 2, "batch_size": 4, "lr": 0.1, "order": "stored", "momentum": momentum, "weight_decay": 0.01}
+    models, _ = trajectory("fedavg", steady((11,), 3), vectors(), local=local)
+    fed = federation(settings(), steady((11,), 1), vectors())
+    fed.workers.close()
+    y = torch.nn.Parameter(fed.w0.clone())
+    for w in models:
+        optimiser = torch.optim.SGD([y], lr=0.1, momentum=momentum, weight_decay=0.01)
+        for _ in range(2):
+            for start in (0, 4, 8):
+                y.grad = gradient_at(y.detach(), torch.arange(start, min(start + 4, 11)))
+                optimiser.step()
+        assert closest(w, y.detach()) < 1e-13
+
+
+def test_one_full_batch_step_is_a_step_on_the_weighted_mean_loss() -> None:
+    models, _ = trajectory("fedavg", steady((3, 8), 1), vectors(), local={"batch_size": 99, "amount": 1, "lr": 0.3})
+    fed = federation(settings(), steady((3, 8), 1), vectors())
+    fed.workers.close()
+    assert closest(models[0], fed.w0 - 0.3 * gradient_at(fed.w0, torch.arange(11))) < 1e-14
+
+
+def test_equal_sizes_weigh_equally() -> None:
+    local = {"amount": 1, "batch_size": 3, "lr": 0.3}
+    both = [
+        trajectory({"name": "fedavg", "weighting": rule}, steady((5, 5, 5), 3), vectors(), local=local)[0]
+        for rule in ("samples", "uniform")
+    ]
+    assert largest_gap(*both) < 1e-15
+    other = trajectory({"name": "fedavg", "weighting": "uniform"}, steady((5, 2, 8), 3), vectors(), local=local)[0]
+    assert largest_gap(other, trajectory("fedavg", steady((5, 2, 8), 3), vectors(), local=local)[0]) > 1e-3
+
+
+@pytest.mark.parametrize("executor", ["threads", "stacked"])
+def test_local_training_on_quadratics(quadratics: Any, executor: str) -> None:
+    """theta_k = M_k w + (1 - M_k) z_k with M_k = (1 - lr a_k)^K, and the fixed point that follows."""
+    a, sizes, lr, steps = [0.5, 1.0, 2.0], [2, 3, 4], 0.2, 3
+    z = [[1.0, -2.0, 0.5], [-4.0, 1.0, 3.0], [7.0, 0.0, -1.0]]
+    data, chosen = quadratics(sizes, a, z)
+    local = {"amount": steps, "unit": "steps", "batch_size": 2, "lr": lr}
+    engine = {"executor": executor, "workers": 1}
+    models, _ = trajectory(
+        "fedavg", steady(sizes, 200), data, local=local, engine=engine, evaluation={"every": 200}, **chosen
+    )
+    M = (1 - lr * torch.tensor(a, dtype=torch.float64)) ** steps
+    targets, p = torch.tensor(z, dtype=torch.float64), torch.tensor(sizes, dtype=torch.float64) / sum(sizes)
+    w = torch.zeros(3, dtype=torch.float64)
+    for model in models[:10]:
+        w = (p * M).sum() * w + (p * (1 - M)) @ targets
+        assert closest(model, w) < 1e-13
+    assert closest(models[-1], ((p * (1 - M)) @ targets) / (p * (1 - M)).sum()) < 1e-10
+    optimum = (p * torch.tensor(a)) @ targets / (p * torch.tensor(a)).sum()
+    assert closest(models[-1], optimum) > 0.05  # client drift: not the optimum of the mean loss
+
+
+def test_batchnorm_statistics_are_averaged_with_the_weights() -> None:
+    chosen = settings(model="cnn_svhn", local={"amount": 1, "batch_size": 8, "lr": 0.01, "order": "stored"})
+    together = federation(chosen, steady((2, 6), 1), images())
+    state, _ = play(together)
+    alone = [play(federation(chosen, timeline([shard], [{0: 0}]), images()))[0] for shard in deal((2, 6))]
+    assert state.b.numel() > 0
+    assert closest(state.b, 0.25 * alone[0].b + 0.75 * alone[1].b) < 1e-14
+    assert closest(state.b, together.b0) > 1e-4
+
+
+def test_the_record_says_what_happened() -> None:
+    local = {"amount": 2, "batch_size": 4, "lr": 0.1, "order": "stored"}
+    fed = federation(settings(local=local), steady((4, 9, 2), 2), vectors(), cohorts=[[0, 2], [1]])
+    seen = watch(fed)
+    state, reports = play(fed)
+    r, w = seen[0]
+    assert (r.ids, r.n[:, 0].tolist(), r.steps[:, 0].tolist()) == ([0, 2], [4.0, 2.0], [2.0, 2.0])
+    assert r.omega[:, 0].tolist() == [4 / 5, 2 / 5]
+    assert (r.population, r.clients, r.mean_steps) == (3, 3, 4)
+    assert r.weights[:, 0].tolist() == [4 / 6, 2 / 6]
+    assert r.label_counts.sum(1).tolist() == [4.0, 2.0]
+    assert state.counts.tolist() == [1, 1, 1]
+    row = reports[0].row
+    assert (row["present"], row["selected"], row["lr"]) == (3, 2, 0.1)
+    assert row["drift"] == pytest.approx(float((r.W - r.w).norm(dim=-1).mean()), rel=1e-12)
+    assert torch.equal(w, seen[1][0].w)
+
+
+def test_the_recorded_loss_weighs_clients_by_their_samples() -> None:
+    fed = federation(settings(local={"amount": 2, "batch_size": 9, "lr": 1e-13}), steady((3, 8), 1), vectors())
+    _, reports = play(fed)
+    logits = functional.linear(fed.data.train_inputs[:11], fed.w0[:15].view(3, 5), fed.w0[15:])
+    wanted = functional.cross_entropy(logits, fed.data.train_labels[:11]).item()
+    assert reports[0].row["train_loss"] == pytest.approx(wanted, abs=1e-9)

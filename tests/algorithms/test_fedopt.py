@@ -1,0 +1,123 @@
+"""FedOpt: identities with FedAvg, torch.optim and between its optimisers."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from fedtide.federation.state import RunState
+from support import closest, federation, images, largest_gap, play, settings, steady, trajectory, vectors, watch
+
+SIZES = (5, 2, 7)
+LOCAL = {"amount": 2, "batch_size": 3, "lr": 0.1}
+
+
+def fedopt(optimiser: str, **values: Any) -> dict[str, Any]:
+    """Settings of FedOpt."""
+    return {"name": "fedopt", "optimiser": optimiser, **values}
+
+
+def followed(algorithm: Any, rounds: int = 4) -> tuple[list[tuple[Tensor, Tensor, Tensor]], RunState]:
+    """(w, D, w+) of every round."""
+    fed = federation(settings(algorithm=algorithm, local=LOCAL), steady(SIZES, rounds), vectors())
+    seen = watch(fed)
+    state, _ = play(fed)
+    return [(r.w, r.mean(r.W) - r.w, w) for r, w in seen], state
+
+
+def test_plain_sgd_with_rate_one_is_fedavg() -> None:
+    ours, _ = trajectory(fedopt("sgd", beta1=0.0, server_lr=1.0), steady(SIZES, 4), vectors(), local=LOCAL)
+    plain, _ = trajectory("fedavg", steady(SIZES, 4), vectors(), local=LOCAL)
+    assert largest_gap(ours, plain) < 1e-14
+
+
+def test_sgd_is_fedavgm() -> None:
+    rounds, state = followed(fedopt("sgd", beta1=0.7, server_lr=0.5))
+    m = torch.zeros_like(state.w)
+    for w, D, new in rounds:
+        m = 0.7 * m + D
+        assert closest(new, w + 0.5 * m) < 1e-14
+    assert closest(state.server["m"], m) < 1e-14
+
+
+def test_adagrad_without_momentum_is_torch_adagrad() -> None:
+    rounds, state = followed(fedopt("adagrad", beta1=0.0, server_lr=0.2, tau=0.01, v0=0.003))
+    x = torch.nn.Parameter(rounds[0][0].clone())
+    optimiser = torch.optim.Adagrad([x], lr=0.2, eps=0.01, initial_accumulator_value=0.003)
+    for w, D, new in rounds:
+        assert closest(w, x.detach()) < 1e-14
+        x.grad = -D
+        optimiser.step()
+        assert closest(new, x.detach()) < 1e-14
+    assert closest(state.server["v"], optimiser.state[x]["sum"]) < 1e-14
+
+
+def test_adam_is_torch_adam_without_bias_correction() -> None:
+    """torch divides m by 1 - beta1^t and v by 1 - beta2^t: with rate and floor scaled accordingly the steps agree."""
+    lr, tau, beta1, beta2 = 0.1, 0.01, 0.9, 0.99
+    rounds, _ = followed(fedopt("adam", server_lr=lr, tau=tau, beta1=beta1, beta2=beta2, v0=0.0))
+    x = torch.nn.Parameter(rounds[0][0].clone())
+    optimiser = torch.optim.Adam([x], betas=(beta1, beta2))
+    for t, (_, D, new) in enumerate(rounds, start=1):
+        root = math.sqrt(1 - beta2**t)
+        optimiser.param_groups[0].update(lr=lr * (1 - beta1**t) / root, eps=tau / root)
+        x.grad = -D
+        optimiser.step()
+        assert closest(new, x.detach()) < 1e-13
+
+
+def test_yogi_and_adam_differ_in_the_first_step_by_the_decay_of_v0() -> None:
+    """v1(adam) - v1(yogi) = -(1 - beta2) v0 wherever v0 <= D^2."""
+    (adam, a), (yogi, y) = (followed(fedopt(name, v0=1e-12, beta2=0.9), rounds=1) for name in ("adam", "yogi"))
+    D = adam[0][1]
+    assert torch.equal(D, yogi[0][1])
+    assert bool((D.square() >= 1e-12).all())
+    assert closest((a.server["v"] - y.server["v"]) / 1e-12, torch.full_like(D, -0.1)) < 1e-3
+
+
+def test_yogi_leaves_v_where_it_equals_the_squared_step(quadratics: Any) -> None:
+    """A constant gradient x gives D = lr x; with v0 = D^2 the second moment stays."""
+    data, chosen = quadratics([2], [1e-12], [[3e12]])
+    local = {"amount": 1, "unit": "steps", "batch_size": 2, "lr": 0.5}
+    for optimiser, still in (("yogi", True), ("adagrad", False)):
+        algorithm = fedopt(optimiser, v0=2.25, beta2=0.9)
+        _, state = trajectory(algorithm, steady([2], 1, classes=1), data, local=local, **chosen)
+        assert (closest(state.server["v"], torch.tensor([2.25], dtype=torch.float64)) < 1e-9) is still
+
+
+def test_a_large_floor_turns_adam_into_fedavg() -> None:
+    """beta1 = 0, v0 = 0 and server_lr = tau: the relative error is of the order of |D| / tau."""
+    for tau in (1e3, 1e5):
+        rounds, _ = followed(fedopt("adam", beta1=0.0, v0=0.0, server_lr=tau, tau=tau), rounds=1)
+        w, D, new = rounds[0]
+        error = closest(new, w + D) / float(D.abs().max())
+        assert error <= float(D.abs().max()) / tau
+        assert error > 0
+
+
+def test_without_a_start_value_the_first_adam_step_has_the_size_of_the_rate() -> None:
+    """server_lr (1 - beta1) / sqrt(1 - beta2) per coordinate, which is server_lr for 0.9 and 0.99."""
+    rounds, _ = followed(fedopt("adam", v0=0.0, tau=1e-12, server_lr=0.1), rounds=1)
+    w, D, new = rounds[0]
+    assert closest(new - w, 0.1 * D.sign()) < 1e-6
+
+
+@pytest.mark.parametrize("optimiser", ["adam", "yogi", "adagrad"])
+def test_the_second_moment_starts_at_the_squared_floor(optimiser: str) -> None:
+    fed = federation(settings(algorithm=fedopt(optimiser, tau=0.02)), steady(SIZES, 1), vectors())
+    fed.workers.close()
+    assert torch.equal(fed.start().server["v"], torch.full_like(fed.w0, 0.02**2))
+    assert not fed.start().server["m"].any()
+
+
+def test_batchnorm_statistics_are_averaged_and_not_optimised() -> None:
+    world, local = steady((3, 5), 1), {"amount": 1, "batch_size": 4, "lr": 0.05}
+    (_, ours), (_, plain) = (
+        trajectory(name, world, images(), model="cnn_svhn", local=local) for name in (fedopt("adam"), "fedavg")
+    )
+    assert torch.equal(ours.b, plain.b)
+    assert closest(ours.w, plain.w) > 1e-3

@@ -1,0 +1,191 @@
+"""SCAFFOLD: identities, invariants of the control variates, stationary states."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+
+from support import (
+    closest,
+    deal,
+    federation,
+    largest_gap,
+    play,
+    settings,
+    steady,
+    timeline,
+    trajectory,
+    vectors,
+    watch,
+)
+
+SIZES = (5, 2, 7, 4)
+LOCAL = {"amount": 2, "batch_size": 3, "lr": 0.1}
+COHORTS = [[0, 2], [1, 2, 3], [2], [0, 1, 3], [3]]
+
+
+def scaffold(**values: Any) -> dict[str, Any]:
+    """Settings of SCAFFOLD."""
+    return {"name": "scaffold", **values}
+
+
+@pytest.mark.parametrize("executor", ["threads", "stacked"])
+def test_the_first_round_is_fedavg(executor: str) -> None:
+    common = {"local": {**LOCAL, "momentum": 0.9}, "engine": {"executor": executor, "workers": 1}}
+    for rule in ("samples", "uniform"):
+        ours, plain = (
+            trajectory({"name": name, "weighting": rule}, steady(SIZES, 1), vectors(), **common)[0]
+            for name in ("scaffold", "fedavg")
+        )
+        assert torch.equal(ours[0], plain[0])
+
+
+@pytest.mark.parametrize("momentum", [0.0, 0.9])
+def test_a_single_device_is_fedavg(momentum: float) -> None:
+    local = {**LOCAL, "momentum": momentum}
+    ours, plain = (trajectory(name, steady((9,), 4), vectors(), local=local)[0] for name in ("scaffold", "fedavg"))
+    assert largest_gap(ours, plain) < 1e-13
+
+
+def test_one_full_batch_step_with_equal_sizes_is_fedavg() -> None:
+    local = {"amount": 1, "batch_size": 99, "lr": 0.3}
+    ours, plain = (trajectory(name, steady((6, 6, 6), 5), vectors(), local=local)[0] for name in ("scaffold", "fedavg"))
+    assert largest_gap(ours, plain) < 1e-13
+
+
+@pytest.mark.parametrize("option", ["I", "II"])
+@pytest.mark.parametrize("momentum", [0.0, 0.9])
+def test_c_is_the_mean_of_the_clients_variates(option: str, momentum: float) -> None:
+    for cohorts in (None, COHORTS):
+        local = {**LOCAL, "momentum": momentum}
+        _, state = trajectory(scaffold(option=option), steady(SIZES, 5), vectors(), cohorts=cohorts, local=local)
+        assert closest(state.server["c"], state.memory["c_k"].mean(0)) < 1e-13
+        assert float(state.server["c"].norm()) > 1e-3
+
+
+def test_c_weighted_by_samples_is_the_weighted_mean() -> None:
+    _, state = trajectory(
+        scaffold(variate_weights="samples"), steady(SIZES, 5), vectors(), cohorts=COHORTS, local=LOCAL
+    )
+    share = torch.tensor(SIZES, dtype=torch.float64) / sum(SIZES)
+    assert closest(state.server["c"], share @ state.memory["c_k"]) < 1e-14
+
+
+def test_c_with_relative_sizes_is_the_mean_of_the_scaled_variates() -> None:
+    chosen = scaffold(relative_size=True, divisor="mean", control_lr="initial", weighting="uniform")
+    local = {**LOCAL, "unit": "mean_epochs", "schedule": "exponential", "decay": 0.9}
+    _, state = trajectory(chosen, steady(SIZES, 5), vectors(), cohorts=COHORTS, local=local)
+    omega = torch.tensor(SIZES, dtype=torch.float64).unsqueeze(1) / (sum(SIZES) / len(SIZES))
+    assert closest(state.server["c"], (omega * state.memory["c_k"]).mean(0)) < 1e-14
+
+
+@pytest.mark.parametrize("decay", [0.0, 0.05])
+def test_both_options_agree_on_one_full_batch_step(decay: float) -> None:
+    local = {"amount": 1, "batch_size": 99, "lr": 0.3, "weight_decay": decay}
+    (first, a), (second, b) = (
+        trajectory(scaffold(option=option), steady(SIZES, 4), vectors(), cohorts=COHORTS[:4], local=local)
+        for option in ("I", "II")
+    )
+    assert largest_gap(first, second) < 1e-13
+    assert closest(a.memory["c_k"], b.memory["c_k"]) < 1e-12
+
+
+def test_option_one_keeps_the_gradient_at_the_received_model() -> None:
+    fed = federation(settings(algorithm=scaffold(option="I"), local=LOCAL), steady(SIZES, 1), vectors())
+    seen = watch(fed)
+    state = fed.start()
+    with torch.no_grad():
+        fed.play(state)
+    r, _ = seen[0]
+    assert closest(state.memory["c_k"], r.services.full_gradient(r.w)) < 1e-15
+    fed.workers.close()
+
+
+def test_a_server_step_of_zero_freezes_the_model() -> None:
+    models, state = trajectory(scaffold(server_lr=0.0), steady(SIZES, 3), vectors(), local=LOCAL)
+    assert all(torch.equal(w, models[0]) for w in models)
+    assert float(state.server["c"].norm()) > 1e-3  # the variates go on
+
+
+@pytest.mark.parametrize("step", [0.5, 1.3])
+def test_the_server_step_scales_the_mean_displacement(step: float) -> None:
+    fed = federation(settings(algorithm=scaffold(server_lr=step), local=LOCAL), steady(SIZES, 1), vectors())
+    seen = watch(fed)
+    play(fed)
+    r, w = seen[0]
+    assert closest(w, r.w + step * (r.mean(r.W) - r.w)) < 1e-15
+
+
+@pytest.mark.parametrize(("divisor", "factor"), [("effective", 1.0), ("steps", 13.1441 / 5)])
+def test_with_momentum_only_the_effective_divisor_recovers_the_gradient(
+    quadratics: Any, divisor: str, factor: float
+) -> None:
+    """A constant gradient, momentum 0.9 and five steps: the plain count is wrong by 13.1441 / 5."""
+    data, chosen = quadratics([2, 2], [1e-12, 1e-12], [[1e12, 2e12], [3e12, -4e12]])
+    local = {"amount": 5, "unit": "steps", "batch_size": 2, "lr": 0.1, "momentum": 0.9}
+    _, state = trajectory(scaffold(divisor=divisor), steady([2, 2], 1, classes=2), data, local=local, **chosen)
+    gradients = -torch.tensor([[1.0, 2.0], [3.0, -4.0]], dtype=torch.float64)
+    assert closest(state.memory["c_k"], factor * gradients) < 1e-8
+
+
+@pytest.mark.parametrize("option", ["I", "II"])
+def test_the_stationary_state_is_left_unchanged(quadratics: Any, option: str) -> None:
+    """At the optimum w* with c_k = grad F_k(w*) and c = 0 a round changes nothing."""
+    a, z = [0.5, 1.0, 2.0], [[1.0, -2.0, 0.5], [-4.0, 1.0, 3.0], [7.0, 0.0, -1.0]]
+    data, chosen = quadratics([3, 3, 3], a, z)
+    local = {"amount": 4, "unit": "steps", "batch_size": 3, "lr": 0.2}
+    fed = federation(settings(algorithm=scaffold(option=option), local=local, **chosen), steady((3, 3, 3), 2), data)
+    curvature, minima = torch.tensor(a, dtype=torch.float64).unsqueeze(1), torch.tensor(z, dtype=torch.float64)
+    optimum = (curvature * minima).sum(0) / curvature.sum()
+    fed.w0 = optimum
+    state = fed.start()
+    variates = curvature * (optimum - minima)
+    state.memory["c_k"].copy_(variates)
+    play(fed, state=state)
+    assert closest(state.w, optimum) < 1e-13
+    assert closest(state.memory["c_k"], variates) < 1e-12
+    assert float(state.server["c"].abs().max()) < 1e-13
+
+
+@pytest.mark.parametrize("weights", ["plain", "samples"])
+def test_where_it_converges_with_unequal_sizes(quadratics: Any, weights: str) -> None:
+    """Plain variates end where the plain sum of gradients is zero, weighted ones at the optimum of the session's loss."""
+    a, sizes = [0.5, 1.0, 2.0], [6, 2, 4]
+    z = [[1.0, -2.0, 0.5], [-4.0, 1.0, 3.0], [7.0, 0.0, -1.0]]
+    data, chosen = quadratics(sizes, a, z)
+    local = {"amount": 3, "unit": "steps", "batch_size": 2, "lr": 0.1}
+    models, _ = trajectory(
+        scaffold(variate_weights=weights),
+        steady(sizes, 300),
+        data,
+        local=local,
+        evaluation={"every": 300},
+        **chosen,
+    )
+    p = torch.tensor(sizes if weights == "samples" else [1, 1, 1], dtype=torch.float64).unsqueeze(1)
+    curvature, minima = torch.tensor(a, dtype=torch.float64).unsqueeze(1), torch.tensor(z, dtype=torch.float64)
+    assert closest(models[-1], (p * curvature * minima).sum(0) / (p * curvature).sum()) < 1e-9
+
+
+def test_a_kept_c_fits_those_who_are_present() -> None:
+    """Session 2 has clients 2 and 3: c becomes the mean of their variates, which stay."""
+    shards = deal(SIZES)
+    present = [{0: 0, 1: 1, 2: 2}] * 2 + [{2: 2, 3: 3}]
+    world = timeline(shards, present, session_of_round=[0, 0, 1])
+    chosen = settings(algorithm=scaffold(), local=LOCAL, federation={"at_session": "keep"})
+    fed = federation(chosen, world, vectors())
+    state = fed.start()
+    with torch.no_grad():
+        fed.play(state)
+        fed.play(state)
+        kept = state.memory["c_k"].clone()
+        started: list[torch.Tensor] = []
+        local = fed.algorithm.local
+        fed.algorithm.local = lambda r: started.append(r.server.c.clone()) or local(r)  # type: ignore[method-assign]
+        fed.play(state)
+    fed.workers.close()
+    assert closest(started[0], kept[[2, 3]].mean(0)) < 1e-15
+    assert not kept[3].any()
+    assert torch.equal(state.memory["c_k"][[0, 1]], kept[[0, 1]])

@@ -1,0 +1,77 @@
+"""The released SCAFFOLD: FedAvg with the local learning rate as server step, and a variate without influence."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+
+from fedtide import plugins
+from fedtide.costs.ledger import payload
+from support import closest, deal, federation, largest_gap, play, settings, steady, timeline, trajectory, vectors, watch
+
+LOCAL = {"amount": 5, "unit": "capped_steps", "batch_size": 2, "momentum": 0.9}
+SIZES = (5, 2, 7)
+COHORTS = [[0, 2], [1, 2], [0], [0, 1, 2]]
+NAME = "scaffold_released"
+
+
+def test_a_learning_rate_of_one_is_fedavg() -> None:
+    local = {**LOCAL, "lr": 1.0}
+    ours, plain = (
+        trajectory(name, steady(SIZES, 4), vectors(), cohorts=COHORTS, local=local)[0] for name in (NAME, "fedavg")
+    )
+    assert largest_gap(ours, plain) < 1e-12
+
+
+@pytest.mark.parametrize("lr", [0.03, 0.5])
+def test_a_round_goes_the_share_eta_of_fedavgs_way(lr: float) -> None:
+    """The rate is the round's: it falls from round to round."""
+    local = {**LOCAL, "lr": lr, "schedule": "polynomial", "floor": 0.1}
+    fed = federation(settings(algorithm=NAME, local=local), steady(SIZES, 4), vectors(), cohorts=COHORTS)
+    plain = federation(settings(algorithm="fedavg", local=local), steady(SIZES, 4), vectors(), cohorts=COHORTS)
+    seen = watch(fed)
+    play(fed)
+    assert seen[3][0].lr < lr
+    for t, (r, new) in enumerate(seen):
+        start = plain.start()
+        start.round, start.w = t, r.w.clone()
+        with torch.no_grad():
+            plain.play(start)
+        assert closest(new - r.w, r.lr * (start.w - r.w)) < 1e-15
+        assert closest(new, r.w) > 1e-5
+    plain.workers.close()
+
+
+def test_the_variate_is_the_mean_gradient_along_the_way_and_changes_nothing() -> None:
+    """c+ = sum p_k (x - y_k) / (eta E_k) whatever c was, with the steps each client took: 3, 1 and 4."""
+    local = {**LOCAL, "lr": 0.2}
+    models = []
+    for start in (0.0, 7.0):
+        fed = federation(settings(algorithm=NAME, local=local), steady(SIZES, 3), vectors())
+        seen, state = watch(fed), fed.start()
+        state.server["c"].fill_(start)
+        play(fed, state=state)
+        r, _ = seen[-1]
+        steps = torch.tensor([[3.0], [1.0], [4.0]], dtype=torch.float64)
+        p = torch.tensor(SIZES, dtype=torch.float64) / sum(SIZES)
+        assert closest(state.server["c"], p @ ((r.w - r.W) / (0.2 * steps))) < 1e-13
+        models.append(state.w)
+    assert torch.equal(*models)
+
+
+def test_identical_clients_are_one_client() -> None:
+    local = {**LOCAL, "lr": 0.3, "order": "stored"}
+    alone, together = (
+        trajectory(NAME, timeline(deal([6]), [dict.fromkeys(range(count), 0)] * 3), vectors(6), local=local)[0]
+        for count in (1, 3)
+    )
+    assert largest_gap(alone, together) < 1e-14
+
+
+def test_variates_double_the_traffic() -> None:
+    cls = plugins.load("algorithms", NAME)
+    algorithm: Any = cls(cls.Settings(name=NAME))
+    sent = payload(algorithm, size=1000, buffers=7, classes=10)
+    assert (sent.down, sent.up) == (4 * 2007, 4 * 2007)

@@ -1,0 +1,79 @@
+"""Networks as flat vectors."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import settings as examples
+from hypothesis import strategies as st
+from torch import nn
+
+from fedtide.engine.flat import Layout, ResidentModule, flatten, weighted_sum
+from fedtide.models.base import Network
+from support import closest, federation, images, settings, steady
+
+CPU = torch.device("cpu")
+
+
+@pytest.fixture
+def network() -> Network:
+    """A network with parameters, BatchNorm statistics and dropout."""
+    fed = federation(settings(model="cnn_svhn"), steady((3,), 1), images())
+    fed.workers.close()
+    return fed.task.network
+
+
+def test_the_layout_is_the_order_of_named_parameters(network: Network) -> None:
+    layout = Layout(network)
+    w, b = flatten(network, torch.float64, CPU)
+    assert layout.size == len(w) == sum(value.numel() for value in network.parameters())
+    assert [slot.name for slot in layout.parameters] == [name for name, _ in network.named_parameters()]
+    named = layout.named(w, b)
+    for name, value in [*network.named_parameters(), *network.named_buffers()]:
+        if value.is_floating_point():
+            assert torch.equal(named[name], value.double())
+    assert layout.buffer_size == len(b) == sum(v.numel() for v in network.buffers() if v.is_floating_point())
+    assert layout.dropout_keys == ["dropout.key"]
+
+
+def test_rows_of_a_matrix_are_named_alike(network: Network) -> None:
+    layout = Layout(network)
+    rows = torch.arange(2.0 * layout.size).view(2, layout.size)
+    for slot in layout.parameters:
+        assert slot.view(rows).shape == (2, *slot.shape)
+        assert torch.equal(slot.view(rows)[1].reshape(-1), rows[1, slot.start : slot.stop])
+
+
+def test_parameters_gradients_and_statistics_are_views(network: Network) -> None:
+    resident = ResidentModule(network, torch.float64, CPU)
+    before = [value.clone() for value in network.parameters()]
+    resident.load(torch.full_like(resident.w, 0.01), torch.full_like(resident.b, 0.5))
+    assert all(bool((value == 0.01).all()) for value in resident.network.parameters())
+    assert all(bool((v == 0.5).all()) for v in resident.network.buffers() if v.is_floating_point())
+    resident.network.train()
+    resident.network(
+        torch.randn(4, 1, 8, 8, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+    ).sum().backward()
+    wanted = torch.cat([value.grad.reshape(-1) for value in resident.network.parameters()])  # type: ignore[union-attr]
+    assert torch.equal(resident.g, wanted)
+    assert bool(wanted.any())
+    assert not bool((resident.b == 0.5).all())  # training moved the statistics, in the flat vector
+    assert all(torch.equal(a, b) for a, b in zip(before, network.parameters(), strict=True))
+
+
+def test_the_dropout_key_reaches_every_layer(network: Network) -> None:
+    resident = ResidentModule(nn.Sequential(network, network), torch.float32, CPU)  # type: ignore[arg-type]
+    resident.set_key(-5)
+    assert resident.network[0].dropout.key.item() == -5  # type: ignore[index]
+
+
+@examples(deadline=None)
+@given(st.lists(st.floats(-2, 2), min_size=1, max_size=6))
+def test_the_weighted_sum_adds_in_client_order(weights: list[float]) -> None:
+    rows = torch.randn(len(weights), 4, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
+    total = torch.zeros(4, dtype=torch.float64)
+    for weight, row in zip(weights, rows, strict=True):
+        total = total.add(row, alpha=weight)
+    assert torch.equal(weighted_sum(torch.tensor(weights, dtype=torch.float64), rows), total)
+    assert closest(total, torch.tensor(weights, dtype=torch.float64) @ rows) < 1e-12

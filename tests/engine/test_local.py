@@ -1,0 +1,195 @@
+"""The local step against a few lines of torch.optim, in float64."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import settings as examples
+from hypothesis import strategies as st
+from torch import Tensor
+
+from fedtide.engine.local import Cohort, Local, Update, clip, momentum_steps
+from fedtide.engine.plan import Plan
+from fedtide.errors import SettingsError
+from fedtide.settings import LocalSettings
+from support import closest, federation, play, settings, steady, vectors, watch
+
+pytestmark = pytest.mark.usefixtures("drop_in")
+
+CLIENTS, SIZE, STEPS = 3, 5, 4
+Scope = Literal["total", "total_with_decay", "loss"]
+
+
+def column(draw: torch.Generator) -> Tensor:
+    """A positive coefficient per client."""
+    return torch.rand(CLIENTS, 1, generator=draw, dtype=torch.float64) + 0.5
+
+
+def additions(kind: str, draw: torch.Generator) -> Local:
+    """Coefficients of different shapes."""
+
+    def vector(*shape: int) -> Tensor:
+        return torch.randn(*shape, SIZE, generator=draw, dtype=torch.float64)
+
+    return {
+        "nothing": Local(),
+        "constant": Local(linear=vector()),
+        "constants": Local(linear=vector(CLIENTS)),
+        "pull": Local(pull=0.3, towards=vector()),
+        "pulls": Local(pull=column(draw), towards=vector(CLIENTS)),
+        "elementwise": Local(pull=vector().abs(), towards=vector(), linear=vector(CLIENTS)),
+        "scale": Local(scale=0.3, linear=vector()),
+        "columns": Local(scale=column(draw), linear=vector(), decay=column(draw), lr_scale=column(draw)),
+        "decay": Local(decay=0.2),
+    }[kind]
+
+
+def row(value: Any, client: int) -> Any:
+    """A client's own part of a coefficient."""
+    return value[client] if isinstance(value, Tensor) and value.dim() == 2 else value
+
+
+def one(value: Any, client: int, default: float) -> float:
+    """A client's own number."""
+    part = row(value, client)
+    return default if part is None else float(part)
+
+
+def explicit(
+    start: Tensor, momentum: Tensor, gradients: Tensor, client: int, added: Local, local: LocalSettings, lr: float
+) -> tuple[Tensor, Tensor]:
+    """The formulas in the order they are documented; torch's SGD does momentum, Nesterov and the step."""
+    y = torch.nn.Parameter(start.clone())
+    optimiser = torch.optim.SGD(
+        [y], lr=lr * one(added.lr_scale, client, 1.0), momentum=local.momentum, nesterov=local.nesterov
+    )
+    if local.momentum:
+        optimiser.state[y]["momentum_buffer"] = momentum.clone()
+    decay = local.weight_decay + one(added.decay, client, 0.0)
+
+    def clipped(v: Tensor) -> Tensor:
+        return v if local.clip is None else v * min(1.0, local.clip / (float(v.norm()) + 1e-6))
+
+    for g in gradients:
+        theta = y.detach()
+        v = clipped(g) if local.clip_scope == "loss" else g
+        v = one(added.scale, client, 1.0) * v
+        if added.linear is not None:
+            v = v + row(added.linear, client)
+        if added.pull is not None:
+            v = v + row(added.pull, client) * (theta - row(added.towards, client))
+        if local.clip_scope == "total_with_decay":
+            v = clipped(v + decay * theta)
+        else:
+            v = (clipped(v) if local.clip_scope == "total" else v) + decay * theta
+        y.grad = v
+        optimiser.step()
+    return y.detach(), optimiser.state[y].get("momentum_buffer", momentum)
+
+
+@pytest.mark.parametrize("scope", ["total", "total_with_decay", "loss"])
+@pytest.mark.parametrize("momentum", [(0.0, False), (0.9, False), (0.6, True)])
+@pytest.mark.parametrize(
+    "kind",
+    ["nothing", "constant", "constants", "pull", "pulls", "elementwise", "scale", "columns", "decay"],
+)
+@pytest.mark.parametrize("together", [True, False])
+def test_the_step_is_the_documented_formula(
+    kind: str, momentum: tuple[float, bool], scope: Scope, together: bool
+) -> None:
+    draw = torch.Generator().manual_seed(4)
+    added = additions(kind, draw)
+    for limit, weight_decay in ((None, 0.0), (0.7, 0.03)):
+        local = LocalSettings(
+            momentum=momentum[0], nesterov=momentum[1], clip=limit, clip_scope=scope, weight_decay=weight_decay
+        )
+        W, m = torch.randn(2, CLIENTS, SIZE, generator=draw, dtype=torch.float64).unbind(0)
+        gradients = torch.randn(STEPS, CLIENTS, SIZE, generator=draw, dtype=torch.float64)
+        wanted = [explicit(W[k], m[k], gradients[:, k], k, added, local, 0.1) for k in range(CLIENTS)]
+        cohort = bare(W, added)
+        blocks = [slice(0, CLIENTS)] if together else [slice(k, k + 1) for k in range(CLIENTS)]
+        for rows in blocks:
+            update = Update(cohort, rows, local)
+            for gradient in gradients:
+                g = torch.empty_like(W[rows])
+                update.seed(g)
+                g.add_(gradient[rows])
+                update.step(W[rows], g, m[rows] if momentum[0] else None)
+        for client, (y, buffer) in enumerate(wanted):
+            assert closest(W[client], y) < 1e-14
+            assert closest(m[client], buffer) < 1e-14
+
+
+def bare(W: Tensor, added: Local) -> Cohort:
+    """A cohort of which only the coefficients matter."""
+    none = torch.zeros(0)
+    return Cohort(
+        W=W,
+        buffers=none,
+        momentum=None,
+        plan=Plan(none, none, [], none),
+        label_counts=none,
+        lr=0.1,
+        added=added,
+        terms=[],
+        direction=None,
+        memories=[],
+        losses=none,
+    )
+
+
+def test_a_pull_needs_a_target() -> None:
+    with pytest.raises(ValueError, match="towards"):
+        Update(bare(torch.zeros(1, 2), Local(pull=0.1)), slice(0, 1), LocalSettings())
+
+
+def test_nesterov_needs_momentum() -> None:
+    with pytest.raises(SettingsError, match=r"local\.nesterov"):
+        settings(local={"nesterov": True})
+
+
+@given(norm=st.floats(1e-3, 1e3), limit=st.floats(1e-2, 1e2))
+@examples(deadline=None)
+def test_clipping_bounds_the_norm_and_keeps_the_direction(norm: float, limit: float) -> None:
+    direction = torch.tensor([[0.6, -0.8], [0.0, 1.0]], dtype=torch.float64)
+    v = norm * direction
+    clip(v, limit)
+    assert (v.norm(dim=-1) <= min(norm, limit) * (1 + 1e-12)).all()
+    assert closest(v / v.norm(dim=-1, keepdim=True), direction) < 1e-12
+    if norm + 1e-6 <= limit:
+        assert torch.equal(v, norm * direction)
+
+
+def test_momentum_travels_as_far_as_its_weights_say() -> None:
+    # 13.1441 is printed for m = 0.9 and five steps; the recursion is k <- m k + 1, a <- a + k.
+    assert float(momentum_steps(torch.tensor([5]), 0.9)) == pytest.approx(13.1441, abs=1e-12)
+    assert momentum_steps(torch.tensor([0, 3]), 0.0).tolist() == [0.0, 3.0]
+
+
+@given(steps=st.integers(0, 60), momentum=st.floats(0.0, 0.99))
+@examples(deadline=None)
+def test_the_closed_form_of_the_travel_is_the_recursion(steps: int, momentum: float) -> None:
+    k = a = 0.0
+    for _ in range(steps):
+        k = momentum * k + 1
+        a += k
+    assert float(momentum_steps(torch.tensor([steps]), momentum)) == pytest.approx(a, rel=1e-9, abs=1e-9)
+
+
+@pytest.mark.parametrize("momentum", [0.0, 0.5, 0.9])
+def test_a_constant_gradient_moves_clients_by_their_effective_steps(momentum: float) -> None:
+    data = vectors(12, features=3)
+    flat = {"name": "quadratic", "curvatures": [0.0, 0.0, 0.0]}
+    local = {"amount": 3, "batch_size": 4, "lr": 0.1, "momentum": momentum, "order": "stored"}
+    fed = federation(settings(model="point", objective=flat, local=local), steady((4, 8), 1), data)
+    seen = watch(fed)
+    play(fed)
+    r, _ = seen[0]
+    first, second = data.train_inputs[:4].mean(0), data.train_inputs[4:12].view(2, 4, -1).mean(1)
+    assert closest(r.W[0] - r.w, 0.1 * r.effective_steps[0] * first) < 1e-14
+    if momentum == 0:
+        assert closest(r.W[1] - r.w, 0.1 * 3 * second.sum(0)) < 1e-14
+    assert r.effective_steps[:, 0].tolist() == momentum_steps(torch.tensor([3, 6]), momentum).tolist()

@@ -1,0 +1,123 @@
+"""Who sees which sample in which local step."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import settings as examples
+from hypothesis import strategies as st
+
+from fedtide.engine.plan import Plan, make_plan, step_count
+from fedtide.settings import LocalSettings
+from support import deal
+
+SIZES = st.lists(st.integers(1, 13), min_size=1, max_size=5)
+BATCH = st.integers(1, 6)
+
+
+def plan(sizes: list[int], ids: list[int] | None = None, seed: int = 0, round_: int = 0, **local: Any) -> Plan:
+    """A plan for clients with consecutive shards."""
+    shards = deal(sizes)
+    ids = list(range(len(sizes))) if ids is None else ids
+    mean = float(np.mean(sizes))
+    return make_plan(shards, ids, LocalSettings(**local), mean, seed, "batches", (round_,), torch.device("cpu"))
+
+
+def batches(made: Plan, row: int) -> list[list[int]]:
+    """A client's batches."""
+    sizes = made.sizes[row].tolist()
+    return [made.indices[row, step, : sizes[step]].tolist() for step in range(made.steps[row])]
+
+
+def flat(parts: list[list[int]]) -> list[int]:
+    """Batches as one stream."""
+    return [index for part in parts for index in part]
+
+
+@examples(deadline=None)
+@given(sizes=SIZES, batch=BATCH, epochs=st.integers(1, 3))
+def test_every_epoch_is_a_pass_over_all_samples(sizes: list[int], batch: int, epochs: int) -> None:
+    made = plan(sizes, amount=epochs, batch_size=batch)
+    for row, shard in enumerate(deal(sizes)):
+        per_pass = -(-len(shard) // batch)
+        seen = batches(made, row)
+        assert made.steps[row] == epochs * per_pass == len(seen)
+        for epoch in range(epochs):
+            once = seen[epoch * per_pass : (epoch + 1) * per_pass]
+            assert sorted(flat(once)) == shard.tolist()
+            assert {len(part) for part in once[:-1]} <= {batch}
+    assert made.longest == max(made.steps)
+    assert not made.sizes[torch.arange(made.longest) >= torch.tensor(made.steps).unsqueeze(1)].any()
+
+
+@examples(deadline=None)
+@given(size=st.integers(1, 13), batch=BATCH, steps=st.integers(1, 20), order=st.sampled_from(["shuffled", "stored"]))
+def test_straddling_batches_are_all_full_and_use_samples_evenly(size: int, batch: int, steps: int, order: Any) -> None:
+    made = plan([size], amount=steps, unit="steps", batch_size=batch, straddle=True, order=order)
+    seen = batches(made, 0)
+    assert [len(part) for part in seen] == [batch] * steps
+    stream = flat(seen)
+    if order == "stored":
+        assert stream == [position % size for position in range(steps * batch)]
+    for start in range(0, len(stream) - size + 1, size):
+        assert sorted(stream[start : start + size]) == list(range(size))
+
+
+@examples(deadline=None)
+@given(sizes=SIZES, batch=BATCH)
+def test_a_clients_batches_do_not_depend_on_who_else_is_drawn(sizes: list[int], batch: int) -> None:
+    shards = deal(sizes)
+    local = LocalSettings(amount=2, batch_size=batch)
+    cpu = torch.device("cpu")
+    together = make_plan(shards, list(range(len(sizes))), local, 1.0, 0, "batches", (7,), cpu)
+    for client, shard in enumerate(shards):
+        alone = make_plan([shard], [client], local, 1.0, 0, "batches", (7,), cpu)
+        assert batches(alone, 0) == batches(together, client)
+        count = together.steps[client]
+        assert torch.equal(alone.keys[0, :count], together.keys[client, :count])
+
+
+def test_batches_differ_by_seed_round_and_client() -> None:
+    made = [plan([40, 40]), plan([40, 40], seed=1), plan([40, 40], round_=1), plan([40, 40], ids=[5, 9])]
+    orders = [tuple(flat(batches(one, 0))) for one in made]
+    assert len(set(orders)) == len(orders)
+    assert [index + 40 for index in flat(batches(made[0], 0))] != flat(batches(made[0], 1))
+    assert torch.cat([one.keys.reshape(-1) for one in made]).unique().numel() == sum(one.keys.numel() for one in made)
+
+
+def test_stored_order_starts_each_round_at_the_first_sample() -> None:
+    made = plan([5], amount=2, batch_size=2, order="stored", round_=3)
+    assert batches(made, 0) == [[0, 1], [2, 3], [4]] * 2
+
+
+@pytest.mark.parametrize(
+    ("local", "size", "mean", "steps"),
+    [
+        ({"amount": 5, "batch_size": 8}, 20, 10.0, 15),
+        ({"amount": 5, "batch_size": 8}, 0, 10.0, 0),
+        ({"amount": 5, "unit": "steps", "batch_size": 8}, 20, 10.0, 5),
+        ({"amount": 5, "unit": "steps", "batch_size": 8}, 0, 10.0, 0),
+        # Published cases: one pass over the loader, stopped after five batches of 128.
+        ({"amount": 5, "unit": "capped_steps", "batch_size": 128}, 300, 300.0, 3),
+        ({"amount": 5, "unit": "capped_steps", "batch_size": 128}, 900, 300.0, 5),
+        # E ceil(mean n / B), the same for a small and a large client; MNIST with 100 clients gives 60.
+        ({"amount": 5, "unit": "mean_epochs", "batch_size": 50}, 30, 600.0, 60),
+        ({"amount": 3, "unit": "mean_epochs", "batch_size": 10}, 35, 27.5, 9),
+        # floor(E n / min(B, n)).
+        ({"amount": 5, "batch_size": 10, "straddle": True}, 33, 33.0, 16),
+        ({"amount": 5, "batch_size": 10, "straddle": True}, 4, 33.0, 5),
+    ],
+)
+def test_step_counts(local: dict[str, Any], size: int, mean: float, steps: int) -> None:
+    assert step_count(size, mean, LocalSettings(**local)) == steps
+
+
+def test_clients_without_samples_have_no_steps() -> None:
+    shards = [np.zeros(0, dtype=np.int64), np.arange(3)]
+    made = make_plan(shards, [0, 1], LocalSettings(batch_size=2), 1.5, 0, "batches", (0,), torch.device("cpu"))
+    assert made.steps == [0, 10]
+    assert not made.sizes[0].any()

@@ -1,0 +1,26 @@
+"""What two runs with equal settings must agree on to the bit, however often one of them was interrupted."""
+
+from __future__ import annotations
+
+import csv
+import json
+from pathlib import Path
+
+import torch
+
+
+def history(run: Path) -> list[dict[str, str]]:
+    """Rows of ``history.csv`` but for the seconds each round took."""
+    with (run / "history.csv").open(encoding="utf-8", newline="") as stream:
+        return [{key: cell for key, cell in row.items() if key != "seconds"} for row in csv.DictReader(stream)]
+
+
+def same_records(run: Path, whole: Path) -> None:
+    """Final parameters, rounds, per-class accuracies and bytes on the wire are identical."""
+    assert history(run) == history(whole)
+    assert (run / "per_class.csv").read_bytes() == (whole / "per_class.csv").read_bytes()
+    model, expected = (torch.load(folder / "model.pt", weights_only=True) for folder in (run, whole))
+    assert model.keys() == expected.keys()
+    assert all(torch.equal(model[name], expected[name]) for name in expected)
+    summary, other = (json.loads((folder / "summary.json").read_text()) for folder in (run, whole))
+    assert {**summary, "seconds": 0} == {**other, "seconds": 0}

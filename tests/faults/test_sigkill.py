@@ -1,0 +1,26 @@
+import signal
+
+import pytest
+from attempt import Attempt, Moment, rows_of
+from records import same_records
+
+from fedtide import plugins
+from fedtide.randomness import generator
+
+ROUNDS = 24
+KILLS = 10
+
+
+@pytest.mark.parametrize("algorithm", plugins.names("algorithms"))
+def test_ten_kills_change_nothing(folder, algorithm):
+    chosen = ("--set", f"algorithm={algorithm}")
+    assert Attempt(folder, *chosen, name="whole").end() == 0
+    rng = generator(0, f"kills of {algorithm}")
+    for rows in sorted(rng.integers(0, ROUNDS, KILLS)):
+        moment = Moment(int(rows), int(rng.integers(0, 5)))
+        attempt = Attempt(folder, *chosen, "--set", f"checkpoint.every={rng.integers(1, 4)}", moments=(moment,))
+        assert attempt.end() == -signal.SIGKILL, attempt.lines
+        assert not (folder / "runs/run/summary.json").exists()
+    attempt = Attempt(folder, *chosen)
+    assert attempt.end() == 0, attempt.lines
+    same_records(folder / "runs/run", folder / "runs/whole")

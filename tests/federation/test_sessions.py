@@ -1,0 +1,189 @@
+"""Session boundaries: the model a session starts from, and what happens to memories."""
+
+from __future__ import annotations
+
+import math
+from itertools import pairwise
+from typing import Any
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import settings as examples
+from hypothesis import strategies as st
+from torch import Tensor
+
+from fedtide import plugins
+from fedtide.federation.federation import Federation
+from fedtide.initialisation.base import Boundary, Initialiser
+from fedtide.plugins import PluginSettings
+from fedtide.scenarios.timeline import Timeline
+from support import closest, deal, federation, images, play, settings, timeline, vectors, watch
+
+SIZES = (4, 3, 5, 2)
+SESSIONS = 5
+LOCAL = {"amount": 1, "batch_size": 3, "lr": 0.2}
+
+
+def alternating(sessions: int = SESSIONS, rounds: int = 2, pilot: int = 1) -> Timeline:
+    """Clients 0 and 1 take turns with 2 and 3."""
+    session_of_round = [session for session in range(sessions) for _ in range(rounds)]
+    groups = ({0: 0, 1: 1}, {2: 2, 3: 3})
+    present = [groups[session % 2] for session in session_of_round]
+    return timeline(deal(SIZES), present, session_of_round=session_of_round, notes={"pilot_sessions": pilot})
+
+
+def starts_and_ends(fed: Federation) -> tuple[list[Tensor], list[Tensor]]:
+    """Models at both ends of each session."""
+    seen = watch(fed)
+    play(fed)
+    first = [r.w for r, _ in seen if r.session_round == 0]
+    last = [w for (r, w), (after, _) in pairwise(seen) if after.session > r.session]
+    return first, [*last, seen[-1][1]]
+
+
+def run(initialiser: Any, pilot: int = 1, **values: Any) -> tuple[Federation, list[Tensor], list[Tensor]]:
+    """A federation and the ends of its sessions."""
+    fed = federation(settings(initialiser=initialiser, local=LOCAL, **values), alternating(pilot=pilot), vectors())
+    return fed, *starts_and_ends(fed)
+
+
+@pytest.mark.parametrize("initialiser", plugins.names("initialisation"))
+@pytest.mark.parametrize("pilot", [1, 2])
+@pytest.mark.parametrize("start", ["carry", "reset"])
+def test_pilot_sessions_and_the_first_after_them_are_alike(initialiser: str, pilot: int, start: str) -> None:
+    fed, first, last = run({"name": initialiser, "post_pilot_start": start}, pilot)
+    assert torch.equal(first[0], fed.w0)
+    for session in range(1, pilot):
+        assert torch.equal(first[session], last[session - 1])
+    assert torch.equal(first[pilot], last[pilot - 1] if start == "carry" else fed.w0)
+
+
+def test_previous_goes_on() -> None:
+    _, first, last = run("previous")
+    assert all(torch.equal(a, b) for a, b in zip(first[1:], last, strict=False))
+
+
+def test_restart_forgets() -> None:
+    fed, first, _ = run("restart")
+    assert all(torch.equal(w, fed.w0) for w in first[2:])
+
+
+@pytest.mark.parametrize("pilot", [1, 2])
+def test_average_starts_from_the_mean_of_the_sessions_after_the_pilot(pilot: int) -> None:
+    _, first, last = run("average", pilot)
+    for session in range(pilot + 1, SESSIONS):
+        assert closest(first[session], torch.stack(last[pilot:session]).mean(0)) < 1e-15
+
+
+def test_average_equals_previous_where_one_model_is_stored() -> None:
+    _, first, last = run("average")
+    assert torch.equal(first[2], last[1])
+    assert closest(first[3], last[2]) > 1e-4
+
+
+def test_average_takes_statistics_along() -> None:
+    made = federation(
+        settings(initialiser="average", model="cnn_svhn", local={**LOCAL, "lr": 0.01}),
+        alternating(4, 1),
+        images(),
+    )
+    state, ends, starts = made.start(), [], []
+    for _ in range(4):
+        starter = made.initialiser.start
+        made.initialiser.start = lambda s, start=starter: starts.append(start(s)) or starts[-1]  # type: ignore
+        with torch.no_grad():
+            made.play(state)
+        made.initialiser.start = starter  # type: ignore[method-assign]
+        ends.append(state.b.clone())
+    made.workers.close()
+    assert state.b.numel() > 0
+    assert closest(starts[3][1], (ends[1] + ends[2]) / 2) < 1e-15
+
+
+@examples(deadline=None)
+@given(st.lists(st.floats(-1e3, 1e3), min_size=1, max_size=8))
+def test_average_is_the_mean_of_what_it_was_given_after_the_pilot(values: list[float]) -> None:
+    average = plugins.load("initialisation", "average")(PluginSettings(name="average"))
+    assert isinstance(average, Initialiser)
+    store: dict[str, Tensor] = {}
+
+    def boundary(session: int, value: float) -> Boundary:
+        here, none = torch.tensor([value], dtype=torch.float64), torch.zeros(0)
+        return Boundary(session, 1, here, none, none, none, [], store)
+
+    for session, value in enumerate([1e9, *values]):
+        average.end(boundary(session, value))
+    assert float(average.construct(boundary(len(values) + 1, 0.0))[0]) == pytest.approx(
+        math.fsum(values) / len(values), abs=1e-9
+    )
+
+
+@pytest.mark.parametrize("kept", [False, True])
+def test_memories_are_cleared_at_a_boundary_or_kept(kept: bool) -> None:
+    chosen = settings(algorithm="scaffold", local=LOCAL, federation={"at_session": "keep" if kept else "reset"})
+    fed = federation(chosen, alternating(3), vectors())
+    seen: list[tuple[int, Tensor, Tensor, Tensor]] = []
+    local = fed.algorithm.local
+    fed.algorithm.local = lambda r: (  # type: ignore[method-assign]
+        seen.append((r.session_round, r.server.c.clone(), r.client.c_k.clone(), r.seen.clone())) or local(r)
+    )
+    play(fed)
+    first = [(c, c_k, known) for session_round, c, c_k, known in seen if session_round == 0]
+    assert not first[0][1].any()
+    c, c_k, known = first[2]  # the first group is back in the third session
+    assert bool(c_k.any()) is kept
+    assert bool(known.all()) is kept
+    assert closest(c, c_k.mean(0)) < 1e-15
+    c, c_k, known = seen[1][1:]  # inside a session everything stays
+    assert bool(c_k.any())
+    assert bool(known.all())
+
+
+def test_server_optimisers_start_again() -> None:
+    fed = federation(settings(algorithm={"name": "fedopt", "tau": 0.1}, local=LOCAL), alternating(2, 1), vectors())
+    moments: list[tuple[Tensor, Tensor]] = []
+    finish = fed.algorithm.finish
+    fed.algorithm.finish = lambda r: (  # type: ignore[method-assign]
+        moments.append((r.server.m.clone(), r.server.v.clone())) or finish(r)
+    )
+    play(fed)
+    for m, v in moments:
+        assert not m.any()
+        assert torch.equal(v, torch.full_like(v, 0.1**2))
+
+
+@pytest.mark.parametrize("restart", [True, False])
+def test_the_schedule_starts_again_with_each_session(restart: bool) -> None:
+    local = {**LOCAL, "schedule": "exponential", "decay": 0.5, "restart": restart}
+    _, reports = play(federation(settings(local=local), alternating(2, 3), vectors()))
+    rates = [report.row["lr"] for report in reports]
+    assert rates == ([0.2, 0.1, 0.05] * 2 if restart else [0.2 * 0.5**t for t in range(6)])
+
+
+def test_latest_models_of_a_session_start_at_its_first_model() -> None:
+    """Whoever is not drawn counts with the session's first model."""
+    chosen = settings(local=LOCAL, evaluation={"models": ["cloud", "all"]})
+    fed = federation(chosen, alternating(2, 1), vectors(), cohorts=[[0], [2]])
+    state, reports = play(fed)
+    assert torch.equal(state.memory["latest"][3], state.memory["latest"][0])
+    assert closest(state.memory["latest"][2], state.memory["latest"][3]) > 1e-4
+    everybody = (5 * state.memory["latest"][2] + 2 * state.memory["latest"][3]) / 7
+    fed = federation(chosen, alternating(2, 1), vectors())
+    assert reports[-1].row["test_accuracy_all"] == fed.scores(everybody, state.b).accuracy()
+    fed.workers.close()
+
+
+def test_momentum_is_kept_by_clients_that_keep_it() -> None:
+    """A client that trains alone in every other round goes on with its velocity, or starts from rest."""
+    ends = []
+    for scope in ("client", "round"):
+        local = {**LOCAL, "momentum": 0.9, "momentum_scope": scope, "order": "stored"}
+        world = timeline(deal((4, 3)), [{0: 0, 1: 1}] * 3)
+        fed = federation(settings(local=local), world, vectors(), cohorts=[[0], [1], [0]])
+        state, _ = play(fed)
+        ends.append(state)
+    client, fresh = ends
+    assert "momentum" not in fresh.memory
+    assert bool(client.memory["momentum"].any(1).all())
+    assert closest(client.w, fresh.w) > 1e-3
