@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 import torch
-from support import dataset
 from torch import Tensor
 
 from fedtide import plugins
 from fedtide.data.dataset import Dataset
+from support import dataset
 
 # Tiny tensors: a second intra-op thread costs more than it brings. (The folder of this file is also what makes
 # ``support`` importable from every test.)

@@ -177,3 +177,16 @@ def trajectory(
 def largest_gap(first: Sequence[Tensor], second: Sequence[Tensor]) -> float:
     """Largest absolute difference of two trajectories of one length."""
     return max(closest(a, b) for a, b in zip(first, second, strict=True))
+
+
+def fitting(model: str) -> Dataset:
+    """The smallest data a model takes."""
+    options = (images(side=8), images(side=16), images(side=32), images(side=32, channels=3), tokens())
+    for data in options:
+        try:
+            plugin = plugins.load("models", model)
+            plugin(plugin.Settings()).build(data.input_shape, data.num_classes, data.vocabulary)  # type: ignore[attr-defined]
+            return data
+        except SettingsError:
+            continue
+    raise AssertionError(f"no data here suits {model}")

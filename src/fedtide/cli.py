@@ -249,13 +249,16 @@ def ui(
 
 
 def guarded(function: Callable[[], None]) -> None:
-    """Call an entry point: bad input is one line and exit status 2, Ctrl-C is 130."""
+    """Call an entry point: bad input is one line and exit status 2, a disk that fails is one and 1, Ctrl-C is 130."""
     logging.getLogger("mlflow").setLevel(logging.ERROR)
     try:
         function()
     except SettingsError as error:
         print(f"fedtide: {error}", file=sys.stderr)
         sys.exit(2)
+    except OSError as error:
+        print(f"fedtide: {error}", file=sys.stderr)
+        sys.exit(1)
     except typer.Exit as leave:
         sys.exit(leave.exit_code)
     except KeyboardInterrupt:

@@ -64,6 +64,9 @@ def in_parallel(
 
     Returns:
         The signal that stopped it early, or ``None``. Jobs in progress are asked to stop; the others are not begun.
+
+    Raises:
+        ChildProcessError: a worker was killed.
     """
     received: list[int] = []
     context = multiprocessing.get_context("spawn")
@@ -83,5 +86,5 @@ def in_parallel(
                 done(job, finished.result())
             except BrokenProcessPool:
                 if not received:
-                    raise
+                    raise ChildProcessError("a worker process was killed, perhaps for want of memory") from None
     return received[0] if received else None

@@ -151,7 +151,8 @@ def _fit(
         summary["message"] = module.diverged
     if state == "complete":
         part = directory.path / "model.part"
-        torch.save(module.federation.state_dict(module.state), part)
+        with part.open("wb") as stream:  # given a path instead, torch hides what went wrong with the disk
+            torch.save(module.federation.state_dict(module.state), stream)
         part.replace(directory.path / "model.pt")
     if state == "interrupted" and stop.received is not None:
         summary["signal"] = int(stop.received)
@@ -181,8 +182,8 @@ def _trainer(settings: RunSettings, rounds: int, callbacks: list[L.Callback]) ->
 def _scores(directory: RunDirectory) -> dict[str, Any]:
     """Final, best and mean-of-the-last-ten accuracies from the history."""
     rows = directory.history()
-    column = next((name for name in ("test_accuracy", "validation_accuracy") if rows and rows[0].get(name)), None)
-    values = [float(row[column]) for row in rows if row.get(column)] if column else []
+    columns = [[float(row[name]) for row in rows if row.get(name)] for name in ("test_accuracy", "validation_accuracy")]
+    values = columns[0] or columns[1]
     if not values:
         return {"final_accuracy": None, "best_accuracy": None, "mean_last10_accuracy": None}
     last = values[-10:]

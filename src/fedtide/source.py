@@ -26,6 +26,11 @@ def _tree(file: Path) -> ast.Module:
 
 
 @functools.cache
+def _syntax(file: Path) -> bytes:
+    return ast.dump(_tree(file)).encode()
+
+
+@functools.cache
 def _imports(module: str) -> frozenset[str]:
     file = source_file(module)
     found: set[str] = set()
@@ -55,5 +60,5 @@ def fingerprint(modules: Iterable[str]) -> str:
         file = source_file(module)
         if file is not None:
             digest.update(module.encode())
-            digest.update(ast.dump(_tree(file)).encode())
+            digest.update(_syntax(file))
     return digest.hexdigest()

@@ -77,7 +77,7 @@ def test_local_training_on_quadratics(quadratics: Any, executor: str) -> None:
     local = {"amount": steps, "unit": "steps", "batch_size": 2, "lr": lr}
     engine = {"executor": executor, "workers": 1}
     models, _ = trajectory(
-        "fedavg", steady(sizes, 200), data, local=local, engine=engine, evaluation={"every": 200}, **chosen
+        "fedavg", steady(sizes, 60), data, local=local, engine=engine, evaluation={"every": 60}, **chosen
     )
     M = (1 - lr * torch.tensor(a, dtype=torch.float64)) ** steps
     targets, p = torch.tensor(z, dtype=torch.float64), torch.tensor(sizes, dtype=torch.float64) / sum(sizes)

@@ -155,13 +155,13 @@ def test_where_it_converges_with_unequal_sizes(quadratics: Any, weights: str) ->
     a, sizes = [0.5, 1.0, 2.0], [6, 2, 4]
     z = [[1.0, -2.0, 0.5], [-4.0, 1.0, 3.0], [7.0, 0.0, -1.0]]
     data, chosen = quadratics(sizes, a, z)
-    local = {"amount": 3, "unit": "steps", "batch_size": 2, "lr": 0.1}
+    local = {"amount": 3, "unit": "steps", "batch_size": 2, "lr": 0.3}
     models, _ = trajectory(
         scaffold(variate_weights=weights),
-        steady(sizes, 300),
+        steady(sizes, 120),
         data,
         local=local,
-        evaluation={"every": 300},
+        evaluation={"every": 120},
         **chosen,
     )
     p = torch.tensor(sizes if weights == "samples" else [1, 1, 1], dtype=torch.float64).unsqueeze(1)

@@ -106,19 +106,6 @@ def test_executors_agree(algorithm: str, dtype: torch.dtype, relative: float) ->
     assert_close(threads, stacked, relative)
 
 
-def fitting(model: str) -> Dataset:
-    """The smallest data a model takes."""
-    options = (images(side=8), images(side=16), images(side=32), images(side=32, channels=3), tokens())
-    for data in options:
-        try:
-            plugin = plugins.load("models", model)
-            plugin(plugin.Settings()).build(data.input_shape, data.num_classes, data.vocabulary)  # type: ignore[attr-defined]
-            return data
-        except SettingsError:
-            continue
-    raise AssertionError(f"no data here suits {model}")
-
-
 @pytest.mark.parametrize("model", [name for name in plugins.names("models") if name not in HEAVY])
 @pytest.mark.parametrize("algorithm", ["fedavg", "sharp", "contrast"])
 def test_executors_agree_on_every_model(model: str, algorithm: str) -> None:
@@ -133,12 +120,6 @@ def test_executors_agree_on_every_model(model: str, algorithm: str) -> None:
         for name in ("threads", "stacked")
     )
     assert_close(threads, stacked, 1e-10)
-
-
-def network(model: str) -> Any:
-    """A model's network for data that suits it."""
-    data, plugin = fitting(model), plugins.load("models", model)
-    return plugin(plugin.Settings()).build(data.input_shape, data.num_classes, data.vocabulary)  # type: ignore[attr-defined]
 
 
 @pytest.mark.slow
@@ -195,6 +176,7 @@ def cohort(fed: Federation, steps: list[int], batch: int) -> Cohort:
         W=W.clone(),
         buffers=torch.zeros(rows, 0, dtype=torch.float64),
         momentum=momentum.clone(),
+        b=torch.zeros(0, dtype=torch.float64),
         plan=Plan(
             torch.from_numpy(rng.integers(0, 60, (*shape, batch))),
             sizes,

@@ -130,6 +130,7 @@ def bare(W: Tensor, added: Local) -> Cohort:
         W=W,
         buffers=none,
         momentum=None,
+        b=none,
         plan=Plan(none, none, [], none),
         label_counts=none,
         lr=0.1,

@@ -1,7 +1,8 @@
-"""``fedtide`` as a real process that dies, or gets a signal, at an exactly chosen moment.
+"""``fedtide run`` as a real process that gets a signal at an exactly chosen moment.
 
-The process is forked off a server that has everything imported, so an attempt costs milliseconds. Between two file
-operations nothing on the disk changes, so a moment is a place in the sequence of file operations in the run's folder.
+Between two file operations nothing on the disk changes, so a moment is a place in the sequence of file operations in the
+run's directory. The process is forked off a server that has everything imported (see ``server``): an attempt costs tenths
+of a second.
 """
 
 from __future__ import annotations
@@ -15,22 +16,21 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-OPERATIONS = frozenset({"open", "os.mkdir", "os.remove", "os.rename"})
+_OPERATIONS = frozenset({"open", "os.mkdir", "os.remove", "os.rename"})
 _context = multiprocessing.get_context("forkserver")
-_context.set_forkserver_preload(["pytest", "fedtide.cli", "fedtide.compare", "fedtide.progress", "sklearn.datasets"])
 
 
 @dataclass(frozen=True)
 class Moment:
-    """Right before a file operation: number ``operations`` (from 0) since ``history.csv`` has ``rows`` rows."""
+    """Right before file operation number ``operation`` (from 0) since ``history.csv`` has ``rows`` rows."""
 
     rows: int
-    operations: int = 0
+    operation: int = 0
     signal: int = signal.SIGKILL
 
 
 def rows_of(run: Path) -> int:
-    """Rounds on record, whole lines or not."""
+    """Rounds on record."""
     history = run / "history.csv"
     return max(0, history.read_bytes().count(b"\n") - 1) if history.is_file() else 0
 
@@ -43,36 +43,35 @@ class Attempt:
         arguments: further arguments of the command.
         name: of the run directory.
         moments: when it gets which signal, in order.
-        largest: bytes that no file can exceed: a disk that is full.
+        largest: bytes that a file can have at most, as on a disk that is full; 0 for any.
     """
 
     def __init__(
         self, folder: Path, *arguments: str, name: str = "run", moments: tuple[Moment, ...] = (), largest: int = 0
     ) -> None:
+        self.run = folder / "runs" / name
         self._output = folder / f"{name}.output"
-        command = ["run", "-q", "--name", name, *arguments]
-        self._process = _context.Process(
-            target=_play, args=(folder, command, folder / "runs" / name, moments, largest, self._output), daemon=True
-        )
+        command = ["run", "--name", name, *arguments]
+        self._process = _context.Process(target=_play, args=(self.run, command, moments, largest, self._output))
         self._process.start()
 
     def end(self) -> int:
-        """Wait for it; its exit status, minus the signal's number if a signal ended it."""
+        """Wait for it; its exit status, or minus the signal that ended it."""
         self._process.join()
         assert self._process.exitcode is not None
         return self._process.exitcode
 
-    def wait_for_stop(self) -> None:
-        """Wait until a SIGSTOP has stopped it."""
-        status = Path(f"/proc/{self._process.pid}/stat")
-        while status.read_text().rpartition(")")[2].split()[0] != "T":
+    def wait_for(self, rows: int) -> None:
+        """Wait until so many rounds are on record."""
+        while rows_of(self.run) < rows:
             self._process.join(0.005)
-            assert self._process.is_alive()
+            assert self._process.is_alive(), self.lines
 
-    def send(self, number: int) -> None:
-        """Send it a signal."""
-        assert self._process.pid is not None
-        os.kill(self._process.pid, number)
+    def go_on(self) -> None:
+        """Let it go on after it was stopped by SIGSTOP, to its end."""
+        while self._process.is_alive():
+            os.kill(self._process.pid or 0, signal.SIGCONT)
+            self._process.join(0.05)
 
     @property
     def lines(self) -> list[str]:
@@ -80,40 +79,34 @@ class Attempt:
         return self._output.read_text(encoding="utf-8").splitlines()
 
 
-def _play(folder: Path, command: list[str], run: Path, moments: Any, largest: int, output: Path) -> None:
+def _play(run: Path, command: list[str], moments: tuple[Moment, ...], largest: int, output: Path) -> None:
     from fedtide.cli import main
 
-    os.chdir(folder)
-    out = os.open(output, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
-    os.dup2(out, 1)
-    os.dup2(out, 2)
+    os.chdir(run.parents[1])
+    written = os.open(output, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
+    os.dup2(written, 1)
+    os.dup2(written, 2)
     if largest:
         resource.setrlimit(resource.RLIMIT_FSIZE, (largest, largest))
-    sys.addaudithook(_Watch(run, list(moments)))
+    sys.addaudithook(_Watch(run, moments))
     sys.argv = ["fedtide", *command]
     main()
 
 
 class _Watch:
-    """An audit hook that sends this process its signals."""
+    """An audit hook that sends its own process the signals."""
 
-    def __init__(self, run: Path, moments: list[Moment]) -> None:
-        self.run, self.moments = run, moments
-        self.passed = 0
-        self.inside = False
+    def __init__(self, run: Path, moments: tuple[Moment, ...]) -> None:
+        self._run, self._moments = run, list(moments)
+        self._passed = 0
 
     def __call__(self, event: str, arguments: tuple[Any, ...]) -> None:
-        if event not in OPERATIONS or self.inside or not self.moments:
-            return
-        place = Path(os.fsdecode(arguments[0])) if isinstance(arguments[0], str | bytes | Path) else Path()
-        if self.run not in place.absolute().parents:
-            return
-        self.inside = True
-        due = self.moments[0]
-        if rows_of(self.run) >= due.rows:
-            self.passed += 1
-        if self.passed > due.operations:
-            self.passed = 0
-            self.moments.pop(0)
-            os.kill(os.getpid(), due.signal)
-        self.inside = False
+        if event in _OPERATIONS and self._moments and self._run in Path(str(arguments[0])).absolute().parents:
+            due, watched = self._moments[0], self._moments
+            self._moments = []  # what this hook opens itself does not count
+            self._passed += rows_of(self._run) >= due.rows
+            self._moments = watched
+            if self._passed > due.operation:
+                self._passed = 0
+                self._moments.pop(0)
+                os.kill(os.getpid(), due.signal)

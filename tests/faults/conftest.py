@@ -1,21 +1,32 @@
 from __future__ import annotations
 
-from collections.abc import Callable
+import multiprocessing
+from collections.abc import Iterator
+from multiprocessing import forkserver
 from pathlib import Path
 
 import pytest
 
 PARAMS = """
 data: {{name: digits, root: {data}}}
-scenario: {{name: sessions, num_devices: 4, num_sessions: 3, rounds_per_session: 8, label_overlap: 0.4}}
+scenario: {{name: sessions, num_devices: 4, num_sessions: 3, rounds_per_session: 5, label_overlap: 0.4}}
 model: {{name: logistic}}
 local: {{amount: 2, unit: steps, batch_size: 8, lr: 0.1, momentum: 0.5, momentum_scope: client, schedule: cosine}}
-engine: {{accelerator: cpu, workers: 1}}
+engine: {{accelerator: cpu, executor: threads, workers: 1}}
 initialiser: {{name: average}}
 checkpoint: {{every: 3}}
 tracking: {{mlflow: false}}
 """
-ROUNDS = 24
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _server() -> Iterator[None]:
+    """Start the server that attempts are forked off, able to import what lies in this folder."""
+    multiprocessing.set_forkserver_preload(["server"])
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PYTHONPATH", str(Path(__file__).parent))
+        forkserver.ensure_running()
+    yield
 
 
 @pytest.fixture(scope="session")
@@ -26,6 +37,6 @@ def shared_data(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def folder(tmp_path: Path, shared_data: Path) -> Path:
-    """A working directory with a small run: two groups of four devices take turns in three sessions of eight rounds."""
+    """A working directory with a small run: two groups of four devices take turns in three sessions of five rounds."""
     (tmp_path / "params.yaml").write_text(PARAMS.format(data=shared_data))
     return tmp_path

@@ -1,13 +1,13 @@
 import signal
 
 import pytest
-from attempt import Attempt, Moment, rows_of
+from attempt import Attempt, Moment
 from records import same_records
 
 from fedtide import plugins
 from fedtide.randomness import generator
 
-ROUNDS = 24
+ROUNDS = 15
 KILLS = 10
 
 

@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
-from golden.families.case import Played
-from golden.families.dynamicfl import without_exchange
-from golden.test_golden import difference
-from support import closest, dataset, federation, largest_gap, play, settings, steady, trajectory, vectors, watch
 from torch import Tensor
 
 from fedtide.algorithms.round import Round
@@ -23,6 +19,9 @@ from fedtide.exchange.base import Exchange
 from fedtide.federation.federation import Federation
 from fedtide.federation.ranks import Ranks
 from fedtide.plugins import PluginSettings
+from golden.families.case import Played, difference
+from golden.families.dynamicfl import without_exchange
+from support import closest, federation, images, play, settings, steady, trajectory, vectors, watch
 
 CONTENT = json.loads((Path(__file__).parents[1] / "golden" / "dynamicfl.json").read_text(encoding="utf-8"))
 PLAIN = [number for number, run in enumerate(CONTENT["runs"]) if run["star_mode"] is None]
@@ -44,7 +43,7 @@ class Scheduled(Exchange):
     def partial(self, r: Round) -> list[tuple[int, list[int]]]:
         """See :meth:`Exchange.partial`."""
         last = int(r.steps.max())
-        members = {step: [] for step in range(1, last)}  # type: dict[int, list[int]]
+        members: dict[int, list[int]] = {step: [] for step in range(1, last)}
         for row, id_ in enumerate(r.ids):
             for step in self.uploads(r.t, id_):
                 if step < last:
@@ -54,16 +53,16 @@ class Scheduled(Exchange):
 
 @dataclass(frozen=True)
 class Recording(Ranks):
-    """Keeps the cohort's models before and after each stretch of local steps."""
+    """Keeps the cohort's models and statistics before and after each stretch of local steps."""
 
-    before: list[Tensor] = field(default_factory=list)
-    after: list[Tensor] = field(default_factory=list)
+    before: list[tuple[Tensor, Tensor]] = field(default_factory=list)
+    after: list[tuple[Tensor, Tensor]] = field(default_factory=list)
 
     def advance(self, executor: Executor, cohort: Cohort, first: int, last: int) -> None:
         """See :meth:`Ranks.advance`."""
-        self.before.append(cohort.W.clone())
+        self.before.append((cohort.W.clone(), cohort.buffers.clone()))
         super().advance(executor, cohort, first, last)
-        self.after.append(cohort.W.clone())
+        self.after.append((cohort.W.clone(), cohort.buffers.clone()))
 
 
 def uploads_of(run: dict[str, Any]) -> Callable[[int, int], list[int]]:
@@ -93,8 +92,8 @@ def test_partial_averages_follow_the_golden_runs(number: int, executor: str) -> 
     outcome = Played(fed, state, rounds, [], [])
     assert not [text for check in case.checks(case.fields, outcome) if (text := difference(check))]
     averages = run.get("aggregations_round_1", [])
-    models = [*recording.before[1 : len(averages)], state.w.expand(6, -1)]
-    for average, W in zip(averages, models[:-1] + [rounds[0][1].expand(6, -1)], strict=bool(averages)):
+    models = [W for W, _ in recording.before[1 : len(averages)]] + [rounds[0][1].expand(6, -1)]
+    for average, W in zip(averages, models, strict=False):
         wanted = torch.tensor(average["model"], dtype=torch.float64)
         assert closest(W[average["members"]], wanted.expand(len(average["members"]), -1)) < 1e-9
     case.fields.pass_over("aggregations_round_1", "upload_steps", "high", "interval_high", "interval_low", "star_mode")
@@ -116,10 +115,10 @@ def test_averages_conserve_mass(executor: str) -> None:
     rounds = watch(fed)
     play(fed)
     n = rounds[0][0].n[:, 0]
-    for after, before in zip(recording.after, recording.before[1:], strict=False):
+    averages = [(after, before) for (after, _), (before, _) in zip(recording.after, recording.before[1:], strict=False)]
+    for after, before in averages:
         assert closest(n @ after, n @ before) < 1e-12
-    moved = [closest(after, before) for after, before in zip(recording.after, recording.before[1:], strict=False)]
-    assert min(moved) > 1e-4  # somebody did average
+        assert closest(after, before) > 1e-4  # somebody did average
 
 
 def quadratic_round(
@@ -181,14 +180,11 @@ def test_nobody_or_one_client_alone_at_a_time_is_fedavg(executor: str) -> None:
 
 
 def test_statistics_are_averaged_too() -> None:
-    from support import images
-
     local = {"amount": 2, "unit": "steps", "batch_size": 4, "lr": 0.01, "order": "stored"}
     fed = federation(settings(model="cnn_svhn", local=local), steady((4, 12), 1), images())
-    fed.exchange, recording = Scheduled(lambda t, id_: [1]), BufferRecording()
+    fed.exchange, recording = Scheduled(lambda t, id_: [1]), Recording()
     fed.ranks = recording
     play(fed)
-    (_, after), (before, _) = recording.pairs
-    mean = 0.25 * after[0] + 0.75 * after[1]
+    (_, after), (_, before) = recording.after[0], recording.before[1]
     assert closest(after[0], after[1]) > 1e-6
-    assert closest(before, mean.expand(2, -1)) < 1e-14
+    assert closest(before, (0.25 * after[0] + 0.75 * after[1]).expand(2, -1)) < 1e-14

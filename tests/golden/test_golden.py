@@ -14,11 +14,10 @@ from fedtide import plugins
 from fedtide.engine import local
 from golden import families
 from golden.conftest import REASON
-from golden.families.case import Case, Check, NotYetError, Played
+from golden.families.case import TOLERANCE, Case, NotYetError, Played, difference
 from support import federation, settings, watch
 
 FILES = sorted(Path(__file__).parent.glob("*.json"))
-TOLERANCE = 1e-9
 ABOUT = {"family", "layout", "columns", "conventions", "clip", "rounded", "tolerance", "verified", "problems", "runs"}
 PARTS = {
     "unit": "initialisation/dynamic",
@@ -66,18 +65,6 @@ def played(case: Case, executor: str, monkeypatch: pytest.MonkeyPatch) -> Played
     finally:
         fed.workers.close()
     return Played(fed, state, rounds, everybody, clipped)
-
-
-def difference(check: Check) -> str:
-    """What is wrong with a value, or nothing."""
-    name, ours, value = check
-    if isinstance(ours, str):
-        return f"{name}: nobody knows how to compare it"
-    first, second = torch.as_tensor(ours, dtype=torch.float64), torch.as_tensor(value, dtype=torch.float64)
-    if first.shape != second.shape:
-        return f"{name}: shape {tuple(first.shape)}, expected {tuple(second.shape)}"
-    gap = float((first - second).abs().max()) if first.numel() else 0.0
-    return "" if gap <= TOLERANCE else f"{name}: differs by {gap:.1e}"
 
 
 @pytest.mark.parametrize(("content", "run"), runs())

@@ -91,6 +91,7 @@ class Cohort:
 
     Attributes:
         W: [C, d] parameters. buffers: [C, q] floating buffers. momentum: [C, d] or None.
+        b: [q] floating buffers as broadcast; frozen reference models use them.
         plan: batches. label_counts: [C, L] samples per class.
         lr: learning rate of the round.
         added: what the algorithm adds. direction: its general form, or None; memories: the clients' rows [C, d] it may
@@ -101,6 +102,7 @@ class Cohort:
     W: Tensor
     buffers: Tensor
     momentum: Tensor | None
+    b: Tensor
     plan: Plan
     label_counts: Tensor
     lr: float

@@ -33,7 +33,7 @@ class Threads(Executor):
         task, module, plan = self.task, seat.module, cohort.plan
         rows = slice(row, row + 1)
         update = Update(cohort, rows, task.local)
-        terms = [(term, _number(term, rows), self._references(seat, term, row, rows)) for term in cohort.terms]
+        terms = [(term, _number(term, rows), self._references(seat, term, row, cohort.b)) for term in cohort.terms]
         terms = [item for item in terms if item[1] != 0]
         module.load(cohort.W[row], cohort.buffers[row])
         module.network.train()
@@ -85,11 +85,11 @@ class Threads(Executor):
         return values[0]
 
     @staticmethod
-    def _references(seat: Seat, term: Term, row: int, rows: slice) -> dict[str, Any]:
+    def _references(seat: Seat, term: Term, row: int, b: Tensor) -> dict[str, Any]:
         modules = {}
         for name, vector in term.references.items():
             modules[name] = seat.frozen(name)
-            modules[name].w.copy_(vector[row] if vector.dim() == 2 else vector)
+            modules[name].load(vector[row] if vector.dim() == 2 else vector, b)
         return modules
 
 

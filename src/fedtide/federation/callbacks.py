@@ -92,7 +92,8 @@ class Progress(L.Callback):
         played = module.state.round - self._first
         left = (time.perf_counter() - self._began) / max(played, 1) * (rounds - module.state.round)
         split = module.settings.evaluation.splits[0]
-        self._accuracy = row.get(f"{split}_accuracy", self._accuracy)
+        found = row.get(f"{split}_accuracy")
+        self._accuracy = self._accuracy if found is None else found
         accuracy = "" if self._accuracy is None else f"  {split} accuracy {self._accuracy:6.1%}"
         sent = (row["bytes_up"] or 0) + (row["bytes_down"] or 0)
         self.show(

@@ -267,22 +267,31 @@ class Federation:
                 "bytes_up": int(state.totals["bytes_up"]),
                 "bytes_down": int(state.totals["bytes_down"]),
                 "lr": call.lr,
+                **dict.fromkeys(self._score_columns()),
             }
         )
         if due and not failed and self.ranks.rank == 0:
             self._evaluate(report, state, played, t)
         return report
 
+    def _evaluated(self) -> list[tuple[str, str]]:
+        """Models that are evaluated, and what their columns end in."""
+        reported = self.settings.evaluation.reported
+        names = [name for name in ("cloud", "participants", "all") if self.evaluates(name)]
+        return [(name, "" if name == reported else f"_{name}") for name in names]
+
+    def _score_columns(self) -> list[str]:
+        """Columns of the scores; every round has them, because the first one decides on the columns of the history."""
+        endings = [f"{score}{suffix}" for _, suffix in self._evaluated() for score in ("accuracy", "loss")]
+        return [f"{split}_{ending}" for split in self.settings.evaluation.splits for ending in endings]
+
     def _evaluate(self, report: RoundReport, state: RunState, played: Played, t: int) -> None:
         evaluation, view = self.settings.evaluation, self.timeline.labels_at(t)
-        for name in ("cloud", "participants", "all"):
-            if not self.evaluates(name):
-                continue
+        for name, suffix in self._evaluated():
             model = {"cloud": (played.w, played.b), "participants": played.participants}.get(name) or (
                 self._all_clients(state, t),
                 played.b,
             )
-            suffix = "" if name == evaluation.reported else f"_{name}"
             for split in evaluation.splits:
                 scores = self.scores(*model, split)
                 report.row[f"{split}_accuracy{suffix}"] = scores.accuracy(view)

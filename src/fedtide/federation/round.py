@@ -133,6 +133,7 @@ def train_round(federation: Federation, state: RunState, call: Call) -> Played:
         W=r.W,
         buffers=state.b.expand(clients, -1).clone(),
         momentum=_momentum(memory, r.W, local.momentum),
+        b=state.b,
         plan=plan,
         label_counts=r.label_counts,
         lr=call.lr,

@@ -67,20 +67,23 @@ class RunDirectory:
 
         Raises:
             SettingsError: another process holds it, the folder cannot be written, or it belongs to other settings (the
-                message lists every field that differs).
+                message lists every field that differs), other code or other data.
         """
         try:
-            self.path.mkdir(parents=True, exist_ok=True)
+            self.state.mkdir(parents=True, exist_ok=True)
             lock = FileLock(str(self.path / ".lock"), timeout=-1 if wait else 0)
             lock.acquire()
         except Timeout:
             raise SettingsError(f"{self.path}: another process is working on this run") from None
         except OSError as error:
-            raise SettingsError(f"{self.path}: cannot write the run's records ({error.strerror})") from None
+            raise SettingsError(f"{error.filename}: cannot write the run's records ({error.strerror})") from None
         try:
             before = read_json(self.path / "settings.json")
             if before is not None and (changed := differences(before, settings)):
                 raise SettingsError(f"{self.path}: the run was started with other settings: {'; '.join(changed)}")
+            key, begun = manifest.get("run_key"), (read_json(self.path / "manifest.json") or manifest).get("run_key")
+            if begun != key:
+                raise SettingsError(f"{self.path}: the run was started with other code or data: {begun} is now {key}")
             write_json(self.path / "settings.json", settings)
             write_json(self.path / "manifest.json", manifest)
             yield self
@@ -126,7 +129,7 @@ class RunDirectory:
             kept = [row for row in rows if int(row["round"]) <= rounds]
             part = path.with_suffix(".part")
             with part.open("w", newline="", encoding="utf-8") as stream:
-                writer = csv.DictWriter(stream, list(kept[0])) if kept else None
+                writer = csv.DictWriter(stream, list(kept[0]), lineterminator="\n") if kept else None
                 if writer:
                     writer.writeheader()
                     writer.writerows(kept)

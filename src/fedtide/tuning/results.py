@@ -18,6 +18,9 @@ from fedtide.tuning.space import Space
 def write(study: Any, space: Space, folder: Path, say: Callable[[str], None]) -> None:
     """Write ``best.yaml`` (a settings file), ``trials.csv``, ``history.png`` and ``importance.png``.
 
+    Importance is the share of the variance of a random forest's prediction that a setting explains by itself (fANOVA,
+    Hutter et al. 2014).
+
     Args:
         study: an Optuna study; without a complete trial there is only the table.
         space: of the search.
@@ -31,13 +34,16 @@ def write(study: Any, space: Space, folder: Path, say: Callable[[str], None]) ->
     with _renamed(folder / "best.yaml") as part:
         text = yaml.safe_dump(space.raw(study.best_params), sort_keys=False, allow_unicode=True)
         part.write_text(text, encoding="utf-8")
+    from optuna.importance import FanovaImportanceEvaluator
     from optuna.visualization import matplotlib as figures
 
-    _draw(figures.plot_optimization_history, study, folder / "history.png")
-    if len(complete) > 1:
-        _draw(figures.plot_param_importances, study, folder / "importance.png")
+    _draw(lambda: figures.plot_optimization_history(study), folder / "history.png")
+    importance = folder / "importance.png"
+    if len({trial.value for trial in complete}) > 1:
+        _draw(lambda: figures.plot_param_importances(study, evaluator=FanovaImportanceEvaluator(seed=0)), importance)
     else:
-        say("importance.png needs more than one complete trial")
+        importance.unlink(missing_ok=True)
+        say(f"no {importance.name}: it needs complete trials of different values")
 
 
 def _write_table(study: Any, path: Path) -> None:
@@ -53,13 +59,13 @@ def _write_table(study: Any, path: Path) -> None:
             writer.writerow([trial.user_attrs["run"], trial.user_attrs["outcome"], value, *settings])
 
 
-def _draw(plot: Callable[[Any], Any], study: Any, path: Path) -> None:
+def _draw(plot: Callable[[], Any], path: Path) -> None:
     """Save one of Optuna's figures, without leaving its style behind."""
     from matplotlib import pyplot
 
     with warnings.catch_warnings(), pyplot.rc_context(), _renamed(path) as part:
         warnings.simplefilter("ignore")  # that they are experimental
-        figure = plot(study).figure
+        figure = plot().figure
         figure.savefig(part, format="png", bbox_inches="tight")
         pyplot.close(figure)
 

@@ -125,6 +125,8 @@ def _find(settings: RunSettings, key: str) -> tuple[SettingsModel, str, Any]:
 
 def _dimension(settings: RunSettings, key: str, wanted: SearchRange) -> Dimension:
     owner, field, _ = _find(settings, key)
+    if field in ("seed", "world_seed"):
+        raise SettingsError(f"tune.space: {key} decides about luck, not about a method, so it cannot be searched")
     annotation = type(owner).model_fields[field].annotation
     union = get_origin(annotation) in (Union, types.UnionType)
     kinds = set(get_args(annotation)) if union else {annotation}

@@ -128,10 +128,17 @@ class _Search:
         self._open: dict[str, Any] = {}
         self._remarks: set[str] = set()
         self._stopped: int | None = None
-        for lost in self._study.get_trials(states=(self._states.RUNNING,)):
-            self._study.tell(lost.number, state=self._states.FAIL)
-            self._study.enqueue_trial(lost.params, user_attrs=lost.user_attrs)  # its run goes on where it was
+        self._repeat_lost()
         self.workers = min(wanted.workers or available_cores(), wanted.trials - self._ended)
+
+    def _repeat_lost(self) -> None:
+        """Queue the trials again that a killed or stopped search was playing; their runs go on where they were."""
+        waiting = self._study.get_trials(deepcopy=False, states=(self._states.WAITING,))
+        queued = [trial.user_attrs.get("run") for trial in waiting]
+        for lost in self._study.get_trials(states=(self._states.RUNNING,)):
+            if lost.user_attrs.get("run") not in queued:
+                self._study.enqueue_trial(lost.params, user_attrs=lost.user_attrs)
+            self._study.tell(lost.number, state=self._states.FAIL)
 
     @property
     def _ended(self) -> int:
@@ -146,7 +153,7 @@ class _Search:
         seed = int(generator(self._wanted.seed, "search", number).integers(2**31))
         self._study.sampler = self._optuna.samplers.TPESampler(seed=seed)  # keyed: an interruption changes nothing
         trial = self._study.ask(self._ranges)
-        name = trial.user_attrs.get("run", f"{self._path.name}-{trial.number:04d}")
+        name = trial.user_attrs.get("run", f"{self._path.name}-{number:04d}")
         trial.set_user_attr("run", name)
         self._open[name] = trial
         settings = self._space.settings(trial.params)

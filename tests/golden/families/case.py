@@ -31,6 +31,10 @@ RENAMED = {"lr_g": "server_lr", "fedavgm.beta": "beta1", "fedacg.lambda": "lambd
 """Hyper-parameters that have another name here; ``<algorithm>.<field>`` goes before ``<field>``."""
 
 
+TOLERANCE = 1e-9
+"""Largest absolute difference, in float64."""
+
+
 class NotYetError(Exception):
     """The run needs a plug-in that does not exist."""
 
@@ -136,3 +140,15 @@ def vectors_at_end(named: dict[str, Any], state: RunState) -> Iterator[Check]:
             for client, row in rows:
                 mine = int(state.counts[int(client)]) if row is None else known[name][int(client)]
                 yield f"{name} of client {client}", mine, 0 if row is None else row
+
+
+def difference(check: Check) -> str:
+    """What is wrong with a value, or nothing."""
+    name, ours, value = check
+    if isinstance(ours, str):
+        return f"{name}: nobody knows how to compare it"
+    first, second = torch.as_tensor(ours, dtype=torch.float64), torch.as_tensor(value, dtype=torch.float64)
+    if first.shape != second.shape:
+        return f"{name}: shape {tuple(first.shape)}, expected {tuple(second.shape)}"
+    gap = float((first - second).abs().max()) if first.numel() else 0.0
+    return "" if gap <= TOLERANCE else f"{name}: differs by {gap:.1e}"

@@ -1,0 +1,372 @@
+"""The cell's path loss, fading and rates against printed values; transfers and rounds against closed forms."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import settings as examples
+from hypothesis import strategies as st
+from scipy.special import exp1
+from torch import nn
+
+from fedtide import plugins
+from fedtide.costs import wireless
+from fedtide.costs.wireless import (
+    Fading,
+    Link,
+    RoundCost,
+    Wireless,
+    WirelessSettings,
+    distance,
+    flops_per_parameter,
+    path_loss,
+    total,
+    transmission_slots,
+)
+from fedtide.randomness import generator
+
+CELL = WirelessSettings(payload="paper")
+SVHN = (667_178, 91.04)
+TINY_IMAGENET = (21_730_056, 27.69)
+
+
+def fading(count: int = 1, seed: int = 0, correlation: float = CELL.correlation) -> Fading:
+    """Independent processes of some devices."""
+    return Fading([generator(seed, "test.fading", device) for device in range(count)], correlation)
+
+
+def link(bits: float, snr: tuple[float, ...] = (3.0,), bandwidth: float = 1e6) -> Link:
+    return Link(bandwidth, np.array(snr), bits)
+
+
+def costs(model: tuple[int, float], count: int, **values: Any) -> tuple[float, float]:
+    """Mean latency [s] and energy [kJ] of a round of 100 devices over ``count`` placements, 5 x 128 samples each."""
+    s = WirelessSettings(payload="paper", **values)
+    rounds = [Wireless(s, seed, *model).round_cost(0, range(100), 0, 0, [5] * 100, 128) for seed in range(count)]
+    latency, energy = total(1, rounds)
+    return latency, energy / 1e3
+
+
+# Large scale
+
+
+@pytest.mark.parametrize(
+    ("metres", "decibels"),
+    [(10, 66.7610328), (50, 79.0896492), (100, 85.3141891), (210, 92.0554309), (250, 95.0800759)],
+)
+def test_path_loss(metres: float, decibels: float) -> None:
+    assert path_loss(metres, CELL) == pytest.approx(decibels, abs=5e-8)
+
+
+def test_the_path_loss_is_continuous_at_the_break_point_and_steeper_beyond() -> None:
+    assert CELL.break_point == pytest.approx(210.0, abs=1e-9)
+    before, at, after = path_loss(np.array([210 - 1e-9, 210.0, 210 + 1e-9]), CELL)
+    assert before == pytest.approx(at, abs=1e-9)
+    assert after == pytest.approx(at, abs=1e-9)
+    slopes = [path_loss(d + 0.1, CELL) - path_loss(d, CELL) for d in (209.0, 211.0)]
+    assert slopes[1] / slopes[0] == pytest.approx(40 / 21, rel=0.02)
+
+
+@pytest.mark.parametrize(
+    ("u", "metres"), [(0, 10), (0.25, 125.2996409), (0.5, 176.9180601), (0.75, 216.5640783), (1, 250)]
+)
+def test_places(u: float, metres: float) -> None:
+    assert distance(u, CELL) == pytest.approx(metres, abs=5e-8)
+
+
+# Small scale
+
+
+def test_the_correlation_of_neighbouring_slots() -> None:
+    assert CELL.correlation == pytest.approx(0.9666968519, abs=5e-11)
+
+
+def test_fading_has_unit_power_and_the_correlation_of_its_process() -> None:
+    """|h|^2 is exponential from the first slot on, and its autocorrelation is rho^2 at lag 1 (3 sigma)."""
+    power, rho = fading(400).advance(np.arange(400), 4000), CELL.correlation
+    samples = power.size * (1 - rho**2) / (1 + rho**2)  # independent samples the correlated ones are worth
+    assert power.mean() == pytest.approx(1.0, abs=3 / math.sqrt(samples))
+    assert power[:, 0].mean() == pytest.approx(1.0, abs=3 / math.sqrt(400))
+    assert power.var() == pytest.approx(1.0, abs=3 * math.sqrt(8 / samples))
+    lag = np.mean((power[:, 1:] - 1) * (power[:, :-1] - 1)) / power.var()
+    assert lag == pytest.approx(rho**2, abs=3 * math.sqrt(8 / samples))
+
+
+def test_a_device_fades_alike_in_any_company_and_in_any_pieces() -> None:
+    together = fading(3).advance(np.arange(3), 50)
+    process = fading(3)
+    pieces = [process.advance(np.array([1]), count) for count in (7, 1, 42)]
+    assert np.array_equal(np.hstack(pieces)[0], together[1])
+
+
+def test_without_movement_the_fading_stands_still() -> None:
+    still = WirelessSettings(speed=0.0)
+    power = fading(2, correlation=still.correlation).advance(np.arange(2), 20)
+    assert np.array_equal(power, np.repeat(power[:, :1], 20, axis=1))
+
+
+# Rates and transfers
+
+
+@pytest.mark.parametrize(
+    ("bandwidth", "watts", "steady", "ergodic"),
+    [
+        (1e6, 0.2, 17.173086, 16.355532),
+        (1e8, 20.0, 1717.30861, 1635.5532),
+        (1e6, 20.0, 23.816933, 22.999342),
+    ],
+)
+def test_rates_at_100_metres(bandwidth: float, watts: float, steady: float, ergodic: float) -> None:
+    gain = 10 ** (-path_loss(100.0, CELL) / 10)
+    found = Link(bandwidth, np.array([watts * gain / (CELL.noise_density * bandwidth)]), 0)
+    digits = 5e-7 if steady < 100 else 5e-5
+    assert found.rate(np.ones(1)).item() / 1e6 == pytest.approx(steady, abs=digits)
+    assert found.mean_rate().item() / 1e6 == pytest.approx(ergodic, abs=digits)
+
+
+def test_the_mean_rate_is_the_mean_over_the_fading() -> None:
+    """E log2(1 + g x) = e^(1/g) E1(1/g) / ln 2 for x ~ Exp(1)."""
+    snr = np.array([0.5, 3.0, 40.0, 1e6])
+    exact = np.exp(1 / snr) * exp1(1 / snr) / math.log(2)
+    np.testing.assert_allclose(link(0, tuple(snr), 1.0).mean_rate(), exact, rtol=2e-3)
+
+
+@given(
+    bits=st.tuples(st.floats(0, 2e5), st.floats(0, 1e5)),
+    snr=st.lists(st.floats(0.1, 1e4), min_size=1, max_size=3),
+    chunk=st.sampled_from([1, 3, 64]),
+)
+@examples(deadline=None, max_examples=30)
+def test_slots_are_counted_one_by_one(bits: tuple[float, float], snr: list[float], chunk: int) -> None:
+    """Against a plain loop over slots: the second transfer begins in the slot after the first is through."""
+    links = [link(bits[0], tuple(snr), 4e6), link(bits[1], tuple(value / 2 for value in snr))]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(wireless, "CHUNK", chunk)
+        found = transmission_slots(links, fading(len(snr)), CELL)
+    slots = int(found.sum(0).max()) + 1
+    power = fading(len(snr)).advance(np.arange(len(snr)), slots)
+    for device in range(len(snr)):
+        at = 0
+        for direction, each in enumerate(links):
+            sent, used = 0.0, 0
+            while sent < each.bits:
+                sent += each.bandwidth * math.log2(1 + each.snr[device] * power[device, at]) * CELL.slot
+                used, at = used + 1, at + 1
+            assert found[direction, device] == used
+
+
+def test_long_transfers_take_their_bits_over_the_mean_rate() -> None:
+    short = WirelessSettings(long_transfer=20)
+    links = [link(2e3, (3.0, 0.01)), link(0, (3.0, 0.01))]
+    expected = 2e3 / (links[0].mean_rate() * short.slot)
+    found = transmission_slots(links, fading(2), short)
+    assert expected[1] > 20 > expected[0] + 1
+    assert found[0, 1] == math.ceil(expected[1])
+    assert found[0, 0] == transmission_slots(links, fading(2), CELL)[0, 0]
+
+
+def test_from_20_megabit_on_the_mean_rate_is_as_good_as_the_slots() -> None:
+    links = [link(2e7, (100.0,) * 8)]
+    slots = transmission_slots(links, fading(8), CELL)[0]
+    ergodic = transmission_slots(links, fading(8), WirelessSettings(long_transfer=0))[0]
+    assert slots.mean() == pytest.approx(ergodic.mean(), rel=5e-3)
+
+
+@pytest.mark.parametrize("long_transfer", [0, 200_000])
+@pytest.mark.parametrize(
+    ("changed", "direction"),
+    [({"bandwidth": 2e8}, -1), ({"send_power": 0.4}, -1), ({"server_power": 40.0}, -1), ({"min_distance": 100.0}, 1)],
+)
+def test_what_makes_transfers_shorter(changed: dict[str, float], direction: int, long_transfer: int) -> None:
+    """Common random numbers: more bandwidth or power, or less distance, is never slower for any device."""
+
+    def seconds(**values: Any) -> tuple[Any, Any]:
+        s = WirelessSettings(long_transfer=long_transfer, **values)
+        cost = Wireless(s, 0, 1, 0.0).round_cost(0, range(20), 10**6, 10**6, [0] * 20, 1)
+        return cost.down_s, cost.down_s + cost.up_s
+
+    for before, after in zip(seconds(), seconds(**changed), strict=True):
+        assert (direction * (after - before) >= 0).all()
+    assert direction * (seconds(**changed)[1] - seconds()[1]).sum() > 0
+
+
+def test_more_bits_take_longer_and_times_are_whole_slots() -> None:
+    model = Wireless(WirelessSettings(), 0, 1, 0.0)
+    few, many = (model.round_cost(0, range(20), size, size, [0] * 20, 1) for size in (10**5, 10**6))
+    assert (many.up_s > few.up_s).all()
+    assert (many.down_s >= few.down_s).all()
+    for seconds in (few.down_s, few.up_s, many.down_s, many.up_s):
+        slots = seconds / CELL.slot
+        np.testing.assert_allclose(slots, slots.round(), rtol=1e-12)
+        assert (slots >= 1).all()
+
+
+# Rounds
+
+
+@pytest.mark.parametrize(
+    ("parameters", "phi", "megabit", "seconds", "joules"),
+    [
+        (7_850, 2.0, 0.2512, 0.001256, 0.0001256),
+        (*SVHN, 21.349696, 4.859191, 0.485919),
+        (11_573_066, 6.5, 370.338112, 6.017994, 0.601799),
+        (11_596_196, 6.5, 371.078272, 6.030022, 0.603002),
+        (*TINY_IMAGENET, 695.361792, 48.136420, 4.813642),
+        (9_157_804, 2.63e-4, 293.049728, 0.00019268, 1.9268e-5),
+    ],
+)
+def test_a_round_in_closed_form(parameters: int, phi: float, megabit: float, seconds: float, joules: float) -> None:
+    """At mean rates: seconds and joules of both directions and of the computation."""
+    s = WirelessSettings(payload="paper", long_transfer=0)
+    model = Wireless(s, 3, parameters, phi)
+    cost = model.round_cost(0, [4, 8], 0, 0, [5, 5], 128)
+    assert cost.compute_s == pytest.approx([seconds] * 2, rel=2e-5 if seconds < 1e-3 else 0, abs=5e-7)
+    for row, device in enumerate((4, 8)):
+        snr = model.gain(device, 0) / s.noise_density
+        down = Link(s.bandwidth, np.array([20.0 * snr / 1e8]), 0).mean_rate().item()
+        up = Link(5e7, np.array([0.2 * snr / 5e7]), 0).mean_rate().item()
+        times = [math.ceil(megabit * 1e6 / (rate * 5e-4)) * 5e-4 for rate in (down, up)]
+        assert (cost.down_s[row], cost.up_s[row]) == pytest.approx(times)
+        assert cost.device_J[row] == pytest.approx(0.1 * times[0] + 0.2 * times[1] + joules, rel=2e-5)
+    assert cost.latency_s == (cost.down_s + cost.up_s + cost.compute_s).max()
+    assert cost.energy_J == pytest.approx(cost.device_J[0] + cost.device_J[1], rel=1e-14)
+
+
+def test_the_whole_payload_is_the_ledgers_or_the_papers() -> None:
+    """4 bytes per parameter each way are the paper's payload."""
+    ledger, paper = (Wireless(WirelessSettings(payload=payload), 0, 1_000_000, 1.0) for payload in ("ledger", "paper"))
+    first, second = (model.round_cost(2, [0, 1, 2], 4_000_000, 4_000_000, [1, 2, 3], 8) for model in (ledger, paper))
+    assert np.array_equal(first.device_J, second.device_J)
+    assert (ledger.round_cost(2, [0, 1, 2], 8_000_000, 4_000_000, [1, 2, 3], 8).down_s > first.down_s).all()
+    assert first.compute_s == pytest.approx(np.array([1, 2, 3]) * 8 * 1_000_000 / 8e9)
+
+
+def test_phi_may_be_given_and_the_backward_pass_counted() -> None:
+    base, given, both = (
+        Wireless(WirelessSettings(**values), 0, 10_000, 2.0).round_cost(0, [0], 0, 0, [5], 10).compute_s.item()
+        for values in ({}, {"phi": 7.0}, {"counted": "forward_backward"})  # type: ignore[arg-type]
+    )
+    assert (given / base, both / base) == pytest.approx((3.5, 3.0))
+
+
+def test_places_last_for_the_run_and_fading_for_a_round() -> None:
+    model = Wireless(WirelessSettings(), 5, 1000, 1.0)
+    assert model.gain(3, 0) == model.gain(3, 9)
+    assert model.gain(3, 0) != model.gain(4, 0)
+    assert model.gain(3, 0) != Wireless(WirelessSettings(), 6, 1000, 1.0).gain(3, 0)
+    first, again, later = (model.round_cost(t, [3, 4], 10**6, 10**6, [1, 1], 1) for t in (0, 0, 1))
+    assert np.array_equal(first.up_s, again.up_s)
+    assert not np.array_equal(first.up_s, later.up_s)
+    alone = model.round_cost(0, [4], 10**6, 10**6, [1], 1)
+    assert alone.down_s[0] == first.down_s[1]
+
+
+def test_devices_may_be_placed_anew_in_every_round() -> None:
+    moving = Wireless(WirelessSettings(redraw_per_round=True), 5, 1000, 1.0)
+    assert moving.gain(3, 0) == moving.gain(3, 0)
+    assert moving.gain(3, 0) != moving.gain(3, 1)
+
+
+def test_places_fill_the_ring_evenly() -> None:
+    """Without shadowing, half of the devices lie within the ring's median distance."""
+    model = Wireless(WirelessSettings(shadowing=0.0), 0, 1000, 1.0)
+    gains = np.array([model.gain(device, 0) for device in range(1000)])
+    median = 10 ** (-path_loss(distance(0.5, CELL), CELL) / 10)
+    assert (gains > median).mean() == pytest.approx(0.5, abs=3 * 0.5 / math.sqrt(1000))
+    assert gains.min() >= 10 ** (-path_loss(250.0, CELL) / 10)
+    assert gains.max() <= 10 ** (-path_loss(10.0, CELL) / 10)
+
+
+def test_totals_are_rounds_times_the_mean_round() -> None:
+    one = RoundCost(np.array([1.0, 2.0]), np.array([3.0, 1.0]), np.array([0.5, 0.5]), np.array([2.0, 5.0]))
+    two = RoundCost(np.array([2.0]), np.array([3.0]), np.array([0.5]), np.array([1.0]))
+    assert total(10, [one, two]) == (50.0, 40.0)
+    assert total(math.inf, [one]) == (math.inf, math.inf)
+
+
+# The published round (Monte Carlo)
+
+
+def test_published_rounds_at_mean_rates() -> None:
+    latency, energy = costs(TINY_IMAGENET, 300, long_transfer=0)
+    assert latency == pytest.approx(113.8, abs=1.5)
+    assert energy == pytest.approx(1.430, abs=0.005)
+    latency, energy = costs(SVHN, 100, long_transfer=0)
+    assert latency == pytest.approx(6.89, abs=0.05)
+    assert energy == pytest.approx(0.0778, abs=0.0003)
+
+
+@pytest.mark.slow
+def test_published_round_slot_by_slot() -> None:
+    latency, energy = costs(SVHN, 200)
+    assert latency == pytest.approx(6.89, abs=0.05)
+    assert energy == pytest.approx(0.0778, abs=0.0003)
+
+
+# Computation
+
+
+def built(name: str, shape: tuple[int, ...], classes: int, vocabulary: int = 0, **values: Any) -> nn.Module:
+    cls = plugins.load("models", name)
+    return cls(cls.Settings(**values)).build(shape, classes, vocabulary)  # type: ignore[attr-defined,no-any-return]
+
+
+PROJECTED = {"norm": "batch", "stem": "imagenet", "projection": True}
+
+
+@pytest.mark.parametrize(
+    ("name", "inputs", "classes", "values", "multiply_adds", "phi"),
+    [
+        ("logistic", (1, 28, 28), 10, {}, 7_840, 1.997),
+        ("cnn_svhn", (3, 32, 32), 10, {}, 29_723_136, 89.10),
+        ("resnet18", (3, 32, 32), 10, PROJECTED, 37_407_232, 6.464),
+        ("resnet18", (3, 32, 32), 100, PROJECTED, 37_430_272, 6.456),
+        ("resnet34", (3, 64, 64), 200, PROJECTED, 299_485_184, 27.564),
+    ],
+)
+def test_flops_per_parameter(
+    name: str, inputs: tuple[int, ...], classes: int, values: dict[str, Any], multiply_adds: int, phi: float
+) -> None:
+    with torch.device("meta"):
+        network = built(name, inputs, classes, **values)
+        found = flops_per_parameter(network, torch.zeros(2, *inputs))
+    assert found == pytest.approx(phi, abs=1e-3 if phi < 50 else 5e-3)
+    assert found * sum(p.numel() for p in network.parameters()) == pytest.approx(2 * multiply_adds, rel=1e-12)
+
+
+def test_flops_per_parameter_on_text() -> None:
+    with torch.device("meta"):
+        network = built("embedding_bag", (64,), 4, 30_522)
+        found = flops_per_parameter(network, torch.zeros(1, 64, dtype=torch.int64))
+    assert found == pytest.approx(2 * 300 * 4 / 9_157_804, rel=1e-12)
+
+
+def test_counting_leaves_the_network_alone() -> None:
+    network = built("cnn_svhn", (1, 8, 8), 3)
+    before = {name: value.clone() for name, value in network.state_dict().items()}
+    flops_per_parameter(network, torch.ones(2, 1, 8, 8))
+    assert network.training
+    assert all(torch.equal(value, before[name]) for name, value in network.state_dict().items())
+
+
+# Refusals
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ({"min_distance": 300.0}, "min_distance = 300 exceeds cell_radius = 250"),
+        ({"environment_height": 1.5}, "environment_height = 1.5 must be below"),
+        ({"bandwidth": 0.0}, "bandwidth"),
+        ({"slot": -1.0}, "slot"),
+        ({"payload": "free"}, "payload"),
+    ],
+)
+def test_impossible_cells_are_refused(values: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        WirelessSettings(**values)

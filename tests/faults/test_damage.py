@@ -1,0 +1,89 @@
+import signal
+
+import pytest
+from attempt import Attempt, Moment, rows_of
+from records import history, same_records
+
+from fedtide.randomness import generator
+
+
+@pytest.fixture
+def killed(folder):
+    """A run directory left behind by a kill in round 11: states of rounds 6 and 9, eleven rows."""
+    attempt = Attempt(folder, moments=(Moment(11),))
+    assert attempt.end() == -signal.SIGKILL
+    assert [path.name for path in sorted((attempt.run / "state").iterdir())] == [
+        "state-00000006.pt", "state-00000009.pt"
+    ]  # fmt: skip
+    return attempt.run
+
+
+def flip_a_byte(path, seed):
+    content = bytearray(path.read_bytes())
+    content[generator(seed, "damage").integers(len(content))] ^= 1
+    path.write_bytes(content)
+
+
+def cut_off(path, seed):
+    content = path.read_bytes()
+    path.write_bytes(content[: generator(seed, "damage").integers(len(content))])
+
+
+@pytest.mark.parametrize("damage", [flip_a_byte, cut_off])
+def test_a_torn_record_and_a_damaged_state_fall_back_to_the_state_before(folder, killed, damage):
+    assert Attempt(folder, name="whole").end() == 0
+    damage(killed / "state/state-00000009.pt", 0)
+    with (killed / "history.csv").open("a") as torn:
+        torn.write("12,3,0.5")
+    with (killed / "per_class.csv").open("a") as torn:
+        torn.write("12,test")
+    again = Attempt(folder)
+    assert again.end() == 0
+    assert again.lines[:2] == [
+        "state-00000009.pt is damaged; going on from an older state", "run: going on from round 6"
+    ]  # fmt: skip
+    same_records(killed, folder / "runs/whole")
+
+
+def test_no_intact_state_is_refused_and_nothing_is_touched(folder, killed):
+    for path in (killed / "state").iterdir():
+        flip_a_byte(path, 2)
+    before = {path: path.read_bytes() for path in killed.rglob("*") if path.is_file()}
+    attempt = Attempt(folder)
+    assert attempt.end() == 2
+    (line,) = attempt.lines
+    assert "no saved state is intact (state-00000009.pt, state-00000006.pt)" in line
+    assert "delete the run's folder" in line
+    assert {path: path.read_bytes() for path in killed.rglob("*") if path.is_file()} == before
+
+
+def test_a_full_disk_tears_files_and_the_next_attempt_mends_them(folder):
+    assert Attempt(folder, name="whole").end() == 0
+    whole = folder / "runs/whole"
+    sizes = {(whole / name).stat().st_size for name in ("history.csv", "per_class.csv")}
+    sizes.add((whole / "state/state-00000012.pt").stat().st_size)
+    # no file may grow beyond a byte in the middle of the largest ones: a row, or a state, is written in part
+    for largest in sorted(int(generator(0, "full disk", size).integers(size // 2, size)) for size in sizes):
+        attempt = Attempt(folder, largest=largest)
+        assert attempt.end() == 1
+        assert attempt.lines[-1] == "fedtide: [Errno 27] File too large"
+    assert rows_of(folder / "runs/run") < 15
+    again = Attempt(folder)
+    assert again.end() == 0, again.lines
+    same_records(again.run, whole)
+
+
+def test_records_of_a_diverged_run_are_kept_and_it_is_not_played_again(folder):
+    wild = ("--set", "local.lr=100000.0", "--set", "model=mlp", "--set", "local.amount=20")
+    first = Attempt(folder, *wild)
+    assert first.end() == 1
+    assert "diverged in round" in first.lines[-1]
+    assert "its history is kept" in first.lines[-1]
+    rows = history(first.run)
+    assert rows
+    assert float(rows[-1]["train_loss"]) > 1e6 or rows[-1]["train_loss"] in ("nan", "inf")
+    before = {path: path.read_bytes() for path in first.run.rglob("*") if path.is_file()}
+    second = Attempt(folder, *wild)
+    assert second.end() == 1
+    assert second.lines[-1] == first.lines[-1]
+    assert {path: path.read_bytes() for path in first.run.rglob("*") if path.is_file()} == before

@@ -1,0 +1,42 @@
+import signal
+
+import pytest
+from attempt import Attempt, Moment
+from records import same_records
+
+
+def test_two_processes_never_play_the_same_run(folder):
+    assert Attempt(folder, name="whole").end() == 0
+    first = Attempt(folder, moments=(Moment(3, 0, signal.SIGSTOP),))
+    first.wait_for(3)
+    second = Attempt(folder)
+    assert second.end() == 2
+    assert second.lines == ["fedtide: runs/run: another process is working on this run"]
+    first.go_on()
+    assert first.end() == 0
+    same_records(first.run, folder / "runs/whole")
+
+
+def test_a_run_never_goes_on_with_other_settings(folder):
+    stopped = Attempt(folder, moments=(Moment(4, 0, signal.SIGTERM),))
+    assert stopped.end() == 143
+    other = Attempt(folder, "--set", "local.lr=0.2", "--set", "algorithm={name: fedprox, mu: 0.3}")
+    assert other.end() == 2
+    (line,) = other.lines
+    assert "the run was started with other settings" in line
+    assert "local.lr: 0.1 -> 0.2" in line
+    assert "algorithm.mu: None -> 0.3" in line
+    assert "algorithm.name: 'fedavg' -> 'fedprox'" in line
+    assert Attempt(folder).end() == 0
+
+
+@pytest.mark.parametrize("place", ["runs", "runs/run", "runs/run/state"])
+def test_a_file_in_the_place_of_a_folder_is_refused(folder, place):
+    there = folder / place
+    there.parent.mkdir(parents=True, exist_ok=True)
+    there.write_text("somebody's notes")
+    attempt = Attempt(folder)
+    assert attempt.end() == 2
+    (line,) = attempt.lines
+    assert place in line
+    assert there.read_text() == "somebody's notes"

@@ -1,0 +1,43 @@
+import json
+import signal
+
+import pytest
+from attempt import Attempt, Moment, rows_of
+from records import same_records
+
+
+@pytest.mark.parametrize(("number", "status"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
+def test_asked_to_stop_it_saves_its_state_and_the_same_command_goes_on(folder, number, status):
+    assert Attempt(folder, name="whole").end() == 0
+    attempt = Attempt(folder, "--json", moments=(Moment(4, 0, number),))
+    assert attempt.end() == status
+    told = json.loads(next(line for line in attempt.lines if line.startswith("{")))
+    played = rows_of(attempt.run)
+    assert told["state"] == "interrupted"
+    assert told["rounds"] == played
+    assert 4 < played < 15
+    assert (attempt.run / "state" / f"state-{played:08d}.pt").is_file()
+    assert not (attempt.run / "summary.json").exists()
+    again = Attempt(folder)
+    assert again.end() == 0
+    same_records(again.run, folder / "runs/whole")
+    events = [json.loads(line) for line in (again.run / "events.jsonl").read_text().splitlines()]
+    assert [(event["event"], event["round"]) for event in events] == [
+        ("interrupted", played), ("resumed", played), ("complete", 15)
+    ]  # fmt: skip
+
+
+def test_sigterm_before_the_first_round_is_not_lost(folder):
+    attempt = Attempt(folder, moments=(Moment(0, 3, signal.SIGTERM),))
+    assert attempt.end() in (143, -signal.SIGTERM)
+    assert not (attempt.run / "summary.json").exists()
+    assert Attempt(folder).end() == 0
+
+
+def test_a_second_ctrl_c_ends_it_at_once(folder):
+    assert Attempt(folder, name="whole").end() == 0
+    twice = (Moment(4, 0, signal.SIGINT), Moment(4, 0, signal.SIGINT))
+    assert Attempt(folder, moments=twice).end() == -signal.SIGINT
+    again = Attempt(folder)
+    assert again.end() == 0
+    same_records(again.run, folder / "runs/whole")

@@ -1,0 +1,111 @@
+"""Saved state: what is written, what is read back, and what happens when files are damaged."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from fedtide.errors import SettingsError
+from fedtide.federation import checkpoint
+from fedtide.federation.state import RunState
+
+Damage = Callable[[Path], object]
+DAMAGES: dict[str, Damage] = {
+    "torn": lambda path: path.write_bytes(path.read_bytes()[:-7]),
+    "empty": lambda path: path.write_bytes(b""),
+    "flipped": lambda path: path.write_bytes(path.read_bytes()[:-9] + b"x" + path.read_bytes()[-8:]),
+    "header": lambda path: path.write_bytes(b"z" + path.read_bytes()[1:]),
+    "text": lambda path: path.write_text("not a state"),
+}
+
+
+def values(number: float) -> dict[str, Any]:
+    """Something to save."""
+    return {
+        "round": int(number),
+        "w": torch.full((3,), number),
+        "memory": {"h": torch.zeros(2, 3)},
+        "totals": {"seconds": 0.5},
+    }
+
+
+def test_a_state_comes_back_as_it_was(tmp_path: Path) -> None:
+    state = RunState(
+        round=3,
+        w=torch.randn(4, generator=torch.Generator().manual_seed(0)),
+        b=torch.zeros(0),
+        server={"c": torch.ones(4)},
+        memory={"c_k": torch.ones(2, 4)},
+        seen=torch.tensor([True, False]),
+        counts=torch.tensor([3, 0]),
+        extra={"table": torch.zeros(2, 2)},
+        initialiser={"w": torch.ones(4, dtype=torch.float64)},
+    )
+    checkpoint.save(tmp_path, 3, state.tensors())
+    loaded, damaged = checkpoint.load(tmp_path)
+    assert loaded is not None
+    assert damaged == []
+    again = RunState.restore(loaded, torch.device("cpu"), torch.device("cpu"))
+    assert again.tensors().keys() == state.tensors().keys()
+    assert (again.round, again.totals) == (3, state.totals)
+    for name in ("w", "b", "seen", "counts"):
+        assert torch.equal(getattr(again, name), getattr(state, name))
+    for name in ("server", "memory", "extra", "initialiser"):
+        for key, value in getattr(state, name).items():
+            assert torch.equal(getattr(again, name)[key], value)
+
+
+def test_two_generations_are_kept_and_nothing_else(tmp_path: Path) -> None:
+    for number in (1, 2, 9, 10):
+        checkpoint.save(tmp_path, number, values(number))
+    assert [path.name for path in checkpoint.generations(tmp_path)] == ["state-00000010.pt", "state-00000009.pt"]
+    assert sorted(tmp_path.iterdir()) == sorted(checkpoint.generations(tmp_path))
+
+
+def test_nothing_saved_is_no_state(tmp_path: Path) -> None:
+    assert checkpoint.load(tmp_path) == (None, [])
+    assert checkpoint.load(tmp_path / "absent") == (None, [])
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
+def test_a_damaged_state_falls_back_to_the_one_before(tmp_path: Path, damage: str) -> None:
+    checkpoint.save(tmp_path, 1, values(1))
+    checkpoint.save(tmp_path, 2, values(2))
+    newest = checkpoint.generations(tmp_path)[0]
+    DAMAGES[damage](newest)
+    loaded, damaged = checkpoint.load(tmp_path)
+    assert loaded is not None
+    assert loaded["round"] == 1
+    assert damaged == [newest]
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
+def test_a_run_never_starts_afresh_in_silence(tmp_path: Path, damage: str) -> None:
+    for number in (1, 2):
+        checkpoint.save(tmp_path, number, values(number))
+    for path in checkpoint.generations(tmp_path):
+        DAMAGES[damage](path)
+    with pytest.raises(SettingsError, match=r"state-00000002\.pt, state-00000001\.pt") as caught:
+        checkpoint.load(tmp_path)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_temporary_file_is_not_a_state(tmp_path: Path) -> None:
+    checkpoint.save(tmp_path, 1, values(1))
+    (tmp_path / "state-00000002.part").write_bytes(b"half")
+    loaded, damaged = checkpoint.load(tmp_path)
+    assert loaded is not None
+    assert (loaded["round"], damaged) == (1, [])
+
+
+def test_a_file_that_could_run_code_is_not_loaded(tmp_path: Path) -> None:
+    """States are tensors and numbers: anything else is refused by torch even with a valid hash."""
+    import pickle
+
+    checkpoint.save(tmp_path, 1, {"round": 1, "w": Path("x")})
+    with pytest.raises(pickle.UnpicklingError):
+        checkpoint.load(tmp_path)

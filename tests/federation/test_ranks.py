@@ -1,0 +1,67 @@
+"""Processes that share the clients of a round, played by threads here."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from fedtide.federation.federation import Federation
+from fedtide.federation.ranks import Ranks
+from support import closest, federation, play, settings, steady, vectors
+
+pytestmark = pytest.mark.usefixtures("drop_in")
+
+SIZES = (5, 1, 8, 3, 4)
+LOCAL = {"amount": 2, "batch_size": 3, "lr": 0.2, "momentum": 0.5, "momentum_scope": "client"}
+
+
+class Sum:
+    """An all-reduce between threads."""
+
+    def __init__(self, size: int) -> None:
+        self.barrier = threading.Barrier(size, timeout=60)
+        self.parts: list[Tensor] = [torch.zeros(0)] * size
+
+    def of(self, rank: int) -> Callable[[Tensor], None]:
+        """The operation as rank ``rank`` calls it."""
+
+        def add(tensor: Tensor) -> None:
+            self.parts[rank] = tensor.clone()
+            self.barrier.wait()
+            total = torch.stack(self.parts).sum(0)
+            self.barrier.wait()
+            tensor.copy_(total)
+
+        return add
+
+
+def member(algorithm: Any, executor: str, ranks: Ranks) -> Federation:
+    """One process."""
+    chosen = settings(algorithm=algorithm, local=LOCAL, engine={"executor": executor, "workers": 1})
+    fed = federation(chosen, steady(SIZES, 3), vectors())
+    fed.ranks = ranks
+    return fed
+
+
+@pytest.mark.parametrize("size", [2, 7])
+@pytest.mark.parametrize("executor", ["threads", "stacked"])
+@pytest.mark.parametrize("algorithm", ["scaffold", "sharp", "contrast"])
+def test_any_number_of_processes_gives_the_same_run(algorithm: str, executor: str, size: int) -> None:
+    """Also more processes than clients; memories written in the steps and velocities included."""
+    tolerance = 0.0 if executor == "threads" else 1e-13  # other chunks may round differently
+    alone, reports = play(member(algorithm, executor, Ranks()))
+    reduce = Sum(size)
+    members = [member(algorithm, executor, Ranks(rank, size, reduce.of(rank))) for rank in range(size)]
+    with ThreadPoolExecutor(size) as pool:
+        for state, others in pool.map(play, members):
+            assert closest(alone.w, state.w) <= tolerance
+            for name, rows in alone.memory.items():
+                assert closest(rows, state.memory[name]) <= tolerance, name
+            for report, other in zip(reports, others, strict=True):
+                assert report.row["train_loss"] == pytest.approx(other.row["train_loss"], abs=1e-13)

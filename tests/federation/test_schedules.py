@@ -1,0 +1,51 @@
+"""Learning rates over rounds."""
+
+from __future__ import annotations
+
+import math
+from itertools import pairwise
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fedtide.federation.schedules import learning_rate
+from fedtide.settings import LocalSettings
+
+HORIZON = st.integers(2, 400)
+
+
+@pytest.mark.parametrize(
+    ("t", "rate"), [(0, 0.1), (99, 0.08202), (299, 0.05496), (599, 0.03014), (999, 0.01353), (1499, 0.00497)]
+)
+def test_the_exponential_schedule_has_the_printed_rates(t: int, rate: float) -> None:
+    assert learning_rate(LocalSettings(schedule="exponential"), t, 1500) == pytest.approx(rate, abs=5e-6)
+
+
+@given(rounds=HORIZON, floor=st.floats(0, 0.99))
+def test_the_polynomial_schedule_falls_from_the_first_rate_and_stays_above_the_floor(rounds: int, floor: float) -> None:
+    local = LocalSettings(schedule="polynomial", lr=0.2, floor=floor)
+    rates = [learning_rate(local, t, rounds) for t in range(rounds)]
+    assert rates[0] == pytest.approx(0.2)
+    assert all(later < earlier for earlier, later in pairwise(rates))
+    assert rates[-1] > 0.2 * floor
+    middle = (0.2 - 0.2 * floor) * 0.5**0.9 + 0.2 * floor
+    assert learning_rate(local, 5, 10) == pytest.approx(middle)
+
+
+@given(rounds=HORIZON, lowest=st.floats(0, 0.1))
+def test_the_cosine_schedule(rounds: int, lowest: float) -> None:
+    local = LocalSettings(schedule="cosine", lr=0.2, floor=lowest / 0.2)
+    for t in range(rounds):
+        wanted = lowest + (0.2 - lowest) * (1 + math.cos(math.pi * t / rounds)) / 2
+        assert learning_rate(local, t, rounds) == pytest.approx(wanted)
+
+
+@pytest.mark.parametrize("schedule", ["polynomial", "cosine"])
+def test_a_floor_of_one_is_constant(schedule: str) -> None:
+    local = LocalSettings(schedule=schedule, lr=0.3, floor=1.0)  # type: ignore[arg-type]
+    assert {learning_rate(local, t, 9) for t in range(9)} == {0.3}
+
+
+def test_constant_is_constant() -> None:
+    assert {learning_rate(LocalSettings(lr=0.3), t, 9) for t in range(9)} == {0.3}

@@ -1,0 +1,318 @@
+"""Searches: exactly as many trials as wanted, real runs on the validation split, results that can be used."""
+
+from __future__ import annotations
+
+import csv
+import signal
+import statistics
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from filelock import FileLock
+
+from fedtide.compare import Place
+from fedtide.errors import SettingsError
+from fedtide.federation.federation import Federation
+from fedtide.run import execute
+from fedtide.settings import Params
+from fedtide.tracking.run_directory import RunDirectory, read_json
+from fedtide.tuning import trial as trials
+from fedtide.tuning.study import TuneResult, tune
+from fedtide.tuning.trial import Pruner, score
+
+Make = Callable[..., Params]
+PRUNED_LATER = 4  # trials that are always complete
+
+
+def search(params: Params, home: Path, say: Callable[[str], None] = lambda _: None) -> TuneResult:
+    return tune(params, Place(home / "runs"), home / "tuning", say)
+
+
+def table(home: Path) -> list[dict[str, str]]:
+    with (home / "tuning" / "trials.csv").open(encoding="utf-8") as stream:
+        return list(csv.DictReader(stream))
+
+
+def recorded(home: Path, run: str) -> list[float]:
+    return [float(row["validation_accuracy"]) for row in RunDirectory(home / "runs" / run).history()]
+
+
+@pytest.fixture(scope="module")
+def found(params: Make, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, TuneResult]:
+    """An uninterrupted search of one worker."""
+    home = tmp_path_factory.mktemp("found")
+    return home, search(params(), home)
+
+
+def test_every_trial_is_a_run_on_the_validation_split(found: tuple[Path, TuneResult]) -> None:
+    home, result = found
+    rows = table(home)
+    assert result.trials == len(rows) == 8
+    assert {row["run"] for row in rows} == {path.name for path in (home / "runs").iterdir()}
+    for row in rows:
+        settings = read_json(home / "runs" / row["run"] / "settings.json") or {}
+        assert (settings["seed"], settings["evaluation"]["splits"]) == (1000, ["validation"])
+        assert (settings["algorithm"]["mu"], settings["local"]["lr"]) == (
+            float(row["algorithm.mu"]),
+            float(row["local.lr"]),
+        )
+
+
+def test_the_test_set_is_never_looked_at(params: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    scores, looked = Federation.scores, []
+
+    def watched(self: Federation, w: Any, b: Any, split: str = "test") -> Any:
+        looked.append(split)
+        return scores(self, w, b, split)
+
+    monkeypatch.setattr(Federation, "scores", watched)
+    search(params({"trials": 1}, evaluation={"splits": ["test", "validation"]}), tmp_path)
+    assert set(looked) == {"validation"}
+
+
+def test_the_best_is_the_complete_trial_with_the_best_last_rounds(found: tuple[Path, TuneResult]) -> None:
+    home, result = found
+    complete = {row["run"]: row for row in table(home) if row["outcome"] == "complete"}
+    for run, row in complete.items():
+        assert float(row["value"]) == recorded(home, run)[-1]  # a tenth of four rounds is the last
+    best = max(complete.values(), key=lambda row: float(row["value"]))
+    assert result.value == float(best["value"])
+    assert result.best == {key: float(best[key]) for key in ("algorithm.mu", "local.lr")}
+
+
+def test_trials_below_the_median_are_given_up_and_no_others(found: tuple[Path, TuneResult]) -> None:
+    home, _ = found
+    rows = table(home)
+    assert "pruned" in {row["outcome"] for row in rows}
+    complete: list[list[float]] = []
+    for row in rows:
+        curve = recorded(home, row["run"])
+        summary = RunDirectory(home / "runs" / row["run"]).summary() or {}
+        assert (summary["state"], summary["rounds"]) == (row["outcome"], len(curve))
+        medians = [statistics.median(values) for values in zip(*complete, strict=True)]
+        best_so_far = [max(curve[: round_ + 1]) for round_ in range(len(curve))]
+        worse = [value < median for value, median in zip(best_so_far, medians, strict=False)]
+        if len(complete) < PRUNED_LATER:
+            assert row["outcome"] == "complete"
+        elif row["outcome"] == "pruned":
+            assert worse[-1]
+            assert not any(worse[:-1])
+        else:
+            assert not any(worse[:-1])  # after the last round there is nothing left to give up
+        if row["outcome"] == "complete":
+            complete.append(curve)
+
+
+def test_without_pruning_every_trial_is_complete(params: Make, tmp_path: Path) -> None:
+    search(params({"prune": False, "trials": 6}), tmp_path)
+    assert [row["outcome"] for row in table(tmp_path)] == ["complete"] * 6
+
+
+def test_the_best_settings_can_be_played(found: tuple[Path, TuneResult], tmp_path: Path) -> None:
+    home, result = found
+    best = Params.read(home / "tuning" / "best.yaml").run()
+    assert {"algorithm.mu": best.algorithm.mu, "local.lr": best.local.lr} == result.best
+    assert execute(best, tmp_path)["state"] == "complete"
+
+
+def test_figures_are_drawn(found: tuple[Path, TuneResult]) -> None:
+    home, _ = found
+    names = {path.name for path in (home / "tuning").iterdir()}
+    assert {"history.png", "importance.png"} <= names
+    assert not [name for name in names if name.endswith(".part")]
+    for name in ("history.png", "importance.png"):
+        assert (home / "tuning" / name).read_bytes().startswith(b"\x89PNG")
+
+
+def test_one_worker_repeats_to_the_byte(found: tuple[Path, TuneResult], params: Make, tmp_path: Path) -> None:
+    search(params(), tmp_path)
+    assert_same_files(tmp_path, found[0])
+
+
+def assert_same_files(home: Path, other: Path) -> None:
+    for name in ("trials.csv", "best.yaml"):
+        assert (home / "tuning" / name).read_bytes() == (other / "tuning" / name).read_bytes()
+
+
+def test_a_finished_search_goes_no_further_and_a_longer_one_only_the_rest(
+    found: tuple[Path, TuneResult], params: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    played: list[str] = []
+
+    def counted(*args: Any, **options: Any) -> Any:
+        played.append(options["name"])
+        return tracked(*args, **options)
+
+    tracked = trials.tracked
+    monkeypatch.setattr(trials, "tracked", counted)
+    search(params({"trials": 2}), tmp_path)
+    assert len(played) == 2
+    search(params({"trials": 2}), tmp_path)
+    assert len(played) == 2
+    assert search(params({"trials": 3}), tmp_path).trials == 3
+    assert len(played) == 3
+    assert table(tmp_path) == table(found[0])[:3]
+
+
+def test_an_interrupted_search_ends_as_if_it_had_not_been(
+    found: tuple[Path, TuneResult], params: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rounds = 0
+
+    def press_ctrl_c(self: Pruner, trainer: Any, module: Any, *_: Any) -> None:
+        nonlocal rounds
+        rounds += 1
+        if rounds == 10:  # in the second round of the third trial
+            signal.raise_signal(signal.SIGINT)
+
+    said: list[str] = []
+    with monkeypatch.context() as patch:
+        patch.setattr(Pruner, "on_train_batch_start", press_ctrl_c)
+        result = search(params(), tmp_path, said.append)
+    assert (result.stopped, result.trials) == (signal.SIGINT, 2)
+    assert not (tmp_path / "tuning" / "best.yaml").exists()
+    assert "stopped after 2 of 8 trials" in result.text
+
+    result = search(params(), tmp_path)
+    assert (result.stopped, result.trials) == (None, 8)
+    assert_same_files(tmp_path, found[0])
+
+
+KILLED = """
+import os, signal, sys
+from pathlib import Path
+from fedtide.compare import Place
+from fedtide.settings import Params
+from fedtide.tuning.study import tune
+from fedtide.tuning.trial import Pruner
+
+home, workers, rounds = Path(sys.argv[1]), int(sys.argv[2]), [int(sys.argv[3])]
+
+def kill():
+    rounds[0] -= 1
+    if rounds[0] == 0:
+        os.kill(os.getpid(), signal.SIGKILL)
+
+if __name__ == "__main__":
+    if workers == 1:
+        Pruner.on_train_batch_start = lambda *_: kill()
+    params = Params.read(home / "params.yaml", [f"tune.workers={workers}"])
+    tune(params, Place(home / "runs"), home / "tuning", lambda _: kill() if workers > 1 else None)
+"""
+
+
+def killed(params: Params, home: Path, workers: int, count: int) -> None:
+    """A search in a process of its own that kills itself: after so many rounds, or trials with several workers."""
+    (home / "params.yaml").write_text(yaml.safe_dump(params.raw))
+    (home / "killed.py").write_text(KILLED)
+    command = [sys.executable, str(home / "killed.py"), str(home), str(workers), str(count)]
+    assert subprocess.run(command, capture_output=True).returncode == -signal.SIGKILL
+
+
+def test_a_killed_search_ends_as_if_it_had_not_been(
+    found: tuple[Path, TuneResult], params: Make, tmp_path: Path
+) -> None:
+    killed(params(), tmp_path, workers=1, count=12)  # in the last round of the third trial
+    assert len(list((tmp_path / "runs").iterdir())) == 3
+    (journal,) = (tmp_path / "tuning").glob("*.journal")
+    journal.with_name(f"{journal.name}.lock").symlink_to(journal)  # as if it had been writing
+    with journal.open("a") as stream:
+        stream.write('{"op_code": 5, "tr')
+    assert search(params(), tmp_path).trials == 8
+    assert_same_files(tmp_path, found[0])
+
+
+@pytest.mark.slow
+def test_two_workers_share_the_trials(params: Make, tmp_path: Path) -> None:
+    said: list[str] = []
+    result = search(params({"workers": 2, "trials": 5}), tmp_path, said.append)
+    assert result.trials == len({row["run"] for row in table(tmp_path)}) == 5
+    assert len(list((tmp_path / "runs").iterdir())) == 5
+    assert [line.split()[0] for line in said] == ["1/5", "2/5", "3/5", "4/5", "5/5"]
+
+
+@pytest.mark.slow
+def test_a_killed_search_of_two_workers_plays_no_trial_too_many(params: Make, tmp_path: Path) -> None:
+    killed(params({"trials": 6}), tmp_path, workers=2, count=3)
+    assert search(params({"workers": 2, "trials": 6}), tmp_path).trials == 6
+    assert len(table(tmp_path)) == len(list((tmp_path / "runs").iterdir())) == 6
+
+
+def test_settings_make_the_study_and_its_size_does_not(params: Make, tmp_path: Path) -> None:
+    first = search(params({"trials": 1}), tmp_path).study
+    assert search(params({"trials": 1, "workers": 1}, compare={"seeds": [5]}), tmp_path).study == first
+    changed = [
+        params({"trials": 1, "seed": 1001}),
+        params({"trials": 1, "metric": "validation_loss"}),
+        params({"trials": 1, "space": {"local.lr": {"low": 0.1, "high": 0.2}}}),
+        params({"trials": 1}, local={"amount": 1, "batch_size": 128, "unit": "steps"}),
+    ]
+    assert len({first, *(search(file, tmp_path).study for file in changed)}) == 5
+
+
+def test_a_loss_is_made_small(params: Make, tmp_path: Path) -> None:
+    result = search(params({"trials": 3, "metric": "validation_loss", "prune": False}), tmp_path)
+    assert result.value == min(float(row["value"]) for row in table(tmp_path))
+
+
+def test_trials_that_diverge_count_but_are_never_the_best(params: Make, tmp_path: Path) -> None:
+    wild = {"local.lr": {"low": 1e20, "high": 1e30}}
+    with pytest.raises(SettingsError, match="none of 2 trials came to an end, all diverged"):
+        search(params({"trials": 2, "space": wild}), tmp_path)
+    assert [(row["outcome"], row["value"]) for row in table(tmp_path)] == [("diverged", "")] * 2
+    assert not (tmp_path / "tuning" / "best.yaml").exists()
+
+
+def test_one_complete_trial_is_enough(params: Make, tmp_path: Path) -> None:
+    said: list[str] = []
+    result = search(params({"trials": 1}), tmp_path, said.append)
+    assert result.value == float(table(tmp_path)[0]["value"])
+    assert said[-1] == "no importance.png: it needs complete trials of different values"
+    assert (tmp_path / "tuning" / "history.png").exists()
+
+
+def test_a_search_that_compares_on_its_own_seed_is_told_so(params: Make, tmp_path: Path) -> None:
+    said: list[str] = []
+    search(params({"trials": 1}, compare={"seeds": [1000]}), tmp_path, said.append)
+    assert said[0].startswith("tune.seed = 1000 is among compare.seeds")
+
+
+def test_nothing_is_written_without_a_validation_split(params: Make, tmp_path: Path) -> None:
+    with pytest.raises(SettingsError, match="validation = 0: a search needs a share > 0"):
+        search(params(validation=0.0), tmp_path)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_only_one_process_works_on_a_search(params: Make, tmp_path: Path) -> None:
+    study = search(params({"trials": 1}), tmp_path).study
+    with (
+        FileLock(str(tmp_path / "tuning" / f"{study}.lock")),
+        pytest.raises(SettingsError, match="another process is working on this search"),
+    ):
+        search(params({"trials": 1}), tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("rounds", "evaluated", "expected"),
+    [
+        (4, [1, 2, 3, 4], 4.0),
+        (19, range(1, 20), 19.0),
+        (20, range(1, 21), 19.5),
+        (30, [7, 14, 21, 28, 30], 29.0),
+        (30, [10, 20, 30], 30.0),
+    ],
+)
+def test_the_value_is_the_mean_over_the_last_tenth(rounds: int, evaluated: Any, expected: float) -> None:
+    history = [
+        {"round": str(round_), "m": f"{round_:.1f}" if round_ in evaluated else ""} for round_ in range(1, rounds + 1)
+    ]
+    assert score(history, "m", rounds) == expected
+
+
+def test_a_value_that_is_no_number_is_none() -> None:
+    assert score([{"round": "1", "m": "nan"}], "m", 1) is None
