@@ -4,6 +4,6 @@ from pathlib import Path
 
 from fedtide import stages
 from fedtide.cli import PARAMS, guarded
-from fedtide.settings import Params
+from fedtide.params import Params
 
 guarded(lambda: stages.download(Params.read(PARAMS), Path("data/dataset.json")))

@@ -4,6 +4,6 @@ from pathlib import Path
 
 from fedtide import stages
 from fedtide.cli import PARAMS, guarded, say
-from fedtide.settings import Params
+from fedtide.params import Params
 
 guarded(lambda: stages.partition(Params.read(PARAMS), Path("worlds"), say))

@@ -4,7 +4,7 @@ from pathlib import Path
 
 from fedtide import stages
 from fedtide.cli import PARAMS, guarded, tell
-from fedtide.settings import Params
+from fedtide.params import Params
 
 
 def main() -> None:

@@ -5,8 +5,8 @@ from pathlib import Path
 
 from fedtide import stages
 from fedtide.cli import PARAMS, guarded, leave, mlruns_folder, say
+from fedtide.params import Params
 from fedtide.processes import stop_with_parent
-from fedtide.settings import Params
 
 
 def main() -> None:

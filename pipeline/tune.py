@@ -2,12 +2,11 @@
 
 from pathlib import Path
 
-from fedtide.tuning.study import tune
-
 from fedtide import stages
 from fedtide.cli import PARAMS, guarded, leave, mlruns_folder, say
+from fedtide.params import Params
 from fedtide.processes import stop_with_parent
-from fedtide.settings import Params
+from fedtide.tuning.study import tune
 
 
 def main() -> None:

@@ -10,14 +10,18 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from fedtide import plugins
 from fedtide.algorithms.round import Round
 from fedtide.data.dataset import Dataset
+from fedtide.errors import SettingsError
 from fedtide.federation.federation import Federation, RoundReport
 from fedtide.federation.state import RunState
+from fedtide.models.base import Network
+from fedtide.params import Params
 from fedtide.participation.base import Participation
 from fedtide.plugins import PluginSettings
 from fedtide.scenarios.timeline import Assignment, Timeline
-from fedtide.settings import Params, RunSettings
+from fedtide.settings import RunSettings
 
 Ints = NDArray[np.int64]
 
@@ -179,14 +183,35 @@ def largest_gap(first: Sequence[Tensor], second: Sequence[Tensor]) -> float:
     return max(closest(a, b) for a, b in zip(first, second, strict=True))
 
 
-def fitting(model: str) -> Dataset:
-    """The smallest data a model takes."""
-    options = (images(side=8), images(side=16), images(side=32), images(side=32, channels=3), tokens())
-    for data in options:
+def smallest(model: str) -> tuple[Dataset, Network]:
+    """The smallest data a model takes, and its network for them."""
+    plugin: Any = plugins.load("models", model)
+    for data in (images(side=8), images(side=16), images(side=32), images(side=32, channels=3), tokens()):
         try:
-            plugin = plugins.load("models", model)
-            plugin(plugin.Settings()).build(data.input_shape, data.num_classes, data.vocabulary)  # type: ignore[attr-defined]
-            return data
+            built = plugin(plugin.Settings(name=model)).build(data.input_shape, data.num_classes, data.vocabulary)
         except SettingsError:
             continue
+        return data, built
     raise AssertionError(f"no data here suits {model}")
+
+
+def tensors(state: RunState) -> dict[str, Tensor]:
+    """Everything a run carries on."""
+    named = {"w": state.w, "b": state.b, "seen": state.seen, "counts": state.counts}
+    return named | state.server | state.memory | state.extra
+
+
+def assert_same(first: RunState, second: RunState) -> None:
+    """Equal to the bit."""
+    a, b = tensors(first), tensors(second)
+    assert a.keys() == b.keys()
+    for name, value in a.items():
+        assert torch.equal(value, b[name]), name
+
+
+def assert_close(first: RunState, second: RunState, relative: float) -> None:
+    """Equal up to rounding."""
+    a, b = tensors(first), tensors(second)
+    for name, value in a.items():
+        if value.is_floating_point() and value.numel():
+            assert closest(value, b[name]) <= relative * max(1.0, float(value.abs().max())), name

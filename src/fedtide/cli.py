@@ -18,7 +18,8 @@ from rich.table import Table
 
 from fedtide.describe import describe, listing
 from fedtide.errors import SettingsError
-from fedtide.settings import Experiment, Params
+from fedtide.params import Params
+from fedtide.settings import Experiment
 
 if TYPE_CHECKING:
     from fedtide.report.build import ReportSummary

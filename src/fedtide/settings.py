@@ -1,17 +1,15 @@
 """``params.yaml`` as typed, immutable settings.
 
 :class:`Experiment` is the whole file; :class:`RunSettings` is what one run depends on. An experiment holds the settings of
-many algorithms and initialisers under labels; :meth:`Experiment.run` resolves one (algorithm, initialiser, seed).
+many algorithms and initialisers under labels; :mod:`fedtide.params` resolves them into runs.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
-from pathlib import Path
+from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
-import yaml
 from pydantic import (
     BeforeValidator,
     Field,
@@ -25,7 +23,7 @@ from pydantic_core import CoreSchema
 
 from fedtide import plugins
 from fedtide.data.base import PLACES
-from fedtide.errors import SettingsError, nearest, one_line
+from fedtide.errors import SettingsError, one_line
 from fedtide.plugins import PluginSettings, SettingsModel
 
 
@@ -182,7 +180,7 @@ class RunSettings(SettingsModel):
     world_seed: int | None = Field(None, ge=0, description="seed of the timeline; default: seed")
     label: str = Field("", description="how the algorithm is called in tables; default: its name")
     initialiser_label: str = Field("", description="how the initialiser is called in tables; default: its name")
-    data: DataChoice = Field("digits", description="dataset", validate_default=True)  # type: ignore[assignment]
+    data: DataChoice = Field("digits", description="dataset", validate_default=True)
     long_tail: LongTail = Field(LongTail(), description="long-tailed training classes")
     validation: float = Field(0.1, ge=0, lt=1, description="share of the training set held out for tuning")
     scenario: ScenarioChoice = Field("static", description="who is there when")  # type: ignore[assignment]
@@ -323,122 +321,3 @@ def _keys_at(model: type[SettingsModel], raw: Any, place: tuple[int | str, ...])
         else:
             return []
     return list(model.model_fields)
-
-
-class Params:
-    """A params file with overrides: validated once, resolved into runs.
-
-    Args:
-        raw: content of the file.
-        source: its name, for messages.
-    """
-
-    def __init__(self, raw: Mapping[str, Any], source: str = "params.yaml") -> None:
-        self.raw, self.source = dict(raw), source
-        self.experiment: Experiment = parse(Experiment, self._merged(self.raw), source)
-        compare = self.experiment.compare
-        for label in {*self.experiment.algorithms, *compare.algorithms}:
-            self.run(algorithm=label)
-        for label in {*self.experiment.initialisers, *compare.initialisers}:
-            self.run(initialiser=label)
-
-    @staticmethod
-    def read(path: Path, overrides: Iterable[str] = ()) -> Params:
-        """Read a YAML file and apply ``a.b=value`` overrides (values are YAML)."""
-        if not path.is_file():
-            raise SettingsError(f"no settings file {path}; name one with --params or create it")
-        try:
-            raw = yaml.safe_load(path.read_text(encoding="utf-8")) or {}
-        except yaml.YAMLError as error:
-            raise SettingsError(f"{path} is not YAML: {' '.join(str(error).split())}") from None
-        if not isinstance(raw, dict):
-            raise SettingsError(f"{path} should be a mapping of settings, got {type(raw).__name__}")
-        for item in overrides:
-            override(raw, item)
-        return Params(raw, path.name)
-
-    def _entry(self, kind: str, label: str) -> dict[str, Any]:
-        """Raw settings of a label, ``name`` filled in."""
-        entry = dict((self.raw.get(kind) or {}).get(label) or {})
-        folder = "algorithms" if kind == "algorithms" else "initialisation"
-        if "name" not in entry and label not in plugins.names(folder):
-            known = sorted({*plugins.names(folder), *(self.raw.get(kind) or {})})
-            raise SettingsError(f"{self.source}: {nearest(f'unknown label {label!r} in {kind}', label, known)}")
-        return {"name": label, **entry}
-
-    def _merged(self, raw: Mapping[str, Any]) -> dict[str, Any]:
-        """The run part of ``raw`` with the labelled settings of its algorithm and initialiser merged in."""
-        merged = dict(raw)
-        for single, kind in (("algorithm", "algorithms"), ("initialiser", "initialisers")):
-            chosen = merged.get(single)
-            chosen = {"name": chosen} if isinstance(chosen, str) else chosen
-            if not isinstance(chosen, Mapping) or not isinstance(chosen.get("name"), str):
-                continue
-            label, table = chosen["name"], merged.get(kind)
-            entry = table.get(label) if isinstance(table, Mapping) else None
-            entry = dict(entry) if isinstance(entry, Mapping) else {}
-            extra = entry.pop("with", None) or {}
-            merged = _deep_merge(merged, extra) if isinstance(extra, Mapping) else merged
-            merged[single] = {**entry, **chosen, "name": entry.get("name", label)}
-            named = "label" if single == "algorithm" else "initialiser_label"
-            merged[named] = raw.get(named) or label
-        return merged
-
-    def run(self, algorithm: str | None = None, initialiser: str | None = None, seed: int | None = None) -> RunSettings:
-        """Settings of one run; what is not named comes from the file's ``algorithm``, ``initialiser`` and ``seed``."""
-        raw = dict(self.raw)
-        if algorithm is not None:
-            self._entry("algorithms", algorithm)
-            raw |= {"algorithm": {"name": algorithm}, "label": algorithm}
-        if initialiser is not None:
-            self._entry("initialisers", initialiser)
-            raw |= {"initialiser": {"name": initialiser}, "initialiser_label": initialiser}
-        if seed is not None:
-            raw["seed"] = seed
-        merged = self._merged(raw)
-        settings: RunSettings = parse(
-            RunSettings, {key: value for key, value in merged.items() if key in RUN_KEYS}, self.source
-        )
-        labels = {"label": settings.algorithm.name, "initialiser_label": settings.initialiser.name}
-        return settings.model_copy(update={k: v for k, v in labels.items() if not getattr(settings, k)})
-
-    def grid(self) -> list[RunSettings]:
-        """All runs of ``compare``: algorithms x initialisers x seeds."""
-        compare = self.experiment.compare
-        return [
-            self.run(algorithm, initialiser, seed)
-            for algorithm in compare.algorithms
-            for initialiser in compare.initialisers
-            for seed in compare.seeds
-        ]
-
-
-def override(raw: dict[str, Any], item: str) -> None:
-    """Apply one ``a.b=value`` to a raw mapping, in place."""
-    path, equals, text = item.partition("=")
-    keys = path.strip().split(".")
-    if not equals or not all(keys):
-        raise SettingsError(f"--set {item!r}: write it as key=value, e.g. local.lr=0.1")
-    node = raw
-    for depth, key in enumerate(keys[:-1]):
-        child = node.get(key)
-        if isinstance(child, str) and depth == 0:
-            child = {"name": child}
-        if child is None:
-            child = {}
-        if not isinstance(child, dict):
-            raise SettingsError(f"--set {item!r}: {'.'.join(keys[: depth + 1])} is a value, not a group")
-        node[key] = node = dict(child)
-    try:
-        node[keys[-1]] = yaml.safe_load(text)
-    except yaml.YAMLError:
-        raise SettingsError(f"--set {item!r}: {text!r} is not a YAML value") from None
-
-
-def _deep_merge(base: Mapping[str, Any], extra: Mapping[str, Any]) -> dict[str, Any]:
-    merged = dict(base)
-    for key, value in extra.items():
-        old = merged.get(key)
-        both = isinstance(old, Mapping) and isinstance(value, Mapping)
-        merged[key] = _deep_merge(old, value) if both else value  # type: ignore[arg-type]
-    return merged

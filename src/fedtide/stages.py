@@ -12,7 +12,8 @@ import numpy as np
 from fedtide.compare import Place, compare
 from fedtide.errors import SettingsError
 from fedtide.identity import modules, short_hash
-from fedtide.settings import Params, RunSettings
+from fedtide.params import Params
+from fedtide.settings import RunSettings
 from fedtide.source import fingerprint
 from fedtide.tracking.run_directory import write_json
 from fedtide.world import build_timeline, key_of, load_data, timeline_for, world_file

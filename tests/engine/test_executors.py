@@ -26,7 +26,18 @@ from fedtide.errors import SettingsError
 from fedtide.federation.federation import Federation
 from fedtide.federation.state import RunState
 from fedtide.settings import EngineSettings
-from support import closest, federation, images, play, settings, steady, tokens, vectors
+from support import (
+    assert_close,
+    assert_same,
+    closest,
+    federation,
+    images,
+    play,
+    settings,
+    smallest,
+    steady,
+    vectors,
+)
 
 pytestmark = pytest.mark.usefixtures("drop_in")
 
@@ -62,28 +73,6 @@ def final(
     return play(federation(chosen, steady(sizes, rounds), data or vectors(), dtype=dtype))[0]
 
 
-def tensors(state: RunState) -> dict[str, Tensor]:
-    """Everything a run carries on."""
-    named = {"w": state.w, "b": state.b, "seen": state.seen, "counts": state.counts}
-    return named | state.server | state.memory | state.extra
-
-
-def assert_same(first: RunState, second: RunState) -> None:
-    """Equal to the bit."""
-    a, b = tensors(first), tensors(second)
-    assert a.keys() == b.keys()
-    for name, value in a.items():
-        assert torch.equal(value, b[name]), name
-
-
-def assert_close(first: RunState, second: RunState, relative: float) -> None:
-    """Equal up to rounding."""
-    a, b = tensors(first), tensors(second)
-    for name, value in a.items():
-        if value.is_floating_point() and value.numel():
-            assert closest(value, b[name]) <= relative * max(1.0, float(value.abs().max())), name
-
-
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
 @pytest.mark.parametrize("executor", ["threads", "stacked"])
 def test_the_number_of_workers_changes_no_bit(algorithm: str, executor: str) -> None:
@@ -109,14 +98,14 @@ def test_executors_agree(algorithm: str, dtype: torch.dtype, relative: float) ->
 @pytest.mark.parametrize("model", [name for name in plugins.names("models") if name not in HEAVY])
 @pytest.mark.parametrize("algorithm", ["fedavg", "sharp", "contrast"])
 def test_executors_agree_on_every_model(model: str, algorithm: str) -> None:
-    floating = any(value.is_floating_point() for value in network(model).buffers())
-    if floating:
+    data, network = smallest(model)
+    if any(value.is_floating_point() for value in network.buffers()):
         with pytest.raises(SettingsError, match=r"engine\.executor = 'stacked'"):
-            final(algorithm, fitting(model), model=model, executor="stacked")
+            final(algorithm, data, model=model, executor="stacked")
         return
     local = {"amount": 2, "unit": "steps", "batch_size": 2, "lr": 0.05}
     threads, stacked = (
-        final(algorithm, fitting(model), sizes=(3, 1), rounds=2, model=model, local=local, executor=name)
+        final(algorithm, data, sizes=(3, 1), rounds=2, model=model, local=local, executor=name)
         for name in ("threads", "stacked")
     )
     assert_close(threads, stacked, 1e-10)

@@ -1,16 +1,17 @@
 import torch
-from fedtide.engine.local import Term, TermBatch
+from tests import support
 from torch import Tensor
 from torch.func import functional_call
 
-from tests import support
+from fedtide.engine.local import Term, TermBatch
 
 
 def test_reference_models_are_evaluated_with_the_broadcast_batch_statistics() -> None:
     data = support.images(count=6, channels=3)
     fed = support.federation(
         support.settings(
-            model={"name": "cnn_svhn"}, local={"amount": 1, "unit": "steps", "batch_size": 6, "order": "stored", "lr": 0.1}
+            model={"name": "cnn_svhn"},
+            local={"amount": 1, "unit": "steps", "batch_size": 6, "order": "stored", "lr": 0.1},
         ),
         support.steady([6], rounds=3),
         data,

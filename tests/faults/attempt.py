@@ -44,6 +44,8 @@ class Attempt:
         name: of the run directory.
         moments: when it gets which signal, in order.
         largest: bytes that a file can have at most, as on a disk that is full; 0 for any.
+
+    Plug-ins below the working directory are found.
     """
 
     def __init__(
@@ -83,6 +85,7 @@ def _play(run: Path, command: list[str], moments: tuple[Moment, ...], largest: i
     from fedtide.cli import main
 
     os.chdir(run.parents[1])
+    os.environ["FEDTIDE_PLUGINS"] = "."
     written = os.open(output, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
     os.dup2(written, 1)
     os.dup2(written, 2)

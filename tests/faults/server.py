@@ -3,8 +3,8 @@
 import pytest  # noqa: F401
 import sklearn.datasets  # noqa: F401
 
-import fedtide.cli  # noqa: F401
-import fedtide.compare  # noqa: F401
+import fedtide.cli
+import fedtide.compare
 import fedtide.progress  # noqa: F401
 from fedtide import plugins
 from fedtide.source import closure, fingerprint

@@ -4,6 +4,17 @@ import pytest
 from attempt import Attempt, Moment
 from records import same_records
 
+ALGORITHM = '''
+from fedtide.algorithms.base import Algorithm, Round
+
+
+class Mine(Algorithm):
+    """Somebody's own."""
+
+    def finish(self, r: Round):
+        return r.mean(r.W)
+'''
+
 
 def test_two_processes_never_play_the_same_run(folder):
     assert Attempt(folder, name="whole").end() == 0
@@ -28,6 +39,21 @@ def test_a_run_never_goes_on_with_other_settings(folder):
     assert "algorithm.mu: None -> 0.3" in line
     assert "algorithm.name: 'fedavg' -> 'fedprox'" in line
     assert Attempt(folder).end() == 0
+
+
+def test_a_run_never_goes_on_with_other_code(folder):
+    (folder / "algorithms").mkdir()
+    code = folder / "algorithms/mine.py"
+    code.write_text(ALGORITHM)
+    mine = ("--set", "algorithm=mine")
+    assert Attempt(folder, *mine, moments=(Moment(4, 0, signal.SIGTERM),)).end() == 143
+    code.write_text(ALGORITHM + "        # a remark is no other code\n")
+    assert Attempt(folder, *mine, moments=(Moment(7, 0, signal.SIGTERM),)).end() == 143
+    code.write_text(ALGORITHM.replace("r.mean(r.W)", "2 * r.mean(r.W) - r.w"))
+    changed = Attempt(folder, *mine)
+    assert changed.end() == 2
+    (line,) = changed.lines
+    assert "the run was started with other code or data: mine-average-s0-" in line
 
 
 @pytest.mark.parametrize("place", ["runs", "runs/run", "runs/run/state"])

@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 
+from fedtide.params import Params
 from fedtide.run import execute
-from fedtide.settings import Params, RunSettings
+from fedtide.settings import RunSettings
 
 Small = Callable[..., RunSettings]
 

@@ -179,8 +179,10 @@ def test_an_exploding_loss_is_divergence(small: Any, play_once: Play) -> None:
 def test_rounds_without_evaluation_leave_cells_empty(small: Any, play_once: Play, tmp_path: Path) -> None:
     """Every fourth round and the last are tested; the columns are those of a tested round from the start."""
     chosen = small(evaluation={"every": 4, "splits": ["test", "validation"], "models": ["cloud", "participants"]})
-    summary = play_once(chosen)
+    lines: list[str] = []
+    summary = play_once(chosen, show=lines.append)
     rows = history(tmp_path / "x")
+    assert ["test accuracy" in line for line in lines] == [False, False, False, True, True, True]
     for column in (
         "test_accuracy",
         "validation_accuracy",

@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from fedtide.settings import Params, RunSettings
+from fedtide.params import Params
+from fedtide.settings import RunSettings
 from fedtide.tracking.store import Store
 
 

@@ -18,7 +18,8 @@ from filelock import FileLock
 
 from fedtide.compare import Place, tracked
 from fedtide.errors import SettingsError
-from fedtide.settings import Params, RunSettings
+from fedtide.params import Params
+from fedtide.settings import RunSettings
 from fedtide.tracking.mlflow import MlflowMirror, mirror
 from fedtide.tracking.store import Store
 

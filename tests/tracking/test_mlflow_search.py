@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from fedtide.compare import Place
-from fedtide.settings import Params
+from fedtide.params import Params
 from fedtide.tracking.run_directory import RunDirectory
 from fedtide.tracking.store import Store
 from fedtide.tuning import study

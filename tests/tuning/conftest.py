@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from fedtide.settings import Params
+from fedtide.params import Params
 
 
 @pytest.fixture(scope="session")

@@ -18,8 +18,8 @@ from filelock import FileLock
 from fedtide.compare import Place
 from fedtide.errors import SettingsError
 from fedtide.federation.federation import Federation
+from fedtide.params import Params
 from fedtide.run import execute
-from fedtide.settings import Params
 from fedtide.tracking.run_directory import RunDirectory, read_json
 from fedtide.tuning import trial as trials
 from fedtide.tuning.study import TuneResult, tune
@@ -187,7 +187,7 @@ KILLED = """
 import os, signal, sys
 from pathlib import Path
 from fedtide.compare import Place
-from fedtide.settings import Params
+from fedtide.params import Params
 from fedtide.tuning.study import tune
 from fedtide.tuning.trial import Pruner
 

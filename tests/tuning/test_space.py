@@ -13,7 +13,7 @@ from hypothesis import settings as hypothesis
 from hypothesis import strategies as st
 
 from fedtide.errors import SettingsError
-from fedtide.settings import Params
+from fedtide.params import Params
 from fedtide.tuning.space import Dimension, Space
 
 Make = Callable[..., Params]

@@ -71,7 +71,7 @@ class RunDirectory:
         """
         try:
             self.state.mkdir(parents=True, exist_ok=True)
-            lock = FileLock(str(self.path / ".lock"), timeout=-1 if wait else 0)
+            lock = FileLock(str(self.path / ".lock"), timeout=-1 if wait else 0.5)
             lock.acquire()
         except Timeout:
             raise SettingsError(f"{self.path}: another process is working on this run") from None

@@ -9,8 +9,9 @@ from dataclasses import dataclass
 from typing import Any, Union, get_args, get_origin
 
 from fedtide.errors import SettingsError, nearest
+from fedtide.params import Params
 from fedtide.plugins import PluginSettings, SettingsModel
-from fedtide.settings import Params, RunSettings, SearchRange
+from fedtide.settings import RunSettings, SearchRange
 
 Values = Mapping[str, float | int]
 _SEARCHED = ("algorithm", "initialiser", "local")  # groups whose tunable settings are searched by default

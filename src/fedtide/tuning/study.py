@@ -16,8 +16,9 @@ from fedtide.compare import Place
 from fedtide.engine.workers import available_cores
 from fedtide.errors import SettingsError
 from fedtide.identity import short_hash
+from fedtide.params import Params
 from fedtide.randomness import generator
-from fedtide.settings import Params, TuneSettings
+from fedtide.settings import TuneSettings
 from fedtide.tuning import results
 from fedtide.tuning.space import Dimension, Space
 from fedtide.tuning.trial import Outcome, Task

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import multiprocessing
 import signal
 import traceback
@@ -37,8 +38,7 @@ class Bench(Protocol):
 def one_by_one(bench: Bench) -> None:
     """Play all trials in this process."""
     while (task := bench.next()) is not None:
-        name = task.name
-        bench.finish(name, play(task, lambda round_, value, name=name: bench.ask(name, round_, value)))  # type: ignore[misc]
+        bench.finish(task.name, play(task, functools.partial(bench.ask, task.name)))
 
 
 def side_by_side(bench: Bench, count: int) -> None:

@@ -1,0 +1,56 @@
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from fedtide.data.dataset import Dataset
+from fedtide.scenarios.timeline import Timeline
+from fedtide.settings import RunSettings
+from fedtide.world import build_timeline
+from support import dataset, settings
+
+World = Callable[..., tuple[RunSettings, Timeline, Dataset]]
+
+SCENARIOS: dict[str, dict[str, Any]] = {
+    "static": {"rounds": 4, "num_clients": 10},
+    "sessions": {"num_sessions": 4, "rounds_per_session": 2, "num_devices": 5},
+    "trace": {"session_at_change": True},
+}
+"""Small worlds; a scenario that is not here is played as it comes."""
+
+
+@pytest.fixture(scope="session")
+def data() -> Dataset:
+    """Three hundred samples of four features, ten classes of thirty each."""
+    draw = torch.Generator().manual_seed(0)
+    labels = torch.arange(300) % 10
+    inputs = torch.randn(300, 4, generator=draw, dtype=torch.float64) + 0.3 * labels.unsqueeze(1)
+    return dataset(inputs, labels, 10)
+
+
+@pytest.fixture
+def world(data: Dataset, tmp_path: Path) -> World:
+    """Settings, timeline and data of a small run: ``world(scenario="sessions", **settings)``."""
+    trace = tmp_path / "trace.csv"
+    trace.write_text(
+        "client,join,leave\n" + "".join(f"{client},{client % 3},{4 + client % 2}\n" for client in range(10))
+    )
+
+    def make(scenario: str = "sessions", **values: Any) -> tuple[RunSettings, Timeline, Dataset]:
+        chosen = {"name": scenario, **SCENARIOS.get(scenario, {})}
+        if scenario == "trace":
+            chosen["file"] = str(trace)
+        base = {
+            "partition": "iid",
+            "participation": {"name": "fixed", "fraction": 0.6},
+            "local": {"amount": 2, "unit": "steps", "batch_size": 4, "lr": 0.05, "momentum": 0.5},
+            "engine": {"workers": 1},
+        }
+        run = settings(**{**base, "scenario": chosen, **values})
+        return run, build_timeline(run, data), data
+
+    return make

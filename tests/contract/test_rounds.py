@@ -1,0 +1,201 @@
+"""What every algorithm, and every part it is combined with, promises: the same run however it is played."""
+
+from __future__ import annotations
+
+import io
+import math
+from dataclasses import replace
+from typing import Any
+
+import pytest
+import torch
+
+from fedtide import plugins
+from fedtide.data.dataset import Dataset
+from fedtide.errors import SettingsError
+from fedtide.federation.federation import Federation
+from fedtide.federation.state import RunState
+from fedtide.scenarios.timeline import Timeline
+from fedtide.settings import RunSettings
+from support import assert_close, assert_same, deal, federation, play, settings, smallest, steady, timeline, watch
+
+HEAVY = {"resnet18", "resnet34", "preact_resnet18"}
+ALGORITHMS = plugins.names("algorithms")
+OTHERS = [
+    (key, name)
+    for key, kind in (
+        ("scenario", "scenarios"),
+        ("partition", "partitions"),
+        ("participation", "participation"),
+        ("initialiser", "initialisation"),
+        ("objective", "objectives"),
+        ("exchange", "exchange"),
+    )
+    for name in plugins.names(kind)
+]
+Run = tuple[RunSettings, Timeline, Dataset]
+
+
+def rows(reports: list[Any]) -> list[Any]:
+    """Records of rounds, wall-clock apart."""
+    return [({k: v for k, v in report.row.items() if k != "seconds"}, report.per_class) for report in reports]
+
+
+def saved_and_restored(state: RunState) -> RunState:
+    """A state that went through a file; loading refuses anything but tensors, numbers and plain containers."""
+    stream = io.BytesIO()
+    torch.save(state.tensors(), stream)
+    stream.seek(0)
+    return RunState.restore(torch.load(stream, weights_only=True), torch.device("cpu"), torch.device("cpu"))
+
+
+def assert_repeatable(run: Run) -> None:
+    """Twice the same bits; and the same bits after a stop, between sessions or inside one."""
+    whole, records = play(federation(*run))
+    again, repeated = play(federation(*run))
+    assert_same(whole, again)
+    assert rows(records) == rows(repeated)
+    for stop in (run[1].rounds // 2, run[1].rounds - 1):
+        half, first = play(federation(*run), stop)
+        rest, second = play(federation(*run), state=saved_and_restored(half))
+        assert_same(whole, rest)
+        assert rows(first + second) == rows(records)
+        assert {**rest.totals, "seconds": 0} == {**whole.totals, "seconds": 0}
+        for name, value in whole.initialiser.items():
+            assert torch.equal(value, rest.initialiser[name])
+
+
+def plain(run: Run, **engine: Any) -> RunState:
+    """The run with another engine."""
+    chosen, world, data = run
+    update = chosen.engine.model_copy(update={"executor": "threads", **engine})
+    return play(federation(chosen.model_copy(update={"engine": update}), world, data))[0]
+
+
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
+def test_algorithms_are_repeatable_and_resume(world: Any, algorithm: str) -> None:
+    assert_repeatable(world(algorithm=algorithm))
+    assert_repeatable(
+        world(algorithm=algorithm, federation={"at_session": "keep", "memory": "host"}, initialiser="average")
+    )
+
+
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
+def test_algorithms_do_not_see_the_engine(world: Any, algorithm: str) -> None:
+    run = world(algorithm=algorithm)
+    threads = plain(run)
+    assert_same(threads, plain(run, workers=3))
+    for chunk in (0, 1, 2):
+        assert_close(threads, plain(run, executor="stacked", chunk=chunk), 1e-9)
+
+
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
+def test_the_ledger_counts_what_is_declared(world: Any, algorithm: str) -> None:
+    fed = federation(*world(algorithm=algorithm))
+    cls, size, classes = fed.algorithm, fed.layout.size, fed.data.num_classes
+    vectors = {"w", "W", *cls.server, *cls.client}
+    for names, counted in ((cls.down, fed.payload.down), (cls.up, fed.payload.up)):
+        numbers = [size if name in vectors else cls.payload(name, size, classes) for name in names]
+        assert all(number >= 0 for number in numbers)
+        assert counted == 4 * sum(numbers) > 0
+    state, reports = play(fed)
+    exchanges = sum(int(report.row["selected"]) for report in reports)
+    assert state.totals["bytes_up"] == exchanges * fed.payload.up == reports[-1].row["bytes_up"]
+    assert state.totals["bytes_down"] == exchanges * fed.payload.down == reports[-1].row["bytes_down"]
+
+
+@pytest.mark.parametrize("executor", ["threads", "stacked"])
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
+def test_one_sample_is_enough_and_none_is_never_drawn(data: Dataset, algorithm: str, executor: str) -> None:
+    local = {"amount": 2, "batch_size": 3, "lr": 0.05}
+    chosen = settings(algorithm=algorithm, local=local, engine={"executor": executor, "workers": 1})
+    fed = federation(chosen, steady((5, 1, 0, 4), 3, classes=10), data)
+    state, reports = play(fed)
+    assert state.counts.tolist() == [3, 3, 0, 3]
+    assert {report.row["present"] for report in reports} == {4}
+    assert {report.row["selected"] for report in reports} == {3}
+    for value in (state.w, *state.server.values(), *state.memory.values()):
+        assert bool(torch.isfinite(value).all())
+    assert all(math.isfinite(float(report.row["train_loss"] or 0)) for report in reports)
+    for name in fed.algorithm.client:
+        assert not state.memory[name][2].any(), name
+
+
+def seen_by(run: Run) -> list[Any]:
+    """First model, cohorts and batches of a run."""
+    fed = federation(*run)
+    watched, plans, advance = watch(fed), [], fed.executor.advance
+
+    def note(cohort: Any, first: int, last: int) -> None:
+        plans.append((cohort.plan.indices.tolist(), cohort.plan.keys.tolist(), cohort.plan.steps))
+        advance(cohort, first, last)
+
+    fed.executor.advance = note  # type: ignore[method-assign]
+    play(fed)
+    return [fed.w0.tolist(), [r.ids for r, _ in watched], plans]
+
+
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
+def test_all_algorithms_see_the_same_world(world: Any, algorithm: str) -> None:
+    assert seen_by(world(algorithm=algorithm)) == seen_by(world(algorithm="fedavg"))
+
+
+def test_another_seed_is_another_world(world: Any) -> None:
+    first, second = (seen_by(world(seed=seed)) for seed in (0, 1))
+    assert all(a != b for a, b in zip(first, second, strict=True))
+
+
+@pytest.mark.parametrize(("key", "name"), OTHERS)
+def test_every_other_part_is_repeatable_and_resumes(world: Any, key: str, name: str) -> None:
+    scenario = {"scenario": name} if key == "scenario" else {"scenario": "static" if key == "partition" else "sessions"}
+    choice = {} if key == "scenario" else {key: name}
+    run = world(**scenario, **choice, algorithm="scaffold")
+    assert_repeatable((run[0], short(run[1], 8), run[2]))
+
+
+def short(world: Timeline, rounds: int) -> Timeline:
+    """The first rounds of a world."""
+    names = ("assignment_of_round", "session_of_round", "view_of_round")
+    return replace(world, **{name: getattr(world, name)[:rounds] for name in names})
+
+
+@pytest.mark.parametrize("weighting", plugins.names("weighting"))
+def test_weightings_are_weights(world: Any, weighting: str) -> None:
+    run = world(algorithm={"name": "fedavg", "weighting": weighting})
+    assert_repeatable(run)
+    fed = federation(*run)
+    watched = watch(fed)
+    play(fed)
+    for r, _ in watched:
+        assert bool((r.weights >= 0).all())
+        assert float(r.weights.sum()) == pytest.approx(1.0, abs=1e-12)
+
+
+@pytest.mark.parametrize(
+    "model", [pytest.param(name, marks=[pytest.mark.slow] * (name in HEAVY)) for name in plugins.names("models")]
+)
+def test_models_are_repeatable_and_resume(model: str) -> None:
+    data, _ = smallest(model)
+    world = timeline(deal((3, 2)), [{0: 0, 1: 1}, {0: 0, 1: 1}])
+    local = {"amount": 1, "unit": "steps", "batch_size": 2, "lr": 0.05}
+    assert_repeatable((settings(model=model, local=local), world, data))
+
+
+def test_states_hold_nothing_but_tensors_and_numbers(world: Any) -> None:
+    state, _ = play(
+        federation(*world(algorithm="scaffold", initialiser="average", evaluation={"models": ["cloud", "all"]}))
+    )
+
+    def kinds(value: Any) -> set[type]:
+        return set().union(*map(kinds, value.values())) if isinstance(value, dict) else {type(value)}
+
+    assert kinds(state.tensors()) <= {torch.Tensor, int, float}
+
+
+def test_a_memory_that_cannot_fit_is_refused_before_the_first_round(world: Any) -> None:
+    chosen, timeline_, data = world(algorithm="scaffold")
+    fed = Federation(chosen, replace(timeline_, num_clients=10**12), data)
+    fed.workers.close()
+    with pytest.raises(SettingsError, match=r"federation\.memory: c_k of 1000000000000 clients") as caught:
+        fed.memory_plan()
+    assert "\n" not in str(caught.value)

@@ -1,0 +1,86 @@
+"""The worker pool and the memory plan."""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import replace
+
+import pytest
+import torch
+
+from fedtide.engine.memory import available_bytes, plan_chunk, require
+from fedtide.engine.workers import Seat, Workers, available_cores
+from fedtide.errors import SettingsError
+from fedtide.federation.federation import Federation
+from support import federation, settings, steady, vectors
+
+
+@pytest.fixture
+def fed() -> Federation:
+    """A tiny learning problem."""
+    made = federation(settings(), steady((4, 4), 1), vectors())
+    made.workers.close()
+    return made
+
+
+@pytest.mark.parametrize("count", [1, 2, 5])
+def test_results_come_in_the_order_of_the_items(fed: Federation, count: int) -> None:
+    workers = Workers(fed.task, count)
+    busy: list[Seat] = []
+    lock = threading.Lock()
+
+    def work(seat: Seat, item: int) -> int:
+        with lock:
+            assert seat not in busy  # a module belongs to one thread at a time
+            busy.append(seat)
+        assert torch.get_num_threads() == 1
+        with lock:
+            busy.remove(seat)
+        return item * item
+
+    assert workers.map(work, range(40)) == [item * item for item in range(40)]
+    workers.close()
+
+
+def test_an_error_reaches_the_caller_and_the_seat_returns(fed: Federation) -> None:
+    workers = Workers(fed.task, 1)
+
+    def fail(seat: Seat, item: int) -> int:
+        raise RuntimeError(f"item {item}")
+
+    with pytest.raises(RuntimeError, match="item 0"):
+        workers.map(fail, [0])
+    assert workers.map(lambda seat, item: item, [7]) == [7]
+    workers.close()
+
+
+def test_the_number_of_workers(fed: Federation) -> None:
+    for wanted, count in ((0, available_cores()), (3, 3)):
+        workers = Workers(fed.task, wanted)
+        assert workers.count == count
+        workers.close()
+
+
+def test_references_have_modules_of_their_own(fed: Federation) -> None:
+    seat = Seat(fed.task)
+    first, second = seat.frozen("a"), seat.frozen("b")
+    assert first is seat.frozen("a")
+    assert first is not second
+    assert not first.network.training
+    first.w.fill_(1.0)
+    assert not bool((second.w == 1.0).any() or (seat.module.w == 1.0).any())
+
+
+def test_what_cannot_fit_is_refused_in_one_line() -> None:
+    cpu = torch.device("cpu")
+    require(1, cpu, "one byte")
+    with pytest.raises(SettingsError, match=r"everything needs .* GB on cpu") as caught:
+        require(2 * available_bytes(cpu) + 10**15, cpu, "everything")
+    assert "\n" not in str(caught.value)
+
+
+def test_chunks_shrink_with_the_model_and_never_vanish(fed: Federation) -> None:
+    chunks = [plan_chunk(size, 32, replace(fed.task)) for size in (10, 1000, 10**6, 10**9)]
+    assert chunks == sorted(chunks, reverse=True)
+    assert chunks[-1] == 1
+    assert chunks[0] > 1000
