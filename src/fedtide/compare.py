@@ -11,6 +11,7 @@ from typing import Any
 import lightning as L
 
 from fedtide.engine.workers import available_cores
+from fedtide.errors import SettingsError
 from fedtide.processes import in_parallel
 from fedtide.run import execute
 from fedtide.settings import RunSettings
@@ -60,6 +61,19 @@ def tracked(
         return play(callbacks=[*callbacks, mirror], prepare=mirror.prepare)
 
 
+def refuse_several_processes(settings: RunSettings) -> None:
+    """A run of several processes starts its whole command again in each of them, so it has to be the command's only one.
+
+    Raises:
+        SettingsError: the settings ask for several.
+    """
+    if settings.engine.devices > 1:
+        raise SettingsError(
+            f"engine.devices = {settings.engine.devices}: several processes for one run are for `fedtide run` alone; "
+            "here runs are played side by side, see compare.workers and tune.workers"
+        )
+
+
 def _work(job: _Job) -> tuple[dict[str, Any], list[str]]:
     remarks: list[str] = []
     return tracked(job.settings, job.place, remarks.append, wait=True), remarks
@@ -82,6 +96,8 @@ def compare(
     Raises:
         SettingsError: bad input.
     """
+    for settings in grid:
+        refuse_several_processes(settings)
     load_data(grid[0])  # one process prepares the data before many read it
     found: dict[int, dict[str, Any]] = {}
     together = min(workers or available_cores(), len(grid))

@@ -37,7 +37,7 @@ class Params:
             raise SettingsError(f"no settings file {path}; name one with --params or create it")
         try:
             raw = yaml.safe_load(path.read_text(encoding="utf-8")) or {}
-        except yaml.YAMLError as error:
+        except (yaml.YAMLError, UnicodeDecodeError) as error:
             raise SettingsError(f"{path} is not YAML: {' '.join(str(error).split())}") from None
         if not isinstance(raw, dict):
             raise SettingsError(f"{path} should be a mapping of settings, got {type(raw).__name__}")
@@ -50,8 +50,9 @@ class Params:
         entry = dict((self.raw.get(kind) or {}).get(label) or {})
         folder = "algorithms" if kind == "algorithms" else "initialisation"
         if "name" not in entry and label not in plugins.names(folder):
-            known = sorted({*plugins.names(folder), *(self.raw.get(kind) or {})})
-            raise SettingsError(f"{self.source}: {nearest(f'unknown label {label!r} in {kind}', label, known)}")
+            named, known = self.raw.get(kind) or {}, plugins.names(folder)
+            problem = f"{kind}.{label} needs a name" if label in named else f"unknown label {label!r} in {kind}"
+            raise SettingsError(f"{self.source}: {nearest(problem, label, {*known, *named} - {label})}")
         return {"name": label, **entry}
 
     def _merged(self, raw: Mapping[str, Any]) -> dict[str, Any]:

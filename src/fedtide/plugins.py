@@ -36,9 +36,9 @@ KINDS = (
 
 
 class SettingsModel(BaseModel):
-    """Immutable, refuses unknown keys, and documents every field from its description."""
+    """Immutable, refuses unknown keys and infinite numbers, and documents every field from its description."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", validate_default=True)
+    model_config = ConfigDict(frozen=True, extra="forbid", validate_default=True, allow_inf_nan=False)
 
 
 class PluginSettings(SettingsModel):

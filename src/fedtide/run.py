@@ -12,14 +12,16 @@ from typing import Any
 
 import lightning as L
 import torch
+from lightning.fabric.utilities.exceptions import MisconfigurationException
 
 from fedtide import plugins
 from fedtide.data.dataset import Dataset
+from fedtide.errors import SettingsError
 from fedtide.federation import checkpoint
 from fedtide.federation.callbacks import GracefulStop, Progress, Recorder
 from fedtide.federation.module import FederatedModule
 from fedtide.scenarios.timeline import Timeline
-from fedtide.settings import RunSettings
+from fedtide.settings import RunSettings, plain_name
 from fedtide.tracking.run_directory import RunDirectory
 from fedtide.world import digest, key_of, load_data, timeline_for
 
@@ -54,6 +56,9 @@ def execute(
     Raises:
         SettingsError: bad input; nothing was trained.
     """
+    if name is not None:
+        plain_name(name)
+    _refuse_missing_device(settings)
     data = load_data(settings)
     timeline = timeline_for(settings, data, worlds)
     key = key_of(settings, data)
@@ -177,6 +182,17 @@ def _trainer(settings: RunSettings, rounds: int, callbacks: list[L.Callback]) ->
         enable_model_summary=False,
         num_sanity_val_steps=0,
     )
+
+
+def _refuse_missing_device(settings: RunSettings) -> None:
+    """What a machine offers only Lightning knows: it is asked before anything is written."""
+    try:
+        with _quiet_lightning():
+            _trainer(settings, 1, [])
+    except (MisconfigurationException, ValueError, RuntimeError) as error:
+        chosen = settings.engine
+        shown = f"accelerator {chosen.accelerator}, devices {chosen.devices}, precision {chosen.precision}"
+        raise SettingsError(f"engine: {shown}: {' '.join(str(error).split())}") from None
 
 
 def _scores(directory: RunDirectory) -> dict[str, Any]:

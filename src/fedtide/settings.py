@@ -7,10 +7,12 @@ many algorithms and initialisers under labels; :mod:`fedtide.params` resolves th
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
 from pydantic import (
+    AfterValidator,
     BeforeValidator,
     Field,
     GetJsonSchemaHandler,
@@ -70,6 +72,21 @@ ParticipationChoice = Annotated[SerializeAsAny[PluginSettings], *_choice("partic
 PartitionChoice = Annotated[SerializeAsAny[PluginSettings], *_choice("partitions", "dirichlet_equal")]
 WeightingChoice = Annotated[SerializeAsAny[PluginSettings], *_choice("weighting", "samples")]
 ScenarioChoice = Annotated[SerializeAsAny[PluginSettings], *_choice("scenarios", "static")]
+
+
+def plain_name(value: str) -> str:
+    """The value, if it can name a file or a folder everywhere.
+
+    Raises:
+        SettingsError: it cannot.
+    """
+    if not re.fullmatch(r"\w[\w.+-]*", value):
+        raise SettingsError(f"{value!r} should consist of letters, digits, _ . + -: folders are named after it")
+    return value
+
+
+Label = Annotated[str, AfterValidator(lambda value: value and plain_name(value))]
+Seed = Annotated[int, Field(ge=0, lt=2**63)]
 
 
 class LongTail(SettingsModel):
@@ -176,10 +193,10 @@ class CheckpointSettings(SettingsModel):
 class RunSettings(SettingsModel):
     """Everything one run depends on."""
 
-    seed: int = Field(0, ge=0, description="seed of models, cohorts and batches")
-    world_seed: int | None = Field(None, ge=0, description="seed of the timeline; default: seed")
-    label: str = Field("", description="how the algorithm is called in tables; default: its name")
-    initialiser_label: str = Field("", description="how the initialiser is called in tables; default: its name")
+    seed: Seed = Field(0, description="seed of models, cohorts and batches")
+    world_seed: Seed | None = Field(None, description="seed of the timeline; default: seed")
+    label: Label = Field("", description="how the algorithm is called in tables; default: its name")
+    initialiser_label: Label = Field("", description="how the initialiser is called in tables; default: its name")
     data: DataChoice = Field("digits", description="dataset", validate_default=True)
     long_tail: LongTail = Field(LongTail(), description="long-tailed training classes")
     validation: float = Field(0.1, ge=0, lt=1, description="share of the training set held out for tuning")
@@ -221,7 +238,7 @@ class CompareSettings(SettingsModel):
 
     algorithms: tuple[str, ...] = Field(("fedavg",), min_length=1, description="labels of algorithms")
     initialisers: tuple[str, ...] = Field(("previous",), min_length=1, description="labels of initialisers")
-    seeds: tuple[Annotated[int, Field(ge=0)], ...] = Field((0,), min_length=1, description="seeds")
+    seeds: tuple[Seed, ...] = Field((0,), min_length=1, description="seeds")
     workers: int = Field(0, ge=0, description="runs at once; 0 for one per core")
 
     @field_validator("algorithms", "initialisers", "seeds")
@@ -251,7 +268,7 @@ class TuneSettings(SettingsModel):
 
     trials: int = Field(20, ge=1, description="number of finished trials (complete or pruned)")
     workers: int = Field(0, ge=0, description="trials at once; 0 for one per core")
-    seed: int = Field(1000, ge=0, description="seed of the runs; keep it apart from the compared seeds")
+    seed: Seed = Field(1000, description="seed of the runs; keep it apart from the compared seeds")
     metric: Literal["validation_accuracy", "validation_loss"] = Field(
         "validation_accuracy", description="what is optimised, averaged over the last tenth of the rounds"
     )

@@ -1,8 +1,8 @@
 import torch
-from tests import support
 from torch import Tensor
 from torch.func import functional_call
 
+import support
 from fedtide.engine.local import Term, TermBatch
 
 

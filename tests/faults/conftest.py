@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import multiprocessing
-from collections.abc import Iterator
 from multiprocessing import forkserver
 from pathlib import Path
 
@@ -20,13 +19,12 @@ tracking: {{mlflow: false}}
 
 
 @pytest.fixture(scope="session", autouse=True)
-def _server() -> Iterator[None]:
+def _server() -> None:
     """Start the server that attempts are forked off, able to import what lies in this folder."""
     multiprocessing.set_forkserver_preload(["server"])
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PYTHONPATH", str(Path(__file__).parent))
         forkserver.ensure_running()
-    yield
 
 
 @pytest.fixture(scope="session")

@@ -9,6 +9,7 @@ from __future__ import annotations
 import csv
 import json
 import os
+import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -65,10 +66,13 @@ class RunDirectory:
     def owned(self, settings: dict[str, Any], manifest: dict[str, Any], wait: bool = False) -> Iterator[RunDirectory]:
         """Hold the run for this process (``wait`` for another that holds it) and record its settings.
 
+        A new run that turns out to be impossible (the body raises a SettingsError) leaves nothing behind.
+
         Raises:
             SettingsError: another process holds it, the folder cannot be written, or it belongs to other settings (the
                 message lists every field that differs), other code or other data.
         """
+        new = not self.path.exists()
         try:
             self.state.mkdir(parents=True, exist_ok=True)
             lock = FileLock(str(self.path / ".lock"), timeout=-1 if wait else 0.5)
@@ -87,6 +91,10 @@ class RunDirectory:
             write_json(self.path / "settings.json", settings)
             write_json(self.path / "manifest.json", manifest)
             yield self
+        except SettingsError:
+            if new:
+                shutil.rmtree(self.path)
+            raise
         finally:
             lock.release()
 

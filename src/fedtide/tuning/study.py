@@ -12,7 +12,7 @@ from typing import Any
 
 from filelock import FileLock, Timeout
 
-from fedtide.compare import Place
+from fedtide.compare import Place, refuse_several_processes
 from fedtide.engine.workers import available_cores
 from fedtide.errors import SettingsError
 from fedtide.identity import short_hash
@@ -70,6 +70,7 @@ def tune(params: Params, place: Place, folder: Path, say: Callable[[str], None] 
         SettingsError: bad settings or ranges, another process works on this study, or no trial came to an end.
     """
     wanted, space = params.experiment.tune, Space(params)
+    refuse_several_processes(space.base)
     data = load_data(space.base)
     timeline = timeline_for(space.base, data)
     if len(timeline.validation) == 0:

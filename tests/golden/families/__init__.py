@@ -19,4 +19,5 @@ def read(content: dict[str, Any], run: dict[str, Any]) -> Case:
     """A run of a file: the reader of the file's ``family``, or without one by how its runs describe their weights."""
     if "family" in content:
         return READERS[content["family"]](run, content["problems"])
-    return (momentum_sam if "weighting" in run else lockstep).read(run, content["problems"])
+    reader = momentum_sam.read if "weighting" in run else lockstep.read
+    return reader(run, content["problems"])

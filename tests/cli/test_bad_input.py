@@ -1,0 +1,131 @@
+"""Bad input: exit status 2, one line that says what is wrong and what is allowed, and nothing on the disk."""
+
+import pytest
+
+UNKNOWN = [
+    ("local.learning_rate=0.1", "unknown key 'local.learning_rate'; did you mean 'lr'?"),
+    ("locl.lr=0.1", "unknown key 'locl'; did you mean 'local'?"),
+    ("algorithm={name: fedprox, nu: 1}", "unknown key 'algorithm.nu'; did you mean 'mu'?"),
+    ("scenario.devices=3", "unknown key 'scenario.devices'; did you mean 'num_devices'?"),
+    ("algorithm=fedprx", "unknown name 'fedprx' in algorithms; did you mean 'fedprox'?"),
+    ("scenario.name=sesions", "unknown name 'sesions' in scenarios; did you mean 'sessions'?"),
+    ("algorithm.weighting=sampels", "unknown name 'sampels' in weighting; did you mean 'samples'?"),
+    ("data=mnits", "unknown name 'mnits' in data; did you mean 'mnist'?"),
+    ("compare.algorithms=[fedavgg]", "unknown label 'fedavgg' in algorithms; did you mean 'fedavg'?"),
+    ("compare.initialisers=[averge]", "unknown label 'averge' in initialisers; did you mean 'average'?"),
+    ("algorithms={mine: {mu: 1}}", "algorithms.mine needs a name"),
+]
+WRONG_TYPE = [
+    ("local.lr=fast", "local.lr = 'fast': should be a valid number"),
+    ("local.lr=true", "local.lr = True: should be a valid number"),
+    ("local.lr=null", "local.lr = None: should be a valid number"),
+    ("local.lr={a: 1}", "local.lr: should be a valid number"),
+    ("local.amount=1.5", "local.amount = 1.5: should be a valid integer"),
+    ("local.amount='3'", "local.amount = '3': should be a valid integer"),
+    ("local=3", "local = 3: should be an object"),
+    ("seed=2024-01-01", "date"),
+    ("compare.algorithms=fedavg", "compare.algorithms = 'fedavg': should be a valid array"),
+    ("algorithms=[fedavg]", "algorithms: should be an object"),
+    ("label=a/b", "label: 'a/b' should consist of letters, digits"),
+    ("label=..", "label: '..' should consist of letters, digits"),
+]
+OUT_OF_BOUNDS = [
+    ("local.lr=-1", "local.lr = -1: should be greater than 0"),
+    ("local.amount=0", "local.amount = 0: should be greater than or equal to 1"),
+    ("validation=1", "validation = 1: should be less than 1"),
+    ("local.flip=2", "local.flip = 2: should be less than or equal to 1"),
+    ("seed=9223372036854775808", "seed = 9223372036854775808: should be less than 9223372036854775808"),
+    ("engine.precision=fp8", "engine.precision = 'fp8': should be '32-true', '64-true'"),
+    ("evaluation.splits=[]", "evaluation.splits"),
+    ("evaluation.splits=[train]", "evaluation.splits.0 = 'train': should be 'test' or 'validation'"),
+    ("compare.seeds=[0, -1]", "compare.seeds.1 = -1: should be greater than or equal to 0"),
+    ("tracking.experiment=''", "tracking.experiment"),
+    ("local.lr=.nan", "local.lr = nan: should be a finite number"),
+    ("local.lr=.inf", "local.lr = inf: should be a finite number"),
+    ("partition.alpha=.inf", "partition.alpha = inf: should be a finite number"),
+    ("tune.space={local.lr: {low: .nan, high: 1}}", "tune.space.local.lr.low = nan: should be a finite number"),
+    ("algorithms={mine: {name: fedprox, mu: .inf}}", "algorithm.mu = inf: should be a finite number"),
+]
+IMPOSSIBLE = [
+    ("local.nesterov=true", "local.nesterov = true needs local.momentum > 0"),
+    ("scenario.pilot_sessions=5", "pilot_sessions = 5 should be at most num_sessions = 2"),
+    ("scenario.num_devices=100000", "is too large: 648 samples, at least one per client"),
+    ("model=lenet", "needs images (channels, height, width) of at least 16 x 16 pixels"),
+    ("compare.algorithms=[fedavg, fedavg]", "compare.algorithms: lists something twice: fedavg, fedavg"),
+    ("compare.algorithms=[]", "compare.algorithms"),
+    ("tune.space={local.lr: {low: 1, high: 0.1}}", "needs low < high"),
+    ("algorithms={mine: {name: fedprox, with: {local: {lr: -1}}}}", "local.lr = -1: should be greater than 0"),
+    ("engine={accelerator: mps, precision: 64-true}", "engine: accelerator mps"),
+]
+MALFORMED = [
+    ("nonsense", "--set 'nonsense': write it as key=value"),
+    ("=3", "--set '=3': write it as key=value"),
+    ("a..b=1", "--set 'a..b=1': write it as key=value"),
+    ("local.lr=[", "--set 'local.lr=[': '[' is not a YAML value"),
+    ("seed.x=1", "seed"),
+]
+
+
+def refused(called, said, folder):
+    assert called.status == 2, called
+    assert called.out == []
+    (line,) = called.err
+    assert line.startswith("fedtide: ")
+    assert said in line
+    assert not list(folder.glob("runs/*"))
+
+
+@pytest.mark.parametrize(
+    ("setting", "said"),
+    [*UNKNOWN, *WRONG_TYPE, *OUT_OF_BOUNDS, *IMPOSSIBLE, *MALFORMED],
+    ids=lambda value: value.replace("/", "|") if "=" in value else "",
+)
+def test_a_wrong_setting(fedtide, folder, setting, said):
+    refused(fedtide("run", "--set", setting), said, folder)
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        (b"- a\n- b\n", "given.yaml should be a mapping of settings, got list"),
+        (b"just words", "given.yaml should be a mapping of settings, got str"),
+        (b"a: [1, 2\nb: }", "given.yaml is not YAML: "),
+        (b"\xff\xfe\x00\x80", "given.yaml is not YAML: "),
+        (b"a: 1\n  b: 2\n", "given.yaml is not YAML: "),
+        (b"1: 2\n", "given.yaml: unknown key '1'"),
+        (None, "no settings file given.yaml"),
+    ],
+)
+def test_a_wrong_settings_file(fedtide, folder, content, said):
+    if content is not None:
+        (folder / "given.yaml").write_bytes(content)
+    refused(fedtide("run", "--params", "given.yaml"), said, folder)
+
+
+@pytest.mark.parametrize("name", ["../elsewhere", "a/b", "", ".", ".."])
+def test_a_run_directory_that_is_no_plain_name(fedtide, folder, name):
+    refused(fedtide("run", "--name", name), f"{name!r} should consist of letters, digits", folder)
+
+
+@pytest.mark.parametrize("command", ["compare", "tune"])
+def test_several_processes_for_one_of_many_runs(fedtide, folder, command):
+    refused(fedtide(command, "--set", "engine.devices=2"), "engine.devices = 2", folder)
+
+
+@pytest.mark.parametrize(
+    ("command", "said"),
+    [
+        (["compare", "--set", "compare.algorithms=[fedavgg]"], "did you mean 'fedavg'?"),
+        (["list", "fruit"], "no kind 'fruit'; known: algorithms"),
+        (["show", "algorithm", "fedavgg"], "did you mean 'fedavg'?"),
+        (["show", "fruit", "apple"], "no kind 'fruit'"),
+        (["report"], "no runs to report"),
+        (["mirror"], "no run directories here"),
+        (["ui"], "no MLflow store here"),
+        (["run", "--runs", "params.yaml"], "params.yaml: cannot make this folder (File exists)"),
+        (["download", "--out", "params.yaml/facts.json"], "params.yaml: cannot make this folder (File exists)"),
+        (["partition", "--out", "params.yaml"], "params.yaml: cannot make this folder (File exists)"),
+    ],
+)
+def test_other_commands(fedtide, folder, command, said):
+    refused(fedtide(*command), said, folder)

@@ -1,0 +1,80 @@
+import json
+import subprocess
+import sys
+
+import pytest
+import torch
+
+from fedtide import cli
+
+TOLD = {
+    "run_key", "state", "rounds", "final_accuracy", "best_accuracy", "mean_last10_accuracy", "bytes_up", "bytes_down",
+    "seconds",
+}  # fmt: skip
+PARAMETERS = 64 * 10 + 10  # of the logistic model on 8 x 8 pixels and 10 classes
+
+
+def test_json_is_one_object_on_the_last_line(fedtide, folder):
+    called = fedtide("run", "--json")
+    assert called.status == 0
+    (line,) = called.out
+    told = json.loads(line)
+    assert told.keys() >= TOLD
+    assert (told["state"], told["rounds"]) == ("complete", 4)
+    # three devices in each of four rounds, a model there and back, four bytes each number
+    assert told["bytes_up"] == told["bytes_down"] == 4 * 3 * 4 * PARAMETERS
+    rows = [line.split(",") for line in (folder / "runs" / told["run_key"] / "history.csv").read_text().splitlines()]
+    accuracies = [float(row[rows[0].index("test_accuracy")]) for row in rows[1:]]
+    assert told["final_accuracy"] == accuracies[-1]
+    assert told["best_accuracy"] == max(accuracies)
+    assert told["mean_last10_accuracy"] == pytest.approx(sum(accuracies) / 4)
+    kept = json.loads((folder / "runs" / told["run_key"] / "summary.json").read_text())
+    assert {key: kept[key] for key in told} == told
+
+
+def test_a_finished_run_is_returned_at_once(fedtide, folder):
+    first = fedtide("run", "--json", "--quiet")
+    before = {path: path.stat().st_mtime_ns for path in folder.glob("runs/*/*") if "json" not in path.name}
+    again = fedtide("run", "--json")
+    assert again.out == first.out
+    assert again.err[-1].endswith("already complete, nothing to do")
+    assert {path: path.stat().st_mtime_ns for path in before} == before
+
+
+def test_labels_speed_and_saving_do_not_change_the_numbers(fedtide, folder):
+    for name, settings in {
+        "plain": ("--set", "algorithm=fedprox"),
+        "other": ("--set", "algorithm=mine", "--set", "algorithms={mine: {name: fedprox}}", "--set", "engine.workers=2",
+                  "--set", "checkpoint.every=1", "--set", "engine.chunk=1"),
+    }.items():  # fmt: skip
+        assert fedtide("run", "-q", "--name", name, *settings).status == 0
+    plain, other = (torch.load(folder / "runs" / name / "model.pt", weights_only=True) for name in ("plain", "other"))
+    assert all(torch.equal(plain[name], other[name]) for name in plain)
+
+
+def test_without_json_it_says_where_and_how_good(fedtide):
+    called = fedtide("run", "--name", "mine")
+    (line,) = called.out
+    assert line.startswith("runs/mine: final accuracy ")
+    assert any("650 parameters" in remark for remark in called.err)
+
+
+def test_quiet_is_quiet(fedtide):
+    assert fedtide("run", "-q").err == []
+
+
+def test_ctrl_c_anywhere_is_130(fedtide, monkeypatch):
+    def interrupted(kind):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(cli, "listing", interrupted)
+    called = fedtide("list", "algorithms")
+    assert called.status == 130
+    assert [line for line in called.err if line] == ["fedtide: interrupted"]
+
+
+def test_as_a_program(folder):
+    command = [sys.executable, "-m", "fedtide.cli", "run", "--set", "local.lr=-1"]
+    called = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert (called.returncode, called.stdout) == (2, "")
+    assert called.stderr == "fedtide: params.yaml: local.lr = -1: should be greater than 0\n"

@@ -1,0 +1,70 @@
+"""The commands behind the stages of the pipeline, and the grid."""
+
+import json
+import shutil
+
+import numpy as np
+import torch
+
+from fedtide.scenarios.timeline import Timeline
+
+GRID = ("--set", "compare.algorithms=[fedavg, scaffold]", "--set", "compare.seeds=[3]")
+
+
+def contents(folder):
+    return {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+def test_download_writes_what_the_data_are(fedtide, folder):
+    called = fedtide("download", "--out", "facts/digits.json")
+    assert called.out == ["digits: 1,438 training and 359 test samples, 10 classes"]
+    facts = json.loads((folder / "facts/digits.json").read_text())
+    assert (facts["train"], facts["test"], facts["classes"], facts["sample"]) == (1438, 359, 10, [1, 8, 8])
+    assert sum(facts["train_per_class"]) == 1438
+    assert len(facts["digest"]) == 64
+
+
+def test_partition_writes_a_timeline_for_every_seed_and_runs_use_it(fedtide, folder):
+    assert fedtide("partition", "--set", "compare.seeds=[0, 1]").status == 0
+    (folder / "worlds/stale.npz").write_bytes(b"of settings that are no more")
+    called = fedtide("partition", "--set", "compare.seeds=[0, 1]")
+    files = sorted((folder / "worlds").iterdir())
+    assert [path.suffix for path in files] == [".json", ".npz", ".png"] * 2
+    assert len(called.err) == 2
+    first, second = (Timeline.load(path) for path in files if path.suffix == ".npz")
+    assert (first.num_clients, first.rounds, first.sessions) == (6, 4, 2)
+    assert any(not np.array_equal(*pair) for pair in zip(first.shards, second.shards, strict=True))
+    assert fedtide("run", "-q", "--name", "with").status == 0
+    assert contents(folder / "runs/with")[folder / "runs/with/timeline.npz"] == files[1].read_bytes()
+    shutil.rmtree(folder / "worlds")
+    assert fedtide("run", "-q", "--name", "without").status == 0
+    models = [torch.load(folder / "runs" / name / "model.pt", weights_only=True) for name in ("with", "without")]
+    assert all(torch.equal(models[0][name], models[1][name]) for name in models[0])
+
+
+def test_two_at_once_give_the_bits_of_one_and_what_is_done_is_reused(fedtide, folder):
+    called = fedtide("compare", "--json", *GRID, "--set", "compare.workers=2")
+    assert called.status == 0
+    summaries = json.loads(called.out[-1])
+    assert [(item["label"], item["seed"], item["state"]) for item in summaries] == [
+        ("fedavg", 3, "complete"), ("scaffold", 3, "complete")
+    ]  # fmt: skip
+    for item in summaries:
+        alone = fedtide("run", "-q", "--json", "--runs", "alone", "--set", f"algorithm={item['label']}", "--set", "seed=3")
+        assert json.loads(alone.out[-1])["run_key"] == item["run_key"]
+        for name in ("model.pt", "per_class.csv"):
+            assert (folder / "runs" / item["run_key"] / name).read_bytes() == (
+                folder / "alone" / item["run_key"] / name
+            ).read_bytes()
+    before = contents(folder / "runs")
+    wider = fedtide("compare", "--json", *GRID, "--set", "compare.initialisers=[previous, restart]", "--set",
+                    "compare.workers=1")  # fmt: skip
+    assert len(json.loads(wider.out[-1])) == 4
+    assert {path: path.read_bytes() for path in before} == before
+    assert sum("already complete" in line for line in wider.err) == 2
+
+    report = fedtide("report", *GRID, "--set", "report.title=Two of them", "--out", "page")
+    assert report.status == 0
+    text = "\n".join(report.out)
+    assert all(label in text for label in ("fedavg", "scaffold"))
+    assert "Two of them" in (folder / "page/report.html").read_text()
