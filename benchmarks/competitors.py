@@ -12,7 +12,8 @@ from fedtide.compare import Place, tracked
 from fedtide.errors import SettingsError
 from fedtide.federation.federation import Federation
 from fedtide.federation.module import FederatedModule
-from fedtide.settings import Params, RunSettings
+from fedtide.params import Params
+from fedtide.settings import RunSettings
 from fedtide.world import load_data, timeline_for
 from naive import NaiveLoop
 from timing import RoundClock, Stretch

@@ -12,7 +12,8 @@ from competitors import alone, bare, disagreement, federation, library, naive
 from fedtide import plugins
 from fedtide.engine.workers import available_cores
 from fedtide.errors import SettingsError
-from fedtide.settings import Params, RunSettings
+from fedtide.params import Params
+from fedtide.settings import RunSettings
 from timing import EXTRA, Ratio, RoundClock, Stretch, peak_bytes, take_turns
 from workloads import WORKLOADS, Workload, crowd
 

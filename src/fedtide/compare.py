@@ -6,16 +6,16 @@ import functools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
-
-import lightning as L
+from typing import TYPE_CHECKING, Any
 
 from fedtide.engine.workers import available_cores
 from fedtide.errors import SettingsError
 from fedtide.processes import in_parallel
-from fedtide.run import execute
 from fedtide.settings import RunSettings
 from fedtide.world import load_data
+
+if TYPE_CHECKING:
+    import lightning as L
 
 
 @dataclass(frozen=True)
@@ -50,6 +50,8 @@ def tracked(
     callbacks: Sequence[L.Callback] = (),
 ) -> dict[str, Any]:
     """One run, mirrored into MLflow if the place has a folder for it; MLflow is not imported otherwise."""
+    from fedtide.run import execute  # with Lightning, whose seconds of import only a process that plays runs needs
+
     play = functools.partial(
         execute, settings, place.runs, name=name, worlds=place.worlds, show=show, say=say, wait=wait
     )

@@ -155,11 +155,6 @@ class EvaluationSettings(SettingsModel):
     )
     reported: Literal["cloud", "participants", "all"] = Field("cloud", description="the model in test_accuracy")
 
-    @property
-    def extra_columns(self) -> bool:
-        """Whether more than the reported model may be evaluated."""
-        return self.models is None or len(self.models) > 1
-
 
 class FederationSettings(SettingsModel):
     """State of server and clients."""

@@ -50,7 +50,9 @@ def test_two_at_once_give_the_bits_of_one_and_what_is_done_is_reused(fedtide, fo
         ("fedavg", 3, "complete"), ("scaffold", 3, "complete")
     ]  # fmt: skip
     for item in summaries:
-        alone = fedtide("run", "-q", "--json", "--runs", "alone", "--set", f"algorithm={item['label']}", "--set", "seed=3")
+        alone = fedtide(
+            "run", "-q", "--json", "--runs", "alone", "--set", f"algorithm={item['label']}", "--set", "seed=3"
+        )
         assert json.loads(alone.out[-1])["run_key"] == item["run_key"]
         for name in ("model.pt", "per_class.csv"):
             assert (folder / "runs" / item["run_key"] / name).read_bytes() == (

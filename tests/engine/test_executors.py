@@ -198,10 +198,10 @@ def test_any_step_counts_and_any_cut(steps: list[int], cut: int) -> None:
             assert torch.equal(clients.W[resting], before[resting])
             assert not clients.losses[resting].any()
     fed.workers.close()
-    whole, parts, *stacked = made
-    assert torch.equal(whole.W, parts.W)
-    assert torch.equal(whole.momentum, parts.momentum)
-    for other in stacked:
+    whole, *others = made
+    assert torch.equal(whole.W, others[0].W)
+    assert torch.equal(whole.momentum, others[0].momentum)
+    for other in others:
         assert closest(whole.W, other.W) < 1e-12
         assert closest(whole.momentum, other.momentum) < 1e-12
         assert closest(whole.losses, other.losses) < 1e-12

@@ -13,6 +13,8 @@ model: {{name: logistic}}
 local: {{amount: 2, unit: steps, batch_size: 8, lr: 0.1, momentum: 0.5, momentum_scope: client, schedule: cosine}}
 engine: {{accelerator: cpu, executor: threads, workers: 1}}
 initialiser: {{name: average}}
+federation: {{at_session: keep}}
+evaluation: {{models: [cloud, participants, all], every: 2}}
 checkpoint: {{every: 3}}
 tracking: {{mlflow: false}}
 """

@@ -5,7 +5,8 @@ import sklearn.datasets  # noqa: F401
 
 import fedtide.cli
 import fedtide.compare
-import fedtide.progress  # noqa: F401
+import fedtide.progress
+import fedtide.run  # noqa: F401
 from fedtide import plugins
 from fedtide.source import closure, fingerprint
 

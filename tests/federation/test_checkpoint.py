@@ -49,6 +49,9 @@ def test_a_state_comes_back_as_it_was(tmp_path: Path) -> None:
     loaded, damaged = checkpoint.load(tmp_path)
     assert loaded is not None
     assert damaged == []
+    elsewhere = RunState.restore(loaded, torch.device("meta"), torch.device("cpu"))
+    assert {elsewhere.w.device.type, elsewhere.server["c"].device.type} == {"meta"}
+    assert elsewhere.memory["c_k"].device.type == "cpu"
     again = RunState.restore(loaded, torch.device("cpu"), torch.device("cpu"))
     assert again.tensors().keys() == state.tensors().keys()
     assert (again.round, again.totals) == (3, state.totals)

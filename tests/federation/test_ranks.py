@@ -11,8 +11,11 @@ import pytest
 import torch
 from torch import Tensor
 
+from fedtide.algorithms.round import Round
+from fedtide.exchange.base import Exchange
 from fedtide.federation.federation import Federation
 from fedtide.federation.ranks import Ranks
+from fedtide.plugins import PluginSettings
 from support import closest, federation, play, settings, steady, vectors
 
 pytestmark = pytest.mark.usefixtures("drop_in")
@@ -41,11 +44,19 @@ class Sum:
         return add
 
 
+class Halfway(Exchange):
+    """Everybody averages after the first step too."""
+
+    def partial(self, r: Round) -> list[tuple[int, list[int]]]:
+        """See :meth:`Exchange.partial`."""
+        return [(1, list(range(len(r.ids))))]
+
+
 def member(algorithm: Any, executor: str, ranks: Ranks) -> Federation:
     """One process."""
     chosen = settings(algorithm=algorithm, local=LOCAL, engine={"executor": executor, "workers": 1})
     fed = federation(chosen, steady(SIZES, 3), vectors())
-    fed.ranks = ranks
+    fed.ranks, fed.exchange = ranks, Halfway(PluginSettings(name="halfway"))
     return fed
 
 
@@ -53,7 +64,7 @@ def member(algorithm: Any, executor: str, ranks: Ranks) -> Federation:
 @pytest.mark.parametrize("executor", ["threads", "stacked"])
 @pytest.mark.parametrize("algorithm", ["scaffold", "sharp", "contrast"])
 def test_any_number_of_processes_gives_the_same_run(algorithm: str, executor: str, size: int) -> None:
-    """Also more processes than clients; memories written in the steps and velocities included."""
+    """Also more processes than clients; memories written in the steps, velocities and averages inside the round included."""
     tolerance = 0.0 if executor == "threads" else 1e-13  # other chunks may round differently
     alone, reports = play(member(algorithm, executor, Ranks()))
     reduce = Sum(size)

@@ -1,0 +1,62 @@
+"""The command line, called in the tests' process: fixtures for tests of commands and of what documents say."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+from fedtide.cli import main
+
+PARAMS = """
+data: {{name: digits, root: {data}}}
+scenario: {{name: sessions, num_devices: 3, num_sessions: 2, rounds_per_session: 2}}
+model: {{name: logistic}}
+local: {{amount: 1, unit: steps, lr: 0.1}}
+engine: {{accelerator: cpu, workers: 1}}
+tracking: {{mlflow: false}}
+"""
+
+
+class Called(NamedTuple):
+    """What came of a command."""
+
+    status: int
+    out: list[str]
+    err: list[str]
+
+
+Fedtide = Callable[..., Called]
+
+
+@pytest.fixture(scope="session")
+def shared_data(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """One folder of prepared data for all runs of the session."""
+    return tmp_path_factory.mktemp("data")
+
+
+@pytest.fixture
+def folder(tmp_path: Path, shared_data: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The working directory, with the settings of a run of four rounds."""
+    (tmp_path / "params.yaml").write_text(PARAMS.format(data=shared_data))
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("FEDTIDE_MLRUNS", raising=False)
+    return tmp_path
+
+
+@pytest.fixture
+def fedtide(folder: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> Fedtide:
+    """Calls the command line in the working directory: ``fedtide("run", "--json")``."""
+
+    def call(*arguments: str) -> Called:
+        monkeypatch.setattr(sys, "argv", ["fedtide", *arguments])
+        capfd.readouterr()
+        with pytest.raises(SystemExit) as left:
+            main()
+        out, err = capfd.readouterr()
+        return Called(int(left.value.code or 0), out.splitlines(), err.splitlines())
+
+    return call

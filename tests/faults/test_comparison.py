@@ -1,0 +1,61 @@
+"""A comparison of several processes that is stopped, or loses one of them."""
+
+import os
+import signal
+import subprocess
+import sys
+
+import pytest
+from attempt import rows_of
+
+from fedtide.tracking.store import is_held
+from waiting import until
+
+pytestmark = pytest.mark.slow
+LONG = "scenario={name: sessions, num_devices: 4, num_sessions: 2, rounds_per_session: 2000}"
+GRID = ("compare.seeds=[0, 1, 2]", "compare.workers=2")
+
+
+@pytest.fixture
+def comparison(folder):
+    """Two of three long runs in progress, in a process group of their own as in a terminal."""
+    command = [sys.executable, "-m", "fedtide.cli", "compare", *(f"--set={setting}" for setting in (LONG, *GRID))]
+    with (folder / "output").open("wb") as output:
+        process = subprocess.Popen(command, cwd=folder, stdout=output, stderr=subprocess.STDOUT, start_new_session=True)
+    until(lambda: sum(rows_of(run) > 20 for run in folder.glob("runs/*")) == 2)
+    yield process
+    if process.poll() is None:
+        os.killpg(process.pid, signal.SIGKILL)
+
+
+def states(folder):
+    return [max(path.name for path in run.glob("state/*.pt")) for run in sorted(folder.glob("runs/*"))]
+
+
+def test_ctrl_c_in_a_terminal_reaches_all_processes_and_every_state_is_saved(folder, comparison):
+    os.killpg(comparison.pid, signal.SIGINT)
+    assert comparison.wait() == 130
+    until(lambda: not any(is_held(run) for run in folder.glob("runs/*")))
+    said = (folder / "output").read_text()
+    assert "Traceback" not in said
+    assert said.splitlines()[-1] == "interrupted; the state is saved, the same command goes on from there"
+    assert states(folder) == [f"state-{rows_of(run):08d}.pt" for run in sorted(folder.glob("runs/*"))]
+    assert len(states(folder)) == 2  # the third run was not begun
+
+
+def test_processes_never_outlive_the_one_that_started_them(folder, comparison):
+    comparison.kill()
+    comparison.wait()
+    until(lambda: not any(is_held(run) for run in folder.glob("runs/*")))
+    assert states(folder) == [f"state-{rows_of(run):08d}.pt" for run in sorted(folder.glob("runs/*"))]
+
+
+def test_a_killed_worker_is_one_line(folder, comparison):
+    children = subprocess.run(["pgrep", "-P", str(comparison.pid), "-f", "spawn_main"], capture_output=True, text=True,
+                              check=True)  # fmt: skip
+    os.kill(int(children.stdout.split()[0]), signal.SIGKILL)
+    assert comparison.wait() == 1
+    said = (folder / "output").read_text()
+    assert "Traceback" not in said
+    assert said.splitlines()[-1] == "fedtide: a worker process was killed, perhaps for want of memory"
+    until(lambda: not any(is_held(run) for run in folder.glob("runs/*")))

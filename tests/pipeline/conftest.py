@@ -1,0 +1,101 @@
+"""A copy of the project with a small params.yaml, where ``dvc repro`` is really played."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import yaml
+
+PROJECT = Path(__file__).parents[2]
+CARRIED = ("dvc.yaml", ".dvcignore", ".gitignore", ".dvc/config", ".dvc/.gitignore", "pipeline", "src")
+SMALL = """
+algorithms: {fedavg: {}, fedprox: {mu: 0.1}}
+initialisers: {previous: {}}
+compare: {algorithms: [fedavg, fedprox], initialisers: [previous], seeds: [0], workers: 1}
+scenario: {name: sessions, num_devices: 3, num_sessions: 2, rounds_per_session: 3}
+partition: {name: dirichlet_equal, alpha: 1.0}
+model: {name: logistic}
+tune: {trials: 2, workers: 1, seed: 1000, space: {}}
+tracking: {mlflow: false, experiment: fedtide}
+"""
+
+
+class Project:
+    """A working copy; its ``src`` is what ``import fedtide`` finds in the stages."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self.environment = {
+            **{key: value for key, value in os.environ.items() if not key.startswith(("FEDTIDE_", "DVC_"))},
+            "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
+            "PYTHONPATH": str(root / "src"),
+            "DVC_NO_ANALYTICS": "1",
+            **{
+                f"DVC_{place}_DIR": str(root.parent / "dvc")
+                for place in ("SITE_CACHE", "GLOBAL_CONFIG", "SYSTEM_CONFIG")
+            },
+        }
+
+    @staticmethod
+    def new(root: Path) -> Project:
+        """Copy the project and shrink its settings; a group is replaced as a whole."""
+        for name in CARRIED:
+            source, target = PROJECT / name, root / name
+            target.parent.mkdir(parents=True, exist_ok=True)
+            if source.is_dir():
+                shutil.copytree(source, target, ignore=shutil.ignore_patterns("__pycache__", "*.egg-info"))
+            else:
+                shutil.copy(source, target)
+        subprocess.run(["git", "init", "-q"], cwd=root, check=True)
+        project = Project(root)
+        (root / "params.yaml").write_text((PROJECT / "params.yaml").read_text())
+        project.change(**yaml.safe_load(SMALL))
+        return project
+
+    def copy(self, root: Path) -> Project:
+        """An independent copy with all that was made so far."""
+        shutil.copytree(self.root, root, symlinks=True)
+        return Project(root)
+
+    def change(self, **groups: object) -> None:
+        """Replace groups of params.yaml."""
+        path = self.root / "params.yaml"
+        path.write_text(yaml.safe_dump({**yaml.safe_load(path.read_text()), **groups}))
+
+    def start(self, *arguments: str, log: Path) -> subprocess.Popen[bytes]:
+        """``dvc repro`` as a process whose output goes to a file."""
+        with log.open("wb") as stream:
+            return subprocess.Popen(
+                [sys.executable, "-m", "dvc", "repro", *arguments],
+                cwd=self.root, env=self.environment, stdout=stream, stderr=subprocess.STDOUT,
+            )  # fmt: skip
+
+    def repro(self, *arguments: str) -> tuple[set[str], set[str]]:
+        """Play the pipeline; the stages that ran and those that were skipped."""
+        log = self.root.parent / f"{self.root.name}.log"
+        status = self.start(*arguments, log=log).wait()
+        text = log.read_text(encoding="utf-8")
+        assert status == 0, text
+        ran = set(re.findall(r"^Running stage '(.*)'", text, re.MULTILINE))
+        skipped = set(re.findall(r"^Stage '(.*)' didn't change, skipping", text, re.MULTILINE))
+        assert ran or "up to date" in text
+        return ran, skipped
+
+    def runs(self, label: str) -> dict[Path, bytes]:
+        """Content of the run directories of an algorithm, but for saved states and locks."""
+        files = [path for folder in (self.root / "runs").glob(f"{label}-*") for path in folder.iterdir()]
+        return {path.relative_to(self.root): path.read_bytes() for path in files if path.suffix and path.is_file()}
+
+
+@pytest.fixture(scope="package")
+def built(tmp_path_factory: pytest.TempPathFactory) -> tuple[Project, set[str]]:
+    """The project after its first ``dvc repro``, and the stages that ran."""
+    project = Project.new(tmp_path_factory.mktemp("pipeline") / "project")
+    ran, _ = project.repro()
+    return project, ran

@@ -1,0 +1,63 @@
+"""``kill -9`` of DVC while a stage trains: the trainer saves its state and ends, the same command goes on."""
+
+import json
+import signal
+import subprocess
+
+import pytest
+
+from fedtide.tracking.store import is_held
+from waiting import until
+
+pytestmark = pytest.mark.slow
+
+
+def rounds(run):
+    history = run / "history.csv"
+    return history.read_text().count("\n") - 1 if history.is_file() else 0
+
+
+def test_killed_while_training_it_goes_on_and_finishes(built, tmp_path):
+    project = built[0].copy(tmp_path / "project")
+    project.change(scenario={"name": "sessions", "num_devices": 3, "num_sessions": 2, "rounds_per_session": 600},
+                   tracking={"mlflow": True, "experiment": "fedtide"})  # fmt: skip
+    known = set((project.root / "runs").iterdir())
+    log = tmp_path / "killed.log"
+    dvc = project.start("train@fedavg", log=log)
+    run = until(
+        lambda: next((path for path in set((project.root / "runs").iterdir()) - known if rounds(path) > 30), None)
+    )
+    dvc.send_signal(signal.SIGKILL)
+    dvc.wait()
+    until(lambda: not is_held(run))
+    stopped = json.loads((run / "events.jsonl").read_text().splitlines()[-1])
+    assert stopped["event"] == "interrupted"
+    assert 30 < stopped["round"] < 1200
+    assert (run / f"state/state-{stopped['round']:08d}.pt").is_file()
+
+    ran, _ = project.repro("train@fedavg")
+    assert "train@fedavg" in ran
+    events = [json.loads(line) for line in (run / "events.jsonl").read_text().splitlines()]
+    assert [(event["event"], event["round"]) for event in events] == [
+        ("interrupted", stopped["round"]), ("resumed", stopped["round"]), ("complete", 1200)
+    ]  # fmt: skip
+    assert rounds(run) == 1200
+    (outcome,) = json.loads((project.root / "outcomes/fedavg.json").read_text())["runs"]
+    assert (outcome["run_key"], outcome["state"]) == (run.name, "complete")
+
+
+def test_a_stopped_repro_leaves_no_output_and_goes_on(built, tmp_path):
+    project = built[0].copy(tmp_path / "project")
+    project.change(scenario={"name": "sessions", "num_devices": 3, "num_sessions": 2, "rounds_per_session": 600})
+    known = set((project.root / "runs").iterdir())
+    dvc = project.start("train@fedprox", log=tmp_path / "stopped.log")
+    run = until(
+        lambda: next((path for path in set((project.root / "runs").iterdir()) - known if rounds(path) > 30), None)
+    )
+    trainer = subprocess.run(["pgrep", "-P", str(dvc.pid)], capture_output=True, text=True, check=True).stdout.split()
+    subprocess.run(["kill", "-TERM", *trainer], check=True)
+    assert dvc.wait() != 0
+    until(lambda: not is_held(run))
+    assert not (project.root / "outcomes/fedprox.json").exists()
+    project.repro("train@fedprox")
+    assert json.loads((run / "events.jsonl").read_text().splitlines()[-1])["event"] == "complete"

@@ -1,0 +1,25 @@
+import json
+
+STAGES = {"download", "partition", "code", "train@fedavg", "train@fedprox", "report", "tune"}
+
+
+def test_the_first_repro_makes_everything(built):
+    project, ran = built
+    assert ran == STAGES
+    for label in ("fedavg", "fedprox"):
+        (run,) = json.loads((project.root / f"outcomes/{label}.json").read_text())["runs"]
+        assert (run["label"], run["seed"], run["state"], run["rounds"]) == (label, 0, "complete", 6)
+        assert (project.root / "runs" / run["run_key"] / "model.pt").is_file()
+        assert (project.root / "code" / label).is_file()
+    assert len(list((project.root / "worlds").glob("*.npz"))) == 1
+    assert "fedprox" in (project.root / "report/report.html").read_text()
+    assert (project.root / "tuning/best.yaml").is_file()
+    assert not list(project.root.rglob("*.part"))
+
+
+def test_a_second_repro_does_nothing(built):
+    project, _ = built
+    lock = (project.root / "dvc.lock").read_bytes()
+    ran, skipped = project.repro()
+    assert (ran, skipped) == (set(), STAGES)
+    assert (project.root / "dvc.lock").read_bytes() == lock
