@@ -22,7 +22,7 @@ repro: $(VENV)/.ready   ## play the pipeline: download, partition, train, report
 	@echo "runs:    make ui   opens MLflow on http://127.0.0.1:5000"
 
 test: $(VENV)/.ready    ## the test suite
-	python -m pytest
+	python -m pytest -n auto
 
 lint: $(VENV)/.ready    ## style and types
 	ruff check

@@ -19,7 +19,7 @@ from workloads import WORKLOADS, Workload, crowd
 
 COHORTS = (10, 100, 1000)
 SAVING = 10  # rounds between two saved states, in the row about them
-ALIKE = 3  # rounds after which the library's model is compared with the plain loop's
+SHORT = 2  # rounds of a run that is not timed
 
 
 @dataclass
@@ -96,7 +96,7 @@ def play_workload(bench: Bench, workload: Workload) -> list[Row]:
         if importlib.util.find_spec("mlflow"):
             competitors["MLflow"] = library(bench.settings(workload), bench.scratch, bench.scratch / "mlruns")
             pairs += [("MLflow", "fedtide")]
-    facts = {"executor": world.executor.describe(), "difference": disagreement(world, ALIKE)}
+    facts = {"executor": world.executor.describe(), "difference": disagreement(world, SHORT)}
     found = take_turns(competitors, bench.turns)
     world.workers.close()
     return [Row(workload.name, name, other, found[name], found[other], facts) for name, other in pairs]
@@ -112,7 +112,7 @@ def play_cohorts(bench: Bench) -> list[Row]:
             {"fedtide": library(bench.settings(workload), bench.scratch), "naive": naive(world)}, bench.turns
         )
         world.workers.close()
-        brief = bench.raw(workload, scenario={"rounds": EXTRA + 1})
+        brief = bench.raw(workload, scenario={"rounds": SHORT})
         peaks = {name: peak_bytes(alone, name, brief) for name in found}
         facts = {"executor": world.executor.describe(), "peak": peaks}
         rows.append(Row("cohorts", workload.name, "naive", found["fedtide"], found["naive"], facts))

@@ -15,7 +15,7 @@ from typing import Any
 import lightning as L
 import torch
 
-WARM = 2  # rounds at the start of a stretch that are not timed: caches, allocators and threads settle
+WARM = 1  # rounds at the start of a stretch that are not timed: caches, allocators and threads settle
 EXTRA = WARM + 1  # the last round is not timed either: it evaluates and saves the state
 
 
