@@ -167,7 +167,7 @@ class FederationSettings(SettingsModel):
 
 
 class EngineSettings(SettingsModel):
-    """How local training is executed. ``workers`` and ``chunk`` never change a result."""
+    """How local training is executed. ``workers`` never changes a result; the others may change its rounding."""
 
     executor: Literal["auto", "threads", "stacked"] = Field("auto", description="auto: by model family and device")
     workers: int = Field(0, ge=0, description="worker threads; 0 for all cores")
@@ -214,8 +214,7 @@ class RunSettings(SettingsModel):
         values: dict[str, Any] = self.model_dump(mode="json")
         for key in ("label", "initialiser_label", "checkpoint"):
             values.pop(key)
-        for key in ("workers", "chunk"):
-            values["engine"].pop(key)
+        values["engine"].pop("workers")
         values["federation"].pop("memory")
         for key in PLACES:
             values["data"].pop(key, None)

@@ -251,6 +251,7 @@ class Federation:
             if name != "latest":
                 rows.zero_()
         state.seen.zero_()
+        state.extra = self.algorithm.extra(self.layout.size, self.timeline.num_clients, self.data.num_classes)
 
     def _report(self, state: RunState, call: Call, played: Played, t: int, failed: bool) -> RoundReport:
         evaluation = self.settings.evaluation
