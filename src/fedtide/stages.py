@@ -125,7 +125,11 @@ def report(params: Params, runs: Path, worlds: Path | None, out: Path, command: 
     from fedtide.report.build import build
 
     data = load_data(params.run())
-    first = params.grid()[0]
+    first, directories = params.grid()[0], run_directories(params, runs)
+    if not any((directory / "settings.json").is_file() for directory in directories):
+        raise SettingsError(
+            f"no runs to report: {runs} has none of the {len(directories)} of `compare`; play them first"
+        )
     pictures = [world_file(worlds, first, data).with_suffix(".png")] if worlds else []
     if not pictures or not pictures[0].is_file():
         from fedtide.scenarios.picture import draw
@@ -133,7 +137,7 @@ def report(params: Params, runs: Path, worlds: Path | None, out: Path, command: 
         pictures = [folder(out) / "world.png"]
         draw(timeline_for(first, data), data.train_labels.numpy(), pictures[0])
     chosen = params.experiment.report
-    return build(run_directories(params, runs), folder(out), chosen.title, chosen.last, command, pictures)
+    return build(directories, folder(out), chosen.title, chosen.last, command, pictures)
 
 
 def code(params: Params, out: Path) -> None:
