@@ -70,7 +70,7 @@ class NaiveLoop:
         left = step_count(len(shard), len(shard), local)
         while left > 0:
             order = torch.from_numpy(shard[rng.permutation(len(shard))]).to(self.world.device)
-            batches = order.split(local.batch_size)[:left]
+            batches = torch.split(order, local.batch_size)[:left]
             left -= len(batches)
             yield from batches
 
@@ -79,6 +79,8 @@ class NaiveLoop:
         right = 0
         self.model.eval()
         with torch.no_grad(), self.world.task.mixed():
-            for inputs, labels in zip(data.test_inputs.split(size), data.test_labels.split(size), strict=True):
+            for inputs, labels in zip(
+                torch.split(data.test_inputs, size), torch.split(data.test_labels, size), strict=True
+            ):
                 right += int((self.model(inputs).argmax(-1) == labels).sum())
         return right / len(data.test_labels)

@@ -24,14 +24,23 @@ SHORT = 2  # rounds of a run that is not timed
 
 @dataclass
 class Row:
-    """One competitor against another: seconds per round of both, one figure per turn."""
+    """One competitor against another.
+
+    Attributes:
+        part, name, against: of the benchmark, and of the two competitors.
+        seconds, reference: seconds per round of both, one figure per turn.
+        executor: of the library. difference: between the models of both sides, see :func:`competitors.disagreement`.
+        peaks: bytes that each of both needs at most, by kind of memory.
+    """
 
     part: str
     name: str
     against: str
     seconds: list[float]
     reference: list[float]
-    facts: dict[str, Any] = field(default_factory=dict)
+    executor: str = ""
+    difference: float | None = None
+    peaks: dict[str, tuple[int, int]] = field(default_factory=dict)
 
     @property
     def speed(self) -> Ratio:
@@ -96,10 +105,10 @@ def play_workload(bench: Bench, workload: Workload) -> list[Row]:
         if importlib.util.find_spec("mlflow"):
             competitors["MLflow"] = library(bench.settings(workload), bench.scratch, bench.scratch / "mlruns")
             pairs += [("MLflow", "fedtide")]
-    facts = {"executor": world.executor.describe(), "difference": disagreement(world, SHORT)}
+    executor, difference = world.executor.describe(), disagreement(world, SHORT)
     found = take_turns(competitors, bench.turns)
     world.workers.close()
-    return [Row(workload.name, name, other, found[name], found[other], facts) for name, other in pairs]
+    return [Row(workload.name, name, other, found[name], found[other], executor, difference) for name, other in pairs]
 
 
 def play_cohorts(bench: Bench) -> list[Row]:
@@ -108,14 +117,17 @@ def play_cohorts(bench: Bench) -> list[Row]:
     for cohort in COHORTS:
         workload = crowd(cohort)
         world = federation(bench.settings(workload))
-        found = take_turns(
-            {"fedtide": library(bench.settings(workload), bench.scratch), "naive": naive(world)}, bench.turns
-        )
+        executor = world.executor.describe()
+        sides: dict[str, Stretch] = {
+            "fedtide": library(bench.settings(workload), bench.scratch),
+            "naive": naive(world),
+        }
+        found = take_turns(sides, bench.turns)
         world.workers.close()
         brief = bench.raw(workload, scenario={"rounds": SHORT})
-        peaks = {name: peak_bytes(alone, name, brief) for name in found}
-        facts = {"executor": world.executor.describe(), "peak": peaks}
-        rows.append(Row("cohorts", workload.name, "naive", found["fedtide"], found["naive"], facts))
+        own, other = (peak_bytes(alone, name, brief) for name in sides)
+        peaks = {kind: (own[kind], other[kind]) for kind in own}
+        rows.append(Row("cohorts", workload.name, "naive", found["fedtide"], found["naive"], executor, peaks=peaks))
     return rows
 
 

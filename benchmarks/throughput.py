@@ -83,26 +83,23 @@ def _play(bench: Bench, part: str) -> list[Row]:
 
 def _table(part: str, rows: list[Row]) -> Table:
     text = {**{name: workload.text for name, workload in WORKLOADS.items()}, "cohorts": crowd(COHORTS[0]).text}
-    notes = [_note(row.facts) for row in rows]
-    same = len(set(notes)) == 1
-    table = Table(title=f"{part}: {text.get(part, WORKLOADS['W1'].text)}", caption=notes[0] if same else None)
-    for header in ("", "ms/round", "against", "ms/round", "speed", "range", *([] if same else ["notes"])):
-        table.add_column(header, justify="right" if header in ("ms/round", "speed") else "left")
-    for row, note in zip(rows, notes, strict=True):
+    table = Table(title=f"{part}: {text.get(part, WORKLOADS['W1'].text)}", caption=_caption(rows))
+    kinds = sorted({kind for row in rows for kind in row.peaks})
+    for header in ("", "ms/round", "against", "ms/round", "speed", "range", *(f"peak MB, {kind}" for kind in kinds)):
+        table.add_column(header, justify="left" if header in ("", "against") else "right")
+    for row in rows:
         own, other = (f"{1000 * statistics.median(values):,.1f}" for values in (row.seconds, row.reference))
         speed = row.speed
         cells = [row.name, own, row.against, other, f"{speed.median:.2f}", f"{speed.low:.2f}-{speed.high:.2f}"]
-        table.add_row(*cells, *([] if same else [note]))
+        peaks = (" / ".join(f"{size / 1e6:,.0f}" for size in row.peaks[kind]) for kind in kinds)
+        table.add_row(*cells, *peaks)
     return table
 
 
-def _note(facts: dict[str, Any]) -> str:
-    parts = [str(facts["executor"])] if "executor" in facts else []
-    if "difference" in facts:
-        parts.append(f"the models of both sides differ by {facts['difference']:.0e} of what was learnt")
-    for who, peak in facts.get("peak", {}).items():
-        parts += [f"{who} at most {size / 1e6:,.0f} MB ({kind})" for kind, size in peak.items()]
-    return "; ".join(parts)
+def _caption(rows: list[Row]) -> str:
+    found = sorted({row.executor for row in rows} - {""})
+    differences = {row.difference for row in rows} - {None}
+    return "; ".join([*found, *(f"models differ by {value:.0e} of what was learnt" for value in differences)])
 
 
 if __name__ == "__main__":

@@ -100,16 +100,16 @@ WORKLOADS = {
 
 
 def crowd(cohort: int) -> Workload:
-    """W1's network with 1,000 clients of 60 samples and a cohort of any size; three steps each."""
+    """W1's network with 1,000 clients of 30 samples and a cohort of any size; three steps each."""
     return Workload(
         name=f"{cohort} clients",
-        text=f"MLP 784-200-200-10, 1,000 clients x 60 samples, {cohort} per round, 1 epoch, batches of 20",
+        text="MLP 784-200-200-10, 1,000 clients x 30 samples, 1 epoch, batches of 10",
         model="mlp",
         shape=(1, 28, 28),
         clients=1000,
-        samples=60,
+        samples=30,
         cohort=cohort,
-        local={"amount": 1, "batch_size": 20},
+        local={"amount": 1, "batch_size": 10},
         timed=max(2, 100 // cohort),
         surroundings=False,
     )

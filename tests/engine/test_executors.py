@@ -150,7 +150,7 @@ def test_dropout_is_there_in_training_and_depends_on_the_seed_alone() -> None:
 
 def executors(fed: Federation) -> tuple[Threads, Stacked]:
     """Both executors on one learning problem."""
-    return Threads(fed.task, fed.workers), Stacked(fed.task, 2)
+    return Threads(fed.task, fed.workers), Stacked(fed.task, fed.workers, 2)
 
 
 def cohort(fed: Federation, steps: list[int], batch: int) -> Cohort:
@@ -222,7 +222,7 @@ def test_the_rule_is_fixed_by_family_size_and_device() -> None:
     assert choose(tiny, engine, "linear") == choose(tiny, engine, "mlp") == "stacked"
     assert choose(tiny, engine, "convolutional") == choose(large, engine, "mlp") == "threads"
     assert choose(elsewhere["large"], engine, "mlp") == "stacked"
-    assert choose(elsewhere["normed"], engine, "convolutional") == "threads"
+    assert choose(elsewhere["normed"], engine, "convolutional") == "resident"
     for asked in ("stacked", "threads"):
         chosen = engine.model_copy(update={"executor": asked})
         assert choose(large, chosen, "mlp") == choose(tiny, chosen, "linear") == asked

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-from dataclasses import replace
 
 import pytest
 import torch
@@ -80,7 +79,11 @@ def test_what_cannot_fit_is_refused_in_one_line() -> None:
 
 
 def test_chunks_shrink_with_the_model_and_never_vanish(fed: Federation) -> None:
-    chunks = [plan_chunk(size, 32, replace(fed.task)) for size in (10, 1000, 10**6, 10**9)]
+    chunks = [plan_chunk(size, 10**6, 32, fed.task, lanes=1) for size in (10, 1000, 10**6, 10**9)]
     assert chunks == sorted(chunks, reverse=True)
     assert chunks[-1] == 1
     assert chunks[0] > 1000
+
+
+def test_every_lane_gets_a_chunk(fed: Federation) -> None:
+    assert [plan_chunk(10, 20, 4, fed.task, lanes) for lanes in (1, 2, 3, 20, 40)] == [20, 10, 7, 1, 1]

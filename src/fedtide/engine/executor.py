@@ -24,14 +24,14 @@ class Executor(ABC):
 
 
 TINY = 8192
-"""Parameters up to which a model is tiny: one thread then spends its time on Python, not on arithmetic."""
+"""Parameters up to which a model is tiny: one client's step then spends its time on calls, not on arithmetic."""
 
 
 def choose(task: Task, engine: EngineSettings, family: str) -> str:
     """Name of the executor for a task: a fixed rule on (model family, size, device), never a timing.
 
-    ``stacked`` on an accelerator and for tiny linear models and perceptrons, ``threads`` otherwise. Networks with floating
-    buffers (BatchNorm) always run on ``threads``: a padded batch would enter their statistics.
+    ``stacked`` on an accelerator and for tiny linear models and perceptrons, ``threads`` otherwise; ``resident`` for
+    networks with floating buffers (BatchNorm), whose batches cannot be padded.
 
     Raises:
         SettingsError: ``stacked`` is asked for a network with floating buffers.
@@ -41,18 +41,22 @@ def choose(task: Task, engine: EngineSettings, family: str) -> str:
         raise SettingsError(
             "engine.executor = 'stacked': the model has BatchNorm statistics; use 'threads' or norm: group"
         )
+    if floating:
+        return "resident"
     if engine.executor != "auto":
         return engine.executor
     size = sum(value.numel() for value in task.network.parameters())
     tiny = family in ("linear", "mlp") and size <= TINY
-    return "stacked" if (tiny or task.device.type != "cpu") and not floating else "threads"
+    return "stacked" if tiny or task.device.type != "cpu" else "threads"
 
 
 def make(task: Task, workers: Workers, engine: EngineSettings, family: str) -> Executor:
     """The executor of a run."""
+    from fedtide.engine.resident import Resident
     from fedtide.engine.stacked import Stacked
     from fedtide.engine.threads import Threads
 
-    if choose(task, engine, family) == "stacked":
-        return Stacked(task, engine.chunk)
-    return Threads(task, workers)
+    name = choose(task, engine, family)
+    if name == "stacked":
+        return Stacked(task, workers, engine.chunk)
+    return Resident(task, workers) if name == "resident" else Threads(task, workers)

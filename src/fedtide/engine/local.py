@@ -20,6 +20,7 @@ import torch
 from torch import Tensor
 
 from fedtide.engine.plan import Plan
+from fedtide.engine.program import Gradients, Product
 from fedtide.models.base import Outputs
 from fedtide.settings import LocalSettings
 
@@ -155,6 +156,9 @@ class Update:
             base = shift if base is None else base + shift
         self.base: Tensor | None = base
         self.seeded = base is not None and self.scale is None and local.clip_scope != "loss"
+        plain = not any(isinstance(value, Tensor) for value in (self.scale, self.pull, self.lr, self.decay))
+        self.direct = plain and local.clip is None and cohort.momentum is None
+        """Whether the step is linear in the gradient with plain numbers, so that matrix products may write into theta."""
 
     def seed(self, g: Tensor) -> None:
         """What ``g`` [c, d] holds before the loss gradient is accumulated into it: autograd adds the constant for free."""
@@ -162,6 +166,17 @@ class Update:
             g.copy_(self.base.expand_as(g))  # type: ignore[union-attr]
         else:
             g.zero_()
+
+    def step_by(self, gradients: Gradients, w: list[Tensor], W: Tensor) -> None:
+        """A direct step: theta <- (1 - lr (pull + decay)) theta - lr scale gradient - lr base, each term written once.
+
+        Args:
+            gradients: of a program. w: views of ``W`` [c, d] by parameter.
+        """
+        shrink = 1.0 - self.lr * ((self.pull or 0.0) + self.decay)
+        accumulate(w, gradients, shrink, -self.lr * (1.0 if self.scale is None else self.scale))
+        if self.base is not None:
+            W.add_(self.base, alpha=-self.lr)
 
     def direction(self, w: Tensor, g: Tensor) -> None:
         """Turn ``g`` (seed + loss gradient) into v, in place; ``w`` is only read."""
@@ -191,6 +206,18 @@ class Update:
             else:
                 g = m
         add(w, -self.lr, g)
+
+
+def accumulate(targets: list[Tensor], gradients: Gradients, keep: float, factor: float) -> None:
+    """``target <- keep * target + factor * gradient`` for each parameter, in place."""
+    for target, gradient in zip(targets, gradients, strict=True):
+        if isinstance(gradient, Product):
+            into = target.addmm_ if target.dim() == 2 else target.baddbmm_
+            into(gradient.left, gradient.right, beta=keep, alpha=factor)
+        else:
+            if keep != 1.0:
+                target.mul_(keep)
+            target.add_(gradient, alpha=factor)
 
 
 def clip(v: Tensor, limit: float) -> None:

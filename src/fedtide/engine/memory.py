@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 
 import torch
@@ -10,7 +11,7 @@ from fedtide.engine.task import Task
 from fedtide.errors import SettingsError
 
 _CACHE = 1 << 20
-"""Floats of stacked parameters that stay in a core's cache; larger chunks lose on a CPU (measured, see docs)."""
+"""Floats of parameters and inputs of a chunk that stay in a core's caches; larger chunks lose on a CPU (measured)."""
 
 
 def available_bytes(device: torch.device) -> int:
@@ -31,17 +32,18 @@ def require(wanted: int, device: torch.device, what: str) -> None:
         raise SettingsError(f"{what} needs {wanted / 1e9:.1f} GB on {device}, but {free / 1e9:.1f} GB are free")
 
 
-def plan_chunk(size: int, batch: int, task: Task) -> int:
-    """Clients advanced together: as many as the cache (CPU) or a quarter of the free memory (accelerator) takes.
+def plan_chunk(size: int, clients: int, batch: int, task: Task, lanes: int) -> int:
+    """Clients advanced together: what the caches take on a CPU, what a quarter of the free memory takes elsewhere.
 
     Args:
         size: parameters d of one client.
+        clients: of the cohort; on a CPU they make at least ``lanes`` chunks.
         batch: samples of one batch.
         task: the learning problem; its input size bounds the activations.
+        lanes: chunks that can be advanced at the same time.
     """
+    sample = math.prod(task.data.input_shape)
     if task.device.type == "cpu":
-        return max(1, _CACHE // size)
-    sample = (
-        int(torch.tensor(task.data.input_shape).prod()) * 64
-    )  # activations of a network are a multiple of its input
-    return max(1, available_bytes(task.device) // 4 // (task.dtype.itemsize * (4 * size + batch * sample)))
+        return max(1, min(_CACHE // (size + batch * sample), -(-clients // lanes)))
+    activations = batch * sample * 64  # of a network are a multiple of its input
+    return max(1, available_bytes(task.device) // 4 // (task.dtype.itemsize * (4 * size + activations)))

@@ -1,0 +1,123 @@
+"""Loss and gradient of one client or of a chunk of clients as a function of tensors, traced where it can be."""
+
+from __future__ import annotations
+
+import copy
+import threading
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from torch import Tensor, nn
+from torch.func import functional_call, grad_and_value, vmap
+
+from fedtide.engine.flat import Layout
+from fedtide.engine.local import Term
+from fedtide.engine.program import Gradients, Program, trace
+from fedtide.engine.task import Task
+from fedtide.models.base import Network, Outputs
+
+
+class _Probe(nn.Module):
+    """Makes ``outputs`` of a network callable through ``functional_call``."""
+
+    def __init__(self, network: Network) -> None:
+        super().__init__()
+        self.network = network
+
+    def forward(self, inputs: Tensor) -> Outputs:
+        return self.network.outputs(inputs)
+
+
+class Gradient:
+    """Gradient of the objective and the extra terms with respect to named parameters.
+
+    ``batched`` maps over a leading dimension of clients. Calls are traced once per shape and set of terms; terms whose loss
+    closes over values of one round cannot be, and run as written.
+    """
+
+    def __init__(self, task: Task, batched: bool) -> None:
+        self.task, self.batched = task, batched
+        self.layout = Layout(task.network)
+        # Two copies: training mode is a property of a module, and references are evaluated while clients train.
+        self._train = _Probe(copy.deepcopy(task.network)).to(task.device, task.dtype).train()
+        self._frozen = copy.deepcopy(self._train).eval()
+        self._programs: dict[Any, Program] = {}
+        self._lock = threading.Lock()  # functional_call swaps parameters on the modules
+
+    def __call__(
+        self,
+        parameters: Sequence[Tensor],
+        inputs: Tensor,
+        labels: Tensor,
+        keep: Tensor | None,
+        key: Tensor,
+        counts: Tensor,
+        terms: Sequence[Term],
+        weights: Sequence[Tensor],
+        references: Sequence[Tensor],
+    ) -> tuple[Gradients, Tensor]:
+        """Gradients in parameter order and the mean loss of the batch; batched, everything has a leading dimension [c].
+
+        Args:
+            parameters: views by slot.
+            inputs, labels, keep: one batch; ``keep`` [B] is false for padding, ``None`` if there is none.
+            key: keys of dropout. counts: label counts [L].
+            terms: extra losses; weights: of each, scalars. references: parameters of all their reference models, by slot,
+                term after term.
+        """
+        masks = () if keep is None else (keep,)
+        arguments = (*parameters, inputs, labels, *masks, key, counts, *weights, *references)
+        losses = tuple(term.loss for term in terms)
+        if not all(map(_is_static, losses)):
+            with self._lock:
+                *gradients, value = self._function(terms, keep is not None)(*arguments)
+            return list(gradients), value
+        shape = (inputs.shape, keep is None, losses, tuple(tuple(term.references) for term in terms))
+        program = self._programs.get(shape)
+        if program is None:
+            program = self._programs.setdefault(shape, trace(self._function(terms, keep is not None), arguments))
+        return program(*arguments)
+
+    def _function(self, terms: Sequence[Term], masked: bool) -> Callable[..., tuple[Tensor, ...]]:
+        slots = self.layout.parameters
+        names = [f"network.{slot.name}" for slot in slots]
+        heads = [
+            (place, slot.name.removeprefix("head.")) for place, slot in enumerate(slots) if "head." in slot.name[:5]
+        ]
+        task, count = self.task, len(slots)
+
+        def loss(parameters: tuple[Tensor, ...], *rest: Tensor) -> Tensor:
+            x, y, *rest_ = rest
+            keep = rest_.pop(0) if masked else None
+            key, label_counts = rest_.pop(0), rest_.pop(0)
+            weights, references = rest_[: len(terms)], rest_[len(terms) :]
+
+            def head(features: Tensor) -> Tensor:
+                own = {name: parameters[place] for place, name in heads}
+                return functional_call(self._train.network.head, own, (features,))  # type: ignore[no-any-return]
+
+            with task.mixed():
+                state = dict(zip(names, parameters, strict=True))
+                state |= {f"network.{name}": key for name in self.layout.dropout_keys}
+                outputs = functional_call(self._train, state, (x,))
+                seen = []
+                for term, weight in zip(terms, weights, strict=True):
+                    frozen = {}
+                    for name in term.references:
+                        vector, references = references[:count], references[count:]
+                        frozen[name] = functional_call(self._frozen, dict(zip(names, vector, strict=True)), (x,))
+                    seen.append((term, weight, frozen))
+                values = task.losses(outputs, y, label_counts, seen, head, key)
+            return values.mean() if keep is None else (values * keep).sum() / keep.sum().clamp(min=1)
+
+        def flat(*arguments: Tensor) -> tuple[Tensor, ...]:
+            gradients, value = grad_and_value(loss)(arguments[:count], *arguments[count:])
+            return (*gradients, value)
+
+        return vmap(flat) if self.batched else flat
+
+
+def _is_static(loss: Any) -> bool:
+    """Whether a loss is the same function in every round: a method or plain function, not a closure."""
+    function = getattr(loss, "__func__", loss)
+    return getattr(function, "__closure__", None) is None and getattr(function, "__name__", "") != "<lambda>"

@@ -1,0 +1,127 @@
+"""Gradient programs: the loss and its gradient traced once into a straight line of tensor operations.
+
+Tracing runs Python, autograd and ``vmap`` once per shape; afterwards a local step is a list of kernel calls. Gradients of
+linear layers are products of two matrices, and a program hands out the two factors, so that the update can be done by the
+matrix multiplication itself (``addmm`` into the parameters) and the gradient is never stored.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.fx import GraphModule, Node
+from torch.fx.experimental.proxy_tensor import make_fx
+from torch.fx.graph import CodeGen
+
+_FAST = {
+    getattr(torch.ops.aten, name): getattr(torch, name)
+    for name in (
+        "add",
+        "addmm",
+        "bmm",
+        "clamp",
+        "div",
+        "gather",
+        "mm",
+        "mul",
+        "neg",
+        "relu",
+        "sub",
+        "sum",
+        "t",
+        "transpose",
+    )
+}
+"""Operators whose ordinary binding takes the same arguments as the traced one and is twice as fast to call."""
+
+_TRANSPOSES = (torch.ops.aten.t.default, torch.ops.aten.transpose.int)
+_RESHAPES = (torch.ops.aten.view.default, torch.ops.aten._unsafe_view.default, torch.ops.aten.expand.default)
+_PRODUCTS = (torch.ops.aten.mm.default, torch.ops.aten.bmm.default)
+
+
+_TRACING = threading.Lock()
+"""Tracing changes global state of torch, and functional_call that of modules: one at a time in a process."""
+
+
+@dataclass(frozen=True)
+class Product:
+    """A gradient as the matrix product ``left @ right`` ([m, k] x [k, n], or batched)."""
+
+    left: Tensor
+    right: Tensor
+
+
+Gradients = list[Tensor | Product]
+
+
+class Program:
+    """A traced function of tensors whose first results are gradients of parameters and whose last one is the loss."""
+
+    def __init__(self, graph: GraphModule, products: Sequence[bool]) -> None:
+        self._call: Callable[..., tuple[Tensor, ...]] = graph.forward
+        self._products = products
+
+    def __call__(self, *arguments: Tensor) -> tuple[Gradients, Tensor]:
+        """Gradients in parameter order, and the loss ([] or one per client)."""
+        results = iter(self._call(*arguments))
+        gradients: Gradients = [
+            Product(next(results), next(results)) if product else next(results) for product in self._products
+        ]
+        return gradients, next(results)
+
+
+def trace(function: Callable[..., tuple[Tensor, ...]], arguments: Sequence[Tensor]) -> Program:
+    """Trace ``function(*arguments) -> (*gradients, loss)`` at the shapes of ``arguments``.
+
+    The function must be pure and its Python control flow may depend on shapes only.
+    """
+    with _TRACING:
+        graph = make_fx(function)(*arguments)
+    output = next(node for node in graph.graph.nodes if node.op == "output")
+    *gradients, loss = output.args[0]
+    results: list[Any] = []
+    products = []
+    for node in gradients:
+        factors = _factors(node)
+        products.append(factors is not None)
+        results.extend([node] if factors is None else factors)
+    output.args = ((*results, loss),)
+    for node in graph.graph.nodes:
+        fast = _FAST.get(getattr(node.target, "overloadpacket", None))
+        if fast is not None:
+            node.target = fast
+    graph.graph.set_codegen(CodeGen())
+    graph.graph.eliminate_dead_code()
+    graph.recompile()
+    return Program(graph, products)
+
+
+def _factors(node: Node) -> tuple[Any, Any] | None:
+    """The factors of a node that is a matrix product up to transpositions that cancel; ``None`` for any other node."""
+    transposed, shape = False, _shape(node)
+    while node.op == "call_function" and node.target in (*_TRANSPOSES, *_RESHAPES):
+        inner = node.args[0]
+        if not isinstance(inner, Node):
+            return None
+        if node.target in _RESHAPES:
+            if _shape(inner) != _shape(node):
+                return None
+        else:
+            dims = len(_shape(node))
+            named = {dim % dims for dim in node.args[1:] if isinstance(dim, int)}
+            if node.target is not _TRANSPOSES[0] and named != {dims - 2, dims - 1}:
+                return None
+            transposed = not transposed
+        node = inner
+    if transposed or node.op != "call_function" or node.target not in _PRODUCTS or _shape(node) != shape:
+        return None
+    return node.args[0], node.args[1]
+
+
+def _shape(node: Node) -> tuple[int, ...]:
+    return tuple(node.meta["val"].shape)

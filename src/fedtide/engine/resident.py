@@ -1,0 +1,106 @@
+"""Executor for networks with running statistics: worker threads, each with a resident module and plain autograd."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from fedtide.engine.executor import Executor
+from fedtide.engine.local import Cohort, Term, Update, rows_of
+from fedtide.engine.task import Task
+from fedtide.engine.workers import Seat, Workers
+from fedtide.models.base import Outputs
+
+
+class Resident(Executor):
+    """One client at a time per worker; parameters and gradients are two flat vectors.
+
+    Batches keep their exact size, since padding would enter BatchNorm's statistics, and the network runs as written.
+    """
+
+    def __init__(self, task: Task, workers: Workers) -> None:
+        self.task, self.workers = task, workers
+
+    def advance(self, cohort: Cohort, first: int, last: int) -> None:
+        """See :meth:`Executor.advance`."""
+        busy = [row for row, steps in enumerate(cohort.plan.steps) if steps > first]
+        self.workers.map(lambda seat, row: self._client(seat, cohort, row, first, last), busy)
+
+    def describe(self) -> str:
+        """See :meth:`Executor.describe`."""
+        return f"resident modules, {self.workers.count} clients at a time"
+
+    def _client(self, seat: Seat, cohort: Cohort, row: int, first: int, last: int) -> None:
+        task, module, plan = self.task, seat.module, cohort.plan
+        rows = slice(row, row + 1)
+        update = Update(cohort, rows, task.local)
+        terms = [(term, _number(term, rows), self._references(seat, term, row, cohort.b)) for term in cohort.terms]
+        terms = [item for item in terms if item[1] != 0]
+        module.load(cohort.W[row], cohort.buffers[row])
+        module.network.train()
+        w, g = module.w.unsqueeze(0), module.g.unsqueeze(0)
+        m = None if cohort.momentum is None else cohort.momentum[rows]
+        sizes = plan.sizes[row].tolist()
+        total = torch.zeros((), dtype=task.dtype, device=task.device)
+        for step in range(first, min(last, plan.steps[row])):
+            key = plan.keys[row, step]
+            inputs, labels = task.batch(plan.indices[row, step, : sizes[step]], key)
+            module.set_key(int(key))
+
+            def loss(inputs: Tensor = inputs, labels: Tensor = labels, key: Tensor = key) -> Tensor:
+                with task.mixed():
+                    outputs = module.network.outputs(inputs)
+                    seen = [(term, weight, _frozen_outputs(frozen, inputs)) for term, weight, frozen in terms]
+                    counts = cohort.label_counts[row]
+                    return task.losses(outputs, labels, counts, seen, module.network.head, key).mean()
+
+            if cohort.direction is None:
+                update.seed(g)
+                value = loss()
+                value.backward()  # type: ignore[no-untyped-call]
+            else:
+                value = self._general(cohort, module, loss, rows)
+            total += value.detach()
+            update.step(w, g, m)
+        cohort.W[row].copy_(module.w)
+        cohort.buffers[row].copy_(module.b)
+        cohort.losses[row] += total
+
+    @staticmethod
+    def _general(cohort: Cohort, module: Any, loss: Any, rows: slice) -> Tensor:
+        """Leave the algorithm's own direction in ``module.g``; the first gradient's loss is the one reported."""
+        values: list[Tensor] = []
+        here = module.w.clone()
+
+        def gradient(at: Tensor) -> Tensor:
+            module.w.copy_(at.expand(1, -1)[0])
+            module.g.zero_()
+            value = loss()
+            value.backward()
+            values.append(value.detach())
+            return module.g.clone().unsqueeze(0)  # type: ignore[no-any-return]
+
+        direction = cohort.direction(gradient, here.unsqueeze(0), rows)  # type: ignore[misc]
+        module.w.copy_(here)
+        module.g.copy_(direction[0])
+        return values[0]
+
+    @staticmethod
+    def _references(seat: Seat, term: Term, row: int, b: Tensor) -> dict[str, Any]:
+        modules = {}
+        for name, vector in term.references.items():
+            modules[name] = seat.frozen(name)
+            modules[name].load(vector[row] if vector.dim() == 2 else vector, b)
+        return modules
+
+
+def _number(term: Term, rows: slice) -> Any:
+    weight = rows_of(term.weight, rows)
+    return weight.item() if isinstance(weight, Tensor) else weight
+
+
+def _frozen_outputs(modules: dict[str, Any], inputs: Tensor) -> dict[str, Outputs]:
+    with torch.no_grad():
+        return {name: module.network.outputs(inputs) for name, module in modules.items()}
