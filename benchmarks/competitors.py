@@ -60,9 +60,9 @@ def bare(world: Federation) -> Stretch:
     return play
 
 
-def naive(world: Federation, threads: int = 1, evaluate: bool = False) -> Stretch:
+def naive(world: Federation, evaluate: bool = False) -> Stretch:
     """The same rounds by a plain loop."""
-    loop = NaiveLoop(world, threads, evaluate)
+    loop = NaiveLoop(world, evaluate)
     return lambda clock: loop.play(world.timeline.rounds, clock.tick)
 
 

@@ -17,23 +17,22 @@ from fedtide.randomness import generator
 
 
 class NaiveLoop:
-    """One client after the other: a fresh module, a fresh optimiser, data resident as tensors, no data loader.
+    """One client after the other: a fresh module, a fresh optimiser, data resident as tensors, no data loader, one thread.
 
     Cohorts, batches and the first model are those of ``world``, so both arrive at the same model up to rounding.
 
     Args:
         world: whose data, timeline, cohorts and network are used; its engine is not.
-        threads: torch's intra-op threads.
         evaluate: test the model after every round.
     """
 
-    def __init__(self, world: Federation, threads: int = 1, evaluate: bool = False) -> None:
-        self.world, self.threads, self.evaluate = world, threads, evaluate
+    def __init__(self, world: Federation, evaluate: bool = False) -> None:
+        self.world, self.evaluate = world, evaluate
         self.model: nn.Module = copy.deepcopy(world.task.network).to(world.device, world.w0.dtype)
 
     def play(self, rounds: int, after_round: Callable[[], None]) -> None:
         """Play ``rounds`` rounds from the first model on."""
-        torch.set_num_threads(self.threads)
+        torch.set_num_threads(1)
         self.model.load_state_dict(self.world.task.network.state_dict())
         for t in range(rounds):
             self._round(t)

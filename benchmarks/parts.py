@@ -94,9 +94,8 @@ def play_workload(bench: Bench, workload: Workload) -> list[Row]:
     }
     pairs = [("fedtide", "naive"), ("fedtide, tested", "naive, tested")]
     if world.device.type == "cpu" and available_cores() > 1:
-        competitors["naive, all cores"] = naive(world, threads=available_cores())
         competitors["fedtide, one core"] = library(bench.settings(workload, engine={"workers": 1}), bench.scratch)
-        pairs += [("naive, all cores", "naive"), ("fedtide, one core", "naive")]
+        pairs += [("fedtide, one core", "naive")]
     if workload.surroundings:
         saving = bench.settings(workload, timed=SAVING, checkpoint={"every": SAVING})
         competitors["bare rounds"] = bare(world)
