@@ -35,7 +35,11 @@ def _begin(threads: int) -> None:
     """Start of a worker process: torch shares the cores with the other workers."""
     import torch
 
+    from fedtide import plugins
+
     stop_with_parent()
+    for kind in plugins.KINDS:  # makes plug-ins of the user's own folders importable, before jobs that name them arrive
+        plugins.names(kind)
     torch.set_num_threads(threads)
 
 

@@ -1,0 +1,15 @@
+"""Jobs that travel to worker processes."""
+
+from __future__ import annotations
+
+from fedtide import plugins
+from fedtide.plugins import PluginSettings
+from fedtide.processes import in_parallel
+
+
+def test_settings_of_a_users_own_plugin_reach_the_workers(drop_in: None) -> None:
+    own = [name for name in plugins.names("algorithms") if "drop_in" in str(plugins.source_files("algorithms", name))]
+    job = plugins.load("algorithms", own[0]).Settings(name=own[0])
+    results: list[tuple[PluginSettings, str]] = []
+    assert in_parallel(repr, [job], 1, lambda job, result: results.append((job, result))) is None
+    assert results == [(job, repr(job))]
