@@ -167,11 +167,17 @@ class FederationSettings(SettingsModel):
 
 
 class EngineSettings(SettingsModel):
-    """How local training is executed. ``workers`` never changes a result; the others may change its rounding."""
+    """How local training is executed. ``workers`` and ``allocator`` never change a result; the others may change its
+    rounding.
+    """
 
     executor: Literal["auto", "threads", "stacked"] = Field("auto", description="auto: by model family and device")
     workers: int = Field(0, ge=0, description="worker threads; 0 for all cores")
     chunk: int = Field(0, ge=0, description="clients advanced together by `stacked`; 0 to plan it from memory")
+    layout: Literal["auto", "contiguous", "channels_last"] = Field(
+        "auto", description="order of image tensors in memory; auto: what the model is fastest with on this device"
+    )
+    allocator: Literal["keep", "default"] = Field("keep", description="keep: freed memory stays with the process")
     accelerator: Literal["auto", "cpu", "gpu", "cuda", "mps"] = Field("auto", description="Lightning's accelerator")
     devices: int = Field(1, ge=1, description="processes (CPU) or cards (GPU) that share the clients of a round")
     precision: Literal["32-true", "64-true", "bf16-mixed", "16-mixed"] = Field(
@@ -214,7 +220,8 @@ class RunSettings(SettingsModel):
         values: dict[str, Any] = self.model_dump(mode="json")
         for key in ("label", "initialiser_label", "checkpoint"):
             values.pop(key)
-        values["engine"].pop("workers")
+        for key in ("workers", "allocator"):
+            values["engine"].pop(key)
         values["federation"].pop("memory")
         for key in PLACES:
             values["data"].pop(key, None)

@@ -61,7 +61,7 @@ def evaluate(workers: Workers, w: Tensor, b: Tensor, inputs: Tensor, labels: Ten
         with torch.inference_mode(), task.mixed():
             for start in mine:
                 y = labels[start : start + batch]
-                logits = module.network(task.data.prepare(inputs[start : start + batch], task.dtype))
+                logits = module.network(task.lay_out(task.data.prepare(inputs[start : start + batch], task.dtype)))
                 results.append((start, *_tally(logits, y, classes)))
         return results
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 
+import torch
+
 from fedtide.engine.local import Cohort
 from fedtide.engine.task import Task
 from fedtide.engine.workers import Workers
@@ -48,6 +50,14 @@ def choose(task: Task, engine: EngineSettings, family: str) -> str:
     size = sum(value.numel() for value in task.network.parameters())
     tiny = family in ("linear", "mlp") and size <= TINY
     return "stacked" if tiny or task.device.type != "cpu" else "threads"
+
+
+def image_layout(engine: EngineSettings, channels_last: bool, device: torch.device) -> torch.memory_format:
+    """Memory layout of image batches: as asked for, else what the model declares for a CPU (``vmap`` undoes it)."""
+    if engine.layout == "auto":
+        preferred = channels_last and device.type == "cpu" and engine.executor != "stacked"
+        return torch.channels_last if preferred else torch.contiguous_format
+    return torch.channels_last if engine.layout == "channels_last" else torch.contiguous_format
 
 
 def make(task: Task, workers: Workers, engine: EngineSettings, family: str) -> Executor:

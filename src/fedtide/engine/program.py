@@ -18,6 +18,8 @@ from torch.fx import GraphModule, Node
 from torch.fx.experimental.proxy_tensor import make_fx
 from torch.fx.graph import CodeGen
 
+from fedtide.engine.narrow import transpose_narrow
+
 _FAST = {
     getattr(torch.ops.aten, name): getattr(torch, name)
     for name in (
@@ -91,6 +93,8 @@ def trace(function: Callable[..., tuple[Tensor, ...]], arguments: Sequence[Tenso
         products.append(factors is not None)
         results.extend([node] if factors is None else factors)
     output.args = ((*results, loss),)
+    if not arguments[0].is_cuda:
+        transpose_narrow(graph.graph)
     for node in graph.graph.nodes:
         fast = _FAST.get(getattr(node.target, "overloadpacket", None))
         if fast is not None:

@@ -91,7 +91,8 @@ class Federation:
         )
         if augmentation is not None:
             augmentation.check(self.data.input_shape)
-        self.task = Task(network, self.data, objective, local, augmentation, self.device, dtype, autocast)
+        layout = executors.image_layout(settings.engine, model.channels_last, self.device)
+        self.task = Task(network, self.data, objective, local, augmentation, self.device, dtype, autocast, layout)
         self.layout = Layout(network)
         self.w0, self.b0 = flatten(network, dtype, self.device)
         self.workers = Workers(self.task, settings.engine.workers)

@@ -11,6 +11,7 @@ from torch import Tensor
 from torch.utils.data import DataLoader
 
 from fedtide.data.dataset import Dataset
+from fedtide.engine.process import prepare_process
 from fedtide.errors import Diverged
 from fedtide.federation.federation import Federation, RoundReport
 from fedtide.federation.ranks import Ranks
@@ -61,11 +62,11 @@ class FederatedModule(L.LightningModule):
         """Build the federation where Lightning has put us."""
         self.build()
         self._say(self.federation.memory_plan())
+        self._say(self.process)
 
     def build(self) -> None:
         """The federation on this module's device, with the saved state or a new one."""
-        if self.device.type == "cpu":
-            torch.set_num_threads(1)  # worker threads use the cores; sums must not depend on how many there are
+        self.process = prepare_process(self.settings.engine, self.device)
         precision = self.settings.engine.precision
         dtype = torch.float64 if precision == "64-true" else torch.float32
         autocast = {"bf16-mixed": torch.bfloat16, "16-mixed": torch.float16}.get(precision)

@@ -71,6 +71,9 @@ class Model(Plugin):
     family: ClassVar[str] = "convolutional"
     """``linear``, ``mlp``, ``convolutional`` or ``embedding``: the engine's rule chooses an executor by it."""
 
+    channels_last: ClassVar[bool] = False
+    """Whether training on a CPU is faster with the channels of an image side by side in memory (measured)."""
+
     @abstractmethod
     def build(self, input_shape: tuple[int, ...], num_classes: int, vocabulary: int) -> Network:
         """A freshly initialised network.

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 from torch import Tensor, nn
 
 from fedtide.models.base import Model, Network
@@ -39,6 +41,8 @@ class Cnn5x5(Model):
 
     797,962 parameters on 3 x 32 x 32 pixels and 10 classes, 815,332 on 100. Images of at least 16 x 16 pixels.
     """
+
+    channels_last: ClassVar[bool] = True
 
     class Settings(PluginSettings):
         """No settings."""

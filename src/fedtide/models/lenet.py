@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import ClassVar, Literal
 
 from pydantic import Field
 from torch import Tensor, nn
@@ -48,6 +48,8 @@ class Lenet(Model):
     classes; 44 of them belong to the norms. Images of at least 16 x 16 pixels. Kaiming-normal convolutions (fan out),
     linear biases zero.
     """
+
+    channels_last: ClassVar[bool] = True
 
     class Settings(PluginSettings):
         """Settings of ``lenet``."""
