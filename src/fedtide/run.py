@@ -51,7 +51,7 @@ def execute(
 
     Returns:
         The summary: ``run_key, state`` (``complete``, ``diverged``, ``pruned``, ``interrupted``), ``rounds``, accuracies,
-        bytes, seconds; ``signal`` of an interrupted run.
+        bytes, seconds, simulated latency [s] and energy [J]; ``signal`` of an interrupted run.
 
     Raises:
         SettingsError: bad input; nothing was trained.
@@ -216,6 +216,9 @@ def _totals(module: FederatedModule) -> dict[str, Any]:
         "bytes_up": int(totals["bytes_up"]),
         "bytes_down": int(totals["bytes_down"]),
         "seconds": round(totals["seconds"], 3),
+        **(
+            {name: float(f"{totals[name]:.9g}") for name in ("latency", "energy")} if module.federation.wireless else {}
+        ),
     }
 
 

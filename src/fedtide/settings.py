@@ -24,6 +24,7 @@ from pydantic import (
 from pydantic_core import CoreSchema
 
 from fedtide import plugins
+from fedtide.costs.settings import CostSettings
 from fedtide.data.base import PLACES
 from fedtide.errors import SettingsError, one_line
 from fedtide.plugins import PluginSettings, SettingsModel
@@ -167,9 +168,7 @@ class FederationSettings(SettingsModel):
 
 
 class EngineSettings(SettingsModel):
-    """How local training is executed. ``workers`` and ``allocator`` never change a result; the others may change its
-    rounding.
-    """
+    """How local training is executed: ``workers``, ``allocator`` change no result, the others at most its rounding."""
 
     executor: Literal["auto", "threads", "stacked"] = Field("auto", description="auto: by model family and device")
     workers: int = Field(0, ge=0, description="worker threads; 0 for all cores")
@@ -212,6 +211,7 @@ class RunSettings(SettingsModel):
     local: LocalSettings = Field(LocalSettings(), description="training on a client")
     federation: FederationSettings = Field(FederationSettings(), description="state of server and clients")
     evaluation: EvaluationSettings = Field(EvaluationSettings(), description="what is tested")
+    costs: CostSettings = Field(CostSettings(), description="what a round costs")
     engine: EngineSettings = Field(EngineSettings(), description="how it is executed")
     checkpoint: CheckpointSettings = Field(CheckpointSettings(), description="saved state")
 
@@ -284,6 +284,16 @@ class ReportSettings(SettingsModel):
 
     title: str = Field("Comparison", description="headline of the page")
     last: int = Field(10, ge=1, description="rounds averaged in the table")
+    transition_window: int = Field(10, ge=1, description="rounds after a session change that are averaged")
+    transition_counting: Literal["stored", "all"] = Field(
+        "stored",
+        description="sessions that count as transitions: stored: those that begin with two stored models or more (from the "
+        "third after the pilot on, as published); all: every one after the pilot",
+    )
+    reference: str = Field(
+        "dynamic", description="label of the initialiser whose recovery the others are compared with"
+    )
+    rho: float = Field(0.95, gt=0, le=1, description="share of the reference's peak accuracy that counts as recovered")
 
 
 class TrackingSettings(SettingsModel):

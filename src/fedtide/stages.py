@@ -123,6 +123,7 @@ def run_directories(params: Params, runs: Path) -> list[Path]:
 def report(params: Params, runs: Path, worlds: Path | None, out: Path, command: str) -> ReportSummary:
     """Build the report of the grid from its run directories."""
     from fedtide.report.build import build
+    from fedtide.report.transitions import Rules
 
     data = load_data(params.run())
     first, directories = params.grid()[0], run_directories(params, runs)
@@ -137,7 +138,8 @@ def report(params: Params, runs: Path, worlds: Path | None, out: Path, command: 
         pictures = [folder(out) / "world.png"]
         draw(timeline_for(first, data), data.train_labels.numpy(), pictures[0])
     chosen = params.experiment.report
-    return build(directories, folder(out), chosen.title, chosen.last, command, pictures)
+    rules = Rules(chosen.transition_window, chosen.transition_counting, chosen.reference, chosen.rho)
+    return build(directories, folder(out), chosen.title, chosen.last, command, pictures, rules)
 
 
 def code(params: Params, out: Path) -> None:

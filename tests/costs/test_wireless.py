@@ -16,12 +16,12 @@ from torch import nn
 
 from fedtide import plugins
 from fedtide.costs import wireless
+from fedtide.costs.settings import CostSettings
 from fedtide.costs.wireless import (
     Fading,
     Link,
     RoundCost,
     Wireless,
-    WirelessSettings,
     distance,
     flops_per_parameter,
     path_loss,
@@ -30,9 +30,17 @@ from fedtide.costs.wireless import (
 )
 from fedtide.randomness import generator
 
-CELL = WirelessSettings(payload="paper")
+CELL = CostSettings(payload="paper")
 SVHN = (667_178, 91.04)
 TINY_IMAGENET = (21_730_056, 27.69)
+NO = np.zeros(1, dtype=np.int64)
+"""No bytes."""
+
+
+def both(size: int, devices: int) -> tuple[Any, Any]:
+    """The same bytes down and up for each device."""
+    each = np.full(devices, size)
+    return each, each
 
 
 def fading(count: int = 1, seed: int = 0, correlation: float = CELL.correlation) -> Fading:
@@ -46,8 +54,8 @@ def link(bits: float, snr: tuple[float, ...] = (3.0,), bandwidth: float = 1e6) -
 
 def costs(model: tuple[int, float], count: int, **values: Any) -> tuple[float, float]:
     """Mean latency [s] and energy [kJ] of a round of 100 devices over ``count`` placements, 5 x 128 samples each."""
-    s = WirelessSettings(payload="paper", **values)
-    rounds = [Wireless(s, seed, *model).round_cost(0, range(100), 0, 0, [5] * 100, 128) for seed in range(count)]
+    s = CostSettings(payload="paper", **values)
+    rounds = [Wireless(s, seed, *model).round_cost(0, range(100), NO, NO, [640] * 100) for seed in range(count)]
     latency, energy = total(1, rounds)
     return latency, energy / 1e3
 
@@ -105,7 +113,7 @@ def test_a_device_fades_alike_in_any_company_and_in_any_pieces() -> None:
 
 
 def test_without_movement_the_fading_stands_still() -> None:
-    still = WirelessSettings(speed=0.0)
+    still = CostSettings(speed=0.0)
     power = fading(2, correlation=still.correlation).advance(np.arange(2), 20)
     assert np.array_equal(power, np.repeat(power[:, :1], 20, axis=1))
 
@@ -161,7 +169,7 @@ def test_slots_are_counted_one_by_one(bits: tuple[float, float], snr: list[float
 
 
 def test_long_transfers_take_their_bits_over_the_mean_rate() -> None:
-    short = WirelessSettings(long_transfer=20)
+    short = CostSettings(long_transfer=20)
     links = [link(2e3, (3.0, 0.01)), link(0, (3.0, 0.01))]
     expected = 2e3 / (links[0].mean_rate() * short.slot)
     found = transmission_slots(links, fading(2), short)
@@ -173,7 +181,7 @@ def test_long_transfers_take_their_bits_over_the_mean_rate() -> None:
 def test_from_20_megabit_on_the_mean_rate_is_as_good_as_the_slots() -> None:
     links = [link(2e7, (100.0,) * 8)]
     slots = transmission_slots(links, fading(8), CELL)[0]
-    ergodic = transmission_slots(links, fading(8), WirelessSettings(long_transfer=0))[0]
+    ergodic = transmission_slots(links, fading(8), CostSettings(long_transfer=0))[0]
     assert slots.mean() == pytest.approx(ergodic.mean(), rel=5e-3)
 
 
@@ -186,8 +194,8 @@ def test_what_makes_transfers_shorter(changed: dict[str, float], direction: int,
     """Common random numbers: more bandwidth or power, or less distance, is never slower for any device."""
 
     def seconds(**values: Any) -> tuple[Any, Any]:
-        s = WirelessSettings(long_transfer=long_transfer, **values)
-        cost = Wireless(s, 0, 1, 0.0).round_cost(0, range(20), 10**6, 10**6, [0] * 20, 1)
+        s = CostSettings(long_transfer=long_transfer, **values)
+        cost = Wireless(s, 0, 1, 0.0).round_cost(0, range(20), *both(10**6, 20), [0] * 20)
         return cost.down_s, cost.down_s + cost.up_s
 
     for before, after in zip(seconds(), seconds(**changed), strict=True):
@@ -196,8 +204,8 @@ def test_what_makes_transfers_shorter(changed: dict[str, float], direction: int,
 
 
 def test_more_bits_take_longer_and_times_are_whole_slots() -> None:
-    model = Wireless(WirelessSettings(), 0, 1, 0.0)
-    few, many = (model.round_cost(0, range(20), size, size, [0] * 20, 1) for size in (10**5, 10**6))
+    model = Wireless(CostSettings(), 0, 1, 0.0)
+    few, many = (model.round_cost(0, range(20), *both(size, 20), [0] * 20) for size in (10**5, 10**6))
     assert (many.up_s > few.up_s).all()
     assert (many.down_s >= few.down_s).all()
     for seconds in (few.down_s, few.up_s, many.down_s, many.up_s):
@@ -222,9 +230,9 @@ def test_more_bits_take_longer_and_times_are_whole_slots() -> None:
 )
 def test_a_round_in_closed_form(parameters: int, phi: float, megabit: float, seconds: float, joules: float) -> None:
     """At mean rates: seconds and joules of both directions and of the computation."""
-    s = WirelessSettings(payload="paper", long_transfer=0)
+    s = CostSettings(payload="paper", long_transfer=0)
     model = Wireless(s, 3, parameters, phi)
-    cost = model.round_cost(0, [4, 8], 0, 0, [5, 5], 128)
+    cost = model.round_cost(0, [4, 8], NO, NO, [1, 1])
     assert cost.compute_s == pytest.approx([seconds] * 2, rel=2e-5 if seconds < 1e-3 else 0, abs=5e-7)
     for row, device in enumerate((4, 8)):
         snr = model.gain(device, 0) / s.noise_density
@@ -237,44 +245,49 @@ def test_a_round_in_closed_form(parameters: int, phi: float, megabit: float, sec
     assert cost.energy_J == pytest.approx(cost.device_J[0] + cost.device_J[1], rel=1e-14)
 
 
-def test_the_whole_payload_is_the_ledgers_or_the_papers() -> None:
+def test_the_whole_payload_is_the_algorithms_or_the_papers() -> None:
     """4 bytes per parameter each way are the paper's payload."""
-    ledger, paper = (Wireless(WirelessSettings(payload=payload), 0, 1_000_000, 1.0) for payload in ("ledger", "paper"))
-    first, second = (model.round_cost(2, [0, 1, 2], 4_000_000, 4_000_000, [1, 2, 3], 8) for model in (ledger, paper))
-    assert np.array_equal(first.device_J, second.device_J)
-    assert (ledger.round_cost(2, [0, 1, 2], 8_000_000, 4_000_000, [1, 2, 3], 8).down_s > first.down_s).all()
+    declared, paper = (Wireless(CostSettings(payload=payload), 0, 1_000_000, 1.0) for payload in ("algorithm", "paper"))
+    once = both(4_000_000, 3)
+    first, second = (model.round_cost(2, [0, 1, 2], *once, [8, 16, 24]) for model in (declared, paper))
+    assert np.array_equal(first.down_s, second.down_s)
+    assert np.array_equal(first.up_s, second.up_s)
+    twice = declared.round_cost(2, [0, 1, 2], np.array([1, 2, 1]) * once[0], once[1], [8, 16, 24])
+    assert (twice.down_s > first.down_s).tolist() == [False, True, False]
     assert first.compute_s == pytest.approx(np.array([1, 2, 3]) * 8 * 1_000_000 / 8e9)
+    assert second.compute_s == pytest.approx(np.full(3, 5 * 128 * 1_000_000 / 8e9))
 
 
 def test_phi_may_be_given_and_the_backward_pass_counted() -> None:
-    base, given, both = (
-        Wireless(WirelessSettings(**values), 0, 10_000, 2.0).round_cost(0, [0], 0, 0, [5], 10).compute_s.item()
-        for values in ({}, {"phi": 7.0}, {"counted": "forward_backward"})  # type: ignore[arg-type]
+    base, given, trained = (
+        Wireless(CostSettings(**values), 0, 10_000, 2.0).round_cost(0, [0], *both(0, 1), [50]).compute_s.item()
+        for values in ({}, {"phi": 7.0}, {"passes": 3.0})
     )
-    assert (given / base, both / base) == pytest.approx((3.5, 3.0))
+    assert (given / base, trained / base) == pytest.approx((3.5, 3.0))
 
 
 def test_places_last_for_the_run_and_fading_for_a_round() -> None:
-    model = Wireless(WirelessSettings(), 5, 1000, 1.0)
+    model = Wireless(CostSettings(), 5, 1000, 1.0)
     assert model.gain(3, 0) == model.gain(3, 9)
     assert model.gain(3, 0) != model.gain(4, 0)
-    assert model.gain(3, 0) != Wireless(WirelessSettings(), 6, 1000, 1.0).gain(3, 0)
-    first, again, later = (model.round_cost(t, [3, 4], 10**6, 10**6, [1, 1], 1) for t in (0, 0, 1))
+    assert model.gain(3, 0) != Wireless(CostSettings(), 6, 1000, 1.0).gain(3, 0)
+    first, again, later = (model.round_cost(t, [3, 4], *both(10**6, 2), [1, 1]) for t in (0, 0, 1))
     assert np.array_equal(first.up_s, again.up_s)
     assert not np.array_equal(first.up_s, later.up_s)
-    alone = model.round_cost(0, [4], 10**6, 10**6, [1], 1)
+    assert not np.array_equal(first.up_s, model.round_cost(0, [3, 4], *both(10**6, 2), [1, 1], "gradient").up_s)
+    alone = model.round_cost(0, [4], *both(10**6, 1), [1])
     assert alone.down_s[0] == first.down_s[1]
 
 
 def test_devices_may_be_placed_anew_in_every_round() -> None:
-    moving = Wireless(WirelessSettings(redraw_per_round=True), 5, 1000, 1.0)
+    moving = Wireless(CostSettings(placement="every_round"), 5, 1000, 1.0)
     assert moving.gain(3, 0) == moving.gain(3, 0)
     assert moving.gain(3, 0) != moving.gain(3, 1)
 
 
 def test_places_fill_the_ring_evenly() -> None:
     """Without shadowing, half of the devices lie within the ring's median distance."""
-    model = Wireless(WirelessSettings(shadowing=0.0), 0, 1000, 1.0)
+    model = Wireless(CostSettings(shadowing=0.0), 0, 1000, 1.0)
     gains = np.array([model.gain(device, 0) for device in range(1000)])
     median = 10 ** (-path_loss(distance(0.5, CELL), CELL) / 10)
     assert (gains > median).mean() == pytest.approx(0.5, abs=3 * 0.5 / math.sqrt(1000))
@@ -369,4 +382,4 @@ def test_counting_leaves_the_network_alone() -> None:
 )
 def test_impossible_cells_are_refused(values: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
-        WirelessSettings(**values)
+        CostSettings(**values)

@@ -53,7 +53,7 @@ def test_everything_is_written_twice_the_same(tmp_path):
     report(dirs, tmp_path / "two")
     first = contents(tmp_path / "one")
     assert first == contents(tmp_path / "two")
-    tables = {"report.html", "table.csv", "comparison.csv", "metrics.json"}
+    tables = {"report.html", "table.csv", "comparison.csv", "transitions.csv", "metrics.json"}
     assert set(first) == tables | {f"{name}.png" for name in FIGURES}
     assert (summary.complete, summary.total, summary.warnings) == (12, 12, ())
     assert summary.page == tmp_path / "one" / "report.html"

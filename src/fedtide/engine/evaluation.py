@@ -19,16 +19,22 @@ class Scores:
     Attributes:
         correct, count: int64 [L], samples of each class predicted right, and present.
         loss: float64 [L], sum of cross-entropies of each class.
+        masked: int64 [L], samples predicted right by the arg-max over the labels of a view; None without a view.
     """
 
     correct: Tensor
     count: Tensor
     loss: Tensor
+    masked: Tensor | None = None
 
-    def accuracy(self, labels: NDArray[np.bool_] | None = None) -> float:
-        """Share of correct predictions among samples whose label is in ``labels`` (bool [L]); arg-max over all labels."""
+    def accuracy(self, labels: NDArray[np.bool_] | None = None, correct: Tensor | None = None) -> float:
+        """Share of correct predictions among samples whose label is in ``labels`` (bool [L]).
+
+        The arg-max is over all labels; with ``correct = scores.masked`` over those of the view.
+        """
         view = torch.ones_like(self.count, dtype=torch.bool) if labels is None else torch.from_numpy(labels)
-        return int(self.correct[view].sum()) / max(1, int(self.count[view].sum()))
+        right = self.correct if correct is None else correct
+        return int(right[view].sum()) / max(1, int(self.count[view].sum()))
 
     def mean_loss(self, labels: NDArray[np.bool_] | None = None) -> float:
         """Mean cross-entropy over the same samples."""
@@ -41,7 +47,15 @@ class Scores:
         return [correct / count if count else None for correct, count in pairs]
 
 
-def evaluate(workers: Workers, w: Tensor, b: Tensor, inputs: Tensor, labels: Tensor, batch: int) -> Scores:
+def evaluate(
+    workers: Workers,
+    w: Tensor,
+    b: Tensor,
+    inputs: Tensor,
+    labels: Tensor,
+    batch: int,
+    view: NDArray[np.bool_] | None = None,
+) -> Scores:
     """Scores of one model.
 
     Args:
@@ -49,37 +63,39 @@ def evaluate(workers: Workers, w: Tensor, b: Tensor, inputs: Tensor, labels: Ten
         w, b: parameters [d] and floating buffers [q].
         inputs, labels: resident samples.
         batch: samples per forward pass.
+        view: bool [L], labels that a second arg-max over the same logits is restricted to, for ``Scores.masked``.
     """
     task, classes = workers.task, workers.task.data.num_classes
+    barred = None if view is None else torch.from_numpy(~view).to(labels.device)
     starts = range(0, len(labels), batch)
     lanes = [list(starts)[lane :: workers.count] for lane in range(min(workers.count, len(starts)))]
 
-    def lane(seat: Seat, mine: list[int]) -> list[tuple[int, Tensor, Tensor]]:
+    def lane(seat: Seat, mine: list[int]) -> list[tuple[int, Tensor]]:
         module = seat.frozen("evaluation")
         module.load(w, b)
-        results = []
+        results: list[tuple[int, Tensor]] = []
         with torch.inference_mode(), task.mixed():
             for start in mine:
                 y = labels[start : start + batch]
                 logits = module.network(task.lay_out(task.data.prepare(inputs[start : start + batch], task.dtype)))
-                results.append((start, *_tally(logits, y, classes)))
+                results.append((start, _tally(logits, y, classes, barred)))
         return results
 
     found = sorted((item for part in workers.map(lane, lanes) for item in part), key=lambda item: item[0])
-    zero = torch.zeros(classes, dtype=torch.float64)
-    correct = sum((item[1] for item in found), zero).to(torch.int64)
-    loss = sum((item[2] for item in found), zero)
-    return Scores(correct, torch.bincount(labels.cpu(), minlength=classes), loss)
+    zero = torch.zeros(2 if barred is None else 3, classes, dtype=torch.float64)
+    loss, correct, *masked = sum((item[1] for item in found), zero)
+    count = torch.bincount(labels.cpu(), minlength=classes)
+    return Scores(correct.to(torch.int64), count, loss, masked[0].to(torch.int64) if masked else None)
 
 
-def _tally(logits: Tensor, labels: Tensor, classes: int) -> tuple[Tensor, Tensor]:
-    """Correct predictions and summed cross-entropy per class, float64 on the CPU."""
-    values = torch.nn.functional.cross_entropy(logits, labels, reduction="none").to(torch.float64)
-    right = (logits.argmax(dim=-1) == labels).to(torch.float64)
-    both = torch.zeros(2, classes, dtype=torch.float64, device=labels.device)
-    both.scatter_add_(1, labels.expand(2, -1), torch.stack([right, values]))
-    both = both.cpu()
-    return both[0], both[1]
+def _tally(logits: Tensor, labels: Tensor, classes: int, barred: Tensor | None) -> Tensor:
+    """Per class, summed cross-entropy, correct predictions and those without the ``barred`` labels: float64 on the CPU."""
+    values = [torch.nn.functional.cross_entropy(logits, labels, reduction="none").to(torch.float64)]
+    values.append((logits.argmax(dim=-1) == labels).to(torch.float64))
+    if barred is not None:
+        values.append((logits.masked_fill(barred, -torch.inf).argmax(dim=-1) == labels).to(torch.float64))
+    tally = torch.zeros(len(values), classes, dtype=torch.float64, device=labels.device)
+    return tally.scatter_add_(1, labels.expand(len(values), -1), torch.stack(values)).cpu()
 
 
 def full_gradient(

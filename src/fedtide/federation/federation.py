@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -16,6 +17,7 @@ from fedtide import plugins
 from fedtide.algorithms.base import Algorithm
 from fedtide.algorithms.round import Vectors
 from fedtide.costs.ledger import payload
+from fedtide.costs.wireless import Wireless, flops_per_parameter
 from fedtide.data.dataset import Dataset
 from fedtide.engine import executor as executors
 from fedtide.engine.augment import Augmentation
@@ -98,6 +100,8 @@ class Federation:
         self.workers = Workers(self.task, settings.engine.workers)
         self.executor = executors.make(self.task, self.workers, settings.engine, model.family)
         self.payload = payload(self.algorithm, self.layout.size, self.layout.buffer_size, self.data.num_classes)
+        self.wireless = self._wireless(network) if settings.costs.wireless else None
+        self._views = not timeline.label_views.all()
 
     @staticmethod
     def _plugin(kind: str, settings: plugins.PluginSettings) -> Any:
@@ -108,6 +112,12 @@ class Federation:
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(key64(self.settings.seed, "model") & (2**63 - 1))
             return model.build(self.data.input_shape, self.data.num_classes, self.data.vocabulary)
+
+    def _wireless(self, network: Network) -> Wireless:
+        costs = self.settings.costs
+        own = next(network.parameters())
+        sample = self.data.prepare(self.data.test_inputs[:1].to(own.device), own.dtype)
+        return Wireless(costs, self.settings.seed, self.layout.size, costs.phi or flops_per_parameter(network, sample))
 
     def evaluates(self, model: str) -> bool:
         """Whether ``cloud``, ``participants`` or ``all`` is evaluated in this run."""
@@ -181,20 +191,21 @@ class Federation:
             Diverged: the loss or the model is not finite, or the loss exploded; ``state.round`` counts the round and
                 the exception's ``report`` holds its row.
         """
-        began, t = time.perf_counter(), state.round
+        began, t, before = time.perf_counter(), state.round, dict(state.totals)
         first, length = self.timeline.session_span(t)
         if t == first:
             self._begin_session(state, t)
         call = self._call(t, first, length)
         played = train_round(self, state, call)
         state.w, state.b, state.round = played.w, played.b, t + 1
-        state.totals["bytes_up"] += played.exchanges * self.payload.up
-        state.totals["bytes_down"] += played.exchanges * self.payload.down
+        self.charge(state, call, played.exchanges, played.samples)
         finite = math.isfinite(played.train_loss) and bool(torch.isfinite(played.w).all())
         failed = not finite or played.train_loss > self.settings.federation.explode
         report = self._report(state, call, played, t, failed)
         seconds = time.perf_counter() - began
         report.row["seconds"] = round(seconds, 4)
+        if self.wireless:
+            report.row |= {name: _digits(state.totals[name] - before[name]) for name in ("latency", "energy")}
         state.totals["seconds"] += seconds
         if failed:
             message = f"diverged in round {t + 1}: training loss {played.train_loss:g}; try a smaller local.lr"
@@ -202,6 +213,24 @@ class Federation:
         if t == first + length - 1:
             self.initialiser.end(self._boundary(state, t))
         return report
+
+    def charge(self, state: RunState, call: Call, exchanges: Sequence[int], samples: Sequence[int]) -> None:
+        """Add what a round costs to the totals of ``state``; the rows of the history hold what was added since the last.
+
+        Args:
+            state: of the run, not of a scratch copy.
+            call: who took part, and the key of the fading (``t`` and ``purpose``).
+            exchanges: of each participant, how often it received and sent its payload.
+            samples: of each participant, on how many it trained.
+        """
+        times = np.array(exchanges, dtype=np.int64)
+        down, up = times * self.payload.down, times * self.payload.up
+        state.totals["bytes_down"] += int(down.sum())
+        state.totals["bytes_up"] += int(up.sum())
+        if self.wireless:
+            cost = self.wireless.round_cost(call.t, call.ids, down, up, samples, call.purpose)
+            state.totals["latency"] += cost.latency_s
+            state.totals["energy"] += cost.energy_J
 
     def _call(self, t: int, first: int, length: int) -> Call:
         here = self.timeline.at(t)
@@ -285,6 +314,7 @@ class Federation:
     def _score_columns(self) -> list[str]:
         """Columns of the scores; every round has them, because the first one decides on the columns of the history."""
         endings = [f"{score}{suffix}" for _, suffix in self._evaluated() for score in ("accuracy", "loss")]
+        endings += ["accuracy_seen", "accuracy_masked"] if self._views else []
         return [f"{split}_{ending}" for split in self.settings.evaluation.splits for ending in endings]
 
     def _evaluate(self, report: RoundReport, state: RunState, played: Played, t: int) -> None:
@@ -295,11 +325,14 @@ class Federation:
                 played.b,
             )
             for split in evaluation.splits:
-                scores = self.scores(*model, split)
+                scores = self.scores(*model, split, view if self._views and not suffix else None)
                 report.row[f"{split}_accuracy{suffix}"] = scores.accuracy(view)
                 report.row[f"{split}_loss{suffix}"] = scores.mean_loss(view)
                 if not suffix:
                     report.per_class[split] = scores.per_class()
+                if scores.masked is not None:
+                    report.row[f"{split}_accuracy_seen"] = scores.accuracy(self.timeline.labels_until(t))
+                    report.row[f"{split}_accuracy_masked"] = scores.accuracy(view, scores.masked)
 
     def _all_clients(self, state: RunState, t: int) -> Tensor:
         """Mean [d] of the latest models of all clients present, weighted as the algorithm weights participants."""
@@ -310,15 +343,20 @@ class Federation:
         rows = state.memory["latest"]
         return weighted_sum(weights, rows[torch.from_numpy(here.clients).to(rows.device)]).to(self.device)
 
-    def scores(self, w: Tensor, b: Tensor, split: str = "test") -> Scores:
-        """Per-class scores of a model on the test set or the validation split."""
+    def scores(self, w: Tensor, b: Tensor, split: str = "test", view: NDArray[np.bool_] | None = None) -> Scores:
+        """Per-class scores of a model on the test set or the validation split; ``view`` as in :func:`evaluate`."""
         data = self.data
         inputs, labels = data.test_inputs, data.test_labels
         if split == "validation":
             held = torch.from_numpy(self.timeline.validation).to(self.device)
             inputs, labels = data.train_inputs[held], data.train_labels[held]
-        return evaluate(self.workers, w, b, inputs, labels, self.settings.evaluation.batch_size)
+        return evaluate(self.workers, w, b, inputs, labels, self.settings.evaluation.batch_size, view)
 
     def state_dict(self, state: RunState) -> dict[str, Tensor]:
         """The global model by parameter and buffer name, on the CPU."""
         return {name: value.clone().cpu() for name, value in self.layout.named(state.w, state.b).items()}
+
+
+def _digits(value: float) -> float:
+    """Nine digits: the difference of two sums is not worth more."""
+    return float(f"{value:.9g}")

@@ -50,14 +50,20 @@ class Call:
 
 @dataclass(frozen=True)
 class Played:
-    """What a round produced: the new model, the round's record, and its facts."""
+    """What a round produced: the new model, the round's record, and its facts.
+
+    Attributes:
+        w, b: the new model. participants: mean of the local models. train_loss, drift: of the cohort.
+        exchanges, samples: of each participant, how often it exchanged models and on how many samples it trained.
+    """
 
     w: Tensor
     b: Tensor
     participants: tuple[Tensor, Tensor]
     train_loss: float
     drift: float
-    exchanges: int
+    exchanges: list[int]
+    samples: list[int]
 
 
 class _Services:
@@ -161,7 +167,7 @@ def train_round(federation: Federation, state: RunState, call: Call) -> Played:
     state.seen[ids] = True
     loss = float((cohort.losses.to(torch.float64).cpu() / steps.clamp(min=1) * n).sum() / n.sum())
     participants = (r.mean(cohort.W), b) if fed.evaluates("participants") else (w, b)
-    return Played(w, b, participants, loss, drift, exchanges)
+    return Played(w, b, participants, loss, drift, exchanges, plan.sizes.sum(1).tolist())
 
 
 def _momentum(memory: dict[str, Tensor], W: Tensor, coefficient: float) -> Tensor | None:
@@ -171,15 +177,17 @@ def _momentum(memory: dict[str, Tensor], W: Tensor, coefficient: float) -> Tenso
     return memory["momentum"] if "momentum" in memory else torch.zeros_like(W)
 
 
-def _advance(fed: Federation, cohort: Cohort, r: Round) -> int:
-    """Local steps, cut where clients average inside the round; returns the exchanges of all clients together."""
-    exchanges, done = len(r.ids), 0
+def _advance(fed: Federation, cohort: Cohort, r: Round) -> list[int]:
+    """Local steps, cut where clients average inside the round; returns the exchanges of each client."""
+    exchanges, done = [1] * len(r.ids), 0
     for step, rows in fed.exchange.partial(r):
         fed.ranks.advance(fed.executor, cohort, done, step)
         members = torch.tensor(rows, device=cohort.W.device)
         share = r.n[members, 0] / r.n[members, 0].sum()
         cohort.W[members] = weighted_sum(share, cohort.W[members])
         cohort.buffers[members] = weighted_sum(share, cohort.buffers[members])
-        exchanges, done = exchanges + len(rows), step
+        for row in rows:
+            exchanges[row] += 1
+        done = step
     fed.ranks.advance(fed.executor, cohort, done, cohort.plan.longest)
     return exchanges

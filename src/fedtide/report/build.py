@@ -15,10 +15,14 @@ from rich.markup import escape
 from rich.table import Table as RichTable
 
 from fedtide.errors import SettingsError
-from fedtide.report import figures, findings, records, statistics
+from fedtide.report import boundaries, figures, findings, records, statistics
 from fedtide.report.page import Comparison, Picture, render, rows
 from fedtide.report.records import Records
-from fedtide.report.table import AFTER_CHANGE, Table, tabulate
+from fedtide.report.sheets import sheets
+from fedtide.report.table import Table, tabulate
+from fedtide.report.transitions import Rules, per_session, transitions
+
+_RULES = Rules()
 
 
 @dataclass(frozen=True)
@@ -47,8 +51,9 @@ def build(
     last: int,
     command: str,
     timeline_pictures: Sequence[Path] = (),
+    rules: Rules = _RULES,
 ) -> ReportSummary:
-    """Write ``report.html``, the figures, ``table.csv``, ``comparison.csv`` and ``metrics.json`` into ``out``.
+    """Write ``report.html``, the figures, the tables as CSV and ``metrics.json`` into ``out``.
 
     Everything is made before anything is written, and every file appears whole. The same runs and arguments give the
     same bytes.
@@ -60,6 +65,7 @@ def build(
         last: number of final rounds that are averaged.
         command: the command line, shown on the page.
         timeline_pictures: PNG files of who has what, embedded at the end.
+        rules: how session changes are measured.
 
     Raises:
         SettingsError: there is no run, a file is not what a run writes, or a picture is missing.
@@ -70,15 +76,17 @@ def build(
         if not path.is_file():
             raise SettingsError(f"no picture {path}")
     read = records.load(run_dirs)
-    table = tabulate(read, last)
+    table = tabulate(read, last, rules)
+    changes = transitions(read, rules)
     comparisons = _comparisons(table)
     pictures = _pictures(read, table)
     world = [Picture(path.stem, path.read_bytes(), "Who has what", _WORLD_CAPTION) for path in timeline_pictures]
-    html = render(title, read, table, comparisons, [*pictures, *world], command)
+    html = render(title, read, table, sheets(changes, rules), comparisons, [*pictures, *world], command)
     files = {f"{picture.name}.png": picture.png for picture in pictures}
     files |= {
         "table.csv": _csv(table.methods.reset_index()),
         "comparison.csv": _csv(_comparison_frame(comparisons)),
+        **({"transitions.csv": _csv(per_session(changes))} if len(changes) else {}),
         "metrics.json": json.dumps(_flat(table), indent=2, allow_nan=False).encode() + b"\n",
         "report.html": html.encode(),
     }
@@ -111,7 +119,21 @@ def _pictures(read: Records, table: Table) -> list[Picture]:
             "transition_accuracy",
             figures.transition_accuracy(table),
             "Accuracy after session changes",
-            f"Mean over the first {AFTER_CHANGE} rounds after each change. Dots: runs; bars: mean of a method.",
+            f"Mean over the first {table.rules.window} rounds after the changes that count. Dots: runs; bars: mean of a "
+            "method.",
+        ),
+        (
+            "weights",
+            boundaries.weights(read, table.rules.reference),
+            "Weights of the stored models at the beginning of a session",
+            "Mean over the complete runs. White: not stored yet, or not mixed.",
+        ),
+        (
+            "boundary_losses",
+            boundaries.losses(read, table.rules.reference),
+            "Training loss of the models a session could begin with",
+            "On the devices of the new session, before its first round. Lines: mean over the complete runs; shading: from the "
+            "lowest to the highest seed.",
         ),
         ("accuracy_over_bytes", figures.accuracy_over_bytes(read), "Test accuracy over communicated bytes", _RANGE),
         (

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from string import ascii_uppercase
 from typing import Any
 
 import numpy as np
@@ -122,14 +123,12 @@ class _Line:
 def _facets(methods: list[Method]) -> dict[Method, _Line]:
     """Where each method is drawn.
 
-    One panel per initialiser with a line per algorithm; if these are too many lines, one panel per algorithm with a
-    line per initialiser. A single algorithm needs just one panel.
+    One panel per algorithm with a line per initialiser, so that one sees where these part; a single initialiser needs
+    just one panel, with a line per algorithm unless these are too many.
     """
     labels = list(dict.fromkeys(label for label, _ in methods))
     starts = list(dict.fromkeys(start for _, start in methods))
-    if len(labels) == 1:
-        return {(a, i): _Line(a, i, starts.index(i)) for a, i in methods}
-    if len(labels) <= _MOST_LINES:
+    if len(starts) == 1 and 1 < len(labels) <= _MOST_LINES:
         return {(a, i): _Line(i, a, labels.index(a)) for a, i in methods}
     return {(a, i): _Line(a, i, starts.index(i)) for a, i in methods}
 
@@ -169,7 +168,7 @@ def _curves(records: Records, x: str, axis: Callable[[float], tuple[float, str]]
             shown = [method for method, line in facets.items() if line.panel == panel]
             spans = _session_spans(records.history, shown) if x == "round" else []
             named = bool(spans) and number < columns
-            _mark_sessions(axes, spans, named)
+            _mark_sessions(axes, spans, named, _groups_in_turn(records))
             axes.set_title(panel if len(panels) > 1 else "", pad=14 if named else None)
             axes.tick_params(labelbottom=number + columns >= len(panels))
         percent_axis(grid.flat[0], history["test_accuracy"].min(), history["test_accuracy"].max())
@@ -209,16 +208,30 @@ def _session_spans(history: pd.DataFrame, methods: list[Method]) -> list[tuple[i
     return [(int(session), int(first), int(last)) for session, first, last in spans.reset_index().to_numpy()]
 
 
-def _mark_sessions(axes: Axes, spans: list[tuple[int, int, int]], named: bool) -> None:
-    """A thin line where a session begins; its number above the panel if there is room for it."""
+def _groups_in_turn(records: Records) -> int:
+    """How many groups of devices take turns from session to session; 0 if they do not."""
+    turns = {
+        {"alternate": 2, "cycle": settings.get("scenario.groups") or 0}.get(str(settings.get("scenario.pattern")), 0)
+        for settings in records.settings.values()
+    }
+    return turns.pop() if len(turns) == 1 else 0
+
+
+def _mark_sessions(axes: Axes, spans: list[tuple[int, int, int]], named: bool, groups: int) -> None:
+    """A thin line where a session begins; above the panel, if there is room, its number and the letter of its group.
+
+    Every other session is shaded.
+    """
     if 0 < len(spans) <= _MOST_TICKS:
         axes.set_xticks([0, *(last for _, _, last in spans)])
     for session, first, last in spans:
         if first > 1:
             axes.axvline(first - 0.5, color=GREY, linewidth=0.6, zorder=0.5)
+        if session % 2 == 0:
+            axes.axvspan(first - 0.5, last + 0.5, color="#f4f4f4", linewidth=0, zorder=0)
         if named and (session - 1) % math.ceil(len(spans) / _MOST_CELLS) == 0:
             axes.annotate(
-                f"S{session}",
+                f"S{session} · {ascii_uppercase[(session - 1) % groups]}" if 1 < groups <= 26 else f"S{session}",
                 ((first + last) / 2, 1),
                 xycoords=("data", "axes fraction"),
                 xytext=(0, 3),

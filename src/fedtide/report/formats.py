@@ -48,6 +48,35 @@ def rounds(count: float, spread: float = math.nan) -> str:
     return f"{count:g}" if math.isnan(spread) else f"{count:.1f} ± {spread:.1f}"
 
 
+def times(factor: float) -> str:
+    """``8.0 \N{MULTIPLICATION SIGN}``."""
+    if math.isnan(factor):
+        return NOTHING
+    return "\N{INFINITY}" if math.isinf(factor) else f"{factor:.3g} \N{MULTIPLICATION SIGN}"
+
+
+def seconds(count: float) -> str:
+    """``27.1 ms``, ``6.89 s`` or ``17,000 s``."""
+    return _prefixed(count, "s", largest=0)
+
+
+def joules(count: float) -> str:
+    """``360 mJ`` or ``1.43 kJ``."""
+    return _prefixed(count, "J", largest=3)
+
+
+def _prefixed(value: float, unit: str, largest: int) -> str:
+    """Three digits with the prefix that suits, at most the ``largest``-th power of 1000."""
+    if math.isnan(value):
+        return NOTHING
+    if math.isinf(value):
+        return "not reached"
+    power = min(max(math.floor(math.log10(value) / 3), -3), largest) if value > 0 else 0
+    shown = value / 1000.0**power
+    prefix = {-3: "n", -2: "\N{MICRO SIGN}", -1: "m", 0: "", 1: "k", 2: "M", 3: "G"}[power]
+    return f"{shown:,.0f} {prefix}{unit}" if shown >= 100 else f"{shown:.3g} {prefix}{unit}"
+
+
 def p_value(p: float) -> str:
     """``0.012``, ``< 0.001`` or n/a."""
     if math.isnan(p):

@@ -30,7 +30,7 @@ def best(accuracy: ArrayLike) -> float:
 
 def mean_of_last(accuracy: ArrayLike, rounds: int) -> float:
     """Mean over the evaluated rounds among the last ``rounds`` rounds."""
-    return _mean(np.asarray(accuracy, dtype=np.float64)[-rounds:])
+    return mean(np.asarray(accuracy, dtype=np.float64)[-rounds:])
 
 
 def drops(accuracy: ArrayLike, session: ArrayLike) -> Floats:
@@ -44,12 +44,13 @@ def drops(accuracy: ArrayLike, session: ArrayLike) -> Floats:
 
 def mean_drop(accuracy: ArrayLike, session: ArrayLike) -> float:
     """Mean of :func:`drops` over the session changes."""
-    return _mean(drops(accuracy, session))
+    return mean(drops(accuracy, session))
 
 
-def transition_accuracy(accuracy: ArrayLike, session: ArrayLike, rounds: int = 10) -> float:
-    """Mean accuracy of the first ``rounds`` rounds after a session change; every change counts the same."""
-    return _mean(np.array([_mean(part[:rounds]) for part in _sessions(accuracy, session)[1:]], dtype=np.float64))
+def transition_accuracy(accuracy: ArrayLike, session: ArrayLike, rounds: int = 10, first: int = 2) -> float:
+    """Mean accuracy of the first ``rounds`` rounds of each session from the ``first``-th on; each counts the same."""
+    parts = _sessions(accuracy, session)[first - 1 :]
+    return mean(np.array([mean(part[:rounds]) for part in parts], dtype=np.float64))
 
 
 def rounds_to_target(accuracy: ArrayLike, target: float) -> float:
@@ -64,20 +65,21 @@ def bytes_to_target(accuracy: ArrayLike, traffic: ArrayLike, target: float) -> f
     return float(np.asarray(traffic, dtype=np.float64)[int(rounds) - 1]) if math.isfinite(rounds) else math.inf
 
 
+def mean(values: ArrayLike) -> float:
+    """Mean of the values that are not NaN."""
+    kept = _evaluated(values)
+    return float(kept.mean()) if len(kept) else math.nan
+
+
 def mean_std(values: ArrayLike) -> tuple[float, float]:
     """Mean and sample standard deviation (divisor n - 1, NaN for one value) of one value per seed; NaN is left out."""
     kept = _evaluated(values)
-    return _mean(kept), float(kept.std(ddof=1)) if len(kept) > 1 and np.isfinite(kept).all() else math.nan
+    return mean(kept), float(kept.std(ddof=1)) if len(kept) > 1 and np.isfinite(kept).all() else math.nan
 
 
 def _evaluated(values: ArrayLike) -> Floats:
     array = np.asarray(values, dtype=np.float64)
     return array[~np.isnan(array)]
-
-
-def _mean(values: Floats) -> float:
-    kept = _evaluated(values)
-    return float(kept.mean()) if len(kept) else math.nan
 
 
 def _sessions(accuracy: ArrayLike, session: ArrayLike) -> list[Floats]:

@@ -13,7 +13,8 @@ import pandas as pd
 
 from fedtide.report import findings, formats, statistics
 from fedtide.report.records import Records
-from fedtide.report.table import AFTER_CHANGE, Table
+from fedtide.report.sheets import Sheet
+from fedtide.report.table import Table
 
 
 @dataclass(frozen=True)
@@ -45,6 +46,7 @@ def render(
     title: str,
     records: Records,
     table: Table,
+    sheets: list[Sheet],
     comparisons: list[Comparison],
     pictures: list[Picture],
     command: str,
@@ -55,7 +57,7 @@ def render(
         title: the headline.
         records: all runs.
         table: their metrics.
-        comparisons: one table each.
+        sheets, comparisons: one table each.
         pictures: the first is the key figure; all are embedded.
         command: the command line that made the report.
     """
@@ -73,6 +75,7 @@ def render(
         rows=rows(table),
         grouped=len({start for _, start in records.methods}) > 1,
         table_caption=_table_caption(table),
+        sheets=sheets,
         comparisons=[_comparison(comparison) for comparison in comparisons],
         comparison_caption="The interval is of one comparison; Holm corrects p for all comparisons of the table. The "
         "reference was chosen because its mean is highest, which flatters it a little.",
@@ -105,12 +108,18 @@ def _table_caption(table: Table) -> str:
     parts = ["Bold: best of its column." if any(table.best(column) for column in table.columns) else ""]
     if any(column.key == "drop" for column in table.columns):
         parts.append(
-            f"After a change: mean of the first {AFTER_CHANGE} rounds after each session change. Drop: last accuracy "
-            "before a change minus the first after it. Accuracy counts the labels that are present in the session."
+            f"After a change: mean of the first {table.rules.window} rounds after the session changes that count. Drop: "
+            "last accuracy before a change minus the first after it, mean over all changes. Accuracy counts the labels that "
+            "are present in the session."
         )
     elif not math.isnan(table.target):
         parts.append(f"The target, {100 * table.target:.0f} %, is nine tenths of the best method's mean at the end.")
     parts.append("Traffic: what all clients sent and received.")
+    if any(column.key == "latency" for column in table.columns):
+        parts.append(
+            "Latency and energy: of all rounds in one simulated cell, each as long as its slowest device takes, computation "
+            "included."
+        )
     return " ".join(filter(None, parts))
 
 

@@ -22,6 +22,8 @@ METHOD = ["label", "initialiser"]
 
 _RUN = ["key", *METHOD, "seed", "state"]
 _HISTORY = ["round", "session", "bytes_up", "bytes_down", "present"]
+_OPTIONAL = ["test_accuracy", "latency", "energy", "gradient_rounds"]
+_BOUNDARY = ["session", "start_accuracy", "mu", "losses"]
 _NOT_A_METHOD = (
     "label",
     "seed",
@@ -41,7 +43,11 @@ class Records:
         runs: one row per run that has settings, in the given order: ``key`` (name of its directory), ``label``,
             ``initialiser``, ``seed``, ``state`` (complete, diverged or unfinished) and ``rounds`` played.
         history: the rounds of all runs: the run's columns (without ``rounds``), ``round``, ``session`` (both from 1),
-            ``test_accuracy`` (share, NaN where not evaluated), ``bytes`` (both directions, cumulative), ``present``.
+            ``test_accuracy`` (share, NaN where not evaluated), ``bytes`` (both directions, cumulative), ``present``,
+            ``latency`` [s] and ``energy`` [J] of the round (NaN where not simulated), ``gradient_rounds`` (cumulative).
+        boundaries: one row per run and session that recorded its beginning: the run's columns, ``session`` (from 1),
+            ``start_accuracy`` (share, NaN where not recorded), ``mu`` (weight by stored session) and ``losses`` (training
+            loss by model), both possibly empty.
         per_class: per run, the test accuracies of its last evaluated model: the run's columns, then one per class.
         settings: the settings of each run by key, flat with dotted names.
         missing: names of the directories without settings.
@@ -49,6 +55,7 @@ class Records:
 
     runs: pd.DataFrame
     history: pd.DataFrame
+    boundaries: pd.DataFrame
     per_class: pd.DataFrame
     settings: dict[str, Settings]
     missing: tuple[str, ...]
@@ -82,12 +89,13 @@ def load(run_dirs: Sequence[Path]) -> Records:
         example = f", e.g. {run_dirs[0]}" if run_dirs else ""
         raise SettingsError(f"no runs to report: none of {len(run_dirs)} run directories holds settings.json{example}")
     settings = {path.name: _settings(path) for path in found}
-    runs, histories, classes = [], [], []
+    runs, histories, boundaries, classes = [], [], [], []
     for path in found:
         run = _run(path, settings[path.name])
         history, per_class = _history(path), _per_class(path)
         runs.append({**run, "rounds": len(history)})
         histories.append(_tagged(history, run))
+        boundaries.append(_tagged(_boundaries(path), run))
         classes.append(_tagged(per_class, run))
     frame = pd.DataFrame(runs)
     labels = _told_apart(frame, settings)
@@ -96,6 +104,7 @@ def load(run_dirs: Sequence[Path]) -> Records:
     return Records(
         runs=frame,
         history=_joined(histories, labels),
+        boundaries=_joined(boundaries, labels),
         per_class=_joined(classes, labels),
         settings=settings,
         missing=tuple(path.name for path in run_dirs if path not in found),
@@ -125,8 +134,27 @@ def _run(path: Path, settings: Settings) -> dict[str, Any]:
 
 
 def _history(path: Path) -> pd.DataFrame:
-    frame = _read_csv(path / "history.csv", _HISTORY).reindex(columns=[*_HISTORY, "test_accuracy"])
+    frame = _read_csv(path / "history.csv", _HISTORY).reindex(columns=[*_HISTORY, *_OPTIONAL])
+    frame = frame.assign(gradient_rounds=frame["gradient_rounds"].fillna(0))
     return frame.assign(bytes=frame["bytes_up"] + frame["bytes_down"]).drop(columns=["bytes_up", "bytes_down"])
+
+
+def _boundaries(path: Path) -> pd.DataFrame:
+    """Beginnings of sessions. One that a resumed run played again is there twice: the later counts."""
+    file = path / "events.jsonl"
+    text = file.read_text(encoding="utf-8") if file.is_file() else ""
+    found = {}
+    for line in text[: text.rfind("\n") + 1].splitlines():  # a run that was killed may leave a torn last line
+        try:
+            event = json.loads(line)
+        except ValueError as error:
+            raise SettingsError(f"{file} is not JSON line by line: {error}") from None
+        if event.get("event") == "session":
+            start, session = event.get("start_accuracy"), int(event["session"])
+            mu = {int(stored): float(weight) for stored, weight in (event.get("mu") or {}).items()}
+            losses = {name: loss for name, loss in (event.get("losses") or {}).items() if loss is not None}
+            found[session] = [session, float("nan") if start is None else float(start), mu, losses]
+    return pd.DataFrame(list(found.values()), columns=_BOUNDARY)
 
 
 def _per_class(path: Path) -> pd.DataFrame:

@@ -11,8 +11,8 @@ from matplotlib import style
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-PALETTE = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#000000")
-"""Okabe and Ito's colours without yellow, which is too faint for a line on white."""
+PALETTE = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#000000", "#E69F00", "#56B4E9")
+"""Okabe and Ito's colours, those most alike far apart, without yellow, which is too faint for a line on white."""
 
 GREY = "#8a8a8a"
 WIDTH = 9.0

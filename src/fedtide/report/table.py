@@ -11,11 +11,13 @@ import pandas as pd
 
 from fedtide.report import formats, metrics
 from fedtide.report.records import METHOD, Method, Records
-
-AFTER_CHANGE = 10
-"""Rounds after a session change over which the transition accuracy is averaged."""
+from fedtide.report.transitions import Rules
 
 _TARGET_SHARE = 0.9
+_RULES = Rules()
+_METRICS = (
+    "final", "best", "last", "transition", "drop", "bytes", "latency", "energy", "rounds_to_target", "bytes_to_target",
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -46,6 +48,7 @@ class Table:
         methods: one row per (label, initialiser): ``seeds`` (complete runs), ``diverged``, ``unfinished`` and
             ``<metric>_mean``, ``<metric>_std`` over the complete runs.
         columns: the metrics that have a value and are worth showing, in order.
+        rules: which session changes count and how many rounds after them.
         target: the accuracy that rounds and bytes to target refer to: nine tenths of the best method's mean of the last
             rounds, in whole percent; NaN without a complete run.
     """
@@ -53,6 +56,7 @@ class Table:
     runs: pd.DataFrame
     methods: pd.DataFrame
     columns: list[Column]
+    rules: Rules
     target: float
 
     def by_seed(self, metric: str) -> pd.DataFrame:
@@ -87,29 +91,36 @@ class Table:
         return {names: row[key] for names, row in rows if row["seeds"] == most and not math.isnan(row[key])}
 
 
-def tabulate(records: Records, last: int) -> Table:
+def tabulate(records: Records, last: int, rules: Rules = _RULES) -> Table:
     """All metrics of all runs; ``last`` is the number of final rounds that are averaged."""
     histories = dict(list(records.history.groupby("key", sort=False)))
     empty = records.history.iloc[:0]
-    rows = [_of_run(histories.get(key, empty), last) for key in records.runs["key"]]
+    rows = [
+        _of_run(histories.get(key, empty), last, int(records.settings[key].get("scenario.pilot_sessions") or 0), rules)
+        for key in records.runs["key"]
+    ]
     runs = pd.concat([records.runs, pd.DataFrame(rows, index=records.runs.index)], axis=1)
     target = _target(runs)
     runs["rounds_to_target"], runs["bytes_to_target"] = zip(
         *(_to_target(histories.get(key, empty), target) for key in runs["key"]), strict=True
     )
-    columns = _columns(last, target, changes=bool(runs["transition"].notna().any()))
-    return Table(runs, _over_seeds(runs), columns, target)
+    shown = [name for name in ("transition", "latency", "energy") if runs[name].notna().any()]
+    return Table(runs, _over_seeds(runs), _columns(last, target, rules, shown), rules, target)
 
 
-def _of_run(history: pd.DataFrame, last: int) -> dict[str, float]:
+def _of_run(history: pd.DataFrame, last: int, pilot: int, rules: Rules) -> dict[str, float]:
     accuracy, session = history["test_accuracy"], history["session"]
     return {
         "final": metrics.final(accuracy),
         "best": metrics.best(accuracy),
         "last": metrics.mean_of_last(accuracy, last),
-        "transition": metrics.transition_accuracy(accuracy, session, AFTER_CHANGE),
+        "transition": metrics.transition_accuracy(
+            accuracy, session, rules.window, rules.first(pilot, session.nunique())
+        ),
         "drop": metrics.mean_drop(accuracy, session),
         "bytes": float(history["bytes"].iloc[-1]) if len(history) else math.nan,
+        "latency": history["latency"].sum(min_count=1),
+        "energy": history["energy"].sum(min_count=1),
     }
 
 
@@ -131,13 +142,13 @@ def _over_seeds(runs: pd.DataFrame) -> pd.DataFrame:
         states, complete = group["state"].value_counts(), group[group["state"] == "complete"]
         row: dict[str, float] = {"seeds": len(complete)}
         row |= {state: int(states.get(state, 0)) for state in ("diverged", "unfinished")}
-        for key in ("final", "best", "last", "transition", "drop", "bytes", "rounds_to_target", "bytes_to_target"):
+        for key in _METRICS:
             row[f"{key}_mean"], row[f"{key}_std"] = metrics.mean_std(complete[key])
         rows[method] = row
     return pd.DataFrame(list(rows.values()), index=pd.MultiIndex.from_tuples(list(rows), names=METHOD))
 
 
-def _columns(last: int, target: float, changes: bool) -> list[Column]:
+def _columns(last: int, target: float, rules: Rules, shown: list[str]) -> list[Column]:
     """Transition metrics where sessions change; else rounds to a target, which a change of task would make void."""
     columns = [
         Column("final", "Final, %", formats.percent),
@@ -145,19 +156,23 @@ def _columns(last: int, target: float, changes: bool) -> list[Column]:
         Column("last", f"Last {last} rounds, %", formats.percent, headline=f"last {last} rounds"),
     ]
     traffic = Column("bytes", "Traffic", lambda mean, _: formats.human_bytes(mean), good="none")
-    if changes:
-        after = f"first {AFTER_CHANGE} rounds after a session change"
+    costs = [traffic]
+    if "latency" in shown:
+        costs.append(Column("latency", "Latency", lambda mean, _: formats.seconds(mean), good="none"))
+        costs.append(Column("energy", "Energy", lambda mean, _: formats.joules(mean), good="none"))
+    if "transition" in shown:
+        after = f"first {rules.window} rounds after a session change"
         return [
             *columns,
             Column("transition", "After a change, %", formats.percent, headline=after),
             Column("drop", "Drop at a change, points", formats.percent, good="low"),
-            traffic,
+            *costs,
         ]
     if math.isnan(target):
-        return [*columns, traffic]
+        return [*columns, *costs]
     return [
         *columns,
         Column("rounds_to_target", f"Rounds to {100 * target:.0f} %", formats.rounds, good="low"),
         Column("bytes_to_target", f"Traffic to {100 * target:.0f} %", traffic.text, good="low"),
-        traffic,
+        *costs,
     ]

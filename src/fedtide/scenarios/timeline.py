@@ -74,6 +74,11 @@ class Timeline:
         view: NDArray[np.bool_] = self.label_views[int(self.view_of_round[round_])]
         return view
 
+    def labels_until(self, round_: int) -> NDArray[np.bool_]:
+        """Labels that counted in the evaluation of a round or of any before it, bool [L]."""
+        views = self.label_views[np.unique(self.view_of_round[: round_ + 1])]
+        return np.asarray(views.any(axis=0), dtype=np.bool_)
+
     def session_span(self, round_: int) -> tuple[int, int]:
         """First round and number of rounds of the session that ``round_`` belongs to."""
         same = np.flatnonzero(self.session_of_round == self.session_of_round[round_])

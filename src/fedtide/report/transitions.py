@@ -1,0 +1,147 @@
+"""What happens after a session change: how accurate a method is at once, how soon it is itself again, what that costs.
+
+Chang et al., time to accuracy and accumulated gain. Times and gains are relative to one initialiser, run by run: the same
+algorithm, seed and session.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+import pandas as pd
+from numpy.typing import ArrayLike, NDArray
+
+from fedtide.report import metrics
+from fedtide.report.records import METHOD, Records
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Rules:
+    """What is measured.
+
+    Attributes:
+        window: rounds after a change that are averaged.
+        counting: which sessions count. P is the number of pilot sessions. ``stored``: from P + 3 on, the first that can return
+            to a stored model of its own group (as published), or as ``all`` where there are none; ``all``: from P + 1 on.
+        reference: label of the initialiser whose recovery the others are compared with.
+        rho: share of the reference's peak that counts as recovered.
+    """
+
+    window: int = 10
+    counting: Literal["stored", "all"] = "stored"
+    reference: str = "dynamic"
+    rho: float = 0.95
+
+    def first(self, pilot: int, sessions: int) -> int:
+        """Number (from 1) of the first session that counts."""
+        return pilot + 3 if self.counting == "stored" and sessions >= pilot + 3 else max(2, pilot + 1)
+
+
+def time_to_accuracy(accuracy: ArrayLike, reference: ArrayLike, rho: float) -> float:
+    """T_rho: first round of a session, from 1, with at least ``rho`` times the best accuracy of ``reference``; or inf."""
+    return metrics.rounds_to_target(accuracy, rho * metrics.best(reference))
+
+
+def speed_up(rounds: float, reference: float) -> float:
+    """How many times sooner the reference is there: inf if only the other never is, NaN if neither is."""
+    return math.nan if math.isinf(reference) else rounds / reference
+
+
+def gain(accuracy: ArrayLike, reference: ArrayLike) -> float:
+    """Accuracy of ``reference`` minus ``accuracy``, summed over the rounds in which both were evaluated."""
+    return float(np.nansum(np.asarray(reference, dtype=np.float64) - np.asarray(accuracy, dtype=np.float64)))
+
+
+def transitions(records: Records, rules: Rules) -> pd.DataFrame:
+    """One row per complete run and session that counts.
+
+    Columns: ``key``, ``label``, ``initialiser``, ``seed``, ``session``; ``accuracy`` (mean over the window), ``start``
+    (before the first round), ``dip`` (last accuracy before the change minus ``start``); ``rounds`` (T_rho), ``speed_up`` of
+    the reference and ``gain`` of the reference [sum of shares]; ``latency`` [s] and ``energy`` [J] until T_rho, at the mean
+    cost of the session's rounds; ``_gradient`` marks those that count the gradient rounds before the session too. NaN where
+    something was not recorded or there is no reference.
+    """
+    curves = {(str(key), session): curve for key, session, curve in _curves(records)}
+    starts = {(row["key"], row["session"]): row["start_accuracy"] for row in records.boundaries.to_dict("records")}
+    complete = records.runs[records.runs["state"] == "complete"]
+    names = {
+        (row["label"], row["seed"]): str(row["key"])
+        for row in complete.to_dict("records")
+        if row["initialiser"] == rules.reference
+    }
+    rows = []
+    for run in complete.to_dict("records"):
+        key, base = str(run["key"]), names.get((run["label"], run["seed"]), "")
+        numbers = sorted(session for owner, session in curves if owner == key)
+        pilot = int(records.settings[key].get("scenario.pilot_sessions") or 0)
+        first = rules.first(pilot, len(numbers))
+        for session in (number for number in numbers if number >= first):
+            curve, before = curves[key, session], curves[key, session - 1]
+            start = starts.get((key, session), math.nan)
+            row = {name: run[name] for name in ("key", *METHOD, "seed")} | {"session": session}
+            row |= {"accuracy": metrics.mean(curve.accuracy[: rules.window]), "start": start}
+            row |= {"dip": metrics.final(before.accuracy) - start}
+            rows.append(row | _recovery(curve, curves.get((base, session)), rules.rho))
+    columns = ["key", *METHOD, "seed", "session", "accuracy", "start", "dip", *_RECOVERY]
+    return pd.DataFrame(rows, columns=columns)
+
+
+def per_session(frame: pd.DataFrame) -> pd.DataFrame:
+    """:func:`transitions` over the seeds: one row per method and session.
+
+    Mean and sample standard deviation (divisor n - 1); medians of what may be infinite.
+    """
+    rows = []
+    for names, group in frame.groupby([*METHOD, "session"], sort=False):
+        row: dict[str, Any] = dict(zip([*METHOD, "session"], names, strict=True)) | {"seeds": len(group)}
+        for name in ("accuracy", "start", "dip", "gain"):
+            row[f"{name}_mean"], row[f"{name}_std"] = metrics.mean_std(group[name])
+        rows.append(row | {f"{name}_median": group[name].median() for name in _RECOVERY if name != "gain"})
+    return pd.DataFrame(rows)
+
+
+_RECOVERY = (
+    "rounds", "rounds_gradient", "speed_up", "speed_up_gradient", "gain", "latency", "latency_gradient", "energy",
+    "energy_gradient",
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class _Curve:
+    """One session of one run: accuracy [T] per round, gradient rounds V before it, seconds and joules of a round."""
+
+    accuracy: Floats
+    gradient_rounds: float
+    latency: float
+    energy: float
+
+
+def _curves(records: Records) -> Iterator[tuple[str, int, _Curve]]:
+    for key, history in records.history.groupby("key", sort=False):
+        counted = 0.0
+        for session, rounds in history.groupby("session"):
+            begun, counted = counted, rounds["gradient_rounds"].max()
+            played = len(rounds) + counted - begun
+            costs = [rounds[name].sum(min_count=len(rounds)) / played for name in ("latency", "energy")]
+            accuracy = rounds["test_accuracy"].to_numpy(dtype=np.float64)
+            yield str(key), int(str(session)), _Curve(accuracy, counted - begun, *costs)
+
+
+def _recovery(curve: _Curve, reference: _Curve | None, rho: float) -> dict[str, float]:
+    """The columns ``_RECOVERY``."""
+    if reference is None or math.isnan(metrics.best(reference.accuracy)):
+        return dict.fromkeys(_RECOVERY, math.nan)
+    own, other = (time_to_accuracy(each.accuracy, reference.accuracy, rho) for each in (curve, reference))
+    row = {"gain": gain(curve.accuracy, reference.accuracy)}
+    for ending, extra, base in (("", 0.0, 0.0), ("_gradient", curve.gradient_rounds, reference.gradient_rounds)):
+        row[f"rounds{ending}"] = own + extra
+        row[f"speed_up{ending}"] = speed_up(own + extra, other + base)
+        row[f"latency{ending}"] = (own + extra) * curve.latency
+        row[f"energy{ending}"] = (own + extra) * curve.energy
+    return row

@@ -1,0 +1,82 @@
+"""Seconds and joules in a run: what a round is charged, what the history holds, what stays as it is."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from fedtide.costs.settings import CostSettings
+from fedtide.costs.wireless import Wireless
+from fedtide.federation.federation import Federation
+from support import assert_same, federation, play, settings, steady, vectors
+
+SIZES = (4, 9, 6)
+COHORTS = ([0, 2], [1], [0, 1, 2])
+
+
+def made(rounds: int = 3, **values: Any) -> Federation:
+    local = {"amount": 1, "unit": "epochs", "batch_size": 4}
+    chosen = settings(local=local, **values)
+    return federation(chosen, steady(SIZES, rounds), vectors(), cohorts=COHORTS)
+
+
+def test_costs_change_nothing_that_is_learned() -> None:
+    (priced, rows), (free, bare) = (play(made(costs={"wireless": on})) for on in (True, False))
+    assert_same(priced, free)
+    assert free.totals["latency"] == free.totals["energy"] == 0
+    assert not {"latency", "energy"} & bare[0].row.keys()
+    assert all(report.row["latency"] > 0 and report.row["energy"] > 0 for report in rows)
+
+
+def test_a_row_is_the_cost_of_its_cohort() -> None:
+    """A pass over all samples each; payload d = 5 x 3 + 3 numbers both ways, or that of the algorithm."""
+    for algorithm, vectors_sent in (("fedavg", 1), ("scaffold", 2)):
+        state, reports = play(made(algorithm=algorithm))
+        model = Wireless(CostSettings(), 0, 18, 2 * 15 / 18)
+        for t, (cohort, report) in enumerate(zip(COHORTS, reports, strict=True)):
+            sent = np.full(len(cohort), 4 * 18 * vectors_sent)
+            cost = model.round_cost(t, cohort, sent, sent, [SIZES[client] for client in cohort])
+            assert report.row["latency"] == pytest.approx(cost.latency_s, rel=1e-8)
+            assert report.row["energy"] == pytest.approx(cost.energy_J, rel=1e-8)
+        assert state.totals["latency"] == pytest.approx(sum(report.row["latency"] for report in reports), rel=1e-8)
+
+
+def test_a_further_round_is_charged_to_the_round_that_follows() -> None:
+    """As rounds that only measure a gradient are: the same totals, the next row."""
+    fed, plain = made(rounds=1), made(rounds=1)
+    state = fed.start()
+    began = fed._begin_session
+
+    def measured(*args: Any) -> None:
+        began(*args)
+        call = replace(fed._call(0, 0, 1), purpose="gradient")
+        fed.charge(state, call, exchanges=[1, 1], samples=[4, 6])
+
+    fed._begin_session = measured  # type: ignore[method-assign]
+    _, (report,) = play(fed, state=state)
+    _, (alone,) = play(plain)
+    assert report.row["bytes_up"] == 2 * alone.row["bytes_up"]
+    once = Wireless(CostSettings(), 0, 18, 2 * 15 / 18)
+    sent = np.full(2, 4 * 18)
+    more = once.round_cost(0, [0, 2], sent, sent, [4, 6], "gradient")
+    assert report.row["energy"] == pytest.approx(alone.row["energy"] + more.energy_J, rel=1e-8)
+
+
+def test_a_device_that_exchanges_more_often_pays_more() -> None:
+    state, fed = made().start(), made()
+    call = fed._call(2, 0, 3)
+    fed.charge(state, call, exchanges=[1, 500, 1], samples=[0, 0, 0])
+    first = dict(state.totals)
+    fed.charge(state, call, exchanges=[1, 1, 1], samples=[0, 0, 0])
+    assert first["bytes_up"] == 502 * fed.payload.up
+    assert first["energy"] > state.totals["energy"] - first["energy"]
+    fed.workers.close()
+
+
+def test_the_cost_model_is_part_of_what_a_run_is() -> None:
+    first, second = settings(), settings(costs={"bandwidth": 5e7})
+    assert first.canonical() != second.canonical()
+    assert first.world() == second.world()

@@ -1,0 +1,133 @@
+"""Time to accuracy, gain and speed-up of curves; what counts as a transition; what it costs."""
+
+import json
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from synthetic_runs import write_run
+from synthetic_sessions import ENERGY, LATENCY, START, curve, write_sessions
+
+from fedtide.report.records import load
+from fedtide.report.transitions import Rules, gain, per_session, speed_up, time_to_accuracy, transitions
+
+curves = st.lists(st.floats(0.01, 1), min_size=1, max_size=20)
+
+
+@given(curves, st.floats(0.05, 1))
+def test_identical_curves(accuracy, rho):
+    time = time_to_accuracy(accuracy, accuracy, rho)
+    assert 1 <= time <= len(accuracy)
+    assert gain(accuracy, accuracy) == 0
+    assert speed_up(time, time) == 1
+
+
+@given(curves, st.floats(-0.5, 0.5))
+def test_a_constant_gap_adds_up(accuracy, gap):
+    assert gain(accuracy, np.array(accuracy) + gap) == pytest.approx(gap * len(accuracy), abs=1e-12)
+
+
+@given(curves, curves, st.tuples(st.floats(0.05, 1), st.floats(0.05, 1)).map(sorted))
+def test_more_takes_no_less_time(accuracy, reference, shares):
+    low, high = (time_to_accuracy(accuracy, reference, rho) for rho in shares)
+    assert low <= high
+
+
+def test_who_never_gets_there():
+    assert time_to_accuracy([0.1, 0.2], [0.9], 0.95) == math.inf
+    assert speed_up(math.inf, 2) == math.inf
+    assert math.isnan(speed_up(3, math.inf))
+    assert time_to_accuracy([math.nan, 0.9], [0.9, math.nan], 1.0) == 2
+
+
+@pytest.mark.parametrize(
+    ("counting", "pilot", "sessions", "first"),
+    [
+        ("stored", 1, 7, 4),
+        ("stored", 3, 9, 6),
+        ("all", 1, 7, 2),
+        ("all", 3, 9, 4),
+        ("stored", 1, 3, 2),
+        ("all", 0, 2, 2),
+    ],
+)
+def test_which_sessions_count(counting, pilot, sessions, first):
+    assert Rules(counting=counting).first(pilot, sessions) == first
+
+
+@pytest.fixture(scope="module")
+def found(tmp_path_factory):
+    """Five initialisers x 2 seeds, 7 sessions of 12 rounds: transitions by (initialiser, seed, session)."""
+    root = tmp_path_factory.mktemp("runs")
+    frame = transitions(
+        load([write_sessions(root, "fedavg", start, seed) for start in START for seed in (0, 1)]), Rules(6)
+    )
+    return frame.set_index(["initialiser", "seed", "session"]).sort_index()
+
+
+def test_transitions_of_every_run(found):
+    assert found.loc[("previous", 0)].index.tolist() == [4, 5, 6, 7]
+    for (start, seed, session), row in found.iterrows():
+        own, best = (curve(name, session, 12) + 0.001 * seed for name in (start, "dynamic"))
+        before = curve(start, session - 1, 12)[-1] + 0.001 * seed
+        assert row["accuracy"] == pytest.approx(own[:6].mean())
+        assert row["start"] == START[start]
+        assert row["dip"] == pytest.approx(before - START[start])
+        assert row["gain"] == pytest.approx((best - own).sum())
+        reached = np.flatnonzero(own >= 0.95 * best.max())
+        assert row["rounds"] == (reached[0] + 1 if len(reached) else math.inf)
+
+
+def test_gradient_rounds_count_on_their_side(found):
+    """A round costs the same whatever it is for; the reference pays one more per session."""
+    at = ("dynamic", 0, 5)
+    assert (found["rounds_gradient"] - found["rounds"])[at] == 1
+    assert found.loc[at, ["speed_up", "speed_up_gradient"]].tolist() == [1, 1]
+    assert found.loc[at, "rounds"] == 1
+    other = found.loc[("average", 0, 5)]
+    assert other["rounds_gradient"] == other["rounds"] == 2 * other["speed_up_gradient"] == other["speed_up"]
+
+
+def test_costs_are_rounds_times_a_round(found):
+    for ending in ("", "_gradient"):
+        assert found[f"latency{ending}"].tolist() == pytest.approx((LATENCY * found[f"rounds{ending}"]).tolist())
+        assert found[f"energy{ending}"].tolist() == pytest.approx((ENERGY * found[f"rounds{ending}"]).tolist())
+
+
+def test_never_there_is_never_paid(tmp_path):
+    runs = [write_sessions(tmp_path, "fedavg", start, 0, rate=40.0) for start in ("dynamic", "previous")]
+    rows = transitions(load(runs), Rules(rho=1.0)).set_index(["initialiser", "session"])
+    assert (rows.loc["previous", ["rounds", "speed_up", "latency", "energy"]] == math.inf).all(axis=None)
+    assert (rows.loc["dynamic", "rounds"] == 12).all()
+
+
+def test_over_seeds(found):
+    table = per_session(found.reset_index()).set_index(["initialiser", "session"])
+    values = [found.loc[("average", seed, 6), "accuracy"] for seed in (0, 1)]
+    assert table.loc[("average", 6), "accuracy_mean"] == pytest.approx(np.mean(values))
+    assert table.loc[("average", 6), "accuracy_std"] == pytest.approx(np.std(values, ddof=1))
+    assert table.loc[("average", 6), "seeds"] == 2
+    assert len(table) == 5 * 4
+
+
+def test_what_was_not_recorded_is_not_made_up(tmp_path):
+    frame = transitions(
+        load([write_run(tmp_path, seed=seed, state=state) for seed, state in ((0, "complete"), (1, ""))]), Rules()
+    )
+    assert frame[["seed", "session"]].to_numpy().tolist() == [[0, 2]]
+    assert frame["accuracy"].notna().all()
+    assert frame[["start", "dip", "rounds", "gain", "latency"]].isna().all(axis=None)
+
+
+def test_a_boundary_played_twice_counts_once_and_a_torn_line_not_at_all(tmp_path):
+    path = write_sessions(tmp_path, "fedavg", "dynamic", 0)
+    again = {"event": "session", "session": 5, "start_accuracy": 0.25, "mu": {"2": 1.0}, "losses": {"init": None}}
+    with (path / "events.jsonl").open("a") as stream:
+        stream.write(json.dumps(again) + '\n{"event": "sess')
+    rows = load([path]).boundaries.set_index("session")
+    assert rows.index.is_unique
+    assert (rows.loc[5, "start_accuracy"], rows.loc[5, "mu"], rows.loc[5, "losses"]) == (0.25, {2: 1.0}, {})
+    assert sorted(rows.loc[7, "mu"]) == [2, 3, 4, 5, 6]
+    assert sum(rows.loc[7, "mu"].values()) == pytest.approx(1)
