@@ -305,7 +305,7 @@ class Federation:
         here = self.timeline.at(t)
         shards = [self.timeline.shards[shard] for shard in here.shards]
         n = torch.tensor([len(shard) for shard in shards], dtype=torch.float64)
-        weights = self.weighting.weights(n, torch.stack([self.label_counts(shard) for shard in shards]))
+        weights = self.weighting.everybody(n, torch.stack([self.label_counts(shard) for shard in shards]))
         rows = state.memory["latest"]
         return weighted_sum(weights, rows[torch.from_numpy(here.clients).to(rows.device)]).to(self.device)
 
