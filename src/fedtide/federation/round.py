@@ -50,7 +50,7 @@ class Call:
 
 @dataclass(frozen=True)
 class Played:
-    """What a round produced: the new model, the round's record, and its facts."""
+    """What a round produced: the new model, the round's record, and its facts; ``clients``: columns of numbers to keep."""
 
     w: Tensor
     b: Tensor
@@ -58,6 +58,7 @@ class Played:
     train_loss: float
     drift: float
     exchanges: int
+    clients: dict[str, Sequence[float]]
 
 
 class _Services:
@@ -161,7 +162,8 @@ def train_round(federation: Federation, state: RunState, call: Call) -> Played:
     state.seen[ids] = True
     loss = float((cohort.losses.to(torch.float64).cpu() / steps.clamp(min=1) * n).sum() / n.sum())
     participants = (r.mean(cohort.W), b) if fed.evaluates("participants") else (w, b)
-    return Played(w, b, participants, loss, drift, exchanges)
+    kept = {name: column[:, 0].tolist() for name, column in fed.algorithm.record(r).items()}
+    return Played(w, b, participants, loss, drift, exchanges, {"client": call.ids, **kept} if kept else {})
 
 
 def _momentum(memory: dict[str, Tensor], W: Tensor, coefficient: float) -> Tensor | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
@@ -36,8 +36,8 @@ class RunState:
     totals: dict[str, float] = field(default_factory=lambda: {"bytes_up": 0, "bytes_down": 0, "seconds": 0.0})
 
     def tensors(self) -> dict[str, Any]:
-        """Plain containers of tensors and numbers, for saving."""
-        return asdict(self)
+        """Plain containers of tensors and numbers, for saving; nothing is copied."""
+        return vars(self).copy()
 
     @staticmethod
     def restore(values: dict[str, Any], device: torch.device, memory: torch.device) -> RunState:
