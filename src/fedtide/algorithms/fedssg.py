@@ -43,18 +43,12 @@ class FedSsg(Algorithm):
             "inner", description="inner: alpha <h, theta>; prox: (alpha/2) |theta - (w - h)|^2"
         )
         penalty_gated: bool = Field(False, description="multiply the penalty by the gate (Eq. 8)")
-        correction: bool = Field(
-            True, description="correct gradients by the control variates, which are kept either way"
-        )
-        correction_scale: Literal["K", "E"] = Field(
-            "K", description="the variates divide by K eta (steps) or by E eta (epochs, about n / B times too strong)"
-        )
+        correction: bool = Field(True, description="correct gradients by the control variates (kept either way)")
+        correction_scale: Literal["K", "E"] = Field("K", description="variates divide by K eta, or E eta (text)")
         server: Literal["code", "eq28", "alg1"] = Field(
             "code", description="w+: mean_S theta + mean_N h; mean_S (theta + h); (1/N) sum_S (theta + h)"
         )
-        control_lr: Literal["initial", "current"] = Field(
-            "initial", description="learning rate in the variates: undecayed, or of the round"
-        )
+        control_lr: Literal["initial", "current"] = Field("initial", description="eta of the variates: lr0 or lr")
 
     server = ("h_mean", "c")
     client = ("h", "c_k")
@@ -64,12 +58,11 @@ class FedSsg(Algorithm):
 
     def gate(self, r: Round) -> Tensor:
         """gate_i [C, 1]: participations over expected ones."""
-        s, p = self.settings, r.participation
+        s, T, p = self.settings, r.rounds, r.participation
         if s.gate == "none":
             return torch.zeros_like(r.counts)
-        share = len(r.ids) / r.population
-        expected = {"T_p": r.rounds * p, "T_S": r.rounds * share, "t_p": (r.t + 1) * p + 1e-6}[s.gate]
-        gate = r.counts / expected
+        expected = {"T_p": T * p, "T_S": T * len(r.ids) / r.population, "t_p": (r.t + 1) * p + 1e-6}
+        gate = r.counts / expected[s.gate]
         return gate.clamp(max=1) if s.gate_clip else gate
 
     def local(self, r: Round) -> Local:

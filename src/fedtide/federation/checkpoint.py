@@ -16,14 +16,19 @@ _HEADER = 65  # hex digest and a newline
 
 
 class _Hashed(io.RawIOBase):
-    """Writes to a file and hashes what is written."""
+    """Writes to a file, hashes what is written, and keeps what went wrong: torch would hide it."""
 
     def __init__(self, file: BinaryIO) -> None:
         self.file, self.digest = file, hashlib.sha256()
+        self.failure: OSError | None = None
 
     def write(self, data: Any) -> int:
         self.digest.update(data)
-        return self.file.write(data)
+        try:
+            self.file.write(data)
+        except OSError as error:
+            self.failure = error
+        return len(data)
 
 
 def save(folder: Path, round_: int, values: dict[str, Any], keep: int = 2) -> None:
@@ -35,6 +40,8 @@ def save(folder: Path, round_: int, values: dict[str, Any], keep: int = 2) -> No
         file.write(b"\n" * _HEADER)
         hashed: Any = _Hashed(file)
         torch.save(values, hashed)  # memories may be larger than main memory: they pass through in pieces
+        if hashed.failure is not None:
+            raise hashed.failure
         file.seek(0)
         file.write(hashed.digest.hexdigest().encode())
         file.flush()
