@@ -43,7 +43,7 @@ def last_rounds(accuracy: ArrayLike, rounds: int = 50) -> tuple[float, float]:
 
 
 def accuracy_difference(accuracy: ArrayLike, reference: ArrayLike) -> NDArray[np.float64]:
-    """ACC_diff (eq. 12 there): accuracy of a method minus that of another in the same round, for rounds both played."""
+    """ACC_diff, by its name: accuracy of a method minus that of another in the same round, for rounds both played."""
     ours, theirs = (np.asarray(values, dtype=np.float64) for values in (accuracy, reference))
     rounds = min(len(ours), len(theirs))
     difference: NDArray[np.float64] = ours[:rounds] - theirs[:rounds]
