@@ -84,7 +84,7 @@ def execute(
 def _follow(settings: RunSettings, timeline: Timeline, data: Dataset, directory: RunDirectory) -> dict[str, Any]:
     """A further process of a distributed run: trains its share, writes nothing."""
     saved, _ = checkpoint.load(directory.state)
-    module = FederatedModule(settings, timeline, data, saved)
+    module = FederatedModule(settings, timeline, data, saved, scratch=directory.path)
     with GracefulStop() as stop, _quiet_lightning():
         _trainer(settings, timeline.rounds - (saved["round"] if saved else 0), [stop]).fit(module)
     return {"state": "follower"}
@@ -139,7 +139,7 @@ def _fit(
     show: Callable[[str], None] | None,
     say: Callable[[str], None],
 ) -> dict[str, Any]:
-    module = FederatedModule(settings, timeline, data, saved, say)
+    module = FederatedModule(settings, timeline, data, saved, say, directory.path)
     remaining = timeline.rounds - (saved["round"] if saved else 0)
     recorder = Recorder(directory, settings.checkpoint.every)
     with GracefulStop() as stop, _quiet_lightning():

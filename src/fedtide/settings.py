@@ -160,7 +160,9 @@ class EvaluationSettings(SettingsModel):
 class FederationSettings(SettingsModel):
     """State of server and clients."""
 
-    memory: Literal["device", "host"] = Field("device", description="where the clients' memories are kept")
+    memory: Literal["device", "host", "disk"] = Field(
+        "device", description="where the clients' memories are kept; disk: a mapped file in the run's folder"
+    )
     at_session: Literal["reset", "keep"] = Field(
         "reset", description="algorithm memories when a new session begins: cleared, or kept by those who stay"
     )

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import multiprocessing
+import os
 from multiprocessing import forkserver
 from pathlib import Path
 
@@ -25,7 +26,7 @@ def _server() -> None:
     """Start the server that attempts are forked off, able to import what lies in this folder."""
     multiprocessing.set_forkserver_preload(["server"])
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("PYTHONPATH", str(Path(__file__).parent))
+        patch.setenv("PYTHONPATH", str(Path(__file__).parent), prepend=os.pathsep)
         forkserver.ensure_running()
 
 

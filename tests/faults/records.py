@@ -16,9 +16,12 @@ def history(run: Path) -> list[dict[str, str]]:
 
 
 def same_records(run: Path, whole: Path) -> None:
-    """Final parameters, rounds, per-class accuracies and bytes on the wire are identical."""
+    """Final parameters, rounds, per-class accuracies, what is kept of clients, and bytes on the wire are identical."""
     assert history(run) == history(whole)
     assert (run / "per_class.csv").read_bytes() == (whole / "per_class.csv").read_bytes()
+    kept = [(folder / "clients.csv").read_bytes() for folder in (run, whole) if (folder / "clients.csv").exists()]
+    assert len(kept) in (0, 2)
+    assert kept[:1] == kept[1:]
     model, expected = (torch.load(folder / "model.pt", weights_only=True) for folder in (run, whole))
     assert model.keys() == expected.keys()
     assert all(torch.equal(model[name], expected[name]) for name in expected)

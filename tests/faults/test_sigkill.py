@@ -24,3 +24,14 @@ def test_ten_kills_change_nothing(folder, algorithm):
     attempt = Attempt(folder, *chosen)
     assert attempt.end() == 0, attempt.lines
     same_records(folder / "runs/run", folder / "runs/whole")
+
+
+def test_kills_change_nothing_where_memories_are_on_disk(folder):
+    """The mapped file dies with the process; drift memories, variates and counts come from the saved state."""
+    chosen = ("--set", "algorithm=fedssg")
+    disk = (*chosen, "--set", "federation.memory=disk")
+    assert Attempt(folder, *chosen, name="whole").end() == 0
+    for rows, operation in ((4, 0), (8, 3)):
+        assert Attempt(folder, *disk, moments=(Moment(rows, operation),)).end() == -signal.SIGKILL
+    assert Attempt(folder, *disk).end() == 0
+    same_records(folder / "runs/run", folder / "runs/whole")

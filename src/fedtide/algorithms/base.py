@@ -95,6 +95,10 @@ class Algorithm(Plugin):
         """Numbers in one transfer of ``name`` (4 bytes each) where it is not a model-sized vector."""
         return size
 
+    def record(self, r: Round) -> dict[str, Tensor]:
+        """Columns [C, 1] worth keeping of every round; called after :meth:`finish`, written to ``clients.csv``."""
+        return {}
+
     def warnings(self, lr: float, steps: int) -> list[str]:
         """One line for each setting known to be unstable, said once at the start."""
         return []

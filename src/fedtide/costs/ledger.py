@@ -21,15 +21,11 @@ class Payload:
 def payload(algorithm: Algorithm, size: int, buffers: int, classes: int) -> Payload:
     """Bytes that one participant receives and sends in one exchange.
 
-    The model (``w``, ``W``) counts its parameters d and floating buffers q, a declared vector d, and any other name what
-    :meth:`Algorithm.payload` says.
+    The model (``w``, ``W``) counts its parameters d and floating buffers q, any other name what :meth:`Algorithm.payload`
+    says: d unless overridden.
     """
 
     def numbers(name: str) -> int:
-        if name in ("w", "W"):
-            return size + buffers
-        if name in algorithm.server or name in algorithm.client:
-            return size
-        return algorithm.payload(name, size, classes)
+        return size + buffers if name in ("w", "W") else algorithm.payload(name, size, classes)
 
     return Payload(BYTES * sum(map(numbers, algorithm.down)), BYTES * sum(map(numbers, algorithm.up)))

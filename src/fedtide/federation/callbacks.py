@@ -27,7 +27,7 @@ class Recorder(L.Callback):
         module = _federated(pl_module)
         if not trainer.is_global_zero or module.report is None:
             return
-        self.directory.append(module.report.row, module.report.per_class)
+        self.directory.append(module.report.row, module.report.per_class, module.report.clients)
         last = module.state.round == module.timeline.rounds
         if module.diverged is None and (last or trainer.should_stop or module.state.round % self.every == 0):
             checkpoint.save(self.directory.state, module.state.round, module.state.tensors())

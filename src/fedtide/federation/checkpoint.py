@@ -6,7 +6,7 @@ import hashlib
 import io
 import os
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import torch
 
@@ -15,17 +15,35 @@ from fedtide.errors import SettingsError
 _HEADER = 65  # hex digest and a newline
 
 
+class _Hashed(io.RawIOBase):
+    """Writes to a file, hashes what is written, and keeps what went wrong: torch would hide it."""
+
+    def __init__(self, file: BinaryIO) -> None:
+        self.file, self.digest = file, hashlib.sha256()
+        self.failure: OSError | None = None
+
+    def write(self, data: Any) -> int:
+        self.digest.update(data)
+        try:
+            self.file.write(data)
+        except OSError as error:
+            self.failure = error
+        return len(data)
+
+
 def save(folder: Path, round_: int, values: dict[str, Any], keep: int = 2) -> None:
     """Write ``state-<round>.pt`` and drop all but the ``keep`` newest generations."""
     folder.mkdir(parents=True, exist_ok=True)
-    stream = io.BytesIO()
-    torch.save(values, stream)
-    payload = stream.getvalue()
     path = folder / f"state-{round_:08d}.pt"
     part = path.with_suffix(".part")
     with part.open("wb") as file:
-        file.write(hashlib.sha256(payload).hexdigest().encode() + b"\n")
-        file.write(payload)
+        file.write(b"\n" * _HEADER)
+        hashed: Any = _Hashed(file)
+        torch.save(values, hashed)  # memories may be larger than main memory: they pass through in pieces
+        if hashed.failure is not None:
+            raise hashed.failure
+        file.seek(0)
+        file.write(hashed.digest.hexdigest().encode())
         file.flush()
         os.fsync(file.fileno())
     part.replace(path)

@@ -6,6 +6,7 @@ import math
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -28,6 +29,7 @@ from fedtide.engine.task import Task
 from fedtide.engine.workers import Workers
 from fedtide.errors import Diverged
 from fedtide.exchange.base import Exchange
+from fedtide.federation.memory import Home
 from fedtide.federation.ranks import Ranks
 from fedtide.federation.round import Call, Played, train_round
 from fedtide.federation.schedules import learning_rate
@@ -46,10 +48,14 @@ Ints = NDArray[np.int64]
 
 @dataclass
 class RoundReport:
-    """What is recorded of a round: the row of ``history.csv`` and the per-class accuracies of the reported model."""
+    """What is recorded of a round: the row of ``history.csv``, and what goes beside it.
+
+    ``per_class``: accuracies of the reported model by split. ``clients``: columns the algorithm records of participants.
+    """
 
     row: dict[str, float | int | None]
     per_class: dict[str, list[float | None]] = field(default_factory=dict)
+    clients: dict[str, Sequence[float]] = field(default_factory=dict)
 
 
 class Federation:
@@ -62,6 +68,7 @@ class Federation:
         device, dtype: where and in which precision training happens.
         autocast: dtype of mixed precision, or None.
         ranks: processes that share the work.
+        scratch: folder of memories kept on disk.
     """
 
     def __init__(
@@ -73,9 +80,11 @@ class Federation:
         dtype: torch.dtype = torch.float32,
         autocast: torch.dtype | None = None,
         ranks: Ranks | None = None,
+        scratch: Path | None = None,
     ) -> None:
         self.settings, self.timeline = settings, timeline
         self.device, self.ranks = device or torch.device("cpu"), ranks or Ranks()
+        self.home = Home(settings.federation.memory, self.device, scratch)
         self.data = data.resident(self.device, dtype)
         self._labels = data.train_labels.cpu()
         self.algorithm: Algorithm = self._plugin("algorithms", settings.algorithm)
@@ -143,7 +152,7 @@ class Federation:
     def start(self) -> RunState:
         """State before the first round."""
         clients, size, classes = self.timeline.num_clients, self.layout.size, self.data.num_classes
-        home, names = self.memory_device, self.client_vectors()
+        names = self.client_vectors()
         return RunState(
             round=0,
             w=self.w0.clone(),
@@ -151,11 +160,17 @@ class Federation:
             server={
                 name: torch.full_like(self.w0, self.algorithm.server_start(name)) for name in self.algorithm.server
             },
-            memory={name: torch.zeros(clients, size, dtype=self.w0.dtype, device=home) for name in names},
+            memory={name: self.home.rows(clients, size, self.w0.dtype) for name in names},
             seen=torch.zeros(clients, dtype=torch.bool),
             counts=torch.zeros(clients, dtype=torch.int64),
             extra=self.algorithm.extra(size, clients, classes),
         )
+
+    def restore(self, saved: dict[str, Any]) -> RunState:
+        """State from :meth:`RunState.tensors`, every part where it belongs."""
+        state = RunState.restore(saved, self.device, torch.device("cpu"))
+        state.memory = self.home.take(state.memory)
+        return state
 
     def memory_plan(self) -> str:
         """What the run will hold, as one line.
@@ -170,19 +185,12 @@ class Federation:
         state = self.client_vectors()
         kept = self.timeline.num_clients * vector * len(state)
         require(rows, self.device, f"a cohort of {cohort} clients with {self.layout.size:,} parameters each")
-        require(
-            kept, self.memory_device, f"federation.memory: {', '.join(state)} of {self.timeline.num_clients} clients"
-        )
+        self.home.require(kept, f"federation.memory: {', '.join(state)} of {self.timeline.num_clients} clients")
         return (
             f"{self.layout.size:,} parameters; about {cohort} of {present} clients a round; "
-            f"{rows / 1e6:,.1f} MB for the cohort, {kept / 1e6:,.1f} MB of client memories on {self.memory_device}; "
+            f"{rows / 1e6:,.1f} MB for the cohort, {kept / 1e6:,.1f} MB of client memories on {self.home}; "
             f"{self.executor.describe()}"
         )
-
-    @property
-    def memory_device(self) -> torch.device:
-        """Where the clients' memories live."""
-        return self.device if self.settings.federation.memory == "device" else torch.device("cpu")
 
     def play(self, state: RunState) -> RoundReport:
         """Play round ``state.round`` and advance the state.
@@ -299,7 +307,8 @@ class Federation:
                 "bytes_down": int(state.totals["bytes_down"]),
                 "lr": call.lr,
                 **dict.fromkeys(self._score_columns()),
-            }
+            },
+            clients=played.clients,
         )
         if due and not failed and self.ranks.rank == 0:
             self._evaluate(report, state, played, t)
@@ -339,7 +348,7 @@ class Federation:
         here = self.timeline.at(t)
         shards = [self.timeline.shards[shard] for shard in here.shards]
         n = torch.tensor([len(shard) for shard in shards], dtype=torch.float64)
-        weights = self.weighting.weights(n, torch.stack([self.label_counts(shard) for shard in shards]))
+        weights = self.weighting.everybody(n, torch.stack([self.label_counts(shard) for shard in shards]))
         rows = state.memory["latest"]
         return weighted_sum(weights, rows[torch.from_numpy(here.clients).to(rows.device)]).to(self.device)
 

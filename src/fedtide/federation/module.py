@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import lightning as L
@@ -47,11 +48,12 @@ class FederatedModule(L.LightningModule):
         data: Dataset,
         saved: dict[str, Any] | None = None,
         say: Callable[[str], None] = lambda _: None,
+        scratch: Path | None = None,
     ) -> None:
         super().__init__()
         self.automatic_optimization = False
         self.settings, self.timeline, self.data = settings, timeline, data
-        self._saved, self._say = saved, say
+        self._saved, self._say, self._scratch = saved, say, scratch
         self.model_anchor = torch.nn.Parameter(torch.zeros(1))  # DDP refuses modules without parameters
         self.federation: Federation
         self.state: RunState
@@ -71,12 +73,13 @@ class FederatedModule(L.LightningModule):
         dtype = torch.float64 if precision == "64-true" else torch.float32
         autocast = {"bf16-mixed": torch.bfloat16, "16-mixed": torch.float16}.get(precision)
         self.federation = Federation(
-            self.settings, self.timeline, self.data, self.device, dtype, autocast, Ranks.of_process_group()
+            *(self.settings, self.timeline, self.data, self.device, dtype, autocast),
+            *(Ranks.of_process_group(), self._scratch),
         )
         if self._saved is None:
             self.state = self.federation.start()
         else:
-            self.state = RunState.restore(self._saved, self.device, self.federation.memory_device)
+            self.state = self.federation.restore(self._saved)
             self._saved = None
 
     def configure_optimizers(self) -> torch.optim.Optimizer:

@@ -55,6 +55,7 @@ class Played:
     Attributes:
         w, b: the new model. participants: mean of the local models. train_loss, drift: of the cohort.
         exchanges, samples: of each participant, how often it exchanged models and on how many samples it trained.
+        clients: columns of numbers about the participants to keep, empty if there are none.
     """
 
     w: Tensor
@@ -64,6 +65,7 @@ class Played:
     drift: float
     exchanges: list[int]
     samples: list[int]
+    clients: dict[str, Sequence[float]]
 
 
 class _Services:
@@ -167,7 +169,9 @@ def train_round(federation: Federation, state: RunState, call: Call) -> Played:
     state.seen[ids] = True
     loss = float((cohort.losses.to(torch.float64).cpu() / steps.clamp(min=1) * n).sum() / n.sum())
     participants = (r.mean(cohort.W), b) if fed.evaluates("participants") else (w, b)
-    return Played(w, b, participants, loss, drift, exchanges, plan.sizes.sum(1).tolist())
+    kept = {name: column[:, 0].tolist() for name, column in fed.algorithm.record(r).items()}
+    clients = {"client": call.ids, **kept} if kept else {}
+    return Played(w, b, participants, loss, drift, exchanges, plan.sizes.sum(1).tolist(), clients)
 
 
 def _momentum(memory: dict[str, Tensor], W: Tensor, coefficient: float) -> Tensor | None:

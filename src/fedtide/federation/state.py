@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
@@ -38,8 +38,8 @@ class RunState:
     )
 
     def tensors(self) -> dict[str, Any]:
-        """Plain containers of tensors and numbers, for saving."""
-        return asdict(self)
+        """Plain containers of tensors and numbers, for saving; nothing is copied."""
+        return vars(self).copy()
 
     @staticmethod
     def restore(values: dict[str, Any], device: torch.device, memory: torch.device) -> RunState:

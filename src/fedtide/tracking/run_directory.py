@@ -1,7 +1,8 @@
 """The run directory: the truth about a run, from which MLflow, tables and figures are derived.
 
-``settings.json`` · ``manifest.json`` · ``history.csv`` (a row per round) · ``per_class.csv`` · ``events.jsonl`` ·
-``state/`` · ``timeline.npz`` · ``model.pt`` and ``summary.json`` at the end.
+``settings.json`` · ``manifest.json`` · ``history.csv`` (a row per round) · ``per_class.csv`` · ``clients.csv`` (a row per
+round and participant, where the algorithm records something of each) · ``events.jsonl`` · ``state/`` · ``timeline.npz`` ·
+``model.pt`` and ``summary.json`` at the end.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ import csv
 import json
 import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -115,8 +116,16 @@ class RunDirectory:
         """Intact rows of ``history.csv``, as text."""
         return _rows(self.path / "history.csv")
 
-    def append(self, row: dict[str, Any], per_class: dict[str, list[float | None]]) -> None:
-        """Append a round to ``history.csv`` and its per-class accuracies to ``per_class.csv``."""
+    def append(
+        self,
+        row: dict[str, Any],
+        per_class: dict[str, list[float | None]],
+        clients: dict[str, Sequence[float]] | None = None,
+    ) -> None:
+        """Append a round to ``history.csv``, and what goes beside it to other files.
+
+        ``per_class``: accuracies by split. ``clients``: columns (``client``, ...) with a value for each participant.
+        """
         columns = [*HISTORY_COLUMNS, *sorted(row.keys() - set(HISTORY_COLUMNS))]
         _append(self.path / "history.csv", columns, row)
         for split, values in per_class.items():
@@ -126,10 +135,13 @@ class RunDirectory:
                 ["round", "split", *named],
                 {"round": row["round"], "split": split, **named},
             )
+        if clients:
+            each = [dict(zip(clients, values, strict=True)) for values in zip(*clients.values(), strict=True)]
+            _append(self.path / "clients.csv", ["round", *clients], *({"round": row["round"], **one} for one in each))
 
     def rewind(self, rounds: int) -> None:
         """Drop rows of rounds after ``rounds`` and torn lines, so that records and state agree."""
-        for name in ("history.csv", "per_class.csv"):
+        for name in ("history.csv", "per_class.csv", "clients.csv"):
             path = self.path / name
             if not path.exists():
                 continue
@@ -156,13 +168,13 @@ def _rows(path: Path) -> list[dict[str, str]]:
     return [row for row in rows if None not in row and None not in row.values() and (row.get("round") or "").isdigit()]
 
 
-def _append(path: Path, columns: list[str], row: dict[str, Any]) -> None:
-    """Append one line in one write; the header comes first. Columns are those of the file if it exists."""
+def _append(path: Path, columns: list[str], *rows: dict[str, Any]) -> None:
+    """Append lines in one write; the header comes first. Columns are those of the file if it exists."""
     new = not path.exists() or path.stat().st_size == 0
     if not new:
         with path.open(encoding="utf-8") as stream:
             columns = stream.readline().strip().split(",")
-    cells = ["" if row.get(column) is None else str(row[column]) for column in columns]
-    text = (",".join(columns) + "\n" if new else "") + ",".join(cells) + "\n"
+    lines = [["" if row.get(column) is None else str(row[column]) for column in columns] for row in rows]
+    text = "".join(",".join(cells) + "\n" for cells in ([columns] if new else []) + lines)
     with path.open("a", newline="", encoding="utf-8") as stream:
         stream.write(text)

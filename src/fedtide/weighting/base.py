@@ -20,3 +20,7 @@ class Weighting(Plugin):
             n: float64 [C], samples of each participant (all positive).
             label_counts: float64 [C, L], their samples per class.
         """
+
+    def everybody(self, n: Tensor, label_counts: Tensor) -> Tensor:
+        """Weights [K] of all present clients in the mean of their latest models; as of participants by default."""
+        return self.weights(n, label_counts)

@@ -22,6 +22,7 @@ AS_SETTINGS: dict[str, tuple[str, dict[str, Any]]] = {
     "fedadagrad": ("fedopt", {"optimiser": "adagrad"}),
     "fedadam": ("fedopt", {"optimiser": "adam"}),
     "fedyogi": ("fedopt", {"optimiser": "yogi"}),
+    "feddisco": ("feddyn", {"weighting": "feddisco"}),
     "fedlesam_s": ("fedlesam", {"base": "scaffold"}),
     "fedlesam_d": ("fedlesam", {"base": "feddyn"}),
 }

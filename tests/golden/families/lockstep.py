@@ -13,9 +13,17 @@ from support import steady
 CONVENTIONS: dict[str, dict[str, Any]] = {
     "fedavg": {"weighting": "samples"},
     "fedprox": {"weighting": "samples", "mu": 2e-4},
+    "feddisco": {"weighting": "feddisco"},
     "scaffold": {"divisor": "mean", "control_lr": "initial", "relative_size": True},
 }
 """What the lineage's reference does and its files do not say."""
+
+SWITCHES: dict[str, dict[str, Any]] = {
+    "gate_on": {"gate": "none"},
+    "pen": {"penalty": "none"},
+    "corr": {"correction": False},
+}
+"""What a part that is switched off is called here."""
 
 
 def read(run: dict[str, Any], problems: dict[str, Any]) -> Case:
@@ -35,7 +43,9 @@ def read(run: dict[str, Any], problems: dict[str, Any]) -> Case:
         "weight_decay": fields["wd"],
         "clip": fields["clip"],
     }
-    algorithm = chosen(fields, "algorithms", name, {"weighting": "uniform", **CONVENTIONS.get(name, {})})
+    off = [setting for switch, setting in SWITCHES.items() if not fields.either(switch, True)]
+    conventions = {"weighting": "uniform", **CONVENTIONS.get(name, {})}
+    algorithm = chosen(fields, "algorithms", name, {key: v for part in (conventions, *off) for key, v in part.items()})
     return Case(
         fields,
         data,

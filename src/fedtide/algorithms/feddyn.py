@@ -1,0 +1,59 @@
+"""FedDyn."""
+
+from __future__ import annotations
+
+from pydantic import Field
+from torch import Tensor
+
+from fedtide.algorithms.base import Algorithm, AlgorithmSettings, Local, Round, Tunable, Vectors
+from fedtide.settings import WeightingChoice
+
+
+class FedDyn(Algorithm):
+    """Dynamic regularisation that aligns local with global stationary points (Acar et al. 2021).
+
+    Client k minimises ``f_k - <q_k, theta> + (alpha_k/2) |theta - w|^2`` (eq. 1), with ``q_k`` its gradient at the end of
+    its last round. Here ``q_k = -alpha_k h_k``: the memory ``h_k`` sums up the client's displacements,
+    ``h_k+ = h_k + theta_k - w``, and the server adds their mean over *all* clients, ``w+ = mean_S theta_k + mean_N h_k``.
+    A client never seen counts with ``h_k = 0``.
+
+    As in the authors' program ``alpha_k = alpha / omega_k`` with the relative size ``omega_k``, participants count the
+    same, and ``alpha_k theta`` joins the weight decay, outside the clip. ``alpha = 0`` is *not* FedAvg: local training is,
+    but the server goes on adding the mean memory, unless ``memory_in_server`` is off.
+    """
+
+    class Settings(AlgorithmSettings):
+        """Settings of FedDyn."""
+
+        name: str = "feddyn"
+        weighting: WeightingChoice = Field("uniform", description="how participants are weighted")  # type: ignore[assignment]
+        alpha: float = Tunable(0.01, low=1e-3, high=1.0, log=True, ge=0, description="strength of the regulariser")
+        memory_in_server: bool = Field(True, description="the server adds the mean memory of all clients")
+
+    server = ("h_mean",)
+    client = ("h",)
+    models = ("cloud", "participants", "all")
+
+    def local(self, r: Round) -> Local:
+        """alpha_k (h_k - w) inside the clip, alpha_k theta outside: the gradient of eq. 1's added terms."""
+        if not self.settings.alpha:
+            return Local()
+        alpha = self.settings.alpha / r.omega
+        return Local(linear=alpha * (r.client.h - r.w), decay=alpha)
+
+    def finish(self, r: Round) -> Tensor:
+        """h_k+ = h_k + theta_k - w;  w+ = mean theta_k + mean_N h_k."""
+        delta = r.W - r.w
+        r.client.h = r.client.h + delta
+        r.server.h_mean = r.server.h_mean + r.total(delta) / r.population
+        return r.mean(r.W) + r.server.h_mean if self.settings.memory_in_server else r.mean(r.W)
+
+    def keep_at_session(self, server: Vectors, memory: Vectors, present: list[int]) -> None:
+        """The mean memory becomes that of those who are present."""
+        server.h_mean = memory.h[present].mean(0)
+
+    def warnings(self, lr: float, steps: int) -> list[str]:
+        """The stability bound of the explicit step on the regulariser."""
+        product = lr * self.settings.alpha
+        line = f"local.lr * algorithm.alpha = {product:g} is not below 2: the regulariser's step diverges"
+        return [line] if product >= 2 else []

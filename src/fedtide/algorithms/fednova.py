@@ -1,0 +1,69 @@
+"""FedNova."""
+
+from __future__ import annotations
+
+import torch
+from pydantic import Field
+from torch import Tensor
+
+from fedtide.algorithms.base import Algorithm, AlgorithmSettings, Local, Round, Tunable
+
+
+class FedNova(Algorithm):
+    """Normalised averaging for unequal numbers of local steps (Wang et al. 2020).
+
+    With ``Delta_k = w - theta_k`` and ``|a_k|``, the displacement of client k's tau_k steps per unit of learning rate
+    under a constant unit gradient, ``w+ = w - tau_eff sum_k p_k Delta_k / |a_k|`` (eq. 3 there); tau_eff is
+    ``sum p_k |a_k|``, or ``sum p_k tau_k`` with a proximal term, as in the authors' program. Server momentum is the
+    program's ``gmf``: ``b+ = gmf b + (w - w+) / eta``, and ``w - eta b+`` is sent.
+
+    For local momentum *and* a proximal term together the program adds two separate rules; here ``|a_k|`` is the exact
+    displacement of that recursion, which is theirs for either alone. Nesterov's lookahead counts, clipping and weight decay
+    do not. Local momentum starts at zero every round (``local.momentum_scope: round``).
+    """
+
+    class Settings(AlgorithmSettings):
+        """Settings of FedNova."""
+
+        name: str = "fednova"
+        mu: float = Field(0.0, ge=0, description="strength of the local proximal term (mu/2) |theta - w|^2")
+        gmf: float = Tunable(0.0, low=0.0, high=0.95, ge=0, lt=1, description="server momentum")
+
+    server = ("b",)
+    up = ("W", "a", "tau")
+    models = ("cloud", "participants")
+
+    def local(self, r: Round) -> Local:
+        """Gradient mu (theta - w)."""
+        mu = self.settings.mu
+        return Local(pull=mu, towards=r.w) if mu else Local()
+
+    def finish(self, r: Round) -> Tensor:
+        """w+ = w - tau_eff sum p_k (w - theta_k) / |a_k|, then server momentum."""
+        a, gmf = self.norm(r), self.settings.gmf
+        tau_eff = (r.weights * (r.steps if self.settings.mu else a)).sum()
+        step = r.mean((r.w - r.W) * (tau_eff / a))
+        if not gmf:
+            return r.w - step
+        r.server.b = gmf * r.server.b + step / r.lr
+        return r.w - r.lr * r.server.b
+
+    def norm(self, r: Round) -> Tensor:
+        """|a_k| [C, 1]: x_{s+1} = x_s + m_{s+1}, m_{s+1} = rho m_s + 1 - eta mu x_s, from rest, tau_k times."""
+        rho, shrink = r.local.momentum, r.lr * self.settings.mu
+        x, m = torch.zeros_like(r.steps), torch.zeros_like(r.steps)
+        for step in range(int(r.steps.max())):
+            gradient = 1 - shrink * x
+            m = rho * m + gradient
+            x = torch.where(step < r.steps, x + (gradient + rho * m if r.local.nesterov else m), x)
+        return x
+
+    def payload(self, name: str, size: int, classes: int) -> int:
+        """|a_k| and tau_k are one number each."""
+        return 1 if name in ("a", "tau") else size
+
+    def warnings(self, lr: float, steps: int) -> list[str]:
+        """The stability bound of the explicit proximal step."""
+        product = lr * self.settings.mu
+        line = f"local.lr * algorithm.mu = {product:g} is not below 2: the proximal step diverges"
+        return [line] if product >= 2 else []

@@ -1,0 +1,64 @@
+"""Where the clients' memories live: on the training device, in main memory, or in files mapped into it."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+from pathlib import Path
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from fedtide.engine.memory import require
+from fedtide.errors import SettingsError
+
+
+class Home:
+    """The place of the clients' memories [N, d].
+
+    A file of ``disk`` loses its name as soon as it is mapped, so the system takes it back however the process ends: what
+    survives is the saved state, which holds the memories themselves wherever they live.
+
+    Args:
+        kind: ``device``, ``host`` or ``disk``.
+        device: of training.
+        folder: of the files; the system's temporary folder without one.
+    """
+
+    def __init__(self, kind: Literal["device", "host", "disk"], device: torch.device, folder: Path | None) -> None:
+        self.on_disk = kind == "disk"
+        self.device = device if kind == "device" else torch.device("cpu")
+        self.folder = folder or Path(tempfile.gettempdir())
+
+    def __str__(self) -> str:
+        return f"disk ({self.folder})" if self.on_disk else str(self.device)
+
+    def rows(self, clients: int, size: int, dtype: torch.dtype) -> Tensor:
+        """Zeros [clients, size]."""
+        if not self.on_disk:
+            return torch.zeros(clients, size, dtype=dtype, device=self.device)
+        handle, name = tempfile.mkstemp(prefix="memory-", dir=self.folder)
+        os.close(handle)
+        try:
+            return torch.from_file(name, shared=True, size=clients * size, dtype=dtype).view(clients, size)
+        finally:
+            Path(name).unlink()
+
+    def take(self, saved: dict[str, Tensor]) -> dict[str, Tensor]:
+        """Saved memories, brought here."""
+        if not self.on_disk:
+            return {name: rows.to(self.device) for name, rows in saved.items()}
+        return {name: self.rows(len(rows), rows.shape[1], rows.dtype).copy_(rows) for name, rows in saved.items()}
+
+    def require(self, wanted: int, what: str) -> None:
+        """Refuse memories that cannot fit.
+
+        Raises:
+            SettingsError: ``wanted`` bytes are more than this place has free.
+        """
+        if not self.on_disk:
+            require(wanted, self.device, what)
+        elif wanted > (free := shutil.disk_usage(self.folder).free):
+            raise SettingsError(f"{what} needs {wanted / 1e9:.1f} GB on {self}, but {free / 1e9:.1f} GB are free")

@@ -1,0 +1,46 @@
+"""The cohorts of the FedDyn lineage's programs."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import Field
+
+from fedtide.errors import SettingsError
+from fedtide.participation.base import Participation
+from fedtide.plugins import PluginSettings
+
+_ATTEMPTS = 100_000
+
+
+class BernoulliReference(Participation):
+    """Bernoulli cohorts from the very stream of the FedDyn, FedDC and FedSSG programs.
+
+    Before round t the legacy generator MT19937 starts from ``t + seed + k`` and gives one uniform number per client; those
+    at most ``probability`` join, and k goes up from 0 until somebody does. For comparison with published cohorts only: two
+    seeds that differ by s draw the same cohorts s rounds apart, so `bernoulli` is the rule for repeated runs.
+    """
+
+    class Settings(PluginSettings):
+        """Settings of the rule."""
+
+        name: str = "bernoulli_reference"
+        probability: float = Field(
+            0.1, gt=0, le=1, description="probability that a present client takes part in a round"
+        )
+
+    def draw(self, present: NDArray[np.int64], round_: int, seed: int) -> NDArray[np.int64]:
+        """See :meth:`Participation.draw`; this one stream is the programs', not :mod:`fedtide.randomness`."""
+        for k in range(_ATTEMPTS):
+            stream = np.random.RandomState((round_ + seed + k) % 2**32)
+            joined = np.flatnonzero(stream.uniform(size=int(present[-1]) + 1)[present] <= self.settings.probability)
+            if len(joined):
+                return joined
+        raise SettingsError(
+            f"participation.probability = {self.settings.probability:g} is too small for {len(present)} present "
+            f"clients: nobody joined round {round_} in {_ATTEMPTS} draws"
+        )
+
+    def expected_fraction(self, present: int) -> float:
+        """See :meth:`Participation.expected_fraction`: the p of FedSSG's gate."""
+        return float(self.settings.probability)

@@ -1,0 +1,306 @@
+"""FedDyn, FedDC, FedSSG, FedVRA: what they have in common, exact identities between them, invariants of their memories."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from fedtide import plugins
+from fedtide.costs.ledger import payload
+from support import closest, federation, largest_gap, play, settings, steady, trajectory, vectors, watch
+
+SIZES = (5, 2, 7, 4)
+LOCAL = {"amount": 2, "batch_size": 3, "lr": 0.1, "weight_decay": 0.01}
+ONE_STEP = {"amount": 1, "unit": "steps", "batch_size": 3, "lr": 0.1}
+COHORTS = [[0, 2], [1, 2, 3], [2], [0, 1, 3], [3]]
+UNIFORM = {"name": "fedavg", "weighting": "uniform"}
+FAMILY = ["feddyn", "feddc", "fedssg", "fedvra"]
+EXECUTORS = pytest.mark.parametrize("executor", ["threads", "stacked"])
+
+
+def models(algorithm: Any, sizes: tuple[int, ...] = SIZES, **values: Any) -> list[Tensor]:
+    """Global models of five rounds with changing cohorts."""
+    common: dict[str, Any] = {"local": LOCAL, "cohorts": COHORTS, **values}
+    return trajectory(algorithm, steady(sizes, 5), vectors(), **common)[0]
+
+
+def ssg(**values: Any) -> dict[str, Any]:
+    """Settings of FedSSG without a gate: q = beta."""
+    return {"name": "fedssg", "gate": "none", **values}
+
+
+def same(first: list[Tensor], second: list[Tensor]) -> bool:
+    """Equal to the bit."""
+    return all(torch.equal(a, b) for a, b in zip(first, second, strict=True))
+
+
+@pytest.mark.parametrize("algorithm", FAMILY)
+def test_the_first_round_trains_as_fedavg(algorithm: str) -> None:
+    """With h = c = 0 and one local step all start with the same gradient; the penalty on theta - w is zero there."""
+    rows = []
+    for name in (algorithm, "fedavg"):
+        fed = federation(settings(algorithm=name, local=ONE_STEP), steady(SIZES, 1), vectors(), cohorts=COHORTS)
+        seen = watch(fed)
+        play(fed)
+        rows.append(seen[0][0].W)
+    assert closest(*rows) < 1e-15
+
+
+@pytest.mark.parametrize("algorithm", FAMILY)
+def test_server_means_are_those_of_the_clients(algorithm: str) -> None:
+    chosen = settings(algorithm=algorithm, local=LOCAL)
+    fed = federation(chosen, steady(SIZES, 5), vectors(), cohorts=COHORTS)
+    fed.participation.share = 0.5  # type: ignore[attr-defined]
+    state, _ = play(fed)
+    omega = torch.tensor(SIZES, dtype=torch.float64).unsqueeze(1) * len(SIZES) / sum(SIZES)
+    assert closest(state.server["h_mean"], state.memory["h"].mean(0)) < 1e-14
+    assert float(state.server["h_mean"].norm()) > 1e-3
+    if "c" in state.server:
+        assert closest(state.server["c"], (omega * state.memory["c_k"]).mean(0)) < 1e-14
+        assert float(state.server["c"].norm()) > 1e-3
+
+
+@pytest.mark.parametrize("algorithm", FAMILY)
+def test_three_models_are_evaluated(algorithm: str) -> None:
+    """sel: mean of the participants; all: of everybody's latest model, the first one if never drawn; cld: what is sent."""
+    fed = federation(settings(algorithm=algorithm, local=LOCAL), steady(SIZES, 2), vectors(), cohorts=COHORTS)
+    seen = watch(fed)
+    state = fed.start()
+    latest = fed.w0.expand(len(SIZES), -1).clone()
+    with torch.no_grad():
+        for t in range(2):
+            report = fed.play(state)
+            r, w = seen[t]
+            latest[COHORTS[t]] = r.W
+            for suffix, model in (("", w), ("_participants", r.W.mean(0)), ("_all", latest.mean(0))):
+                loss = fed.scores(model, state.b).mean_loss(fed.timeline.labels_at(t))
+                assert report.row[f"test_loss{suffix}"] == pytest.approx(loss, abs=1e-12)
+            assert closest(fed._all_clients(state, t), latest.mean(0)) < 1e-15
+    fed.workers.close()
+
+
+@EXECUTORS
+def test_one_step_without_a_gate_is_feddc_and_without_correction_feddyn(executor: str) -> None:
+    """theta = w in the only step, where the gradients of all penalties agree."""
+    common = {"local": ONE_STEP, "engine": {"executor": executor, "workers": 1}}
+    ours, feddc = (models(name, **common) for name in (ssg(alpha=0.3), {"name": "feddc", "alpha": 0.3}))
+    assert largest_gap(ours, feddc) < 1e-14
+    off = {"alpha": 0.3, "correction": False}
+    plain, feddyn = (models(name, **common) for name in (ssg(**off), {"name": "feddyn", "alpha": 0.3}))
+    assert largest_gap(plain, feddyn) < 1e-14
+    assert largest_gap(ours, plain) > 1e-3
+    many, several = (models(name) for name in (ssg(alpha=0.3), {"name": "feddc", "alpha": 0.3}))
+    assert largest_gap(many, several) > 1e-4
+
+
+@pytest.mark.parametrize("correction", [True, False])
+@pytest.mark.parametrize("penalty", ["inner", "none"])
+def test_a_weight_of_zero_is_uniform_fedavg(correction: bool, penalty: str) -> None:
+    ours = models(ssg(beta=0.0, alpha=0.7, correction=correction, penalty=penalty))
+    assert largest_gap(ours, models(UNIFORM)) < 1e-15
+
+
+def test_a_proximal_penalty_with_a_weight_of_zero_is_fedprox() -> None:
+    sizes = (4, 4, 4, 4)
+    ours = models(ssg(beta=0.0, alpha=0.7, penalty="prox"), sizes)
+    assert largest_gap(ours, models({"name": "fedprox", "mu": 0.7, "weighting": "uniform"}, sizes)) < 1e-14
+
+
+@EXECUTORS
+def test_an_inner_memory_only_is_feddyn_without_a_penalty(executor: str) -> None:
+    common = {"engine": {"executor": executor, "workers": 1}}
+    bare = ssg(penalty="none", correction=False)
+    assert same(models(bare, **common), models({"name": "feddyn", "alpha": 0.0}, **common))
+
+
+def test_without_penalty_and_memory_it_is_scaffold() -> None:
+    """h kept at zero, K steps for everybody, equal sizes: FedSSG with q = 1 and FedDC with alpha = 0 are SCAFFOLD."""
+    local = {**LOCAL, "schedule": "exponential", "decay": 0.8}
+    sizes = (4, 4, 4, 4)
+    reference = {"name": "scaffold", "divisor": "mean", "control_lr": "initial", "weighting": "uniform"}
+    scaffold = models(reference, sizes, local=local)
+    for algorithm in (ssg(penalty="none"), {"name": "feddc", "alpha": 0.0}):
+        fed = federation(settings(algorithm=algorithm, local=local), steady(sizes, 5), vectors(), cohorts=COHORTS)
+        seen, state, ours = watch(fed), fed.start(), []
+        with torch.no_grad():
+            for t in range(5):
+                fed.play(state)
+                state.w = seen[t][0].mean(seen[t][0].W)
+                state.memory["h"].zero_()
+                state.server["h_mean"].zero_()
+                ours.append(state.w)
+        fed.workers.close()
+        assert largest_gap(ours, scaffold) < 1e-13
+
+
+def test_feddc_without_correction_is_feddyn() -> None:
+    ours, feddyn = (
+        models({"name": name, "alpha": 0.2, **more})
+        for name, more in (("feddc", {"correction": False}), ("feddyn", {}))
+    )
+    assert largest_gap(ours, feddyn) < 1e-13
+    clipped = {"local": {**LOCAL, "clip": 0.1}}  # what is clipped differs
+    first, second = (
+        models(name, **clipped)
+        for name in ({"name": "feddc", "alpha": 0.2, "correction": False}, {"name": "feddyn", "alpha": 0.2})
+    )
+    assert largest_gap(first, second) > 1e-6
+
+
+@EXECUTORS
+def test_feddyn_needs_both_switches_to_be_fedavg(executor: str) -> None:
+    common = {"engine": {"executor": executor, "workers": 1}}
+    plain = models(UNIFORM, **common)
+    assert same(models({"name": "feddyn", "alpha": 0.0, "memory_in_server": False}, **common), plain)
+    assert largest_gap(models({"name": "feddyn", "alpha": 0.0}, **common), plain) > 1e-2
+
+
+def test_fedvra_is_feddyn_or_fedprox() -> None:
+    sizes = (4, 4, 4, 4)
+    feddyn = models({"name": "feddyn", "alpha": 0.2}, sizes)
+    assert largest_gap(models({"name": "fedvra", "gamma": 0.2}, sizes), feddyn) < 1e-14
+    prox = models({"name": "fedprox", "mu": 0.2, "weighting": "uniform"})
+    assert largest_gap(models({"name": "fedvra", "gamma": 0.2, "a": 0.0}), prox) < 1e-14
+    doubled = models({"name": "fedvra", "gamma": 0.2, "a": 0.0, "d": 2.0})
+    assert closest(doubled[0], 2 * prox[0]) < 1e-14
+
+
+def test_servers_agree_where_everybody_takes_part() -> None:
+    code, eq28, alg1 = (models(ssg(server=server), cohorts=[[0, 1, 2, 3]] * 5) for server in ("code", "eq28", "alg1"))
+    assert largest_gap(code, eq28) < 1e-14
+    assert largest_gap(code, alg1) < 1e-14
+    assert largest_gap(*(models(ssg(server=server)) for server in ("code", "eq28"))) > 1e-3
+
+
+def gates(p: float, cohorts: list[list[int]], **values: Any) -> list[Tensor]:
+    """Gates of the participants in every round of five."""
+    chosen = settings(algorithm={"name": "fedssg", **values}, local=LOCAL)
+    fed = federation(chosen, steady(SIZES, 5), vectors(), cohorts=cohorts)
+    fed.participation.share = p  # type: ignore[attr-defined]
+    _, reports = play(fed)
+    assert [report.clients["client"] for report in reports] == cohorts
+    return [torch.tensor(report.clients["gate"], dtype=torch.float64) for report in reports]
+
+
+def test_gates_count_participations_against_expectation() -> None:
+    counts = [[1, 1], [1, 2, 1], [3], [2, 2, 2], [3]]
+    expected = {
+        "T_p": lambda t: 5 * 0.4,
+        "T_S": lambda t: 5 * len(COHORTS[t]) / 4,
+        "t_p": lambda t: (t + 1) * 0.4 + 1e-6,
+    }
+    for gate, divisor in expected.items():
+        for clip in (False, True):
+            for t, found in enumerate(gates(0.4, COHORTS, gate=gate, gate_clip=clip)):
+                value = torch.tensor(counts[t], dtype=torch.float64) / divisor(t)
+                assert closest(found, value.clamp(max=1) if clip else value) < 1e-14
+    assert not torch.cat(gates(0.4, COHORTS, gate="none")).any()
+
+
+def test_gates_of_everybody_are_the_share_of_the_rounds() -> None:
+    everybody = [[0, 1, 2, 3]] * 5
+    for t, (planned, running) in enumerate(zip(gates(1.0, everybody), gates(1.0, everybody, gate="t_p"), strict=True)):
+        assert closest(planned, torch.full((4,), (t + 1) / 5, dtype=torch.float64)) < 1e-15
+        assert closest(running, torch.ones(4, dtype=torch.float64)) < 1e-5
+
+
+@pytest.mark.parametrize("penalty", ["inner", "prox"])
+def test_a_gated_penalty_has_the_gate_as_its_weight(penalty: str) -> None:
+    """A single client in a single round: the gate T p is 1 with p = 1 and 1/2 with p = 2."""
+    world, local = steady((6,), 1), {"amount": 3, "batch_size": 3, "lr": 0.1}
+    memory = torch.ones(1, 18, dtype=torch.float64)
+    found = []
+    for alpha, gated in ((0.4, True), (0.4, False), (0.8, True)):
+        algorithm = {"name": "fedssg", "alpha": alpha, "penalty": penalty, "penalty_gated": gated, "correction": False}
+        fed = federation(settings(algorithm=algorithm, local=local), world, vectors(), cohorts=[[0]])
+        fed.participation.share = 1.0 if alpha == 0.4 else 2.0  # type: ignore[attr-defined]
+        state = fed.start()
+        state.memory["h"].copy_(memory)
+        seen = watch(fed)
+        play(fed, state=state)
+        found.append(seen[0][0].W)
+    assert closest(found[0], found[1]) < 1e-15
+    assert closest(found[0], found[2]) < 1e-14
+
+
+def test_scales_of_the_correction() -> None:
+    """After one round c_i = -Delta_i / (divisor eta): K = 2 epochs of 3 batches for the mean client, E = 2."""
+    sizes = (7, 7)
+    local = {**LOCAL, "schedule": "exponential", "decay": 0.5, "weight_decay": 0.0}
+    found = {}
+    for scale in ("K", "E"):
+        algorithm = {"name": "fedssg", "beta": 0.5, "gate": "none", "correction_scale": scale}
+        fed = federation(settings(algorithm=algorithm, local=local), steady(sizes, 1), vectors())
+        seen = watch(fed)
+        state, _ = play(fed)
+        r, _ = seen[0]
+        found[scale] = state.memory["c_k"]
+        divisor = 6 if scale == "K" else 2
+        assert closest(state.memory["c_k"], -0.5 * (r.W - r.w) / (divisor * 0.1)) < 1e-14
+    assert closest(found["E"], 3 * found["K"]) < 1e-13
+
+
+@pytest.mark.parametrize("algorithm", ["feddc", "fedssg"])
+def test_the_variates_use_the_first_or_the_current_learning_rate(algorithm: str) -> None:
+    """alpha = 0 and h frozen leave one difference in round 2: a factor decay^-1 on what Delta adds."""
+    local = {**LOCAL, "schedule": "exponential", "decay": 0.5}
+    change = {}
+    for control_lr in ("initial", "current"):
+        chosen = {"name": algorithm, "control_lr": control_lr}
+        fed = federation(settings(algorithm=chosen, local=local), steady((4, 4), 2), vectors())
+        state = fed.start()
+        with torch.no_grad():
+            fed.play(state)
+            before = state.memory["c_k"] - state.server["c"]
+            fed.play(state)
+        fed.workers.close()
+        change[control_lr] = state.memory["c_k"] - before
+    assert closest(change["current"], 2 * change["initial"]) < 1e-13
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "down", "up"),
+    [
+        ("feddyn", 1, 1),
+        ("fedvra", 1, 1),
+        ("feddc", 2, 2),
+        ("fedssg", 2, 2),
+        ({"name": "feddc", "correction": False}, 1, 1),
+        ({"name": "fedssg", "correction": False}, 1, 1),
+    ],
+)
+def test_what_travels(algorithm: Any, down: int, up: int) -> None:
+    chosen = settings(algorithm=algorithm).algorithm
+    sent = payload(plugins.load("algorithms", chosen.name)(chosen), size=1000, buffers=0, classes=10)  # type: ignore[arg-type]
+    assert (sent.down, sent.up) == (4000 * down, 4000 * up)
+
+
+@pytest.mark.parametrize(
+    ("chosen", "warned"),
+    [
+        ({"name": "feddyn", "alpha": 19.9}, 0),
+        ({"name": "feddyn", "alpha": 20.0}, 1),
+        ({"name": "feddc", "alpha": 20.0}, 1),
+        ({"name": "fedvra"}, 0),
+        ({"name": "fedvra", "a": 50.0}, 1),
+        ({"name": "fedvra", "gamma": 20.0, "a": 0.0}, 1),
+        ({"name": "fedvra", "d": 10.0}, 1),
+        ({"name": "fedssg"}, 0),
+        ({"name": "fedssg", "alpha": 20.0}, 0),
+        ({"name": "fedssg", "alpha": 20.0, "penalty": "prox"}, 1),
+        ({"name": "fedssg", "control_lr": "current"}, 1),
+        ({"name": "fedssg", "control_lr": "current", "gate_clip": True}, 0),
+        ({"name": "fedssg", "control_lr": "current", "beta": 0.0}, 0),
+        ({"name": "fedssg", "server": "alg1"}, 1),
+        ({"name": "fedssg", "penalty": "prox", "penalty_gated": True, "gate": "t_p", "alpha": 1.0}, 1),
+        ({"name": "fedssg", "penalty": "prox", "penalty_gated": True, "gate": "t_p", "gate_clip": True}, 0),
+    ],
+)
+def test_known_instabilities_are_announced(chosen: dict[str, Any], warned: int) -> None:
+    algorithm: Any = plugins.load("algorithms", chosen["name"])(settings(algorithm=chosen).algorithm)
+    lines = algorithm.warnings(0.1, 5)
+    assert len(lines) == warned
+    assert not any("\n" in line for line in lines)

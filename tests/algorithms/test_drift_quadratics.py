@@ -1,0 +1,146 @@
+"""FedDyn, FedDC, FedSSG on quadratics: local training in closed form, stationary states, exact local minimisation."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from support import closest, federation, play, settings, steady, trajectory, watch
+
+A = torch.tensor([[0.5], [1.0], [2.0]], dtype=torch.float64)
+Z = torch.tensor([[1.0, -2.0, 0.5], [-4.0, 1.0, 3.0], [7.0, 0.0, -1.0]], dtype=torch.float64)
+COHORTS = [[0, 1], [1, 2], [0, 2], [0, 1, 2], [1]]
+LR, STEPS = 0.2, 4
+LOCAL = {"amount": STEPS, "unit": "steps", "batch_size": 2, "lr": LR}
+BARE = [
+    {"name": "feddyn", "alpha": 0.3},
+    {"name": "feddc", "alpha": 0.3},
+    {"name": "fedssg", "alpha": 0.3},
+    {"name": "fedssg", "alpha": 0.3, "gate": "none", "beta": 0.6, "penalty": "prox"},
+    {"name": "fedssg", "gate": "t_p", "beta": 0.0, "correction": False, "server": "eq28"},
+]
+
+
+def names(value: Any) -> str:
+    """Id of a parametrised test."""
+    return "-".join(str(part) for part in value.values()) if isinstance(value, dict) else str(value)
+
+
+@pytest.mark.parametrize("sizes", [[4, 4, 4], [2, 4, 6]])
+@pytest.mark.parametrize("algorithm", BARE, ids=names)
+def test_local_training_in_closed_form(quadratics: Any, algorithm: dict[str, Any], sizes: list[int]) -> None:
+    """The gradient is A (theta - z) + l with curvature A and a constant l: K steps shrink theta - target by (1 - eta A)^K."""
+    data, chosen = quadratics(sizes, A[:, 0].tolist(), Z.tolist())
+    fed = federation(settings(algorithm=algorithm, local=LOCAL, **chosen), steady(sizes, 5), data, cohorts=COHORTS)
+    seen, state = watch(fed), fed.start()
+    omega = torch.tensor(sizes, dtype=torch.float64).unsqueeze(1) / 4
+    alpha = algorithm.get("alpha", 0.05) / omega
+    proximal = algorithm["name"] != "fedssg" or algorithm.get("penalty") == "prox"
+    for t, cohort in enumerate(COHORTS):
+        w, h = state.w, state.memory["h"].clone()
+        c, c_k = (
+            (state.server["c"].clone(), state.memory["c_k"].clone())
+            if algorithm["name"] != "feddyn" and algorithm.get("correction", True)
+            else (torch.zeros(3).double(), torch.zeros_like(h))
+        )
+        with torch.no_grad():
+            fed.play(state)
+        linear = c / omega - c_k + alpha * (h - w if proximal else h)
+        curvature = A + alpha if proximal else A
+        target = (A * Z - linear) / curvature
+        theta = target + (1 - LR * curvature) ** STEPS * (w - target)
+        assert closest(seen[t][0].W, theta[cohort]) < 1e-12
+    fed.workers.close()
+
+
+def stationary(algorithm: dict[str, Any]) -> tuple[Tensor, dict[str, Tensor]]:
+    """w*, and memories that cancel the clients' gradients there: alpha h - c_k + grad f = 0, mean h = 0, c = 0."""
+    w = (A * Z).sum(0) / A.sum()
+    gradient = A * (w - Z)
+    if algorithm["name"] in ("feddyn", "fedvra"):
+        return w, {"h": -gradient / algorithm.get("alpha", algorithm.get("gamma"))}
+    h = torch.tensor([[1.0, 2.0, -3.0], [0.5, -1.0, 1.0], [-1.5, -1.0, 2.0]], dtype=torch.float64)  # any with mean 0
+    weight = algorithm["alpha"] if algorithm.get("penalty") != "none" else 0.0
+    return w, {"h": h, "c_k": weight * h + gradient}
+
+
+@pytest.mark.parametrize("cohorts", [None, COHORTS])
+@pytest.mark.parametrize(
+    "algorithm",
+    [
+        {"name": "feddyn", "alpha": 0.3},
+        {"name": "fedvra", "gamma": 0.3, "a": 2.0},
+        {"name": "feddc", "alpha": 0.3},
+        {"name": "fedssg", "alpha": 0.3},
+        {"name": "fedssg", "alpha": 0.3, "beta": 0.0, "gate": "t_p"},
+        {"name": "fedssg", "alpha": 0.3, "penalty": "prox"},
+        {"name": "fedssg", "alpha": 0.3, "penalty": "none", "gate": "T_S"},
+    ],
+    ids=names,
+)
+def test_a_stationary_state_is_left_unchanged(
+    quadratics: Any, algorithm: dict[str, Any], cohorts: list[list[int]] | None
+) -> None:
+    """For every gate and every split between h and c, whoever takes part."""
+    data, chosen = quadratics([3, 3, 3], A[:, 0].tolist(), Z.tolist())
+    chosen = settings(algorithm=algorithm, local=LOCAL, **chosen)
+    fed = federation(chosen, steady([3, 3, 3], 5), data, cohorts=cohorts)
+    w, memories = stationary(algorithm)
+    fed.w0 = w
+    state = fed.start()
+    for name, rows in memories.items():
+        state.memory[name].copy_(rows)
+    play(fed, state=state)
+    assert closest(state.w, w) < 1e-12
+    for name, rows in memories.items():
+        assert closest(state.memory[name], rows) < 1e-12
+    for name, vector in state.server.items():
+        assert float(vector.abs().max()) < 1e-12, name
+
+
+@pytest.mark.parametrize("sizes", [[3, 3, 3], [2, 4, 6]])
+def test_exact_local_minimisation_leaves_the_gradient_in_feddyns_memory(quadratics: Any, sizes: list[int]) -> None:
+    """theta = (A + a)^-1 (A z + a (w - h)), and h+ = -grad f(theta) / a."""
+    data, chosen = quadratics(sizes, A[:, 0].tolist(), Z.tolist())
+    local = {**LOCAL, "amount": 300}
+    chosen = settings(algorithm={"name": "feddyn", "alpha": 0.3}, local=local, **chosen)
+    fed = federation(chosen, steady(sizes, 3), data, cohorts=COHORTS[:3])
+    seen, state = watch(fed), fed.start()
+    a = 0.3 / (torch.tensor(sizes, dtype=torch.float64).unsqueeze(1) * 3 / sum(sizes))
+    for t, cohort in enumerate(COHORTS[:3]):
+        w, h = state.w, state.memory["h"].clone()
+        with torch.no_grad():
+            fed.play(state)
+        exact = (A * Z + a * (w - h)) / (A + a)
+        assert closest(seen[t][0].W, exact[cohort]) < 1e-12
+        assert closest(state.memory["h"][cohort], (-A * (exact - Z) / a)[cohort]) < 1e-11
+    fed.workers.close()
+
+
+@pytest.mark.parametrize("algorithm", ["feddyn", "feddc", "fedvra"])
+def test_it_converges_to_the_optimum_where_fedavg_does_not(quadratics: Any, algorithm: str) -> None:
+    """FedAvg's fixed point is [mean(I - M)]^-1 mean((I - M) z) with M = (1 - eta A)^K."""
+    data, chosen = quadratics([3, 3, 3], A[:, 0].tolist(), Z.tolist())
+    weights = {"fedvra": {"gamma": 0.5}}.get(algorithm, {"alpha": 0.5})
+    optimum = (A * Z).sum(0) / A.sum()
+    common = {"local": LOCAL, "evaluation": {"every": 120, "models": ["cloud"]}, **chosen}
+    ours, _ = trajectory({"name": algorithm, **weights}, steady([3, 3, 3], 120), data, **common)
+    assert closest(ours[-1], optimum) < 1e-8
+    plain, _ = trajectory("fedavg", steady([3, 3, 3], 120), data, **common)
+    reach = 1 - (1 - LR * A) ** STEPS
+    assert closest(plain[-1], (reach * Z).sum(0) / reach.sum()) < 1e-10
+    assert closest(plain[-1], optimum) > 0.1
+
+
+def test_alg1_divides_by_all_clients_and_shrinks_the_model(quadratics: Any) -> None:
+    """Without a gradient (A = 0, x = 0) theta = w, h = 0: the model is multiplied by |S| / N."""
+    data, chosen = quadratics([3, 3, 3], [0.0, 0.0, 0.0], Z.tolist())
+    algorithm = {"name": "fedssg", "server": "alg1"}
+    start = torch.tensor([1.0, -2.0, 4.0], dtype=torch.float64)
+    models, _ = trajectory(algorithm, steady([3, 3, 3], 5), data, local=LOCAL, cohorts=COHORTS, start=start, **chosen)
+    factor = torch.tensor([len(cohort) / 3 for cohort in COHORTS], dtype=torch.float64).cumprod(0)
+    for t, model in enumerate(models):
+        assert closest(model, factor[t] * start) < 1e-14

@@ -1,0 +1,116 @@
+"""FedNova: identities with FedAvg, the norms of the accumulation vectors, where it converges."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+
+from fedtide import plugins
+from fedtide.costs.ledger import payload
+from support import closest, federation, largest_gap, play, settings, steady, trajectory, vectors, watch
+
+SIZES = (5, 2, 9)
+SLOPES = [[1.0, 2.0, 0.5], [3.0, -4.0, 1.0], [-0.5, 1.0, 2.0]]
+
+
+def fednova(**values: Any) -> dict[str, Any]:
+    """Settings of FedNova."""
+    return {"name": "fednova", **values}
+
+
+@pytest.mark.parametrize("executor", ["threads", "stacked"])
+@pytest.mark.parametrize("momentum", [0.0, 0.9])
+def test_equal_steps_are_fedavg(momentum: float, executor: str) -> None:
+    local = {"amount": 4, "unit": "steps", "batch_size": 3, "lr": 0.1, "momentum": momentum, "weight_decay": 0.01}
+    common = {"local": local, "engine": {"executor": executor, "workers": 1}}
+    ours, plain = (trajectory(name, steady(SIZES, 4), vectors(), **common)[0] for name in ("fednova", "fedavg"))
+    assert largest_gap(ours, plain) < 1e-14
+
+
+@pytest.mark.parametrize(
+    ("local", "mu"),
+    [
+        ({}, 0.0),
+        ({"momentum": 0.9}, 0.0),
+        ({"momentum": 0.9, "nesterov": True}, 0.0),
+        ({}, 1.5),
+        ({"momentum": 0.7}, 1.5),
+        ({"momentum": 0.7, "nesterov": True}, 1.5),
+    ],
+    ids=["plain", "momentum", "nesterov", "proximal", "both", "all"],
+)
+def test_the_norm_is_the_displacement_under_a_constant_gradient(quadratics: Any, local: Any, mu: float) -> None:
+    """theta - w = -eta |a| g, for every number of steps."""
+    data, chosen = quadratics(list(SIZES), [0.0] * 3, SLOPES)
+    data.train_inputs.copy_(torch.tensor(SLOPES, dtype=torch.float64).repeat_interleave(torch.tensor(SIZES), 0))
+    local = {"amount": 2, "batch_size": 2, "lr": 0.1, **local}
+    fed = federation(settings(algorithm=fednova(mu=mu), local=local, **chosen), steady(SIZES, 1), data)
+    seen = watch(fed)
+    play(fed)
+    r, w = seen[0]
+    a, g = fed.algorithm.norm(r), -torch.tensor(SLOPES, dtype=torch.float64)  # type: ignore[attr-defined]
+    assert r.steps[:, 0].tolist() == [6, 2, 10]
+    assert closest(r.W - r.w, -0.1 * a * g) < 1e-13
+    if not mu and not local.get("nesterov"):
+        assert closest(a, r.effective_steps) < 1e-13
+    p = torch.tensor(SIZES, dtype=torch.float64) / sum(SIZES)
+    tau_eff = p @ (r.steps if mu else a)[:, 0]
+    assert closest(w, r.w - 0.1 * tau_eff * (p @ g)) < 1e-13
+
+
+@pytest.mark.parametrize("mu", [0.0, 0.4])
+def test_the_proximal_norm_is_a_geometric_sum(mu: float) -> None:
+    local = {"amount": 2, "batch_size": 2, "lr": 0.5}
+    fed = federation(settings(algorithm=fednova(mu=mu), local=local), steady(SIZES, 1), vectors())
+    seen = watch(fed)
+    play(fed)
+    r, _ = seen[0]
+    expected = (1 - (1 - 0.5 * mu) ** r.steps) / (0.5 * mu) if mu else r.steps
+    assert closest(fed.algorithm.norm(r), expected) < 1e-14  # type: ignore[attr-defined]
+
+
+def test_it_minimises_the_objective_where_fedavg_weights_by_steps(quadratics: Any) -> None:
+    """For small eta: sum p_k tau_k grad f_k = 0 is FedAvg's stationary point, sum p_k grad f_k = 0 FedNova's."""
+    a, z, sizes = [0.5, 2.0], [[1.0, -2.0], [3.0, 4.0]], [2, 6]
+    data, chosen = quadratics(sizes, a, z)
+    local = {"amount": 2, "batch_size": 2, "lr": 1e-3}
+    curvature, minima = torch.tensor(a, dtype=torch.float64).unsqueeze(1), torch.tensor(z, dtype=torch.float64)
+    for name, tau in (("fedavg", [2.0, 6.0]), ("fednova", [1.0, 1.0])):
+        weight = torch.tensor([0.25, 0.75], dtype=torch.float64) * torch.tensor(tau, dtype=torch.float64)
+        pull = weight.unsqueeze(1) * curvature
+        point = (pull * minima).sum(0) / pull.sum()
+        world = steady(sizes, 1, classes=2)
+        models, _ = trajectory(name, world, data, local=local, start=point, **chosen)
+        drift = closest(models[0], point)
+        assert drift < 1e-4  # second order in eta
+        elsewhere, _ = trajectory(name, world, data, local=local, start=point + 1, **chosen)
+        assert closest(elsewhere[0], point + 1) > 10 * drift
+
+
+def test_server_momentum_sums_up_the_steps() -> None:
+    """b+ = gmf b + (w - w_nova) / eta and w+ = w - eta b+, with eta of each round."""
+    local = {"amount": 2, "batch_size": 3, "lr": 0.1, "schedule": "exponential", "decay": 0.5}
+    fed = federation(settings(algorithm=fednova(gmf=0.6), local=local), steady(SIZES, 3), vectors())
+    seen = watch(fed)
+    play(fed)
+    p, b = torch.tensor(SIZES, dtype=torch.float64) / sum(SIZES), torch.zeros_like(fed.w0)
+    for t, (r, w) in enumerate(seen):
+        eta, tau = 0.1 * 0.5**t, r.steps
+        step = (p @ tau[:, 0]) * (p @ ((r.w - r.W) / tau))
+        b = 0.6 * b + step / eta
+        assert r.lr == pytest.approx(eta)
+        assert closest(w, r.w - eta * b) < 1e-14
+
+
+def test_two_numbers_travel_with_the_model() -> None:
+    cls = plugins.load("algorithms", "fednova")
+    sent = payload(cls(cls.Settings()), size=1000, buffers=7, classes=10)  # type: ignore[arg-type]
+    assert (sent.down, sent.up) == (4 * 1007, 4 * 1009)
+
+
+@pytest.mark.parametrize(("mu", "warned"), [(0.0, False), (19.9, False), (20.0, True)])
+def test_an_unstable_step_is_announced(mu: float, warned: bool) -> None:
+    algorithm: Any = plugins.load("algorithms", "fednova")(settings(algorithm=fednova(mu=mu)).algorithm)
+    assert bool(algorithm.warnings(0.1, 5)) is warned

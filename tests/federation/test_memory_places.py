@@ -1,0 +1,85 @@
+"""Where the clients' memories live changes nothing but that: the same bits, played through, interrupted, resumed."""
+
+from __future__ import annotations
+
+import csv
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from fedtide.errors import SettingsError
+from fedtide.federation.memory import Home
+from support import assert_same, federation, play, settings, steady, vectors
+
+LOCAL = {"amount": 2, "batch_size": 3, "lr": 0.1, "momentum": 0.9, "momentum_scope": "client"}
+COHORTS = [[0, 2], [1, 2, 3], [2], [0, 1, 3]]
+
+
+def played(memory: str, stop: int | None = None, state: Any = None) -> Any:
+    """The state of a small FedSSG run after ``stop`` rounds, from the start or from a saved state."""
+    chosen = settings(algorithm="fedssg", local=LOCAL, federation={"memory": memory})
+    fed = federation(chosen, steady((5, 2, 7, 4), 4), vectors(), cohorts=COHORTS)
+    return play(fed, stop, None if state is None else fed.restore(state))[0]
+
+
+@pytest.mark.parametrize("memory", ["host", "disk"])
+def test_every_place_gives_the_same_bits(memory: str) -> None:
+    assert_same(played("device"), played(memory))
+
+
+@pytest.mark.parametrize(("first", "second"), [("disk", "disk"), ("disk", "device"), ("device", "disk")])
+def test_a_saved_state_goes_on_in_any_place(first: str, second: str, tmp_path: Path) -> None:
+    torch.save(played(first, 2).tensors(), tmp_path / "state")
+    saved = torch.load(tmp_path / "state", weights_only=True)
+    assert_same(played("device"), played(second, state=saved))
+
+
+def test_memories_on_disk_lie_in_a_file_without_a_name(tmp_path: Path) -> None:
+    rows = Home("disk", torch.device("cpu"), tmp_path).rows(3, 4, torch.float64)
+    rows[1] = 2.0
+    assert rows.shape == (3, 4)
+    assert rows.sum() == 8
+    assert rows.untyped_storage().filename is not None  # mapped, not allocated
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_disk_that_is_too_small_is_refused(tmp_path: Path) -> None:
+    wanted = re.escape(f"memories needs 1000000000000.0 GB on disk ({tmp_path}), but ")
+    with pytest.raises(SettingsError, match=rf"^{wanted}[\d.]+ GB are free$"):
+        Home("disk", torch.device("cpu"), tmp_path).require(10**21, "memories")
+
+
+def test_the_plan_says_where(tmp_path: Path) -> None:
+    chosen = settings(algorithm="fedssg", federation={"memory": "disk"})
+    fed = federation(chosen, steady((5, 2), 1), vectors())
+    fed.home = Home("disk", torch.device("cpu"), tmp_path)
+    plan = fed.memory_plan()
+    fed.workers.close()
+    assert f"of client memories on disk ({tmp_path})" in plan
+
+
+def test_an_interrupted_run_goes_on_from_memories_on_disk_and_keeps_its_gates(
+    small: Any, stop_after: Callable[[int], Any], play_once: Any, tmp_path: Path
+) -> None:
+    """Gates of FedSSG: participations so far over T p, one row per participant and round, none lost or doubled."""
+    chosen = small(algorithm="fedssg", federation={"memory": "disk"})
+    assert play_once(chosen, callbacks=[stop_after(3)])["state"] == "interrupted"
+    with (tmp_path / "x/clients.csv").open("a") as torn:
+        torn.write("4,0,0.2\n4,1")
+    assert play_once(chosen)["state"] == "complete"
+    model = torch.load(tmp_path / "x/model.pt", weights_only=True)
+    with (tmp_path / "x/clients.csv").open(encoding="utf-8") as stream:
+        rows = list(csv.DictReader(stream))
+    assert [int(row["round"]) for row in rows] == [1, 1, 2, 2, 3, 3, 4, 4, 5, 5, 6, 6]
+    seen = [0] * 4
+    for row in rows:
+        seen[int(row["client"])] += 1
+        assert float(row["gate"]) == pytest.approx(seen[int(row["client"])] / (6 * 0.5))
+    (tmp_path / "x").rename(tmp_path / "stopped")
+    play_once(small(algorithm="fedssg"))
+    whole = torch.load(tmp_path / "x/model.pt", weights_only=True)
+    assert all(torch.equal(model[name], whole[name]) for name in whole)

@@ -1,0 +1,69 @@
+"""The published programs' cohorts, number by number."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from fedtide import plugins
+from fedtide.errors import SettingsError
+
+PUBLISHED = [
+    (100, 0.15, 0, [14, 15, 16, 24, 26, 34, 43, 47, 53, 61, 63, 67, 69, 75, 77, 79, 82, 87, 92, 97, 99]),
+    (100, 0.15, 2, [1, 12, 19, 21, 23, 24, 27, 51, 55, 57, 67, 77, 81, 89, 91]),
+    (100, 0.10, 0, [14, 15, 16, 34, 43, 67, 69, 75, 82, 87, 97, 99]),
+    (100, 0.10, 1, [2, 5, 14, 26, 27, 30, 38, 50, 55, 64, 98]),
+    (500, 0.02, 0, [34, 99, 126, 166, 173, 262, 283, 309, 398, 410, 417]),
+    (500, 0.02, 2, [77, 126, 188, 203, 298, 325, 356, 397, 464]),
+]
+
+
+def rule(probability: float) -> Any:
+    """The rule."""
+    cls = plugins.load("participation", "bernoulli_reference")
+    return cls(cls.Settings(probability=probability))
+
+
+@pytest.mark.parametrize(("clients", "p", "t", "cohort"), PUBLISHED)
+def test_published_cohorts(clients: int, p: float, t: int, cohort: list[int]) -> None:
+    assert rule(p).draw(np.arange(clients), t, 0).tolist() == cohort
+
+
+@pytest.mark.parametrize(
+    ("clients", "p", "rounds", "sizes", "gates"),
+    [
+        (100, 0.15, 300, (7, 25), (0.69, 1.31)),
+        (100, 0.10, 1000, (2, 22), (0.80, 1.24)),
+        (500, 0.02, 1500, (1, 22), (0.57, 1.43)),
+    ],
+)
+def test_over_the_published_horizons(
+    clients: int, p: float, rounds: int, sizes: tuple[int, int], gates: tuple[float, float]
+) -> None:
+    """Smallest and largest cohort, and FedSSG's last gate, participations over T p."""
+    cohorts = [rule(p).draw(np.arange(clients), t, 0) for t in range(rounds)]
+    drawn = [len(cohort) for cohort in cohorts]
+    assert (min(drawn), max(drawn)) == sizes
+    gate = np.bincount(np.concatenate(cohorts), minlength=clients) / (rounds * p)
+    assert (gate.min(), gate.max()) == pytest.approx(gates, abs=0.005)
+
+
+def test_an_empty_draw_takes_the_next_seed() -> None:
+    """Of two clients at 5 %, the first seed from t on that lets somebody join decides."""
+    for t in range(20):
+        seed = next(s for s in range(t, 1000) if (np.random.RandomState(s).uniform(size=2) <= 0.05).any())
+        expected = np.flatnonzero(np.random.RandomState(seed).uniform(size=2) <= 0.05)
+        assert np.array_equal(rule(0.05).draw(np.arange(2), t, 0), expected)
+
+
+def test_neighbouring_seeds_are_one_round_apart() -> None:
+    present = np.arange(30)
+    assert np.array_equal(rule(0.2).draw(present, 4, 1), rule(0.2).draw(present, 5, 0))
+
+
+def test_a_hopeless_probability_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("fedtide.participation.bernoulli_reference._ATTEMPTS", 5)
+    with pytest.raises(SettingsError, match=r"^participation.probability = 1e-12 is too small for 3 present clients"):
+        rule(1e-12).draw(np.arange(3), 0, 0)
