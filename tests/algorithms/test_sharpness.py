@@ -11,7 +11,7 @@ from torch import Tensor
 
 from fedtide import plugins
 from fedtide.costs.ledger import payload
-from support import closest, deal, federation, play, settings, steady, timeline, trajectory, vectors, watch
+from support import closest, deal, federation, images, play, settings, steady, timeline, trajectory, vectors, watch
 
 SIZES = (5, 2, 7)
 COHORTS = [[0, 2], [1, 2], [0], [0, 1, 2]]
@@ -129,6 +129,18 @@ def test_fedsam_on_quadratics_lengthens_the_gradient(quadratics: Any) -> None:
         g = a * (y - z)
         y = y - lr * g * (1 + a * rho / (g.norm() + 1e-7))
     assert closest(w, y) < 1e-14
+
+
+def test_running_statistics_count_a_batch_once() -> None:
+    """BatchNorm: without a radius both gradients are the same, and so are the statistics of FedAvg."""
+    local = {"amount": 1, "batch_size": 4, "lr": 0.05}
+    (_, ours), (_, plain) = (
+        trajectory(name, steady((3, 5), 1), images(), model="cnn_svhn", local=local)
+        for name in (named("fedsam", rho=0.0), "fedavg")
+    )
+    assert plain.b.numel()
+    assert torch.equal(ours.b, plain.b)
+    assert closest(ours.w, plain.w) < 1e-12
 
 
 @pytest.mark.parametrize("algorithm", ["fedspeed", "fedsmoo"])

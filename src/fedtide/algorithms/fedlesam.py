@@ -42,13 +42,13 @@ class FedLesam(Algorithm):
                 )
             return self
 
+    models = ("cloud", "participants")
+
     def __init__(self, settings: Settings) -> None:
         super().__init__(settings)
         self.base = _base(settings)
         self.server, self.client = self.base.server, (*self.base.client, "x_old")
         self.down, self.up = self.base.down, self.base.up
-
-    models = ("cloud", "participants")
 
     def start(self, r: Round) -> Tensor:
         """x; while clients train, e_k stands in the place of x_old_k."""

@@ -73,7 +73,7 @@ class Round:
         counts: [C, 1] rounds each participant took part in, this one included. seen: [C, 1] 1.0 if it has a memory from
             an earlier round, else 0.0.
         label_counts: [C, L]. layout: names and slices of the parameters. local: settings of training on a client.
-        services: full gradients and means over all clients.
+        services: full gradients, means and class counts over all clients.
     """
 
     t: int
