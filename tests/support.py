@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -11,7 +12,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from fedtide import plugins
-from fedtide.algorithms.round import Round
+from fedtide.algorithms.round import Round, Vectors
 from fedtide.data.dataset import Dataset
 from fedtide.errors import SettingsError
 from fedtide.federation.federation import Federation, RoundReport
@@ -144,13 +145,14 @@ def play(
 
 
 def watch(fed: Federation) -> list[tuple[Round, Tensor]]:
-    """A list that fills with every round's record and new model, as the algorithm's last hook sees them."""
+    """A list that fills with every round's record and new model, as the algorithm's last hook sees and leaves them."""
     seen: list[tuple[Round, Tensor]] = []
     after_round = fed.algorithm.after_round
 
     def hook(r: Round, w: Tensor) -> Tensor:
         result = after_round(r, w)
-        seen.append((r, result.clone()))
+        server = Vectors({name: vector.clone() for name, vector in r.server})
+        seen.append((replace(r, server=server, extra=dict(r.extra)), result.clone()))
         return result
 
     fed.algorithm.after_round = hook  # type: ignore[method-assign]

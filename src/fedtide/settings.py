@@ -108,7 +108,11 @@ class LocalSettings(SettingsModel):
         "takes the steps of a client of mean size)",
     )
     batch_size: int = Field(32, ge=1, description="samples per local step; the last batch of a pass may be short")
-    order: Literal["shuffled", "stored"] = Field("shuffled", description="order of the samples in each pass")
+    order: Literal["shuffled", "stored", "class_balanced"] = Field(
+        "shuffled",
+        description="samples of each pass: all in a new order; all as stored; as many draws with replacement in which the "
+        "client's classes are equally likely",
+    )
     straddle: bool = Field(False, description="a batch may straddle two passes, so that none is short")
     lr: float = plugins.Tunable(0.1, low=1e-3, high=1.0, log=True, gt=0, description="learning rate at the start")
     schedule: Literal["constant", "exponential", "cosine", "polynomial"] = Field(

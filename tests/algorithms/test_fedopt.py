@@ -121,3 +121,12 @@ def test_batchnorm_statistics_are_averaged_and_not_optimised() -> None:
     )
     assert torch.equal(ours.b, plain.b)
     assert closest(ours.w, plain.w) > 1e-3
+
+
+@pytest.mark.parametrize(("optimiser", "root"), [("adam", 0.8), ("yogi", 1.0), ("adagrad", 1.0)])
+def test_a_large_floor_and_its_own_square_leave_a_fixed_part_of_the_step(optimiser: str, root: float) -> None:
+    """v stays at tau^2, or in Adam decays to beta2^(r+1) tau^2: the step tends to D / (1 + beta2^((r+1)/2)) or to D / 2."""
+    tau = 1e6
+    rounds, _ = followed(fedopt(optimiser, beta1=0.0, beta2=0.64, server_lr=tau, tau=tau))
+    for t, (w, D, new) in enumerate(rounds, start=1):
+        assert closest(new, w + D / (1 + root**t)) < 1e-6 * float(D.abs().max())

@@ -11,11 +11,12 @@ from hypothesis import settings as examples
 from hypothesis import strategies as st
 from torch import Tensor
 
+from fedtide import plugins
 from fedtide.engine.local import Cohort, Local, Update, clip, momentum_steps
 from fedtide.engine.plan import Plan
 from fedtide.errors import SettingsError
 from fedtide.settings import LocalSettings
-from support import closest, federation, play, settings, steady, vectors, watch
+from support import closest, federation, largest_gap, play, settings, steady, trajectory, vectors, watch
 
 pytestmark = pytest.mark.usefixtures("drop_in")
 
@@ -194,3 +195,16 @@ def test_a_constant_gradient_moves_clients_by_their_effective_steps(momentum: fl
     if momentum == 0:
         assert closest(r.W[1] - r.w, 0.1 * 3 * second.sum(0)) < 1e-14
     assert r.effective_steps[:, 0].tolist() == momentum_steps(torch.tensor([3, 6]), momentum).tolist()
+
+
+@pytest.mark.parametrize("executor", ["threads", "stacked"])
+def test_what_is_added_comes_on_top_of_a_direction(executor: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """FedProx whose direction is the plain gradient is FedProx."""
+    common = {"local": {"amount": 2, "batch_size": 3, "lr": 0.1}, "engine": {"executor": executor, "workers": 1}}
+    prox = {"name": "fedprox", "mu": 0.3}
+    plain, _ = trajectory(prox, steady((5, 3), 3), vectors(), **common)
+    cls = plugins.load("algorithms", "fedprox")
+    monkeypatch.setattr(cls, "has_direction", True)
+    monkeypatch.setattr(cls, "direction", lambda self, grad, W, r: grad(W))
+    ours, _ = trajectory(prox, steady((5, 3), 3), vectors(), **common)
+    assert largest_gap(ours, plain) < 1e-14

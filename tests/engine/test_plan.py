@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from fedtide.engine.plan import Plan, make_plan, step_count
 from fedtide.settings import LocalSettings
-from support import deal
+from support import deal, federation, settings, steady, vectors
 
 SIZES = st.lists(st.integers(1, 13), min_size=1, max_size=5)
 BATCH = st.integers(1, 6)
@@ -121,3 +121,53 @@ def test_clients_without_samples_have_no_steps() -> None:
     made = make_plan(shards, [0, 1], LocalSettings(batch_size=2), 1.5, 0, "batches", (0,), torch.device("cpu"))
     assert made.steps == [0, 10]
     assert not made.sizes[0].any()
+
+
+@examples(deadline=None, max_examples=30)
+@given(sizes=SIZES, batch=BATCH, epochs=st.integers(1, 3), seed=st.integers(0, 9))
+def test_class_balanced_passes_are_as_long_and_stay_at_home(
+    sizes: list[int], batch: int, epochs: int, seed: int
+) -> None:
+    labels = np.random.default_rng(seed).integers(0, 3, sum(sizes))
+    local = LocalSettings(amount=epochs, batch_size=batch, order="class_balanced")
+    shards, cpu = deal(sizes), torch.device("cpu")
+    made, again = (
+        make_plan(shards, range(len(sizes)), local, 1.0, seed, "batches", (7,), cpu, labels) for _ in range(2)
+    )
+    assert torch.equal(made.indices, again.indices)
+    usual = plan(sizes, amount=epochs, batch_size=batch)
+    assert made.steps == usual.steps
+    assert torch.equal(made.sizes, usual.sizes)
+    for row, shard in enumerate(shards):
+        assert set(flat(batches(made, row))) <= set(shard.tolist())
+
+
+def test_classes_that_a_client_has_are_drawn_equally_often() -> None:
+    """10,000 draws among 90, 9 and 1 samples of three classes; a fourth one is elsewhere. Five standard deviations."""
+    labels = np.repeat([0, 1, 2, 3], [90, 9, 1, 50])
+    local = LocalSettings(amount=100, batch_size=10, order="class_balanced")
+    made = make_plan([np.arange(100)], [0], local, 1.0, 0, "batches", (0,), torch.device("cpu"), labels)
+    drawn = np.array(flat(batches(made, 0)))
+    classes = np.bincount(labels[drawn], minlength=4)
+    assert classes[3] == 0
+    assert np.abs(classes[:3] - 10_000 / 3).max() < 5 * np.sqrt(10_000 * 2 / 9)
+    samples = np.bincount(drawn, minlength=100)
+    assert np.abs(samples[:90] - 10_000 / 270).max() < 5 * np.sqrt(10_000 / 270)
+
+
+def test_a_run_draws_by_the_labels_of_its_data() -> None:
+    data = vectors(40)
+    data.train_labels.copy_((torch.arange(40) >= 38).long())
+    chosen = settings(local={"amount": 50, "batch_size": 40, "order": "class_balanced"})
+    fed, share = federation(chosen, steady((40,), 1), data), []
+    advance = fed.executor.advance
+
+    def note(cohort: Any, first: int, last: int) -> None:
+        share.append(float((cohort.plan.indices >= 38).double().mean()))
+        advance(cohort, first, last)
+
+    fed.executor.advance = note  # type: ignore[method-assign]
+    with torch.no_grad():
+        fed.play(fed.start())
+    fed.workers.close()
+    assert abs(share[0] - 0.5) < 5 * 0.5 / np.sqrt(2000)

@@ -24,7 +24,8 @@ class AlgorithmSettings(PluginSettings):
 class Algorithm(Plugin):
     """A federated algorithm.
 
-    Sub-classes declare their vectors and override the hooks they need; FedAvg overrides none.
+    Sub-classes declare their vectors and override the hooks they need; FedAvg overrides none. Where vectors and traffic
+    depend on settings, an instance declares them.
 
     Attributes:
         server: names of vectors [d] kept by the server, :meth:`server_start` (zero) at the start.
@@ -35,10 +36,10 @@ class Algorithm(Plugin):
     """
 
     Settings: ClassVar[type[PluginSettings]] = AlgorithmSettings
-    server: ClassVar[tuple[str, ...]] = ()
-    client: ClassVar[tuple[str, ...]] = ()
-    down: ClassVar[tuple[str, ...]] = ("w",)
-    up: ClassVar[tuple[str, ...]] = ("W",)
+    server: tuple[str, ...] = ()
+    client: tuple[str, ...] = ()
+    down: tuple[str, ...] = ("w",)
+    up: tuple[str, ...] = ("W",)
     models: ClassVar[tuple[str, ...]] = ("cloud",)
 
     has_direction: ClassVar[bool] = False

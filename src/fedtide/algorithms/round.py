@@ -49,6 +49,9 @@ class Services(Protocol):
     def client_mean(self, name: str) -> Tensor:
         """Mean [d] of the memory ``name`` over all N clients, never seen ones counting as zero."""
 
+    def population_counts(self) -> Tensor:
+        """Samples per class of every client present, by ascending id: float64 [K, L] on the CPU."""
+
 
 @dataclass
 class Round:
@@ -70,7 +73,7 @@ class Round:
         counts: [C, 1] rounds each participant took part in, this one included. seen: [C, 1] 1.0 if it has a memory from
             an earlier round, else 0.0.
         label_counts: [C, L]. layout: names and slices of the parameters. local: settings of training on a client.
-        services: full gradients and means over all clients.
+        services: full gradients, means and class counts over all clients.
     """
 
     t: int
@@ -104,6 +107,10 @@ class Round:
     def mean(self, rows: Tensor) -> Tensor:
         """Average [d] of per-client rows [C, d] with the round's weights, added in client order."""
         return weighted_sum(self.weights[:, 0], rows)
+
+    def average(self, step: float = 1.0) -> Tensor:
+        """The server's plain step ``w + step * sum_k p_k (W_k - w)`` [d]; the mean local model for a step of one."""
+        return self.mean(self.W) if step == 1 else (1 - step) * self.w + step * self.mean(self.W)
 
     def total(self, rows: Tensor) -> Tensor:
         """Plain sum [d] of per-client rows [C, d], added in client order."""

@@ -58,8 +58,7 @@ class Scaffold(Algorithm):
         change = self._variates(r) - c_k
         r.client.c_k = c_k + change
         r.server.c = c + r.total(self._shares(r) * change)
-        step = self.settings.server_lr
-        return r.mean(r.W) if step == 1 else (1 - step) * r.w + step * r.mean(r.W)
+        return r.average(self.settings.server_lr)
 
     def _variates(self, r: Round) -> Tensor:
         s = self.settings

@@ -93,7 +93,7 @@ class Cohort:
     Attributes:
         W: [C, d] parameters. buffers: [C, q] floating buffers. momentum: [C, d] or None.
         b: [q] floating buffers as broadcast; frozen reference models use them.
-        plan: batches. label_counts: [C, L] samples per class.
+        plan: batches. label_counts: [C, L] samples per class, for the objective: a client's own or all clients' together.
         lr: learning rate of the round.
         added: what the algorithm adds. direction: its general form, or None; memories: the clients' rows [C, d] it may
             write, frozen with a finished client's row. terms: extra losses.
@@ -155,7 +155,8 @@ class Update:
             shift = -self.pull * own(added.towards)
             base = shift if base is None else base + shift
         self.base: Tensor | None = base
-        self.seeded = base is not None and self.scale is None and local.clip_scope != "loss"
+        alone = self.scale is None and local.clip_scope != "loss" and cohort.direction is None
+        self.seeded = base is not None and alone
         plain = not any(isinstance(value, Tensor) for value in (self.scale, self.pull, self.lr, self.decay))
         self.direct = plain and local.clip is None and cohort.momentum is None
         """Whether the step is linear in the gradient with plain numbers, so that matrix products may write into theta."""

@@ -14,6 +14,7 @@ from fedtide.randomness import generator, key64
 from fedtide.settings import LocalSettings
 
 Ints = NDArray[np.int64]
+_UNKNOWN: Ints = np.zeros(0, dtype=np.int64)
 
 
 @dataclass(frozen=True)
@@ -54,12 +55,26 @@ def step_count(size: int, mean_size: float, local: LocalSettings) -> int:
     return local.amount * batches
 
 
-def _passes(shard: Ints, batch: int, steps: int, local: LocalSettings, rng: np.random.Generator) -> list[Ints]:
+def _balanced(labels: Ints) -> NDArray[np.float64]:
+    """Probability of each sample if all classes that occur are equally likely."""
+    _, classes, counts = np.unique(labels, return_inverse=True, return_counts=True)
+    chances: NDArray[np.float64] = 1.0 / (len(counts) * counts[classes])
+    return chances
+
+
+def _passes(
+    shard: Ints, labels: Ints, batch: int, steps: int, local: LocalSettings, rng: np.random.Generator
+) -> list[Ints]:
     """Consecutive batches of repeated passes over a shard."""
+    chances = _balanced(labels[shard]) if local.order == "class_balanced" else None
     batches: list[Ints] = []
     rest = np.zeros(0, dtype=np.int64)
     while len(batches) < steps:
-        order = shard[rng.permutation(len(shard))] if local.order == "shuffled" else shard
+        order = shard
+        if local.order == "shuffled":
+            order = shard[rng.permutation(len(shard))]
+        elif local.order == "class_balanced":
+            order = rng.choice(shard, len(shard), p=chances)
         if local.straddle:
             order = np.concatenate([rest, order])
             full = len(order) // batch * batch
@@ -77,6 +92,7 @@ def make_plan(
     purpose: str,
     keys: tuple[int, ...],
     device: torch.device,
+    labels: Ints = _UNKNOWN,
 ) -> Plan:
     """The plan of one round.
 
@@ -89,6 +105,7 @@ def make_plan(
         purpose: ``"batches"`` in training.
         keys: the round number (and whatever else tells this training apart).
         device: where the index table goes.
+        labels: of the training set; ``local.order = class_balanced`` draws by them.
     """
     steps = [step_count(len(shard), mean_size, local) for shard in shards]
     width = min(local.batch_size, max((len(shard) for shard in shards), default=0))
@@ -103,7 +120,7 @@ def make_plan(
         if count == 0:
             continue
         rng = generator(seed, purpose, *keys, client)
-        for step, batch in enumerate(_passes(shard, local.batch_size, count, local, rng)):
+        for step, batch in enumerate(_passes(shard, labels, local.batch_size, count, local, rng)):
             indices[row, step, : len(batch)] = batch
             sizes[row, step] = len(batch)
     stride = np.int64(2862933555777941757)  # an odd 64-bit multiplier keeps the keys of different steps apart

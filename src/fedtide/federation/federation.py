@@ -86,7 +86,7 @@ class Federation:
         self.device, self.ranks = device or torch.device("cpu"), ranks or Ranks()
         self.home = Home(settings.federation.memory, self.device, scratch)
         self.data = data.resident(self.device, dtype)
-        self._labels = data.train_labels.cpu()
+        self.labels: Ints = data.train_labels.cpu().numpy()
         self.algorithm: Algorithm = self._plugin("algorithms", settings.algorithm)
         self.initialiser: Initialiser = self._plugin("initialisation", settings.initialiser)
         self.participation: Participation = self._plugin("participation", settings.participation)
@@ -137,8 +137,12 @@ class Federation:
 
     def label_counts(self, shard: Ints) -> Tensor:
         """Samples per class of a shard, float64 [L]."""
-        counts = torch.bincount(self._labels[torch.from_numpy(shard)], minlength=self.data.num_classes)
-        return counts.to(torch.float64)
+        counts = np.bincount(self.labels[shard], minlength=self.data.num_classes)
+        return torch.from_numpy(counts.astype(np.float64))
+
+    def population_counts(self, t: int) -> Tensor:
+        """Samples per class of every client present in round ``t``, float64 [K, L]."""
+        return torch.stack([self.label_counts(self.timeline.shards[shard]) for shard in self.timeline.at(t).shards])
 
     def client_vectors(self) -> list[str]:
         """Names of the vectors kept for every client."""

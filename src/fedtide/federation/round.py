@@ -83,6 +83,9 @@ class _Services:
         rows = self._state.memory[name]
         return rows.mean(0).to(self._state.w.device)
 
+    def population_counts(self) -> Tensor:
+        return self._federation.population_counts(self._call.t)
+
 
 def train_round(federation: Federation, state: RunState, call: Call) -> Played:
     """Play one round on ``state``: its memories, counts and totals are updated, ``w`` and ``b`` are returned.
@@ -93,7 +96,9 @@ def train_round(federation: Federation, state: RunState, call: Call) -> Played:
     device, dtype, local = state.w.device, state.w.dtype, settings.local
     ids = torch.tensor(call.ids, dtype=torch.int64)
     clients = len(call.ids)
-    plan = make_plan(call.shards, call.ids, local, call.mean_size, settings.seed, call.purpose, (call.t,), device)
+    plan = make_plan(
+        call.shards, call.ids, local, call.mean_size, settings.seed, call.purpose, (call.t,), device, fed.labels
+    )
 
     def column(values: Tensor) -> Tensor:
         return values.unsqueeze(-1).to(device, dtype)
@@ -101,6 +106,8 @@ def train_round(federation: Federation, state: RunState, call: Call) -> Played:
     n = torch.tensor([len(shard) for shard in call.shards], dtype=torch.float64)
     steps = torch.tensor(plan.steps, dtype=torch.float64)
     counts = torch.stack([fed.label_counts(shard) for shard in call.shards])
+    prior = fed.population_counts(call.t).sum(0).expand_as(counts) if fed.task.objective.pooled else counts
+    prior = prior.to(device, dtype)
     state.counts[ids] += 1
     home = next(iter(state.memory.values())).device if state.memory else device
     at_home = ids.to(home)
@@ -133,7 +140,7 @@ def train_round(federation: Federation, state: RunState, call: Call) -> Played:
         label_counts=counts.to(device, dtype),
         layout=fed.layout,
         local=local,
-        services=_Services(fed, state, call, counts.to(device, dtype)),
+        services=_Services(fed, state, call, prior),
     )
     start = fed.algorithm.start(r)
     r.W = start.expand(clients, -1).clone()
@@ -143,7 +150,7 @@ def train_round(federation: Federation, state: RunState, call: Call) -> Played:
         momentum=_momentum(memory, r.W, local.momentum),
         b=state.b,
         plan=plan,
-        label_counts=r.label_counts,
+        label_counts=prior,
         lr=call.lr,
         added=fed.algorithm.local(r),
         terms=fed.algorithm.terms(r),

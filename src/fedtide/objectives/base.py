@@ -11,7 +11,13 @@ from fedtide.plugins import Plugin
 
 
 class Objective(Plugin):
-    """The loss a client minimises, sample by sample; the engine takes the mean over the real samples of a batch."""
+    """The loss a client minimises, sample by sample; the engine takes the mean over the real samples of a batch.
+
+    Attributes:
+        pooled: whether ``counts`` are those of all clients present together instead of the client's own.
+    """
+
+    pooled: bool = False
 
     @abstractmethod
     def loss(self, outputs: Outputs, labels: Tensor, counts: Tensor | None) -> Tensor:
@@ -22,6 +28,6 @@ class Objective(Plugin):
         Args:
             outputs: logits [B, L] and features [B, q].
             labels: int64 [B], 0..L-1.
-            counts: the client's number of samples per class [L], floating point; None where there is no client, e.g. on
-                test data.
+            counts: number of samples per class [L], floating point, see ``pooled``; None where there is no client, e.g.
+                on test data.
         """

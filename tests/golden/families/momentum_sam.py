@@ -16,13 +16,27 @@ ORDERS = {
 }
 """Local steps that clip before the decay, which is what ``clip_scope: total`` does."""
 
+WEIGHTINGS = {"softmax_scores": "uniform", "softmax_scores_times_samples": "samples"}
+"""What FedWCM's softmax of the scores multiplies."""
+
+THE_ONLY_FORM = {
+    "lr_g": 1.0,
+    "nominal_n": None,
+    "momentum_norm": "Bhat",
+    "step_count": "actual",
+    "control_lr": "current",
+    "server_form": "all_clients",
+}
+"""Fields that need no setting where they say what an algorithm does anyway."""
+
 
 def read(run: dict[str, Any], problems: dict[str, Any]) -> Case:
     """See :mod:`golden.families`."""
     fields = Fields(run)
     data, sizes = samples(problems[fields["problem"]])
     assert fields["order"] in ORDERS
-    fields.pass_over("name", "seed", "p", "direction", "setup")
+    fields.pass_over("name", "seed", "p", "direction")
+    fields.pass_over(*(name for name in ("momentum_norm", "nominal_n") if run.get(name, "") == THE_ONLY_FORM[name]))
     local = {
         "amount": fields["E"],
         "batch_size": fields["B"],
@@ -34,9 +48,9 @@ def read(run: dict[str, Any], problems: dict[str, Any]) -> Case:
         "clip": fields["clip"],
         "clip_scope": "total",
     }
-    algorithm = chosen(fields, "algorithms", fields["algorithm"], {})
-    if run.get("lr_g", 1.0) == 1.0:  # a plain average has no server step
-        fields.pass_over("lr_g")
+    weighting = fields["weighting"]
+    algorithm = chosen(fields, "algorithms", fields["algorithm"], {"weighting": WEIGHTINGS.get(weighting, weighting)})
+    fields.pass_over(*(name for name, value in THE_ONLY_FORM.items() if run.get(name) == value))
     return Case(
         fields,
         data,
@@ -57,6 +71,8 @@ def check(fields: Fields, played: Played) -> Iterator[Check]:
             yield f"{when}.{name}", models[name], value
     yield "counts", played.state.counts, fields["counts"]
     yield from vectors_at_end(fields["server"] | fields["client"], played.state)
+    if "setup" in fields:
+        yield from check_setup(fields["setup"], played)
     for t, record in enumerate(fields["rounds"]):
         r, w = played.rounds[t]
         ours = {
@@ -68,5 +84,39 @@ def check(fields: Fields, played: Played) -> Iterator[Check]:
             "cloud_norm": float(torch.linalg.vector_norm(w)),
             "local_models": r.W,
         }
+        if "alpha" in record:
+            ours |= adaptive(played, t)
+        if "full_gradient" in record:
+            ours["full_gradient"] = full_gradient(played, t)
         for name, value in record.items():
             yield f"round {t + 1}: {name}", ours.get(name, "unknown"), value
+
+
+def check_setup(setup: dict[str, Any], played: Played) -> Iterator[Check]:
+    """What FedWCM derives from the class counts of all clients."""
+    algorithm: Any = played.federation.algorithm
+    r, _ = played.rounds[0]
+    ours = vars(algorithm.imbalance(r))
+    ours |= {"class_counts": r.services.population_counts(), "p_global": ours["p"], "score_mean": ours["mean"]}
+    for name, value in setup.items():
+        yield f"setup {name}", ours.get(name, "unknown"), value
+
+
+def adaptive(played: Played, t: int) -> dict[str, Any]:
+    """FedWCM's numbers of a round: alpha was set by the round before."""
+    algorithm: Any = played.federation.algorithm
+    r, _ = played.rounds[t]
+    before = played.rounds[t - 1][0].extra["alpha"] if t else algorithm.settings.alpha0
+    data = algorithm.imbalance(r)
+    found = {"alpha": before, "alpha_next": r.extra["alpha"], "q": data.q(data.score(r.label_counts))}
+    if hasattr(algorithm, "lr_scale"):
+        found["lr_client"] = r.lr * algorithm.lr_scale(r)[:, 0]
+    return found
+
+
+def full_gradient(played: Played, t: int) -> torch.Tensor:
+    """Mime's c, from the momentum it made."""
+    beta, dampening = (getattr(played.federation.algorithm.settings, name) for name in ("beta", "dampening"))
+    after = played.rounds[t][0].server.m
+    before = played.rounds[t - 1][0].server.m if t else torch.zeros_like(after)
+    return (after - beta * before) / (1 - beta if dampening else 1)

@@ -1,0 +1,87 @@
+"""FedLESAM."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import Field, model_validator
+from torch import Tensor
+
+from fedtide.algorithms.base import Algorithm, AlgorithmSettings, Gradient, Local, Round, Tunable, Vectors
+from fedtide.algorithms.fedsam import FedSam, radius
+from fedtide.algorithms.fedspeed import FedSpeed
+from fedtide.algorithms.scaffold import Scaffold
+from fedtide.errors import SettingsError
+
+
+class FedLesam(Algorithm):
+    """Locally estimated global perturbation (Fan et al. 2024): sharpness-aware steps with one gradient each.
+
+    Local gradients are taken at ``y + e_k``, ``e_k = rho (x_old_k - x) / |x_old_k - x|`` fixed for the round, with x_old_k the
+    model client k received when it last took part (no perturbation before that). Everything else is the base: FedAvg, SCAFFOLD
+    (FedLESAM-S) or FedDyn in FedSpeed's form (FedLESAM-D); ``rho = 0`` is the base itself.
+
+    The released program indexes a flat vector by tensor and scales SCAFFOLD's correction by FedDyn's coefficient; both are
+    taken as defects.
+    """
+
+    class Settings(AlgorithmSettings):
+        """Settings of FedLESAM."""
+
+        name: str = "fedlesam"
+        base: Literal["fedavg", "scaffold", "feddyn"] = Field("fedavg", description="what the perturbation is added to")
+        rho: float = Tunable(0.1, low=1e-3, high=1.0, log=True, ge=0, description="radius rho of the perturbation")
+        a: float = Field(0.1, ge=0, description="proximal coefficient of the base feddyn")
+        server_lr: float = Field(1.0, gt=0, description="server step size eta_g; the base feddyn has none")
+
+        @model_validator(mode="after")
+        def _has_a_server_step(self) -> FedLesam.Settings:
+            if self.base == "feddyn" and self.server_lr != 1:
+                raise SettingsError(
+                    f"server_lr = {self.server_lr:g}: the base feddyn has no server step size, leave it 1"
+                )
+            return self
+
+    models = ("cloud", "participants")
+
+    def __init__(self, settings: Settings) -> None:
+        super().__init__(settings)
+        self.base = _base(settings)
+        self.server, self.client = self.base.server, (*self.base.client, "x_old")
+        self.down, self.up = self.base.down, self.base.up
+
+    def start(self, r: Round) -> Tensor:
+        """x; while clients train, e_k stands in the place of x_old_k."""
+        away = r.client.x_old - r.w
+        r.client.x_old = r.seen * away * radius(away, self.settings.rho)
+        return r.w
+
+    def local(self, r: Round) -> Local:
+        """What the base adds."""
+        return self.base.local(r)
+
+    def direction(self, grad: Gradient, W: Tensor, r: Round) -> Tensor:
+        """g(y + e_k)."""
+        return grad(W + r.client.x_old)
+
+    def finish(self, r: Round) -> Tensor:
+        """x_old_k = x, then the base's server."""
+        r.client.x_old = r.w.expand_as(r.W)
+        return self.base.finish(r)
+
+    def keep_at_session(self, server: Vectors, memory: Vectors, present: list[int]) -> None:
+        """As the base."""
+        self.base.keep_at_session(server, memory, present)
+
+    def warnings(self, lr: float, steps: int) -> list[str]:
+        """Those of the base."""
+        return self.base.warnings(lr, steps)
+
+
+def _base(s: FedLesam.Settings) -> Algorithm:
+    """The algorithm whose local terms, memories and server are used; never its direction."""
+    if s.base == "scaffold":
+        return Scaffold(Scaffold.Settings(server_lr=s.server_lr))
+    if s.base == "feddyn":
+        return FedSpeed(FedSpeed.Settings(a=s.a))
+    return FedSam(FedSam.Settings(server_lr=s.server_lr))

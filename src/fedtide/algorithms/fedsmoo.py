@@ -1,0 +1,43 @@
+"""FedSMOO."""
+
+from __future__ import annotations
+
+from torch import Tensor
+
+from fedtide.algorithms.base import Gradient, Round
+from fedtide.algorithms.fedsam import radius
+from fedtide.algorithms.fedspeed import DualSettings, FedSpeed
+
+
+class FedSmoo(FedSpeed):
+    """Dynamic regularisation of model and perturbation, which agree on a global one s (Sun et al. 2023).
+
+    Every local step takes ``e = rho t / |t|``, ``t = g(y) - mu_k - s``, sets ``mu_k+ = mu_k + e - s`` and follows
+    ``v = g(y + e) + a (y - x + h_k)``; h_k and the server's x are FedSpeed's (FedDyn's). The server's
+    ``s = rho m / |m|`` is along the participants' plain mean m of mu_k, as in the authors' program; the paper adds a small
+    term in s.
+    """
+
+    class Settings(DualSettings):
+        """Settings of FedSMOO."""
+
+        name: str = "fedsmoo"
+
+    server = ("h_mean", "s")
+    client = ("h", "mu")
+    down = ("w", "s")
+    up = ("W", "mu")
+
+    def direction(self, grad: Gradient, W: Tensor, r: Round) -> Tensor:
+        """g(y + e), with mu_k advanced."""
+        mu, s = r.client.mu, r.server.s
+        t = grad(W).sub_(mu).sub_(s)
+        e = t.mul_(radius(t, self.settings.rho))
+        mu.add_(e).sub_(s)
+        return grad(e.add_(W))
+
+    def finish(self, r: Round) -> Tensor:
+        """s+ and FedSpeed's x+."""
+        m = r.total(r.client.mu) / len(r.ids)
+        r.server.s = m * radius(m, self.settings.rho)
+        return super().finish(r)

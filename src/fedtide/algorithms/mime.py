@@ -1,0 +1,37 @@
+"""Mime."""
+
+from __future__ import annotations
+
+from torch import Tensor
+
+from fedtide.algorithms.base import Gradient, Local, Round
+from fedtide.algorithms.mimelite import MimeLite
+
+
+class Mime(MimeLite):
+    """MimeLite with variance-reduced local gradients (Karimireddy et al. 2021).
+
+    ``v = U(g(y) - g(x) + c)`` with both gradients on the same batch. U is affine and ``U(c) = m+``, so the constant part of v
+    is the next momentum. c is known before local training: two exchanges with the same clients. ``beta = 0`` is FedAvg with
+    SVRG's correction.
+    """
+
+    class Settings(MimeLite.Settings):
+        """Settings of Mime."""
+
+        name: str = "mime"
+
+    down = ("w", "m", "c")
+
+    def local(self, r: Round) -> Local:
+        """m+, before the local steps that use it."""
+        r.server.m = self._next(r)
+        return Local(scale=self._fresh, linear=r.server.m)
+
+    def direction(self, grad: Gradient, W: Tensor, r: Round) -> Tensor:
+        """g(y) - g(x)."""
+        return grad(W).sub_(grad(r.w))
+
+    def finish(self, r: Round) -> Tensor:
+        """x+."""
+        return r.average(self.settings.server_lr)

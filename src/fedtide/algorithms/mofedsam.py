@@ -1,0 +1,27 @@
+"""MoFedSAM."""
+
+from __future__ import annotations
+
+from torch import Tensor
+
+from fedtide.algorithms.base import Gradient, Round, Tunable
+from fedtide.algorithms.fedcm import FedCm
+from fedtide.algorithms.fedsam import ascended
+
+
+class MoFedSam(FedCm):
+    """FedSAM with client-level momentum (Qu et al. 2022): FedCM on sharpness-aware gradients.
+
+    ``v = alpha g(y + rho g(y) / |g(y)|) + (1 - alpha) Delta``. ``alpha = 1`` is FedSAM, ``rho = 0`` is FedCM, whose trap of
+    the nominal step count it shares.
+    """
+
+    class Settings(FedCm.Settings):
+        """Settings of MoFedSAM."""
+
+        name: str = "mofedsam"
+        rho: float = Tunable(0.1, low=1e-3, high=1.0, log=True, ge=0, description="radius rho of the perturbation")
+
+    def direction(self, grad: Gradient, W: Tensor, r: Round) -> Tensor:
+        """SAM's gradient; FedCM's mixture comes on top."""
+        return grad(ascended(W, grad(W), self.settings.rho))

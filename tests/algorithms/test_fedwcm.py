@@ -1,0 +1,270 @@
+"""FedWCM and FedWCM-X: published set-up numbers, bounds, and reductions to FedCM, FedAvg and each other."""
+
+from __future__ import annotations
+
+import json
+import math
+from typing import Any
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import settings as examples
+from hypothesis import strategies as st
+from torch import Tensor
+
+from fedtide import plugins
+from fedtide.algorithms._imbalance import Imbalance
+from fedtide.costs.ledger import payload
+from fedtide.data.dataset import Dataset
+from fedtide.errors import SettingsError
+from support import closest, dataset, federation, largest_gap, play, settings, steady, trajectory, vectors, watch
+
+THREADS = {"executor": "threads", "workers": 1}
+LOCAL = {"amount": 2, "batch_size": 3, "lr": 0.2}
+SIZES = (5, 2, 7)
+COUNTS = st.lists(st.lists(st.integers(0, 9), min_size=3, max_size=3), min_size=2, max_size=6).filter(
+    lambda rows: any(map(sum, rows))
+)
+
+
+def fedwcm(name: str = "fedwcm", **values: Any) -> dict[str, Any]:
+    """Settings of FedWCM or FedWCM-X."""
+    return {"name": name, **values}
+
+
+def labelled(labels: list[int], classes: int = 3) -> Dataset:
+    """Gaussian features with given labels."""
+    inputs = torch.randn(len(labels), 4, dtype=torch.float64, generator=torch.Generator().manual_seed(3))
+    return dataset(inputs, torch.tensor(labels), classes)
+
+
+def uniform(counts: Tensor) -> Tensor:
+    """The uniform target."""
+    return torch.full_like(counts[0], 1 / counts.shape[1])
+
+
+def played(algorithm: Any, sizes: Any, data: Dataset, rounds: int = 3, cohorts: Any = None) -> Any:
+    """Records and models of a run."""
+    fed = federation(
+        settings(algorithm=algorithm, local=LOCAL, engine=THREADS), steady(sizes, rounds), data, cohorts=cohorts
+    )
+    seen = watch(fed)
+    play(fed)
+    return seen
+
+
+@pytest.mark.parametrize(
+    ("classes", "n", "share", "L1", "T", "alpha", "abs_ratio", "scarce_ratio"),
+    [
+        (10, 5000, 1.0, 0.0, math.inf, 0.1, 1.0, 1.0),
+        (10, 5000, 0.5, 0.1902, 0.5257, 0.2559, 1.07, 1.06),
+        (10, 5000, 0.4, 0.2492, 0.4013, 0.2985, 1.13, 1.10),
+        (10, 5000, 0.1, 0.5889, 0.1698, 0.5005, 2.18, 1.56),
+        (10, 5000, 0.06, 0.6929, 0.1443, 0.5499, 3.27, 1.78),
+        (10, 5000, 0.05, 0.7268, 0.1376, 0.5649, 3.85, 1.86),
+        (10, 5000, 0.04, 0.7658, 0.1306, 0.5815, 4.76, 1.96),
+        (10, 5000, 0.01, 0.9788, 0.1022, 0.6618, 17.06, 2.56),
+        (100, 500, 0.1, 0.5439, 0.0184, 0.4776, 2.32, None),
+        (200, 500, 0.01, 0.9251, 0.0054, 0.6431, 29.0, None),
+    ],
+)
+def test_set_up_of_long_tailed_data(
+    classes: int,
+    n: int,
+    share: float,
+    L1: float,
+    T: float,
+    alpha: float,
+    abs_ratio: float,
+    scarce_ratio: float | None,
+) -> None:
+    """Discrepancy, temperature, alpha at q = 1 and largest weight ratio (of clients with one class each)."""
+    profile = [int(n * share ** (c / (classes - 1))) for c in range(classes)]
+    counts = torch.diag(torch.tensor(profile, dtype=torch.float64))
+    for score, ratio in (("abs", abs_ratio), ("scarce", scarce_ratio)):
+        found = Imbalance.of(counts, uniform(counts), score)
+        assert round(found.L1, 4) == L1
+        assert math.isclose(found.T, T, abs_tol=5e-5)
+        assert round(0.1 + 0.9 * (1 - math.exp(-found.L1)), 4) == alpha
+        weights = torch.softmax(found.scores / found.T, 0)
+        assert ratio is None or float(weights.max() / weights.min()) == pytest.approx(
+            ratio, abs=0.05 if ratio > 20 else 0.0051
+        )
+
+
+@examples(deadline=None)
+@given(rows=COUNTS, order=st.permutations(range(3)), score=st.sampled_from(["abs", "scarce"]), cut=st.integers(1, 5))
+def test_scores_do_not_see_names_of_classes_and_q_is_bounded(
+    rows: list[list[int]], order: list[int], score: str, cut: int
+) -> None:
+    counts = torch.tensor([row for row in rows if any(row)], dtype=torch.float64)
+    found = Imbalance.of(counts, uniform(counts), score)
+    renamed = Imbalance.of(counts[:, order], uniform(counts), score)
+    assert closest(found.scores, renamed.scores) < 1e-15
+    assert abs(found.L1 - renamed.L1) < 1e-15
+    assert 0 <= found.L1 < 2
+    empty = torch.cat([counts, torch.zeros(1, 3)])
+    assert Imbalance.of(empty, uniform(counts), score).mean == found.mean
+    assert found.q(found.scores) == pytest.approx(1.0)
+    some = found.score(counts[:cut])
+    if found.mean > 1e-12:
+        q, (low, high) = found.q(some), (float(found.scores.min()), float(found.scores.max()))
+        assert low / found.mean - 1e-9 <= q <= min(high / found.mean, len(counts) / len(some)) + 1e-9
+
+
+@pytest.mark.parametrize("name", ["fedwcm", "fedwcm_x"])
+@pytest.mark.parametrize("score", ["abs", "scarce"])
+def test_balanced_data_give_fedcm(name: str, score: str) -> None:
+    """Every class four times in all, however it is spread over clients: alpha stays 0.1 and weights are uniform."""
+    data, sizes = labelled([0, 0, 0, 0, 1, 2, 1, 1, 2, 2, 1, 2]), (4, 4, 4)
+    cohorts = [[0, 1], [1, 2], [0], [0, 1, 2]]
+    ours, theirs = (
+        played(chosen, sizes, data, rounds=4, cohorts=cohorts)
+        for chosen in (fedwcm(name, score=score), {"name": "fedcm", "alpha": 0.1, "weighting": "uniform"})
+    )
+    for (r, w), (_, other) in zip(ours, theirs, strict=True):
+        assert float(r.extra["alpha"]) == 0.1
+        assert closest(w, other) < 1e-15
+
+
+def test_proportional_clients_give_fedcm_with_a_constant_alpha() -> None:
+    """Scores are equal: weights are uniform, q = 1 and alpha = 0.1 + 0.9 (1 - e^-L1) from the second round on."""
+    data, sizes = labelled([0, 1, 0, 2] * 3), (4, 4, 4)
+    found = played(fedwcm(), sizes, data, cohorts=[[0, 1], [1, 2], [0]])
+    constant = 0.1 + 0.9 * (1 - math.exp(-1 / 3))
+    fed = federation(
+        settings(algorithm={"name": "fedcm", "weighting": "uniform"}, local=LOCAL, engine=THREADS),
+        steady(sizes, 3),
+        data,
+        cohorts=[[0, 1], [1, 2], [0]],
+    )
+    fed.algorithm.alpha = lambda r: constant if r.t else 0.1  # type: ignore[attr-defined]
+    seen = watch(fed)
+    play(fed)
+    for (r, w), (other, theirs) in zip(found, seen, strict=True):
+        assert float(r.extra["alpha"]) == pytest.approx(constant, abs=1e-15)
+        assert closest(r.weights, other.weights) < 1e-15
+        assert closest(w, theirs) < 1e-14
+
+
+def test_with_the_gradient_alone_it_is_fedavg_with_softmax_weights() -> None:
+    data = labelled([0, 0, 0, 0, 1, 0, 2, 1, 0, 0, 1, 0, 0, 1])
+    (r, w), (plain, _) = (played(name, SIZES, data, rounds=1)[0] for name in (fedwcm(alpha0=1.0), "fedavg"))
+    assert torch.equal(r.W, plain.W)
+    p = torch.bincount(data.train_labels, minlength=3) / 14
+    delta = (1 / 3 - p.double()).abs()
+    s = torch.stack([delta[data.train_labels[a:b]].mean() for a, b in ((0, 5), (5, 7), (7, 14))])
+    expected = torch.softmax(s * 3 * delta.sum(), 0)
+    assert closest(r.weights[:, 0], expected) < 1e-7  # the test's p is in single precision
+    assert closest(w, r.weights[:, 0] @ r.W) < 1e-15
+
+
+def test_with_all_clients_q_is_one_and_one_client_weighs_one() -> None:
+    data = labelled([0, 0, 0, 0, 1, 0, 2, 1, 0, 0, 1, 0, 0, 1])
+    everybody, alone = played(fedwcm(), SIZES, data), played(fedwcm(), SIZES, data, cohorts=[[0], [1], [2]])
+    L1 = sum(abs(1 / 3 - share / 14) for share in (9, 4, 1))
+    for r, _ in everybody:
+        assert float(r.extra["alpha"]) == pytest.approx(0.1 + 0.9 * (1 - math.exp(-L1)), abs=1e-14)
+    for r, w in alone:
+        assert r.weights.tolist() == [[1.0]]
+        assert torch.equal(w, r.W[0])
+        assert 0.1 <= float(r.extra["alpha"]) <= 1
+
+
+@pytest.mark.parametrize(
+    ("argument", "x"), [("discrepancy", 0.4), ("temperature", 1 / (9 * 0.4)), ("per_client", 3 * 0.4 / 3)]
+)
+def test_what_alpha_is_made_of(argument: str, x: float) -> None:
+    """Frequencies 8/15, 4/15, 3/15 are 0.4 away from uniform."""
+    data = labelled([0] * 8 + [1] * 4 + [2] * 3)
+    r, _ = played(fedwcm(alpha_argument=argument), (5, 5, 5), data, rounds=1)[0]
+    assert float(r.extra["alpha"]) == pytest.approx(0.1 + 0.9 * (1 - math.exp(-x)), abs=1e-14)
+
+
+def test_the_data_s_own_frequencies_as_target_leave_nothing_to_correct() -> None:
+    data = labelled([0] * 8 + [1] * 4 + [2] * 4)
+    for r, _ in played(fedwcm(target=[0.5, 0.25, 0.25]), (6, 6, 4), data):
+        assert float(r.extra["alpha"]) == 0.1
+        assert closest(r.weights, torch.full_like(r.weights, 1 / 3)) < 1e-15
+
+
+@pytest.mark.parametrize("target", [[0.5, 0.6], [-0.5, 1.5], []])
+def test_a_target_that_is_no_distribution_is_refused(target: list[float]) -> None:
+    cls = plugins.load("algorithms", "fedwcm").Settings
+    with pytest.raises(ValueError, match="sum to 1"):
+        cls.model_validate_json(json.dumps({"target": target}), strict=True)
+
+
+def test_a_target_for_other_classes_is_refused_before_the_first_round() -> None:
+    fed = federation(settings(algorithm=fedwcm(target=[0.5, 0.5])), steady(SIZES, 1), vectors())
+    with pytest.raises(SettingsError, match=r"algorithm\.target: 2 frequencies, but the data have 3 classes"):
+        fed.start()
+    fed.workers.close()
+
+
+def test_the_model_descends(quadratics: Any) -> None:
+    """The sign of the momentum: towards the minimum of the mean loss, not away from it."""
+    data, chosen = quadratics([4, 4], [1.0, 1.0], [[1.0, -2.0], [3.0, 4.0]])
+    local = {"amount": 2, "unit": "steps", "batch_size": 4, "lr": 0.1}
+    models, _ = trajectory(fedwcm(), steady((4, 4), 8, classes=2), data, local=local, engine=THREADS, **chosen)
+    far = [float((w - torch.tensor([2.0, 1.0], dtype=torch.float64)).norm()) for w in models]
+    assert far == sorted(far, reverse=True)
+    assert far[-1] < 0.8 * far[0]
+
+
+@pytest.mark.parametrize("score", ["abs", "scarce"])
+def test_equal_sizes_make_fedwcm_x_fedwcm(score: str) -> None:
+    data = labelled([0, 0, 0, 0, 1, 0, 2, 1, 0, 0, 1, 0, 0, 1, 2])
+    cohorts = [[0, 1], [1, 2], [0]]
+    ours, plain = (
+        played(fedwcm(name, score=score), (5, 5, 5), data, cohorts=cohorts) for name in ("fedwcm_x", "fedwcm")
+    )
+    assert largest_gap([w for _, w in ours], [w for _, w in plain]) < 1e-14
+
+
+def test_rates_make_up_for_step_counts(quadratics: Any) -> None:
+    """Under a constant gradient every client of X is displaced alike, and Delta is 0.1 times the gradient."""
+    data, chosen = quadratics([3, 8, 4], [1e-12] * 3, [[1e12, -2e12, 5e11]] * 3)
+    fed = federation(
+        settings(algorithm=fedwcm("fedwcm_x"), local=LOCAL, engine=THREADS, **chosen), steady((3, 8, 4), 1), data
+    )
+    seen = watch(fed)
+    state, _ = play(fed)
+    r, _ = seen[0]
+    assert r.steps[:, 0].tolist() == [2, 6, 4]
+    gradient = -torch.tensor([1.0, -2.0, 0.5], dtype=torch.float64)
+    assert closest(r.W, (r.w - 0.2 * 4 * 0.1 * gradient).expand_as(r.W)) < 1e-9
+    assert closest(state.server["Delta"], 0.1 * gradient) < 1e-9
+
+
+def test_a_cap_bounds_the_rates_of_small_clients() -> None:
+    fed = federation(
+        settings(algorithm=fedwcm("fedwcm_x", lr_cap=0.3), local=LOCAL, engine=THREADS), steady((3, 8, 4), 1), vectors()
+    )
+    seen = watch(fed)
+    play(fed)
+    r, _ = seen[0]
+    algorithm: Any = fed.algorithm
+    assert (
+        closest(0.2 * algorithm.lr_scale(r)[:, 0], torch.tensor([0.3, 0.2 * 4 / 6, 0.2], dtype=torch.float64)) < 1e-15
+    )
+
+
+def test_weights_as_printed_shrink_the_step_by_the_number_of_participants() -> None:
+    """Equal sizes, one round: sum w' = 1 / m, and with it the displacement and Delta."""
+    data = labelled([0, 0, 0, 0, 1, 0, 2, 1, 0, 0, 1, 0, 0, 1, 2])
+    (printed, w), (r, other) = (
+        played(fedwcm("fedwcm_x", renormalise=flag), (5, 5, 5), data, rounds=1)[0] for flag in (False, True)
+    )
+    assert float(printed.weights.sum()) == pytest.approx(1 / 3)
+    assert closest(3 * (w - printed.w), other - r.w) < 1e-14
+    assert closest(3 * printed.server.Delta, r.server.Delta) < 1e-14
+
+
+@pytest.mark.parametrize("name", ["fedwcm", "fedwcm_x"])
+def test_model_momentum_and_one_number_travel_down(name: str) -> None:
+    cls = plugins.load("algorithms", name)
+    algorithm: Any = cls(cls.Settings())
+    sent = payload(algorithm, size=1000, buffers=0, classes=10)
+    assert (sent.down, sent.up) == (8004, 4000)

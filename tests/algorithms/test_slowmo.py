@@ -1,0 +1,49 @@
+"""SlowMo: FedAvg without momentum, FedAvgM under a constant rate, and what a falling rate changes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from support import closest, federation, largest_gap, play, settings, steady, trajectory, vectors, watch
+
+SIZES = (5, 2, 7)
+THREADS = {"executor": "threads", "workers": 1}
+LOCAL: dict[str, Any] = {"amount": 2, "batch_size": 3, "lr": 0.1}
+
+
+def slowmo(**values: Any) -> dict[str, Any]:
+    """Settings of SlowMo."""
+    return {"name": "slowmo", **values}
+
+
+def test_without_momentum_it_is_fedavg() -> None:
+    ours, _ = trajectory(slowmo(beta=0.0), steady(SIZES, 4), vectors(), local=LOCAL, engine=THREADS)
+    plain, _ = trajectory("fedavg", steady(SIZES, 4), vectors(), local=LOCAL, engine=THREADS)
+    assert largest_gap(ours, plain) < 1e-14
+
+
+def test_it_is_fedavgm_if_and_only_if_the_rate_is_constant() -> None:
+    momentum = {"name": "fedopt", "optimiser": "sgd", "beta1": 0.7, "server_lr": 0.6}
+    for local, same in ((LOCAL, True), ({**LOCAL, "schedule": "exponential", "decay": 0.8}, False)):
+        ours, theirs = (
+            trajectory(name, steady(SIZES, 4), vectors(), local=local, engine=THREADS)[0]
+            for name in (slowmo(beta=0.7, alpha_s=0.6), momentum)
+        )
+        assert (largest_gap(ours, theirs) < 1e-13) is same
+
+
+def test_the_buffer_is_in_units_of_a_gradient() -> None:
+    """b+ = beta b - D / lr_r and x+ = x - alpha lr_r b+ with the rate of each round."""
+    local = {**LOCAL, "schedule": "exponential", "decay": 0.8}
+    fed = federation(
+        settings(algorithm=slowmo(beta=0.7, alpha_s=0.6), local=local, engine=THREADS), steady(SIZES, 4), vectors()
+    )
+    seen = watch(fed)
+    play(fed)
+    b = torch.zeros_like(fed.w0)
+    for t, (r, new) in enumerate(seen):
+        lr = 0.1 * 0.8**t
+        b = 0.7 * b - (r.mean(r.W) - r.w) / lr
+        assert closest(new, r.w - 0.6 * lr * b) < 1e-14
