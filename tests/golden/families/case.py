@@ -28,7 +28,14 @@ AS_SETTINGS: dict[str, tuple[str, dict[str, Any]]] = {
 }
 """Names in the files that are settings of an algorithm here."""
 
-RENAMED = {"lr_g": "server_lr", "fedavgm.beta": "beta1", "fedacg.lambda": "lambda_", "moon.tau": "temperature"}
+RENAMED = {
+    "lr_g": "server_lr",
+    "fedavgm.beta": "beta1",
+    "fedacg.lambda": "lambda_",
+    "mime.b": "beta",
+    "mimelite.b": "beta",
+    "moon.tau": "temperature",
+}
 """Hyper-parameters that have another name here; ``<algorithm>.<field>`` goes before ``<field>``."""
 
 

@@ -35,7 +35,10 @@ def read(run: dict[str, Any], problems: dict[str, Any]) -> Case:
         "order": "stored",
         "lr": fields["lr"],
     }
-    algorithm = chosen(fields, "algorithms", fields["algorithm"], {"weighting": "uniform"})
+    conventions: dict[str, Any] = {"weighting": "uniform"}
+    if "momentum_form" in fields:  # of Mime: U(z) = (1 - b) z + b m, or the trace z + b m
+        conventions["dampening"] = {"ema": True, "trace": False}[fields["momentum_form"]]
+    algorithm = chosen(fields, "algorithms", fields["algorithm"], conventions)
     world = timeline(subsets, present, clients=len(sizes), classes=data.num_classes)
     return Case(fields, data, world, run["selected"], {"local": local, "algorithm": algorithm}, check)
 
@@ -49,3 +52,5 @@ def check(fields: Fields, played: Played) -> Iterator[Check]:
     for t, value in enumerate(fields["w_rounds"]):
         yield f"w after round {t + 1}", models[t], value
         yield f"samples of round {t + 1}", played.rounds[t][0].n[:, 0], fields["samples"][t]
+    for t, value in enumerate(fields.either("m_rounds", [])):
+        yield f"m after round {t + 1}", played.rounds[t][0].server.m, value
