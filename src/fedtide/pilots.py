@@ -5,6 +5,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -54,13 +56,17 @@ class SharedPilot(L.Callback):
 
     def __init__(self, folder: Path, rounds: int, directory: RunDirectory, say: Callable[[str], None]) -> None:
         self.folder, self.rounds, self.directory, self.say = folder, rounds, directory, say
-        self._lock = FileLock(str(folder / ".lock"))
+        self._lock, self._new = FileLock(str(folder / ".lock")), False
 
     def __enter__(self) -> SharedPilot:
         return self
 
-    def __exit__(self, *_: object) -> None:
+    def __exit__(self, kind: object, error: object, traceback: object) -> None:
         self._lock.release()
+        if self._new and isinstance(error, SettingsError):  # an impossible run leaves nothing behind
+            shutil.rmtree(self.folder, ignore_errors=True)
+            with contextlib.suppress(OSError):
+                self.folder.parent.rmdir()
 
     def adopt(self, saved: Saved | None, stopped: Callable[[], bool] = lambda: False) -> Saved | None:
         """The state to go on from: the run's own if it is past the pilot, else the shared one, with its records.
@@ -95,6 +101,7 @@ class SharedPilot(L.Callback):
             self._lock.release()
 
     def _acquire(self, stopped: Callable[[], bool]) -> bool:
+        self._new = not self.folder.exists()
         self.folder.mkdir(parents=True, exist_ok=True)
         waited = False
         while not stopped():

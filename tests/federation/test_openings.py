@@ -86,7 +86,7 @@ def test_a_resumed_run_has_every_session_once(small: Any, play_once: Any, stop_a
 
 
 def test_a_run_whose_updates_are_not_finite_has_diverged(small: Any, play_once: Any, tmp_path: Path) -> None:
-    initialiser = {"name": "dynamic", "gradient_lr": 1e308, "gradient_rounds": 2}
+    initialiser = {"name": "dynamic", "gradient_lr": 1e38, "gradient_rounds": 2}
     summary = play_once(small(scenario=SESSIONS, participation="all", initialiser=initialiser))
     assert (summary["state"], summary["rounds"]) == ("diverged", 4)
     assert summary["message"].startswith("session 3: its update is at no finite distance from those of sessions 2")

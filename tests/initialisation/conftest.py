@@ -8,7 +8,7 @@ import pytest
 
 
 @pytest.fixture(scope="session")
-def unit() -> Any:
-    """The golden file's direct cases of the dynamic initialiser's parts."""
+def golden() -> Any:
+    """The golden file of sessions; its ``unit`` holds direct cases of the dynamic initialiser's parts."""
     file = Path(__file__).parents[1] / "golden" / "sessions.json"
-    return json.loads(file.read_text(encoding="utf-8"))["unit"]
+    return json.loads(file.read_text(encoding="utf-8"))

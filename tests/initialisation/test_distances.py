@@ -36,8 +36,8 @@ def flat(tensors: dict[str, Any]) -> tuple[Tensor, Layout]:
     return torch.cat([value.detach().reshape(-1) for value in module.parameters()]), Layout(module)
 
 
-def test_the_golden_distances_and_their_weights(unit: Any) -> None:
-    case = unit["distances"]
+def test_the_golden_distances_and_their_weights(golden: Any) -> None:
+    case = golden["unit"]["distances"]
     updates = {session: flat(tensors) for session, tensors in case["G"].items()}
     current, layout = updates[str(case["current"])]
     for name, expected in case["expected"].items():

@@ -16,13 +16,13 @@ DISTANCES = st.lists(st.floats(0, 2), min_size=1, max_size=7)
 SCALES = st.floats(0, 100)
 
 
-def test_the_golden_weights(unit: Any) -> None:
-    for case in unit["weights"]:
+def test_the_golden_weights(golden: Any) -> None:
+    for case in golden["unit"]["weights"]:
         assert similarity_weights(case["distances"], float(case["R"])) == pytest.approx(case["weights"], abs=1e-9)
 
 
-def test_the_golden_pilots(unit: Any) -> None:
-    for case in unit["pilot"]:
+def test_the_golden_pilots(golden: Any) -> None:
+    for case in golden["unit"]["pilot"]:
         models = [(torch.tensor(model, dtype=torch.float64), torch.zeros(0)) for model in case["models"]]
         w, _ = mix(pilot_weights(len(models), case["mode"], case["beta"]), models)
         assert w.tolist() == pytest.approx(case["pilot"], abs=1e-9)

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from fedtide.initialisation.retention import kept
 
 
-def test_the_golden_cases(unit: Any) -> None:
-    for case in unit["retention"]:
+def test_the_golden_cases(golden: Any) -> None:
+    for case in golden["unit"]["retention"]:
         keys = case["keys"]
 
         def distance(a: int, b: int, case: Any = case, keys: Any = keys) -> float:
