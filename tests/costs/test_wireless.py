@@ -55,7 +55,7 @@ def link(bits: float, snr: tuple[float, ...] = (3.0,), bandwidth: float = 1e6) -
 def costs(model: tuple[int, float], count: int, **values: Any) -> tuple[float, float]:
     """Mean latency [s] and energy [kJ] of a round of 100 devices over ``count`` placements, 5 x 128 samples each."""
     s = CostSettings(payload="paper", **values)
-    rounds = [Wireless(s, seed, *model).round_cost(0, range(100), NO, NO, [640] * 100) for seed in range(count)]
+    rounds = [Wireless(s, seed, *model).round_cost([0], range(100), NO, NO, [640] * 100) for seed in range(count)]
     latency, energy = total(1, rounds)
     return latency, energy / 1e3
 
@@ -195,7 +195,7 @@ def test_what_makes_transfers_shorter(changed: dict[str, float], direction: int,
 
     def seconds(**values: Any) -> tuple[Any, Any]:
         s = CostSettings(long_transfer=long_transfer, **values)
-        cost = Wireless(s, 0, 1, 0.0).round_cost(0, range(20), *both(10**6, 20), [0] * 20)
+        cost = Wireless(s, 0, 1, 0.0).round_cost([0], range(20), *both(10**6, 20), [0] * 20)
         return cost.down_s, cost.down_s + cost.up_s
 
     for before, after in zip(seconds(), seconds(**changed), strict=True):
@@ -205,7 +205,7 @@ def test_what_makes_transfers_shorter(changed: dict[str, float], direction: int,
 
 def test_more_bits_take_longer_and_times_are_whole_slots() -> None:
     model = Wireless(CostSettings(), 0, 1, 0.0)
-    few, many = (model.round_cost(0, range(20), *both(size, 20), [0] * 20) for size in (10**5, 10**6))
+    few, many = (model.round_cost([0], range(20), *both(size, 20), [0] * 20) for size in (10**5, 10**6))
     assert (many.up_s > few.up_s).all()
     assert (many.down_s >= few.down_s).all()
     for seconds in (few.down_s, few.up_s, many.down_s, many.up_s):
@@ -232,10 +232,10 @@ def test_a_round_in_closed_form(parameters: int, phi: float, megabit: float, sec
     """At mean rates: seconds and joules of both directions and of the computation."""
     s = CostSettings(payload="paper", long_transfer=0)
     model = Wireless(s, 3, parameters, phi)
-    cost = model.round_cost(0, [4, 8], NO, NO, [1, 1])
+    cost = model.round_cost([0], [4, 8], NO, NO, [1, 1])
     assert cost.compute_s == pytest.approx([seconds] * 2, rel=2e-5 if seconds < 1e-3 else 0, abs=5e-7)
     for row, device in enumerate((4, 8)):
-        snr = model.gain(device, 0) / s.noise_density
+        snr = model.gain(device, [0]) / s.noise_density
         down = Link(s.bandwidth, np.array([20.0 * snr / 1e8]), 0).mean_rate().item()
         up = Link(5e7, np.array([0.2 * snr / 5e7]), 0).mean_rate().item()
         times = [math.ceil(megabit * 1e6 / (rate * 5e-4)) * 5e-4 for rate in (down, up)]
@@ -249,10 +249,10 @@ def test_the_whole_payload_is_the_algorithms_or_the_papers() -> None:
     """4 bytes per parameter each way are the paper's payload."""
     declared, paper = (Wireless(CostSettings(payload=payload), 0, 1_000_000, 1.0) for payload in ("algorithm", "paper"))
     once = both(4_000_000, 3)
-    first, second = (model.round_cost(2, [0, 1, 2], *once, [8, 16, 24]) for model in (declared, paper))
+    first, second = (model.round_cost([2], [0, 1, 2], *once, [8, 16, 24]) for model in (declared, paper))
     assert np.array_equal(first.down_s, second.down_s)
     assert np.array_equal(first.up_s, second.up_s)
-    twice = declared.round_cost(2, [0, 1, 2], np.array([1, 2, 1]) * once[0], once[1], [8, 16, 24])
+    twice = declared.round_cost([2], [0, 1, 2], np.array([1, 2, 1]) * once[0], once[1], [8, 16, 24])
     assert (twice.down_s > first.down_s).tolist() == [False, True, False]
     assert first.compute_s == pytest.approx(np.array([1, 2, 3]) * 8 * 1_000_000 / 8e9)
     assert second.compute_s == pytest.approx(np.full(3, 5 * 128 * 1_000_000 / 8e9))
@@ -260,7 +260,7 @@ def test_the_whole_payload_is_the_algorithms_or_the_papers() -> None:
 
 def test_phi_may_be_given_and_the_backward_pass_counted() -> None:
     base, given, trained = (
-        Wireless(CostSettings(**values), 0, 10_000, 2.0).round_cost(0, [0], *both(0, 1), [50]).compute_s.item()
+        Wireless(CostSettings(**values), 0, 10_000, 2.0).round_cost([0], [0], *both(0, 1), [50]).compute_s.item()
         for values in ({}, {"phi": 7.0}, {"passes": 3.0})
     )
     assert (given / base, trained / base) == pytest.approx((3.5, 3.0))
@@ -268,27 +268,27 @@ def test_phi_may_be_given_and_the_backward_pass_counted() -> None:
 
 def test_places_last_for_the_run_and_fading_for_a_round() -> None:
     model = Wireless(CostSettings(), 5, 1000, 1.0)
-    assert model.gain(3, 0) == model.gain(3, 9)
-    assert model.gain(3, 0) != model.gain(4, 0)
-    assert model.gain(3, 0) != Wireless(CostSettings(), 6, 1000, 1.0).gain(3, 0)
-    first, again, later = (model.round_cost(t, [3, 4], *both(10**6, 2), [1, 1]) for t in (0, 0, 1))
+    assert model.gain(3, [0]) == model.gain(3, [9])
+    assert model.gain(3, [0]) != model.gain(4, [0])
+    assert model.gain(3, [0]) != Wireless(CostSettings(), 6, 1000, 1.0).gain(3, [0])
+    first, again, later = (model.round_cost([t], [3, 4], *both(10**6, 2), [1, 1]) for t in (0, 0, 1))
     assert np.array_equal(first.up_s, again.up_s)
     assert not np.array_equal(first.up_s, later.up_s)
-    assert not np.array_equal(first.up_s, model.round_cost(0, [3, 4], *both(10**6, 2), [1, 1], "gradient").up_s)
-    alone = model.round_cost(0, [4], *both(10**6, 1), [1])
+    assert not np.array_equal(first.up_s, model.round_cost([0], [3, 4], *both(10**6, 2), [1, 1], "gradient").up_s)
+    alone = model.round_cost([0], [4], *both(10**6, 1), [1])
     assert alone.down_s[0] == first.down_s[1]
 
 
 def test_devices_may_be_placed_anew_in_every_round() -> None:
     moving = Wireless(CostSettings(placement="every_round"), 5, 1000, 1.0)
-    assert moving.gain(3, 0) == moving.gain(3, 0)
-    assert moving.gain(3, 0) != moving.gain(3, 1)
+    assert moving.gain(3, [0]) == moving.gain(3, [0])
+    assert moving.gain(3, [0]) != moving.gain(3, [1])
 
 
 def test_places_fill_the_ring_evenly() -> None:
     """Without shadowing, half of the devices lie within the ring's median distance."""
     model = Wireless(CostSettings(shadowing=0.0), 0, 1000, 1.0)
-    gains = np.array([model.gain(device, 0) for device in range(1000)])
+    gains = np.array([model.gain(device, [0]) for device in range(1000)])
     median = 10 ** (-path_loss(distance(0.5, CELL), CELL) / 10)
     assert (gains > median).mean() == pytest.approx(0.5, abs=3 * 0.5 / math.sqrt(1000))
     assert gains.min() >= 10 ** (-path_loss(250.0, CELL) / 10)

@@ -39,12 +39,12 @@ def write_sessions(root: Path, label, initialiser, seed, sessions=7, rounds=12, 
         kin = [1.0 if (session - z) % 2 == 0 else 1e-3 for z in stored]
         mu = {z: weight / sum(kin) for z, weight in zip(stored, kin, strict=True)} if measures else {}
         losses = (
-            {"init": 0.4 + 0.1 * (session % 2), "previous": 6.0 + session / 10, "average": 1.5, "first": 2.3}
+            {"start": 0.4 + 0.1 * (session % 2), "previous": 6.0 + session / 10, "average": 1.5, "first": 2.3}
             if measures
             else None
         )
         start = 0.02 if session <= PILOT + 2 else START[initialiser]
         event = {"event": "session", "session": session, "initialiser": initialiser}
-        events.append(event | {"mu": mu, "distances": {}, "start_accuracy": start, "losses": losses})
+        events.append(event | {"weights": mu, "distances": {}, "test_accuracy": start, "losses": losses})
     (path / "events.jsonl").write_text("".join(json.dumps(event) + "\n" for event in events))
     return path

@@ -123,7 +123,7 @@ def test_what_was_not_recorded_is_not_made_up(tmp_path):
 
 def test_a_boundary_played_twice_counts_once_and_a_torn_line_not_at_all(tmp_path):
     path = write_sessions(tmp_path, "fedavg", "dynamic", 0)
-    again = {"event": "session", "session": 5, "start_accuracy": 0.25, "mu": {"2": 1.0}, "losses": {"init": None}}
+    again = {"event": "session", "session": 5, "test_accuracy": 0.25, "weights": {"2": 1.0}, "losses": {"start": None}}
     with (path / "events.jsonl").open("a") as stream:
         stream.write(json.dumps(again) + '\n{"event": "sess')
     rows = load([path]).boundaries.set_index("session")

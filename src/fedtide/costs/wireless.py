@@ -185,10 +185,10 @@ class Wireless:
         self.phi = phi if settings.phi is None else settings.phi
         self._gains: dict[int, float] = {}
 
-    def gain(self, device: int, round_: int) -> float:
+    def gain(self, device: int, keys: Sequence[int]) -> float:
         """psi: attenuation of a device's place with its shadowing, as a factor on the power."""
         if self.settings.placement == "every_round":
-            return self._placed(device, round_)
+            return self._placed(device, *keys)
         if device not in self._gains:
             self._gains[device] = self._placed(device)
         return self._gains[device]
@@ -200,7 +200,7 @@ class Wireless:
 
     def round_cost(
         self,
-        round_: int,
+        keys: Sequence[int],
         devices: Sequence[int],
         bytes_down: Ints,
         bytes_up: Ints,
@@ -210,7 +210,7 @@ class Wireless:
         """Cost of one round of K participants, who share the band of the uploads evenly.
 
         Args:
-            round_: number of the round, with ``purpose`` the key of its fading.
+            keys: of the round (its number), with ``purpose`` those of its fading.
             devices: ids of the participants, at least one.
             bytes_down, bytes_up: int64 [K], what each of them receives and sends in all exchanges of the round; not looked at
                 with ``payload: paper``.
@@ -218,14 +218,14 @@ class Wireless:
             purpose: of the round: training's ``batches``, or of a round of another kind with the same number.
         """
         s = self.settings
-        gains = np.array([self.gain(device, round_) for device in devices])
+        gains = np.array([self.gain(device, keys) for device in devices])
         paper, published = s.payload == "paper", np.full(len(devices), 4 * self.parameters)
         down, up = (published, published) if paper else (bytes_down, bytes_up)
         links = [
             self._link(s.bandwidth, s.server_power, gains, 8 * down),
             self._link(s.bandwidth / len(devices), s.send_power, gains, 8 * up),
         ]
-        keyed = [generator(self.seed, f"wireless.{purpose}", round_, device) for device in devices]
+        keyed = [generator(self.seed, f"wireless.{purpose}", *keys, device) for device in devices]
         down_s, up_s = transmission_slots(links, Fading(keyed, s.correlation), s) * s.slot
         fixed = PAPER_SAMPLES if paper and s.samples is None else s.samples
         trained = np.array(samples if fixed is None else [fixed] * len(devices), dtype=np.float64)

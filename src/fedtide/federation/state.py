@@ -21,7 +21,7 @@ class RunState:
             models where they are evaluated.
         seen: bool [N], clients that have a memory. counts: int64 [N], rounds each client took part in.
         extra: the algorithm's further tensors. initialiser: the initialiser's.
-        totals: so far, bytes, seconds on this machine, simulated latency [s] and energy [J].
+        totals: so far, bytes, gradient rounds, seconds on this machine, simulated latency [s] and energy [J].
     """
 
     round: int
@@ -34,7 +34,10 @@ class RunState:
     extra: dict[str, Tensor] = field(default_factory=dict)
     initialiser: dict[str, Tensor] = field(default_factory=dict)
     totals: dict[str, float] = field(
-        default_factory=lambda: {"bytes_up": 0, "bytes_down": 0, "seconds": 0.0, "latency": 0.0, "energy": 0.0}
+        default_factory=lambda: (
+            dict.fromkeys(("bytes_up", "bytes_down", "gradient_rounds"), 0)
+            | dict.fromkeys(("seconds", "latency", "energy"), 0.0)
+        )
     )
 
     def tensors(self) -> dict[str, Any]:

@@ -15,7 +15,7 @@ from fedtide.report.records import METHOD, Method, Records
 from fedtide.report.style import PALETTE, WIDTH, paper, png
 
 _LOOKS = {
-    "init": ("first model of the session", PALETTE[0], "o"),
+    "start": ("first model of the session", PALETTE[0], "o"),
     "previous": ("end of the session before", PALETTE[1], "s"),
     "average": ("mean of the stored models", PALETTE[2], "^"),
     "first": ("first model of the run", "#8a8a8a", "x"),

@@ -150,8 +150,8 @@ def _boundaries(path: Path) -> pd.DataFrame:
         except ValueError as error:
             raise SettingsError(f"{file} is not JSON line by line: {error}") from None
         if event.get("event") == "session":
-            start, session = event.get("start_accuracy"), int(event["session"])
-            mu = {int(stored): float(weight) for stored, weight in (event.get("mu") or {}).items()}
+            start, session = event.get("test_accuracy", event.get("validation_accuracy")), int(event["session"])
+            mu = {int(stored): float(weight) for stored, weight in (event.get("weights") or {}).items()}
             losses = {name: loss for name, loss in (event.get("losses") or {}).items() if loss is not None}
             found[session] = [session, float("nan") if start is None else float(start), mu, losses]
     return pd.DataFrame(list(found.values()), columns=_BOUNDARY)

@@ -22,8 +22,11 @@ from fedtide.errors import SettingsError
 
 HISTORY_COLUMNS = (
     "round", "session", "test_accuracy", "test_loss", "train_loss", "present", "selected", "completed", "drift",
-    "bytes_up", "bytes_down", "lr", "seconds",
+    "bytes_up", "bytes_down", "gradient_rounds", "lr", "seconds",
 )  # fmt: skip
+
+SESSION = "session"
+"""Kind of the events that belong to a round: the beginning of a session."""
 
 
 def write_json(path: Path, values: Any) -> None:
@@ -112,6 +115,13 @@ class RunDirectory:
         with (self.path / "events.jsonl").open("a", encoding="utf-8") as stream:
             stream.write(json.dumps({"event": kind, **facts}) + "\n")
 
+    def openings(self) -> list[dict[str, Any]]:
+        """What is recorded of the beginnings of sessions, as :meth:`event` takes it."""
+        path = self.path / "events.jsonl"
+        lines = path.read_text(encoding="utf-8").splitlines(keepends=True) if path.exists() else []
+        found = [facts for facts in map(_event, lines) if facts is not None and facts["event"] == SESSION]
+        return [{"kind": facts.pop("event"), **facts} for facts in found]
+
     def history(self) -> list[dict[str, str]]:
         """Intact rows of ``history.csv``, as text."""
         return _rows(self.path / "history.csv")
@@ -140,7 +150,8 @@ class RunDirectory:
             _append(self.path / "clients.csv", ["round", *clients], *({"round": row["round"], **one} for one in each))
 
     def rewind(self, rounds: int) -> None:
-        """Drop rows of rounds after ``rounds`` and torn lines, so that records and state agree."""
+        """Drop rows of rounds, and sessions begun in rounds, after ``rounds`` and torn lines: records and state agree."""
+        self._rewind_events(rounds)
         for name in ("history.csv", "per_class.csv", "clients.csv"):
             path = self.path / name
             if not path.exists():
@@ -156,6 +167,27 @@ class RunDirectory:
             part.replace(path)
             if not kept:
                 path.unlink()
+
+    def _rewind_events(self, rounds: int) -> None:
+        path = self.path / "events.jsonl"
+        if not path.exists():
+            return
+        part = path.with_suffix(".part")
+        with part.open("w", encoding="utf-8") as stream:
+            for line in path.read_text(encoding="utf-8").splitlines(keepends=True):
+                facts = _event(line)
+                if facts is not None and not (facts["event"] == SESSION and facts["round"] > rounds):
+                    stream.write(line)
+        part.replace(path)
+
+
+def _event(line: str) -> dict[str, Any] | None:
+    """An event, ``None`` for a torn line."""
+    try:
+        facts = json.loads(line)
+    except json.JSONDecodeError:
+        return None
+    return facts if isinstance(facts, dict) and "event" in facts and line.endswith("\n") else None
 
 
 def _rows(path: Path) -> list[dict[str, str]]:
