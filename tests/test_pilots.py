@@ -99,6 +99,7 @@ def test_only_the_initialiser_may_differ(chosen: Any, tmp_path: Path, rounds_pla
         execute(chosen("average", **other), tmp_path)
         assert rounds_played[0] == 1
     assert len(list((tmp_path / "pilots").iterdir())) == 4
+    assert len(list(tmp_path.glob("*/manifest.json"))) == 4  # the run directories: a pilot is none
 
 
 @pytest.mark.parametrize(
