@@ -1,0 +1,7 @@
+"""``fedtide diagnose``."""
+
+from __future__ import annotations
+
+
+def diagnose() -> None:
+    """Stub."""
