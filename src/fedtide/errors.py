@@ -14,9 +14,9 @@ class SettingsError(ValueError):
 
 
 class Diverged(RuntimeError):
-    """Training produced a non-finite or exploding loss or model; ``report`` is the record of that round."""
+    """Training produced a non-finite or exploding loss or model; ``report`` is the record of that round, if it was played."""
 
-    def __init__(self, message: str, report: Any) -> None:
+    def __init__(self, message: str, report: Any = None) -> None:
         super().__init__(message)
         self.report = report
 

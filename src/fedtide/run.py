@@ -215,6 +215,7 @@ def _totals(module: FederatedModule) -> dict[str, Any]:
     return {
         "bytes_up": int(totals["bytes_up"]),
         "bytes_down": int(totals["bytes_down"]),
+        "gradient_rounds": int(totals["gradient_rounds"]),
         "seconds": round(totals["seconds"], 3),
     }
 

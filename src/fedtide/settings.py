@@ -154,6 +154,11 @@ class EvaluationSettings(SettingsModel):
         "client's latest model; default: what the algorithm distinguishes",
     )
     reported: Literal["cloud", "participants", "all"] = Field("cloud", description="the model in test_accuracy")
+    boundary_losses: bool = Field(
+        True,
+        description="record the training loss of four models at every session's start: its first one, the previous "
+        "session's last, the mean of the stored ones, the run's first",
+    )
 
 
 class FederationSettings(SettingsModel):

@@ -7,11 +7,14 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 
 from fedtide import plugins
 from fedtide.engine import local
+from fedtide.federation import gradient_rounds
+from fedtide.scenarios.timeline import Assignment, Timeline
 from golden import families
 from golden.conftest import REASON
 from golden.families.case import TOLERANCE, Case, NotYetError, Played, difference
@@ -52,19 +55,28 @@ def played(case: Case, executor: str, monkeypatch: pytest.MonkeyPatch) -> Played
         over.append(int((torch.linalg.vector_norm(v, dim=-1) + 1e-6 > limit).sum()))
         clip(v, limit)
 
+    def present(world: Timeline, t: int) -> Assignment:
+        here = world.at(t)
+        some = np.isin(here.clients, case.probed.get(t, here.clients))
+        return Assignment(here.clients[some], here.shards[some])
+
     monkeypatch.setattr(local, "clip", counting)
-    state, rounds, everybody, clipped = fed.start(), watch(fed), [], []
+    monkeypatch.setattr(gradient_rounds, "everybody", present)
+    state, watched = fed.start(), watch(fed)
+    rounds, everybody, clipped, openings, stores = [], [], [], [], []
     try:
         for t in range(fed.timeline.rounds):
             over.clear()
             with torch.no_grad():
-                fed.play(state)
+                openings.append(fed.play(state).opening)
+            stores.append(dict(state.initialiser))
+            rounds.append(watched[-1])  # gradient rounds come before
             clipped.append(sum(over))
             if fed.evaluates("all"):
                 everybody.append(fed._all_clients(state, t))
     finally:
         fed.workers.close()
-    return Played(fed, state, rounds, everybody, clipped)
+    return Played(fed, state, rounds, everybody, clipped, openings, stores)
 
 
 @pytest.mark.parametrize(("content", "run"), runs())

@@ -73,12 +73,14 @@ class Term:
     """An extra loss: per-sample values [B] times ``weight`` are added to the objective.
 
     ``references`` are parameter vectors [d] (or rows [C, d]) of frozen models evaluated on the same batch; ``weight`` is a
-    number or [C, 1] (0 switches the term off for a client).
+    number or [C, 1] (0 switches the term off for a client). ``buffers`` are the floating buffers [q] of those references
+    that do not use the broadcast ones.
     """
 
     loss: Callable[[TermBatch], Tensor]
     references: dict[str, Tensor] = field(default_factory=dict)
     weight: Coefficient = 1.0
+    buffers: dict[str, Tensor] = field(default_factory=dict)
 
 
 Gradient = Callable[[Tensor], Tensor]

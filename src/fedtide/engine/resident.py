@@ -92,7 +92,7 @@ class Resident(Executor):
         modules = {}
         for name, vector in term.references.items():
             modules[name] = seat.frozen(name)
-            modules[name].load(vector[row] if vector.dim() == 2 else vector, b)
+            modules[name].load(vector[row] if vector.dim() == 2 else vector, term.buffers.get(name, b))
         return modules
 
 

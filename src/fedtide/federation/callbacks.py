@@ -13,7 +13,7 @@ from lightning.pytorch.utilities.exceptions import SIGTERMException
 
 from fedtide.federation import checkpoint
 from fedtide.federation.module import FederatedModule
-from fedtide.tracking.run_directory import RunDirectory
+from fedtide.tracking.run_directory import SESSION, RunDirectory
 
 
 class Recorder(L.Callback):
@@ -27,6 +27,8 @@ class Recorder(L.Callback):
         module = _federated(pl_module)
         if not trainer.is_global_zero or module.report is None:
             return
+        if module.report.opening is not None:
+            self.directory.event(SESSION, round=module.report.row["round"], **module.report.opening)
         self.directory.append(module.report.row, module.report.per_class)
         last = module.state.round == module.timeline.rounds
         if module.diverged is None and (last or trainer.should_stop or module.state.round % self.every == 0):

@@ -26,6 +26,8 @@ from fedtide.engine.task import Task
 from fedtide.engine.workers import Workers
 from fedtide.errors import Diverged
 from fedtide.exchange.base import Exchange
+from fedtide.federation.gradient_rounds import GradientRounds
+from fedtide.federation.opening import opening
 from fedtide.federation.ranks import Ranks
 from fedtide.federation.round import Call, Played, train_round
 from fedtide.federation.schedules import learning_rate
@@ -44,10 +46,16 @@ Ints = NDArray[np.int64]
 
 @dataclass
 class RoundReport:
-    """What is recorded of a round: the row of ``history.csv`` and the per-class accuracies of the reported model."""
+    """What is recorded of a round.
+
+    Attributes:
+        row: of ``history.csv``. per_class: accuracies of the reported model.
+        opening: what is known of the session that began with this round; ``None`` inside a session and for the first one.
+    """
 
     row: dict[str, float | int | None]
     per_class: dict[str, list[float | None]] = field(default_factory=dict)
+    opening: dict[str, Any] | None = None
 
 
 class Federation:
@@ -157,7 +165,8 @@ class Federation:
         cohort = max(1, round(present * self.participation.expected_fraction(present)))
         rows = cohort * vector * (3 + len(self.algorithm.client) + (self.settings.local.momentum > 0))
         state = self.client_vectors()
-        kept = self.timeline.num_clients * vector * len(state)
+        scratch = [name for name in state if name != "latest"] if self.initialiser.trains else []
+        kept = self.timeline.num_clients * vector * len([*state, *scratch])
         require(rows, self.device, f"a cohort of {cohort} clients with {self.layout.size:,} parameters each")
         require(
             kept, self.memory_device, f"federation.memory: {', '.join(state)} of {self.timeline.num_clients} clients"
@@ -182,8 +191,7 @@ class Federation:
         """
         began, t = time.perf_counter(), state.round
         first, length = self.timeline.session_span(t)
-        if t == first:
-            self._begin_session(state, t)
+        opened = self._begin_session(state, t) if t == first else None
         call = self._call(t, first, length)
         played = train_round(self, state, call)
         state.w, state.b, state.round = played.w, played.b, t + 1
@@ -192,6 +200,7 @@ class Federation:
         finite = math.isfinite(played.train_loss) and bool(torch.isfinite(played.w).all())
         failed = not finite or played.train_loss > self.settings.federation.explode
         report = self._report(state, call, played, t, failed)
+        report.opening = opened
         seconds = time.perf_counter() - began
         report.row["seconds"] = round(seconds, 4)
         state.totals["seconds"] += seconds
@@ -219,9 +228,14 @@ class Federation:
             session_round=t - first,
             t=t,
             lr=learning_rate(local, at, span),
+            local=local,
+            purpose="batches",
+            keys=(t,),
         )
 
     def _boundary(self, state: RunState, t: int) -> Boundary:
+        first, _ = self.timeline.session_span(t)
+        earlier = self.timeline.label_views[np.unique(self.timeline.view_of_round[:first])]
         return Boundary(
             session=int(self.timeline.session_of_round[t]),
             pilot=int(self.timeline.notes.get("pilot_sessions", 0)),
@@ -231,19 +245,26 @@ class Federation:
             b0=self.b0,
             devices=self.timeline.at(t).clients.tolist(),
             store=state.initialiser,
+            lr=self.settings.local.lr,
+            old_labels=torch.from_numpy(earlier.any(0)).to(self.device),
+            services=GradientRounds(self, state, t),
         )
 
-    def _begin_session(self, state: RunState, t: int) -> None:
-        """The initialiser's model, and memories reset or handed to the new population."""
+    def _begin_session(self, state: RunState, t: int) -> dict[str, Any] | None:
+        """The initialiser's model, and memories reset or handed to the new population; returns what is recorded of it."""
         boundary = self._boundary(state, t)
         w, b = self.initialiser.start(boundary)
         state.w, state.b = w.clone(), b.clone()
+        self._renew_memories(state, boundary.devices, t)
+        return opening(self, boundary, (state.w, state.b), t) if t > 0 and self.ranks.rank == 0 else None
+
+    def _renew_memories(self, state: RunState, devices: list[int], t: int) -> None:
         if "latest" in state.memory:
             state.memory["latest"].copy_(state.w)
         if t == 0:
             return
         if self.settings.federation.at_session == "keep":
-            self.algorithm.keep_at_session(Vectors(state.server), Vectors(state.memory), boundary.devices)
+            self.algorithm.keep_at_session(Vectors(state.server), Vectors(state.memory), devices)
             return
         for name, vector in state.server.items():
             vector.fill_(self.algorithm.server_start(name))
@@ -267,6 +288,7 @@ class Federation:
                 "drift": played.drift,
                 "bytes_up": int(state.totals["bytes_up"]),
                 "bytes_down": int(state.totals["bytes_down"]),
+                "gradient_rounds": int(state.totals["gradient_rounds"]),
                 "lr": call.lr,
                 **dict.fromkeys(self._score_columns()),
             }

@@ -17,6 +17,7 @@ from fedtide.engine.flat import weighted_sum
 from fedtide.engine.local import Cohort, momentum_steps
 from fedtide.engine.plan import make_plan, step_count
 from fedtide.federation.state import RunState
+from fedtide.settings import LocalSettings
 
 if TYPE_CHECKING:
     from fedtide.federation.federation import Federation
@@ -32,8 +33,9 @@ class Call:
         ids: participants, ascending. shards: their positions in the training set.
         population: clients present. mean_size: their mean number of samples.
         expected: expected share of the population that is drawn.
-        session, session_round, session_rounds: where in the timeline. t: round of the run, key of the draws.
-        lr: learning rate. purpose: of the batches' draws.
+        session, session_round: where in the timeline. t: round of the run.
+        lr: learning rate. local: settings of training; those of the run, or with another amount of work, batch and rate.
+        purpose, keys: of the batches' draws.
     """
 
     ids: list[int]
@@ -45,7 +47,9 @@ class Call:
     session_round: int
     t: int
     lr: float
-    purpose: str = "batches"
+    local: LocalSettings
+    purpose: str
+    keys: tuple[int, ...]
 
 
 @dataclass(frozen=True)
@@ -82,10 +86,10 @@ def train_round(federation: Federation, state: RunState, call: Call) -> Played:
     Sums over clients run in ascending id order, so nothing depends on which worker finished first.
     """
     fed, settings = federation, federation.settings
-    device, dtype, local = state.w.device, state.w.dtype, settings.local
+    device, dtype, local = state.w.device, state.w.dtype, call.local
     ids = torch.tensor(call.ids, dtype=torch.int64)
     clients = len(call.ids)
-    plan = make_plan(call.shards, call.ids, local, call.mean_size, settings.seed, call.purpose, (call.t,), device)
+    plan = make_plan(call.shards, call.ids, local, call.mean_size, settings.seed, call.purpose, call.keys, device)
 
     def column(values: Tensor) -> Tensor:
         return values.unsqueeze(-1).to(device, dtype)
@@ -138,7 +142,7 @@ def train_round(federation: Federation, state: RunState, call: Call) -> Played:
         label_counts=r.label_counts,
         lr=call.lr,
         added=fed.algorithm.local(r),
-        terms=fed.algorithm.terms(r),
+        terms=[*fed.algorithm.terms(r), *fed.initialiser.terms(state.initialiser)],
         direction=None,
         memories=[],
         losses=torch.zeros(clients, dtype=dtype, device=device),

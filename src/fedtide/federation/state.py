@@ -21,7 +21,7 @@ class RunState:
             models where they are evaluated.
         seen: bool [N], clients that have a memory. counts: int64 [N], rounds each client took part in.
         extra: the algorithm's further tensors. initialiser: the initialiser's.
-        totals: bytes and seconds so far, best accuracy.
+        totals: bytes, seconds and gradient rounds so far.
     """
 
     round: int
@@ -33,7 +33,9 @@ class RunState:
     counts: Tensor
     extra: dict[str, Tensor] = field(default_factory=dict)
     initialiser: dict[str, Tensor] = field(default_factory=dict)
-    totals: dict[str, float] = field(default_factory=lambda: {"bytes_up": 0, "bytes_down": 0, "seconds": 0.0})
+    totals: dict[str, float] = field(
+        default_factory=lambda: {"bytes_up": 0, "bytes_down": 0, "gradient_rounds": 0, "seconds": 0.0}
+    )
 
     def tensors(self) -> dict[str, Any]:
         """Plain containers of tensors and numbers, for saving."""

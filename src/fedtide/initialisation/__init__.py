@@ -1,1 +1,3 @@
 """Initialisers: the model a session starts from."""
+
+NOT_PLUGINS = ("distances", "mixing", "retention", "store")

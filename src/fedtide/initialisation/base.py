@@ -3,16 +3,31 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from dataclasses import dataclass
-from typing import ClassVar, Literal
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, Literal, Protocol
 
+import torch
 from pydantic import Field
 from torch import Tensor
 
+from fedtide.engine.flat import Layout
+from fedtide.engine.local import Term
+from fedtide.initialisation.store import Store, forget, recall, remember, sessions
 from fedtide.plugins import Plugin, PluginSettings
 
 Start = tuple[Tensor, Tensor]
 """Parameters [d] and floating buffers [q]."""
+
+
+class Services(Protocol):
+    """What the federation can do for an initialiser at the start of a session."""
+
+    @property
+    def layout(self) -> Layout:
+        """Names and slices of the parameters."""
+
+    def train(self, w: Tensor, b: Tensor, rounds: int, lr: float, steps: int | None, batch_size: int | None) -> Tensor:
+        """Parameters [d] after some rounds of the run's own algorithm with the clients present; see ``GradientRounds``."""
 
 
 @dataclass
@@ -25,6 +40,10 @@ class Boundary:
         w, b: current model. w0, b0: the run's first model.
         devices: ids of the clients of that session.
         store: named tensors the initialiser keeps; saved with the run.
+        lr: learning rate at the start of the schedule.
+        old_labels: bool [L], labels of the sessions before this one.
+        services: what the federation can do for an initialiser.
+        facts: JSON-able remarks on how the model was chosen, recorded with the session.
     """
 
     session: int
@@ -34,7 +53,11 @@ class Boundary:
     w0: Tensor
     b0: Tensor
     devices: list[int]
-    store: dict[str, Tensor]
+    store: Store
+    lr: float
+    old_labels: Tensor
+    services: Services
+    facts: dict[str, Any] = field(default_factory=dict)
 
 
 class InitialiserSettings(PluginSettings):
@@ -49,24 +72,63 @@ class Initialiser(Plugin):
     """Chooses the model a session starts from.
 
     Pilot sessions and the first session after them are the same for every initialiser; they differ from session P + 2 on
-    (1-based; dynamic-initialisation paper, Algorithm 1).
+    (1-based; dynamic-initialisation paper, Algorithm 1). What is stored during the pilot is the same, too.
+
+    Attributes:
+        trains: whether it trains at session starts, on memories of their own beside the run's.
     """
 
     Settings: ClassVar[type[PluginSettings]] = InitialiserSettings
+    trains: ClassVar[bool] = False
 
     def start(self, s: Boundary) -> Start:
         """Model that session ``s.session`` starts from."""
+        if s.session >= s.pilot:
+            self.prepare(s)
         if s.session == 0:
             return s.w0, s.b0
         if s.session < s.pilot:
             return s.w, s.b
-        if s.session == s.pilot:
-            return (s.w, s.b) if self.settings.post_pilot_start == "carry" else (s.w0, s.b0)
-        return self.construct(s)
+        if s.session > s.pilot:
+            return self.construct(s)
+        for session in sessions(s.store, "pilot"):
+            forget(s.store, "pilot", session)
+        return (s.w, s.b) if self.settings.post_pilot_start == "carry" else (s.w0, s.b0)
+
+    def end(self, s: Boundary) -> None:
+        """Called with the final model of every session: keeps those of the pilot, and the sums of those after it."""
+        if s.session < s.pilot:
+            remember(s.store, "pilot", s.session, w=s.w.clone(), b=s.b.clone())
+            return
+        w, b = s.w.to(torch.float64), s.b.to(torch.float64)
+        if "count" in s.store:
+            w, b = s.store["sum_w"] + w, s.store["sum_b"] + b
+        s.store.update(sum_w=w, sum_b=b, count=s.store.get("count", torch.zeros((), dtype=torch.int64)) + 1)
+        self.keep(s)
+
+    def prepare(self, s: Boundary) -> None:
+        """Called first at the start of every session after the pilot, where the models of its sessions are still there."""
 
     @abstractmethod
     def construct(self, s: Boundary) -> Start:
         """Model of a session after the first post-pilot one."""
 
-    def end(self, s: Boundary) -> None:
-        """Called with the final model of every session."""
+    def keep(self, s: Boundary) -> None:
+        """Called with the final model of every session after the pilot."""
+
+    def terms(self, store: Store) -> list[Term]:
+        """Extra losses of this session's rounds, on top of the algorithm's own."""
+        return []
+
+
+def pilot_models(s: Boundary) -> list[Start]:
+    """Final models of the pilot sessions, oldest first; after :meth:`Initialiser.prepare` they are gone."""
+    return [(recall(s.store, "pilot", z, "w"), recall(s.store, "pilot", z, "b")) for z in sessions(s.store, "pilot")]
+
+
+def average(s: Boundary) -> Start | None:
+    """Plain mean of the final models of all sessions after the pilot, summed in float64; ``None`` before there is one."""
+    if "count" not in s.store:
+        return None
+    count = int(s.store["count"])
+    return (s.store["sum_w"] / count).to(s.w.dtype), (s.store["sum_b"] / count).to(s.b.dtype)

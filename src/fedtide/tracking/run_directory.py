@@ -21,8 +21,11 @@ from fedtide.errors import SettingsError
 
 HISTORY_COLUMNS = (
     "round", "session", "test_accuracy", "test_loss", "train_loss", "present", "selected", "completed", "drift",
-    "bytes_up", "bytes_down", "lr", "seconds",
+    "bytes_up", "bytes_down", "gradient_rounds", "lr", "seconds",
 )  # fmt: skip
+
+SESSION = "session"
+"""Kind of the events that belong to a round: the beginning of a session."""
 
 
 def write_json(path: Path, values: Any) -> None:
@@ -128,7 +131,8 @@ class RunDirectory:
             )
 
     def rewind(self, rounds: int) -> None:
-        """Drop rows of rounds after ``rounds`` and torn lines, so that records and state agree."""
+        """Drop rows of rounds, and sessions begun in rounds, after ``rounds`` and torn lines: records and state agree."""
+        self._rewind_events(rounds)
         for name in ("history.csv", "per_class.csv"):
             path = self.path / name
             if not path.exists():
@@ -144,6 +148,27 @@ class RunDirectory:
             part.replace(path)
             if not kept:
                 path.unlink()
+
+    def _rewind_events(self, rounds: int) -> None:
+        path = self.path / "events.jsonl"
+        if not path.exists():
+            return
+        part = path.with_suffix(".part")
+        with part.open("w", encoding="utf-8") as stream:
+            for line in path.read_text(encoding="utf-8").splitlines(keepends=True):
+                facts = _event(line)
+                if facts is not None and not (facts["event"] == SESSION and facts["round"] > rounds):
+                    stream.write(line)
+        part.replace(path)
+
+
+def _event(line: str) -> dict[str, Any] | None:
+    """An event, ``None`` for a torn line."""
+    try:
+        facts = json.loads(line)
+    except json.JSONDecodeError:
+        return None
+    return facts if isinstance(facts, dict) and "event" in facts and line.endswith("\n") else None
 
 
 def _rows(path: Path) -> list[dict[str, str]]:

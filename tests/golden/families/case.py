@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 import torch
@@ -27,7 +27,15 @@ AS_SETTINGS: dict[str, tuple[str, dict[str, Any]]] = {
 }
 """Names in the files that are settings of an algorithm here."""
 
-RENAMED = {"lr_g": "server_lr", "fedavgm.beta": "beta1", "fedacg.lambda": "lambda_", "moon.tau": "temperature"}
+RENAMED = {
+    "lr_g": "server_lr",
+    "fedavgm.beta": "beta1",
+    "fedacg.lambda": "lambda_",
+    "moon.tau": "temperature",
+    "R": "similarity_scale",
+    "pilot_beta": "pilot_decay",
+    "kappa": "strength",
+}
 """Hyper-parameters that have another name here; ``<algorithm>.<field>`` goes before ``<field>``."""
 
 
@@ -71,7 +79,8 @@ class Played:
 
     Attributes:
         rounds: record and new global model of each round. everybody: mean of all clients' latest models after each
-            round, where it is evaluated. clipped: local steps of each round that were clipped.
+            round, where it is evaluated. clipped: local steps of each round that were clipped. openings: what is
+            recorded of the session that began with a round. stores: what the initialiser has stored after each round.
     """
 
     federation: Federation
@@ -79,6 +88,8 @@ class Played:
     rounds: list[tuple[Round, Tensor]]
     everybody: list[Tensor]
     clipped: list[int]
+    openings: list[dict[str, Any] | None]
+    stores: list[dict[str, Tensor]]
 
 
 Check = tuple[str, Any, Any]
@@ -103,6 +114,8 @@ class Case:
     settings: dict[str, Any]
     checks: Checks
     share: float = 1.0
+    probed: Mapping[int, Sequence[int]] = field(default_factory=dict)
+    """Who takes part in the gradient rounds before a round; by default everybody."""
 
 
 def samples(problem: dict[str, Any]) -> tuple[Dataset, list[int]]:

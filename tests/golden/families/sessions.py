@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from fedtide.initialisation import store
 from golden.families.case import Case, Check, Fields, Played, chosen, samples, vectors_at_end
 from support import deal, timeline
 
@@ -26,9 +27,10 @@ def read(run: dict[str, Any], problems: dict[str, Any]) -> Case:
         "momentum": fields["momentum"],
     }
     settings = {"local": local, "algorithm": chosen(fields, "algorithms", fields["algorithm"], {})}
-    devices, cohorts, notes = [list(range(len(sizes)))], [run["selected"]], {}
+    devices, cohorts, notes, probed = [list(range(len(sizes)))], [run["selected"]], {}, []
     if fields["kind"] == "session":
-        settings["initialiser"] = chosen(fields, "initialisation", fields["initialiser"], {})
+        probes, probed = gradient_rounds(fields)
+        settings["initialiser"] = chosen(fields, "initialisation", fields["initialiser"], probes)
         devices, cohorts = fields["devices"], fields["selected"]
         notes = {"pilot_sessions": fields["pilot_sessions"]}
         fields.pass_over("pattern")
@@ -47,7 +49,32 @@ def read(run: dict[str, Any], problems: dict[str, Any]) -> Case:
         classes=data.num_classes,
         notes=notes,
     )
-    return Case(fields, data, world, [ids for rounds in cohorts for ids in rounds], settings, check)
+    length = len(fields["lr"])
+    return Case(
+        fields,
+        data,
+        world,
+        [ids for rounds in cohorts for ids in rounds],
+        settings,
+        check,
+        probed={session * length: ids for session, ids in enumerate(probed)},
+    )
+
+
+def gradient_rounds(fields: Fields) -> tuple[dict[str, Any], list[list[int]]]:
+    """Settings of the gradient rounds, and who takes part in them in each session."""
+    if "gradient" not in fields:
+        return {}, []
+    given = Fields(fields["gradient"])
+    settings = {
+        "gradient_rounds": given["rounds"],
+        "gradient_lr": given["lr"],
+        "gradient_steps": given["local_steps"],
+        "gradient_batch_size": given["batch_size"],
+    }
+    devices = given["devices"]
+    assert not given.unread()
+    return settings, devices
 
 
 def check(fields: Fields, played: Played) -> Iterator[Check]:
@@ -71,7 +98,23 @@ def check(fields: Fields, played: Played) -> Iterator[Check]:
             "start": r.w,
             "end": models[end],
         }
-        if "history" not in fields:  # then the sessions after the pilot are all that is stored, or could be
+        if "history" in fields:
+            ours |= stored(played, start, end)
+        else:  # then the sessions after the pilot are all that is stored, or could be
             ours["stored_after"] = list(range(fields["pilot_sessions"] + 1, r.session + 2))
         for name, value in session.items():
             yield f"session {number + 1}: {name}", ours.get(name, "unknown"), value
+    if "w_pilot" in fields:
+        yield "w_pilot", played.state.initialiser["pilot_w"], fields["w_pilot"]
+
+
+def stored(played: Played, start: int, end: int) -> dict[str, Any]:
+    """What the dynamic initialiser found out at the start of a session, and kept after it."""
+    opening, r = played.openings[start] or {}, played.rounds[start][0]
+    found: dict[str, Any] = {"stored_after": [z + 1 for z in store.sessions(played.stores[end], "session")]}
+    if "update" in {key.split(".")[0] for key in played.stores[start]}:
+        found["G"] = store.recall(played.stores[start], "update", r.session, "G")
+    if "weights" in opening:
+        found["stored"] = [int(z) for z in opening["weights"]]
+        found |= {name: list(opening[name].values()) for name in ("weights", "distances")}
+    return found

@@ -1,0 +1,90 @@
+"""Continuous learning by distillation."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Literal
+
+import torch
+from pydantic import Field
+from torch import Tensor
+from torch.nn import functional
+
+from fedtide.engine.local import Term, TermBatch
+from fedtide.initialisation.base import Boundary, Initialiser, InitialiserSettings, Start
+from fedtide.initialisation.store import Store
+from fedtide.plugins import Tunable
+
+TEACHER = "session_teacher"
+
+
+class Continuous(Initialiser):
+    """Each session starts from the final model of the one before, which stays on as the teacher of a distillation term.
+
+    ``distillation``: kappa KL(q || p) = kappa sum_c q_c (ln q_c - ln p_c), with q the teacher's softmax and p that of the
+    model in training, temperature 1, all classes; this is what the authors' program calls Continuous (Chang et al. 2025),
+    there on top of FedAvg, here on top of the run's own algorithm.
+    ``glfc``: relation distillation of Dong et al. 2022 in the form of their program, kappa times the mean over classes of
+    the binary cross-entropy of the logits with Y', the one-hot label whose entries of old classes (those of all earlier
+    sessions) are the teacher's sigmoids. They halve this term and the classification loss, which is kappa = 1 at half the
+    learning rate, and they weigh classes by gradient magnitude, which is left out: the run's objective is used.
+
+    The first teacher is the model at the end of the pilot, in the first session after it; with ``post_pilot_start: reset``
+    that session has none. The teacher is the session's first broadcast, so its bytes are not counted again.
+    """
+
+    class Settings(InitialiserSettings):
+        """Settings of continuous learning."""
+
+        name: str = "continuous"
+        strength: float = Tunable(1.0, low=0.1, high=10.0, log=True, ge=0, description="factor kappa of the term")
+        loss: Literal["distillation", "glfc"] = Field("distillation", description="form of the term")
+
+    _relation: _Relation | None = None
+
+    def prepare(self, s: Boundary) -> None:
+        """The model that has just been trained becomes the teacher."""
+        for name in ("teacher_w", "teacher_b", "teacher_labels"):
+            s.store.pop(name, None)
+        first_again = s.session == s.pilot and self.settings.post_pilot_start == "reset"
+        if s.session and not first_again:
+            s.store.update(teacher_w=s.w.clone(), teacher_b=s.b.clone(), teacher_labels=s.old_labels)
+
+    def construct(self, s: Boundary) -> Start:
+        """The current model."""
+        return s.w, s.b
+
+    def terms(self, store: Store) -> list[Term]:
+        """kappa times the distance from the teacher, where there is one."""
+        if self.settings.strength == 0 or "teacher_w" not in store:
+            return []
+        loss = distillation if self.settings.loss == "distillation" else self._glfc(store["teacher_labels"])
+        return [Term(loss, {TEACHER: store["teacher_w"]}, self.settings.strength, {TEACHER: store["teacher_b"]})]
+
+    def _glfc(self, old: Tensor) -> Callable[[TermBatch], Tensor]:
+        # One object a session: a term is traced once for each function it is given.
+        if self._relation is None or self._relation.old is not old:
+            self._relation = _Relation(old)
+        return self._relation.loss
+
+
+def distillation(batch: TermBatch) -> Tensor:
+    """KL(q || p) [B]."""
+    q = functional.log_softmax(batch.references[TEACHER].logits, dim=-1)
+    p = functional.log_softmax(batch.outputs.logits, dim=-1)
+    return (q.exp() * (q - p)).sum(-1)
+
+
+class _Relation:
+    """Relation distillation for given old classes, bool [L]."""
+
+    def __init__(self, old: Tensor) -> None:
+        self.old = old
+
+    def loss(self, batch: TermBatch) -> Tensor:
+        """Binary cross-entropy with Y', mean over classes [B]."""
+        logits = batch.outputs.logits
+        classes = torch.arange(logits.shape[-1], device=logits.device)
+        labels = (batch.labels.unsqueeze(-1) == classes).to(logits.dtype)
+        target = torch.where(self.old, batch.references[TEACHER].logits.sigmoid(), labels)
+        return (functional.softplus(logits) - target * logits).mean(-1)

@@ -1,0 +1,120 @@
+"""Dynamic initial model construction."""
+
+from __future__ import annotations
+
+import math
+from typing import Annotated, Any, Literal
+
+from pydantic import BeforeValidator, Field, PlainSerializer
+from torch import Tensor
+
+from fedtide.errors import Diverged
+from fedtide.initialisation.base import Boundary, Initialiser, InitialiserSettings, Start, pilot_models
+from fedtide.initialisation.distances import DISTANCES
+from fedtide.initialisation.mixing import mix, pilot_weights, similarity_weights
+from fedtide.initialisation.retention import kept
+from fedtide.initialisation.store import forget, recall, remember, sessions
+from fedtide.plugins import Tunable
+
+
+def _from_text(value: Any) -> Any:
+    return math.inf if value == "inf" else value
+
+
+def _to_text(value: float) -> float | str:
+    return "inf" if math.isinf(value) else value
+
+
+Scale = Annotated[float, BeforeValidator(_from_text), PlainSerializer(_to_text, when_used="json")]
+"""A number that may be infinite, which JSON writes as the word ``inf``."""
+
+
+class Dynamic(Initialiser):
+    """Each session starts from earlier sessions' models, weighted by how alike their populations are (Chang et al. 2025).
+
+    At the start of every session s after the pilot, V rounds of the run's own algorithm from the pilot model give
+    ``G_s = w_V - w_pilot``, which shows the population of s; and from the second such session on (Algorithm 1)::
+
+        w_init = sum_z mu_z w_z,   mu_z = exp(-R d(G_s, G_z)) / sum_z' exp(-R d(G_s, G_z'))
+
+    over the stored final models w_z. The text has d the distance of whole vectors, ``global_l2``; the default is that of
+    the authors' program, ``layerwise_unit``, whose useful R does not depend on the learning rate. Their gradient rounds
+    leave traces in the clients' memories; here they start from empty memories that are thrown away. They are paid for: their
+    bytes are counted, and the history says how many there were. Without pilot sessions the run's first model takes the
+    pilot's place. ``history`` and ``retention`` are ours: the paper suggests both and gives no rule.
+    """
+
+    class Settings(InitialiserSettings):
+        """Settings of dynamic initial model construction."""
+
+        name: str = "dynamic"
+        pilot_mode: Literal["average", "ema"] = Field(
+            "average", description="how several pilot sessions become one model"
+        )
+        pilot_decay: float = Field(0.5, ge=0, lt=1, description="ema: share of the older models in each step")
+        gradient_rounds: int = Field(1, ge=1, description="rounds V that make the update G of a session")
+        gradient_lr: float | None = Field(None, gt=0, description="their learning rate; null: half of local.lr")
+        gradient_steps: int | None = Field(None, ge=1, description="their local steps; null: as in training")
+        gradient_batch_size: int | None = Field(None, ge=1, description="their batch size; null: as in training")
+        distance: Literal["layerwise_unit", "global_l2", "inner_product"] = Field(
+            "layerwise_unit",
+            description="of two updates: of unit tensors without biases, averaged; of whole vectors; minus the cosine of "
+            "tensors, averaged",
+        )
+        similarity_scale: Scale = Tunable(
+            10.0,
+            low=0.1,
+            high=1000.0,
+            log=True,
+            ge=0,
+            allow_inf_nan=True,
+            description="R; 0: plain mean; .inf: nearest",
+        )
+        history: int | None = Field(None, ge=0, description="sessions stored at most; null: all")
+        retention: Literal["recent", "diverse"] = Field(
+            "recent", description="which go first: the oldest; the older one of the most alike pair"
+        )
+
+    trains = True
+
+    def prepare(self, s: Boundary) -> None:
+        """w_pilot, once; then G_s."""
+        c = self.settings
+        if s.session == s.pilot:
+            models = pilot_models(s) or [(s.w0, s.b0)]
+            w, b = mix(pilot_weights(len(models), c.pilot_mode, c.pilot_decay), models)
+            s.store.update(pilot_w=w, pilot_b=b)
+        w, b = s.store["pilot_w"], s.store["pilot_b"]
+        lr = s.lr / 2 if c.gradient_lr is None else c.gradient_lr
+        end = s.services.train(w, b, c.gradient_rounds, lr, c.gradient_steps, c.gradient_batch_size)
+        remember(s.store, "update", s.session, G=end - w)
+
+    def construct(self, s: Boundary) -> Start:
+        """w_init; the current model if nothing is stored."""
+        stored = sessions(s.store, "session")
+        if not stored:
+            return s.w, s.b
+        distances = [self._distance(s, s.session, z) for z in stored]
+        if not all(map(math.isfinite, distances)):
+            raise Diverged(
+                f"session {s.session + 1}: its update is at no finite distance from those of sessions "
+                f"{', '.join(str(z + 1) for z in stored)}; try a smaller initialiser.gradient_lr"
+            )
+        weights = similarity_weights(distances, self.settings.similarity_scale)
+        for name, values in (("weights", weights), ("distances", distances)):
+            s.facts[name] = {str(z + 1): value for z, value in zip(stored, values, strict=True)}
+        return mix(weights, [(recall(s.store, "session", z, "w"), recall(s.store, "session", z, "b")) for z in stored])
+
+    def keep(self, s: Boundary) -> None:
+        """Store the model beside its G; both go when there are too many."""
+        c = self.settings
+        remember(s.store, "session", s.session, w=s.w.clone(), b=s.b.clone())
+        stored = sessions(s.store, "session")
+        stay = kept(stored, c.history, c.retention == "diverse", lambda a, z: self._distance(s, a, z))
+        for gone in set(stored) - set(stay):
+            forget(s.store, "session", gone)
+            forget(s.store, "update", gone)
+
+    def _distance(self, s: Boundary, first: int, second: int) -> float:
+        a: Tensor = recall(s.store, "update", first, "G")
+        return DISTANCES[self.settings.distance](a, recall(s.store, "update", second, "G"), s.services.layout)
