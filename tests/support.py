@@ -144,16 +144,27 @@ def play(
 
 
 def watch(fed: Federation) -> list[tuple[Round, Tensor]]:
-    """A list that fills with every round's record and new model, as the algorithm's last hook sees them."""
+    """A list that fills with every round's record and new model, as the algorithm's last hook sees them.
+
+    Gradient rounds at a session's start are left out.
+    """
     seen: list[tuple[Round, Tensor]] = []
-    after_round = fed.algorithm.after_round
+    after_round, played = fed.algorithm.after_round, fed.play
 
     def hook(r: Round, w: Tensor) -> Tensor:
         result = after_round(r, w)
         seen.append((r, result.clone()))
         return result
 
+    def keep_last(state: RunState) -> RoundReport:
+        before = len(seen)
+        try:
+            return played(state)
+        finally:
+            del seen[before:-1]
+
     fed.algorithm.after_round = hook  # type: ignore[method-assign]
+    fed.play = keep_last  # type: ignore[method-assign]
     return seen
 
 

@@ -20,6 +20,7 @@ from fedtide.errors import SettingsError
 from fedtide.federation import checkpoint
 from fedtide.federation.callbacks import GracefulStop, Progress, Recorder
 from fedtide.federation.module import FederatedModule
+from fedtide.pilots import SharedPilot, pilot_key, pilot_rounds
 from fedtide.scenarios.timeline import Timeline
 from fedtide.settings import RunSettings, plain_name
 from fedtide.tracking.run_directory import RunDirectory
@@ -42,7 +43,8 @@ def execute(
 
     Args:
         settings: of the run.
-        runs: folder of run directories. name: of this one; by default the run key.
+        runs: folder of run directories. name: of this one; by default the run key. Runs that are called by their key share
+            pilot sessions that are equal; a run with a name of its own stands alone.
         worlds: folder of timelines written by the partition stage.
         callbacks: further Lightning callbacks (tracking, pruning); one that has a true ``pruned`` gave the run up.
         prepare: called with the run directory, once it is ours.
@@ -76,9 +78,17 @@ def execute(
             timeline.save(directory.path / "timeline.npz")
         for line in _warnings(settings):
             say(line)
-        if prepare is not None:
-            prepare(directory)
-        return _fit(settings, timeline, data, directory, manifest, saved, callbacks, show, say)
+        shared = pilot_rounds(timeline) if name is None else 0
+        with SharedPilot(runs / "pilots" / pilot_key(settings, data), shared, directory, say) as pilot:
+            with GracefulStop() as stop:
+                saved = pilot.adopt(saved, lambda: stop.received is not None)
+            if stop.received is not None:  # while it waited for another run
+                played = saved["round"] if saved else 0
+                directory.event("interrupted", round=played)
+                return {**manifest, "state": "interrupted", "rounds": played, "signal": int(stop.received)}
+            if prepare is not None:
+                prepare(directory)
+            return _fit(settings, timeline, data, directory, manifest, saved, [*callbacks, pilot], show, say)
 
 
 def _follow(settings: RunSettings, timeline: Timeline, data: Dataset, directory: RunDirectory) -> dict[str, Any]:

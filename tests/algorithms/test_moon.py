@@ -44,6 +44,16 @@ def features(*rows: list[float]) -> Tensor:
     return torch.tensor(rows, dtype=torch.float64)
 
 
+def test_the_term_is_one_function_so_that_it_is_traced_once() -> None:
+    fed = federation(settings(algorithm="moon", local=LOCAL), steady(SIZES, 3), vectors())
+    losses = []
+    terms = fed.algorithm.terms
+    fed.algorithm.terms = lambda r: losses.extend(made := terms(r)) or made  # type: ignore[method-assign, func-returns-value]
+    play(fed)
+    assert len(losses) == 3
+    assert len({made.loss for made in losses}) == 1
+
+
 @EXECUTORS
 def test_no_contrast_is_fedavg_to_the_bit(executor: str) -> None:
     common = {"local": LOCAL, "engine": {"executor": executor, "workers": 1}}

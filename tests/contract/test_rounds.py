@@ -38,7 +38,10 @@ Run = tuple[RunSettings, Timeline, Dataset]
 
 def rows(reports: list[Any]) -> list[Any]:
     """Records of rounds, wall-clock apart."""
-    return [({k: v for k, v in report.row.items() if k != "seconds"}, report.per_class) for report in reports]
+    return [
+        ({k: v for k, v in report.row.items() if k != "seconds"}, report.per_class, report.opening)
+        for report in reports
+    ]
 
 
 def saved_and_restored(state: RunState) -> RunState:
@@ -78,6 +81,12 @@ def test_algorithms_are_repeatable_and_resume(world: Any, algorithm: str) -> Non
     assert_repeatable(
         world(algorithm=algorithm, federation={"at_session": "keep", "memory": "host"}, initialiser="average")
     )
+
+
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
+def test_algorithms_play_gradient_rounds_and_resume(world: Any, algorithm: str) -> None:
+    run = world(algorithm=algorithm, initialiser={"name": "dynamic", "gradient_rounds": 2, "gradient_steps": 1})
+    assert_repeatable(run)
 
 
 @pytest.mark.parametrize("algorithm", ALGORITHMS)

@@ -13,6 +13,7 @@ from waiting import until
 
 pytestmark = pytest.mark.slow
 LONG = "scenario={name: sessions, num_devices: 4, num_sessions: 2, rounds_per_session: 2000}"
+RUNS = "runs/fedavg-*"
 GRID = ("compare.seeds=[0, 1, 2]", "compare.workers=2")
 
 
@@ -22,32 +23,32 @@ def comparison(folder):
     command = [sys.executable, "-m", "fedtide.cli", "compare", *(f"--set={setting}" for setting in (LONG, *GRID))]
     with (folder / "output").open("wb") as output:
         process = subprocess.Popen(command, cwd=folder, stdout=output, stderr=subprocess.STDOUT, start_new_session=True)
-    until(lambda: sum(rows_of(run) > 20 for run in folder.glob("runs/*")) == 2)
+    until(lambda: sum(rows_of(run) > 20 for run in folder.glob(RUNS)) == 2)
     yield process
     if process.poll() is None:
         os.killpg(process.pid, signal.SIGKILL)
 
 
 def states(folder):
-    return [max(path.name for path in run.glob("state/*.pt")) for run in sorted(folder.glob("runs/*"))]
+    return [max(path.name for path in run.glob("state/*.pt")) for run in sorted(folder.glob(RUNS))]
 
 
 def test_ctrl_c_in_a_terminal_reaches_all_processes_and_every_state_is_saved(folder, comparison):
     os.killpg(comparison.pid, signal.SIGINT)
     assert comparison.wait() == 130
-    until(lambda: not any(is_held(run) for run in folder.glob("runs/*")))
+    until(lambda: not any(is_held(run) for run in folder.glob(RUNS)))
     said = (folder / "output").read_text()
     assert "Traceback" not in said
     assert said.splitlines()[-1] == "interrupted; the state is saved, the same command goes on from there"
-    assert states(folder) == [f"state-{rows_of(run):08d}.pt" for run in sorted(folder.glob("runs/*"))]
+    assert states(folder) == [f"state-{rows_of(run):08d}.pt" for run in sorted(folder.glob(RUNS))]
     assert len(states(folder)) == 2  # the third run was not begun
 
 
 def test_processes_never_outlive_the_one_that_started_them(folder, comparison):
     comparison.kill()
     comparison.wait()
-    until(lambda: not any(is_held(run) for run in folder.glob("runs/*")))
-    assert states(folder) == [f"state-{rows_of(run):08d}.pt" for run in sorted(folder.glob("runs/*"))]
+    until(lambda: not any(is_held(run) for run in folder.glob(RUNS)))
+    assert states(folder) == [f"state-{rows_of(run):08d}.pt" for run in sorted(folder.glob(RUNS))]
 
 
 def test_a_killed_worker_is_one_line(folder, comparison):
@@ -58,4 +59,4 @@ def test_a_killed_worker_is_one_line(folder, comparison):
     said = (folder / "output").read_text()
     assert "Traceback" not in said
     assert said.splitlines()[-1] == "fedtide: a worker process was killed, perhaps for want of memory"
-    until(lambda: not any(is_held(run) for run in folder.glob("runs/*")))
+    until(lambda: not any(is_held(run) for run in folder.glob(RUNS)))

@@ -107,10 +107,11 @@ def test_average_is_the_mean_of_what_it_was_given_after_the_pilot(values: list[f
     average = plugins.load("initialisation", "average")(PluginSettings(name="average"))
     assert isinstance(average, Initialiser)
     store: dict[str, Tensor] = {}
+    nothing: Any = None
 
     def boundary(session: int, value: float) -> Boundary:
         here, none = torch.tensor([value], dtype=torch.float64), torch.zeros(0)
-        return Boundary(session, 1, here, none, none, none, [], store)
+        return Boundary(session, 1, here, none, none, none, [], store, 0.1, none, nothing)
 
     for session, value in enumerate([1e9, *values]):
         average.end(boundary(session, value))

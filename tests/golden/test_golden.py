@@ -62,15 +62,13 @@ def played(case: Case, executor: str, monkeypatch: pytest.MonkeyPatch) -> Played
 
     monkeypatch.setattr(local, "clip", counting)
     monkeypatch.setattr(gradient_rounds, "everybody", present)
-    state, watched = fed.start(), watch(fed)
-    rounds, everybody, clipped, openings, stores = [], [], [], [], []
+    state, rounds, everybody, clipped, openings, stores = fed.start(), watch(fed), [], [], [], []
     try:
         for t in range(fed.timeline.rounds):
             over.clear()
             with torch.no_grad():
                 openings.append(fed.play(state).opening)
             stores.append(dict(state.initialiser))
-            rounds.append(watched[-1])  # gradient rounds come before
             clipped.append(sum(over))
             if fed.evaluates("all"):
                 everybody.append(fed._all_clients(state, t))

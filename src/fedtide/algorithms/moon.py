@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from functools import partial
-
 from torch import Tensor
 from torch.nn import functional
 
@@ -32,18 +30,17 @@ class Moon(Algorithm):
         """mu l, switched off for clients without a previous model."""
         s = self.settings
         models = {"global": r.w, "previous": r.client.previous}
-        return [Term(partial(_contrast, s.temperature), models, s.mu * r.seen)] if s.mu else []
+        return [Term(self._contrast, models, s.mu * r.seen)] if s.mu else []
 
     def finish(self, r: Round) -> Tensor:
         """Remember the local models, then average them."""
         r.client.previous = r.W
         return r.mean(r.W)
 
-
-def _contrast(temperature: float, batch: TermBatch) -> Tensor:
-    """l [B], in its stable form softplus((cos(z, z_p) - cos(z, z_g)) / tau)."""
-    z = batch.outputs.features
-    near, far = (
-        functional.cosine_similarity(z, batch.references[name].features, dim=-1) for name in ("global", "previous")
-    )
-    return functional.softplus((far - near) / temperature)
+    def _contrast(self, batch: TermBatch) -> Tensor:
+        """l [B], in its stable form softplus((cos(z, z_p) - cos(z, z_g)) / tau)."""
+        z = batch.outputs.features
+        near, far = (
+            functional.cosine_similarity(z, batch.references[name].features, dim=-1) for name in ("global", "previous")
+        )
+        return functional.softplus((far - near) / self.settings.temperature)

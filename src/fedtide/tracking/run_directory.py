@@ -114,6 +114,13 @@ class RunDirectory:
         with (self.path / "events.jsonl").open("a", encoding="utf-8") as stream:
             stream.write(json.dumps({"event": kind, **facts}) + "\n")
 
+    def openings(self) -> list[dict[str, Any]]:
+        """What is recorded of the beginnings of sessions, as :meth:`event` takes it."""
+        path = self.path / "events.jsonl"
+        lines = path.read_text(encoding="utf-8").splitlines(keepends=True) if path.exists() else []
+        found = [facts for facts in map(_event, lines) if facts is not None and facts["event"] == SESSION]
+        return [{"kind": facts.pop("event"), **facts} for facts in found]
+
     def history(self) -> list[dict[str, str]]:
         """Intact rows of ``history.csv``, as text."""
         return _rows(self.path / "history.csv")

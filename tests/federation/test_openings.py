@@ -1,0 +1,103 @@
+"""What is recorded of the beginning of a session."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from fedtide.federation import checkpoint
+from fedtide.run import execute
+from fedtide.tracking.run_directory import RunDirectory
+from support import deal, federation, play, settings, timeline, vectors, watch
+
+GROUPS = ({0: 0, 1: 1}, {2: 2, 3: 3})
+SESSIONS = {"name": "sessions", "num_devices": 2, "num_sessions": 4, "rounds_per_session": 2, "label_overlap": 0.2}
+
+
+def session_events(folder: Path) -> list[dict[str, Any]]:
+    lines = (folder / "events.jsonl").read_text(encoding="utf-8").splitlines()
+    return [facts for facts in map(json.loads, lines) if facts["event"] == "session"]
+
+
+def world(sessions: int) -> Any:
+    present = [GROUPS[session % 2] for session in range(sessions) for _ in range(2)]
+    session_of_round = [session for session in range(sessions) for _ in range(2)]
+    return timeline(deal((4, 3, 5, 2)), present, session_of_round=session_of_round, notes={"pilot_sessions": 1})
+
+
+@pytest.mark.parametrize("initialiser", ["previous", "average", "restart"])
+def test_losses_and_accuracy_are_those_of_the_four_models(initialiser: str) -> None:
+    data = vectors()
+    fed = federation(settings(initialiser=initialiser, evaluation={"batch_size": 3}), world(4), data)
+    seen = watch(fed)
+    _, reports = play(fed)
+    ends = [seen[t][1] for t in (1, 3, 5, 7)]
+    for session in range(1, 4):
+        t = 2 * session
+        shards = [torch.from_numpy(fed.timeline.shards[k]) for k in GROUPS[session % 2]]
+        held = torch.cat(shards)
+
+        def loss(w: torch.Tensor, held: torch.Tensor = held) -> float:
+            logits = data.train_inputs[held] @ w[:15].view(3, 5).T + w[15:]
+            return float(torch.nn.functional.cross_entropy(logits, data.train_labels[held]))
+
+        opening: Any = reports[t].opening
+        start, stored = seen[t][0].w, ends[1:session]
+        expected = {"start": loss(start), "previous": loss(ends[session - 1]), "first": loss(fed.w0)}
+        expected["average"] = loss(torch.stack(stored).mean(0)) if stored else None  # type: ignore[assignment]
+        assert opening["losses"] == pytest.approx(expected, abs=1e-12)
+        logits = data.test_inputs @ start[:15].view(3, 5).T + start[15:]
+        assert opening["test_accuracy"] == float((logits.argmax(1) == data.test_labels).double().mean())
+        assert (opening["session"], opening["initialiser"]) == (session + 1, initialiser)
+    assert [report.opening is None for report in reports] == [True, True, *[False, True] * 3]
+
+
+def test_losses_can_be_left_out_and_change_nothing() -> None:
+    runs = [play(federation(settings(evaluation={"boundary_losses": on}), world(3), vectors())) for on in (True, False)]
+    assert torch.equal(runs[0][0].w, runs[1][0].w)
+    opening: Any = runs[1][1][2].opening
+    assert "losses" not in opening
+    assert 0 <= opening["test_accuracy"] <= 1
+
+
+def test_a_resumed_run_has_every_session_once(small: Any, play_once: Any, stop_after: Any, tmp_path: Path) -> None:
+    """A stop between saved states plays the beginning of a session again; its record is there once, and the same."""
+    chosen = small(
+        scenario=SESSIONS, participation="all", initialiser={"name": "dynamic", "gradient_steps": 1}, algorithm="fedavg"
+    )
+    whole = tmp_path / "whole"
+    execute(chosen, tmp_path, name="whole")
+    play_once(chosen, callbacks=[stop_after(5)])
+    newest, *_ = checkpoint.generations(tmp_path / "x" / "state")
+    newest.unlink()  # the state after round 4 is left, the record of session 3 (round 5) is not
+    with (tmp_path / "x" / "events.jsonl").open("a", encoding="utf-8") as stream:
+        stream.write('{"event": "sess')
+    play_once(chosen)
+    events = session_events(tmp_path / "x")
+    assert events == session_events(whole)
+    assert [(facts["round"], facts["session"]) for facts in events] == [(3, 2), (5, 3), (7, 4)]
+    assert [facts["initialiser"] for facts in events] == ["dynamic"] * 3
+    assert list(events[-1]["weights"]) == list(events[-1]["distances"]) == ["2", "3"]
+    assert sum(events[-1]["weights"].values()) == pytest.approx(1.0, abs=1e-12)
+
+
+def test_a_run_whose_updates_are_not_finite_has_diverged(small: Any, play_once: Any, tmp_path: Path) -> None:
+    initialiser = {"name": "dynamic", "gradient_lr": 1e308, "gradient_rounds": 2}
+    summary = play_once(small(scenario=SESSIONS, participation="all", initialiser=initialiser))
+    assert (summary["state"], summary["rounds"]) == ("diverged", 4)
+    assert summary["message"].startswith("session 3: its update is at no finite distance from those of sessions 2")
+    assert len(RunDirectory(tmp_path / "x").history()) == 4
+
+
+def test_rewinding_drops_later_sessions_and_nothing_else(tmp_path: Path) -> None:
+    directory = RunDirectory(tmp_path)
+    directory.event("session", round=3, session=2)
+    directory.event("interrupted", round=4)
+    directory.event("session", round=5, session=3)
+    directory.rewind(4)
+    lines = (tmp_path / "events.jsonl").read_text(encoding="utf-8").splitlines()
+    assert [json.loads(line)["event"] for line in lines] == ["session", "interrupted"]

@@ -1,0 +1,177 @@
+"""Pilot sessions that are equal are played once."""
+
+from __future__ import annotations
+
+import csv
+import json
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from filelock import FileLock
+
+from fedtide import pilots
+from fedtide.federation.federation import Federation
+from fedtide.params import Params
+from fedtide.run import execute
+from fedtide.settings import RunSettings
+from waiting import until
+
+SESSIONS = {"name": "sessions", "num_devices": 2, "num_sessions": 4, "rounds_per_session": 2, "pilot_sessions": 2}
+
+
+@pytest.fixture(scope="module")
+def chosen(tmp_path_factory: pytest.TempPathFactory) -> Any:
+    """Settings of eight short rounds, four of them pilot rounds: ``chosen(initialiser, **changes)``."""
+    root = str(tmp_path_factory.mktemp("data"))
+
+    def make(initialiser: str, **changes: Any) -> RunSettings:
+        raw = {
+            "data": {"name": "digits", "root": root},
+            "scenario": SESSIONS,
+            "model": "logistic",
+            "algorithm": "scaffold",
+            "initialiser": initialiser,
+            "local": {"amount": 1, "unit": "steps", "batch_size": 16, "lr": 0.1},
+            "federation": {"at_session": "keep"},
+            "evaluation": {"models": ["cloud", "all"]},
+            "engine": {"workers": 1, "accelerator": "cpu"},
+            "checkpoint": {"every": 1},
+        }
+        return Params({**raw, **changes}).run()
+
+    return make
+
+
+@pytest.fixture
+def rounds_played(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Fills with the rounds that are really played."""
+    played: list[int] = []
+    play = Federation.play
+
+    def counted(self: Federation, state: Any) -> Any:
+        played.append(state.round + 1)
+        return play(self, state)
+
+    monkeypatch.setattr(Federation, "play", counted)
+    return played
+
+
+def records(run: Path) -> Any:
+    """Everything that must not depend on who played the pilot."""
+    with (run / "history.csv").open(encoding="utf-8", newline="") as stream:
+        history = [{key: cell for key, cell in row.items() if key != "seconds"} for row in csv.DictReader(stream)]
+    lines = (run / "events.jsonl").read_text(encoding="utf-8").splitlines()
+    sessions = [facts for facts in map(json.loads, lines) if facts["event"] == "session"]
+    model = {name: value.tolist() for name, value in torch.load(run / "model.pt", weights_only=True).items()}
+    return history, sessions, (run / "per_class.csv").read_text(encoding="utf-8"), model
+
+
+def only_run(runs: Path, initialiser: str) -> Path:
+    (found,) = runs.glob(f"scaffold-{initialiser}-*")
+    return found
+
+
+@pytest.mark.parametrize("initialiser", ["dynamic", "average", "continuous", "oracle", "restart"])
+def test_a_run_that_adopts_its_pilot_equals_one_that_played_it(
+    chosen: Any, tmp_path: Path, rounds_played: list[int], initialiser: str
+) -> None:
+    execute(chosen(initialiser), tmp_path / "alone")
+    execute(chosen("previous"), tmp_path / "shared")
+    rounds_played.clear()
+    remarks: list[str] = []
+    summary = execute(chosen(initialiser), tmp_path / "shared", say=remarks.append)
+    assert rounds_played == [5, 6, 7, 8]
+    assert (summary["state"], summary["rounds"]) == ("complete", 8)
+    assert any(line.endswith("going on from the shared pilot, round 4") for line in remarks)
+    adopted, alone = (only_run(tmp_path / name, initialiser) for name in ("shared", "alone"))
+    assert records(adopted) == records(alone)
+    assert [facts["initialiser"] for facts in records(adopted)[1]] == ["pilot", initialiser, initialiser]
+    assert json.loads((alone / "summary.json").read_text())["bytes_up"] == summary["bytes_up"]
+
+
+def test_only_the_initialiser_may_differ(chosen: Any, tmp_path: Path, rounds_played: list[int]) -> None:
+    execute(chosen("previous"), tmp_path)
+    for other in ({"seed": 1}, {"algorithm": "fedavg"}, {"local": {"amount": 1, "lr": 0.2}}):
+        rounds_played.clear()
+        execute(chosen("average", **other), tmp_path)
+        assert rounds_played[0] == 1
+    assert len(list((tmp_path / "pilots").iterdir())) == 4
+
+
+@pytest.mark.parametrize(
+    "scenario", [{**SESSIONS, "num_sessions": 2}, {"name": "static", "rounds": 2, "num_clients": 3}]
+)
+def test_nothing_is_shared_where_nothing_follows(chosen: Any, tmp_path: Path, scenario: Any) -> None:
+    execute(chosen("previous", scenario=scenario), tmp_path)
+    assert not (tmp_path / "pilots").exists()
+
+
+def test_a_run_with_a_name_of_its_own_stands_alone(chosen: Any, tmp_path: Path) -> None:
+    execute(chosen("previous"), tmp_path, name="mine")
+    assert not (tmp_path / "pilots").exists()
+
+
+def test_a_damaged_pilot_is_played_again_with_one_remark(chosen: Any, tmp_path: Path, rounds_played: list[int]) -> None:
+    execute(chosen("previous"), tmp_path)
+    (file,) = (tmp_path / "pilots").glob("*/state-*.pt")
+    whole = file.read_bytes()
+    file.write_bytes(whole[:-10])
+    rounds_played.clear()
+    remarks: list[str] = []
+    execute(chosen("average"), tmp_path, say=remarks.append)
+    assert rounds_played == list(range(1, 9))
+    assert [line for line in remarks if "damaged" in line] == [
+        f"{file.parent}: the shared pilot is damaged; it is played again"
+    ]
+    rounds_played.clear()
+    execute(chosen("restart"), tmp_path)  # whoever played it again has shared it
+    assert rounds_played == [5, 6, 7, 8]
+
+
+@pytest.mark.parametrize("stopped", [2, 6])
+def test_a_stopped_run_lets_go_of_the_pilot_and_goes_on(
+    chosen: Any, tmp_path: Path, rounds_played: list[int], stopped: int
+) -> None:
+    import lightning as L
+
+    class Stop(L.Callback):
+        def on_train_batch_end(self, trainer: Any, pl_module: Any, *_: Any) -> None:
+            trainer.should_stop = pl_module.state.round >= stopped
+
+    assert execute(chosen("average"), tmp_path / "alone")["state"] == "complete"
+    assert execute(chosen("average"), tmp_path / "shared", callbacks=[Stop()])["state"] == "interrupted"
+    rounds_played.clear()
+    execute(chosen("previous"), tmp_path / "shared")  # plays the pilot itself unless the first run got through it
+    assert rounds_played[0] == (1 if stopped == 2 else 5)
+    rounds_played.clear()
+    execute(chosen("average"), tmp_path / "shared")
+    assert rounds_played[0] == max(stopped, 4) + 1
+    assert records(only_run(tmp_path / "shared", "average")) == records(only_run(tmp_path / "alone", "average"))
+
+
+def test_a_second_run_waits_for_the_first(chosen: Any, tmp_path: Path, rounds_played: list[int]) -> None:
+    settings = chosen("previous")
+    from fedtide.world import load_data
+
+    folder = tmp_path / "pilots" / pilots.pilot_key(settings, load_data(settings))
+    folder.mkdir(parents=True)
+    remarks: list[str] = []
+    thread = threading.Thread(target=lambda: execute(settings, tmp_path, say=remarks.append))
+    with FileLock(str(folder / ".lock")):
+        thread.start()
+        until(lambda: any("waiting for another run to play the pilot" in line for line in remarks))
+        assert not rounds_played
+    thread.join()
+    assert rounds_played == list(range(1, 9))
+
+
+def test_a_wait_can_be_ended(tmp_path: Path) -> None:
+    from fedtide.tracking.run_directory import RunDirectory
+
+    directory, asked = RunDirectory(tmp_path / "run"), iter([False, True])
+    with FileLock(str(tmp_path / ".lock")), pilots.SharedPilot(tmp_path, 3, directory, lambda _: None) as pilot:
+        assert pilot.adopt(None, lambda: next(asked)) is None
+    assert not (tmp_path / "run").exists()
