@@ -73,8 +73,8 @@ def test_the_published_numbers_are_there_and_possible(name, recipe):
     assert len(rows) == ROWS[name]
     if table.measure.name == "transition_accuracy":
         assert len(recipe(name).published) == len(recipe(name).cells) == ROWS[name]
-        assert all(0 <= number.mean <= 100 and 0 <= number.std < 10 for number in rows.values())
-        assert {(cell.transition) for cell in recipe(name).cells} == {"second", "fourth"}
+        assert all(0 <= number.mean <= 100 and 0 <= number.std < 25 for number in rows.values())
+        assert {cell.transition for cell in recipe(name).cells} == {"second", "fourth"}
     else:
         assert Counter(quantity for _, quantity in rows) == {
             "rounds": 8, "latency": 8, "energy": 8, "speedup": 8, "gain": 6

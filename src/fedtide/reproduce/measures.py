@@ -6,13 +6,13 @@ A measure turns the session of one run (and that of the reference method with th
 
 from __future__ import annotations
 
-import math
 from typing import Annotated, ClassVar, Literal, NamedTuple
 
 import numpy as np
 from pydantic import Field
 
 from fedtide.plugins import SettingsModel
+from fedtide.report import metrics
 from fedtide.reproduce.history import Floats, Session
 
 
@@ -35,14 +35,18 @@ class TransitionAccuracy(SettingsModel):
     """
 
     name: Literal["transition_accuracy"] = "transition_accuracy"
-    windows: tuple[int, ...] = Field((10,), min_length=1, description="numbers of rounds n; each gives a variant")
+    windows: tuple[Annotated[int, Field(ge=1)], ...] = Field(
+        (10,), min_length=1, description="numbers of rounds n; each gives a variant"
+    )
 
     reference: ClassVar[None] = None
 
-    def measure(self, session: Session, reference: Session) -> dict[Quantity, float]:
+    def measure(self, session: Session, _: Session) -> dict[Quantity, float]:
         """One number per window."""
         return {
-            Quantity("accuracy", f"{window} rounds"): float(np.nanmean(session.accuracy[:window]))
+            Quantity("accuracy", f"{window} round{'s' if window > 1 else ''}"): metrics.mean_of_last(
+                session.accuracy[:window], window
+            )
             for window in self.windows
         }
 
@@ -66,8 +70,8 @@ class Recovery(SettingsModel):
 
     def measure(self, session: Session, reference: Session) -> dict[Quantity, float]:
         """Rounds, seconds, kilojoules, speedup and gain."""
-        target = self.share * float(np.nanmax(reference.accuracy))
-        rounds, base = _first(session.accuracy, target), _first(reference.accuracy, target)
+        target = self.share * metrics.best(reference.accuracy)
+        rounds, base = (metrics.rounds_to_target(part.accuracy, target) for part in (session, reference))
         seconds, joules = (_per_round(spent, session.gradient_rounds) for spent in (session.latency, session.energy))
         counted = {"": (0.0, 0.0), "gradient rounds counted": (session.gradient_rounds, reference.gradient_rounds)}
         found: dict[Quantity, float] = {}
@@ -86,12 +90,6 @@ class Recovery(SettingsModel):
 
 
 Measure = Annotated[TransitionAccuracy | Recovery, Field(discriminator="name")]
-
-
-def _first(accuracy: Floats, target: float) -> float:
-    """First round, from 1, with at least ``target``; inf if there is none."""
-    reached = np.flatnonzero(accuracy >= target)
-    return float(reached[0] + 1) if len(reached) else math.inf
 
 
 def _per_round(spent: Floats, gradient_rounds: float) -> float:

@@ -190,7 +190,7 @@ def _summary(results: Results) -> tuple[list[str], list[list[str]]] | None:
                 for row in complete
                 if row.quantity == quantity and method in ("all", row.cell.method)
             ]
-            line.append(f"{np.mean(gaps):.2f} ({len(gaps)} cells)" if gaps else NOTHING)
+            line.append(f"{np.mean(gaps):.2f} ({len(gaps)} cell{'s' if len(gaps) > 1 else ''})" if gaps else NOTHING)
         lines.append(line)
     return ["method", *(quantity.title for quantity in quantities)], lines
 
