@@ -23,18 +23,18 @@ def session(accuracy, gradient_rounds=0.0, latency=2.0, energy=500.0):
 
 
 def recover(own, reference, share=0.9):
-    return {tuple(key): value for key, value in Recovery(share=share).measure(own, reference).items()}
+    measure = Recovery(share=share)
+    return dict(zip(map(tuple, measure.quantities), measure.measure(own, reference), strict=True))
 
 
 def test_a_window_is_the_mean_of_the_first_rounds_and_never_longer_than_the_session():
-    values = TransitionAccuracy(windows=(1, 2, 10)).measure(session([10, 20, 60]), session([0]))
-    assert list(values.values()) == pytest.approx([10, 15, 30])
-    assert Quantity("accuracy", "2 rounds") in values
+    measure = TransitionAccuracy(windows=(1, 2, 10))
+    assert measure.measure(session([10, 20, 60]), session([0])) == pytest.approx([10, 15, 30])
+    assert measure.quantities[:2] == [Quantity("accuracy", "1 round"), Quantity("accuracy", "2 rounds")]
 
 
 def test_rounds_without_evaluation_are_passed_over():
-    values = TransitionAccuracy(windows=(3,)).measure(session([10, math.nan, 30]), session([0]))
-    assert list(values.values()) == [20]
+    assert TransitionAccuracy(windows=(3,)).measure(session([10, math.nan, 30]), session([0])) == [20]
 
 
 @given(curves)

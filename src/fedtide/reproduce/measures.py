@@ -1,7 +1,7 @@
 """What is measured in the session that a published number speaks of, as settings of an experiment.
 
-A measure turns the session of one run (and that of the reference method with the same seed) into numbers by
-:class:`Quantity`, and says how the numbers of several seeds become one.
+A measure turns the session of one run (and that of the reference method with the same seed) into a number for each
+of its quantities, and says how the numbers of several seeds become one.
 """
 
 from __future__ import annotations
@@ -28,6 +28,9 @@ class Quantity(NamedTuple):
         return f"{self.name}, {self.variant}" if self.variant else self.name
 
 
+COUNTED = "gradient rounds counted"
+
+
 class TransitionAccuracy(SettingsModel):
     """Mean accuracy of the first rounds of a session, in percent: (1/n) sum_{t=1..n} Acc(t), n = min(window, T).
 
@@ -41,14 +44,14 @@ class TransitionAccuracy(SettingsModel):
 
     reference: ClassVar[None] = None
 
-    def measure(self, session: Session, _: Session) -> dict[Quantity, float]:
-        """One number per window."""
-        return {
-            Quantity("accuracy", f"{window} round{'s' if window > 1 else ''}"): metrics.mean_of_last(
-                session.accuracy[:window], window
-            )
-            for window in self.windows
-        }
+    @property
+    def quantities(self) -> list[Quantity]:
+        """What is measured: one variant per window."""
+        return [Quantity("accuracy", f"{window} round{'s' if window > 1 else ''}") for window in self.windows]
+
+    def measure(self, session: Session, _: Session) -> list[float]:
+        """In the order of :attr:`quantities`."""
+        return [metrics.mean_of_last(session.accuracy[:window], window) for window in self.windows]
 
     def center(self, values: Floats) -> float:
         """Mean."""
@@ -68,21 +71,22 @@ class Recovery(SettingsModel):
     share: float = Field(0.95, gt=0, le=1, description="rho, share of the reference's best accuracy")
     reference: str = Field("dynamic", description="method that sets the accuracy to reach")
 
-    def measure(self, session: Session, reference: Session) -> dict[Quantity, float]:
-        """Rounds, seconds, kilojoules, speedup and gain."""
+    @property
+    def quantities(self) -> list[Quantity]:
+        """What is measured, without and with the gradient rounds."""
+        names = ("rounds", "latency", "energy", "speedup")
+        return [*(Quantity(name, variant) for variant in ("", COUNTED) for name in names), Quantity("gain")]
+
+    def measure(self, session: Session, reference: Session) -> list[float]:
+        """In the order of :attr:`quantities`."""
         target = self.share * metrics.best(reference.accuracy)
         rounds, base = (metrics.rounds_to_target(part.accuracy, target) for part in (session, reference))
         seconds, joules = (_per_round(spent, session.gradient_rounds) for spent in (session.latency, session.energy))
-        counted = {"": (0.0, 0.0), "gradient rounds counted": (session.gradient_rounds, reference.gradient_rounds)}
-        found: dict[Quantity, float] = {}
-        for variant, (own, others) in counted.items():
-            found |= {
-                Quantity("rounds", variant): rounds + own,
-                Quantity("latency", variant): (rounds + own) * seconds,
-                Quantity("energy", variant): (rounds + own) * joules / 1000,
-                Quantity("speedup", variant): (rounds + own) / (base + others),
-            }
-        return found | {Quantity("gain"): float(np.nansum(reference.accuracy - session.accuracy))}
+        found = []
+        for own, other in ((0.0, 0.0), (session.gradient_rounds, reference.gradient_rounds)):
+            spent = rounds + own
+            found += [spent, spent * seconds, spent * joules / 1000, spent / (base + other)]
+        return [*found, float(np.nansum(reference.accuracy - session.accuracy))]
 
     def center(self, values: Floats) -> float:
         """Median."""

@@ -57,18 +57,13 @@ class Results:
     rows: list[Row]
     missing: dict[Cell, list[int]]
 
-    @property
-    def quantities(self) -> list[Quantity]:
-        """What was measured, in order."""
-        return list(dict.fromkeys(row.quantity for row in self.rows))
-
 
 def tabulate(recipe: Recipe, find: Find) -> Results:
     """Measure all cells whose runs are complete."""
     measure = recipe.table.measure
     rows: list[Row] = []
     missing: dict[Cell, list[int]] = {}
-    found: dict[Cell, list[dict[Quantity, float]]] = {}
+    found: dict[Cell, list[list[float]]] = {}
     for cell in recipe.cells:
         found[cell], missing[cell] = [], []
         for seed in recipe.seeds:
@@ -82,10 +77,9 @@ def tabulate(recipe: Recipe, find: Find) -> Results:
                 missing[cell].append(seed)
             else:
                 found[cell].append(measure.measure(sessions[0], sessions[-1]))
-    quantities = list(dict.fromkeys(quantity for values in found.values() for part in values for quantity in part))
     for cell, parts in found.items():
-        for quantity in quantities:
-            values = np.array([part[quantity] for part in parts], dtype=np.float64)
+        for place, quantity in enumerate(measure.quantities):
+            values = np.array([part[place] for part in parts], dtype=np.float64)
             std = float(values.std(ddof=1)) if len(values) > 1 and np.isfinite(values).all() else math.nan
             published = recipe.published.get((cell, quantity.name), Number(math.nan, math.nan))
             center = measure.center(values) if len(values) else math.nan
@@ -150,7 +144,7 @@ def _cells(results: Results) -> tuple[list[str], list[list[str]]]:
         quantity.name for row in results.rows if not math.isnan(row.published.mean) for quantity in [row.quantity]
     }
     heads, names = list(results.recipe.columns), []
-    for quantity in results.quantities:
+    for quantity in results.recipe.table.measure.quantities:
         if quantity.name in published and quantity.name not in names:
             heads.append(f"{quantity.name}, published")
         names.append(quantity.name)
@@ -200,8 +194,11 @@ def _number(value: float, std: float) -> str:
         return NOTHING
     if math.isinf(value):
         return "never"
-    shown = f"{value:.2f}" if abs(value) < 1e5 else f"{value:.4g}"
-    return shown if math.isnan(std) else f"{shown} ± {std:.2f}"
+    return _text(value) if math.isnan(std) else f"{_text(value)} ± {_text(std)}"
+
+
+def _text(value: float) -> str:
+    return f"{value:.2f}" if value == 0 or 0.1 <= abs(value) < 1e5 else f"{value:.2g}"
 
 
 def _signed(value: float) -> str:
