@@ -38,18 +38,19 @@ def recipe():
     """A recipe by experiment and profile, resolved once."""
     made = {}
 
-    def of(name, profile="corrected"):
+    def of(name, profile=None):
         if (name, profile) not in made:
-            made[name, profile] = Recipe(FILES[name], profile)
+            found = Recipe(FILES[name], profile)
+            made[name, profile] = made[name, found.profile] = found
         return made[name, profile]
 
     return of
 
 
 @pytest.mark.parametrize("name", FILES)
-def test_all_settings_of_all_runs_resolve_under_all_profiles(name):
-    for profile in Recipe(FILES[name]).table.profiles:
-        found = Recipe(FILES[name], profile)
+def test_all_settings_of_all_runs_resolve_under_all_profiles(name, recipe):
+    for profile in recipe(name).table.profiles:
+        found = recipe(name, profile)
         assert found.cells
         assert all(found.runs(cell, seed) for cell in found.cells for seed in found.seeds)
 
@@ -146,9 +147,9 @@ def test_tables_share_the_runs_they_have_in_common(recipe):
     assert len(keys("table5_fmnist") & keys("table6_fmnist")) == 6
 
 
-def test_every_file_beside_an_experiment_is_used():
+def test_every_file_beside_an_experiment_is_used(recipe):
     for family in {path.parent for path in FILES.values()}:
-        recipes = [Recipe(path) for path in FILES.values() if path.parent == family]
+        recipes = [recipe(name) for name, path in FILES.items() if path.parent == family]
         published = {path.name for path in (family / "published").glob("*")}
         assert published == {Path(item.table.published).name for item in recipes if item.table.published}
         profiles = {path.stem for path in (family / "profiles").glob("*")}
