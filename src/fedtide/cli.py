@@ -5,21 +5,37 @@ from __future__ import annotations
 import json
 import logging
 import os
-import signal
 import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Console
 from rich.table import Table
 
+from fedtide.commands.diagnose import diagnose
+from fedtide.commands.reproduce import reproduce
 from fedtide.describe import describe, listing
 from fedtide.errors import SettingsError
 from fedtide.params import Params
 from fedtide.settings import Experiment
+from fedtide.terminal import (
+    LOG_WIDTH,
+    PARAMS,
+    Json,
+    Mlruns,
+    Override,
+    ParamsFile,
+    Quiet,
+    Runs,
+    Worlds,
+    console,
+    leave,
+    mlruns_folder,
+    say,
+)
 
 if TYPE_CHECKING:
     from fedtide.report.build import ReportSummary
@@ -32,28 +48,6 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 
-ParamsFile = Annotated[Path, typer.Option("--params", help="Settings file.")]
-Override = Annotated[list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Override one setting.")]
-Runs = Annotated[Path, typer.Option("--runs", help="Folder of run directories.")]
-Worlds = Annotated[Path, typer.Option("--worlds", help="Folder of timelines written by `fedtide partition`.")]
-Mlruns = Annotated[Path | None, typer.Option("--mlruns", help="MLflow's folder; default $FEDTIDE_MLRUNS or mlruns.")]
-Json = Annotated[bool, typer.Option("--json", help="Print one JSON object (or list) on the last line.")]
-Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress.")]
-
-PARAMS = Path("params.yaml")
-LOG_WIDTH = 120
-console = Console(stderr=True, highlight=False)
-
-
-def say(line: str) -> None:
-    """A remark, on standard error."""
-    console.print(line, markup=False, soft_wrap=True)
-
-
-def mlruns_folder(given: Path | None) -> Path:
-    """MLflow's folder: given, or from the environment, or ``mlruns``; absolute, since MLflow stores it."""
-    return (given or Path(os.environ.get("FEDTIDE_MLRUNS", "mlruns"))).resolve()
-
 
 def tell(summary: ReportSummary) -> None:
     """Print a report's table, results and warnings."""
@@ -62,16 +56,6 @@ def tell(summary: ReportSummary) -> None:
     for line in (*summary.results, *summary.warnings):
         output.print(line, markup=False)
     output.print(f"\nreport: {summary.page}", markup=False)
-
-
-def leave(summary: dict[str, Any]) -> None:
-    """Exit status of a run: 0 complete, 1 diverged, 128 + signal when interrupted."""
-    if summary["state"] == "interrupted":
-        say("interrupted; the state is saved, the same command goes on from there")
-        raise typer.Exit(128 + int(summary.get("signal", signal.SIGINT)))
-    if summary["state"] == "diverged":
-        say(f"{summary.get('message', 'diverged')}; its history is kept")
-        raise typer.Exit(1)
 
 
 @app.command()
@@ -191,6 +175,10 @@ def partition(
     from fedtide import stages
 
     stages.partition(Params.read(params, overrides or ()), out, say)
+
+
+app.command()(reproduce)
+app.command()(diagnose)
 
 
 @app.command("list")

@@ -82,7 +82,11 @@ def _work(job: _Job) -> tuple[dict[str, Any], list[str]]:
 
 
 def compare(
-    grid: Sequence[RunSettings], place: Place, workers: int, say: Callable[[str], None]
+    grid: Sequence[RunSettings],
+    place: Place,
+    workers: int,
+    say: Callable[[str], None],
+    ended: Callable[[dict[str, Any]], None] = lambda _: None,
 ) -> tuple[list[dict[str, Any]], int | None]:
     """Play all runs of a grid.
 
@@ -91,6 +95,7 @@ def compare(
         place: where records go.
         workers: runs at once; 0 for one per core.
         say: gets one line per finished run.
+        ended: gets the summary of each finished run, as they come.
 
     Returns:
         Summaries in the order of the grid (of the runs that ended), and the signal that stopped it, if any.
@@ -117,6 +122,7 @@ def compare(
                 said.add(line)
                 say(f"  {line}")
         say(f"{len(found)}/{len(jobs)}  {_line(job.settings, summary)}")
+        ended(summary)
 
     stopped = in_parallel(_work, jobs, together, done)
     return [found[index] for index in sorted(found)], stopped

@@ -35,12 +35,7 @@ class Params:
         """Read a YAML file and apply ``a.b=value`` overrides (values are YAML)."""
         if not path.is_file():
             raise SettingsError(f"no settings file {path}; name one with --params or create it")
-        try:
-            raw = yaml.safe_load(path.read_text(encoding="utf-8")) or {}
-        except (yaml.YAMLError, UnicodeDecodeError) as error:
-            raise SettingsError(f"{path} is not YAML: {' '.join(str(error).split())}") from None
-        if not isinstance(raw, dict):
-            raise SettingsError(f"{path} should be a mapping of settings, got {type(raw).__name__}")
+        raw = read_mapping(path)
         for item in overrides:
             override(raw, item)
         return Params(raw, path.name)
@@ -69,7 +64,7 @@ class Params:
             extra = entry.pop("with", None) or {}
             if isinstance(extra, Mapping) and (fixed := {"seed", "label", "algorithm", "initialiser"} & extra.keys()):
                 raise SettingsError(f"{self.source}: {kind}.{label}.with cannot set {', '.join(sorted(fixed))}")
-            merged = _deep_merge(merged, extra) if isinstance(extra, Mapping) else merged
+            merged = deep_merge(merged, extra) if isinstance(extra, Mapping) else merged
             merged[single] = {**entry, **chosen, "name": entry.get("name", label)}
             named = "label" if single == "algorithm" else "initialiser_label"
             merged[named] = raw.get(named) or label
@@ -106,6 +101,21 @@ class Params:
         ]
 
 
+def read_mapping(path: Path) -> dict[str, Any]:
+    """The mapping that a YAML file holds.
+
+    Raises:
+        SettingsError: it is not YAML, or not a mapping.
+    """
+    try:
+        raw = yaml.safe_load(path.read_text(encoding="utf-8")) or {}
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        raise SettingsError(f"{path} is not YAML: {' '.join(str(error).split())}") from None
+    if not isinstance(raw, dict):
+        raise SettingsError(f"{path} should be a mapping of settings, got {type(raw).__name__}")
+    return raw
+
+
 def override(raw: dict[str, Any], item: str) -> None:
     """Apply one ``a.b=value`` to a raw mapping, in place."""
     path, equals, text = item.partition("=")
@@ -128,10 +138,11 @@ def override(raw: dict[str, Any], item: str) -> None:
         raise SettingsError(f"--set {item!r}: {text!r} is not a YAML value") from None
 
 
-def _deep_merge(base: Mapping[str, Any], extra: Mapping[str, Any]) -> dict[str, Any]:
+def deep_merge(base: Mapping[str, Any], extra: Mapping[str, Any]) -> dict[str, Any]:
+    """``base`` with the values of ``extra``; groups that both have are merged."""
     merged = dict(base)
     for key, value in extra.items():
         old = merged.get(key)
         both = isinstance(old, Mapping) and isinstance(value, Mapping)
-        merged[key] = _deep_merge(old, value) if both else value  # type: ignore[arg-type]
+        merged[key] = deep_merge(old, value) if both else value  # type: ignore[arg-type]
     return merged

@@ -181,8 +181,8 @@ def train_round(federation: Federation, state: RunState, call: Call) -> Played:
     loss = float((cohort.losses.to(torch.float64).cpu() / steps.clamp(min=1) * n).sum() / n.sum())
     participants = (r.mean(cohort.W), b) if fed.evaluates("participants") else (w, b)
     kept = {name: column[:, 0].tolist() for name, column in fed.algorithm.record(r).items()}
-    clients = {"client": call.ids, **kept} if kept else {}
-    return Played(w, b, participants, loss, drift, exchanges, plan.sizes.sum(1).tolist(), clients)
+    recorded: dict[str, Sequence[float]] = {"client": call.ids, **kept} if kept else {}
+    return Played(w, b, participants, loss, drift, exchanges, plan.sizes.sum(1).tolist(), recorded)
 
 
 def _momentum(memory: dict[str, Tensor], W: Tensor, coefficient: float) -> Tensor | None:

@@ -1,0 +1,1 @@
+"""Commands that stand for themselves; :mod:`fedtide.cli` registers them."""

@@ -1,0 +1,217 @@
+"""Play a run of softmax regression and measure what the analysis speaks of, session by session."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, fields
+from typing import Any, Literal
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from fedtide.data.dataset import Dataset
+from fedtide.diagnostics.bound import Constants, Spread, Work, drift, largest_rate, terms
+from fedtide.diagnostics.softmax import SoftmaxProblem
+from fedtide.engine.plan import step_count
+from fedtide.errors import SettingsError
+from fedtide.federation.federation import Federation
+from fedtide.federation.state import RunState
+from fedtide.scenarios.timeline import Timeline
+from fedtide.settings import RunSettings
+
+
+@dataclass(frozen=True)
+class Options:
+    """How the bound is read, see :mod:`fedtide.diagnostics.bound`; ``pairs`` are drawn per client for Theta."""
+
+    theta_power: Literal[1, 2] = 2
+    spread: Spread = "scatter"
+    pairs: int = 1000
+
+
+@dataclass(frozen=True)
+class SessionDiagnosis:
+    """One session.
+
+    Attributes:
+        session: from 1. rounds: T.
+        F_init, F_previous, F_average, F_first: training loss, over the data of this session, of the model it starts from,
+            of the last session's final model, of the mean of the final models after the pilot (NaN before there is one),
+            and of the run's first model. F_end: of its final model.
+        gradient: mean of |grad F(w_t)|^2 over the rounds, which the bound is about.
+        beta, theta, sigma, zeta2: constants; theta is a lower bound, sigma the root of the largest sigma_k^2, zeta2 the
+            largest over the rounds.
+        drift: Lambda of the first round. rate, largest_rate: eta of the first round, and the condition on it.
+        a, b, b_tight, c, d, bound: terms, mean over the rounds.
+    """
+
+    session: int
+    rounds: int
+    F_init: float
+    F_previous: float
+    F_average: float
+    F_first: float
+    F_end: float
+    gradient: float
+    beta: float
+    theta: float
+    sigma: float
+    zeta2: float
+    drift: float
+    rate: float
+    largest_rate: float
+    a: float
+    b: float
+    b_tight: float
+    c: float
+    d: float
+    bound: float
+
+    def values(self) -> dict[str, Any]:
+        """By name."""
+        return {field.name: getattr(self, field.name) for field in fields(self)}
+
+
+class _Watched(Federation):
+    """Remembers the model each session starts from, which is gone after its first round."""
+
+    opened: Tensor
+
+    def _begin_session(self, state: RunState, t: int) -> Any:
+        facts: Any = super()._begin_session(state, t)
+        self.opened = state.w.clone()
+        return facts
+
+
+def remarks(settings: RunSettings) -> list[str]:
+    """Assumptions of the analysis that a run does not fulfil."""
+    unmet = [
+        (settings.algorithm.name != "fedavg", f"algorithm {settings.algorithm.name}: the analysis is of fedavg"),
+        (settings.local.momentum > 0, f"local.momentum = {settings.local.momentum:g}: the analysis has none"),
+        (settings.local.weight_decay > 0, "local.weight_decay: not part of F"),
+        (settings.participation.name != "all", "participation: the analysis assumes that everybody takes part"),
+    ]
+    return [text for problem, text in unmet if problem]
+
+
+def diagnose(
+    settings: RunSettings, data: Dataset, timeline: Timeline, options: Options, say: Callable[[str], None]
+) -> list[SessionDiagnosis]:
+    """Play the run in float64 and measure every session.
+
+    Args:
+        settings, data, timeline: of the run; nothing of it is recorded.
+        options: how the bound is read.
+        say: gets one line per session.
+
+    Raises:
+        SettingsError: not softmax regression. Diverged: training diverged.
+    """
+    if settings.model.name != "logistic" or settings.objective.name != "cross_entropy":
+        raise SettingsError(
+            f"model {settings.model.name} with objective {settings.objective.name}: the constants are known for "
+            "model logistic with objective cross_entropy"
+        )
+    fed = _Watched(settings, timeline, data, dtype=torch.float64)
+    state = fed.start()
+    found: list[SessionDiagnosis] = []
+    stored: list[Tensor] = []
+    first = _matrix(fed, state.w)
+    pilot = int(timeline.notes.get("pilot_sessions", 0))
+    try:
+        while state.round < timeline.rounds:
+            problem, work = _problem(fed, state.round), _work(fed, state.round)
+            _, rounds = timeline.session_span(state.round)
+            previous = _matrix(fed, state.w)
+            path: list[Tensor] = []
+            rates: list[float] = []
+            for _ in range(rounds):
+                rates.append(_rate(fed.play(state).row["lr"]))
+                path += [_matrix(fed, fed.opened)] if not path else []
+                path.append(_matrix(fed, state.w))
+            average = torch.stack(stored).mean(0) if stored else None
+            number = len(found) + 1
+            row = _measure(number, problem, work, path, rates, (previous, average, first), settings.seed, options)
+            found.append(row)
+            stored += [path[-1]] if number > pilot else []
+            say(f"session {number}: F {row.F_init:.4f} -> {row.F_end:.4f}")
+    finally:
+        fed.workers.close()
+    return found
+
+
+def _measure(
+    number: int,
+    problem: SoftmaxProblem,
+    work: Work,
+    path: list[Tensor],
+    rates: list[float],
+    others: tuple[Tensor, Tensor | None, Tensor],
+    seed: int,
+    options: Options,
+) -> SessionDiagnosis:
+    losses = [problem.loss(m) for m in path]
+    gradients = [problem.gradients(m) for m in path[:-1]]
+    beta, scatter = problem.smoothness(), problem.scatter().numpy()
+    theta = max(problem.lipschitz(m, options.pairs, seed) for m in (path[0], path[-1]))
+    zeta2 = max(problem.dissimilarity(g) for g in gradients)
+    constants = Constants(beta, theta, zeta2, scatter)
+    parts = [
+        terms(work, constants, lr, losses[t], losses[t + 1], options.theta_power, options.spread)
+        for t, lr in enumerate(rates)
+    ]
+    sigma = scatter if options.spread == "scatter" else scatter / np.maximum(work.samples - 1, 1)
+    previous, average, first = (problem.loss(m) if m is not None else float("nan") for m in others)
+    steps = work.steps
+    return SessionDiagnosis(
+        session=number,
+        rounds=len(rates),
+        F_init=losses[0],
+        F_previous=previous,
+        F_average=average,
+        F_first=first,
+        F_end=losses[-1],
+        gradient=float(np.mean([float(problem.gradient(g).square().sum()) for g in gradients])),
+        beta=beta,
+        theta=theta,
+        sigma=float(np.sqrt(sigma.max())),
+        zeta2=zeta2,
+        drift=drift(beta, rates[0], float(steps.max())),
+        rate=rates[0],
+        largest_rate=min(largest_rate(beta, float(e)) for e in (steps.min(), steps.max())),
+        **{name: float(np.mean([getattr(part, name) for part in parts])) for name in ("a", "b", "b_tight", "c", "d")},
+        bound=float(np.mean([part.total for part in parts])),
+    )
+
+
+def _problem(fed: Federation, t: int) -> SoftmaxProblem:
+    """The clients present in round t, with their samples as the model sees them."""
+    shards = [torch.from_numpy(shard) for shard in _shards(fed, t)]
+    inputs = [fed.data.prepare(fed.data.train_inputs[shard], torch.float64).flatten(1) for shard in shards]
+    return SoftmaxProblem(inputs, [fed.data.train_labels[shard] for shard in shards], fed.data.num_classes)
+
+
+def _work(fed: Federation, t: int) -> Work:
+    local, sizes = fed.settings.local, [len(shard) for shard in _shards(fed, t)]
+    mean = float(np.mean([len(fed.timeline.shards[shard]) for shard in fed.timeline.at(t).shards]))
+    samples = np.array(sizes, dtype=np.float64)
+    steps = np.array([step_count(size, mean, local) for size in sizes], dtype=np.float64)
+    return Work(samples, np.minimum(samples, local.batch_size), steps)
+
+
+def _shards(fed: Federation, t: int) -> list[Any]:
+    shards = (fed.timeline.shards[shard] for shard in fed.timeline.at(t).shards)
+    return [shard for shard in shards if len(shard) > 0]
+
+
+def _matrix(fed: Federation, w: Tensor) -> Tensor:
+    """[L, f + 1] of a flat model."""
+    named = fed.layout.named(w)
+    return torch.cat([named["head.weight"], named["head.bias"].unsqueeze(1)], 1).to(torch.float64).clone()
+
+
+def _rate(value: float | None) -> float:
+    if value is None:
+        raise TypeError("a round records its learning rate")
+    return float(value)

@@ -1,0 +1,70 @@
+"""The recorded rounds of a run, session by session."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from fedtide.errors import SettingsError
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Session:
+    """Rounds t = 1..T of one session.
+
+    Attributes:
+        accuracy: [T], percent, after each round; NaN where not evaluated.
+        gradient_rounds: V, further rounds that preceded them.
+        latency, energy: [T], seconds and joules of each round, the first one with the gradient rounds before it; NaN if
+            the run did not record them.
+    """
+
+    accuracy: Floats
+    gradient_rounds: float
+    latency: Floats
+    energy: Floats
+
+
+class History:
+    """The rounds of one run, from its ``history.csv``.
+
+    Raises:
+        SettingsError: the file is not what a run writes.
+    """
+
+    def __init__(self, directory: Path) -> None:
+        frame = pd.read_csv(directory / "history.csv")
+        absent = [name for name in ("session", "test_accuracy") if name not in frame]
+        if absent:
+            raise SettingsError(f"{directory / 'history.csv'}: no column {absent[0]!r}, so it is not what a run writes")
+        self._session = frame["session"].to_numpy()
+        self._accuracy = 100 * frame["test_accuracy"].to_numpy(dtype=np.float64)
+        absence = np.full(len(frame), np.nan)
+        self._gradient_rounds, self._latency, self._energy = (
+            frame[name].to_numpy(dtype=np.float64) if name in frame else absence
+            for name in ("gradient_rounds", "latency", "energy")
+        )
+
+    def session(self, number: int) -> Session:
+        """Session ``number``, counted from 1.
+
+        Raises:
+            SettingsError: the run has no such session.
+        """
+        rounds = np.flatnonzero(self._session == number)
+        if len(rounds) == 0:
+            raise SettingsError(f"session {number} is not among the {int(self._session.max())} sessions of the runs")
+        first = rounds[0]
+        before = self._gradient_rounds[first - 1] if first else 0.0  # the column is a running total
+        return Session(
+            accuracy=self._accuracy[rounds],
+            gradient_rounds=float(np.nan_to_num(self._gradient_rounds[first] - before)),
+            latency=self._latency[rounds],
+            energy=self._energy[rounds],
+        )

@@ -1,0 +1,142 @@
+"""Find an experiment, play what is missing of it, and keep its results up to date meanwhile."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+from fedtide.compare import Place, compare
+from fedtide.data.dataset import Dataset
+from fedtide.errors import SettingsError, nearest
+from fedtide.plugins import PluginSettings
+from fedtide.reproduce.history import History
+from fedtide.reproduce.recipe import Cell, Recipe
+from fedtide.reproduce.results import Results, csv_text, markdown, tabulate
+from fedtide.settings import RunSettings
+from fedtide.stages import folder
+from fedtide.tracking.run_directory import read_json
+from fedtide.world import key_of, load_data
+
+EXPERIMENTS = Path("experiments")
+"""Where experiments are looked for, in the current folder: ``experiments/<family>/<name>.yaml``."""
+
+
+def experiments(root: Path = EXPERIMENTS) -> dict[str, Path]:
+    """Files of all experiments by name, the name being the file's stem.
+
+    Raises:
+        SettingsError: two families have an experiment of one name.
+    """
+    found: dict[str, Path] = {}
+    for path in sorted(root.glob("*/*.yaml")):
+        if path.stem in found:
+            raise SettingsError(f"{found[path.stem]} and {path} have one name; rename one of them")
+        found[path.stem] = path
+    return found
+
+
+def find(name: str, root: Path = EXPERIMENTS) -> Path:
+    """The file of an experiment.
+
+    Raises:
+        SettingsError: there is none of this name; the message names the nearest.
+    """
+    known = experiments(root)
+    if not known:
+        raise SettingsError(f"no experiments here: {root}/<family>/<name>.yaml; go to the project's folder")
+    if name not in known:
+        raise SettingsError(nearest(f"unknown experiment {name!r}", name, known))
+    return known[name]
+
+
+class _Runs:
+    """The runs of a recipe in a folder; histories are read once."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self._data: dict[PluginSettings, Dataset] = {}
+        self._keys: dict[int, str] = {}
+        self._histories: dict[str, History] = {}
+
+    def key(self, settings: RunSettings) -> str:
+        """Run key, remembered by identity: a recipe resolves every run once."""
+        if id(settings) not in self._keys:
+            if settings.data not in self._data:
+                self._data[settings.data] = load_data(settings)
+            self._keys[id(settings)] = key_of(settings, self._data[settings.data])
+        return self._keys[id(settings)]
+
+    def history(self, settings: RunSettings) -> History | None:
+        """Of a complete run that was seen by :meth:`look`."""
+        return self._histories.get(self.key(settings))
+
+    def look(self, key: str) -> bool:
+        """Read the history of a run if it is complete."""
+        directory = self.root / key
+        if key not in self._histories and (read_json(directory / "summary.json") or {}).get("state") == "complete":
+            self._histories[key] = History(directory)
+        return key in self._histories
+
+
+def reproduce(
+    recipe: Recipe, only: Iterable[str], runs: Path, out: Path, command: str, say: Callable[[str], None]
+) -> tuple[Results, int | None]:
+    """Play the runs that are missing and write ``<out>/<name>/<profile>.csv`` and ``.md``, anew after every run.
+
+    The files always speak of all cells of the experiment, whichever are played.
+
+    Args:
+        recipe: the experiment under one profile.
+        only: filters of the cells to play; see :meth:`Recipe.select`.
+        runs: folder of run directories.
+        out: folder of results.
+        command: what the user typed, for the files.
+        say: gets one line per finished run.
+
+    Returns:
+        The results, and the signal that stopped it, if any.
+
+    Raises:
+        SettingsError: bad input; nothing was trained.
+    """
+    chosen = recipe.select(only)
+    target = folder(out / recipe.name)
+    kept = _Runs(folder(runs))
+    complete = {id(settings): kept.look(kept.key(settings)) for settings in _distinct(recipe, recipe.cells)}
+    missing = [settings for settings in _distinct(recipe, chosen) if not complete[id(settings)]]
+
+    def write() -> Results:
+        results = tabulate(recipe, kept.history)
+        for suffix, text in ((".csv", csv_text(results)), (".md", markdown(results, command))):
+            _write(target / f"{recipe.profile}{suffix}", text)
+        return results
+
+    def ended(summary: dict[str, Any]) -> None:
+        if kept.look(summary["run_key"]):
+            write()
+
+    write()
+    stopped = None
+    if missing:
+        place = Place(kept.root, experiment=recipe.name, comparison=recipe.profile)
+        _, stopped = compare(missing, place, recipe.workers, say, ended)
+    return write(), stopped
+
+
+def _distinct(recipe: Recipe, cells: Sequence[Cell]) -> list[RunSettings]:
+    """Settings of the runs of some cells, each once; all seeds of a cell together."""
+    found = {id(settings): settings for cell in cells for seed in recipe.seeds for settings in recipe.runs(cell, seed)}
+    return list(found.values())
+
+
+def count_runs(recipe: Recipe) -> int:
+    """Number of runs of an experiment."""
+    return len(_distinct(recipe, recipe.cells))
+
+
+def _write(path: Path, text: str) -> None:
+    part = path.with_name(f"{path.name}.{os.getpid()}.part")
+    part.write_text(text, encoding="utf-8")
+    part.replace(path)

@@ -1,0 +1,192 @@
+"""An experiment file under one profile: the cells of a published table and the runs that make them.
+
+The file is a params file with one more block, ``experiment``. The settings of a cell are plain mappings merged in this
+order: the file, ``profiles/<profile>.yaml`` beside it, the file's own ``experiment.profiles.<profile>``, ``--set``, and the
+cell's place in ``experiment.grid``.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pydantic import Field
+
+from fedtide.errors import SettingsError, nearest
+from fedtide.params import Params, deep_merge, override, read_mapping
+from fedtide.plugins import SettingsModel
+from fedtide.reproduce.measures import Measure, TransitionAccuracy
+from fedtide.reproduce.published import Number, read_published
+from fedtide.settings import RunSettings, parse
+
+BLOCK = "experiment"
+PROFILES = "profiles"
+
+
+class Axis(SettingsModel):
+    """A setting that differs between the worlds of a table."""
+
+    key: str = Field(description="dotted setting")
+    values: tuple[bool | int | float | str, ...] = Field(min_length=1, description="its values")
+
+
+class Source(SettingsModel):
+    """Where the published numbers stand."""
+
+    paper: str = Field(description="the paper")
+    table: str = Field(description="its table or figure")
+
+
+class TableSettings(SettingsModel):
+    """The block ``experiment``: what a published table is about, beside the settings of its runs."""
+
+    title: str = Field(description="what the table shows")
+    source: Source = Field(description="where the published numbers stand")
+    note: str = Field("", description="what a reader has to know")
+    published: str | None = Field(
+        None,
+        description="CSV file of published numbers beside this one; its rows are the cells. Without: the whole grid",
+    )
+    profiles: dict[str, dict[str, Any]] = Field(
+        min_length=1, description="readings of the paper, the default first; each adds settings to profiles/<name>.yaml"
+    )
+    grid: dict[str, Axis] = Field({}, description="columns of the table that are settings of the world")
+    plays: dict[str, dict[str, str]] = Field(
+        {}, description="method -> algorithm -> label of the algorithm that is played in its place"
+    )
+    transitions: dict[str, int] = Field(
+        min_length=1, description="name of a transition -> the session it leads to, from 1"
+    )
+    measure: Measure = Field(TransitionAccuracy(), description="what is measured in that session")
+
+
+@dataclass(frozen=True)
+class Cell:
+    """A place in the table: values of the grid's axes, algorithm, transition and method (initialiser)."""
+
+    world: tuple[str, ...]
+    algorithm: str
+    transition: str
+    method: str
+
+    @property
+    def values(self) -> tuple[str, ...]:
+        """In the order of :attr:`Recipe.columns`."""
+        return (*self.world, self.algorithm, self.transition, self.method)
+
+
+class Recipe:
+    """An experiment under one profile.
+
+    Args:
+        path: the experiment file.
+        profile: one of its profiles; None for the first.
+        overrides: ``a.b=value``, for the experiment's block too (``experiment.transitions={...}``).
+
+    Attributes:
+        name, profile, overrides, table: as given, and the block. columns: names of a cell's values.
+        cells: of the table, in its order. published: their published numbers.
+
+    Raises:
+        SettingsError: bad settings, in one line.
+    """
+
+    def __init__(self, path: Path, profile: str | None = None, overrides: Iterable[str] = ()) -> None:
+        self.path, self.name, self.overrides = path, path.stem, tuple(overrides)
+        raw = read_mapping(path)
+        if BLOCK not in raw:
+            raise SettingsError(f"{path}: no block {BLOCK!r}; a file with settings only is for --params")
+        table: TableSettings = parse(TableSettings, raw[BLOCK], f"{path.name}: {BLOCK}")
+        self.profile = next(iter(table.profiles)) if profile is None else profile
+        if self.profile not in table.profiles:
+            raise SettingsError(nearest(f"{path.name} has no profile {self.profile!r}", self.profile, table.profiles))
+        shared = path.parent / PROFILES / f"{self.profile}.yaml"
+        if not shared.is_file():
+            raise SettingsError(f"{path.name}: profile {self.profile!r} needs a file {shared}")
+        raw = deep_merge(deep_merge(raw, read_mapping(shared)), table.profiles[self.profile])
+        for item in self.overrides:
+            override(raw, item)
+        self._source = f"{path.name}, profile {self.profile}"
+        self.table = parse(TableSettings, raw.pop(BLOCK), f"{self._source}: {BLOCK}")
+        self._raw = raw
+        self.columns = (*self.table.grid, "algorithm", "transition", "method")
+        self._refuse_overridden_axes()
+        self._resolved: dict[tuple[tuple[str, ...], str, str, int], RunSettings] = {}
+        axes = [tuple(map(str, axis.values)) for axis in self.table.grid.values()]
+        self._worlds = {world: self._params(world) for world in itertools.product(*axes)}
+        first = next(iter(self._worlds.values()))
+        compare = first.experiment.compare
+        self.seeds, self.workers = compare.seeds, compare.workers
+        known = [*axes, compare.algorithms, tuple(self.table.transitions), compare.initialisers]
+        self.published: dict[tuple[Cell, str], Number] = {}
+        self.cells = [Cell(world, *rest) for world in self._worlds for rest in itertools.product(*known[-3:])]
+        if self.table.published is not None:
+            rows = read_published(path.parent / self.table.published, dict(zip(self.columns, known, strict=True)))
+            self.published = {
+                (cell, quantity): value
+                for cell in self.cells
+                for (values, quantity), value in rows.items()
+                if all(given is None or given == own for given, own in zip(values, cell.values, strict=True))
+            }
+            named = {cell for cell, _ in self.published}
+            self.cells = [cell for cell in self.cells if cell in named]
+        self._check_runs()
+
+    def _refuse_overridden_axes(self) -> None:
+        keys = {axis.key: name for name, axis in self.table.grid.items()}
+        for item in self.overrides:
+            key = item.partition("=")[0].strip()
+            if key in keys:
+                raise SettingsError(f"--set {key}: the grid sets it; choose cells with --only {keys[key]}=...")
+
+    def _params(self, world: tuple[str, ...]) -> Params:
+        raw = deep_merge(self._raw, {})
+        for axis, value in zip(self.table.grid.values(), world, strict=True):
+            override(raw, f"{axis.key}={value}")
+        return Params(raw, self._source)
+
+    def runs(self, cell: Cell, seed: int) -> list[RunSettings]:
+        """The run of a cell, followed by that of the reference method if the measure needs one."""
+        reference = self.table.measure.reference
+        methods = [cell.method] if reference is None else [cell.method, reference]
+        return [self._run(cell.world, cell.algorithm, method, seed) for method in methods]
+
+    def _run(self, world: tuple[str, ...], algorithm: str, method: str, seed: int) -> RunSettings:
+        label = self.table.plays.get(method, {}).get(algorithm, algorithm)
+        key = (world, label, method, seed)
+        if key not in self._resolved:
+            self._resolved[key] = self._worlds[world].run(label, method, seed)
+        return self._resolved[key]
+
+    def _check_runs(self) -> None:
+        for cell in self.cells:
+            for settings in self.runs(cell, self.seeds[0]):
+                sessions = getattr(settings.scenario, "num_sessions", None)
+                session = self.table.transitions[cell.transition]
+                if sessions is not None and not 1 <= session <= sessions:
+                    raise SettingsError(
+                        f"{self._source}: {BLOCK}.transitions.{cell.transition} = {session} should be "
+                        f"a session from 1 to {sessions}"
+                    )
+
+    def select(self, filters: Iterable[str]) -> list[Cell]:
+        """The cells that ``column=value[,value...]`` filters leave; all of them without a filter.
+
+        Raises:
+            SettingsError: a filter names no column or no value of one.
+        """
+        chosen = self.cells
+        for item in filters:
+            column, equals, text = (part.strip() for part in item.partition("="))
+            if not equals or column not in self.columns:
+                raise SettingsError(nearest(f"--only {item!r}: write column=value", column, self.columns))
+            place, wanted = self.columns.index(column), [value.strip() for value in text.split(",")]
+            known = {cell.values[place] for cell in self.cells}
+            for value in wanted:
+                if value not in known:
+                    raise SettingsError(nearest(f"--only {item!r}: no cell with {column} {value!r}", value, known))
+            chosen = [cell for cell in chosen if cell.values[place] in wanted]
+        return chosen

@@ -1,0 +1,219 @@
+"""Obtained beside published numbers: rows, and what they look like as CSV, Markdown and in a terminal."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from rich.box import SIMPLE
+from rich.table import Table
+
+from fedtide.errors import SettingsError
+from fedtide.report.formats import NOTHING
+from fedtide.reproduce.history import History
+from fedtide.reproduce.measures import Quantity
+from fedtide.reproduce.published import Number
+from fedtide.reproduce.recipe import Cell, Recipe
+from fedtide.settings import RunSettings
+
+Find = Callable[[RunSettings], History | None]
+"""The history of a complete run, or None."""
+
+
+@dataclass(frozen=True)
+class Row:
+    """One quantity of one cell.
+
+    Attributes:
+        published: number and spread, NaN where there is none.
+        obtained: over the seeds that are there; NaN without any. std: sample standard deviation (divisor n - 1).
+        seeds: how many are there.
+    """
+
+    cell: Cell
+    quantity: Quantity
+    published: Number
+    obtained: float
+    std: float
+    seeds: int
+
+    @property
+    def difference(self) -> float:
+        """Obtained minus published."""
+        return self.obtained - self.published.mean
+
+
+@dataclass(frozen=True)
+class Results:
+    """The table so far.
+
+    Attributes:
+        rows: of all cells, in the order of the recipe. missing: cells of which a seed is missing, and those seeds.
+    """
+
+    recipe: Recipe
+    rows: list[Row]
+    missing: dict[Cell, list[int]]
+
+
+def tabulate(recipe: Recipe, find: Find) -> Results:
+    """Measure all cells whose runs are complete."""
+    measure = recipe.table.measure
+    rows: list[Row] = []
+    missing: dict[Cell, list[int]] = {}
+    found: dict[Cell, list[list[float]]] = {}
+    for cell in recipe.cells:
+        found[cell], missing[cell] = [], []
+        for seed in recipe.seeds:
+            histories = [find(settings) for settings in recipe.runs(cell, seed)]
+            number = recipe.table.transitions[cell.transition]
+            try:
+                sessions = [history.session(number) for history in histories if history is not None]
+            except SettingsError as error:
+                raise SettingsError(f"{recipe.name}, transition {cell.transition}: {error}") from None
+            if len(sessions) < len(histories):
+                missing[cell].append(seed)
+            else:
+                found[cell].append(measure.measure(sessions[0], sessions[-1]))
+    for cell, parts in found.items():
+        for place, quantity in enumerate(measure.quantities):
+            values = np.array([part[place] for part in parts], dtype=np.float64)
+            std = float(values.std(ddof=1)) if len(values) > 1 and np.isfinite(values).all() else math.nan
+            published = recipe.published.get((cell, quantity.name), Number(math.nan, math.nan))
+            center = measure.center(values) if len(values) else math.nan
+            rows.append(Row(cell, quantity, published, center, std, len(values)))
+    return Results(recipe, rows, {cell: seeds for cell, seeds in missing.items() if seeds})
+
+
+def csv_text(results: Results) -> str:
+    """One line per cell and quantity."""
+    numbers = ("published", "published_std", "obtained", "std", "difference")
+    lines = [",".join((*results.recipe.columns, "quantity", "variant", *numbers, "seeds"))]
+    for row in results.rows:
+        values = (*row.published, row.obtained, row.std, row.difference)
+        cells = ["" if math.isnan(value) else f"{value:.10g}" for value in values]
+        lines.append(",".join((*row.cell.values, *row.quantity, *cells, str(row.seeds))))
+    return "\n".join(lines) + "\n"
+
+
+def markdown(results: Results, command: str) -> str:
+    """The table with everything that is needed to read it and to make it again."""
+    recipe, table = results.recipe, results.recipe.table
+    seeds = ", ".join(map(str, recipe.seeds))
+    parts = [
+        f"# {table.title}",
+        f"{table.source.paper}, {table.source.table}. Profile `{recipe.profile}`.",
+        *([table.note.strip()] if table.note else []),
+        f"    {command}",
+        f"Seeds {seeds}; ± is the sample standard deviation (divisor n - 1) over them.",
+        _markdown_table(*_cells(results)),
+    ]
+    if summary := _summary(results):
+        parts += ["Mean absolute difference to the published numbers, over the cells that are complete:"]
+        parts += [_markdown_table(*summary)]
+    if results.missing:
+        parts += ["Not there yet:", "\n".join(f"* {line}" for line in missing_lines(results))]
+    return "\n\n".join(parts) + "\n"
+
+
+def printable(results: Results) -> list[Table]:
+    """The table, and the mean absolute differences, for a terminal."""
+    title = f"{results.recipe.table.title} ({results.recipe.profile})"
+    tables = [_rich(title, *_cells(results), left=len(results.recipe.columns))]
+    if summary := _summary(results):
+        tables.append(_rich("Mean absolute difference to the published numbers", *summary, left=1))
+    return tables
+
+
+def missing_lines(results: Results) -> list[str]:
+    """Which runs of which cells are missing; one line for all transitions of a run."""
+    columns = [name for name in results.recipe.columns if name != "transition"]
+    lines: dict[str, None] = {}
+    for cell, seeds in results.missing.items():
+        place = zip(columns, (*cell.world, cell.algorithm, cell.method), strict=True)
+        named = " ".join(f"{name}={value}" for name, value in place)
+        lines[f"{named} (seed{'s' if len(seeds) > 1 else ''} {', '.join(map(str, seeds))})"] = None
+    return list(lines)
+
+
+def _cells(results: Results) -> tuple[list[str], list[list[str]]]:
+    """Headings, and one line of text per cell."""
+    published = {
+        quantity.name for row in results.rows if not math.isnan(row.published.mean) for quantity in [row.quantity]
+    }
+    heads, names = list(results.recipe.columns), []
+    for quantity in results.recipe.table.measure.quantities:
+        if quantity.name in published and quantity.name not in names:
+            heads.append(f"{quantity.name}, published")
+        names.append(quantity.name)
+        heads += [quantity.title, *(["difference"] if quantity.name in published else [])]
+    by_cell: dict[Cell, list[Row]] = {cell: [] for cell in results.recipe.cells}
+    for row in results.rows:
+        by_cell[row.cell].append(row)
+    lines = []
+    for cell, rows in by_cell.items():
+        line, shown = list(cell.values), set()
+        for row in rows:
+            if row.quantity.name in published and row.quantity.name not in shown:
+                line.append(_number(row.published.mean, row.published.std))
+            shown.add(row.quantity.name)
+            mark = (
+                "" if row.seeds in (0, len(results.recipe.seeds)) else f" ({row.seeds} of {len(results.recipe.seeds)})"
+            )
+            line.append(_number(row.obtained, row.std) + mark)
+            if row.quantity.name in published:
+                line.append(_signed(row.difference))
+        lines.append(line)
+    return heads, lines
+
+
+def _summary(results: Results) -> tuple[list[str], list[list[str]]] | None:
+    """Mean absolute difference per method and quantity, over complete cells; None if there is nothing to compare."""
+    complete = [row for row in results.rows if row.cell not in results.missing and math.isfinite(row.difference)]
+    quantities = list(dict.fromkeys(row.quantity for row in complete))
+    if not quantities:
+        return None
+    lines = []
+    for method in [*dict.fromkeys(row.cell.method for row in complete), "all"]:
+        line = [method]
+        for quantity in quantities:
+            gaps = [
+                abs(row.difference)
+                for row in complete
+                if row.quantity == quantity and method in ("all", row.cell.method)
+            ]
+            line.append(f"{np.mean(gaps):.2f} ({len(gaps)} cell{'s' if len(gaps) > 1 else ''})" if gaps else NOTHING)
+        lines.append(line)
+    return ["method", *(quantity.title for quantity in quantities)], lines
+
+
+def _number(value: float, std: float) -> str:
+    if math.isnan(value):
+        return NOTHING
+    if math.isinf(value):
+        return "never"
+    return _text(value) if math.isnan(std) else f"{_text(value)} ± {_text(std)}"
+
+
+def _text(value: float) -> str:
+    return f"{value:.2f}" if value == 0 or 0.1 <= abs(value) < 1e5 else f"{value:.2g}"
+
+
+def _signed(value: float) -> str:
+    return f"{value:+.2f}".replace("-", "\N{MINUS SIGN}") if math.isfinite(value) else NOTHING
+
+
+def _markdown_table(heads: Sequence[str], lines: Sequence[Sequence[str]]) -> str:
+    rule = ["---"] * len(heads)
+    return "\n".join(f"| {' | '.join(line)} |" for line in (heads, rule, *lines))
+
+
+def _rich(title: str, heads: Sequence[str], lines: Sequence[Sequence[str]], left: int) -> Table:
+    table = Table(title=title, box=SIMPLE, pad_edge=False)
+    for place, head in enumerate(heads):
+        table.add_column(head, justify="left" if place < left else "right")
+    for line in lines:
+        table.add_row(*line)
+    return table

@@ -1,0 +1,48 @@
+"""What docs/experiments.md says of experiments and commands."""
+
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+import typer
+
+from fedtide.cli import app
+from fedtide.params import Params
+from fedtide.reproduce.play import count_runs, experiments
+from fedtide.reproduce.recipe import Recipe
+
+ROOT = Path(__file__).parents[2]
+TEXT = (ROOT / "docs" / "experiments.md").read_text(encoding="utf-8")
+COMMANDS = re.findall(r"^(fedtide .*)$", TEXT, re.MULTILINE)
+FILES = experiments(ROOT / "experiments")
+ROWS = [
+    (name, int(cells), int(runs))
+    for names, cells, runs in re.findall(
+        r"^\| (`table[^|]*) \|[^|]*\|[^|]*\| ([\d, ]+) \| ([\d, ]+) \|$", TEXT, re.MULTILINE
+    )
+    for name, cells, runs in zip(
+        re.findall(r"`(\w+)`", names),
+        (cells.split(", ") * 5)[: len(re.findall("`", names)) // 2],
+        (runs.split(", ") * 5)[: len(re.findall("`", names)) // 2],
+        strict=True,
+    )
+]
+
+
+@pytest.mark.parametrize("line", COMMANDS)
+def test_a_command_works_as_far_as_settings_go(line):
+    _, name, *arguments = shlex.split(line, comments=True)
+    with typer.main.get_command(app).commands[name].make_context(name, arguments) as context:
+        given = context.params
+    if given.get("name"):
+        Recipe(FILES[given["name"]], given["profile"], given["overrides"] or ()).select(given["only"] or ())
+    elif name == "diagnose":
+        Params.read(ROOT / "params.yaml", given["overrides"])
+
+
+def test_the_table_of_experiments():
+    assert {name for name, _, _ in ROWS} == {name for name, path in FILES.items() if path.parent.name == "dynamic_init"}
+    for name, cells, runs in ROWS:
+        recipe = Recipe(FILES[name])
+        assert (len(recipe.cells), count_runs(recipe)) == (cells, runs), name

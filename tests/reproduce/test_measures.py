@@ -1,0 +1,109 @@
+"""What is measured in a session: windows of rounds, time to accuracy, costs, gains."""
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fedtide.errors import SettingsError
+from fedtide.reproduce.history import History, Session
+from fedtide.reproduce.measures import Quantity, Recovery, TransitionAccuracy
+
+curves = st.lists(st.floats(0, 100), min_size=1, max_size=12)
+
+
+def session(accuracy, gradient_rounds=0.0, latency=2.0, energy=500.0):
+    """A session whose gradient rounds cost as much as others and are paid with the first round."""
+    rounds = len(accuracy)
+    cost = np.ones(rounds)
+    cost[0] += gradient_rounds
+    return Session(np.array(accuracy, dtype=float), gradient_rounds, latency * cost, energy * cost)
+
+
+def recover(own, reference, share=0.9):
+    measure = Recovery(share=share)
+    return dict(zip(map(tuple, measure.quantities), measure.measure(own, reference), strict=True))
+
+
+def test_a_window_is_the_mean_of_the_first_rounds_and_never_longer_than_the_session():
+    measure = TransitionAccuracy(windows=(1, 2, 10))
+    assert measure.measure(session([10, 20, 60]), session([0])) == pytest.approx([10, 15, 30])
+    assert measure.quantities[:2] == [Quantity("accuracy", "1 round"), Quantity("accuracy", "2 rounds")]
+
+
+def test_rounds_without_evaluation_are_passed_over():
+    assert TransitionAccuracy(windows=(3,)).measure(session([10, math.nan, 30]), session([0])) == [20]
+
+
+@given(curves)
+def test_the_reference_against_itself(curve):
+    found = recover(session(curve, 1.0), session(curve, 1.0))
+    assert found["gain", ""] == 0
+    assert found["speedup", ""] == found["speedup", "gradient rounds counted"] == 1
+    assert 1 <= found["rounds", ""] <= len(curve)
+
+
+@given(curves, st.floats(-50, 50))
+def test_a_constant_gap_gains_its_area(curve, gap):
+    other = [value - gap for value in curve]
+    assert recover(session(other), session(curve))["gain", ""] == pytest.approx(gap * len(curve), abs=1e-9)
+
+
+@given(st.lists(st.tuples(st.floats(0, 100), st.floats(0, 100)), min_size=1, max_size=9), st.floats(0.1, 0.9))
+def test_a_higher_target_is_never_reached_sooner(pairs, low):
+    own, reference = zip(*pairs, strict=True)
+    high = low + 0.1
+    rounds = [recover(session(own), session(reference), share)["rounds", ""] for share in (low, high)]
+    assert rounds[0] <= rounds[1]
+
+
+def test_costs_are_those_of_a_round_times_the_rounds_with_and_without_gradient_rounds():
+    # Chang et al., Table VII: 150 rounds against 1; with one gradient round 150 against 2.
+    slow, fast = session([50] * 149 + [95], latency=113.585), session([95] * 150, 1.0, latency=113.585, energy=1429.0)
+    found = recover(slow, fast)
+    assert found["rounds", ""] == 150
+    assert found["latency", ""] == pytest.approx(150 * 113.585)
+    assert found["speedup", ""] == 150
+    assert found["speedup", "gradient rounds counted"] == 75
+    own = recover(fast, fast)
+    assert own["rounds", "gradient rounds counted"] == 2
+    assert own["energy", ""] == pytest.approx(1.429)
+    assert own["energy", "gradient rounds counted"] == pytest.approx(2 * 1.429)
+
+
+def test_a_method_that_never_gets_there():
+    found = recover(session([1, 2]), session([90, 90]))
+    assert found["rounds", ""] == found["latency", ""] == found["energy", ""] == found["speedup", ""] == math.inf
+
+
+def test_seeds_are_averaged_or_their_median_is_taken():
+    values = np.array([1.0, 2.0, 6.0])
+    assert TransitionAccuracy().center(values) == 3
+    assert Recovery().center(values) == 2
+    assert Recovery().center(np.array([1.0, 2.0, math.inf])) == 2
+
+
+def test_a_history_is_cut_into_sessions(tmp_path):
+    (tmp_path / "history.csv").write_text(
+        "round,session,test_accuracy,gradient_rounds,latency,energy\n"
+        "1,1,0.1,0,1,10\n2,1,0.2,0,1,10\n3,2,,2,3,30\n4,2,0.4,2,1,10\n5,3,0.5,3,2,20\n"
+    )
+    history = History(tmp_path)
+    second = history.session(2)
+    np.testing.assert_allclose(second.accuracy, [math.nan, 40])
+    assert (second.gradient_rounds, history.session(1).gradient_rounds, history.session(3).gradient_rounds) == (2, 0, 1)
+    assert second.latency.tolist() == [3, 1]
+    with pytest.raises(SettingsError, match="session 4 is not among the 3 sessions"):
+        history.session(4)
+
+
+def test_costs_that_were_not_recorded_are_nan(tmp_path):
+    (tmp_path / "history.csv").write_text("round,session,test_accuracy\n1,1,0.5\n")
+    only = History(tmp_path).session(1)
+    assert only.gradient_rounds == 0
+    assert math.isnan(recover(only, only)["latency", ""])
+    (tmp_path / "history.csv").write_text("round,accuracy\n1,0.5\n")
+    with pytest.raises(SettingsError, match="no column 'session'"):
+        History(tmp_path)

@@ -1,0 +1,112 @@
+"""``fedtide reproduce`` on an experiment of six runs of six rounds."""
+
+import csv
+import os
+import signal
+import statistics
+import subprocess
+import sys
+
+import pytest
+
+from fedtide.reproduce.play import count_runs
+from fedtide.reproduce.recipe import Recipe
+from waiting import until
+
+
+def table(folder, profile="plain"):
+    with (folder / f"results/tiny/{profile}.csv").open(newline="") as stream:
+        return list(csv.DictReader(stream))
+
+
+def accuracies(folder, label, start, alpha, seed, session):
+    """Test accuracies of a session of the only run of this description, from its own records."""
+    found = []
+    for run in folder.glob(f"runs/{label}-{start}-s{seed}-*"):
+        if f'"alpha": {alpha}' in (run / "settings.json").read_text():
+            rows = csv.DictReader((run / "history.csv").open(newline=""))
+            found.append([100 * float(row["test_accuracy"]) for row in rows if row["session"] == str(session)])
+    assert len(found) == 1
+    return found[0]
+
+
+def test_a_part_is_played_then_the_rest_and_what_is_done_stays(fedtide, folder, tiny):
+    assert count_runs(Recipe(tiny)) == 4
+    part = fedtide("reproduce", "tiny", "--only", "algorithm=fedavg", "-q")
+    assert part.status == 0
+    assert part.out[-2:] == [
+        "missing: alpha=0.7 algorithm=scaffold method=average (seeds 1, 2)",
+        "results: results/tiny/plain.csv and .md",
+    ]
+    assert [(row["seeds"], row["obtained"] == "") for row in table(folder)] == [("2", False)] * 4 + [("0", True)] * 2
+    done = {path: path.read_bytes() for path in folder.rglob("runs/*/*") if path.is_file()}
+    assert len({path.parent for path in done}) == 2
+
+    whole = fedtide("reproduce", "tiny", "-q")
+    assert whole.status == 0
+    assert not any(line.startswith("missing") for line in whole.out)
+    assert {path: path.read_bytes() for path in done} == done
+    rows = table(folder)
+    assert [row["seeds"] for row in rows] == ["2"] * 6
+    for row, (label, start, session) in zip(
+        rows[::2], (("fedavg", "previous", 2), ("fedavg", "previous", 3), ("scaffold", "average", 3)), strict=True
+    ):
+        means = [sum(accuracies(folder, label, start, row["alpha"], seed, session)) / 2 for seed in (1, 2)]
+        assert float(row["obtained"]) == pytest.approx(sum(means) / 2)
+        assert float(row["std"]) == pytest.approx(statistics.stdev(means))
+        assert float(row["difference"]) == pytest.approx(sum(means) / 2 - float(row["published"]))
+    page = (folder / "results/tiny/plain.md").read_text()
+    assert "    fedtide reproduce tiny --profile plain\n" in page
+    assert "Seeds 1, 2" in page
+    gaps = [abs(float(row["difference"])) for row in rows[::2]]
+    assert f"| all | {sum(gaps) / 3:.2f} (3 cells) |" in page
+    assert "Not there yet" not in page
+    assert sorted(path.name for path in (folder / "results/tiny").iterdir()) == ["plain.csv", "plain.md"]
+
+
+def test_the_list_of_experiments_and_of_cells(fedtide, tiny):
+    listed = fedtide("reproduce", "--list")
+    assert listed.status == 0
+    assert listed.out[1].split() == ["tiny", "A", "tiny", "table", "plain,", "fast", "3", "4"]
+    cells = fedtide("reproduce", "tiny", "--list", "--profile", "fast", "--only", "alpha=0.7")
+    assert [line.split() for line in cells.out[1:]] == [["0.7", "scaffold", "third", "average", "fedavg"]]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("tinny",), "fedtide: unknown experiment 'tinny'; did you mean 'tiny'? (known: tiny)"),
+        ((), "fedtide: which experiment? `fedtide reproduce --list` names them"),
+        (("tiny", "--seeds", "1,1"), "fedtide: tiny.yaml, profile plain: compare.seeds: lists something twice: 1, 1"),
+    ],
+)
+def test_bad_input_is_one_line_and_leaves_nothing(fedtide, folder, tiny, arguments, message):
+    called = fedtide("reproduce", *arguments)
+    assert (called.status, called.err) == (2, [message])
+    assert not (folder / "results").exists()
+    assert not (folder / "runs").exists()
+
+
+def test_a_folder_without_experiments_and_one_name_in_two_families(fedtide, folder, tiny):
+    other = folder / "experiments" / "other"
+    other.mkdir()
+    (other / "tiny.yaml").write_text(tiny.read_text())
+    assert "have one name" in fedtide("reproduce", "tiny").err[0]
+    (folder / "experiments").rename(folder / "elsewhere")
+    assert "go to the project's folder" in fedtide("reproduce", "tiny").err[0]
+
+
+@pytest.mark.slow
+def test_a_killed_command_loses_nothing(fedtide, folder, tiny):
+    tiny.write_text(tiny.read_text().replace("rounds_per_session: 2", "rounds_per_session: 150"))
+    command = [sys.executable, "-m", "fedtide.cli", "reproduce", "tiny", "-q"]
+    with subprocess.Popen(command, cwd=folder, start_new_session=True) as process:
+        until(lambda: (folder / "results/tiny/plain.csv").is_file() and table(folder)[0]["seeds"] != "0")
+        os.killpg(process.pid, signal.SIGKILL)
+    before = table(folder)
+    assert {row["seeds"] for row in before} != {"2"}
+    finished = {path.parent: path.read_bytes() for path in folder.glob("runs/*/summary.json")}
+    assert finished
+    assert fedtide("reproduce", "tiny", "-q").status == 0
+    assert {row["seeds"] for row in table(folder)} == {"2"}
+    assert {path: (path / "summary.json").read_bytes() for path in finished} == finished

@@ -1,0 +1,156 @@
+"""The experiments of the project: they load under all their profiles, with the numbers that were published."""
+
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from fedtide.reproduce.play import count_runs, experiments
+from fedtide.reproduce.published import read_published
+from fedtide.reproduce.recipe import Recipe
+
+FILES = experiments(Path(__file__).parents[2] / "experiments")
+DYNAMIC_INIT = [name for name, path in FILES.items() if path.parent.name == "dynamic_init"]
+
+# Rows of the tables for each data set, and runs under (corrected, released, paper): worlds x algorithms x methods x seeds;
+# Continuous of the authors' program is plain FedAvg, so one run serves all algorithms with one learning rate.
+ROWS = {
+    "table10_mnist": 128, "table10_fmnist": 128, "table10_svhn": 128, "table10_cifar10": 128, "table10_cifar100": 128,
+    "table2_tiny_imagenet": 128, "table3_ag_news": 96, "table7_svhn": 38, "table7_tiny_imagenet": 38,
+}  # fmt: skip
+RUNS = {
+    **dict.fromkeys(("table10_mnist", "table10_fmnist", "table10_cifar10", "table10_cifar100"), (192, 168, 192)),
+    "table2_tiny_imagenet": (192, 168, 192),
+    "table10_svhn": (192, 180, 192),
+    "table3_ag_news": (144, 144, 144),
+    "table3_newsgroups20": (144, 144, 144),
+    "table4_fmnist": (12, 12, 12),
+    "table5_fmnist": (18, 18, 18),
+    "table6_fmnist": (18, 18, 18),
+    "table7_fmnist": (96, 84, 96),
+    "table7_svhn": (24, 24, 24),
+    "table7_tiny_imagenet": (24, 24, 24),
+}
+
+
+@pytest.fixture(scope="module")
+def recipe():
+    """A recipe by experiment and profile, resolved once."""
+    made = {}
+
+    def of(name, profile=None):
+        if (name, profile) not in made:
+            found = Recipe(FILES[name], profile)
+            made[name, profile] = made[name, found.profile] = found
+        return made[name, profile]
+
+    return of
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_all_settings_of_all_runs_resolve_under_all_profiles(name, recipe):
+    for profile in recipe(name).table.profiles:
+        found = recipe(name, profile)
+        assert found.cells
+        assert all(found.runs(cell, seed) for cell in found.cells for seed in found.seeds)
+
+
+@pytest.mark.parametrize("name", DYNAMIC_INIT)
+def test_the_number_of_runs(name, recipe):
+    assert tuple(recipe(name).table.profiles) == ("corrected", "released", "paper")
+    assert tuple(count_runs(recipe(name, profile)) for profile in recipe(name).table.profiles) == RUNS[name]
+    assert recipe(name).seeds == (100, 200, 300)
+
+
+@pytest.mark.parametrize("name", DYNAMIC_INIT)
+def test_the_published_numbers_are_there_and_possible(name, recipe):
+    table = recipe(name).table
+    if table.published is None:
+        assert name not in ROWS
+        return
+    values = {column: [cell.values[place] for cell in recipe(name).cells]
+              for place, column in enumerate(recipe(name).columns)}  # fmt: skip
+    rows = read_published(FILES[name].parent / table.published, values)
+    assert len(rows) == ROWS[name]
+    if table.measure.name == "transition_accuracy":
+        assert len(recipe(name).published) == len(recipe(name).cells) == ROWS[name]
+        assert all(0 <= number.mean <= 100 and 0 <= number.std < 25 for number in rows.values())
+        assert {cell.transition for cell in recipe(name).cells} == {"second", "fourth"}
+    else:
+        assert Counter(quantity for _, quantity in rows) == {
+            "rounds": 8, "latency": 8, "energy": 8, "speedup": 8, "gain": 6
+        }  # fmt: skip
+
+
+def test_numbers_that_the_text_discusses(recipe):
+    """Spot checks against the tables."""
+    mnist = {(cell.values, quantity): number for (cell, quantity), number in recipe("table10_mnist").published.items()}
+    best = mnist[("0.0", "0.3", "fedacg", "fourth", "dynamic"), "accuracy"]
+    assert (best.mean, best.std) == (94.14, 0.17)
+    # The Continuous columns of FedProx, MOON and FedACG are one run.
+    assert {
+        mnist[("0.2", "0.7", name, "second", "continuous"), "accuracy"].mean for name in ("fedprox", "moon", "fedacg")
+    } == {81.29}
+    tiny = {(cell.values[2:], quantity): number.mean for (cell, quantity), number in
+            recipe("table7_tiny_imagenet").published.items()}  # fmt: skip
+    assert tiny[("scaffold", "second", "continuous"), "rounds"] == 150
+    assert tiny[("scaffold", "second", "continuous"), "latency"] == 17037.7
+
+
+def test_what_the_profiles_mean(recipe):
+    name = "table10_svhn"
+    cells = {(cell.algorithm, cell.method): cell for cell in recipe(name).cells}
+
+    def run(profile, algorithm, method="dynamic"):
+        return recipe(name, profile).runs(cells[algorithm, method], 100)[0]
+
+    corrected, released, paper = (run(profile, "scaffold") for profile in ("corrected", "released", "paper"))
+    assert [item.algorithm.name for item in (corrected, released, paper)] == [
+        "scaffold",
+        "scaffold_released",
+        "scaffold",
+    ]
+    assert [item.local.lr for item in (corrected, released, paper)] == [0.005, 0.1, 0.1]
+    assert [item.local.unit for item in (corrected, released, paper)] == ["steps", "capped_steps", "steps"]
+    assert [item.initialiser.distance for item in (corrected, released, paper)] == [
+        "layerwise_unit", "layerwise_unit", "global_l2"
+    ]  # fmt: skip
+    for method in ("dynamic", "continuous", "previous", "average"):
+        starts = [
+            run(profile, "fedprox", method).initialiser.post_pilot_start
+            for profile in ("corrected", "released", "paper")
+        ]
+        assert starts == ["carry", "reset", "carry"]
+    played = {
+        algorithm: run("released", algorithm, "continuous") for algorithm in ("fedprox", "moon", "fedacg", "scaffold")
+    }
+    assert {item.algorithm.name for item in played.values()} == {"fedavg"}
+    assert [played[name].local.lr for name in played] == [0.005, 0.01, 0.005, 0.1]
+    assert run("corrected", "fedprox", "continuous").algorithm.name == "fedprox"
+    assert [run(profile, "moon").federation.at_session for profile in ("corrected", "released")] == ["reset", "keep"]
+
+
+def test_tables_share_the_runs_they_have_in_common(recipe):
+    def keys(name):
+        found = recipe(name)
+        return {
+            settings.model_dump_json()
+            for cell in found.cells
+            for seed in found.seeds
+            for settings in found.runs(cell, seed)
+        }
+
+    main = keys("table10_fmnist")
+    assert keys("table7_fmnist") < main
+    for ablation in ("table5_fmnist", "table6_fmnist"):  # V = 1 and R = 10 are those of the main table
+        assert len(keys(ablation) & main) == 6
+    assert len(keys("table5_fmnist") & keys("table6_fmnist")) == 6
+
+
+def test_every_file_beside_an_experiment_is_used(recipe):
+    for family in {path.parent for path in FILES.values()}:
+        recipes = [recipe(name) for name, path in FILES.items() if path.parent == family]
+        published = {path.name for path in (family / "published").glob("*")}
+        assert published == {Path(item.table.published).name for item in recipes if item.table.published}
+        profiles = {path.stem for path in (family / "profiles").glob("*")}
+        assert profiles == {name for item in recipes for name in item.table.profiles}
