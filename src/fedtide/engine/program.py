@@ -82,8 +82,7 @@ def trace(function: Callable[..., tuple[Tensor, ...]], arguments: Sequence[Tenso
 
     The function must be pure and its Python control flow may depend on shapes only.
     """
-    with _TRACING:
-        graph = make_fx(function)(*arguments)
+    graph = _graph(function, arguments)
     output = next(node for node in graph.graph.nodes if node.op == "output")
     *gradients, loss = output.args[0]
     results: list[Any] = []
@@ -93,7 +92,25 @@ def trace(function: Callable[..., tuple[Tensor, ...]], arguments: Sequence[Tenso
         products.append(factors is not None)
         results.extend([node] if factors is None else factors)
     output.args = ((*results, loss),)
-    if not arguments[0].is_cuda:
+    _finish(graph, on_cpu=not arguments[0].is_cuda)
+    return Program(graph, products)
+
+
+def trace_plain(function: Callable[..., Tensor], arguments: Sequence[Tensor]) -> Callable[..., Tensor]:
+    """Trace a pure function of tensors with one result at the shapes of ``arguments``."""
+    graph = _graph(function, arguments)
+    _finish(graph, on_cpu=not arguments[0].is_cuda)
+    return graph.forward
+
+
+def _graph(function: Callable[..., Any], arguments: Sequence[Tensor]) -> GraphModule:
+    with _TRACING:
+        return make_fx(function)(*arguments)
+
+
+def _finish(graph: GraphModule, on_cpu: bool) -> None:
+    """Choose the fastest form of every operation and compile."""
+    if on_cpu:
         transpose_narrow(graph.graph)
     for node in graph.graph.nodes:
         fast = _FAST.get(getattr(node.target, "overloadpacket", None))
@@ -102,7 +119,6 @@ def trace(function: Callable[..., tuple[Tensor, ...]], arguments: Sequence[Tenso
     graph.graph.set_codegen(CodeGen())
     graph.graph.eliminate_dead_code()
     graph.recompile()
-    return Program(graph, products)
 
 
 def _factors(node: Node) -> tuple[Any, Any] | None:

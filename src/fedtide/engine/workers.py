@@ -15,6 +15,7 @@ from typing import TypeVar
 import torch
 
 from fedtide.engine.flat import ResidentModule
+from fedtide.engine.forward import Forward
 from fedtide.engine.task import Task
 
 Item = TypeVar("Item")
@@ -51,6 +52,7 @@ class Workers:
         self._seats: queue.SimpleQueue[Seat] = queue.SimpleQueue()
         for _ in range(self.count):
             self._seats.put(Seat(task))
+        self.forward = Forward(task)
         self._pool = ThreadPoolExecutor(self.count, "fedtide", initializer=torch.set_num_threads, initargs=(1,))
 
     def map(self, function: Callable[[Seat, Item], Result], items: Iterable[Item]) -> list[Result]:

@@ -1,0 +1,45 @@
+"""Logits of models that are not in training, by a traced program."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
+from torch.func import functional_call
+
+from fedtide.engine.flat import Layout
+from fedtide.engine.program import trace_plain
+
+if TYPE_CHECKING:
+    from fedtide.engine.task import Task
+
+
+class Forward:
+    """The network in evaluation mode as a function of flat vectors, traced once for each shape of a batch."""
+
+    def __init__(self, task: Task) -> None:
+        self._task = task
+        self._network = copy.deepcopy(task.network).to(task.device, task.dtype).eval()
+        self._layout = Layout(self._network)
+        self._programs: dict[Any, Callable[..., Tensor]] = {}
+
+    def __call__(self, w: Tensor, b: Tensor, inputs: Tensor) -> Tensor:
+        """Logits [B, L] of the model with parameters ``w`` [d] and floating buffers ``b`` [q] for prepared inputs [B, ...]."""
+        state = self._layout.named(w, b)
+        shape = (inputs.shape, inputs.stride())
+        program = self._programs.get(shape)
+        if program is None:
+            program = self._programs.setdefault(shape, self._trace(list(state), [*state.values(), inputs]))
+        return program(*state.values(), inputs)
+
+    def _trace(self, names: list[str], arguments: list[Tensor]) -> Callable[..., Tensor]:
+        def logits(*values: Tensor) -> Tensor:
+            state = dict(zip(names, values, strict=False))
+            with self._task.mixed():
+                return functional_call(self._network, state, (values[-1],))  # type: ignore[no-any-return]
+
+        with torch.inference_mode(False), torch.no_grad():
+            return trace_plain(logits, [value.clone() for value in arguments])
