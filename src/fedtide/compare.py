@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import gc
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -78,7 +79,9 @@ def refuse_several_processes(settings: RunSettings) -> None:
 
 def _work(job: _Job) -> tuple[dict[str, Any], list[str]]:
     remarks: list[str] = []
-    return tracked(job.settings, job.place, remarks.append, wait=True), remarks
+    summary = tracked(job.settings, job.place, remarks.append, wait=True)
+    gc.collect()  # trainer, module and data refer to each other: else a process piles up the data of many runs
+    return summary, remarks
 
 
 def compare(

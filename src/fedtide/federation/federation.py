@@ -200,7 +200,7 @@ class Federation:
         return (
             f"{self.layout.size:,} parameters; about {cohort} of {present} clients a round; "
             f"{rows / 1e6:,.1f} MB for the cohort, {kept / 1e6:,.1f} MB of client memories on {self.home}; "
-            f"{self.executor.describe()}"
+            f"{self.executor.describe()}{', channels last' if self.task.layout == torch.channels_last else ''}"
         )
 
     def play(self, state: RunState) -> RoundReport:

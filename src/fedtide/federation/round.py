@@ -24,6 +24,9 @@ if TYPE_CHECKING:
 
 Ints = NDArray[np.int64]
 
+_ROWS = 1 << 20
+"""Numbers in a temporary of a few rows."""
+
 
 @dataclass(frozen=True)
 class Call:
@@ -166,7 +169,7 @@ def train_round(federation: Federation, state: RunState, call: Call) -> Played:
         cohort.direction = lambda grad, W, rows: fed.algorithm.direction(grad, W, r.rows(rows))
         cohort.memories = [rows for _, rows in client]
     exchanges = _advance(fed, cohort, r)
-    drift = float(torch.linalg.vector_norm(cohort.W - state.w, dim=-1).mean())
+    drift = _drift(cohort.W, state.w)
     w = fed.algorithm.finish(r)
     w = fed.algorithm.after_round(r, w)
     weights = r.weights[:, 0]
@@ -183,6 +186,12 @@ def train_round(federation: Federation, state: RunState, call: Call) -> Played:
     kept = {name: column[:, 0].tolist() for name, column in fed.algorithm.record(r).items()}
     recorded: dict[str, Sequence[float]] = {"client": call.ids, **kept} if kept else {}
     return Played(w, b, participants, loss, drift, exchanges, plan.sizes.sum(1).tolist(), recorded)
+
+
+def _drift(W: Tensor, w: Tensor) -> float:
+    """Mean distance of the rows of ``W`` [C, d] from ``w`` [d]; a few rows at a time, so that no second cohort is held."""
+    few = W.split(max(1, _ROWS // len(w)))
+    return float(torch.cat([torch.linalg.vector_norm(rows - w, dim=-1) for rows in few]).mean())
 
 
 def _momentum(memory: dict[str, Tensor], W: Tensor, coefficient: float) -> Tensor | None:
