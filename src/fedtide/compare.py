@@ -56,12 +56,15 @@ def tracked(
     play = functools.partial(
         execute, settings, place.runs, name=name, worlds=place.worlds, show=show, say=say, wait=wait
     )
-    if place.mlruns is None:
-        return play(callbacks=callbacks)
-    from fedtide.tracking.mlflow import MlflowMirror
+    try:
+        if place.mlruns is None:
+            return play(callbacks=callbacks)
+        from fedtide.tracking.mlflow import MlflowMirror
 
-    with MlflowMirror(place.mlruns, place.experiment, place.comparison, say) as mirror:
-        return play(callbacks=[*callbacks, mirror], prepare=mirror.prepare)
+        with MlflowMirror(place.mlruns, place.experiment, place.comparison, say) as mirror:
+            return play(callbacks=[*callbacks, mirror], prepare=mirror.prepare)
+    finally:
+        gc.collect()  # trainer, module and data refer to each other: else a process piles up the data of many runs
 
 
 def refuse_several_processes(settings: RunSettings) -> None:
@@ -79,9 +82,7 @@ def refuse_several_processes(settings: RunSettings) -> None:
 
 def _work(job: _Job) -> tuple[dict[str, Any], list[str]]:
     remarks: list[str] = []
-    summary = tracked(job.settings, job.place, remarks.append, wait=True)
-    gc.collect()  # trainer, module and data refer to each other: else a process piles up the data of many runs
-    return summary, remarks
+    return tracked(job.settings, job.place, remarks.append, wait=True), remarks
 
 
 def compare(

@@ -190,7 +190,7 @@ def train_round(federation: Federation, state: RunState, call: Call) -> Played:
 
 def _drift(W: Tensor, w: Tensor) -> float:
     """Mean distance of the rows of ``W`` [C, d] from ``w`` [d]; a few rows at a time, so that no second cohort is held."""
-    few = W.split(max(1, _ROWS // len(w)))
+    few = torch.split(W, max(1, _ROWS // len(w)))
     return float(torch.cat([torch.linalg.vector_norm(rows - w, dim=-1) for rows in few]).mean())
 
 
