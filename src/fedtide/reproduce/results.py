@@ -127,7 +127,7 @@ def markdown(results: Results, command: str) -> str:
 def printable(results: Results) -> list[Table]:
     """The table, and the mean absolute differences, for a terminal."""
     title = f"{results.recipe.table.title} ({results.recipe.profile})"
-    tables = [_rich(title, *_cells(results), left=len(results.recipe.columns))]
+    tables = [_rich(title, *_cells(results), left=len(_told(results)))]
     if summary := _summary(results):
         tables.append(_rich("Mean absolute difference to the published numbers", *summary, left=1))
     return tables
@@ -144,12 +144,20 @@ def missing_lines(results: Results) -> list[str]:
     return list(lines)
 
 
+def _told(results: Results) -> list[int]:
+    """Places of the columns that tell cells apart; all of them for a single cell."""
+    columns = range(len(results.recipe.columns))
+    cells = results.recipe.cells
+    return [place for place in columns if len(cells) == 1 or len({cell.values[place] for cell in cells}) > 1]
+
+
 def _cells(results: Results) -> tuple[list[str], list[list[str]]]:
     """Headings, and one line of text per cell."""
     published = {
         quantity.name for row in results.rows if not math.isnan(row.published.mean) for quantity in [row.quantity]
     }
-    heads, names = list(results.recipe.columns), []
+    told = _told(results)
+    heads, names = [results.recipe.columns[place] for place in told], []
     for quantity in results.recipe.table.measure.quantities:
         if quantity.name in published and quantity.name not in names:
             heads.append(f"{quantity.name}, published")
@@ -160,7 +168,7 @@ def _cells(results: Results) -> tuple[list[str], list[list[str]]]:
         by_cell[row.cell].append(row)
     lines = []
     for cell, rows in by_cell.items():
-        line, shown = list(cell.values), set()
+        line, shown = [cell.values[place] for place in told], set()
         for row in rows:
             never = f">{row.rounds}" if row.quantity.name == "rounds" and row.rounds else NEVER
             if row.quantity.name in published and row.quantity.name not in shown:
