@@ -69,8 +69,8 @@ def _made(rows: list[tuple[Method, list[str]]], last: int, target: float, baseli
     return Sheet(
         "How well, how steadily and how soon",
         f"Mean \N{PLUS-MINUS SIGN} population standard deviation over the last {last} rounds of a run, not over seeds; of "
-        f"several seeds, the means of both. Rounds until {goal}, and rounds of {baseline} over them: medians over the seeds; "
-        "> stands before all rounds of a run that never got there, and speed-ups count these.",
+        f"several seeds, the means of both. Rounds until {goal}, and rounds of {baseline} over them: medians over the seeds. A "
+        "run that never gets there counts with all its rounds, and is written with >.",
         [f"Last {last} rounds, %", f"Minus {baseline}, points", f"Rounds to {goal}", "Speed-up"],
         rows,
     )

@@ -6,6 +6,7 @@ import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.ticker import FixedLocator
 
 from fedtide.report.records import METHOD, Records
 from fedtide.report.style import GREY, PALETTE, WIDTH, paper, png
@@ -26,7 +27,7 @@ def gates(records: Records) -> bytes | None:
             wide = one.pivot(index="round", columns="client", values="gate")
             for client in wide.columns:
                 taken = wide[client].dropna()
-                axes.plot(taken.index, taken, color=PALETTE[0], linewidth=0.6, alpha=0.3)
+                axes.plot(taken.index, taken, color=PALETTE[0], linewidth=0.6, alpha=0.3, drawstyle="steps-post")
             axes.plot(wide.index, wide.ffill().fillna(0).mean(axis=1), color="black", label="mean over clients")
             axes.set_title(name)
             axes.set_ylim(bottom=0)
@@ -43,6 +44,8 @@ def consistency(records: Records) -> bytes | None:
     if not panels:
         return None
     far = 1.2 * max(float(np.abs(changes[["local", "global"]].to_numpy()).max()) for _, changes in panels)
+    decades = [decade for decade in (10.0, 1.0, 0.1, 0.01) if decade < far][:2]
+    ticks = [0.0, *decades, *(-decade for decade in decades)]
     with paper():
         figure, grid = _grid(len(panels), 3.2)
         for axes, (name, changes) in zip(grid, panels, strict=True):
@@ -59,6 +62,9 @@ def consistency(records: Records) -> bytes | None:
             axes.set_yscale("symlog", linthresh=_LINEAR)
             axes.set_xlim(-far, far)
             axes.set_ylim(-far, far)
+            for axis in (axes.xaxis, axes.yaxis):
+                axis.set_major_locator(FixedLocator(ticks))
+                axis.set_major_formatter("{x:g}")
             axes.grid(visible=False)
         figure.supxlabel("Change of the global training loss", fontsize=9)
         figure.supylabel("Change of the local one", fontsize=9)
