@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from fedtide.errors import SettingsError
 from fedtide.reproduce.history import History, Session
-from fedtide.reproduce.measures import Quantity, Recovery, TransitionAccuracy
+from fedtide.reproduce.measures import Learning, Quantity, Recovery, TransitionAccuracy
 
 curves = st.lists(st.floats(0, 100), min_size=1, max_size=12)
 
@@ -107,3 +107,32 @@ def test_costs_that_were_not_recorded_are_nan(tmp_path):
     (tmp_path / "history.csv").write_text("round,accuracy\n1,0.5\n")
     with pytest.raises(SettingsError, match="no column 'session'"):
         History(tmp_path)
+
+
+def learn(own, reference, **settings):
+    measure = Learning(**settings)
+    values = measure.measure(session(own), session(reference))
+    return dict(zip((quantity.name for quantity in measure.quantities), values, strict=True))
+
+
+def test_learning_is_the_last_rounds_and_the_first_that_reaches_the_target():
+    found = learn([10, 97.5, 40, 60], [10, 20, 30, 98], last=2, target=97)
+    assert found == {"accuracy": 50, "spread": 10, "rounds": 2, "speedup": 2}
+
+
+def test_a_target_never_reached_is_infinitely_far_and_counts_with_all_rounds_in_the_speed_up():
+    found = learn([10, 20, 30], [10, 99, 99], target=97)
+    assert (found["rounds"], found["speedup"]) == (math.inf, pytest.approx(2 / 3))
+    assert learn([10, 98, 98, 98], [10, 20, 30, 40], target=97)["speedup"] == 2
+
+
+@given(curves, curves)
+def test_speed_ups_of_two_runs_are_inverse(first, second):
+    both = learn(first, second, target=50)["speedup"] * learn(second, first, target=50)["speedup"]
+    assert both == pytest.approx(1)
+
+
+def test_without_a_target_no_run_is_needed_beside():
+    assert learn([10, 20], [0], last=1) == {"accuracy": 20, "spread": 0}
+    assert Learning().beside("fedssg", "previous") is None
+    assert Learning(target=97).beside("fedssg", "previous") == ("fedavg", "previous")

@@ -29,6 +29,7 @@ from fedtide.engine.task import Task
 from fedtide.engine.workers import Workers
 from fedtide.errors import Diverged
 from fedtide.exchange.base import Exchange
+from fedtide.federation.consistency import consistency
 from fedtide.federation.gradient_rounds import GradientRounds
 from fedtide.federation.memory import Home
 from fedtide.federation.opening import opening
@@ -54,7 +55,7 @@ class RoundReport:
 
     Attributes:
         row: of ``history.csv``. per_class: accuracies of the reported model by split.
-        clients: columns the algorithm records of participants.
+        clients: columns recorded of participants.
         opening: what is known of the session that began with this round; ``None`` inside a session and for the first one.
     """
 
@@ -214,12 +215,14 @@ class Federation:
         first, length = self.timeline.session_span(t)
         opened = self._begin_session(state, t) if t == first else None
         call = self._call(t, first, length)
+        watched = self.settings.evaluation.consistency and self.ranks.rank == 0
+        fits = consistency(self, state.w, state.b, call) if watched else {}
         played = train_round(self, state, call)
         state.w, state.b, state.round = played.w, played.b, t + 1
         self.charge(state, call, played.exchanges, played.samples)
         finite = math.isfinite(played.train_loss) and bool(torch.isfinite(played.w).all())
         failed = not finite or played.train_loss > self.settings.federation.explode
-        report = self._report(state, call, played, t, failed)
+        report = self._report(state, call, played, fits, t, failed)
         report.opening = opened
         seconds = time.perf_counter() - began
         report.row["seconds"] = round(seconds, 4)
@@ -314,7 +317,9 @@ class Federation:
         state.seen.zero_()
         state.extra = self.algorithm.extra(self.layout.size, self.timeline.num_clients, self.data.num_classes)
 
-    def _report(self, state: RunState, call: Call, played: Played, t: int, failed: bool) -> RoundReport:
+    def _report(
+        self, state: RunState, call: Call, played: Played, fits: dict[str, list[float]], t: int, failed: bool
+    ) -> RoundReport:
         evaluation = self.settings.evaluation
         due = (t + 1) % evaluation.every == 0 or t + 1 == self.timeline.rounds
         report = RoundReport(
@@ -332,7 +337,7 @@ class Federation:
                 "lr": call.lr,
                 **dict.fromkeys(self._score_columns()),
             },
-            clients=played.clients,
+            clients={**played.clients, **fits},
         )
         if due and not failed and self.ranks.rank == 0:
             self._evaluate(report, state, played, t)

@@ -23,6 +23,7 @@ METHOD = ["label", "initialiser"]
 _RUN = ["key", *METHOD, "seed", "state"]
 _HISTORY = ["round", "session", "bytes_up", "bytes_down", "present"]
 _OPTIONAL = ["test_accuracy", "latency", "energy", "gradient_rounds"]
+_CLIENTS = ["gate", "local_loss", "global_loss"]
 _BOUNDARY = ["session", "start_accuracy", "mu", "losses"]
 _NOT_A_METHOD = (
     "label",
@@ -48,6 +49,8 @@ class Records:
         boundaries: one row per run and session that recorded its beginning: the run's columns, ``session`` (from 1),
             ``start_accuracy`` (share, NaN where not recorded), ``mu`` (weight by stored session) and ``losses`` (training
             loss by model), both possibly empty.
+        clients: what runs recorded of participants: the run's columns, ``round``, ``client``, ``gate``, ``local_loss`` and
+            ``global_loss``, NaN where not recorded.
         per_class: per run, the test accuracies of its last evaluated model: the run's columns, then one per class.
         settings: the settings of each run by key, flat with dotted names.
         missing: names of the directories without settings.
@@ -56,6 +59,7 @@ class Records:
     runs: pd.DataFrame
     history: pd.DataFrame
     boundaries: pd.DataFrame
+    clients: pd.DataFrame
     per_class: pd.DataFrame
     settings: dict[str, Settings]
     missing: tuple[str, ...]
@@ -89,13 +93,14 @@ def load(run_dirs: Sequence[Path]) -> Records:
         example = f", e.g. {run_dirs[0]}" if run_dirs else ""
         raise SettingsError(f"no runs to report: none of {len(run_dirs)} run directories holds settings.json{example}")
     settings = {path.name: _settings(path) for path in found}
-    runs, histories, boundaries, classes = [], [], [], []
+    runs, histories, boundaries, clients, classes = [], [], [], [], []
     for path in found:
         run = _run(path, settings[path.name])
         history, per_class = _history(path), _per_class(path)
         runs.append({**run, "rounds": len(history)})
         histories.append(_tagged(history, run))
         boundaries.append(_tagged(_boundaries(path), run))
+        clients.append(_tagged(_clients(path), run))
         classes.append(_tagged(per_class, run))
     frame = pd.DataFrame(runs)
     labels = _told_apart(frame, settings)
@@ -105,6 +110,7 @@ def load(run_dirs: Sequence[Path]) -> Records:
         runs=frame,
         history=_joined(histories, labels),
         boundaries=_joined(boundaries, labels),
+        clients=_joined(clients, labels),
         per_class=_joined(classes, labels),
         settings=settings,
         missing=tuple(path.name for path in run_dirs if path not in found),
@@ -155,6 +161,11 @@ def _boundaries(path: Path) -> pd.DataFrame:
             losses = {name: loss for name, loss in (event.get("losses") or {}).items() if loss is not None}
             found[session] = [session, float("nan") if start is None else float(start), mu, losses]
     return pd.DataFrame(list(found.values()), columns=_BOUNDARY)
+
+
+def _clients(path: Path) -> pd.DataFrame:
+    named = ["round", "client"]
+    return _read_csv(path / "clients.csv", named).reindex(columns=[*named, *_CLIENTS])
 
 
 def _per_class(path: Path) -> pd.DataFrame:

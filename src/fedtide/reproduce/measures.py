@@ -1,18 +1,19 @@
 """What is measured in the session that a published number speaks of, as settings of an experiment.
 
-A measure turns the session of one run (and that of the reference method with the same seed) into a number for each
-of its quantities, and says how the numbers of several seeds become one.
+A measure turns the session of one run (and that of a reference with the same seed) into a number for each of its
+quantities, and says how the numbers of several seeds become one. What was never reached is infinite.
 """
 
 from __future__ import annotations
 
-from typing import Annotated, ClassVar, Literal, NamedTuple
+import math
+from typing import Annotated, Literal, NamedTuple
 
 import numpy as np
 from pydantic import Field
 
 from fedtide.plugins import SettingsModel
-from fedtide.report import metrics
+from fedtide.report import metrics, speed
 from fedtide.reproduce.history import Floats, Session
 
 
@@ -28,6 +29,9 @@ class Quantity(NamedTuple):
         return f"{self.name}, {self.variant}" if self.variant else self.name
 
 
+Run = tuple[str, str]
+"""Labels of the algorithm and the method (initialiser) of a run."""
+
 COUNTED = "gradient rounds counted"
 
 
@@ -42,12 +46,14 @@ class TransitionAccuracy(SettingsModel):
         (10,), min_length=1, description="numbers of rounds n; each gives a variant"
     )
 
-    reference: ClassVar[None] = None
-
     @property
     def quantities(self) -> list[Quantity]:
         """What is measured: one variant per window."""
         return [Quantity("accuracy", f"{window} round{'s' if window > 1 else ''}") for window in self.windows]
+
+    def beside(self, algorithm: str, method: str) -> Run | None:
+        """Nothing is needed beside the run itself."""
+        return None
 
     def measure(self, session: Session, _: Session) -> list[float]:
         """In the order of :attr:`quantities`."""
@@ -77,6 +83,10 @@ class Recovery(SettingsModel):
         names = ("rounds", "latency", "energy", "speedup")
         return [*(Quantity(name, variant) for variant in ("", COUNTED) for name in names), Quantity("gain")]
 
+    def beside(self, algorithm: str, method: str) -> Run | None:
+        """The run of the reference method."""
+        return algorithm, self.reference
+
     def measure(self, session: Session, reference: Session) -> list[float]:
         """In the order of :attr:`quantities`."""
         target = self.share * metrics.best(reference.accuracy)
@@ -93,7 +103,43 @@ class Recovery(SettingsModel):
         return float(np.median(values))
 
 
-Measure = Annotated[TransitionAccuracy | Recovery, Field(discriminator="name")]
+class Learning(SettingsModel):
+    """How well and how fast a session learns, as the FedDyn lineage reports it (Zhou et al. 2025, Tables 1 to 6).
+
+    *accuracy* and *spread* [percent] are mean and population standard deviation over the last rounds; *rounds* is the first
+    with at least the target accuracy; *speedup* is that of the reference algorithm over it, a run that never gets there
+    counting with all its rounds. Seeds are averaged.
+    """
+
+    name: Literal["learning"] = "learning"
+    last: int = Field(50, ge=1, description="number of last rounds")
+    target: float | None = Field(None, gt=0, le=100, description="accuracy to reach in percent; null: none")
+    reference: str = Field("fedavg", description="algorithm that speed-ups are relative to")
+
+    @property
+    def quantities(self) -> list[Quantity]:
+        """What is measured; with a target, also how soon."""
+        timed = ("rounds", "speedup") if self.target is not None else ()
+        return [Quantity(name) for name in ("accuracy", "spread", *timed)]
+
+    def beside(self, algorithm: str, method: str) -> Run | None:
+        """The run of the reference algorithm, if there is a target."""
+        return None if self.target is None else (self.reference, method)
+
+    def measure(self, session: Session, reference: Session) -> list[float]:
+        """In the order of :attr:`quantities`."""
+        found = [*speed.last_rounds(session.accuracy, self.last)]
+        if self.target is not None:
+            own, other = (speed.rounds_to_target(part.accuracy, self.target) for part in (session, reference))
+            found += [own.rounds if own.reached else math.inf, own.speed_up(other)]
+        return found
+
+    def center(self, values: Floats) -> float:
+        """Mean."""
+        return float(values.mean())
+
+
+Measure = Annotated[TransitionAccuracy | Recovery | Learning, Field(discriminator="name")]
 
 
 def _per_round(spent: Floats, gradient_rounds: float) -> float:
