@@ -27,7 +27,7 @@ from fedtide.engine.flat import Layout, flatten, weighted_sum
 from fedtide.engine.memory import require
 from fedtide.engine.task import Task
 from fedtide.engine.workers import Workers
-from fedtide.errors import Diverged
+from fedtide.errors import Diverged, SettingsError
 from fedtide.exchange.base import Exchange
 from fedtide.federation.gradient_rounds import GradientRounds
 from fedtide.federation.memory import Home
@@ -94,6 +94,11 @@ class Federation:
         self.data = data.resident(self.device, dtype)
         self.labels: Ints = data.train_labels.cpu().numpy()
         self.algorithm: Algorithm = self._plugin("algorithms", settings.algorithm)
+        if self.algorithm.stateful and timeline.notes.get("stateless"):
+            raise SettingsError(
+                f"algorithm {settings.algorithm.name} needs clients that remember; scenario {settings.scenario.name} has "
+                "clients that do not"
+            )
         self.initialiser: Initialiser = self._plugin("initialisation", settings.initialiser)
         self.participation: Participation = self._plugin("participation", settings.participation)
         self.exchange: Exchange = self._plugin("exchange", settings.exchange)
@@ -111,6 +116,7 @@ class Federation:
         layout = executors.image_layout(settings.engine, model.channels_last, self.device)
         self.task = Task(network, self.data, objective, local, augmentation, self.device, dtype, autocast, layout)
         self.layout = Layout(network)
+        self.algorithm.prepare(self.layout)
         self.w0, self.b0 = flatten(network, dtype, self.device)
         self.workers = Workers(self.task, settings.engine.workers)
         self.executor = executors.make(self.task, self.workers, settings.engine, model.family)
@@ -260,6 +266,7 @@ class Federation:
         at, span = (t - first, length) if local.restart else (t, self.timeline.rounds)
         return Call(
             ids=here.clients[drawn].tolist(),
+            subsets=here.shards[drawn].tolist(),
             shards=[self.timeline.shards[shard] for shard in here.shards[drawn]],
             population=len(here.clients),
             mean_size=float(sizes.mean()),
