@@ -53,13 +53,14 @@ class RoundReport:
     """What is recorded of a round.
 
     Attributes:
-        row: of ``history.csv``. per_class: accuracies of the reported model by split.
+        row: of ``history.csv``. per_class: accuracies of the reported model by split; ``held``: samples of each class
+            that the participants held.
         clients: columns the algorithm records of participants.
         opening: what is known of the session that began with this round; ``None`` inside a session and for the first one.
     """
 
     row: dict[str, float | int | None]
-    per_class: dict[str, list[float | None]] = field(default_factory=dict)
+    per_class: dict[str, Sequence[float | None]] = field(default_factory=dict)
     clients: dict[str, Sequence[float]] = field(default_factory=dict)
     opening: dict[str, Any] | None = None
 
@@ -341,6 +342,8 @@ class Federation:
             },
             clients=played.clients,
         )
+        held = torch.stack([self.label_counts(shard) for shard in call.shards]).sum(0)
+        report.per_class["held"] = held.to(torch.int64).tolist()
         if due and not failed and self.ranks.rank == 0:
             self._evaluate(report, state, played, t)
         return report

@@ -11,6 +11,7 @@ from typing import Any
 import pandas as pd
 
 from fedtide.errors import SettingsError
+from fedtide.report.forgetting import NOTHING, Forgetting, forgetting
 
 Settings = dict[str, Any]
 
@@ -49,6 +50,7 @@ class Records:
             ``start_accuracy`` (share, NaN where not recorded), ``mu`` (weight by stored session) and ``losses`` (training
             loss by model), both possibly empty.
         per_class: per run, the test accuracies of its last evaluated model: the run's columns, then one per class.
+        past: by run, what it still knows of the data of its past; nothing where data does not change.
         settings: the settings of each run by key, flat with dotted names.
         missing: names of the directories without settings.
     """
@@ -57,6 +59,7 @@ class Records:
     history: pd.DataFrame
     boundaries: pd.DataFrame
     per_class: pd.DataFrame
+    past: dict[str, Forgetting]
     settings: dict[str, Settings]
     missing: tuple[str, ...]
 
@@ -106,6 +109,9 @@ def load(run_dirs: Sequence[Path]) -> Records:
         history=_joined(histories, labels),
         boundaries=_joined(boundaries, labels),
         per_class=_joined(classes, labels),
+        past={
+            path.name: _past(path, history, settings[path.name]) for path, history in zip(found, histories, strict=True)
+        },
         settings=settings,
         missing=tuple(path.name for path in run_dirs if path not in found),
     )
@@ -162,6 +168,25 @@ def _per_class(path: Path) -> pd.DataFrame:
     test = frame[frame["split"] == "test"]
     final: pd.DataFrame = test.loc[test["round"] == test["round"].max(), test.columns.str.match(r"class_\d+$")]
     return final
+
+
+def _past(path: Path, history: pd.DataFrame, settings: Settings) -> Forgetting:
+    """Periods are sessions; rounds where there is one session and data that moves."""
+    frame = _read_csv(path / "per_class.csv", ["round", "split"])
+    by_split = dict(list(frame.set_index("round").groupby("split")))
+    if history["session"].nunique() > 1:
+        period = history["session"]
+    elif "scenario.drift" in settings:
+        period = history["round"]
+    else:
+        return NOTHING
+    if not {"test", "held"} <= by_split.keys():
+        return NOTHING
+    accuracy, held = (
+        by_split[name].filter(regex=r"^class_\d+$").reindex(history["round"]).to_numpy(dtype=float)
+        for name in ("test", "held")
+    )
+    return forgetting(accuracy, held, period.to_numpy())
 
 
 def _tagged(frame: pd.DataFrame, run: dict[str, Any]) -> pd.DataFrame:
