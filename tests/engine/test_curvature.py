@@ -95,6 +95,18 @@ def test_hutchinson_is_unbiased_with_the_variance_of_the_off_diagonal():
     fed.workers.close()
 
 
+def test_the_last_parameters_alone() -> None:
+    fed, points, shards, counts = world({"name": "mlp", "widths": [3]})
+    first = fed.layout.parameters[-2].start
+    size = points.shape[1]
+    whole = hessian_diagonal(fed.workers, points, fed.b0, shards, 5, counts, identity(size))
+    head = hessian_diagonal(fed.workers, points, fed.b0, shards, 5, counts, identity(size - first), first)
+    assert closest(head, whole[:, first:]) < 1e-14
+    squares = fisher_diagonal(fed.workers, points, fed.b0, shards, 1, counts)
+    assert closest(fisher_diagonal(fed.workers, points, fed.b0, shards, 1, counts, first), squares[:, first:]) < 1e-14
+    fed.workers.close()
+
+
 @pytest.mark.parametrize("model", ["logistic", "lenet"])
 @pytest.mark.parametrize("group", [1, 2, 50])
 def test_fisher_is_the_mean_square_of_the_gradients_of_groups(model, group):

@@ -73,12 +73,12 @@ class CflRegularization(Continual):
 
     def extra(self, size: int, clients: int, classes: int) -> dict[str, Tensor]:
         """``sums`` of g - h w^ and h over the triples that count, ``kept`` ones of the window, and how many they are."""
-        if self.settings.curvature == "exact" and size > _EXACT:
+        d = size - self.first
+        if self.settings.curvature == "exact" and d > _EXACT:
             raise SettingsError(
-                f"algorithm.curvature = 'exact': {size} parameters take as many Hessian-vector products; the largest "
+                f"algorithm.curvature = 'exact': {d} parameters take as many Hessian-vector products; the largest "
                 f"feasible number is {_EXACT}, use 'hutchinson'"
             )
-        d = size - self.first
         return {
             **super().extra(size, clients, classes),
             "sums": torch.zeros(2, d, dtype=torch.float64),
@@ -111,14 +111,14 @@ class CflRegularization(Continual):
         """The participants' triples enter the window, in client order."""
         s = self.settings
         at = r.W if s.expand_at == "final" else r.w.expand_as(r.W)
-        g = r.services.full_gradient(at)
+        g = r.services.full_gradient(at)[:, self.first :]
         h = {
-            "fisher": lambda: r.services.fisher_diagonal(at, s.fisher_group),
-            "hutchinson": lambda: r.services.hessian_diagonal(at, s.probes),
-            "exact": lambda: r.services.hessian_diagonal(at, None),
+            "fisher": lambda: r.services.fisher_diagonal(at, s.fisher_group, self.first),
+            "hutchinson": lambda: r.services.hessian_diagonal(at, s.probes, self.first),
+            "exact": lambda: r.services.hessian_diagonal(at, None, self.first),
         }[s.curvature]()
         h = h.clamp(min=0) if s.clamp else h
-        self._push(r.extra, torch.stack([g - h * at, h], 1)[..., self.first :])
+        self._push(r.extra, torch.stack([g - h * at[:, self.first :], h], 1))
         self.visit(r)
         return r.mean(r.W)
 

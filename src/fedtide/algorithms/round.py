@@ -53,15 +53,15 @@ class Services(Protocol):
         With ``shards`` of the mean losses over these positions of the training set instead.
         """
 
-    def hessian_diagonal(self, points: Tensor, probes: int | None) -> Tensor:
-        """Diagonal [C, d] of the Hessian of the same losses at ``points`` ([d] or [C, d]).
+    def hessian_diagonal(self, points: Tensor, probes: int | None, first: int = 0) -> Tensor:
+        """Diagonal [C, d - first] of the Hessian of the same losses at ``points`` ([d] or [C, d]).
 
         Hutchinson's estimate from so many Rademacher probes, keyed by round and client; ``None`` for the exact one, which
-        takes a Hessian-vector product per parameter.
+        takes a Hessian-vector product per parameter. ``first``: of the parameters from there on.
         """
 
-    def fisher_diagonal(self, points: Tensor, group: int = 1) -> Tensor:
-        """Mean square [C, d] of the gradients of consecutive groups of each participant's samples."""
+    def fisher_diagonal(self, points: Tensor, group: int = 1, first: int = 0) -> Tensor:
+        """Mean square [C, d - first] of the gradients of consecutive groups of each participant's samples."""
 
     def features(self, w: Tensor, shards: Sequence[Ints]) -> list[Tensor]:
         """Inputs of the last layer [n, q] of the model ``w`` [d] for these positions of the training set."""

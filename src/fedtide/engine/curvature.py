@@ -27,6 +27,7 @@ def hessian_diagonal(
     batch: int,
     counts: Tensor,
     probes: Callable[[int], Tensor],
+    first: int = 0,
 ) -> Tensor:
     """``sum_r v_r * (Hess v_r)`` of each client's mean loss over all of its samples.
 
@@ -35,26 +36,28 @@ def hessian_diagonal(
 
     Args:
         workers, points, b, shards, batch, counts: as in :func:`fedtide.engine.evaluation.full_gradient`.
-        probes: row of a client -> its probes [R, d].
+        probes: row of a client -> its probes [R, d - first].
+        first: where the parameters begin that the Hessian is taken of, a boundary between two of them.
 
     Returns:
-        [C, d]; zero for a client without samples.
+        [C, d - first]; zero for a client without samples.
     """
     task = workers.task
-    found = torch.zeros(len(shards), points.shape[-1], dtype=task.dtype, device=task.device)
+    found = torch.zeros(len(shards), points.shape[-1] - first, dtype=task.dtype, device=task.device)
 
     def client(seat: Seat, row: int) -> None:
         module, shard = seat.module, torch.from_numpy(shards[row]).to(task.device)
         module.load(points if points.dim() == 1 else points[row], b)
         module.network.eval()
-        parameters, directions = list(module.network.parameters()), probes(row)
+        directions, slots = probes(row), [slot for slot in module.layout.parameters if slot.start >= first]
+        parameters = [module.network.get_parameter(slot.name) for slot in slots]
         for start in range(0, len(shard), batch):
             inputs, labels = task.batch(shard[start : start + batch])
             with task.mixed():
                 losses = task.objective.loss(module.network.outputs(inputs), labels, counts[row])
             slopes = torch.autograd.grad(losses.sum() / len(shard), parameters, create_graph=True)
             for v in directions:
-                parts = [slot.view(v) for slot in module.layout.parameters]
+                parts = [v[slot.start - first : slot.stop - first].view(slot.shape) for slot in slots]
                 turned = torch.autograd.grad(
                     slopes, parameters, parts, retain_graph=True, allow_unused=True, materialize_grads=True
                 )
@@ -65,7 +68,7 @@ def hessian_diagonal(
 
 
 def fisher_diagonal(
-    workers: Workers, points: Tensor, b: Tensor, shards: Sequence[Ints], group: int, counts: Tensor
+    workers: Workers, points: Tensor, b: Tensor, shards: Sequence[Ints], group: int, counts: Tensor, first: int = 0
 ) -> Tensor:
     """Mean over consecutive groups of each client's samples of the square of the group's mean gradient.
 
@@ -74,24 +77,27 @@ def fisher_diagonal(
     Args:
         workers, points, b, shards, counts: as in :func:`fedtide.engine.evaluation.full_gradient`.
         group: samples per group; the last one may be short.
+        first: as in :func:`hessian_diagonal`.
 
     Returns:
-        [C, d], not negative; zero for a client without samples.
+        [C, d - first], not negative; zero for a client without samples.
     """
     task = workers.task
-    found = torch.zeros(len(shards), points.shape[-1], dtype=task.dtype, device=task.device)
-    at_once = max(1, _FLOATS // points.shape[-1])
+    found = torch.zeros(len(shards), points.shape[-1] - first, dtype=task.dtype, device=task.device)
+    at_once = max(1, _FLOATS // found.shape[-1])
 
     def client(seat: Seat, row: int) -> None:
         module, shard = seat.module, torch.from_numpy(shards[row]).to(task.device)
         module.load(points if points.dim() == 1 else points[row], b)
         module.network.eval()
         probe = Probe(module.network)
-        parameters = {name: value.detach() for name, value in probe.named_parameters()}
+        named = {f"network.{name}": value for name, value in module.layout.named(module.w).items()}
+        starts = {f"network.{slot.name}": slot.start for slot in module.layout.parameters}
+        parameters = {name: value for name, value in named.items() if starts[name] >= first}
 
         def loss(state: dict[str, Tensor], inputs: Tensor, labels: Tensor) -> Tensor:
             with task.mixed():
-                return task.objective.loss(functional_call(probe, state, (inputs,)), labels, counts[row]).mean()
+                return task.objective.loss(functional_call(probe, named | state, (inputs,)), labels, counts[row]).mean()
 
         slopes = vmap(grad(loss), in_dims=(None, 0, 0))
         whole = len(shard) // group * group

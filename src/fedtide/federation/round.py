@@ -87,8 +87,8 @@ class _Services:
         batch = fed.settings.evaluation.batch_size
         return full_gradient(fed.workers, points, self._state.b, list(data), batch, counts)
 
-    def hessian_diagonal(self, points: Tensor, probes: int | None) -> Tensor:
-        fed, call, size = self._federation, self._call, points.shape[-1]
+    def hessian_diagonal(self, points: Tensor, probes: int | None, first: int = 0) -> Tensor:
+        fed, call, size = self._federation, self._call, points.shape[-1] - first
 
         def directions(row: int) -> Tensor:
             if probes is None:
@@ -97,10 +97,11 @@ class _Services:
             return (2 * torch.from_numpy(signs) - 1).to(points).div_(probes**0.5)
 
         batch = fed.settings.evaluation.batch_size
-        return hessian_diagonal(fed.workers, points, self._state.b, call.shards, batch, self._counts, directions)
+        return hessian_diagonal(fed.workers, points, self._state.b, call.shards, batch, self._counts, directions, first)
 
-    def fisher_diagonal(self, points: Tensor, group: int = 1) -> Tensor:
-        return fisher_diagonal(self._federation.workers, points, self._state.b, self._call.shards, group, self._counts)
+    def fisher_diagonal(self, points: Tensor, group: int = 1, first: int = 0) -> Tensor:
+        fed, call = self._federation, self._call
+        return fisher_diagonal(fed.workers, points, self._state.b, call.shards, group, self._counts, first)
 
     def features(self, w: Tensor, shards: Sequence[Ints]) -> list[Tensor]:
         fed = self._federation
