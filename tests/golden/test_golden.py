@@ -48,6 +48,7 @@ def played(case: Case, executor: str, monkeypatch: pytest.MonkeyPatch) -> Played
     chosen = settings(**case.settings, engine={"executor": executor, "workers": 1})
     fed = federation(chosen, case.world, case.data, cohorts=case.cohorts, start=start)
     fed.participation.share = case.share  # type: ignore[attr-defined]
+    case.script(fed)
     over: list[int] = []
     clip = local.clip
 
@@ -62,19 +63,21 @@ def played(case: Case, executor: str, monkeypatch: pytest.MonkeyPatch) -> Played
 
     monkeypatch.setattr(local, "clip", counting)
     monkeypatch.setattr(gradient_rounds, "everybody", present)
-    state, rounds, everybody, clipped, openings, stores = fed.start(), watch(fed), [], [], [], []
+    state, rounds, everybody, clipped, openings, stores, clients = fed.start(), watch(fed), [], [], [], [], []
     try:
         for t in range(fed.timeline.rounds):
             over.clear()
             with torch.no_grad():
-                openings.append(fed.play(state).opening)
+                report = fed.play(state)
+            openings.append(report.opening)
+            clients.append(report.clients)
             stores.append(dict(state.initialiser))
             clipped.append(sum(over))
             if fed.evaluates("all"):
                 everybody.append(fed._all_clients(state, t))
     finally:
         fed.workers.close()
-    return Played(fed, state, rounds, everybody, clipped, openings, stores)
+    return Played(fed, state, rounds, everybody, clipped, openings, stores, clients)
 
 
 @pytest.mark.parametrize(("content", "run"), runs())

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, ClassVar
 
 from pydantic import Field
 from torch import Tensor
 
-from fedtide.algorithms.round import Round, Vectors
+from fedtide.algorithms.round import Ints, Round, Vectors
+from fedtide.engine.flat import Layout
 from fedtide.engine.local import Gradient, Local, Term
 from fedtide.plugins import Plugin, PluginSettings, Tunable
 from fedtide.settings import WeightingChoice
@@ -33,6 +35,7 @@ class Algorithm(Plugin):
         down, up: what travels to and from each participant, for the ledger: ``w``/``W`` (the model with its buffers), names
             of declared vectors, or names that :meth:`payload` knows.
         models: models it distinguishes, for evaluation: ``cloud``, ``participants``, ``all``.
+        stateful: whether clients remember something from round to round; by default, if they keep vectors.
     """
 
     Settings: ClassVar[type[PluginSettings]] = AlgorithmSettings
@@ -48,6 +51,14 @@ class Algorithm(Plugin):
         super().__init_subclass__(**kwargs)
         cls.has_direction = cls.direction is not Algorithm.direction
 
+    @property
+    def stateful(self) -> bool:
+        """See the class."""
+        return bool(self.client)
+
+    def prepare(self, layout: Layout) -> None:
+        """Take note of the network's parameters; called once, before anything else."""
+
     def server_start(self, name: str) -> float:
         """Start value of the entries of a server vector."""
         return 0.0
@@ -55,6 +66,17 @@ class Algorithm(Plugin):
     def extra(self, size: int, clients: int, classes: int) -> dict[str, Tensor]:
         """Start values of further state of any shape, kept in ``r.extra`` and saved with the run."""
         return {}
+
+    def shards(
+        self, ids: Sequence[int], subsets: Sequence[int], own: Sequence[Ints], extra: dict[str, Tensor]
+    ) -> Sequence[Ints]:
+        """Positions of the training set that each participant trains on; called before batches are drawn.
+
+        Args:
+            ids: participants, ascending. subsets: number of the shard each holds. own: its positions, the default.
+            extra: as in the round; may be read.
+        """
+        return own
 
     def start(self, r: Round) -> Tensor:
         """Vectors training starts from: [d] for all participants or [C, d]."""

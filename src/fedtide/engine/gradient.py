@@ -17,7 +17,7 @@ from fedtide.engine.task import Task
 from fedtide.models.base import Network, Outputs
 
 
-class _Probe(nn.Module):
+class Probe(nn.Module):
     """Makes ``outputs`` of a network callable through ``functional_call``."""
 
     def __init__(self, network: Network) -> None:
@@ -25,6 +25,7 @@ class _Probe(nn.Module):
         self.network = network
 
     def forward(self, inputs: Tensor) -> Outputs:
+        """See :meth:`Network.outputs`."""
         return self.network.outputs(inputs)
 
 
@@ -39,7 +40,7 @@ class Gradient:
         self.task, self.batched = task, batched
         self.layout = Layout(task.network)
         # Two copies: training mode is a property of a module, and references are evaluated while clients train.
-        self._train = _Probe(copy.deepcopy(task.network)).to(task.device, task.dtype).train()
+        self._train = Probe(copy.deepcopy(task.network)).to(task.device, task.dtype).train()
         self._frozen = copy.deepcopy(self._train).eval()
         self._programs: dict[Any, Program] = {}
         self._lock = threading.Lock()  # functional_call swaps parameters on the modules

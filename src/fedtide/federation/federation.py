@@ -27,7 +27,7 @@ from fedtide.engine.flat import Layout, flatten, weighted_sum
 from fedtide.engine.memory import require
 from fedtide.engine.task import Task
 from fedtide.engine.workers import Workers
-from fedtide.errors import Diverged
+from fedtide.errors import Diverged, SettingsError
 from fedtide.exchange.base import Exchange
 from fedtide.federation.consistency import consistency
 from fedtide.federation.gradient_rounds import GradientRounds
@@ -54,13 +54,14 @@ class RoundReport:
     """What is recorded of a round.
 
     Attributes:
-        row: of ``history.csv``. per_class: accuracies of the reported model by split.
+        row: of ``history.csv``. per_class: accuracies of the reported model by split; ``held``: samples of each class
+            that the participants held.
         clients: columns recorded of participants.
         opening: what is known of the session that began with this round; ``None`` inside a session and for the first one.
     """
 
     row: dict[str, float | int | None]
-    per_class: dict[str, list[float | None]] = field(default_factory=dict)
+    per_class: dict[str, Sequence[float | None]] = field(default_factory=dict)
     clients: dict[str, Sequence[float]] = field(default_factory=dict)
     opening: dict[str, Any] | None = None
 
@@ -95,6 +96,11 @@ class Federation:
         self.data = data.resident(self.device, dtype)
         self.labels: Ints = data.train_labels.cpu().numpy()
         self.algorithm: Algorithm = self._plugin("algorithms", settings.algorithm)
+        if self.algorithm.stateful and timeline.notes.get("stateless"):
+            raise SettingsError(
+                f"algorithm {settings.algorithm.name} needs clients that remember; scenario {settings.scenario.name} has "
+                "clients that do not"
+            )
         self.initialiser: Initialiser = self._plugin("initialisation", settings.initialiser)
         self.participation: Participation = self._plugin("participation", settings.participation)
         self.exchange: Exchange = self._plugin("exchange", settings.exchange)
@@ -112,6 +118,7 @@ class Federation:
         layout = executors.image_layout(settings.engine, model.channels_last, self.device)
         self.task = Task(network, self.data, objective, local, augmentation, self.device, dtype, autocast, layout)
         self.layout = Layout(network)
+        self.algorithm.prepare(self.layout)
         self.w0, self.b0 = flatten(network, dtype, self.device)
         self.workers = Workers(self.task, settings.engine.workers)
         self.executor = executors.make(self.task, self.workers, settings.engine, model.family)
@@ -142,14 +149,15 @@ class Federation:
             self.algorithm.models if chosen is None else chosen
         )
 
-    def label_counts(self, shard: Ints) -> Tensor:
-        """Samples per class of a shard, float64 [L]."""
-        counts = np.bincount(self.labels[shard], minlength=self.data.num_classes)
-        return torch.from_numpy(counts.astype(np.float64))
+    def label_counts(self, shards: Sequence[Ints]) -> Tensor:
+        """Samples per class of each shard, float64 [C, L]."""
+        classes, owners = self.data.num_classes, np.repeat(np.arange(len(shards)), [len(shard) for shard in shards])
+        counts = np.bincount(owners * classes + self.labels[np.concatenate(shards)], minlength=len(shards) * classes)
+        return torch.from_numpy(counts.reshape(-1, classes).astype(np.float64))
 
     def population_counts(self, t: int) -> Tensor:
         """Samples per class of every client present in round ``t``, float64 [K, L]."""
-        return torch.stack([self.label_counts(self.timeline.shards[shard]) for shard in self.timeline.at(t).shards])
+        return self.label_counts([self.timeline.shards[shard] for shard in self.timeline.at(t).shards])
 
     def client_vectors(self) -> list[str]:
         """Names of the vectors kept for every client."""
@@ -263,6 +271,7 @@ class Federation:
         at, span = (t - first, length) if local.restart else (t, self.timeline.rounds)
         return Call(
             ids=here.clients[drawn].tolist(),
+            subsets=here.shards[drawn].tolist(),
             shards=[self.timeline.shards[shard] for shard in here.shards[drawn]],
             population=len(here.clients),
             mean_size=float(sizes.mean()),
@@ -339,6 +348,7 @@ class Federation:
             },
             clients={**played.clients, **fits},
         )
+        report.per_class["held"] = self.label_counts(call.shards).sum(0).to(torch.int64).tolist()
         if due and not failed and self.ranks.rank == 0:
             self._evaluate(report, state, played, t)
         return report
@@ -377,7 +387,7 @@ class Federation:
         here = self.timeline.at(t)
         shards = [self.timeline.shards[shard] for shard in here.shards]
         n = torch.tensor([len(shard) for shard in shards], dtype=torch.float64)
-        weights = self.weighting.everybody(n, torch.stack([self.label_counts(shard) for shard in shards]))
+        weights = self.weighting.everybody(n, self.label_counts(shards))
         rows = state.memory["latest"]
         return weighted_sum(weights, rows[torch.from_numpy(here.clients).to(rows.device)]).to(self.device)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -12,11 +12,13 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from fedtide.algorithms.round import Round, Vectors
+from fedtide.engine.curvature import features, fisher_diagonal, hessian_diagonal
 from fedtide.engine.evaluation import full_gradient
 from fedtide.engine.flat import weighted_sum
 from fedtide.engine.local import Cohort, momentum_steps
 from fedtide.engine.plan import make_plan, step_count
 from fedtide.federation.state import RunState
+from fedtide.randomness import generator
 from fedtide.settings import LocalSettings
 
 if TYPE_CHECKING:
@@ -33,7 +35,7 @@ class Call:
     """Who trains in a round, and under which key.
 
     Attributes:
-        ids: participants, ascending. shards: their positions in the training set.
+        ids: participants, ascending. subsets: number of the shard each holds. shards: positions in the training set.
         population: clients present. mean_size: their mean number of samples.
         expected: expected share of the population that is drawn.
         session, session_round: where in the timeline. t: round of the run.
@@ -42,6 +44,7 @@ class Call:
     """
 
     ids: list[int]
+    subsets: list[int]
     shards: Sequence[Ints]
     population: int
     mean_size: float
@@ -81,10 +84,40 @@ class _Services:
     def __init__(self, federation: Federation, state: RunState, call: Call, counts: Tensor) -> None:
         self._federation, self._state, self._call, self._counts = federation, state, call, counts
 
-    def full_gradient(self, points: Tensor) -> Tensor:
-        fed = self._federation
+    def full_gradient(self, points: Tensor, shards: Sequence[Ints] | None = None) -> Tensor:
+        fed, data = self._federation, self._call.shards if shards is None else shards
+        counts = self._counts if shards is None else _label_counts(fed, shards, self._call.t, points)
         batch = fed.settings.evaluation.batch_size
-        return full_gradient(fed.workers, points, self._state.b, list(self._call.shards), batch, self._counts)
+        return full_gradient(fed.workers, points, self._state.b, list(data), batch, counts)
+
+    def hessian_diagonal(self, points: Tensor, probes: int | None, first: int = 0) -> Tensor:
+        fed, call, size = self._federation, self._call, points.shape[-1] - first
+
+        def directions(row: int) -> Tensor:
+            if probes is None:
+                return torch.eye(size, dtype=points.dtype, device=points.device)
+            signs = self.generator(f"{call.purpose}.probes", *call.keys, call.ids[row]).integers(0, 2, (probes, size))
+            return (2 * torch.from_numpy(signs) - 1).to(points).div_(probes**0.5)
+
+        batch = fed.settings.evaluation.batch_size
+        return hessian_diagonal(fed.workers, points, self._state.b, call.shards, batch, self._counts, directions, first)
+
+    def fisher_diagonal(self, points: Tensor, group: int = 1, first: int = 0) -> Tensor:
+        fed, call = self._federation, self._call
+        return fisher_diagonal(fed.workers, points, self._state.b, call.shards, group, self._counts, first)
+
+    def features(self, w: Tensor, shards: Sequence[Ints]) -> list[Tensor]:
+        fed = self._federation
+        return features(fed.workers, w, self._state.b, shards, fed.settings.evaluation.batch_size)
+
+    def positions(self, shard: int) -> Ints:
+        return self._federation.timeline.shards[shard]
+
+    def labels(self, positions: Ints) -> Ints:
+        return self._federation.labels[positions]
+
+    def generator(self, purpose: str, *keys: int) -> np.random.Generator:
+        return generator(self._federation.settings.seed, purpose, *keys)
 
     def client_mean(self, name: str) -> Tensor:
         rows = self._state.memory[name]
@@ -92,6 +125,12 @@ class _Services:
 
     def population_counts(self) -> Tensor:
         return self._federation.population_counts(self._call.t)
+
+
+def _label_counts(fed: Federation, shards: Sequence[Ints], t: int, like: Tensor) -> Tensor:
+    """Samples per class [C, L] as the objective sees them: those of each client, or of everybody."""
+    counts = fed.label_counts(shards)
+    return (fed.population_counts(t).sum(0).expand_as(counts) if fed.task.objective.pooled else counts).to(like)
 
 
 def train_round(federation: Federation, state: RunState, call: Call) -> Played:
@@ -103,6 +142,7 @@ def train_round(federation: Federation, state: RunState, call: Call) -> Played:
     device, dtype, local = state.w.device, state.w.dtype, call.local
     ids = torch.tensor(call.ids, dtype=torch.int64)
     clients = len(call.ids)
+    call = replace(call, shards=fed.algorithm.shards(call.ids, call.subsets, call.shards, state.extra))
     plan = make_plan(
         call.shards, call.ids, local, call.mean_size, settings.seed, call.purpose, call.keys, device, fed.labels
     )
@@ -112,9 +152,8 @@ def train_round(federation: Federation, state: RunState, call: Call) -> Played:
 
     n = torch.tensor([len(shard) for shard in call.shards], dtype=torch.float64)
     steps = torch.tensor(plan.steps, dtype=torch.float64)
-    counts = torch.stack([fed.label_counts(shard) for shard in call.shards])
-    prior = fed.population_counts(call.t).sum(0).expand_as(counts) if fed.task.objective.pooled else counts
-    prior = prior.to(device, dtype)
+    counts = fed.label_counts(call.shards)
+    prior = _label_counts(fed, call.shards, call.t, state.w)
     state.counts[ids] += 1
     home = next(iter(state.memory.values())).device if state.memory else device
     at_home = ids.to(home)
@@ -133,6 +172,7 @@ def train_round(federation: Federation, state: RunState, call: Call) -> Played:
         client=client,
         extra=state.extra,
         ids=call.ids,
+        subsets=call.subsets,
         n=column(n),
         omega=column(n / call.mean_size),
         steps=column(steps),

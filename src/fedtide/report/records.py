@@ -11,6 +11,7 @@ from typing import Any
 import pandas as pd
 
 from fedtide.errors import SettingsError
+from fedtide.report.forgetting import NOTHING, Forgetting, forgetting
 
 Settings = dict[str, Any]
 
@@ -52,6 +53,7 @@ class Records:
         clients: what runs recorded of participants: the run's columns, ``round``, ``client``, ``gate``, ``local_loss`` and
             ``global_loss``, NaN where not recorded.
         per_class: per run, the test accuracies of its last evaluated model: the run's columns, then one per class.
+        past: by run, what it still knows of the data of its past; nothing where data does not change.
         settings: the settings of each run by key, flat with dotted names.
         missing: names of the directories without settings.
     """
@@ -61,6 +63,7 @@ class Records:
     boundaries: pd.DataFrame
     clients: pd.DataFrame
     per_class: pd.DataFrame
+    past: dict[str, Forgetting]
     settings: dict[str, Settings]
     missing: tuple[str, ...]
 
@@ -112,6 +115,9 @@ def load(run_dirs: Sequence[Path]) -> Records:
         boundaries=_joined(boundaries, labels),
         clients=_joined(clients, labels),
         per_class=_joined(classes, labels),
+        past={
+            path.name: _past(path, history, settings[path.name]) for path, history in zip(found, histories, strict=True)
+        },
         settings=settings,
         missing=tuple(path.name for path in run_dirs if path not in found),
     )
@@ -173,6 +179,25 @@ def _per_class(path: Path) -> pd.DataFrame:
     test = frame[frame["split"] == "test"]
     final: pd.DataFrame = test.loc[test["round"] == test["round"].max(), test.columns.str.match(r"class_\d+$")]
     return final
+
+
+def _past(path: Path, history: pd.DataFrame, settings: Settings) -> Forgetting:
+    """Periods are sessions; rounds where there is one session and data that moves."""
+    frame = _read_csv(path / "per_class.csv", ["round", "split"])
+    by_split = dict(list(frame.set_index("round").groupby("split")))
+    if history["session"].nunique() > 1:
+        period = history["session"]
+    elif "scenario.drift" in settings:
+        period = history["round"]
+    else:
+        return NOTHING
+    if not {"test", "held"} <= by_split.keys():
+        return NOTHING
+    accuracy, held = (
+        by_split[name].filter(regex=r"^class_\d+$").reindex(history["round"]).to_numpy(dtype=float)
+        for name in ("test", "held")
+    )
+    return forgetting(accuracy, held, period.to_numpy())
 
 
 def _tagged(frame: pd.DataFrame, run: dict[str, Any]) -> pd.DataFrame:

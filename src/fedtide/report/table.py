@@ -16,7 +16,8 @@ from fedtide.report.transitions import Rules
 _TARGET_SHARE = 0.9
 _RULES = Rules()
 _METRICS = (
-    "final", "best", "last", "transition", "drop", "bytes", "latency", "energy", "rounds_to_target", "bytes_to_target",
+    "final", "best", "last", "transition", "drop", "seen", "backward", "forgotten",
+    "bytes", "latency", "energy", "rounds_to_target", "bytes_to_target",
 )  # fmt: skip
 
 
@@ -99,12 +100,13 @@ def tabulate(records: Records, last: int, rules: Rules = _RULES) -> Table:
         _of_run(histories.get(key, empty), last, int(records.settings[key].get("scenario.pilot_sessions") or 0), rules)
         for key in records.runs["key"]
     ]
-    runs = pd.concat([records.runs, pd.DataFrame(rows, index=records.runs.index)], axis=1)
+    past = pd.DataFrame([records.past[key]._asdict() for key in records.runs["key"]], index=records.runs.index)
+    runs = pd.concat([records.runs, pd.DataFrame(rows, index=records.runs.index), past], axis=1)
     target = _target(runs)
     runs["rounds_to_target"], runs["bytes_to_target"] = zip(
         *(_to_target(histories.get(key, empty), target) for key in runs["key"]), strict=True
     )
-    shown = [name for name in ("transition", "latency", "energy") if runs[name].notna().any()]
+    shown = [name for name in ("transition", "backward", "latency", "energy") if runs[name].notna().any()]
     return Table(runs, _over_seeds(runs), _columns(last, target, rules, shown), rules, target)
 
 
@@ -155,6 +157,10 @@ def _columns(last: int, target: float, rules: Rules, shown: list[str]) -> list[C
         Column("best", "Best, %", formats.percent),
         Column("last", f"Last {last} rounds, %", formats.percent, headline=f"last {last} rounds"),
     ]
+    if "backward" in shown:
+        columns.append(Column("seen", "All data so far, %", formats.percent))
+        columns.append(Column("backward", "Backward transfer, points", lambda mean, _: formats.points(mean)))
+        columns.append(Column("forgotten", "Forgotten, points", formats.percent, good="low"))
     traffic = Column("bytes", "Traffic", lambda mean, _: formats.human_bytes(mean), good="none")
     costs = [traffic]
     if "latency" in shown:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -23,12 +24,14 @@ class Session:
         gradient_rounds: V, further rounds that preceded them.
         latency, energy: [T], seconds and joules of each round, the first one with the gradient rounds before it; NaN if
             the run did not record them.
+        information_loss: the last one of the session that was measured, NaN without one.
     """
 
     accuracy: Floats
     gradient_rounds: float
     latency: Floats
     energy: Floats
+    information_loss: float = math.nan
 
 
 class History:
@@ -50,6 +53,8 @@ class History:
             frame[name].to_numpy(dtype=np.float64) if name in frame else absence
             for name in ("gradient_rounds", "latency", "energy")
         )
+        self._round = frame["round"].to_numpy() if "round" in frame else np.arange(1, len(frame) + 1)
+        self._information_loss = _information_loss(directory / "clients.csv")
 
     def session(self, number: int) -> Session:
         """Session ``number``, counted from 1.
@@ -67,4 +72,17 @@ class History:
             gradient_rounds=float(np.nan_to_num(self._gradient_rounds[first] - before)),
             latency=self._latency[rounds],
             energy=self._energy[rounds],
+            information_loss=self._last_loss(self._round[rounds]),
         )
+
+    def _last_loss(self, rounds: NDArray[np.int64]) -> float:
+        measured = self._information_loss[self._information_loss.index.isin(rounds)]
+        return float(measured.iloc[-1]) if len(measured) else math.nan
+
+
+def _information_loss(file: Path) -> pd.Series[float]:
+    """By round, where it was measured; all participants of a round have the same."""
+    frame = pd.read_csv(file) if file.is_file() else pd.DataFrame()
+    if "information_loss" not in frame:
+        return pd.Series(dtype=np.float64)
+    return frame.groupby("round")["information_loss"].first().dropna()

@@ -139,7 +139,37 @@ class Learning(SettingsModel):
         return float(values.mean())
 
 
-Measure = Annotated[TransitionAccuracy | Recovery | Learning, Field(discriminator="name")]
+class BestRounds(SettingsModel):
+    """Mean accuracy of the best rounds of a session, in percent. Seeds are averaged.
+
+    With ``information_loss`` its last measured value is given too (algorithms that measure it say how).
+    """
+
+    name: Literal["best_rounds"] = "best_rounds"
+    rounds: int = Field(5, ge=1, description="how many rounds, wherever they are")
+    information_loss: bool = Field(False, description="give the information loss too")
+
+    @property
+    def quantities(self) -> list[Quantity]:
+        """What is measured."""
+        return [Quantity("accuracy"), *([Quantity("information_loss")] if self.information_loss else [])]
+
+    def beside(self, algorithm: str, method: str) -> Run | None:
+        """No other run."""
+        return None
+
+    def measure(self, session: Session, _: Session) -> list[float]:
+        """In the order of :attr:`quantities`."""
+        evaluated = np.sort(session.accuracy[~np.isnan(session.accuracy)])
+        found = [metrics.mean(evaluated[-self.rounds :])]
+        return [*found, session.information_loss] if self.information_loss else found
+
+    def center(self, values: Floats) -> float:
+        """Mean."""
+        return float(values.mean())
+
+
+Measure = Annotated[TransitionAccuracy | Recovery | Learning | BestRounds, Field(discriminator="name")]
 
 
 def _per_round(spent: Floats, gradient_rounds: float) -> float:

@@ -129,12 +129,13 @@ class RunDirectory:
     def append(
         self,
         row: dict[str, Any],
-        per_class: dict[str, list[float | None]],
+        per_class: dict[str, Sequence[float | None]],
         clients: dict[str, Sequence[float]] | None = None,
     ) -> None:
         """Append a round to ``history.csv``, and what goes beside it to other files.
 
-        ``per_class``: accuracies by split. ``clients``: columns (``client``, ...) with a value for each participant.
+        ``per_class``: accuracies by split, and samples held. ``clients``: columns (``client``, ...) with a value for
+        each participant.
         """
         columns = [*HISTORY_COLUMNS, *sorted(row.keys() - set(HISTORY_COLUMNS))]
         _append(self.path / "history.csv", columns, row)
