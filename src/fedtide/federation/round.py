@@ -11,8 +11,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from fedtide.algorithms.round import Round, Vectors
-from fedtide.engine.evaluation import full_gradient
+from fedtide.algorithms.round import Passed, Round, Vectors
+from fedtide.engine.evaluation import full_gradient, pass_through
 from fedtide.engine.flat import weighted_sum
 from fedtide.engine.local import Cohort, momentum_steps
 from fedtide.engine.plan import make_plan, step_count
@@ -83,6 +83,11 @@ class _Services:
         batch = fed.settings.evaluation.batch_size
         return full_gradient(fed.workers, points, self._state.b, list(self._call.shards), batch, self._counts)
 
+    def passed(self, point: Tensor) -> list[Passed]:
+        fed, shards = self._federation, list(self._call.shards)
+        found = pass_through(fed.workers, point, self._state.b, shards, fed.settings.evaluation.batch_size)
+        return [Passed(*part) for part in found]
+
     def client_mean(self, name: str) -> Tensor:
         rows = self._state.memory[name]
         return rows.mean(0).to(self._state.w.device)
@@ -145,6 +150,7 @@ def train_round(federation: Federation, state: RunState, call: Call) -> Played:
         layout=fed.layout,
         local=local,
         services=_Services(fed, state, call, prior),
+        seed=settings.seed,
     )
     start = fed.algorithm.start(r)
     r.W = start.expand(clients, -1).clone()
