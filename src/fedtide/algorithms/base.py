@@ -33,6 +33,7 @@ class Algorithm(Plugin):
         down, up: what travels to and from each participant, for the ledger: ``w``/``W`` (the model with its buffers), names
             of declared vectors, or names that :meth:`payload` knows.
         models: models it distinguishes, for evaluation: ``cloud``, ``participants``, ``all``.
+        head_size: parameters of the network's last layer, for :meth:`payload`; set by the federation.
     """
 
     Settings: ClassVar[type[PluginSettings]] = AlgorithmSettings
@@ -41,6 +42,8 @@ class Algorithm(Plugin):
     down: tuple[str, ...] = ("w",)
     up: tuple[str, ...] = ("W",)
     models: ClassVar[tuple[str, ...]] = ("cloud",)
+
+    head_size: int = 0
 
     has_direction: ClassVar[bool] = False
 

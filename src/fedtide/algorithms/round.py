@@ -41,8 +41,10 @@ class Vectors:
 
 
 class Passed(NamedTuple):
-    """What a model makes of a client's n samples: ``features`` [n, q], the input of the last layer, ``logits`` [n, L] and the
-    samples' ``labels`` [n].
+    """What a model makes of a client's n samples.
+
+    Attributes:
+        features: [n, q], the input of the last layer. logits: [n, L]. labels: [n], of the samples.
     """
 
     features: Tensor

@@ -114,6 +114,8 @@ class Federation:
         self.w0, self.b0 = flatten(network, dtype, self.device)
         self.workers = Workers(self.task, settings.engine.workers)
         self.executor = executors.make(self.task, self.workers, settings.engine, model.family)
+        slots = [slot for slot in self.layout.parameters if slot.name.startswith("head.")]
+        self.algorithm.head_size = sum(slot.stop - slot.start for slot in slots)
         self.payload = payload(self.algorithm, self.layout.size, self.layout.buffer_size, self.data.num_classes)
         self.wireless = self._wireless(network) if settings.costs.wireless else None
         self._views = not timeline.label_views.all()
