@@ -103,6 +103,13 @@ class Algorithm(Plugin):
         """Columns [C, 1] worth keeping of every round; called after :meth:`finish`, written to ``clients.csv``."""
         return {}
 
+    def observe(self, r: Round) -> dict[str, float]:
+        """Numbers about the server worth keeping of every round, always of the same names: columns of ``history.csv``.
+
+        Called after :meth:`finish`.
+        """
+        return {}
+
     def warnings(self, lr: float, steps: int) -> list[str]:
         """One line for each setting known to be unstable, said once at the start."""
         return []

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +24,7 @@ from fedtide.engine.augment import Augmentation
 from fedtide.engine.evaluation import Scores, evaluate
 from fedtide.engine.flat import Layout, flatten, weighted_sum
 from fedtide.engine.memory import require
+from fedtide.engine.neurons import activities, concentration, probe
 from fedtide.engine.task import Task
 from fedtide.engine.workers import Workers
 from fedtide.errors import Diverged
@@ -33,6 +33,7 @@ from fedtide.federation.gradient_rounds import GradientRounds
 from fedtide.federation.memory import Home
 from fedtide.federation.opening import opening
 from fedtide.federation.ranks import Ranks
+from fedtide.federation.report import RoundReport
 from fedtide.federation.round import Call, Played, train_round
 from fedtide.federation.schedules import learning_rate
 from fedtide.federation.state import RunState
@@ -46,22 +47,6 @@ from fedtide.settings import RunSettings
 from fedtide.weighting.base import Weighting
 
 Ints = NDArray[np.int64]
-
-
-@dataclass
-class RoundReport:
-    """What is recorded of a round.
-
-    Attributes:
-        row: of ``history.csv``. per_class: accuracies of the reported model by split.
-        clients: columns the algorithm records of participants.
-        opening: what is known of the session that began with this round; ``None`` inside a session and for the first one.
-    """
-
-    row: dict[str, float | int | None]
-    per_class: dict[str, list[float | None]] = field(default_factory=dict)
-    clients: dict[str, Sequence[float]] = field(default_factory=dict)
-    opening: dict[str, Any] | None = None
 
 
 class Federation:
@@ -333,6 +318,7 @@ class Federation:
                 "gradient_rounds": int(state.totals["gradient_rounds"]),
                 "lr": call.lr,
                 **dict.fromkeys(self._score_columns()),
+                **played.server,
             },
             clients=played.clients,
         )
@@ -354,6 +340,10 @@ class Federation:
 
     def _evaluate(self, report: RoundReport, state: RunState, played: Played, t: int) -> None:
         evaluation, view = self.settings.evaluation, self.timeline.labels_at(t)
+        if evaluation.neurons:
+            inputs = self.data.test_inputs[probe(self.data.test_labels, evaluation.neurons)]
+            layers = activities(self.workers, played.w, played.b, inputs, evaluation.batch_size)
+            report.neurons = {name: concentration(activity) for name, activity in layers.items()}
         for name, suffix in self._evaluated():
             model = {"cloud": (played.w, played.b), "participants": played.participants}.get(name) or (
                 self._all_clients(state, t),

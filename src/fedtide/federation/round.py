@@ -59,7 +59,7 @@ class Played:
     Attributes:
         w, b: the new model. participants: mean of the local models. train_loss, drift: of the cohort.
         exchanges, samples: of each participant, how often it exchanged models and on how many samples it trained.
-        clients: columns of numbers about the participants to keep, empty if there are none.
+        clients: columns of numbers about the participants to keep, empty if there are none. server: numbers about the server.
     """
 
     w: Tensor
@@ -70,6 +70,7 @@ class Played:
     exchanges: list[int]
     samples: list[int]
     clients: dict[str, Sequence[float]]
+    server: dict[str, float]
 
 
 class _Services:
@@ -188,7 +189,8 @@ def train_round(federation: Federation, state: RunState, call: Call) -> Played:
     participants = (r.mean(cohort.W), b) if fed.evaluates("participants") else (w, b)
     kept = {name: column[:, 0].tolist() for name, column in fed.algorithm.record(r).items()}
     recorded: dict[str, Sequence[float]] = {"client": call.ids, **kept} if kept else {}
-    return Played(w, b, participants, loss, drift, exchanges, plan.sizes.sum(1).tolist(), recorded)
+    samples = plan.sizes.sum(1).tolist()
+    return Played(w, b, participants, loss, drift, exchanges, samples, recorded, fed.algorithm.observe(r))
 
 
 def _momentum(memory: dict[str, Tensor], W: Tensor, coefficient: float) -> Tensor | None:
