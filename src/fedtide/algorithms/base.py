@@ -99,6 +99,10 @@ class Algorithm(Plugin):
         """Numbers in one transfer of ``name`` (4 bytes each) where it is not a model-sized vector."""
         return size
 
+    def opening_traffic(self, clients: int, classes: int) -> tuple[int, int]:
+        """Bytes that all clients present together send and receive once, at the beginning of a session."""
+        return 0, 0
+
     def record(self, r: Round) -> dict[str, Tensor]:
         """Columns [C, 1] worth keeping of every round; called after :meth:`finish`, written to ``clients.csv``."""
         return {}

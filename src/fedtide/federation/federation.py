@@ -201,6 +201,10 @@ class Federation:
         first, length = self.timeline.session_span(t)
         opened = self._begin_session(state, t) if t == first else None
         call = self._call(t, first, length)
+        if t == first:
+            up, down = self.algorithm.opening_traffic(call.population, self.data.num_classes)
+            state.totals["bytes_up"] += up
+            state.totals["bytes_down"] += down
         played = train_round(self, state, call)
         state.w, state.b, state.round = played.w, played.b, t + 1
         self.charge(state, call, played.exchanges, played.samples)
