@@ -66,26 +66,27 @@ def test_every_cell_is_a_run_per_seed(recipe):
     assert count_runs(recipe("fedwcm_table3_fmnist")) == 3 * 15
 
 
+def one_run_each(found):
+    """A run of every algorithm."""
+    cells = {cell.algorithm: cell for cell in found.cells}
+    return {algorithm: found.runs(cell, 1)[0] for algorithm, cell in cells.items()}
+
+
 def test_profiles_differ_in_the_count_that_displacements_are_divided_by_and_in_nothing_else(recipe):
-    name = "fedwcm_table1_fmnist"
-    for cell in recipe(name).cells:
-        actual, nominal = (recipe(name, profile).runs(cell, 0)[0] for profile in ("actual", "nominal"))
-        if cell.algorithm in ("fedavg", "balancefl"):
-            assert actual == nominal
+    actual, nominal = (one_run_each(recipe("fedwcm_table1_fmnist", profile)) for profile in ("actual", "nominal"))
+    for name, run in actual.items():
+        if name in ("fedavg", "balancefl"):
+            assert run == nominal[name]
         else:
-            norms = [run.algorithm.momentum_norm for run in (actual, nominal)]
+            norms = [each.algorithm.momentum_norm for each in (run, nominal[name])]
             assert norms == ["actual", "nominal"]
-            assert actual.model_copy(update={"algorithm": nominal.algorithm}) == nominal
+            assert run.model_copy(update={"algorithm": nominal[name].algorithm}) == nominal[name]
 
 
 def test_what_the_labels_mean(recipe):
-    runs = {
-        cell.algorithm: recipe("fedwcm_table1_cifar10").runs(cell, 1)[0]
-        for cell in recipe("fedwcm_table1_cifar10").cells
-    }
-    assert [runs[f"fedcm{kind}"].objective.name for kind in ("", "_focal", "_balanced", "_sampler")] == [
-        "cross_entropy", "focal", "balanced_softmax", "cross_entropy"
-    ]  # fmt: skip
+    runs = one_run_each(recipe("fedwcm_table1_cifar10"))
+    objectives = [runs[f"fedcm{kind}"].objective.name for kind in ("", "_focal", "_balanced", "_sampler")]
+    assert objectives == ["cross_entropy", "focal", "balanced_softmax", "cross_entropy"]
     assert {name for name, run in runs.items() if run.local.order == "class_balanced"} == {"fedcm_sampler", "balancefl"}
     assert {(run.local.lr, run.local.clip, run.local.weight_decay, run.scenario.rounds) for run in runs.values()} == {
         (0.1, 10.0, 0.001, 500)
