@@ -13,7 +13,7 @@ from fedtide.algorithms import balancefl, creff, fedgrab
 from fedtide.algorithms.round import Passed
 from fedtide.engine.local import TermBatch
 from fedtide.models.base import Outputs
-from support import dataset, federation, largest_gap, play, settings, smallest, steady, trajectory, vectors, watch
+from support import dataset, federation, largest_gap, play, settings, steady, trajectory, vectors, watch
 
 THREADS = {"executor": "threads", "workers": 1}
 SIZES = (20, 12, 8)
@@ -48,11 +48,11 @@ def test_balancefl_without_its_parts_is_fedavg() -> None:
 
 
 def test_a_loss_of_its_own_takes_the_objectives_place_with_batch_norm_too() -> None:
-    data, shards = smallest("lenet")[0], steady((20, 20), 2)
-    model = {"name": "lenet", "norm": "batch"}
-    plain, _ = trajectory("fedavg", shards, data, model=model, local=FULL)
+    data = dataset(random(6, 3, 32, 32), torch.arange(6) % 3, 3, kind="image")
+    chosen = {"model": {"name": "resnet18", "norm": "batch"}, "local": {"amount": 1, "batch_size": 6, "lr": 0.1}}
+    plain, _ = trajectory("fedavg", steady((6,), 1), data, **chosen)
     own = {"name": "balancefl", "spread": 0.0, "entropy": 0.0}
-    models, _ = trajectory(own, shards, data, model=model, local=FULL)
+    models, _ = trajectory(own, steady((6,), 1), data, **chosen)
     assert largest_gap(plain, models) < 1e-9
 
 
