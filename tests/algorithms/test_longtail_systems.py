@@ -47,6 +47,7 @@ def test_balancefl_without_its_parts_is_fedavg() -> None:
         assert largest_gap(plain, models) < 1e-12
 
 
+@pytest.mark.slow
 def test_a_loss_of_its_own_takes_the_objectives_place_with_batch_norm_too() -> None:
     data = dataset(random(6, 3, 32, 32), torch.arange(6) % 3, 3, kind="image")
     chosen = {"model": {"name": "resnet18", "norm": "batch"}, "local": {"amount": 1, "batch_size": 6, "lr": 0.1}}
