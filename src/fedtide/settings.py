@@ -159,6 +159,11 @@ class EvaluationSettings(SettingsModel):
         "client's latest model; default: what the algorithm distinguishes",
     )
     reported: Literal["cloud", "participants", "all"] = Field("cloud", description="the model in test_accuracy")
+    neurons: int = Field(
+        0,
+        ge=0,
+        description="test samples of each class on which the concentration of the neurons' activity is measured; 0: it is not",
+    )
     boundary_losses: bool = Field(
         True,
         description="record the training loss of four models at every session's start: its first one, the previous "

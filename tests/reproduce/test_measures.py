@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from fedtide.errors import SettingsError
 from fedtide.reproduce.history import History, Session
-from fedtide.reproduce.measures import Learning, Quantity, Recovery, TransitionAccuracy
+from fedtide.reproduce.measures import BestRound, Learning, Quantity, Recovery, TransitionAccuracy
 
 curves = st.lists(st.floats(0, 100), min_size=1, max_size=12)
 
@@ -35,6 +35,21 @@ def test_a_window_is_the_mean_of_the_first_rounds_and_never_longer_than_the_sess
 
 def test_rounds_without_evaluation_are_passed_over():
     assert TransitionAccuracy(windows=(3,)).measure(session([10, math.nan, 30]), session([0])) == [20]
+
+
+def test_the_best_round_beside_what_a_run_ends_with():
+    measure = BestRound(last=2)
+    assert measure.measure(session([10, 90, math.nan, 40, 20]), session([0])) == [90, 30, 20]
+    assert [str(quantity.variant) for quantity in measure.quantities] == ["best round", "last 2 rounds", "last round"]
+    assert measure.center(np.array([1.0, 2.0, 6.0])) == 3
+
+
+@given(curves, st.integers(1, 20))
+def test_no_window_beats_the_best_round(curve, last):
+    best, mean, final = BestRound(last=last).measure(session(curve), session([0]))
+    assert best == max(curve)
+    assert mean <= best + 1e-9
+    assert final <= best
 
 
 @given(curves)

@@ -36,6 +36,7 @@ class Algorithm(Plugin):
             of declared vectors, or names that :meth:`payload` knows.
         models: models it distinguishes, for evaluation: ``cloud``, ``participants``, ``all``.
         stateful: whether clients remember something from round to round; by default, if they keep vectors.
+        head_size: parameters of the network's last layer, for :meth:`payload`; set by the federation.
     """
 
     Settings: ClassVar[type[PluginSettings]] = AlgorithmSettings
@@ -44,6 +45,8 @@ class Algorithm(Plugin):
     down: tuple[str, ...] = ("w",)
     up: tuple[str, ...] = ("W",)
     models: ClassVar[tuple[str, ...]] = ("cloud",)
+
+    head_size: int = 0
 
     has_direction: ClassVar[bool] = False
 
@@ -118,8 +121,19 @@ class Algorithm(Plugin):
         """Numbers in one transfer of ``name`` (4 bytes each) where it is not a model-sized vector."""
         return size
 
+    def opening_traffic(self, clients: int, classes: int) -> tuple[int, int]:
+        """Bytes that all clients present together send and receive once, at the beginning of a session."""
+        return 0, 0
+
     def record(self, r: Round) -> dict[str, Tensor]:
         """Columns [C, 1] worth keeping of every round; called after :meth:`finish`, written to ``clients.csv``."""
+        return {}
+
+    def observe(self, r: Round) -> dict[str, float]:
+        """Numbers about the server worth keeping of every round, always of the same names: columns of ``history.csv``.
+
+        Called after :meth:`finish`.
+        """
         return {}
 
     def warnings(self, lr: float, steps: int) -> list[str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -44,8 +44,23 @@ class Vectors:
         return Vectors({name: value[rows] for name, value in self})
 
 
+class Passed(NamedTuple):
+    """What a model makes of a client's n samples.
+
+    Attributes:
+        features: [n, q], the input of the last layer. logits: [n, L]. labels: [n], of the samples.
+    """
+
+    features: Tensor
+    logits: Tensor
+    labels: Tensor
+
+
 class Services(Protocol):
     """What the engine can compute for an algorithm."""
+
+    def passed(self, point: Tensor) -> list[Passed]:
+        """All samples of each participant through the model ``point`` [d], in evaluation mode, not augmented."""
 
     def full_gradient(self, points: Tensor, shards: Sequence[Ints] | None = None) -> Tensor:
         """Gradient [C, d] of each participant's mean loss over all its samples at ``points`` ([d] or [C, d]).
@@ -103,7 +118,8 @@ class Round:
         counts: [C, 1] rounds each participant took part in, this one included. seen: [C, 1] 1.0 if it has a memory from
             an earlier round, else 0.0.
         label_counts: [C, L]. layout: names and slices of the parameters. local: settings of training on a client.
-        services: full gradients, means and class counts over all clients.
+        services: full gradients, passes over the clients' data, means and class counts over all clients.
+        seed: of the run, for draws of the server's own.
     """
 
     t: int
@@ -134,6 +150,7 @@ class Round:
     layout: Layout
     local: LocalSettings
     services: Services
+    seed: int = 0
 
     def mean(self, rows: Tensor) -> Tensor:
         """Average [d] of per-client rows [C, d] with the round's weights, added in client order."""

@@ -135,3 +135,34 @@ def full_gradient(
 
     workers.map(client, range(len(shards)))
     return gradients
+
+
+def pass_through(
+    workers: Workers, w: Tensor, b: Tensor, shards: list[NDArray[np.int64]], batch: int
+) -> list[tuple[Tensor, Tensor, Tensor]]:
+    """All samples of each client through one model in evaluation mode.
+
+    Args:
+        workers: the worker pool.
+        w, b: parameters [d] and floating buffers [q].
+        shards: positions in the training set of each client.
+        batch: samples per pass.
+
+    Returns:
+        Inputs of the last layer [n, q], logits [n, L] and labels [n] of every client, in the order of its shard.
+    """
+    task = workers.task
+
+    def client(seat: Seat, shard: NDArray[np.int64]) -> tuple[Tensor, Tensor, Tensor]:
+        module, positions = seat.frozen("passed"), torch.from_numpy(shard).to(task.device)
+        module.load(w, b)
+        parts: list[tuple[Tensor, Tensor, Tensor]] = []
+        with torch.no_grad(), task.mixed():
+            for start in range(0, max(len(positions), 1), batch):
+                inputs, labels = task.batch(positions[start : start + batch])
+                features = module.network.features(inputs)
+                parts.append((features, module.network.head(features), labels))
+        features, logits, labels = (torch.cat(column) for column in zip(*parts, strict=True))
+        return features, logits, labels
+
+    return workers.map(client, shards)

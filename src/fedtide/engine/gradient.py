@@ -56,6 +56,7 @@ class Gradient:
         terms: Sequence[Term],
         weights: Sequence[Tensor],
         references: Sequence[Tensor],
+        constants: Sequence[Tensor],
     ) -> tuple[Gradients, Tensor]:
         """Gradients in parameter order and the mean loss of the batch; batched, everything has a leading dimension [c].
 
@@ -64,16 +65,17 @@ class Gradient:
             inputs, labels, keep: one batch; ``keep`` [B] is false for padding, ``None`` if there is none.
             key: keys of dropout. counts: label counts [L].
             terms: extra losses; weights: of each, scalars. references: parameters of all their reference models, by slot,
-                term after term.
+                term after term. constants: of all terms, term after term.
         """
         masks = () if keep is None else (keep,)
-        arguments = (*parameters, inputs, labels, *masks, key, counts, *weights, *references)
+        arguments = (*parameters, inputs, labels, *masks, key, counts, *weights, *references, *constants)
         losses = tuple(term.loss for term in terms)
         if not all(map(_is_static, losses)):
             with self._lock:
                 *gradients, value = self._function(terms, keep is not None)(*arguments)
             return list(gradients), value
-        shape = (inputs.shape, keep is None, losses, tuple(tuple(term.references) for term in terms))
+        names = tuple((*term.references, None, *term.constants) for term in terms)
+        shape = (inputs.shape, keep is None, losses, names, tuple(value.shape for value in constants))
         program = self._programs.get(shape)
         if program is None:
             program = self._programs.setdefault(shape, trace(self._function(terms, keep is not None), arguments))
@@ -91,7 +93,9 @@ class Gradient:
             x, y, *rest_ = rest
             keep = rest_.pop(0) if masked else None
             key, label_counts = rest_.pop(0), rest_.pop(0)
-            weights, references = rest_[: len(terms)], rest_[len(terms) :]
+            weights, tensors = rest_[: len(terms)], rest_[len(terms) :]
+            own = count * sum(len(term.references) for term in terms)
+            references, constants = tensors[:own], iter(tensors[own:])
 
             def head(features: Tensor) -> Tensor:
                 own = {name: parameters[place] for place, name in heads}
@@ -107,8 +111,8 @@ class Gradient:
                     for name in term.references:
                         vector, references = references[:count], references[count:]
                         frozen[name] = functional_call(self._frozen, dict(zip(names, vector, strict=True)), (x,))
-                    seen.append((term, weight, frozen))
-                values = task.losses(outputs, y, label_counts, seen, head, key)
+                    seen.append((term, weight, frozen, {name: next(constants) for name in term.constants}))
+                values = task.losses(outputs, y, label_counts, seen, head, key, keep)
             return values.mean() if keep is None else (values * keep).sum() / keep.sum().clamp(min=1)
 
         def flat(*arguments: Tensor) -> tuple[Tensor, ...]:

@@ -31,6 +31,8 @@ class Rows:
         self._weights = [torch.as_tensor(self._cut(term.weight), dtype=dtype, device=device) for term in self._terms]
         vectors = [self._cut(vector) for term in self._terms for vector in term.references.values()]
         self._references = [slot.view(vector) for vector in vectors for slot in gradient.layout.parameters]
+        place = rows if gradient.batched else rows.start
+        self._constants = [value[place] for term in self._terms for value in term.constants.values()]
 
     def _views(self, matrix: Tensor) -> list[Tensor]:
         flat = matrix if self.gradient.batched else matrix[0]
@@ -48,7 +50,8 @@ class Rows:
 
     def step(self, inputs: Tensor, labels: Tensor, keep: Tensor | None, key: Tensor) -> Tensor:
         """One local step on one batch; returns the mean loss before it, [] or [c]."""
-        batch = (inputs, labels, keep, key, self.counts, self._terms, self._weights, self._references)
+        tensors = (self._weights, self._references, self._constants)
+        batch = (inputs, labels, keep, key, self.counts, self._terms, *tensors)
         if self.cohort.direction is not None:
             return self._general(batch)
         gradients, value = self.gradient(self._w_views, *batch)

@@ -70,13 +70,15 @@ class Task:
         outputs: Outputs,
         labels: Tensor,
         counts: Tensor,
-        terms: list[tuple[Term, Any, dict[str, Outputs]]],
+        terms: list[tuple[Term, Any, dict[str, Outputs], dict[str, Tensor]]],
         head: Callable[[Tensor], Tensor],
         key: Tensor,
+        real: Tensor | None = None,
     ) -> Tensor:
-        """Per-sample losses [B]: the objective plus the extra terms, each with its weight and reference outputs."""
-        total = self.objective.loss(outputs, labels, counts)
-        for term, weight, references in terms:
-            extra = term.loss(TermBatch(outputs, labels, references, head, key))
+        """Per-sample losses [B]: the objective plus the extra terms, each with weight, reference outputs and constants."""
+        replaced = any(term.replaces for term, *_ in terms)
+        total = torch.zeros_like(outputs.logits[:, 0]) if replaced else self.objective.loss(outputs, labels, counts)
+        for term, weight, references, constants in terms:
+            extra = term.loss(TermBatch(outputs, labels, references, head, key, constants, real))
             total = total + (weight.squeeze() if isinstance(weight, Tensor) else weight) * extra
         return total

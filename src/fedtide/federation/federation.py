@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +24,7 @@ from fedtide.engine.augment import Augmentation
 from fedtide.engine.evaluation import Scores, evaluate
 from fedtide.engine.flat import Layout, flatten, weighted_sum
 from fedtide.engine.memory import require
+from fedtide.engine.neurons import activities, concentration, probe
 from fedtide.engine.task import Task
 from fedtide.engine.workers import Workers
 from fedtide.errors import Diverged, SettingsError
@@ -34,6 +34,7 @@ from fedtide.federation.gradient_rounds import GradientRounds
 from fedtide.federation.memory import Home
 from fedtide.federation.opening import opening
 from fedtide.federation.ranks import Ranks
+from fedtide.federation.report import RoundReport
 from fedtide.federation.round import Call, Played, train_round
 from fedtide.federation.schedules import learning_rate
 from fedtide.federation.state import RunState
@@ -47,23 +48,6 @@ from fedtide.settings import RunSettings
 from fedtide.weighting.base import Weighting
 
 Ints = NDArray[np.int64]
-
-
-@dataclass
-class RoundReport:
-    """What is recorded of a round.
-
-    Attributes:
-        row: of ``history.csv``. per_class: accuracies of the reported model by split; ``held``: samples of each class
-            that the participants held.
-        clients: columns recorded of participants.
-        opening: what is known of the session that began with this round; ``None`` inside a session and for the first one.
-    """
-
-    row: dict[str, float | int | None]
-    per_class: dict[str, Sequence[float | None]] = field(default_factory=dict)
-    clients: dict[str, Sequence[float]] = field(default_factory=dict)
-    opening: dict[str, Any] | None = None
 
 
 class Federation:
@@ -122,6 +106,8 @@ class Federation:
         self.w0, self.b0 = flatten(network, dtype, self.device)
         self.workers = Workers(self.task, settings.engine.workers)
         self.executor = executors.make(self.task, self.workers, settings.engine, model.family)
+        slots = [slot for slot in self.layout.parameters if slot.name.startswith("head.")]
+        self.algorithm.head_size = sum(slot.stop - slot.start for slot in slots)
         self.payload = payload(self.algorithm, self.layout.size, self.layout.buffer_size, self.data.num_classes)
         self.wireless = self._wireless(network) if settings.costs.wireless else None
         self._views = not timeline.label_views.all()
@@ -225,6 +211,10 @@ class Federation:
         call = self._call(t, first, length)
         watched = self.settings.evaluation.consistency and self.ranks.rank == 0
         fits = consistency(self, state.w, state.b, call) if watched else {}
+        if t == first:
+            up, down = self.algorithm.opening_traffic(call.population, self.data.num_classes)
+            state.totals["bytes_up"] += up
+            state.totals["bytes_down"] += down
         played = train_round(self, state, call)
         state.w, state.b, state.round = played.w, played.b, t + 1
         self.charge(state, call, played.exchanges, played.samples)
@@ -345,6 +335,7 @@ class Federation:
                 "gradient_rounds": int(state.totals["gradient_rounds"]),
                 "lr": call.lr,
                 **dict.fromkeys(self._score_columns()),
+                **played.server,
             },
             clients={**played.clients, **fits},
         )
@@ -367,6 +358,10 @@ class Federation:
 
     def _evaluate(self, report: RoundReport, state: RunState, played: Played, t: int) -> None:
         evaluation, view = self.settings.evaluation, self.timeline.labels_at(t)
+        if evaluation.neurons:
+            inputs = self.data.test_inputs[probe(self.data.test_labels, evaluation.neurons)]
+            layers = activities(self.workers, played.w, played.b, inputs, evaluation.batch_size)
+            report.neurons = {name: concentration(activity) for name, activity in layers.items()}
         for name, suffix in self._evaluated():
             model = {"cloud": (played.w, played.b), "participants": played.participants}.get(name) or (
                 self._all_clients(state, t),

@@ -11,9 +11,9 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from fedtide.algorithms.round import Round, Vectors
+from fedtide.algorithms.round import Passed, Round, Vectors
 from fedtide.engine.curvature import features, fisher_diagonal, hessian_diagonal
-from fedtide.engine.evaluation import full_gradient
+from fedtide.engine.evaluation import full_gradient, pass_through
 from fedtide.engine.flat import weighted_sum
 from fedtide.engine.local import Cohort, momentum_steps
 from fedtide.engine.plan import make_plan, step_count
@@ -65,7 +65,7 @@ class Played:
     Attributes:
         w, b: the new model. participants: mean of the local models. train_loss, drift: of the cohort.
         exchanges, samples: of each participant, how often it exchanged models and on how many samples it trained.
-        clients: columns of numbers about the participants to keep, empty if there are none.
+        clients: columns of numbers about the participants to keep, empty if there are none. server: numbers about the server.
     """
 
     w: Tensor
@@ -76,6 +76,7 @@ class Played:
     exchanges: list[int]
     samples: list[int]
     clients: dict[str, Sequence[float]]
+    server: dict[str, float]
 
 
 class _Services:
@@ -118,6 +119,11 @@ class _Services:
 
     def generator(self, purpose: str, *keys: int) -> np.random.Generator:
         return generator(self._federation.settings.seed, purpose, *keys)
+
+    def passed(self, point: Tensor) -> list[Passed]:
+        fed, shards = self._federation, list(self._call.shards)
+        found = pass_through(fed.workers, point, self._state.b, shards, fed.settings.evaluation.batch_size)
+        return [Passed(*part) for part in found]
 
     def client_mean(self, name: str) -> Tensor:
         rows = self._state.memory[name]
@@ -188,6 +194,7 @@ def train_round(federation: Federation, state: RunState, call: Call) -> Played:
         layout=fed.layout,
         local=local,
         services=_Services(fed, state, call, prior),
+        seed=settings.seed,
     )
     start = fed.algorithm.start(r)
     r.W = start.expand(clients, -1).clone()
@@ -225,7 +232,8 @@ def train_round(federation: Federation, state: RunState, call: Call) -> Played:
     participants = (r.mean(cohort.W), b) if fed.evaluates("participants") else (w, b)
     kept = {name: column[:, 0].tolist() for name, column in fed.algorithm.record(r).items()}
     recorded: dict[str, Sequence[float]] = {"client": call.ids, **kept} if kept else {}
-    return Played(w, b, participants, loss, drift, exchanges, plan.sizes.sum(1).tolist(), recorded)
+    samples = plan.sizes.sum(1).tolist()
+    return Played(w, b, participants, loss, drift, exchanges, samples, recorded, fed.algorithm.observe(r))
 
 
 def _drift(W: Tensor, w: Tensor) -> float:

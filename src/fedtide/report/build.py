@@ -15,7 +15,7 @@ from rich.markup import escape
 from rich.table import Table as RichTable
 
 from fedtide.errors import SettingsError
-from fedtide.report import boundaries, figures, findings, pace, participants, records, statistics
+from fedtide.report import boundaries, dynamics, figures, findings, pace, participants, records, statistics
 from fedtide.report.pace import Pace
 from fedtide.report.page import Comparison, Picture, render, rows
 from fedtide.report.records import Records
@@ -162,6 +162,19 @@ def _pictures(read: Records, table: Table) -> list[Picture]:
             figures.per_class(read),
             "Accuracy per class of the final model",
             "Mean over the complete runs, on all test samples of a class whether or not it is present at the end.",
+        ),
+        (
+            "neurons",
+            dynamics.neurons(read),
+            "Concentration of the neurons' activity",
+            "One minus the normalised entropy of a layer's mean activations, averaged over the hidden layers: 0 if all neurons "
+            "are equally active, 1 if one is. Lines: mean of the complete runs; shading: from the lowest to the highest seed.",
+        ),
+        (
+            "momentum",
+            dynamics.momentum(read),
+            "Momentum of the server",
+            "Norm of the momentum and weight of the gradient in a local step, as the next round is told.",
         ),
     ]
     return [Picture(name, png, title, caption) for name, png, title, caption in possible if png is not None]

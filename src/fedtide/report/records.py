@@ -10,6 +10,7 @@ from typing import Any
 
 import pandas as pd
 
+from fedtide.engine.neurons import MEASURES
 from fedtide.errors import SettingsError
 from fedtide.report.forgetting import NOTHING, Forgetting, forgetting
 
@@ -23,8 +24,9 @@ METHOD = ["label", "initialiser"]
 
 _RUN = ["key", *METHOD, "seed", "state"]
 _HISTORY = ["round", "session", "bytes_up", "bytes_down", "present"]
-_OPTIONAL = ["test_accuracy", "latency", "energy", "gradient_rounds"]
+_OPTIONAL = ["test_accuracy", "latency", "energy", "gradient_rounds", "alpha", "momentum_norm"]
 _CLIENTS = ["gate", "local_loss", "global_loss"]
+_NEURONS = ["round", "layer", *MEASURES]
 _BOUNDARY = ["session", "start_accuracy", "mu", "losses"]
 _NOT_A_METHOD = (
     "label",
@@ -46,7 +48,8 @@ class Records:
             ``initialiser``, ``seed``, ``state`` (complete, diverged or unfinished) and ``rounds`` played.
         history: the rounds of all runs: the run's columns (without ``rounds``), ``round``, ``session`` (both from 1),
             ``test_accuracy`` (share, NaN where not evaluated), ``bytes`` (both directions, cumulative), ``present``,
-            ``latency`` [s] and ``energy`` [J] of the round (NaN where not simulated), ``gradient_rounds`` (cumulative).
+            ``latency`` [s] and ``energy`` [J] of the round (NaN where not simulated), ``gradient_rounds`` (cumulative),
+            ``alpha`` and ``momentum_norm`` (NaN where the algorithm has none).
         boundaries: one row per run and session that recorded its beginning: the run's columns, ``session`` (from 1),
             ``start_accuracy`` (share, NaN where not recorded), ``mu`` (weight by stored session) and ``losses`` (training
             loss by model), both possibly empty.
@@ -54,6 +57,8 @@ class Records:
             ``global_loss``, NaN where not recorded.
         per_class: per run, the test accuracies of its last evaluated model: the run's columns, then one per class.
         past: by run, what it still knows of the data of its past; nothing where data does not change.
+        neurons: one row per run, round and layer where it was asked for: the run's columns, ``round``, ``layer`` and how
+            concentrated its activity is.
         settings: the settings of each run by key, flat with dotted names.
         missing: names of the directories without settings.
     """
@@ -64,6 +69,7 @@ class Records:
     clients: pd.DataFrame
     per_class: pd.DataFrame
     past: dict[str, Forgetting]
+    neurons: pd.DataFrame
     settings: dict[str, Settings]
     missing: tuple[str, ...]
 
@@ -96,7 +102,7 @@ def load(run_dirs: Sequence[Path]) -> Records:
         example = f", e.g. {run_dirs[0]}" if run_dirs else ""
         raise SettingsError(f"no runs to report: none of {len(run_dirs)} run directories holds settings.json{example}")
     settings = {path.name: _settings(path) for path in found}
-    runs, histories, boundaries, clients, classes = [], [], [], [], []
+    runs, histories, boundaries, clients, classes, neurons = [], [], [], [], [], []
     for path in found:
         run = _run(path, settings[path.name])
         history, per_class = _history(path), _per_class(path)
@@ -105,6 +111,7 @@ def load(run_dirs: Sequence[Path]) -> Records:
         boundaries.append(_tagged(_boundaries(path), run))
         clients.append(_tagged(_clients(path), run))
         classes.append(_tagged(per_class, run))
+        neurons.append(_tagged(_read_csv(path / "neurons.csv", _NEURONS), run))
     frame = pd.DataFrame(runs)
     labels = _told_apart(frame, settings)
     frame["label"] = frame["key"].map(labels)
@@ -118,6 +125,7 @@ def load(run_dirs: Sequence[Path]) -> Records:
         past={
             path.name: _past(path, history, settings[path.name]) for path, history in zip(found, histories, strict=True)
         },
+        neurons=_joined(neurons, labels),
         settings=settings,
         missing=tuple(path.name for path in run_dirs if path not in found),
     )
