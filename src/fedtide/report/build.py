@@ -25,6 +25,7 @@ from fedtide.report.transitions import Rules, per_session, transitions
 
 _RULES = Rules()
 _PACE = Pace()
+_IN_A_TERMINAL = {"final", "last", "transition", "drop", "backward", "tail", "bytes", "latency", "energy"}
 
 
 @dataclass(frozen=True)
@@ -216,14 +217,16 @@ def _flat(table: Table) -> dict[str, float]:
 
 
 def _printable(title: str, table: Table) -> RichTable:
-    """The final table for a terminal."""
+    """The final table for a terminal: what fits one; the page has all columns."""
     printable = RichTable(title=escape(title), box=SIMPLE, pad_edge=False)
     for heading in ("Algorithm", "Initialiser"):
         printable.add_column(heading, no_wrap=True)
-    for heading in ("Seeds", *(column.title for column in table.columns)):
+    chosen = [place for place, column in enumerate(table.columns) if column.key in _IN_A_TERMINAL]
+    for heading in ("Seeds", *(table.columns[place].title for place in chosen)):
         printable.add_column(heading, justify="right")
     for row in rows(table):
-        cells = [f"[bold]{cell['text']}[/bold]" if cell["best"] else cell["text"] for cell in row["cells"]]
+        shown = [row["cells"][place] for place in chosen]
+        cells = [f"[bold]{cell['text']}[/bold]" if cell["best"] else cell["text"] for cell in shown]
         printable.add_row(escape(row["label"]), escape(row["initialiser"]), row["seeds"], *cells)
     return printable
 
