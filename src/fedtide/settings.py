@@ -72,6 +72,7 @@ ObjectiveChoice = Annotated[SerializeAsAny[PluginSettings], *_choice("objectives
 ParticipationChoice = Annotated[SerializeAsAny[PluginSettings], *_choice("participation", "all")]
 PartitionChoice = Annotated[SerializeAsAny[PluginSettings], *_choice("partitions", "dirichlet_equal")]
 WeightingChoice = Annotated[SerializeAsAny[PluginSettings], *_choice("weighting", "samples")]
+SelectionChoice = Annotated[SerializeAsAny[PluginSettings], *_choice("selection", "dynacomm")]
 ScenarioChoice = Annotated[SerializeAsAny[PluginSettings], *_choice("scenarios", "static")]
 
 

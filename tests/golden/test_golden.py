@@ -18,7 +18,7 @@ from fedtide.scenarios.timeline import Assignment, Timeline
 from golden import families
 from golden.conftest import REASON
 from golden.families.case import TOLERANCE, Case, NotYetError, Played, difference
-from support import federation, settings, watch
+from support import Listed, federation, settings, watch
 
 FILES = sorted(Path(__file__).parent.glob("*.json"))
 ABOUT = {"family", "layout", "columns", "conventions", "clip", "rounded", "tolerance", "verified", "problems", "runs"}
@@ -48,6 +48,8 @@ def played(case: Case, executor: str, monkeypatch: pytest.MonkeyPatch) -> Played
     chosen = settings(**case.settings, engine={"executor": executor, "workers": 1})
     fed = federation(chosen, case.world, case.data, cohorts=case.cohorts, start=start)
     fed.participation.share = case.share  # type: ignore[attr-defined]
+    if case.high:
+        fed.exchange.selection = Listed(case.high)  # type: ignore[attr-defined]
     over: list[int] = []
     clip = local.clip
 

@@ -33,6 +33,8 @@ class Algorithm(Plugin):
         down, up: what travels to and from each participant, for the ledger: ``w``/``W`` (the model with its buffers), names
             of declared vectors, or names that :meth:`payload` knows.
         models: models it distinguishes, for evaluation: ``cloud``, ``participants``, ``all``.
+        averages_inside_round: whether its formulas hold when clients average inside a round (an exchange's business): they may
+            look at the mean of the local models, not at a client's own displacement.
     """
 
     Settings: ClassVar[type[PluginSettings]] = AlgorithmSettings
@@ -42,6 +44,7 @@ class Algorithm(Plugin):
     up: tuple[str, ...] = ("W",)
     models: ClassVar[tuple[str, ...]] = ("cloud",)
 
+    averages_inside_round: ClassVar[bool] = False
     has_direction: ClassVar[bool] = False
 
     def __init_subclass__(cls, **kwargs: Any) -> None:

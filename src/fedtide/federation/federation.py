@@ -97,6 +97,7 @@ class Federation:
         self.initialiser: Initialiser = self._plugin("initialisation", settings.initialiser)
         self.participation: Participation = self._plugin("participation", settings.participation)
         self.exchange: Exchange = self._plugin("exchange", settings.exchange)
+        self.exchange.require(self.algorithm, settings.local)
         self.weighting: Weighting = self._plugin("weighting", settings.algorithm.weighting)  # type: ignore[attr-defined]
         objective: Objective = self._plugin("objectives", settings.objective)
         model: Model = self._plugin("models", settings.model)
@@ -217,12 +218,15 @@ class Federation:
         played = train_round(self, state, call)
         state.w, state.b, state.round = played.w, played.b, t + 1
         self.charge(state, call, played.exchanges, played.samples)
+        kappa = sum(played.exchanges) * self.payload.models / played.steps
+        state.totals["kappa"] += kappa
         finite = math.isfinite(played.train_loss) and bool(torch.isfinite(played.w).all())
         failed = not finite or played.train_loss > self.settings.federation.explode
         report = self._report(state, call, played, t, failed)
         report.opening = opened
         seconds = time.perf_counter() - began
         report.row["seconds"] = round(seconds, 4)
+        report.row |= {"exchanges": sum(played.exchanges), "kappa": _digits(kappa)}
         if self.wireless:
             report.row |= {name: _digits(state.totals[name] - before[name]) for name in ("latency", "energy")}
         state.totals["seconds"] += seconds

@@ -119,6 +119,8 @@ class Case:
     share: float = 1.0
     probed: Mapping[int, Sequence[int]] = field(default_factory=dict)
     """Who takes part in the gradient rounds before a round; by default everybody."""
+    high: Sequence[Sequence[int]] = ()
+    """Who averages often inside each round, where it is up to a selection."""
 
 
 def samples(problem: dict[str, Any]) -> tuple[Dataset, list[int]]:

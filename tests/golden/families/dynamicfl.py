@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from fedtide import plugins
-from golden.families.case import Case, Check, Fields, NotYetError, Played, chosen, samples
+from golden.families.case import Case, Check, Fields, NotYetError, Played, samples
 from support import steady
 
 
@@ -15,7 +15,17 @@ def read(run: dict[str, Any], problems: dict[str, Any]) -> Case:
     if "intervals" not in plugins.names("exchange"):
         raise NotYetError("exchange/intervals")
     case = without_exchange(run, problems)
-    case.settings["exchange"] = chosen(case.fields, "exchange", "intervals", {})
+    fields, star = case.fields, case.fields["star_mode"]
+    case.settings["exchange"] = {
+        "name": "intervals",
+        "intervals": f"{fields['interval_high']}*" if star else f"{fields['interval_high']}-{fields['interval_low']}",
+        "schedule": fields["schedule"],
+        "budget": {"name": "dynamic", "beta": 1.0},
+        **({"star_mode": star} if star else {}),
+    }
+    case.high = fields["high"]
+    fields.pass_over("interval_low")  # nobody has it with a star
+    fields.pass_over("upload_steps", "aggregations_round_1")  # compared by the exchange's own tests
     return case
 
 
