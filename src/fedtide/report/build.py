@@ -15,7 +15,7 @@ from rich.markup import escape
 from rich.table import Table as RichTable
 
 from fedtide.errors import SettingsError
-from fedtide.report import boundaries, figures, findings, records, statistics
+from fedtide.report import boundaries, figures, findings, pareto, records, statistics
 from fedtide.report.page import Comparison, Picture, render, rows
 from fedtide.report.records import Records
 from fedtide.report.sheets import sheets
@@ -136,6 +136,13 @@ def _pictures(read: Records, table: Table) -> list[Picture]:
             "lowest to the highest seed.",
         ),
         ("accuracy_over_bytes", figures.accuracy_over_bytes(read), "Test accuracy over communicated bytes", _RANGE),
+        (
+            "accuracy_over_cost",
+            pareto.accuracy_over_cost(read, table),
+            "Best test accuracy over communication cost",
+            "Dots: mean of the complete runs of a method; bars: from its lowest to its highest seed; line: methods that no "
+            "other one beats in both.",
+        ),
         (
             "per_class",
             figures.per_class(read),

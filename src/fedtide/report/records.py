@@ -22,7 +22,7 @@ METHOD = ["label", "initialiser"]
 
 _RUN = ["key", *METHOD, "seed", "state"]
 _HISTORY = ["round", "session", "bytes_up", "bytes_down", "present"]
-_OPTIONAL = ["test_accuracy", "latency", "energy", "gradient_rounds"]
+_OPTIONAL = ["test_accuracy", "latency", "energy", "gradient_rounds", "kappa"]
 _BOUNDARY = ["session", "start_accuracy", "mu", "losses"]
 _NOT_A_METHOD = (
     "label",
@@ -44,7 +44,8 @@ class Records:
             ``initialiser``, ``seed``, ``state`` (complete, diverged or unfinished) and ``rounds`` played.
         history: the rounds of all runs: the run's columns (without ``rounds``), ``round``, ``session`` (both from 1),
             ``test_accuracy`` (share, NaN where not evaluated), ``bytes`` (both directions, cumulative), ``present``,
-            ``latency`` [s] and ``energy`` [J] of the round (NaN where not simulated), ``gradient_rounds`` (cumulative).
+            ``latency`` [s] and ``energy`` [J] of the round (NaN where not simulated), ``gradient_rounds`` (cumulative),
+            ``kappa`` (normalised communication cost of the round).
         boundaries: one row per run and session that recorded its beginning: the run's columns, ``session`` (from 1),
             ``start_accuracy`` (share, NaN where not recorded), ``mu`` (weight by stored session) and ``losses`` (training
             loss by model), both possibly empty.
