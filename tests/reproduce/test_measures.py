@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from fedtide.errors import SettingsError
 from fedtide.reproduce.history import History, Session
-from fedtide.reproduce.measures import Quantity, Recovery, TransitionAccuracy
+from fedtide.reproduce.measures import BestAccuracy, Quantity, Recovery, TransitionAccuracy
 
 curves = st.lists(st.floats(0, 100), min_size=1, max_size=12)
 
@@ -19,7 +19,7 @@ def session(accuracy, gradient_rounds=0.0, latency=2.0, energy=500.0):
     rounds = len(accuracy)
     cost = np.ones(rounds)
     cost[0] += gradient_rounds
-    return Session(np.array(accuracy, dtype=float), gradient_rounds, latency * cost, energy * cost)
+    return Session(np.array(accuracy, dtype=float), gradient_rounds, latency * cost, energy * cost, 0.25 * cost)
 
 
 def recover(own, reference, share=0.9):
@@ -76,6 +76,11 @@ def test_costs_are_those_of_a_round_times_the_rounds_with_and_without_gradient_r
 def test_a_method_that_never_gets_there():
     found = recover(session([1, 2]), session([90, 90]))
     assert found["rounds", ""] == found["latency", ""] == found["energy", ""] == found["speedup", ""] == math.inf
+
+
+def test_the_best_round_the_last_ones_and_the_cost():
+    curve = [50.0, math.nan, 90.0, *[60.0] * 9, 70.0]
+    assert BestAccuracy().measure(session(curve), session([0])) == pytest.approx([90.0, 61.0, 0.25])
 
 
 def test_seeds_are_averaged_or_their_median_is_taken():

@@ -23,12 +23,14 @@ class Session:
         gradient_rounds: V, further rounds that preceded them.
         latency, energy: [T], seconds and joules of each round, the first one with the gradient rounds before it; NaN if
             the run did not record them.
+        kappa: [T], normalised communication cost of each round.
     """
 
     accuracy: Floats
     gradient_rounds: float
     latency: Floats
     energy: Floats
+    kappa: Floats
 
 
 class History:
@@ -46,9 +48,9 @@ class History:
         self._session = frame["session"].to_numpy()
         self._accuracy = 100 * frame["test_accuracy"].to_numpy(dtype=np.float64)
         absence = np.full(len(frame), np.nan)
-        self._gradient_rounds, self._latency, self._energy = (
+        self._gradient_rounds, self._latency, self._energy, self._kappa = (
             frame[name].to_numpy(dtype=np.float64) if name in frame else absence
-            for name in ("gradient_rounds", "latency", "energy")
+            for name in ("gradient_rounds", "latency", "energy", "kappa")
         )
 
     def session(self, number: int) -> Session:
@@ -67,4 +69,5 @@ class History:
             gradient_rounds=float(np.nan_to_num(self._gradient_rounds[first] - before)),
             latency=self._latency[rounds],
             energy=self._energy[rounds],
+            kappa=self._kappa[rounds],
         )

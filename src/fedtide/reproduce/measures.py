@@ -93,7 +93,33 @@ class Recovery(SettingsModel):
         return float(np.median(values))
 
 
-Measure = Annotated[TransitionAccuracy | Recovery, Field(discriminator="name")]
+class BestAccuracy(SettingsModel):
+    """Largest accuracy of a session's rounds, in percent, beside its communication cost kappa (the mean of its rounds).
+
+    The largest of 800 rounds is larger than what a run ends with; a second quantity is the mean of the last ten. Seeds are
+    averaged.
+    """
+
+    name: Literal["best_accuracy"] = "best_accuracy"
+
+    reference: ClassVar[None] = None
+
+    @property
+    def quantities(self) -> list[Quantity]:
+        """What is measured."""
+        return [Quantity("accuracy"), Quantity("accuracy of the last 10"), Quantity("kappa")]
+
+    def measure(self, session: Session, _: Session) -> list[float]:
+        """In the order of :attr:`quantities`."""
+        accuracy = session.accuracy
+        return [metrics.best(accuracy), metrics.mean_of_last(accuracy, 10), float(session.kappa.mean())]
+
+    def center(self, values: Floats) -> float:
+        """Mean."""
+        return float(values.mean())
+
+
+Measure = Annotated[TransitionAccuracy | Recovery | BestAccuracy, Field(discriminator="name")]
 
 
 def _per_round(spent: Floats, gradient_rounds: float) -> float:
