@@ -154,12 +154,15 @@ class EvaluationSettings(SettingsModel):
         ("test",), min_length=1, description="data to evaluate on"
     )
     batch_size: int = Field(2000, ge=1, description="samples per forward pass")
-    models: tuple[Literal["cloud", "participants", "all"], ...] | None = Field(
+    models: tuple[Literal["cloud", "participants", "all", "ensemble"], ...] | None = Field(
         None,
         description="cloud: the model sent next; participants: mean of this round's local models; all: mean of every "
-        "client's latest model; default: what the algorithm distinguishes",
+        "client's latest model; ensemble: the local models, logits added up; default: what the algorithm "
+        "distinguishes",
     )
-    reported: Literal["cloud", "participants", "all"] = Field("cloud", description="the model in test_accuracy")
+    reported: Literal["cloud", "participants", "all", "ensemble"] = Field(
+        "cloud", description="the model in test_accuracy"
+    )
     boundary_losses: bool = Field(
         True,
         description="record the training loss of four models at every session's start: its first one, the previous "

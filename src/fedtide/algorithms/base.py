@@ -8,6 +8,7 @@ from pydantic import Field
 from torch import Tensor
 
 from fedtide.algorithms.round import Round, Vectors
+from fedtide.engine.flat import Layout
 from fedtide.engine.local import Gradient, Local, Term
 from fedtide.plugins import Plugin, PluginSettings, Tunable
 from fedtide.settings import WeightingChoice
@@ -32,7 +33,7 @@ class Algorithm(Plugin):
         client: names of vectors [d] kept by every client, zero for a client never seen.
         down, up: what travels to and from each participant, for the ledger: ``w``/``W`` (the model with its buffers), names
             of declared vectors, or names that :meth:`payload` knows.
-        models: models it distinguishes, for evaluation: ``cloud``, ``participants``, ``all``.
+        models: models it distinguishes, for evaluation: ``cloud``, ``participants``, ``all``, ``ensemble``.
         averages_inside_round: whether its formulas hold when clients average inside a round (an exchange's business): they may
             look at the mean of the local models, not at a client's own displacement.
     """
@@ -50,6 +51,13 @@ class Algorithm(Plugin):
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
         cls.has_direction = cls.direction is not Algorithm.direction
+
+    def bind(self, layout: Layout, seed: int) -> None:
+        """Look at the model and the run's seed, once, before anything else.
+
+        Raises:
+            SettingsError: the algorithm cannot train such a model.
+        """
 
     def server_start(self, name: str) -> float:
         """Start value of the entries of a server vector."""

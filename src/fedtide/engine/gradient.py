@@ -62,8 +62,8 @@ class Gradient:
             parameters: views by slot.
             inputs, labels, keep: one batch; ``keep`` [B] is false for padding, ``None`` if there is none.
             key: keys of dropout. counts: label counts [L].
-            terms: extra losses; weights: of each, scalars. references: parameters of all their reference models, by slot,
-                term after term.
+            terms: extra losses; weights: of each, scalars. references: term after term, parameters of its reference models by
+                slot, then its tensors.
         """
         masks = () if keep is None else (keep,)
         arguments = (*parameters, inputs, labels, *masks, key, counts, *weights, *references)
@@ -72,7 +72,7 @@ class Gradient:
             with self._lock:
                 *gradients, value = self._function(terms, keep is not None)(*arguments)
             return list(gradients), value
-        shape = (inputs.shape, keep is None, losses, tuple(tuple(term.references) for term in terms))
+        shape = (inputs.shape, keep is None, losses, tuple(map(_shape, terms)))
         program = self._programs.get(shape)
         if program is None:
             program = self._programs.setdefault(shape, trace(self._function(terms, keep is not None), arguments))
@@ -106,7 +106,8 @@ class Gradient:
                     for name in term.references:
                         vector, references = references[:count], references[count:]
                         frozen[name] = functional_call(self._frozen, dict(zip(names, vector, strict=True)), (x,))
-                    seen.append((term, weight, frozen))
+                    own, references = references[: len(term.tensors)], references[len(term.tensors) :]
+                    seen.append((term, weight, frozen, dict(zip(term.tensors, own, strict=True))))
                 values = task.losses(outputs, y, label_counts, seen, head, key)
             return values.mean() if keep is None else (values * keep).sum() / keep.sum().clamp(min=1)
 
@@ -115,6 +116,11 @@ class Gradient:
             return (*gradients, value)
 
         return vmap(flat) if self.batched else flat
+
+
+def _shape(term: Term) -> tuple[object, ...]:
+    """What a program depends on of a term beside its loss."""
+    return (*term.references, *((name, value.shape) for name, value in term.tensors.items()))
 
 
 def _is_static(loss: Any) -> bool:

@@ -59,6 +59,7 @@ class TermBatch:
         references: outputs of the term's reference models on the same inputs, without gradient.
         head: the last layer of the model in training, features [*, q] -> logits [*, L].
         key: int64 scalar tensor, keyed per (seed, round, client, step), for ``hashed_uniform``.
+        tensors: the term's own.
     """
 
     outputs: Outputs
@@ -66,6 +67,7 @@ class TermBatch:
     references: dict[str, Outputs]
     head: Callable[[Tensor], Tensor]
     key: Tensor
+    tensors: dict[str, Tensor] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -74,13 +76,15 @@ class Term:
 
     ``references`` are parameter vectors [d] (or rows [C, d]) of frozen models evaluated on the same batch; ``weight`` is a
     number or [C, 1] (0 switches the term off for a client). ``buffers`` are the floating buffers [q] of those references
-    that do not use the broadcast ones.
+    that do not use the broadcast ones. ``tensors`` are whatever else of the round the loss needs, of any shape, the same for
+    all clients.
     """
 
     loss: Callable[[TermBatch], Tensor]
     references: dict[str, Tensor] = field(default_factory=dict)
     weight: Coefficient = 1.0
     buffers: dict[str, Tensor] = field(default_factory=dict)
+    tensors: dict[str, Tensor] = field(default_factory=dict)
 
 
 Gradient = Callable[[Tensor], Tensor]

@@ -52,7 +52,9 @@ class Resident(Executor):
             def loss(inputs: Tensor = inputs, labels: Tensor = labels, key: Tensor = key) -> Tensor:
                 with task.mixed():
                     outputs = module.network.outputs(inputs)
-                    seen = [(term, weight, _frozen_outputs(frozen, inputs)) for term, weight, frozen in terms]
+                    seen = [
+                        (term, weight, _frozen_outputs(frozen, inputs), term.tensors) for term, weight, frozen in terms
+                    ]
                     counts = cohort.label_counts[row]
                     return task.losses(outputs, labels, counts, seen, module.network.head, key).mean()
 

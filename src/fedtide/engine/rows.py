@@ -29,12 +29,19 @@ class Rows:
         self._terms = [term for term, skip in zip(cohort.terms, off, strict=True) if not skip]
         dtype, device = self.w.dtype, self.w.device
         self._weights = [torch.as_tensor(self._cut(term.weight), dtype=dtype, device=device) for term in self._terms]
-        vectors = [self._cut(vector) for term in self._terms for vector in term.references.values()]
-        self._references = [slot.view(vector) for vector in vectors for slot in gradient.layout.parameters]
+        self._references: list[Tensor] = []
+        for term in self._terms:
+            vectors = map(self._cut, term.references.values())
+            self._references += [slot.view(vector) for vector in vectors for slot in gradient.layout.parameters]
+            self._references += map(self._shared, term.tensors.values())
 
     def _views(self, matrix: Tensor) -> list[Tensor]:
         flat = matrix if self.gradient.batched else matrix[0]
         return [slot.view(flat) for slot in self.gradient.layout.parameters]
+
+    def _shared(self, value: Tensor) -> Tensor:
+        """A tensor that all clients share, shaped as the gradient wants it."""
+        return value.expand(len(self.w), *value.shape) if self.gradient.batched else value
 
     def _cut(self, value: Any) -> Any:
         """The rows of a vector [d] or [C, d] or of a number or column [C, 1], shaped as the gradient wants them."""

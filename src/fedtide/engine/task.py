@@ -70,13 +70,13 @@ class Task:
         outputs: Outputs,
         labels: Tensor,
         counts: Tensor,
-        terms: list[tuple[Term, Any, dict[str, Outputs]]],
+        terms: list[tuple[Term, Any, dict[str, Outputs], dict[str, Tensor]]],
         head: Callable[[Tensor], Tensor],
         key: Tensor,
     ) -> Tensor:
-        """Per-sample losses [B]: the objective plus the extra terms, each with its weight and reference outputs."""
+        """Per-sample losses [B]: the objective plus the extra terms, each with its weight, reference outputs and tensors."""
         total = self.objective.loss(outputs, labels, counts)
-        for term, weight, references in terms:
-            extra = term.loss(TermBatch(outputs, labels, references, head, key))
+        for term, weight, references, tensors in terms:
+            extra = term.loss(TermBatch(outputs, labels, references, head, key, tensors))
             total = total + (weight.squeeze() if isinstance(weight, Tensor) else weight) * extra
         return total

@@ -112,6 +112,7 @@ class Federation:
         layout = executors.image_layout(settings.engine, model.channels_last, self.device)
         self.task = Task(network, self.data, objective, local, augmentation, self.device, dtype, autocast, layout)
         self.layout = Layout(network)
+        self.algorithm.bind(self.layout, settings.seed)
         self.w0, self.b0 = flatten(network, dtype, self.device)
         self.workers = Workers(self.task, settings.engine.workers)
         self.executor = executors.make(self.task, self.workers, settings.engine, model.family)
@@ -136,7 +137,7 @@ class Federation:
         return Wireless(costs, self.settings.seed, self.layout.size, costs.phi or flops_per_parameter(network, sample))
 
     def evaluates(self, model: str) -> bool:
-        """Whether ``cloud``, ``participants`` or ``all`` is evaluated in this run."""
+        """Whether ``cloud``, ``participants``, ``all`` or ``ensemble`` is evaluated in this run."""
         chosen = self.settings.evaluation.models
         return model == self.settings.evaluation.reported or model in (
             self.algorithm.models if chosen is None else chosen
@@ -345,7 +346,7 @@ class Federation:
     def _evaluated(self) -> list[tuple[str, str]]:
         """Models that are evaluated, and what their columns end in."""
         reported = self.settings.evaluation.reported
-        names = [name for name in ("cloud", "participants", "all") if self.evaluates(name)]
+        names = [name for name in ("cloud", "participants", "all", "ensemble") if self.evaluates(name)]
         return [(name, "" if name == reported else f"_{name}") for name in names]
 
     def _score_columns(self) -> list[str]:
@@ -357,10 +358,8 @@ class Federation:
     def _evaluate(self, report: RoundReport, state: RunState, played: Played, t: int) -> None:
         evaluation, view = self.settings.evaluation, self.timeline.labels_at(t)
         for name, suffix in self._evaluated():
-            model = {"cloud": (played.w, played.b), "participants": played.participants}.get(name) or (
-                self._all_clients(state, t),
-                played.b,
-            )
+            models = {"cloud": (played.w, played.b), "participants": played.participants, "ensemble": played.members}
+            model = models.get(name) or (self._all_clients(state, t), played.b)
             for split in evaluation.splits:
                 scores = self.scores(*model, split, view if self._views and not suffix else None)
                 report.row[f"{split}_accuracy{suffix}"] = scores.accuracy(view)

@@ -58,7 +58,8 @@ class Played:
     """What a round produced: the new model, the round's record, and its facts.
 
     Attributes:
-        w, b: the new model. participants: mean of the local models. train_loss, drift: of the cohort.
+        w, b: the new model. participants: mean of the local models. members: the local models. train_loss, drift: of the
+            cohort.
         exchanges, samples: of each participant, how often it exchanged models and on how many samples it trained.
         steps: local steps of all participants together, those included that an exchange left out.
         clients: columns of numbers about the participants to keep, empty if there are none.
@@ -67,6 +68,7 @@ class Played:
     w: Tensor
     b: Tensor
     participants: tuple[Tensor, Tensor]
+    members: tuple[Tensor, Tensor]
     train_loss: float
     drift: float
     exchanges: list[int]
@@ -191,7 +193,8 @@ def train_round(federation: Federation, state: RunState, call: Call) -> Played:
     kept = {name: column[:, 0].tolist() for name, column in fed.algorithm.record(r).items()}
     recorded: dict[str, Sequence[float]] = {"client": call.ids, **kept} if kept else {}
     samples = plan.sizes.sum(1).tolist()
-    return Played(w, b, participants, loss, drift, exchanges, samples, int(steps.sum()), recorded)
+    members = (cohort.W, cohort.buffers)
+    return Played(w, b, participants, members, loss, drift, exchanges, samples, int(steps.sum()), recorded)
 
 
 def _momentum(memory: dict[str, Tensor], W: Tensor, coefficient: float) -> Tensor | None:
