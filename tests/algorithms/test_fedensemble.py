@@ -13,7 +13,7 @@ LOCAL = {"amount": 3, "unit": "steps", "batch_size": 3, "lr": 0.5}
 def test_it_trains_as_fedavg_and_adds_up_logits() -> None:
     """With a hidden layer; for a linear model, logits of the mean are the mean of the logits."""
     data, world = vectors(), steady((20, 20, 20), 3)
-    common = {"local": LOCAL, "model": {"name": "mlp", "hidden": [6]}}
+    common = {"local": LOCAL, "model": {"name": "mlp", "widths": [6]}}
     fed, plain = (federation(settings(algorithm=name, **common), world, data) for name in ("fedensemble", "fedavg"))
     seen = watch(fed)
     state, reports = play(fed)
