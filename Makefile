@@ -11,8 +11,8 @@ export MLFLOW_DISABLE_TELEMETRY := true
 $(VENV)/.ready: pyproject.toml constraints.txt
 	$(PYTHON) -c 'import sys; sys.exit(None if sys.version_info >= (3, 11) else "fedtide needs Python 3.11 or newer")'
 	$(PYTHON) -m venv $(VENV)
-	if command -v uv >/dev/null; then uv pip install -q --python $(VENV)/bin/python -e '.[dev]' -c constraints.txt; \
-	else $(VENV)/bin/python -m pip install -q --disable-pip-version-check -e '.[dev]' -c constraints.txt; fi
+	if command -v uv >/dev/null; then uv pip install -q --python $(VENV)/bin/python -e '.[dev,he]' -c constraints.txt; \
+	else $(VENV)/bin/python -m pip install -q --disable-pip-version-check -e '.[dev,he]' -c constraints.txt; fi
 	touch $@
 
 repro: $(VENV)/.ready   ## play the pipeline: download, partition, train, report, tune

@@ -15,7 +15,8 @@ from fedtide import plugins
 from fedtide.algorithms.round import Round, Vectors
 from fedtide.data.dataset import Dataset
 from fedtide.errors import SettingsError
-from fedtide.federation.federation import Federation, RoundReport
+from fedtide.federation.federation import Federation
+from fedtide.federation.report import RoundReport
 from fedtide.federation.state import RunState
 from fedtide.models.base import Network
 from fedtide.params import Params

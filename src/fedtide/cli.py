@@ -16,6 +16,7 @@ from rich.console import Console
 from rich.table import Table
 
 from fedtide.commands.diagnose import diagnose
+from fedtide.commands.quadratic import quadratic
 from fedtide.commands.reproduce import reproduce
 from fedtide.describe import describe, listing
 from fedtide.errors import SettingsError
@@ -179,6 +180,7 @@ def partition(
 
 app.command()(reproduce)
 app.command()(diagnose)
+app.command()(quadratic)
 
 
 @app.command("list")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import gc
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -55,12 +56,15 @@ def tracked(
     play = functools.partial(
         execute, settings, place.runs, name=name, worlds=place.worlds, show=show, say=say, wait=wait
     )
-    if place.mlruns is None:
-        return play(callbacks=callbacks)
-    from fedtide.tracking.mlflow import MlflowMirror
+    try:
+        if place.mlruns is None:
+            return play(callbacks=callbacks)
+        from fedtide.tracking.mlflow import MlflowMirror
 
-    with MlflowMirror(place.mlruns, place.experiment, place.comparison, say) as mirror:
-        return play(callbacks=[*callbacks, mirror], prepare=mirror.prepare)
+        with MlflowMirror(place.mlruns, place.experiment, place.comparison, say) as mirror:
+            return play(callbacks=[*callbacks, mirror], prepare=mirror.prepare)
+    finally:
+        gc.collect()  # trainer, module and data refer to each other: else a process piles up the data of many runs
 
 
 def refuse_several_processes(settings: RunSettings) -> None:

@@ -179,10 +179,19 @@ class EvaluationSettings(SettingsModel):
     reported: Literal["cloud", "participants", "all", "ensemble"] = Field(
         "cloud", description="the model in test_accuracy"
     )
+    neurons: int = Field(
+        0,
+        ge=0,
+        description="test samples of each class on which the concentration of the neurons' activity is measured; 0: it is not",
+    )
     boundary_losses: bool = Field(
         True,
         description="record the training loss of four models at every session's start: its first one, the previous "
         "session's last, the mean of the stored ones, the run's first",
+    )
+    consistency: bool = Field(
+        False,
+        description="record in every round the training loss of the model sent: on each participant's data and on everybody's",
     )
 
 
@@ -315,6 +324,10 @@ class ReportSettings(SettingsModel):
 
     title: str = Field("Comparison", description="headline of the page")
     last: int = Field(10, ge=1, description="rounds averaged in the table")
+    target: float | None = Field(
+        None, gt=0, le=1, description="accuracy that rounds are counted to; null: nine tenths of the best method's"
+    )
+    baseline: str = Field("fedavg", description="label of the algorithm that speed-ups are relative to")
     transition_window: int = Field(10, ge=1, description="rounds after a session change that are averaged")
     transition_counting: Literal["stored", "all"] = Field(
         "stored",

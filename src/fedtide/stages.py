@@ -123,6 +123,7 @@ def run_directories(params: Params, runs: Path) -> list[Path]:
 def report(params: Params, runs: Path, worlds: Path | None, out: Path, command: str) -> ReportSummary:
     """Build the report of the grid from its run directories."""
     from fedtide.report.build import build
+    from fedtide.report.pace import Pace
     from fedtide.report.transitions import Rules
 
     data = load_data(params.run())
@@ -139,7 +140,8 @@ def report(params: Params, runs: Path, worlds: Path | None, out: Path, command: 
         draw(timeline_for(first, data), data.train_labels.numpy(), pictures[0])
     chosen = params.experiment.report
     rules = Rules(chosen.transition_window, chosen.transition_counting, chosen.reference, chosen.rho)
-    return build(directories, folder(out), chosen.title, chosen.last, command, pictures, rules)
+    speed = Pace(chosen.target, chosen.baseline)
+    return build(directories, folder(out), chosen.title, chosen.last, command, pictures, rules, speed)
 
 
 def code(params: Params, out: Path) -> None:

@@ -19,7 +19,7 @@ Json = Annotated[bool, typer.Option("--json", help="Print one JSON object (or li
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress.")]
 
 PARAMS = Path("params.yaml")
-LOG_WIDTH = 120
+LOG_WIDTH = 140
 console = Console(stderr=True, highlight=False)
 
 

@@ -150,3 +150,19 @@ def test_the_momentum_travels_down_with_the_model() -> None:
     algorithm: Any = cls(cls.Settings())
     sent = payload(algorithm, size=1000, buffers=7, classes=10)
     assert (sent.down, sent.up) == (4 * 2007, 4 * 1007)
+
+
+def test_what_is_recorded_of_clients_and_server() -> None:
+    """7 samples in batches of 3 are 3 steps, nominally 7/3; with nominal division by the mean size, kappa tells it."""
+    local = {"amount": 2, "batch_size": 3, "lr": 0.1}
+    for norm, kappas in (("actual", [1.0, 1.0]), ("nominal", [6 / (2 * 5 / 3), 2 / (2 * 5 / 3)])):
+        own = {"name": "fedcm", "alpha": 0.3, "momentum_norm": norm, "weighting": "samples"}
+        fed = federation(settings(algorithm=own, local=local), steady((7, 3), 2), vectors())
+        seen = watch(fed)
+        _, reports = play(fed)
+        assert reports[0].clients["client"] == [0, 1]
+        assert reports[0].clients["weight"] == pytest.approx([0.7, 0.3])
+        assert reports[0].clients["kappa"] == pytest.approx(kappas)
+        for report, (r, _) in zip(reports, seen, strict=True):
+            assert report.row["alpha"] == 0.3
+            assert report.row["momentum_norm"] == pytest.approx(float(torch.linalg.vector_norm(r.server.Delta)))

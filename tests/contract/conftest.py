@@ -19,6 +19,7 @@ SCENARIOS: dict[str, dict[str, Any]] = {
     "static": {"rounds": 4, "num_clients": 10},
     "sessions": {"num_sessions": 4, "rounds_per_session": 2, "num_devices": 5},
     "trace": {"session_at_change": True},
+    "evolving": {"num_clients": 5, "subsets": 3, "beta": 0.5, "num_sessions": 2, "rounds_per_session": 2},
 }
 """Small worlds; a scenario that is not here is played as it comes."""
 

@@ -98,6 +98,11 @@ def test_algorithms_do_not_see_the_engine(world: Any, algorithm: str) -> None:
         assert_close(threads, plain(run, executor="stacked", chunk=chunk), 1e-9)
 
 
+def session_starts(world: Timeline) -> list[int]:
+    """First round of every session."""
+    return [t for t in range(world.rounds) if world.session_span(t)[0] == t]
+
+
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
 def test_the_ledger_counts_what_is_declared(world: Any, algorithm: str) -> None:
     fed = federation(*world(algorithm=algorithm))
@@ -109,8 +114,12 @@ def test_the_ledger_counts_what_is_declared(world: Any, algorithm: str) -> None:
         assert counted == 4 * sum(numbers) > 0
     state, reports = play(fed)
     exchanges = sum(int(report.row["selected"]) for report in reports)
-    assert state.totals["bytes_up"] == exchanges * fed.payload.up == reports[-1].row["bytes_up"]
-    assert state.totals["bytes_down"] == exchanges * fed.payload.down == reports[-1].row["bytes_down"]
+    openings = [
+        cls.opening_traffic(fed.timeline.at(first).clients.size, classes) for first in session_starts(fed.timeline)
+    ]
+    for direction, each, once in (("up", fed.payload.up, 0), ("down", fed.payload.down, 1)):
+        counted = exchanges * each + sum(opening[once] for opening in openings)
+        assert state.totals[f"bytes_{direction}"] == counted == reports[-1].row[f"bytes_{direction}"]
 
 
 @pytest.mark.parametrize("executor", ["threads", "stacked"])

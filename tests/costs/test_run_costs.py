@@ -38,7 +38,7 @@ def test_a_row_is_the_cost_of_its_cohort() -> None:
         model = Wireless(CostSettings(), 0, 18, 2 * 15 / 18)
         for t, (cohort, report) in enumerate(zip(COHORTS, reports, strict=True)):
             sent = np.full(len(cohort), 4 * 18 * vectors_sent)
-            cost = model.round_cost(t, cohort, sent, sent, [SIZES[client] for client in cohort])
+            cost = model.round_cost([t], cohort, sent, sent, [SIZES[client] for client in cohort])
             assert report.row["latency"] == pytest.approx(cost.latency_s, rel=1e-8)
             assert report.row["energy"] == pytest.approx(cost.energy_J, rel=1e-8)
         assert state.totals["latency"] == pytest.approx(sum(report.row["latency"] for report in reports), rel=1e-8)
@@ -61,7 +61,7 @@ def test_a_further_round_is_charged_to_the_round_that_follows() -> None:
     assert report.row["bytes_up"] == 2 * alone.row["bytes_up"]
     once = Wireless(CostSettings(), 0, 18, 2 * 15 / 18)
     sent = np.full(2, 4 * 18)
-    more = once.round_cost(0, [0, 2], sent, sent, [4, 6], "gradient")
+    more = once.round_cost([0], [0, 2], sent, sent, [4, 6], "gradient")
     assert report.row["energy"] == pytest.approx(alone.row["energy"] + more.energy_J, rel=1e-8)
 
 

@@ -11,6 +11,7 @@ from fedtide.cli import app
 from fedtide.params import Params
 from fedtide.reproduce.play import count_runs, experiments
 from fedtide.reproduce.recipe import Recipe
+from fedtide.tuning.space import Space
 
 ROOT = Path(__file__).parents[2]
 TEXT = (ROOT / "docs" / "experiments.md").read_text(encoding="utf-8")
@@ -19,7 +20,7 @@ FILES = experiments(ROOT / "experiments")
 ROWS = [
     (name, int(cells), int(runs))
     for names, cells, runs in re.findall(
-        r"^\| (`table[^|]*) \|[^|]*\|[^|]*\| ([\d, ]+) \| ([\d, ]+) \|$", TEXT, re.MULTILINE
+        r"^\| (`\w[^|]*) \|[^|]*\|[^|]*\| ([\d, ]+) \| ([\d, ]+) \|$", TEXT, re.MULTILINE
     )
     for name, cells, runs in zip(
         re.findall(r"`(\w+)`", names),
@@ -39,10 +40,22 @@ def test_a_command_works_as_far_as_settings_go(line):
         Recipe(FILES[given["name"]], given["profile"], given["overrides"] or ()).select(given["only"] or ())
     elif name == "diagnose":
         Params.read(ROOT / "params.yaml", given["overrides"])
+    elif name == "tune" and (ROOT / given["params"]).exists():
+        Space(Params.read(ROOT / given["params"], given["overrides"]))
+
+
+def test_searches_go_on_from_what_the_one_before_has_left():
+    searches = [shlex.split(line) for line in COMMANDS if line.startswith("fedtide tune")]
+    written = [f"{words[words.index('--out') + 1]}/best.yaml" for words in searches]
+    read = [
+        words[words.index("--params") + 1] for words in (shlex.split(line) for line in COMMANDS) if "--params" in words
+    ]
+    assert (ROOT / read[0]).exists()
+    assert read[1:] == [*written, written[-1]]
 
 
 def test_the_table_of_experiments():
-    assert {name for name, _, _ in ROWS} == {name for name, path in FILES.items() if path.parent.name == "dynamic_init"}
+    assert {name for name, _, _ in ROWS} == set(FILES)
     for name, cells, runs in ROWS:
         recipe = Recipe(FILES[name])
         assert (len(recipe.cells), count_runs(recipe)) == (cells, runs), name

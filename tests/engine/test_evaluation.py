@@ -38,6 +38,18 @@ def test_scores_are_those_of_the_whole_test_set(workers: int, batch: int) -> Non
     assert scores.per_class() == [scores.accuracy(np.arange(3) == label) for label in range(3)]
 
 
+def test_samples_can_be_counted_under_groups_of_ones_own() -> None:
+    fed = made()
+    inputs, labels = fed.data.test_inputs, fed.data.test_labels
+    groups = torch.arange(len(labels)) % 7 + 1
+    scores = evaluate(fed.workers, fed.w0, fed.b0, inputs, labels, 8, groups=groups)
+    parts = [evaluate(fed.workers, fed.w0, fed.b0, inputs[own], labels[own], 8) for own in (groups == 3, groups == 7)]
+    fed.workers.close()
+    assert scores.count.tolist() == torch.bincount(groups).tolist()
+    assert [int(scores.correct[group]) for group in (3, 7)] == [int(part.correct.sum()) for part in parts]
+    assert [float(scores.loss[group]) for group in (3, 7)] == pytest.approx([float(part.loss.sum()) for part in parts])
+
+
 def test_a_class_without_samples_has_no_accuracy() -> None:
     scores = Scores(torch.tensor([1, 0]), torch.tensor([2, 0]), torch.tensor([0.5, 0.0], dtype=torch.float64))
     assert scores.per_class() == [0.5, None]

@@ -57,7 +57,7 @@ def played(run: dict[str, Any]) -> tuple[Case, Federation]:
     case = families.read(CONTENT, run)
     start = torch.tensor(case.fields["w0"], dtype=torch.float64)
     fed = federation(settings(**case.settings), case.world, case.data, cohorts=case.cohorts, start=start)
-    fed.exchange.selection = Listed(case.high)  # type: ignore[attr-defined]
+    case.script(fed)
     return case, fed
 
 

@@ -89,7 +89,7 @@ def test_partial_averages_follow_the_golden_runs(number: int, executor: str) -> 
     case, fed, recording = golden(run, executor)
     rounds = watch(fed)
     state, _ = play(fed)
-    outcome = Played(fed, state, rounds, [], [], [], [])
+    outcome = Played(fed, state, rounds, [], [], [], [], [])
     assert not [text for check in case.checks(case.fields, outcome) if (text := difference(check))]
     averages = run.get("aggregations_round_1", [])
     models = [W for W, _ in recording.before[1 : len(averages)]] + [rounds[0][1].expand(6, -1)]

@@ -14,11 +14,12 @@ import torch
 from fedtide import plugins
 from fedtide.engine import local
 from fedtide.federation import gradient_rounds
+from fedtide.federation.scoring import all_clients, evaluates
 from fedtide.scenarios.timeline import Assignment, Timeline
 from golden import families
 from golden.conftest import REASON
 from golden.families.case import TOLERANCE, Case, NotYetError, Played, difference
-from support import Listed, federation, settings, watch
+from support import federation, settings, watch
 
 FILES = sorted(Path(__file__).parent.glob("*.json"))
 ABOUT = {"family", "layout", "columns", "conventions", "clip", "rounded", "tolerance", "verified", "problems", "runs"}
@@ -48,8 +49,7 @@ def played(case: Case, executor: str, monkeypatch: pytest.MonkeyPatch) -> Played
     chosen = settings(**case.settings, engine={"executor": executor, "workers": 1})
     fed = federation(chosen, case.world, case.data, cohorts=case.cohorts, start=start)
     fed.participation.share = case.share  # type: ignore[attr-defined]
-    if case.high:
-        fed.exchange.selection = Listed(case.high)  # type: ignore[attr-defined]
+    case.script(fed)
     over: list[int] = []
     clip = local.clip
 
@@ -64,19 +64,21 @@ def played(case: Case, executor: str, monkeypatch: pytest.MonkeyPatch) -> Played
 
     monkeypatch.setattr(local, "clip", counting)
     monkeypatch.setattr(gradient_rounds, "everybody", present)
-    state, rounds, everybody, clipped, openings, stores = fed.start(), watch(fed), [], [], [], []
+    state, rounds, everybody, clipped, openings, stores, clients = fed.start(), watch(fed), [], [], [], [], []
     try:
         for t in range(fed.timeline.rounds):
             over.clear()
             with torch.no_grad():
-                openings.append(fed.play(state).opening)
+                report = fed.play(state)
+            openings.append(report.opening)
+            clients.append(report.clients)
             stores.append(dict(state.initialiser))
             clipped.append(sum(over))
-            if fed.evaluates("all"):
-                everybody.append(fed._all_clients(state, t))
+            if evaluates(fed, "all"):
+                everybody.append(all_clients(fed, state, t))
     finally:
         fed.workers.close()
-    return Played(fed, state, rounds, everybody, clipped, openings, stores)
+    return Played(fed, state, rounds, everybody, clipped, openings, stores, clients)
 
 
 @pytest.mark.parametrize(("content", "run"), runs())

@@ -78,7 +78,7 @@ def test_an_update_of_one_full_step_is_minus_the_gradient_at_the_pilot() -> None
     for session, members in ((1, B), (2, A)):
         fed = made("previous", alternating(1), local=local)
         shards = [fed.timeline.shards[k] for k in members]
-        counts = torch.stack([fed.label_counts(shard) for shard in shards])
+        counts = fed.label_counts(shards)
         gradients = full_gradient(fed.workers, pilot.w, pilot.b, shards, 99, counts)
         fed.workers.close()
         n = torch.tensor([float(SIZES[k]) for k in members], dtype=torch.float64)

@@ -90,7 +90,14 @@ def test_stratified_iid_deals_every_class_evenly(counts, data):
 
 
 @pytest.mark.parametrize(
-    ("alpha", "imbalance", "published"), [(0.1, 1.0, 0.662), (0.1, 0.01, 0.467), (0.6, 1.0, 0.427), (0.6, 0.01, 0.298)]
+    ("alpha", "imbalance", "published"),
+    [
+        (0.1, 1.0, 0.662),
+        (0.1, 0.01, 0.467),
+        (0.6, 1.0, 0.427),
+        (0.6, 0.1, 0.363),
+        (0.6, 0.01, 0.298),
+    ],
 )
 def test_total_variation_of_the_equal_rule(alpha, imbalance, published):
     """100 clients, 10 classes of up to 5000 samples; mean over seeds."""

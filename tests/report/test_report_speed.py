@@ -4,10 +4,8 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
-from fedtide.report.speed import RoundsToTarget, accuracy_difference, last_rounds, rounds_to_target
+from fedtide.report.speed import RoundsToTarget, last_rounds, rounds_to_target
 
 NAN = math.nan
 
@@ -32,12 +30,3 @@ def test_the_last_rounds_have_a_population_spread() -> None:
     assert last_rounds(np.r_[np.zeros(100), np.tile([0.4, 0.6], 25)]) == pytest.approx((0.5, 0.1))
     assert all(math.isnan(value) for value in last_rounds([NAN]))
     assert last_rounds([0.7]) == (0.7, 0.0)
-
-
-@given(st.lists(st.floats(0, 1), min_size=1, max_size=8), st.lists(st.floats(0, 1), min_size=1, max_size=8))
-def test_differences_of_common_rounds_change_sign_with_the_order(first: list[float], second: list[float]) -> None:
-    difference = accuracy_difference(first, second)
-    assert len(difference) == min(len(first), len(second))
-    assert np.array_equal(difference, -accuracy_difference(second, first))
-    assert difference[0] == first[0] - second[0]
-    assert np.isnan(accuracy_difference([NAN], [0.5])).all()

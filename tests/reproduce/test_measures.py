@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from fedtide.errors import SettingsError
 from fedtide.reproduce.history import History, Session
-from fedtide.reproduce.measures import BestAccuracy, Quantity, Recovery, TransitionAccuracy
+from fedtide.reproduce.measures import BestRound, Learning, Quantity, Recovery, TransitionAccuracy
 
 curves = st.lists(st.floats(0, 100), min_size=1, max_size=12)
 
@@ -35,6 +35,21 @@ def test_a_window_is_the_mean_of_the_first_rounds_and_never_longer_than_the_sess
 
 def test_rounds_without_evaluation_are_passed_over():
     assert TransitionAccuracy(windows=(3,)).measure(session([10, math.nan, 30]), session([0])) == [20]
+
+
+def test_the_best_round_beside_what_a_run_ends_with():
+    measure = BestRound(last=2)
+    assert measure.measure(session([10, 90, math.nan, 40, 20]), session([0])) == [90, 30, 20]
+    assert [str(quantity.variant) for quantity in measure.quantities] == ["best round", "last 2 rounds", "last round"]
+    assert measure.center(np.array([1.0, 2.0, 6.0])) == 3
+
+
+@given(curves, st.integers(1, 20))
+def test_no_window_beats_the_best_round(curve, last):
+    best, mean, final = BestRound(last=last).measure(session(curve), session([0]))
+    assert best == max(curve)
+    assert mean <= best + 1e-9
+    assert final <= best
 
 
 @given(curves)
@@ -78,9 +93,10 @@ def test_a_method_that_never_gets_there():
     assert found["rounds", ""] == found["latency", ""] == found["energy", ""] == found["speedup", ""] == math.inf
 
 
-def test_the_best_round_the_last_ones_and_the_cost():
-    curve = [50.0, math.nan, 90.0, *[60.0] * 9, 70.0]
-    assert BestAccuracy().measure(session(curve), session([0])) == pytest.approx([90.0, 61.0, 0.25])
+def test_the_best_round_beside_its_cost():
+    curve, measure = [50.0, math.nan, 90.0, *[60.0] * 9, 70.0], BestRound(kappa=True)
+    assert measure.measure(session(curve), session([0])) == pytest.approx([90.0, 61.0, 70.0, 0.25])
+    assert measure.quantities[-1] == Quantity("kappa")
 
 
 def test_seeds_are_averaged_or_their_median_is_taken():
@@ -112,3 +128,32 @@ def test_costs_that_were_not_recorded_are_nan(tmp_path):
     (tmp_path / "history.csv").write_text("round,accuracy\n1,0.5\n")
     with pytest.raises(SettingsError, match="no column 'session'"):
         History(tmp_path)
+
+
+def learn(own, reference, **settings):
+    measure = Learning(**settings)
+    values = measure.measure(session(own), session(reference))
+    return dict(zip((quantity.name for quantity in measure.quantities), values, strict=True))
+
+
+def test_learning_is_the_last_rounds_and_the_first_that_reaches_the_target():
+    found = learn([10, 97.5, 40, 60], [10, 20, 30, 98], last=2, target=97)
+    assert found == {"accuracy": 50, "spread": 10, "rounds": 2, "speedup": 2}
+
+
+def test_a_target_never_reached_is_infinitely_far_and_counts_with_all_rounds_in_the_speed_up():
+    found = learn([10, 20, 30], [10, 99, 99], target=97)
+    assert (found["rounds"], found["speedup"]) == (math.inf, pytest.approx(2 / 3))
+    assert learn([10, 98, 98, 98], [10, 20, 30, 40], target=97)["speedup"] == 2
+
+
+@given(curves, curves)
+def test_speed_ups_of_two_runs_are_inverse(first, second):
+    both = learn(first, second, target=50)["speedup"] * learn(second, first, target=50)["speedup"]
+    assert both == pytest.approx(1)
+
+
+def test_without_a_target_no_run_is_needed_beside():
+    assert learn([10, 20], [0], last=1) == {"accuracy": 20, "spread": 0}
+    assert Learning().beside("fedssg", "previous") is None
+    assert Learning(target=97).beside("fedssg", "previous") == ("fedavg", "previous")

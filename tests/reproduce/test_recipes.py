@@ -56,6 +56,22 @@ def test_transitions_of_one_run_share_it(tiny):
     assert run(recipe, 0, seed=2) is not run(recipe, 0)
 
 
+def test_an_axis_of_named_groups_merges_their_settings(tiny):
+    groups = "{even: {partition: {name: iid}, algorithms: {fedavg: {with: {local: {lr: 0.2}}}}}, skewed: {}}"
+    recipe = Recipe(tiny, overrides=["experiment.published=null", f"experiment.grid={{law: {{groups: {groups}}}}}"])
+    assert recipe.columns[0] == "law"
+    even, skewed = (recipe.select([f"law={name}", "algorithm=fedavg"])[0] for name in ("even", "skewed"))
+    found = {cell: recipe.runs(cell, 1)[0] for cell in (even, skewed)}
+    assert [item.partition.name for item in found.values()] == ["iid", "dirichlet_session"]
+    assert [item.local.lr for item in found.values()] == [0.2, 0.1]
+
+
+def test_the_run_of_the_reference_comes_with_that_of_a_cell(tiny):
+    recipe = Recipe(tiny, overrides=["experiment.measure={name: learning, target: 50}"])
+    assert [item.label for item in recipe.runs(recipe.cells[2], 1)] == ["scaffold", "fedavg"]
+    assert len({id(item) for item in recipe.runs(recipe.cells[0], 1)}) == 1
+
+
 def test_filters_choose_cells(tiny):
     recipe = Recipe(tiny)
     assert recipe.select([]) == recipe.cells
@@ -88,6 +104,9 @@ def test_a_wrong_filter_is_said(tiny, item, message):
         ({"overrides": ["experiment.published=published/none.csv"]}, "no file .*none.csv"),
         ({"overrides": ["experiment.plays={previous: {fedavg: fedagv}}"]}, "unknown label 'fedagv'"),
         ({"overrides": ["experiment.measure={name: transition, windows: [1]}"]}, "measure"),
+        ({"overrides": ["experiment.measure={name: learning, target: 9, reference: fedagv}"]}, "did you mean 'fedavg'"),
+        ({"overrides": ["experiment.grid={alpha: {key: partition.alpha}}"]}, "needs either key and values, or groups"),
+        ({"overrides": ["experiment.grid={alpha: {key: a, values: [1], groups: {b: {}}}}"]}, "needs either key"),
     ],
 )
 def test_bad_settings_are_one_line(tiny, arguments, message):

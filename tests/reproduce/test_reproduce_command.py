@@ -2,6 +2,7 @@
 
 import csv
 import os
+import re
 import signal
 import statistics
 import subprocess
@@ -62,6 +63,18 @@ def test_a_part_is_played_then_the_rest_and_what_is_done_stays(fedtide, folder, 
     assert f"| all | {sum(gaps) / 3:.2f} (3 cells) |" in page
     assert "Not there yet" not in page
     assert sorted(path.name for path in (folder / "results/tiny").iterdir()) == ["plain.csv", "plain.md"]
+
+
+def test_a_target_out_of_reach_is_written_with_the_rounds_played(fedtide, folder, tiny):
+    measure = "experiment.measure={name: learning, last: 2, target: 100}"
+    published = tiny.parent / "published" / "tiny.csv"
+    published.write_text("algorithm,method,quantity,mean\nfedavg,previous,rounds,inf\nfedavg,previous,accuracy,50\n")
+    arguments = ("--set", measure, "--set", "experiment.transitions={end: 3}", "--seeds", "1", "-q")
+    assert fedtide("reproduce", "tiny", *arguments).status == 0
+    page = (folder / "results/tiny/plain.md").read_text()
+    (cells,) = {tuple(re.findall(r"\| (>\d+) ", line)) for line in page.splitlines() if line.startswith("| 0.")}
+    assert cells == (">2", ">2")
+    assert "\n| fedavg | " in page.split("Mean absolute difference")[1]
 
 
 def test_the_list_of_experiments_and_of_cells(fedtide, tiny):

@@ -3,8 +3,10 @@
 from collections import Counter
 from pathlib import Path
 
+import numpy as np
 import pytest
 
+from fedtide import plugins
 from fedtide.reproduce.play import count_runs, experiments
 from fedtide.reproduce.published import read_published
 from fedtide.reproduce.recipe import Recipe
@@ -31,6 +33,9 @@ RUNS = {
     "table7_svhn": (24, 24, 24),
     "table7_tiny_imagenet": (24, 24, 24),
 }
+
+FEDSSG = [name for name, path in FILES.items() if path.parent.name == "fedssg"]
+EIGHT = ("fedavg", "fedprox", "scaffold", "feddyn", "feddc", "fedvra", "feddisco", "fedssg")
 
 
 @pytest.fixture(scope="module")
@@ -154,3 +159,76 @@ def test_every_file_beside_an_experiment_is_used(recipe):
         assert published == {Path(item.table.published).name for item in recipes if item.table.published}
         profiles = {path.stem for path in (family / "profiles").glob("*")}
         assert profiles == {name for item in recipes for name in item.table.profiles}
+
+
+@pytest.mark.parametrize("name", FEDSSG)
+def test_fedssg_tables_have_every_number_and_possible_ones(name, recipe):
+    found = recipe(name)
+    rows = Counter(quantity for _, quantity in found.published)
+    if found.table.published is None:
+        assert "Nothing was published" in found.table.note
+        return
+    timed = found.table.measure.target is not None
+    assert rows == dict.fromkeys(("accuracy", "spread", *(("rounds", "speedup") if timed else ())), len(found.cells))
+    numbers = {(cell, quantity): number.mean for (cell, quantity), number in found.published.items()}
+    for (cell, quantity), mean in numbers.items():
+        rounds = found.runs(cell, 0)[0].scenario.rounds
+        low, high = {"accuracy": (20, 100), "spread": (0, 2), "rounds": (1, rounds), "speedup": (0.1, 20)}[quantity]
+        assert low <= mean <= high or (quantity, mean) == ("rounds", float("inf"))
+    if timed:
+        for cell in found.cells:
+            rounds = found.runs(cell, 0)[0].scenario.rounds
+            fedavg = next(other for other in found.cells if (other.world, other.algorithm) == (cell.world, "fedavg"))
+            own, base = (min(numbers[place, "rounds"], rounds) for place in (cell, fedavg))
+            printed = numbers[cell, "speedup"]
+            # Two of the printed speed-ups do not follow from the printed rounds.
+            known = {("table4_mnist_15", "DiD2", "fedvra"): 1.85, ("table4_emnist_10", "DiD1", "scaffold"): 2.04}
+            assert known.get((name, cell.world[0], cell.algorithm), printed) == pytest.approx(base / own, abs=0.015)
+
+
+@pytest.mark.parametrize("name", FEDSSG)
+def test_what_all_fedssg_runs_share(name, recipe):
+    for profile in recipe(name).table.profiles:
+        found = recipe(name, profile)
+        for cell in found.cells:
+            run = found.runs(cell, 0)[0]
+            local = run.local
+            assert (local.lr, local.schedule, local.decay, local.batch_size) == (0.1, "exponential", 0.998, 50)
+            assert (local.clip, local.clip_scope, local.momentum) == (10, "total", 0)
+            assert (run.world_seed, run.evaluation.reported, run.validation) == (20, "all", 0)
+            assert run.participation.name == "bernoulli_reference"
+            law = {"IID": ("iid", None), "DiD1": ("dirichlet_client", 0.3), "DiD2": ("dirichlet_client", 0.6)}
+            partition = run.partition
+            assert (partition.name, getattr(partition, "alpha", None)) == law[
+                dict(zip(found.columns, cell.values, strict=True))["distribution"]
+            ]
+            if run.data.name == "cifar100" and partition.name == "iid":
+                assert partition.stratified
+
+
+def test_settings_of_the_eight_methods_on_mnist(recipe):
+    found = recipe("table4_mnist_15")
+    runs = {(cell.world[0], cell.algorithm): found.runs(cell, 0)[0] for cell in found.cells}
+    assert tuple(algorithm for world, algorithm in runs if world == "IID") == EIGHT
+    skewed = {algorithm: run for (world, algorithm), run in runs.items() if world == "DiD1"}
+    assert skewed["fedprox"].algorithm.mu == 2e-4
+    assert skewed["scaffold"].local.unit == "mean_epochs"
+    assert {skewed[name].local.unit for name in EIGHT if name != "scaffold"} == {"epochs"}
+    assert skewed["fedvra"] is skewed["feddyn"]
+    assert (skewed["feddisco"].algorithm.name, skewed["feddisco"].algorithm.weighting.name) == ("feddyn", "feddisco")
+    assert skewed["feddyn"].algorithm.alpha == skewed["feddisco"].algorithm.alpha == 0.01
+    assert skewed["feddc"].algorithm.alpha == 0.1
+    assert [runs[world, "fedssg"].algorithm.alpha for world in ("IID", "DiD1", "DiD2")] == [0.03, 0.05, 0.04]
+    paper = recipe("table4_mnist_15", "paper")
+    prox, vra, ssg = (
+        paper.runs(paper.select([f"algorithm={name}"])[0], 0)[0] for name in ("fedprox", "fedvra", "fedssg")
+    )
+    assert (prox.algorithm.mu, prox.local.weight_decay) == (1e-4, 1e-5)
+    assert (vra.algorithm.name, vra.algorithm.a) == ("fedvra", 7)
+    assert (ssg.algorithm.alpha, ssg.algorithm.beta, ssg.algorithm.server) == (0.03, 0, "eq28")
+
+
+def test_participants_are_those_of_the_programs(recipe):
+    run = recipe("table4_mnist_15").runs(recipe("table4_mnist_15").cells[0], 0)[0]
+    drawn = plugins.load("participation", run.participation.name)(run.participation).draw(np.arange(100), 2, run.seed)
+    assert drawn.tolist() == [1, 12, 19, 21, 23, 24, 27, 51, 55, 57, 67, 77, 81, 89, 91]

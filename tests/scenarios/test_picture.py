@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from worlds import timeline, world
 
-from fedtide.scenarios.picture import boundaries, draw, holdings, presence, summary
+from fedtide.scenarios.picture import boundaries, commonest, draw, holdings, presence, summary
 from fedtide.scenarios.timeline import Assignment, Timeline
 
 LABELS = np.array([0, 0, 0, 1, 1, 1, 0, 1])
@@ -37,6 +37,11 @@ def moving():
 
 def test_holdings_count_a_sample_once(moving):
     assert holdings(moving, LABELS).tolist() == [[3, 1], [0, 2], [0, 0], [0, 0]]
+
+
+def test_the_commonest_label_of_clients_whose_data_moves(moving):
+    assert commonest(moving, LABELS).tolist() == [[0, 0, 0], [-1, -1, 1], [-1, -1, -1], [-1, -1, -1]]
+    assert commonest(timeline("static", world(), rounds=2, num_clients=3), np.zeros(300, dtype=int)) is None
 
 
 def test_presence_and_boundaries(moving):

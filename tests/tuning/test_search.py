@@ -66,9 +66,9 @@ def test_every_trial_is_a_run_on_the_validation_split(found: tuple[Path, TuneRes
 def test_the_test_set_is_never_looked_at(params: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     scores, looked = Federation.scores, []
 
-    def watched(self: Federation, w: Any, b: Any, split: str = "test") -> Any:
+    def watched(self: Federation, w: Any, b: Any, split: str = "test", view: Any = None) -> Any:
         looked.append(split)
-        return scores(self, w, b, split)
+        return scores(self, w, b, split, view)
 
     monkeypatch.setattr(Federation, "scores", watched)
     search(params({"trials": 1}, evaluation={"splits": ["test", "validation"]}), tmp_path)

@@ -27,10 +27,11 @@ class Imbalance:
     mean: float
 
     @staticmethod
-    def of(counts: Tensor, target: Tensor, score: str) -> Imbalance:
-        """From the class counts [K, L] of all clients; empty ones have no score."""
+    def of(counts: Tensor, target: Tensor, score: str, total: Tensor | None = None) -> Imbalance:
+        """From the class counts [K, L] of all clients, and their sum [L] as the server knows it; empty ones have no score."""
         counts = counts[counts.sum(1) > 0]
-        p = counts.sum(0) / counts.sum()
+        total = counts.sum(0) if total is None else total
+        p = total / total.sum()
         gap = target - p
         delta = gap.abs() if score == "abs" else gap.clamp(min=0)
         L1 = float(gap.abs().sum())

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, ClassVar
 
 from pydantic import Field
 from torch import Tensor
 
-from fedtide.algorithms.round import Round, Vectors
+from fedtide.algorithms.round import Ints, Round, Vectors
 from fedtide.engine.flat import Layout
 from fedtide.engine.local import Gradient, Local, Term
 from fedtide.plugins import Plugin, PluginSettings, Tunable
@@ -36,6 +37,7 @@ class Algorithm(Plugin):
         models: models it distinguishes, for evaluation: ``cloud``, ``participants``, ``all``, ``ensemble``.
         averages_inside_round: whether its formulas hold when clients average inside a round (an exchange's business): they may
             look at the mean of the local models, not at a client's own displacement.
+        stateful: whether clients remember something from round to round; by default, if they keep vectors.
     """
 
     Settings: ClassVar[type[PluginSettings]] = AlgorithmSettings
@@ -52,11 +54,16 @@ class Algorithm(Plugin):
         super().__init_subclass__(**kwargs)
         cls.has_direction = cls.direction is not Algorithm.direction
 
+    @property
+    def stateful(self) -> bool:
+        """See the class."""
+        return bool(self.client)
+
     def bind(self, layout: Layout, seed: int) -> None:
-        """Look at the model and the run's seed, once, before anything else.
+        """Look at the network's parameters and the run's seed, once, before anything else.
 
         Raises:
-            SettingsError: the algorithm cannot train such a model.
+            SettingsError: the algorithm cannot train such a network.
         """
 
     def server_start(self, name: str) -> float:
@@ -66,6 +73,17 @@ class Algorithm(Plugin):
     def extra(self, size: int, clients: int, classes: int) -> dict[str, Tensor]:
         """Start values of further state of any shape, kept in ``r.extra`` and saved with the run."""
         return {}
+
+    def shards(
+        self, ids: Sequence[int], subsets: Sequence[int], own: Sequence[Ints], extra: dict[str, Tensor]
+    ) -> Sequence[Ints]:
+        """Positions of the training set that each participant trains on; called before batches are drawn.
+
+        Args:
+            ids: participants, ascending. subsets: number of the shard each holds. own: its positions, the default.
+            extra: as in the round; may be read.
+        """
+        return own
 
     def start(self, r: Round) -> Tensor:
         """Vectors training starts from: [d] for all participants or [C, d]."""
@@ -107,8 +125,19 @@ class Algorithm(Plugin):
         """Numbers in one transfer of ``name`` (4 bytes each) where it is not a model-sized vector."""
         return size
 
+    def opening_traffic(self, clients: int, classes: int) -> tuple[int, int]:
+        """Bytes that all clients present together send and receive once, at the beginning of a session."""
+        return 0, 0
+
     def record(self, r: Round) -> dict[str, Tensor]:
         """Columns [C, 1] worth keeping of every round; called after :meth:`finish`, written to ``clients.csv``."""
+        return {}
+
+    def observe(self, r: Round) -> dict[str, float]:
+        """Numbers about the server worth keeping of every round, always of the same names: columns of ``history.csv``.
+
+        Called after :meth:`finish`.
+        """
         return {}
 
     def warnings(self, lr: float, steps: int) -> list[str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Literal
 
+import torch
 from pydantic import Field
 from torch import Tensor
 
@@ -66,6 +67,18 @@ class FedCm(Algorithm):
         sizes = r.services.population_counts().sum(1)
         n = sizes[0] if s.nominal_n == "client0" else sizes.mean()
         return r.local.amount * n.to(r.w) / r.local.batch_size
+
+    def record(self, r: Round) -> dict[str, Tensor]:
+        """Weights of the participants, and kappa: by which factor Delta grew for the way its displacements are divided."""
+        return {"weight": r.weights, "kappa": self.kappa(r)}
+
+    def observe(self, r: Round) -> dict[str, float]:
+        """What the next round will be told: alpha and the norm of Delta."""
+        return {"alpha": self.alpha(r), "momentum_norm": float(torch.linalg.vector_norm(r.server.Delta))}
+
+    def kappa(self, r: Round) -> Tensor:
+        """Local steps over the count that a displacement is divided by [C, 1]."""
+        return (r.effective_steps / self.step_count(r)).expand_as(r.weights)
 
     def finish(self, r: Round) -> Tensor:
         """Delta+ and x+."""

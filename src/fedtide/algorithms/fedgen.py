@@ -79,7 +79,7 @@ class FedGen(Algorithm):
     def _teach(self, batch: TermBatch) -> Tensor:
         """CE(head(G(eps, y')), y') [B]."""
         draw = hashed_uniform(batch.key + 1, len(batch.labels)).to(batch.outputs.logits.dtype)
-        labels = (draw.unsqueeze(-1) >= batch.tensors["labels"][:-1]).sum(-1)
+        labels = (draw.unsqueeze(-1) >= batch.constants["labels"][:-1]).sum(-1)
         return functional.cross_entropy(self._imagined(batch, labels, 2), labels, reduction="none")
 
     def _align(self, batch: TermBatch) -> Tensor:
@@ -91,7 +91,7 @@ class FedGen(Algorithm):
         """Logits [B, L] of the head on generated features."""
         size, noise = len(labels), self.settings.noise
         eps = hashed_uniform(batch.key + number, size * noise).view(size, noise).to(batch.outputs.logits.dtype)
-        return batch.head(imagine(batch.tensors, eps, labels))
+        return batch.head(imagine(batch.constants, eps, labels))
 
     def after_round(self, r: Round, w: Tensor) -> Tensor:
         """Train the generator; the model stays as it is."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 from pydantic import Field, field_validator
@@ -13,6 +13,7 @@ from fedtide.algorithms._imbalance import Imbalance
 from fedtide.algorithms.base import Round
 from fedtide.algorithms.fedcm import FedCm, MomentumSettings
 from fedtide.errors import SettingsError
+from fedtide.privacy.base import NUMBER, Way, histograms
 from fedtide.settings import WeightingChoice
 
 
@@ -25,6 +26,10 @@ class WeightedMomentumSettings(MomentumSettings):
         "abs", description="a sample scores |target - p| of its class (eq. 3), or only what the class lacks"
     )
     target: tuple[float, ...] | None = Field(None, description="class frequencies aimed at; default uniform")
+    label_histogram: Way = Field(
+        "plain",
+        description="how clients tell the server their summed class counts: in the clear, under masks, or encrypted (extra he)",
+    )
     alpha_argument: Literal["discrepancy", "temperature", "per_client"] = Field(
         "discrepancy", description="x of alpha = 0.1 + 0.9 (1 - e^-x) q: L1, T / L, or L L1 / K"
     )
@@ -47,7 +52,8 @@ class FedWcm(FedCm):
     The paper leaves T open: ``T = 1 / (L L1)`` for L classes keeps s_k / T free of scale and makes balanced data FedCM, as
     its appendix demands. Its Delta_k has the wrong sign (the server would ascend); here ``u_k = x - y_k`` as in FedCM.
     "A higher score means scarcer data" is false for eq. 3, whose head classes score most: ``score: scarce`` is what the text
-    means. The one-off exchange of class histograms is not in the ledger.
+    means. Class histograms are exchanged once per session, among those present in its first round (``label_histogram``); the
+    ledger counts the bytes in that round, the cost model neither their seconds nor joules.
     """
 
     class Settings(WeightedMomentumSettings):
@@ -57,8 +63,12 @@ class FedWcm(FedCm):
 
     down = ("w", "Delta", "alpha")
 
+    def __init__(self, settings: Any) -> None:
+        super().__init__(settings)
+        self.histograms = histograms(settings.label_histogram)
+
     def extra(self, size: int, clients: int, classes: int) -> dict[str, Tensor]:
-        """alpha_0.
+        """alpha_0, and the summed class counts.
 
         Raises:
             SettingsError: the target has another number of classes than the data.
@@ -66,7 +76,10 @@ class FedWcm(FedCm):
         target = self.settings.target
         if target is not None and len(target) != classes:
             raise SettingsError(f"algorithm.target: {len(target)} frequencies, but the data have {classes} classes")
-        return {"alpha": torch.tensor(self.settings.alpha0, dtype=torch.float64)}
+        return {
+            "alpha": torch.tensor(self.settings.alpha0, dtype=torch.float64),
+            "histogram": torch.zeros(classes, dtype=torch.float64),
+        }
 
     def alpha(self, r: Round) -> float:
         """alpha_r."""
@@ -75,8 +88,11 @@ class FedWcm(FedCm):
     def imbalance(self, r: Round) -> Imbalance:
         """Of the clients present."""
         counts, target = r.services.population_counts(), self.settings.target
+        if r.session_round == 0:
+            summed = self.histograms.total(counts.to(torch.int64).numpy(), r.seed, r.session)
+            r.extra["histogram"] = torch.from_numpy(summed.astype("float64"))
         share = torch.full_like(counts[0], 1 / counts.shape[1]) if target is None else counts.new_tensor(target)
-        return Imbalance.of(counts, share, self.settings.score)
+        return Imbalance.of(counts, share, self.settings.score, r.extra["histogram"])
 
     def weigh(self, softmax: Tensor, prior: Tensor) -> Tensor:
         """Weights [C, 1] from the softmax of the scores (eq. 5) and the weighting."""
@@ -93,6 +109,11 @@ class FedWcm(FedCm):
         alpha = 0.1 + 0.9 * (1 - math.exp(-x[self.settings.alpha_argument])) * data.q(s)
         r.extra["alpha"] = torch.tensor(min(max(alpha, 0.1), 1.0), dtype=torch.float64)
         return super().finish(r)
+
+    def opening_traffic(self, clients: int, classes: int) -> tuple[int, int]:
+        """The histograms; where they are hidden, clients send their scores too."""
+        up, down = self.histograms.traffic(clients, classes)
+        return up + clients * NUMBER * self.histograms.hides, down
 
     def payload(self, name: str, size: int, classes: int) -> int:
         """alpha is one number."""

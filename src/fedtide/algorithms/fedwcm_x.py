@@ -43,6 +43,10 @@ class FedWcmX(FedWcm):
         """B, up to the cap and local momentum."""
         return self.lr_scale(r) * r.effective_steps
 
+    def kappa(self, r: Round) -> Tensor:
+        """One: rescaled rates make up for the number of steps."""
+        return self.lr_scale(r) * r.effective_steps / self.step_count(r)
+
     def weigh(self, softmax: Tensor, prior: Tensor) -> Tensor:
         """w'_k."""
         return super().weigh(softmax, prior) if self.settings.renormalise else softmax * prior

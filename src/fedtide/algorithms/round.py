@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
+import numpy as np
+from numpy.typing import NDArray
 from torch import Tensor
 
 from fedtide.engine.flat import Layout, weighted_sum
 from fedtide.settings import LocalSettings
+
+Ints = NDArray[np.int64]
 
 
 class Vectors:
@@ -40,11 +44,51 @@ class Vectors:
         return Vectors({name: value[rows] for name, value in self})
 
 
+class Passed(NamedTuple):
+    """What a model makes of a client's n samples.
+
+    Attributes:
+        features: [n, q], the input of the last layer. logits: [n, L]. labels: [n], of the samples.
+    """
+
+    features: Tensor
+    logits: Tensor
+    labels: Tensor
+
+
 class Services(Protocol):
     """What the engine can compute for an algorithm."""
 
-    def full_gradient(self, points: Tensor) -> Tensor:
-        """Gradient [C, d] of each participant's mean loss over all its samples at ``points`` ([d] or [C, d])."""
+    def passed(self, point: Tensor) -> list[Passed]:
+        """All samples of each participant through the model ``point`` [d], in evaluation mode, not augmented."""
+
+    def full_gradient(self, points: Tensor, shards: Sequence[Ints] | None = None) -> Tensor:
+        """Gradient [C, d] of each participant's mean loss over all its samples at ``points`` ([d] or [C, d]).
+
+        With ``shards`` of the mean losses over these positions of the training set instead.
+        """
+
+    def hessian_diagonal(self, points: Tensor, probes: int | None, first: int = 0) -> Tensor:
+        """Diagonal [C, d - first] of the Hessian of the same losses at ``points`` ([d] or [C, d]).
+
+        Hutchinson's estimate from so many Rademacher probes, keyed by round and client; ``None`` for the exact one, which
+        takes a Hessian-vector product per parameter. ``first``: of the parameters from there on.
+        """
+
+    def fisher_diagonal(self, points: Tensor, group: int = 1, first: int = 0) -> Tensor:
+        """Mean square [C, d - first] of the gradients of consecutive groups of each participant's samples."""
+
+    def features(self, w: Tensor, shards: Sequence[Ints]) -> list[Tensor]:
+        """Inputs of the last layer [n, q] of the model ``w`` [d] for these positions of the training set."""
+
+    def positions(self, shard: int) -> Ints:
+        """Positions in the training set of a shard of the timeline, by its number."""
+
+    def labels(self, positions: Ints) -> Ints:
+        """Labels of these positions of the training set."""
+
+    def generator(self, purpose: str, *keys: int) -> np.random.Generator:
+        """A generator keyed by the run's seed, a purpose and numbers."""
 
     def client_mean(self, name: str) -> Tensor:
         """Mean [d] of the memory ``name`` over all N clients, never seen ones counting as zero."""
@@ -65,7 +109,8 @@ class Round:
         w: [d] global model before the round. W: [C, d] local models (``start`` before training, results in ``finish``).
         server, client: memories: ``r.server.c`` [d], ``r.client.h`` [C, d]; assignments are kept.
         extra: named tensors of any shape kept by the algorithm.
-        ids: client ids, ascending. n: [C, 1] samples. omega: [C, 1] n over the population's mean.
+        ids: client ids, ascending. subsets: number of the shard each holds.
+        n: [C, 1] samples. omega: [C, 1] n over the population's mean.
         steps: [C, 1] local steps. effective_steps: [C, 1] displacement per unit gradient and lr (momentum included).
         mean_steps: steps of a client of mean size, E * ceil(mean n / B).
         weights: [C, 1], the weighting's, sum to one.
@@ -73,7 +118,8 @@ class Round:
         counts: [C, 1] rounds each participant took part in, this one included. seen: [C, 1] 1.0 if it has a memory from
             an earlier round, else 0.0.
         label_counts: [C, L]. layout: names and slices of the parameters. local: settings of training on a client.
-        services: full gradients, means and class counts over all clients.
+        services: full gradients, passes over the clients' data, means and class counts over all clients.
+        seed: of the run, for draws of the server's own.
     """
 
     t: int
@@ -88,6 +134,7 @@ class Round:
     client: Vectors
     extra: dict[str, Tensor]
     ids: list[int]
+    subsets: list[int]
     n: Tensor
     omega: Tensor
     steps: Tensor
@@ -103,6 +150,7 @@ class Round:
     layout: Layout
     local: LocalSettings
     services: Services
+    seed: int = 0
 
     def mean(self, rows: Tensor) -> Tensor:
         """Average [d] of per-client rows [C, d] with the round's weights, added in client order."""
@@ -120,4 +168,4 @@ class Round:
         """The same round seen by some participants only, for hooks that work on a part of the cohort."""
         names = ("W", "n", "omega", "steps", "effective_steps", "weights", "counts", "seen", "label_counts")
         parts = {name: getattr(self, name)[rows] for name in names}
-        return replace(self, ids=self.ids[rows], client=self.client.rows(rows), **parts)
+        return replace(self, ids=self.ids[rows], subsets=self.subsets[rows], client=self.client.rows(rows), **parts)

@@ -14,7 +14,7 @@ from fedtide.engine.workers import Seat, Workers
 
 @dataclass(frozen=True)
 class Scores:
-    """Per-class result of one model on one data split.
+    """Per-class result of one model on one data split; of L other groups of samples where :func:`evaluate` is given them.
 
     Attributes:
         correct, count: int64 [L], samples of each class predicted right, and present.
@@ -55,6 +55,7 @@ def evaluate(
     labels: Tensor,
     batch: int,
     view: NDArray[np.bool_] | None = None,
+    groups: Tensor | None = None,
 ) -> Scores:
     """Scores of one model, or of several that add up their logits.
 
@@ -64,8 +65,11 @@ def evaluate(
         inputs, labels: resident samples.
         batch: samples per forward pass.
         view: bool [L], labels that a second arg-max over the same logits is restricted to, for ``Scores.masked``.
+        groups: int64 [n], what to count each sample under instead of its label.
     """
-    task, classes = workers.task, workers.task.data.num_classes
+    task = workers.task
+    number = task.data.num_classes if groups is None else int(groups.max()) + 1
+    groups = labels if groups is None else groups
     barred = None if view is None else torch.from_numpy(~view).to(labels.device)
     members: list[tuple[Tensor, Tensor]] = list(zip(w, b, strict=True)) if w.dim() == 2 else [(w, b)]
     starts = range(0, len(labels), batch)
@@ -75,29 +79,29 @@ def evaluate(
         results: list[tuple[int, Tensor]] = []
         with torch.inference_mode():
             for start in mine:
-                y = labels[start : start + batch]
-                prepared = task.lay_out(task.data.prepare(inputs[start : start + batch], task.dtype))
+                part = slice(start, start + batch)
+                prepared = task.lay_out(task.data.prepare(inputs[part], task.dtype))
                 logits = torch.stack([workers.forward(*member, prepared) for member in members]).mean(0)
-                results.append((start, _tally(logits, y, classes, barred)))
+                results.append((start, _tally(logits, labels[part], groups[part], number, barred)))
         return results
 
     found = sorted((item for part in workers.map(lane, lanes) for item in part), key=lambda item: item[0])
-    zero = torch.zeros(2 if barred is None else 3, classes, dtype=torch.float64)
+    zero = torch.zeros(2 if barred is None else 3, number, dtype=torch.float64)
     loss, correct, *masked = sum((item[1] for item in found), zero)
-    count = torch.bincount(labels.cpu(), minlength=classes)
+    count = torch.bincount(groups.cpu(), minlength=number)
     return Scores(correct.to(torch.int64), count, loss, masked[0].to(torch.int64) if masked else None)
 
 
-def _tally(logits: Tensor, labels: Tensor, classes: int, barred: Tensor | None) -> Tensor:
-    """Per class, summed cross-entropy, correct predictions and those without the ``barred`` labels: float64 on the CPU."""
+def _tally(logits: Tensor, labels: Tensor, groups: Tensor, number: int, barred: Tensor | None) -> Tensor:
+    """Per group, summed cross-entropy, correct predictions and those without the ``barred`` labels: float64 on the CPU."""
     scores = logits.mT.contiguous()  # [L, B]: along samples, all of this is many times as fast as along a few classes
     values = [-torch.log_softmax(scores, 0).gather(0, labels.unsqueeze(0)).squeeze(0).to(torch.float64)]
     values.append((scores.max(0).indices == labels).to(torch.float64))
     if barred is not None:
         masked = scores.masked_fill(barred.unsqueeze(1), -torch.inf)
         values.append((masked.max(0).indices == labels).to(torch.float64))
-    tally = torch.zeros(len(values), classes, dtype=torch.float64, device=labels.device)
-    return tally.scatter_add_(1, labels.expand(len(values), -1), torch.stack(values)).cpu()
+    tally = torch.zeros(len(values), number, dtype=torch.float64, device=labels.device)
+    return tally.scatter_add_(1, groups.expand(len(values), -1), torch.stack(values)).cpu()
 
 
 def full_gradient(
@@ -133,3 +137,34 @@ def full_gradient(
 
     workers.map(client, range(len(shards)))
     return gradients
+
+
+def pass_through(
+    workers: Workers, w: Tensor, b: Tensor, shards: list[NDArray[np.int64]], batch: int
+) -> list[tuple[Tensor, Tensor, Tensor]]:
+    """All samples of each client through one model in evaluation mode.
+
+    Args:
+        workers: the worker pool.
+        w, b: parameters [d] and floating buffers [q].
+        shards: positions in the training set of each client.
+        batch: samples per pass.
+
+    Returns:
+        Inputs of the last layer [n, q], logits [n, L] and labels [n] of every client, in the order of its shard.
+    """
+    task = workers.task
+
+    def client(seat: Seat, shard: NDArray[np.int64]) -> tuple[Tensor, Tensor, Tensor]:
+        module, positions = seat.frozen("passed"), torch.from_numpy(shard).to(task.device)
+        module.load(w, b)
+        parts: list[tuple[Tensor, Tensor, Tensor]] = []
+        with torch.no_grad(), task.mixed():
+            for start in range(0, max(len(positions), 1), batch):
+                inputs, labels = task.batch(positions[start : start + batch])
+                features = module.network.features(inputs)
+                parts.append((features, module.network.head(features), labels))
+        features, logits, labels = (torch.cat(column) for column in zip(*parts, strict=True))
+        return features, logits, labels
+
+    return workers.map(client, shards)

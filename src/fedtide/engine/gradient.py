@@ -17,7 +17,7 @@ from fedtide.engine.task import Task
 from fedtide.models.base import Network, Outputs
 
 
-class _Probe(nn.Module):
+class Probe(nn.Module):
     """Makes ``outputs`` of a network callable through ``functional_call``."""
 
     def __init__(self, network: Network) -> None:
@@ -25,6 +25,7 @@ class _Probe(nn.Module):
         self.network = network
 
     def forward(self, inputs: Tensor) -> Outputs:
+        """See :meth:`Network.outputs`."""
         return self.network.outputs(inputs)
 
 
@@ -39,7 +40,7 @@ class Gradient:
         self.task, self.batched = task, batched
         self.layout = Layout(task.network)
         # Two copies: training mode is a property of a module, and references are evaluated while clients train.
-        self._train = _Probe(copy.deepcopy(task.network)).to(task.device, task.dtype).train()
+        self._train = Probe(copy.deepcopy(task.network)).to(task.device, task.dtype).train()
         self._frozen = copy.deepcopy(self._train).eval()
         self._programs: dict[Any, Program] = {}
         self._lock = threading.Lock()  # functional_call swaps parameters on the modules
@@ -55,6 +56,7 @@ class Gradient:
         terms: Sequence[Term],
         weights: Sequence[Tensor],
         references: Sequence[Tensor],
+        constants: Sequence[Tensor],
     ) -> tuple[Gradients, Tensor]:
         """Gradients in parameter order and the mean loss of the batch; batched, everything has a leading dimension [c].
 
@@ -62,17 +64,18 @@ class Gradient:
             parameters: views by slot.
             inputs, labels, keep: one batch; ``keep`` [B] is false for padding, ``None`` if there is none.
             key: keys of dropout. counts: label counts [L].
-            terms: extra losses; weights: of each, scalars. references: term after term, parameters of its reference models by
-                slot, then its tensors.
+            terms: extra losses; weights: of each, scalars. references: parameters of all their reference models, by slot,
+                term after term. constants: of all terms, term after term, each with its tensors behind.
         """
         masks = () if keep is None else (keep,)
-        arguments = (*parameters, inputs, labels, *masks, key, counts, *weights, *references)
+        arguments = (*parameters, inputs, labels, *masks, key, counts, *weights, *references, *constants)
         losses = tuple(term.loss for term in terms)
         if not all(map(_is_static, losses)):
             with self._lock:
                 *gradients, value = self._function(terms, keep is not None)(*arguments)
             return list(gradients), value
-        shape = (inputs.shape, keep is None, losses, tuple(map(_shape, terms)))
+        names = tuple((*term.references, None, *term.constants, *term.tensors) for term in terms)
+        shape = (inputs.shape, keep is None, losses, names, tuple(value.shape for value in constants))
         program = self._programs.get(shape)
         if program is None:
             program = self._programs.setdefault(shape, trace(self._function(terms, keep is not None), arguments))
@@ -90,7 +93,9 @@ class Gradient:
             x, y, *rest_ = rest
             keep = rest_.pop(0) if masked else None
             key, label_counts = rest_.pop(0), rest_.pop(0)
-            weights, references = rest_[: len(terms)], rest_[len(terms) :]
+            weights, tensors = rest_[: len(terms)], rest_[len(terms) :]
+            split = count * sum(len(term.references) for term in terms)
+            references, constants = tensors[:split], iter(tensors[split:])
 
             def head(features: Tensor) -> Tensor:
                 own = {name: parameters[place] for place, name in heads}
@@ -106,9 +111,9 @@ class Gradient:
                     for name in term.references:
                         vector, references = references[:count], references[count:]
                         frozen[name] = functional_call(self._frozen, dict(zip(names, vector, strict=True)), (x,))
-                    own, references = references[: len(term.tensors)], references[len(term.tensors) :]
-                    seen.append((term, weight, frozen, dict(zip(term.tensors, own, strict=True))))
-                values = task.losses(outputs, y, label_counts, seen, head, key)
+                    own = {name: next(constants) for name in (*term.constants, *term.tensors)}
+                    seen.append((term, weight, frozen, own))
+                values = task.losses(outputs, y, label_counts, seen, head, key, keep)
             return values.mean() if keep is None else (values * keep).sum() / keep.sum().clamp(min=1)
 
         def flat(*arguments: Tensor) -> tuple[Tensor, ...]:
@@ -116,11 +121,6 @@ class Gradient:
             return (*gradients, value)
 
         return vmap(flat) if self.batched else flat
-
-
-def _shape(term: Term) -> tuple[object, ...]:
-    """What a program depends on of a term beside its loss."""
-    return (*term.references, *((name, value.shape) for name, value in term.tensors.items()))
 
 
 def _is_static(loss: Any) -> bool:

@@ -36,7 +36,10 @@ class Resident(Executor):
         task, module, plan = self.task, seat.module, cohort.plan
         rows = slice(row, row + 1)
         update = Update(cohort, rows, task.local)
-        terms = [(term, _number(term, rows), self._references(seat, term, row, cohort.b)) for term in cohort.terms]
+        terms = [
+            (term, _number(term, rows), self._references(seat, term, row, cohort.b), _constants(term, row))
+            for term in cohort.terms
+        ]
         terms = [item for item in terms if item[1] != 0]
         module.load(cohort.W[row], cohort.buffers[row])
         module.network.train()
@@ -52,9 +55,7 @@ class Resident(Executor):
             def loss(inputs: Tensor = inputs, labels: Tensor = labels, key: Tensor = key) -> Tensor:
                 with task.mixed():
                     outputs = module.network.outputs(inputs)
-                    seen = [
-                        (term, weight, _frozen_outputs(frozen, inputs), term.tensors) for term, weight, frozen in terms
-                    ]
+                    seen = [(term, weight, _frozen_outputs(frozen, inputs), own) for term, weight, frozen, own in terms]
                     counts = cohort.label_counts[row]
                     return task.losses(outputs, labels, counts, seen, module.network.head, key).mean()
 
@@ -104,6 +105,10 @@ class Resident(Executor):
 def _number(term: Term, rows: slice) -> Any:
     weight = rows_of(term.weight, rows)
     return weight.item() if isinstance(weight, Tensor) else weight
+
+
+def _constants(term: Term, row: int) -> dict[str, Tensor]:
+    return {name: value[row] for name, value in term.constants.items()} | term.tensors
 
 
 def _frozen_outputs(modules: dict[str, Any], inputs: Tensor) -> dict[str, Outputs]:

@@ -29,11 +29,13 @@ class Rows:
         self._terms = [term for term, skip in zip(cohort.terms, off, strict=True) if not skip]
         dtype, device = self.w.dtype, self.w.device
         self._weights = [torch.as_tensor(self._cut(term.weight), dtype=dtype, device=device) for term in self._terms]
-        self._references: list[Tensor] = []
+        vectors = [self._cut(vector) for term in self._terms for vector in term.references.values()]
+        self._references = [slot.view(vector) for vector in vectors for slot in gradient.layout.parameters]
+        place = rows if gradient.batched else rows.start
+        self._constants: list[Tensor] = []
         for term in self._terms:
-            vectors = map(self._cut, term.references.values())
-            self._references += [slot.view(vector) for vector in vectors for slot in gradient.layout.parameters]
-            self._references += map(self._shared, term.tensors.values())
+            self._constants += [value[place] for value in term.constants.values()]
+            self._constants += map(self._shared, term.tensors.values())
 
     def _views(self, matrix: Tensor) -> list[Tensor]:
         flat = matrix if self.gradient.batched else matrix[0]
@@ -55,7 +57,8 @@ class Rows:
 
     def step(self, inputs: Tensor, labels: Tensor, keep: Tensor | None, key: Tensor) -> Tensor:
         """One local step on one batch; returns the mean loss before it, [] or [c]."""
-        batch = (inputs, labels, keep, key, self.counts, self._terms, self._weights, self._references)
+        tensors = (self._weights, self._references, self._constants)
+        batch = (inputs, labels, keep, key, self.counts, self._terms, *tensors)
         if self.cohort.direction is not None:
             return self._general(batch)
         gradients, value = self.gradient(self._w_views, *batch)

@@ -73,10 +73,12 @@ class Task:
         terms: list[tuple[Term, Any, dict[str, Outputs], dict[str, Tensor]]],
         head: Callable[[Tensor], Tensor],
         key: Tensor,
+        real: Tensor | None = None,
     ) -> Tensor:
-        """Per-sample losses [B]: the objective plus the extra terms, each with its weight, reference outputs and tensors."""
-        total = self.objective.loss(outputs, labels, counts)
-        for term, weight, references, tensors in terms:
-            extra = term.loss(TermBatch(outputs, labels, references, head, key, tensors))
+        """Per-sample losses [B]: the objective plus the extra terms, each with weight, reference outputs and constants."""
+        replaced = any(term.replaces for term, *_ in terms)
+        total = torch.zeros_like(outputs.logits[:, 0]) if replaced else self.objective.loss(outputs, labels, counts)
+        for term, weight, references, constants in terms:
+            extra = term.loss(TermBatch(outputs, labels, references, head, key, constants, real))
             total = total + (weight.squeeze() if isinstance(weight, Tensor) else weight) * extra
         return total

@@ -29,7 +29,8 @@ class Recorder(L.Callback):
             return
         if module.report.opening is not None:
             self.directory.event(SESSION, round=module.report.row["round"], **module.report.opening)
-        self.directory.append(module.report.row, module.report.per_class, module.report.clients)
+        report = module.report
+        self.directory.append(report.row, report.per_class, report.clients, report.neurons)
         last = module.state.round == module.timeline.rounds
         if module.diverged is None and (last or trainer.should_stop or module.state.round % self.every == 0):
             checkpoint.save(self.directory.state, module.state.round, module.state.tensors())

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -23,18 +22,21 @@ from fedtide.data.dataset import Dataset
 from fedtide.engine import executor as executors
 from fedtide.engine.augment import Augmentation
 from fedtide.engine.evaluation import Scores, evaluate
-from fedtide.engine.flat import Layout, flatten, weighted_sum
+from fedtide.engine.flat import Layout, flatten
 from fedtide.engine.memory import require
 from fedtide.engine.task import Task
 from fedtide.engine.workers import Workers
-from fedtide.errors import Diverged
+from fedtide.errors import Diverged, SettingsError
 from fedtide.exchange.base import Exchange
+from fedtide.federation.consistency import consistency
 from fedtide.federation.gradient_rounds import GradientRounds
 from fedtide.federation.memory import Home
 from fedtide.federation.opening import opening
 from fedtide.federation.ranks import Ranks
+from fedtide.federation.report import RoundReport
 from fedtide.federation.round import Call, Played, train_round
 from fedtide.federation.schedules import learning_rate
+from fedtide.federation.scoring import columns, evaluates, score
 from fedtide.federation.state import RunState
 from fedtide.initialisation.base import Boundary, Initialiser
 from fedtide.models.base import Model, Network
@@ -46,22 +48,6 @@ from fedtide.settings import RunSettings
 from fedtide.weighting.base import Weighting
 
 Ints = NDArray[np.int64]
-
-
-@dataclass
-class RoundReport:
-    """What is recorded of a round.
-
-    Attributes:
-        row: of ``history.csv``. per_class: accuracies of the reported model by split.
-        clients: columns the algorithm records of participants.
-        opening: what is known of the session that began with this round; ``None`` inside a session and for the first one.
-    """
-
-    row: dict[str, float | int | None]
-    per_class: dict[str, list[float | None]] = field(default_factory=dict)
-    clients: dict[str, Sequence[float]] = field(default_factory=dict)
-    opening: dict[str, Any] | None = None
 
 
 class Federation:
@@ -94,6 +80,11 @@ class Federation:
         self.data = data.resident(self.device, dtype)
         self.labels: Ints = data.train_labels.cpu().numpy()
         self.algorithm: Algorithm = self._plugin("algorithms", settings.algorithm)
+        if self.algorithm.stateful and timeline.notes.get("stateless"):
+            raise SettingsError(
+                f"algorithm {settings.algorithm.name} needs clients that remember; scenario {settings.scenario.name} has "
+                "clients that do not"
+            )
         self.initialiser: Initialiser = self._plugin("initialisation", settings.initialiser)
         self.participation: Participation = self._plugin("participation", settings.participation)
         self.exchange: Exchange = self._plugin("exchange", settings.exchange)
@@ -118,7 +109,6 @@ class Federation:
         self.executor = executors.make(self.task, self.workers, settings.engine, model.family)
         self.payload = payload(self.algorithm, self.layout.size, self.layout.buffer_size, self.data.num_classes)
         self.wireless = self._wireless(network) if settings.costs.wireless else None
-        self._views = not timeline.label_views.all()
 
     @staticmethod
     def _plugin(kind: str, settings: plugins.PluginSettings) -> Any:
@@ -136,21 +126,15 @@ class Federation:
         sample = self.data.prepare(self.data.test_inputs[:1].to(own.device), own.dtype)
         return Wireless(costs, self.settings.seed, self.layout.size, costs.phi or flops_per_parameter(network, sample))
 
-    def evaluates(self, model: str) -> bool:
-        """Whether ``cloud``, ``participants``, ``all`` or ``ensemble`` is evaluated in this run."""
-        chosen = self.settings.evaluation.models
-        return model == self.settings.evaluation.reported or model in (
-            self.algorithm.models if chosen is None else chosen
-        )
-
-    def label_counts(self, shard: Ints) -> Tensor:
-        """Samples per class of a shard, float64 [L]."""
-        counts = np.bincount(self.labels[shard], minlength=self.data.num_classes)
-        return torch.from_numpy(counts.astype(np.float64))
+    def label_counts(self, shards: Sequence[Ints]) -> Tensor:
+        """Samples per class of each shard, float64 [C, L]."""
+        classes, owners = self.data.num_classes, np.repeat(np.arange(len(shards)), [len(shard) for shard in shards])
+        counts = np.bincount(owners * classes + self.labels[np.concatenate(shards)], minlength=len(shards) * classes)
+        return torch.from_numpy(counts.reshape(-1, classes).astype(np.float64))
 
     def population_counts(self, t: int) -> Tensor:
         """Samples per class of every client present in round ``t``, float64 [K, L]."""
-        return torch.stack([self.label_counts(self.timeline.shards[shard]) for shard in self.timeline.at(t).shards])
+        return self.label_counts([self.timeline.shards[shard] for shard in self.timeline.at(t).shards])
 
     def client_vectors(self) -> list[str]:
         """Names of the vectors kept for every client."""
@@ -158,7 +142,7 @@ class Federation:
         return [
             *self.algorithm.client,
             *(["momentum"] if kept else []),
-            *(["latest"] if self.evaluates("all") else []),
+            *(["latest"] if evaluates(self, "all") else []),
         ]
 
     def start(self) -> RunState:
@@ -202,7 +186,7 @@ class Federation:
         return (
             f"{self.layout.size:,} parameters; about {cohort} of {present} clients a round; "
             f"{rows / 1e6:,.1f} MB for the cohort, {kept / 1e6:,.1f} MB of client memories on {self.home}; "
-            f"{self.executor.describe()}"
+            f"{self.executor.describe()}{', channels last' if self.task.layout == torch.channels_last else ''}"
         )
 
     def play(self, state: RunState) -> RoundReport:
@@ -216,6 +200,12 @@ class Federation:
         first, length = self.timeline.session_span(t)
         opened = self._begin_session(state, t) if t == first else None
         call = self._call(t, first, length)
+        watched = self.settings.evaluation.consistency and self.ranks.rank == 0
+        fits = consistency(self, state.w, state.b, call) if watched else {}
+        if t == first:
+            up, down = self.algorithm.opening_traffic(call.population, self.data.num_classes)
+            state.totals["bytes_up"] += up
+            state.totals["bytes_down"] += down
         played = train_round(self, state, call)
         state.w, state.b, state.round = played.w, played.b, t + 1
         self.charge(state, call, played.exchanges, played.samples)
@@ -223,7 +213,7 @@ class Federation:
         state.totals["kappa"] += kappa
         finite = math.isfinite(played.train_loss) and bool(torch.isfinite(played.w).all())
         failed = not finite or played.train_loss > self.settings.federation.explode
-        report = self._report(state, call, played, t, failed)
+        report = self._report(state, call, played, fits, t, failed)
         report.opening = opened
         seconds = time.perf_counter() - began
         report.row["seconds"] = round(seconds, 4)
@@ -265,6 +255,7 @@ class Federation:
         at, span = (t - first, length) if local.restart else (t, self.timeline.rounds)
         return Call(
             ids=here.clients[drawn].tolist(),
+            subsets=here.shards[drawn].tolist(),
             shards=[self.timeline.shards[shard] for shard in here.shards[drawn]],
             population=len(here.clients),
             mean_size=float(sizes.mean()),
@@ -319,7 +310,9 @@ class Federation:
         state.seen.zero_()
         state.extra = self.algorithm.extra(self.layout.size, self.timeline.num_clients, self.data.num_classes)
 
-    def _report(self, state: RunState, call: Call, played: Played, t: int, failed: bool) -> RoundReport:
+    def _report(
+        self, state: RunState, call: Call, played: Played, fits: dict[str, list[float]], t: int, failed: bool
+    ) -> RoundReport:
         evaluation = self.settings.evaluation
         due = (t + 1) % evaluation.every == 0 or t + 1 == self.timeline.rounds
         report = RoundReport(
@@ -335,49 +328,15 @@ class Federation:
                 "bytes_down": int(state.totals["bytes_down"]),
                 "gradient_rounds": int(state.totals["gradient_rounds"]),
                 "lr": call.lr,
-                **dict.fromkeys(self._score_columns()),
+                **dict.fromkeys(columns(self)),
+                **played.server,
             },
-            clients=played.clients,
+            clients={**played.clients, **fits},
         )
+        report.per_class["held"] = self.label_counts(call.shards).sum(0).to(torch.int64).tolist()
         if due and not failed and self.ranks.rank == 0:
-            self._evaluate(report, state, played, t)
+            score(self, report, state, played, t)
         return report
-
-    def _evaluated(self) -> list[tuple[str, str]]:
-        """Models that are evaluated, and what their columns end in."""
-        reported = self.settings.evaluation.reported
-        names = [name for name in ("cloud", "participants", "all", "ensemble") if self.evaluates(name)]
-        return [(name, "" if name == reported else f"_{name}") for name in names]
-
-    def _score_columns(self) -> list[str]:
-        """Columns of the scores; every round has them, because the first one decides on the columns of the history."""
-        endings = [f"{score}{suffix}" for _, suffix in self._evaluated() for score in ("accuracy", "loss")]
-        endings += ["accuracy_seen", "accuracy_masked"] if self._views else []
-        return [f"{split}_{ending}" for split in self.settings.evaluation.splits for ending in endings]
-
-    def _evaluate(self, report: RoundReport, state: RunState, played: Played, t: int) -> None:
-        evaluation, view = self.settings.evaluation, self.timeline.labels_at(t)
-        for name, suffix in self._evaluated():
-            models = {"cloud": (played.w, played.b), "participants": played.participants, "ensemble": played.members}
-            model = models.get(name) or (self._all_clients(state, t), played.b)
-            for split in evaluation.splits:
-                scores = self.scores(*model, split, view if self._views and not suffix else None)
-                report.row[f"{split}_accuracy{suffix}"] = scores.accuracy(view)
-                report.row[f"{split}_loss{suffix}"] = scores.mean_loss(view)
-                if not suffix:
-                    report.per_class[split] = scores.per_class()
-                if scores.masked is not None:
-                    report.row[f"{split}_accuracy_seen"] = scores.accuracy(self.timeline.labels_until(t))
-                    report.row[f"{split}_accuracy_masked"] = scores.accuracy(view, scores.masked)
-
-    def _all_clients(self, state: RunState, t: int) -> Tensor:
-        """Mean [d] of the latest models of all clients present, weighted as the algorithm weights participants."""
-        here = self.timeline.at(t)
-        shards = [self.timeline.shards[shard] for shard in here.shards]
-        n = torch.tensor([len(shard) for shard in shards], dtype=torch.float64)
-        weights = self.weighting.everybody(n, torch.stack([self.label_counts(shard) for shard in shards]))
-        rows = state.memory["latest"]
-        return weighted_sum(weights, rows[torch.from_numpy(here.clients).to(rows.device)]).to(self.device)
 
     def scores(self, w: Tensor, b: Tensor, split: str = "test", view: NDArray[np.bool_] | None = None) -> Scores:
         """Per-class scores of a model on the test set or the validation split; ``view`` as in :func:`evaluate`."""

@@ -69,6 +69,7 @@ class GradientRounds:
         batches = {} if batch_size is None else {"batch_size": batch_size}
         return Call(
             ids=drawn.clients.tolist(),
+            subsets=drawn.shards.tolist(),
             shards=[timeline.shards[shard] for shard in drawn.shards],
             population=len(here.clients),
             mean_size=float(np.mean([len(timeline.shards[shard]) for shard in here.shards])),

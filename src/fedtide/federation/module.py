@@ -14,8 +14,9 @@ from torch.utils.data import DataLoader
 from fedtide.data.dataset import Dataset
 from fedtide.engine.process import prepare_process
 from fedtide.errors import Diverged
-from fedtide.federation.federation import Federation, RoundReport
+from fedtide.federation.federation import Federation
 from fedtide.federation.ranks import Ranks
+from fedtide.federation.report import RoundReport
 from fedtide.federation.state import RunState
 from fedtide.scenarios.timeline import Timeline
 from fedtide.settings import RunSettings

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -11,13 +11,16 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from fedtide.algorithms.round import Round, Vectors
-from fedtide.engine.evaluation import full_gradient
+from fedtide.algorithms.round import Passed, Round, Vectors
+from fedtide.engine.curvature import features, fisher_diagonal, hessian_diagonal
+from fedtide.engine.evaluation import full_gradient, pass_through
 from fedtide.engine.flat import weighted_sum
 from fedtide.engine.local import Cohort, momentum_steps
 from fedtide.engine.plan import Plan, make_plan, step_count
 from fedtide.exchange.base import Schedule
+from fedtide.federation.scoring import evaluates
 from fedtide.federation.state import RunState
+from fedtide.randomness import generator
 from fedtide.settings import LocalSettings
 
 if TYPE_CHECKING:
@@ -25,13 +28,16 @@ if TYPE_CHECKING:
 
 Ints = NDArray[np.int64]
 
+_ROWS = 1 << 20
+"""Numbers in a temporary of a few rows."""
+
 
 @dataclass(frozen=True)
 class Call:
     """Who trains in a round, and under which key.
 
     Attributes:
-        ids: participants, ascending. shards: their positions in the training set.
+        ids: participants, ascending. subsets: number of the shard each holds. shards: positions in the training set.
         population: clients present. mean_size: their mean number of samples.
         expected: expected share of the population that is drawn.
         session, session_round: where in the timeline. t: round of the run.
@@ -40,6 +46,7 @@ class Call:
     """
 
     ids: list[int]
+    subsets: list[int]
     shards: Sequence[Ints]
     population: int
     mean_size: float
@@ -62,7 +69,7 @@ class Played:
             cohort.
         exchanges, samples: of each participant, how often it exchanged models and on how many samples it trained.
         steps: local steps of all participants together, those included that an exchange left out.
-        clients: columns of numbers about the participants to keep, empty if there are none.
+        clients: columns of numbers about the participants to keep, empty if there are none. server: numbers about the server.
     """
 
     w: Tensor
@@ -75,6 +82,7 @@ class Played:
     samples: list[int]
     steps: int
     clients: dict[str, Sequence[float]]
+    server: dict[str, float]
 
 
 class _Services:
@@ -83,10 +91,45 @@ class _Services:
     def __init__(self, federation: Federation, state: RunState, call: Call, counts: Tensor) -> None:
         self._federation, self._state, self._call, self._counts = federation, state, call, counts
 
-    def full_gradient(self, points: Tensor) -> Tensor:
-        fed = self._federation
+    def full_gradient(self, points: Tensor, shards: Sequence[Ints] | None = None) -> Tensor:
+        fed, data = self._federation, self._call.shards if shards is None else shards
+        counts = self._counts if shards is None else _label_counts(fed, shards, self._call.t, points)
         batch = fed.settings.evaluation.batch_size
-        return full_gradient(fed.workers, points, self._state.b, list(self._call.shards), batch, self._counts)
+        return full_gradient(fed.workers, points, self._state.b, list(data), batch, counts)
+
+    def hessian_diagonal(self, points: Tensor, probes: int | None, first: int = 0) -> Tensor:
+        fed, call, size = self._federation, self._call, points.shape[-1] - first
+
+        def directions(row: int) -> Tensor:
+            if probes is None:
+                return torch.eye(size, dtype=points.dtype, device=points.device)
+            signs = self.generator(f"{call.purpose}.probes", *call.keys, call.ids[row]).integers(0, 2, (probes, size))
+            return (2 * torch.from_numpy(signs) - 1).to(points).div_(probes**0.5)
+
+        batch = fed.settings.evaluation.batch_size
+        return hessian_diagonal(fed.workers, points, self._state.b, call.shards, batch, self._counts, directions, first)
+
+    def fisher_diagonal(self, points: Tensor, group: int = 1, first: int = 0) -> Tensor:
+        fed, call = self._federation, self._call
+        return fisher_diagonal(fed.workers, points, self._state.b, call.shards, group, self._counts, first)
+
+    def features(self, w: Tensor, shards: Sequence[Ints]) -> list[Tensor]:
+        fed = self._federation
+        return features(fed.workers, w, self._state.b, shards, fed.settings.evaluation.batch_size)
+
+    def positions(self, shard: int) -> Ints:
+        return self._federation.timeline.shards[shard]
+
+    def labels(self, positions: Ints) -> Ints:
+        return self._federation.labels[positions]
+
+    def generator(self, purpose: str, *keys: int) -> np.random.Generator:
+        return generator(self._federation.settings.seed, purpose, *keys)
+
+    def passed(self, point: Tensor) -> list[Passed]:
+        fed, shards = self._federation, list(self._call.shards)
+        found = pass_through(fed.workers, point, self._state.b, shards, fed.settings.evaluation.batch_size)
+        return [Passed(*part) for part in found]
 
     def client_mean(self, name: str) -> Tensor:
         rows = self._state.memory[name]
@@ -94,6 +137,12 @@ class _Services:
 
     def population_counts(self) -> Tensor:
         return self._federation.population_counts(self._call.t)
+
+
+def _label_counts(fed: Federation, shards: Sequence[Ints], t: int, like: Tensor) -> Tensor:
+    """Samples per class [C, L] as the objective sees them: those of each client, or of everybody."""
+    counts = fed.label_counts(shards)
+    return (fed.population_counts(t).sum(0).expand_as(counts) if fed.task.objective.pooled else counts).to(like)
 
 
 def train_round(federation: Federation, state: RunState, call: Call) -> Played:
@@ -105,6 +154,7 @@ def train_round(federation: Federation, state: RunState, call: Call) -> Played:
     device, dtype, local = state.w.device, state.w.dtype, call.local
     ids = torch.tensor(call.ids, dtype=torch.int64)
     clients = len(call.ids)
+    call = replace(call, shards=fed.algorithm.shards(call.ids, call.subsets, call.shards, state.extra))
     plan = make_plan(
         call.shards, call.ids, local, call.mean_size, settings.seed, call.purpose, call.keys, device, fed.labels
     )
@@ -114,9 +164,8 @@ def train_round(federation: Federation, state: RunState, call: Call) -> Played:
 
     n = torch.tensor([len(shard) for shard in call.shards], dtype=torch.float64)
     steps = torch.tensor(plan.steps, dtype=torch.float64)
-    counts = torch.stack([fed.label_counts(shard) for shard in call.shards])
-    prior = fed.population_counts(call.t).sum(0).expand_as(counts) if fed.task.objective.pooled else counts
-    prior = prior.to(device, dtype)
+    counts = fed.label_counts(call.shards)
+    prior = _label_counts(fed, call.shards, call.t, state.w)
     state.counts[ids] += 1
     home = next(iter(state.memory.values())).device if state.memory else device
     at_home = ids.to(home)
@@ -135,6 +184,7 @@ def train_round(federation: Federation, state: RunState, call: Call) -> Played:
         client=client,
         extra=state.extra,
         ids=call.ids,
+        subsets=call.subsets,
         n=column(n),
         omega=column(n / call.mean_size),
         steps=column(steps),
@@ -150,6 +200,7 @@ def train_round(federation: Federation, state: RunState, call: Call) -> Played:
         layout=fed.layout,
         local=local,
         services=_Services(fed, state, call, prior),
+        seed=settings.seed,
     )
     schedule = fed.exchange.schedule(r, settings.seed)
     if schedule.idle:
@@ -174,7 +225,7 @@ def train_round(federation: Federation, state: RunState, call: Call) -> Played:
         cohort.direction = lambda grad, W, rows: fed.algorithm.direction(grad, W, r.rows(rows))
         cohort.memories = [rows for _, rows in client]
     exchanges = _advance(fed, cohort, r, schedule)
-    drift = float(torch.linalg.vector_norm(cohort.W - state.w, dim=-1).mean())
+    drift = _drift(cohort.W, state.w)
     w = fed.algorithm.finish(r)
     w = fed.algorithm.after_round(r, w)
     weights = r.weights[:, 0]
@@ -189,12 +240,19 @@ def train_round(federation: Federation, state: RunState, call: Call) -> Played:
     worked = n * torch.tensor([count > 0 for count in plan.steps])
     losses = cohort.losses.to(torch.float64).cpu() / steps.clamp(min=1)
     loss = float((losses * worked).sum() / worked.sum().clamp(min=1))
-    participants = (r.mean(cohort.W), b) if fed.evaluates("participants") else (w, b)
+    participants = (r.mean(cohort.W), b) if evaluates(fed, "participants") else (w, b)
     kept = {name: column[:, 0].tolist() for name, column in fed.algorithm.record(r).items()}
     recorded: dict[str, Sequence[float]] = {"client": call.ids, **kept} if kept else {}
     samples = plan.sizes.sum(1).tolist()
     members = (cohort.W, cohort.buffers)
-    return Played(w, b, participants, members, loss, drift, exchanges, samples, int(steps.sum()), recorded)
+    total, observed = int(steps.sum()), fed.algorithm.observe(r)
+    return Played(w, b, participants, members, loss, drift, exchanges, samples, total, recorded, observed)
+
+
+def _drift(W: Tensor, w: Tensor) -> float:
+    """Mean distance of the rows of ``W`` [C, d] from ``w`` [d]; a few rows at a time, so that no second cohort is held."""
+    few = torch.split(W, max(1, _ROWS // len(w)))
+    return float(torch.cat([torch.linalg.vector_norm(rows - w, dim=-1) for rows in few]).mean())
 
 
 def _momentum(memory: dict[str, Tensor], W: Tensor, coefficient: float) -> Tensor | None:

@@ -15,7 +15,8 @@ from rich.markup import escape
 from rich.table import Table as RichTable
 
 from fedtide.errors import SettingsError
-from fedtide.report import boundaries, figures, findings, pareto, records, statistics
+from fedtide.report import boundaries, dynamics, figures, findings, pace, pareto, participants, records, statistics
+from fedtide.report.pace import Pace
 from fedtide.report.page import Comparison, Picture, render, rows
 from fedtide.report.records import Records
 from fedtide.report.sheets import sheets
@@ -23,6 +24,7 @@ from fedtide.report.table import Table, tabulate
 from fedtide.report.transitions import Rules, per_session, transitions
 
 _RULES = Rules()
+_PACE = Pace()
 
 
 @dataclass(frozen=True)
@@ -52,6 +54,7 @@ def build(
     command: str,
     timeline_pictures: Sequence[Path] = (),
     rules: Rules = _RULES,
+    speed: Pace = _PACE,
 ) -> ReportSummary:
     """Write ``report.html``, the figures, the tables as CSV and ``metrics.json`` into ``out``.
 
@@ -66,6 +69,7 @@ def build(
         command: the command line, shown on the page.
         timeline_pictures: PNG files of who has what, embedded at the end.
         rules: how session changes are measured.
+        speed: how the speed of runs in one session is measured.
 
     Raises:
         SettingsError: there is no run, a file is not what a run writes, or a picture is missing.
@@ -81,7 +85,9 @@ def build(
     comparisons = _comparisons(table)
     pictures = _pictures(read, table)
     world = [Picture(path.stem, path.read_bytes(), "Who has what", _WORLD_CAPTION) for path in timeline_pictures]
-    html = render(title, read, table, sheets(changes, rules), comparisons, [*pictures, *world], command)
+    target = table.target if speed.target is None else speed.target
+    told = [*pace.sheet(read, last, target, speed.baseline), *sheets(changes, rules)]
+    html = render(title, read, table, told, comparisons, [*pictures, *world], command)
     files = {f"{picture.name}.png": picture.png for picture in pictures}
     files |= {
         "table.csv": _csv(table.methods.reset_index()),
@@ -135,6 +141,21 @@ def _pictures(read: Records, table: Table) -> list[Picture]:
             "On the devices of the new session, before its first round. Lines: mean over the complete runs; shading: from the "
             "lowest to the highest seed.",
         ),
+        (
+            "gates",
+            participants.gates(read),
+            "Gates of the clients",
+            "Thin: each client, over the rounds it took part in; black: mean of their latest values, 0 before the first. Of "
+            "one run of each method.",
+        ),
+        (
+            "consistency",
+            participants.consistency(read),
+            "Local and global progress from one selection of a client to its next",
+            "A point for each pair of consecutive selections of a client: change of the training loss of the model it "
+            "receives, on all data and on its own. Both axes are linear near zero, logarithmic beyond. Agree: changes of one "
+            "sign. All complete runs of a method.",
+        ),
         ("accuracy_over_bytes", figures.accuracy_over_bytes(read), "Test accuracy over communicated bytes", _RANGE),
         (
             "accuracy_over_cost",
@@ -148,6 +169,19 @@ def _pictures(read: Records, table: Table) -> list[Picture]:
             figures.per_class(read),
             "Accuracy per class of the final model",
             "Mean over the complete runs, on all test samples of a class whether or not it is present at the end.",
+        ),
+        (
+            "neurons",
+            dynamics.neurons(read),
+            "Concentration of the neurons' activity",
+            "One minus the normalised entropy of a layer's mean activations, averaged over the hidden layers: 0 if all neurons "
+            "are equally active, 1 if one is. Lines: mean of the complete runs; shading: from the lowest to the highest seed.",
+        ),
+        (
+            "momentum",
+            dynamics.momentum(read),
+            "Momentum of the server",
+            "Norm of the momentum and weight of the gradient in a local step, as the next round is told.",
         ),
     ]
     return [Picture(name, png, title, caption) for name, png, title, caption in possible if png is not None]

@@ -10,7 +10,9 @@ from typing import Any
 
 import pandas as pd
 
+from fedtide.engine.neurons import MEASURES
 from fedtide.errors import SettingsError
+from fedtide.report.forgetting import NOTHING, Forgetting, forgetting
 
 Settings = dict[str, Any]
 
@@ -22,7 +24,9 @@ METHOD = ["label", "initialiser"]
 
 _RUN = ["key", *METHOD, "seed", "state"]
 _HISTORY = ["round", "session", "bytes_up", "bytes_down", "present"]
-_OPTIONAL = ["test_accuracy", "latency", "energy", "gradient_rounds", "kappa"]
+_OPTIONAL = ["test_accuracy", "latency", "energy", "gradient_rounds", "kappa", "alpha", "momentum_norm"]
+_CLIENTS = ["gate", "local_loss", "global_loss"]
+_NEURONS = ["round", "layer", *MEASURES]
 _BOUNDARY = ["session", "start_accuracy", "mu", "losses"]
 _NOT_A_METHOD = (
     "label",
@@ -45,11 +49,17 @@ class Records:
         history: the rounds of all runs: the run's columns (without ``rounds``), ``round``, ``session`` (both from 1),
             ``test_accuracy`` (share, NaN where not evaluated), ``bytes`` (both directions, cumulative), ``present``,
             ``latency`` [s] and ``energy`` [J] of the round (NaN where not simulated), ``gradient_rounds`` (cumulative),
-            ``kappa`` (normalised communication cost of the round).
+            ``kappa`` (normalised communication cost of the round), ``alpha`` and ``momentum_norm`` (NaN where the algorithm
+            has none).
         boundaries: one row per run and session that recorded its beginning: the run's columns, ``session`` (from 1),
             ``start_accuracy`` (share, NaN where not recorded), ``mu`` (weight by stored session) and ``losses`` (training
             loss by model), both possibly empty.
+        clients: what runs recorded of participants: the run's columns, ``round``, ``client``, ``gate``, ``local_loss`` and
+            ``global_loss``, NaN where not recorded.
         per_class: per run, the test accuracies of its last evaluated model: the run's columns, then one per class.
+        past: by run, what it still knows of the data of its past; nothing where data does not change.
+        neurons: one row per run, round and layer where it was asked for: the run's columns, ``round``, ``layer`` and how
+            concentrated its activity is.
         settings: the settings of each run by key, flat with dotted names.
         missing: names of the directories without settings.
     """
@@ -57,7 +67,10 @@ class Records:
     runs: pd.DataFrame
     history: pd.DataFrame
     boundaries: pd.DataFrame
+    clients: pd.DataFrame
     per_class: pd.DataFrame
+    past: dict[str, Forgetting]
+    neurons: pd.DataFrame
     settings: dict[str, Settings]
     missing: tuple[str, ...]
 
@@ -90,14 +103,16 @@ def load(run_dirs: Sequence[Path]) -> Records:
         example = f", e.g. {run_dirs[0]}" if run_dirs else ""
         raise SettingsError(f"no runs to report: none of {len(run_dirs)} run directories holds settings.json{example}")
     settings = {path.name: _settings(path) for path in found}
-    runs, histories, boundaries, classes = [], [], [], []
+    runs, histories, boundaries, clients, classes, neurons = [], [], [], [], [], []
     for path in found:
         run = _run(path, settings[path.name])
         history, per_class = _history(path), _per_class(path)
         runs.append({**run, "rounds": len(history)})
         histories.append(_tagged(history, run))
         boundaries.append(_tagged(_boundaries(path), run))
+        clients.append(_tagged(_clients(path), run))
         classes.append(_tagged(per_class, run))
+        neurons.append(_tagged(_read_csv(path / "neurons.csv", _NEURONS), run))
     frame = pd.DataFrame(runs)
     labels = _told_apart(frame, settings)
     frame["label"] = frame["key"].map(labels)
@@ -106,7 +121,12 @@ def load(run_dirs: Sequence[Path]) -> Records:
         runs=frame,
         history=_joined(histories, labels),
         boundaries=_joined(boundaries, labels),
+        clients=_joined(clients, labels),
         per_class=_joined(classes, labels),
+        past={
+            path.name: _past(path, history, settings[path.name]) for path, history in zip(found, histories, strict=True)
+        },
+        neurons=_joined(neurons, labels),
         settings=settings,
         missing=tuple(path.name for path in run_dirs if path not in found),
     )
@@ -158,11 +178,35 @@ def _boundaries(path: Path) -> pd.DataFrame:
     return pd.DataFrame(list(found.values()), columns=_BOUNDARY)
 
 
+def _clients(path: Path) -> pd.DataFrame:
+    named = ["round", "client"]
+    return _read_csv(path / "clients.csv", named).reindex(columns=[*named, *_CLIENTS])
+
+
 def _per_class(path: Path) -> pd.DataFrame:
     frame = _read_csv(path / "per_class.csv", ["round", "split"])
     test = frame[frame["split"] == "test"]
     final: pd.DataFrame = test.loc[test["round"] == test["round"].max(), test.columns.str.match(r"class_\d+$")]
     return final
+
+
+def _past(path: Path, history: pd.DataFrame, settings: Settings) -> Forgetting:
+    """Periods are sessions; rounds where there is one session and data that moves."""
+    frame = _read_csv(path / "per_class.csv", ["round", "split"])
+    by_split = dict(list(frame.set_index("round").groupby("split")))
+    if history["session"].nunique() > 1:
+        period = history["session"]
+    elif "scenario.drift" in settings:
+        period = history["round"]
+    else:
+        return NOTHING
+    if not {"test", "held"} <= by_split.keys():
+        return NOTHING
+    accuracy, held = (
+        by_split[name].filter(regex=r"^class_\d+$").reindex(history["round"]).to_numpy(dtype=float)
+        for name in ("test", "held")
+    )
+    return forgetting(accuracy, held, period.to_numpy())
 
 
 def _tagged(frame: pd.DataFrame, run: dict[str, Any]) -> pd.DataFrame:

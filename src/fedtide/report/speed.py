@@ -1,4 +1,4 @@
-"""How fast and how steadily runs learn, as the FedDyn lineage reports it (Zhou et al. 2025, tables 1 to 6).
+"""How fast and how steadily runs learn, as the FedDyn lineage reports it (Zhou et al. 2025, Tables 1 to 6).
 
 ``accuracy`` is float [R], a share in [0, 1] for each round, NaN where the model was not evaluated.
 """
@@ -9,7 +9,7 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from fedtide.report import metrics
 
@@ -40,11 +40,3 @@ def last_rounds(accuracy: ArrayLike, rounds: int = 50) -> tuple[float, float]:
     last = np.asarray(accuracy, dtype=np.float64)[-rounds:]
     kept = last[~np.isnan(last)]
     return (float(kept.mean()), float(kept.std())) if len(kept) else (math.nan, math.nan)
-
-
-def accuracy_difference(accuracy: ArrayLike, reference: ArrayLike) -> NDArray[np.float64]:
-    """ACC_diff, by its name: accuracy of a method minus that of another in the same round, for rounds both played."""
-    ours, theirs = (np.asarray(values, dtype=np.float64) for values in (accuracy, reference))
-    rounds = min(len(ours), len(theirs))
-    difference: NDArray[np.float64] = ours[:rounds] - theirs[:rounds]
-    return difference

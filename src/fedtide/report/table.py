@@ -9,14 +9,16 @@ from typing import Any, Literal
 
 import pandas as pd
 
-from fedtide.report import formats, metrics
+from fedtide.report import formats, imbalance, metrics
 from fedtide.report.records import METHOD, Method, Records
 from fedtide.report.transitions import Rules
 
 _TARGET_SHARE = 0.9
 _RULES = Rules()
 _METRICS = (
-    "final", "best", "last", "transition", "drop", "bytes", "latency", "energy", "rounds_to_target", "bytes_to_target",
+    "final", "best", "last", "transition", "drop", "seen", "backward", "forgotten",
+    "bytes", "latency", "energy", "rounds_to_target", "bytes_to_target",
+    *imbalance.METRICS,
 )  # fmt: skip
 
 
@@ -99,12 +101,15 @@ def tabulate(records: Records, last: int, rules: Rules = _RULES) -> Table:
         _of_run(histories.get(key, empty), last, int(records.settings[key].get("scenario.pilot_sessions") or 0), rules)
         for key in records.runs["key"]
     ]
-    runs = pd.concat([records.runs, pd.DataFrame(rows, index=records.runs.index)], axis=1)
+    past = [records.past[key]._asdict() for key in records.runs["key"]]
+    rare = [_rare(records, key) for key in records.runs["key"]]
+    parts = (pd.DataFrame(part, index=records.runs.index) for part in (rows, past, rare))
+    runs = pd.concat([records.runs, *parts], axis=1)
     target = _target(runs)
     runs["rounds_to_target"], runs["bytes_to_target"] = zip(
         *(_to_target(histories.get(key, empty), target) for key in runs["key"]), strict=True
     )
-    shown = [name for name in ("transition", "latency", "energy") if runs[name].notna().any()]
+    shown = [name for name in ("transition", "backward", "latency", "energy", "tail") if runs[name].notna().any()]
     return Table(runs, _over_seeds(runs), _columns(last, target, rules, shown), rules, target)
 
 
@@ -122,6 +127,11 @@ def _of_run(history: pd.DataFrame, last: int, pilot: int, rules: Rules) -> dict[
         "latency": history["latency"].sum(min_count=1),
         "energy": history["energy"].sum(min_count=1),
     }
+
+
+def _rare(records: Records, key: str) -> dict[str, float]:
+    frame = records.per_class[records.per_class["key"] == key].filter(regex=r"^class_\d+$")
+    return imbalance.accuracies(frame.iloc[0].to_list() if len(frame) else [], records.settings[key])
 
 
 def _to_target(history: pd.DataFrame, target: float) -> tuple[float, float]:
@@ -155,6 +165,13 @@ def _columns(last: int, target: float, rules: Rules, shown: list[str]) -> list[C
         Column("best", "Best, %", formats.percent),
         Column("last", f"Last {last} rounds, %", formats.percent, headline=f"last {last} rounds"),
     ]
+    if "backward" in shown:
+        columns.append(Column("seen", "All data so far, %", formats.percent))
+        columns.append(Column("backward", "Backward transfer, points", lambda mean, _: formats.points(mean)))
+        columns.append(Column("forgotten", "Forgotten, points", formats.percent, good="low"))
+    if "tail" in shown:
+        names = {"head": "Head classes, %", "middle": "Middle, %", "tail": "Tail, %", "worst": "Worst class, %"}
+        columns += [Column(key, title, formats.percent) for key, title in names.items()]
     traffic = Column("bytes", "Traffic", lambda mean, _: formats.human_bytes(mean), good="none")
     costs = [traffic]
     if "latency" in shown:

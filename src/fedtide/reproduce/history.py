@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -23,7 +24,8 @@ class Session:
         gradient_rounds: V, further rounds that preceded them.
         latency, energy: [T], seconds and joules of each round, the first one with the gradient rounds before it; NaN if
             the run did not record them.
-        kappa: [T], normalised communication cost of each round.
+        kappa: [T], normalised communication cost of each round; NaN if the run did not record it.
+        information_loss: the last one of the session that was measured, NaN without one.
     """
 
     accuracy: Floats
@@ -31,6 +33,7 @@ class Session:
     latency: Floats
     energy: Floats
     kappa: Floats
+    information_loss: float = math.nan
 
 
 class History:
@@ -52,6 +55,8 @@ class History:
             frame[name].to_numpy(dtype=np.float64) if name in frame else absence
             for name in ("gradient_rounds", "latency", "energy", "kappa")
         )
+        self._round = frame["round"].to_numpy() if "round" in frame else np.arange(1, len(frame) + 1)
+        self._information_loss = _information_loss(directory / "clients.csv")
 
     def session(self, number: int) -> Session:
         """Session ``number``, counted from 1.
@@ -70,4 +75,17 @@ class History:
             latency=self._latency[rounds],
             energy=self._energy[rounds],
             kappa=self._kappa[rounds],
+            information_loss=self._last_loss(self._round[rounds]),
         )
+
+    def _last_loss(self, rounds: NDArray[np.int64]) -> float:
+        measured = self._information_loss[self._information_loss.index.isin(rounds)]
+        return float(measured.iloc[-1]) if len(measured) else math.nan
+
+
+def _information_loss(file: Path) -> pd.Series[float]:
+    """By round, where it was measured; all participants of a round have the same."""
+    frame = pd.read_csv(file) if file.is_file() else pd.DataFrame()
+    if "information_loss" not in frame:
+        return pd.Series(dtype=np.float64)
+    return frame.groupby("round")["information_loss"].first().dropna()

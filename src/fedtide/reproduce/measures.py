@@ -1,18 +1,19 @@
 """What is measured in the session that a published number speaks of, as settings of an experiment.
 
-A measure turns the session of one run (and that of the reference method with the same seed) into a number for each
-of its quantities, and says how the numbers of several seeds become one.
+A measure turns the session of one run (and that of a reference with the same seed) into a number for each of its
+quantities, and says how the numbers of several seeds become one. What was never reached is infinite.
 """
 
 from __future__ import annotations
 
-from typing import Annotated, ClassVar, Literal, NamedTuple
+import math
+from typing import Annotated, Literal, NamedTuple
 
 import numpy as np
 from pydantic import Field
 
 from fedtide.plugins import SettingsModel
-from fedtide.report import metrics
+from fedtide.report import metrics, speed
 from fedtide.reproduce.history import Floats, Session
 
 
@@ -28,6 +29,9 @@ class Quantity(NamedTuple):
         return f"{self.name}, {self.variant}" if self.variant else self.name
 
 
+Run = tuple[str, str]
+"""Labels of the algorithm and the method (initialiser) of a run."""
+
 COUNTED = "gradient rounds counted"
 
 
@@ -42,12 +46,14 @@ class TransitionAccuracy(SettingsModel):
         (10,), min_length=1, description="numbers of rounds n; each gives a variant"
     )
 
-    reference: ClassVar[None] = None
-
     @property
     def quantities(self) -> list[Quantity]:
         """What is measured: one variant per window."""
         return [Quantity("accuracy", f"{window} round{'s' if window > 1 else ''}") for window in self.windows]
+
+    def beside(self, algorithm: str, method: str) -> Run | None:
+        """Nothing is needed beside the run itself."""
+        return None
 
     def measure(self, session: Session, _: Session) -> list[float]:
         """In the order of :attr:`quantities`."""
@@ -77,6 +83,10 @@ class Recovery(SettingsModel):
         names = ("rounds", "latency", "energy", "speedup")
         return [*(Quantity(name, variant) for variant in ("", COUNTED) for name in names), Quantity("gain")]
 
+    def beside(self, algorithm: str, method: str) -> Run | None:
+        """The run of the reference method."""
+        return algorithm, self.reference
+
     def measure(self, session: Session, reference: Session) -> list[float]:
         """In the order of :attr:`quantities`."""
         target = self.share * metrics.best(reference.accuracy)
@@ -93,33 +103,106 @@ class Recovery(SettingsModel):
         return float(np.median(values))
 
 
-class BestAccuracy(SettingsModel):
-    """Largest accuracy of a session's rounds, in percent, beside its communication cost kappa (the mean of its rounds).
+class Learning(SettingsModel):
+    """How well and how fast a session learns, as the FedDyn lineage reports it (Zhou et al. 2025, Tables 1 to 6).
 
-    The largest of 800 rounds is larger than what a run ends with; a second quantity is the mean of the last ten. Seeds are
-    averaged.
+    *accuracy* and *spread* [percent] are mean and population standard deviation over the last rounds; *rounds* is the first
+    with at least the target accuracy; *speedup* is that of the reference algorithm over it, a run that never gets there
+    counting with all its rounds. Seeds are averaged.
     """
 
-    name: Literal["best_accuracy"] = "best_accuracy"
-
-    reference: ClassVar[None] = None
+    name: Literal["learning"] = "learning"
+    last: int = Field(50, ge=1, description="number of last rounds")
+    target: float | None = Field(None, gt=0, le=100, description="accuracy to reach in percent; null: none")
+    reference: str = Field("fedavg", description="algorithm that speed-ups are relative to")
 
     @property
     def quantities(self) -> list[Quantity]:
-        """What is measured."""
-        return [Quantity("accuracy"), Quantity("accuracy of the last 10"), Quantity("kappa")]
+        """What is measured; with a target, also how soon."""
+        timed = ("rounds", "speedup") if self.target is not None else ()
+        return [Quantity(name) for name in ("accuracy", "spread", *timed)]
 
-    def measure(self, session: Session, _: Session) -> list[float]:
+    def beside(self, algorithm: str, method: str) -> Run | None:
+        """The run of the reference algorithm, if there is a target."""
+        return None if self.target is None else (self.reference, method)
+
+    def measure(self, session: Session, reference: Session) -> list[float]:
         """In the order of :attr:`quantities`."""
-        accuracy = session.accuracy
-        return [metrics.best(accuracy), metrics.mean_of_last(accuracy, 10), float(session.kappa.mean())]
+        found = [*speed.last_rounds(session.accuracy, self.last)]
+        if self.target is not None:
+            own, other = (speed.rounds_to_target(part.accuracy, self.target) for part in (session, reference))
+            found += [own.rounds if own.reached else math.inf, own.speed_up(other)]
+        return found
 
     def center(self, values: Floats) -> float:
         """Mean."""
         return float(values.mean())
 
 
-Measure = Annotated[TransitionAccuracy | Recovery | BestAccuracy, Field(discriminator="name")]
+class BestRounds(SettingsModel):
+    """Mean accuracy of the best rounds of a session, in percent. Seeds are averaged.
+
+    With ``information_loss`` its last measured value is given too (algorithms that measure it say how).
+    """
+
+    name: Literal["best_rounds"] = "best_rounds"
+    rounds: int = Field(5, ge=1, description="how many rounds, wherever they are")
+    information_loss: bool = Field(False, description="give the information loss too")
+
+    @property
+    def quantities(self) -> list[Quantity]:
+        """What is measured."""
+        return [Quantity("accuracy"), *([Quantity("information_loss")] if self.information_loss else [])]
+
+    def beside(self, algorithm: str, method: str) -> Run | None:
+        """No other run."""
+        return None
+
+    def measure(self, session: Session, _: Session) -> list[float]:
+        """In the order of :attr:`quantities`."""
+        evaluated = np.sort(session.accuracy[~np.isnan(session.accuracy)])
+        found = [metrics.mean(evaluated[-self.rounds :])]
+        return [*found, session.information_loss] if self.information_loss else found
+
+    def center(self, values: Floats) -> float:
+        """Mean."""
+        return float(values.mean())
+
+
+class BestRound(SettingsModel):
+    """Accuracy of a session's best round, in percent, which is what long-tail papers publish.
+
+    The best of many noisy rounds flatters a method, the more so the less steady it is; so two more variants say what a user
+    would get: the mean of the last rounds, and the last round. With ``kappa`` the mean communication cost of the rounds is
+    given too. Seeds are averaged.
+    """
+
+    name: Literal["best_round"] = "best_round"
+    last: int = Field(10, ge=1, description="final rounds that are averaged")
+    kappa: bool = Field(False, description="give the communication cost too: exchanges per local step")
+
+    @property
+    def quantities(self) -> list[Quantity]:
+        """What is measured, the published variant first."""
+        names = ("best round", f"last {self.last} rounds", "last round")
+        return [*(Quantity("accuracy", name) for name in names), *([Quantity("kappa")] if self.kappa else [])]
+
+    def beside(self, algorithm: str, method: str) -> Run | None:
+        """No other run."""
+        return None
+
+    def measure(self, session: Session, _: Session) -> list[float]:
+        """In the order of :attr:`quantities`."""
+        accuracy = session.accuracy
+        found = [metrics.best(accuracy), metrics.mean_of_last(accuracy, self.last), metrics.final(accuracy)]
+        return [*found, float(session.kappa.mean())] if self.kappa else found
+
+    def center(self, values: Floats) -> float:
+        """Mean."""
+        return float(values.mean())
+
+
+Measure = Annotated[TransitionAccuracy | Recovery | Learning | BestRounds | BestRound, Field(discriminator="name")]
 
 
 def _per_round(spent: Floats, gradient_rounds: float) -> float:

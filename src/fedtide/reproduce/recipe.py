@@ -2,7 +2,7 @@
 
 The file is a params file with one more block, ``experiment``. The settings of a cell are plain mappings merged in this
 order: the file, ``profiles/<profile>.yaml`` beside it, the file's own ``experiment.profiles.<profile>``, ``--set``, and the
-cell's place in ``experiment.grid``.
+cell's place in ``experiment.grid``, axis by axis.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from fedtide.errors import SettingsError, nearest
 from fedtide.params import Params, deep_merge, override, read_mapping
@@ -27,10 +27,29 @@ PROFILES = "profiles"
 
 
 class Axis(SettingsModel):
-    """A setting that differs between the worlds of a table."""
+    """What differs between the worlds of a table: one setting and its values, or named groups of settings."""
 
-    key: str = Field(description="dotted setting")
-    values: tuple[bool | int | float | str, ...] = Field(min_length=1, description="its values")
+    key: str | None = Field(None, description="dotted setting")
+    values: tuple[bool | int | float | str, ...] = Field((), description="its values")
+    groups: dict[str, dict[str, Any]] = Field({}, description="instead: name -> settings that are merged in")
+
+    @model_validator(mode="after")
+    def _either(self) -> Axis:
+        if bool(self.groups) == bool(self.key and self.values):
+            raise SettingsError("needs either key and values, or groups")
+        return self
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The column's values, as text."""
+        return tuple(self.groups) or tuple(map(str, self.values))
+
+    def apply(self, raw: dict[str, Any], name: str) -> dict[str, Any]:
+        """``raw`` at one of the axis's places."""
+        if self.key is None:
+            return deep_merge(raw, self.groups[name])
+        override(raw, f"{self.key}={name}")
+        return raw
 
 
 class Source(SettingsModel):
@@ -115,7 +134,7 @@ class Recipe:
         self.columns = (*self.table.grid, "algorithm", "transition", "method")
         self._refuse_overridden_axes()
         self._resolved: dict[tuple[tuple[str, ...], str, str, int], RunSettings] = {}
-        axes = [tuple(map(str, axis.values)) for axis in self.table.grid.values()]
+        axes = [axis.names for axis in self.table.grid.values()]
         self._worlds = {world: self._params(world) for world in itertools.product(*axes)}
         first = next(iter(self._worlds.values()))
         compare = first.experiment.compare
@@ -136,7 +155,7 @@ class Recipe:
         self._check_runs()
 
     def _refuse_overridden_axes(self) -> None:
-        keys = {axis.key: name for name, axis in self.table.grid.items()}
+        keys = {axis.key: name for name, axis in self.table.grid.items() if axis.key}
         for item in self.overrides:
             key = item.partition("=")[0].strip()
             if key in keys:
@@ -144,15 +163,15 @@ class Recipe:
 
     def _params(self, world: tuple[str, ...]) -> Params:
         raw = deep_merge(self._raw, {})
-        for axis, value in zip(self.table.grid.values(), world, strict=True):
-            override(raw, f"{axis.key}={value}")
+        for axis, name in zip(self.table.grid.values(), world, strict=True):
+            raw = axis.apply(raw, name)
         return Params(raw, self._source)
 
     def runs(self, cell: Cell, seed: int) -> list[RunSettings]:
-        """The run of a cell, followed by that of the reference method if the measure needs one."""
-        reference = self.table.measure.reference
-        methods = [cell.method] if reference is None else [cell.method, reference]
-        return [self._run(cell.world, cell.algorithm, method, seed) for method in methods]
+        """The run of a cell, followed by that of the reference if the measure needs one."""
+        reference = self.table.measure.beside(cell.algorithm, cell.method)
+        chosen = [(cell.algorithm, cell.method), *([reference] if reference else [])]
+        return [self._run(cell.world, algorithm, method, seed) for algorithm, method in chosen]
 
     def _run(self, world: tuple[str, ...], algorithm: str, method: str, seed: int) -> RunSettings:
         label = self.table.plays.get(method, {}).get(algorithm, algorithm)

@@ -18,6 +18,9 @@ from fedtide.reproduce.published import Number
 from fedtide.reproduce.recipe import Cell, Recipe
 from fedtide.settings import RunSettings
 
+NEVER = "never"
+"""Stands for what was not reached in a session; a number of rounds is written ``>T`` instead, T being its rounds."""
+
 Find = Callable[[RunSettings], History | None]
 """The history of a complete run, or None."""
 
@@ -29,7 +32,7 @@ class Row:
     Attributes:
         published: number and spread, NaN where there is none.
         obtained: over the seeds that are there; NaN without any. std: sample standard deviation (divisor n - 1).
-        seeds: how many are there.
+        seeds: how many are there. rounds: of the session that was measured; 0 without a seed.
     """
 
     cell: Cell
@@ -38,6 +41,7 @@ class Row:
     obtained: float
     std: float
     seeds: int
+    rounds: int
 
     @property
     def difference(self) -> float:
@@ -64,6 +68,7 @@ def tabulate(recipe: Recipe, find: Find) -> Results:
     rows: list[Row] = []
     missing: dict[Cell, list[int]] = {}
     found: dict[Cell, list[list[float]]] = {}
+    lengths: dict[Cell, int] = {}
     for cell in recipe.cells:
         found[cell], missing[cell] = [], []
         for seed in recipe.seeds:
@@ -77,13 +82,14 @@ def tabulate(recipe: Recipe, find: Find) -> Results:
                 missing[cell].append(seed)
             else:
                 found[cell].append(measure.measure(sessions[0], sessions[-1]))
+                lengths[cell] = len(sessions[0].accuracy)
     for cell, parts in found.items():
         for place, quantity in enumerate(measure.quantities):
             values = np.array([part[place] for part in parts], dtype=np.float64)
             std = float(values.std(ddof=1)) if len(values) > 1 and np.isfinite(values).all() else math.nan
             published = recipe.published.get((cell, quantity.name), Number(math.nan, math.nan))
             center = measure.center(values) if len(values) else math.nan
-            rows.append(Row(cell, quantity, published, center, std, len(values)))
+            rows.append(Row(cell, quantity, published, center, std, len(values), lengths.get(cell, 0)))
     return Results(recipe, rows, {cell: seeds for cell, seeds in missing.items() if seeds})
 
 
@@ -121,7 +127,7 @@ def markdown(results: Results, command: str) -> str:
 def printable(results: Results) -> list[Table]:
     """The table, and the mean absolute differences, for a terminal."""
     title = f"{results.recipe.table.title} ({results.recipe.profile})"
-    tables = [_rich(title, *_cells(results), left=len(results.recipe.columns))]
+    tables = [_rich(title, *_cells(results), left=len(_told(results)))]
     if summary := _summary(results):
         tables.append(_rich("Mean absolute difference to the published numbers", *summary, left=1))
     return tables
@@ -138,12 +144,20 @@ def missing_lines(results: Results) -> list[str]:
     return list(lines)
 
 
+def _told(results: Results) -> list[int]:
+    """Places of the columns that tell cells apart; all of them for a single cell."""
+    columns = range(len(results.recipe.columns))
+    cells = results.recipe.cells
+    return [place for place in columns if len(cells) == 1 or len({cell.values[place] for cell in cells}) > 1]
+
+
 def _cells(results: Results) -> tuple[list[str], list[list[str]]]:
     """Headings, and one line of text per cell."""
     published = {
         quantity.name for row in results.rows if not math.isnan(row.published.mean) for quantity in [row.quantity]
     }
-    heads, names = list(results.recipe.columns), []
+    told = _told(results)
+    heads, names = [results.recipe.columns[place] for place in told], []
     for quantity in results.recipe.table.measure.quantities:
         if quantity.name in published and quantity.name not in names:
             heads.append(f"{quantity.name}, published")
@@ -154,15 +168,16 @@ def _cells(results: Results) -> tuple[list[str], list[list[str]]]:
         by_cell[row.cell].append(row)
     lines = []
     for cell, rows in by_cell.items():
-        line, shown = list(cell.values), set()
+        line, shown = [cell.values[place] for place in told], set()
         for row in rows:
+            never = f">{row.rounds}" if row.quantity.name == "rounds" and row.rounds else NEVER
             if row.quantity.name in published and row.quantity.name not in shown:
-                line.append(_number(row.published.mean, row.published.std))
+                line.append(_number(row.published.mean, row.published.std, never))
             shown.add(row.quantity.name)
             mark = (
                 "" if row.seeds in (0, len(results.recipe.seeds)) else f" ({row.seeds} of {len(results.recipe.seeds)})"
             )
-            line.append(_number(row.obtained, row.std) + mark)
+            line.append(_number(row.obtained, row.std, never) + mark)
             if row.quantity.name in published:
                 line.append(_signed(row.difference))
         lines.append(line)
@@ -170,30 +185,34 @@ def _cells(results: Results) -> tuple[list[str], list[list[str]]]:
 
 
 def _summary(results: Results) -> tuple[list[str], list[list[str]]] | None:
-    """Mean absolute difference per method and quantity, over complete cells; None if there is nothing to compare."""
+    """Mean absolute difference per method and quantity, over complete cells; None if there is nothing to compare.
+
+    Per algorithm in a table of one method.
+    """
     complete = [row for row in results.rows if row.cell not in results.missing and math.isfinite(row.difference)]
     quantities = list(dict.fromkeys(row.quantity for row in complete))
     if not quantities:
         return None
+    by = "method" if len({cell.method for cell in results.recipe.cells}) > 1 else "algorithm"
     lines = []
-    for method in [*dict.fromkeys(row.cell.method for row in complete), "all"]:
-        line = [method]
+    for name in [*dict.fromkeys(getattr(row.cell, by) for row in complete), "all"]:
+        line = [name]
         for quantity in quantities:
             gaps = [
                 abs(row.difference)
                 for row in complete
-                if row.quantity == quantity and method in ("all", row.cell.method)
+                if row.quantity == quantity and name in ("all", getattr(row.cell, by))
             ]
             line.append(f"{np.mean(gaps):.2f} ({len(gaps)} cell{'s' if len(gaps) > 1 else ''})" if gaps else NOTHING)
         lines.append(line)
-    return ["method", *(quantity.title for quantity in quantities)], lines
+    return [by, *(quantity.title for quantity in quantities)], lines
 
 
-def _number(value: float, std: float) -> str:
+def _number(value: float, std: float, never: str = NEVER) -> str:
     if math.isnan(value):
         return NOTHING
     if math.isinf(value):
-        return "never"
+        return never
     return _text(value) if math.isnan(std) else f"{_text(value)} ± {_text(std)}"
 
 

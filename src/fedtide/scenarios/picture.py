@@ -43,6 +43,24 @@ def presence(timeline: Timeline) -> NDArray[np.bool_]:
     return there[timeline.assignment_of_round].T
 
 
+def commonest(timeline: Timeline, labels: Ints) -> Ints | None:
+    """The most frequent label each client holds in each round, int64 [N, rounds], -1 where it is absent or has no data.
+
+    None if every client holds the same data whenever it is present.
+    """
+    pairs = [set(zip(item.clients.tolist(), item.shards.tolist(), strict=True)) for item in timeline.assignments]
+    held = set().union(*pairs)
+    if len(held) == len({client for client, _ in held}):
+        return None
+    most = np.array(
+        [np.bincount(labels[shard]).argmax() if len(shard) else -1 for shard in timeline.shards], dtype=np.int64
+    )
+    table = np.full((len(timeline.assignments), timeline.num_clients), -1, dtype=np.int64)
+    for row, assignment in zip(table, timeline.assignments, strict=True):
+        row[assignment.clients] = most[assignment.shards]
+    return table[timeline.assignment_of_round].T
+
+
 def boundaries(timeline: Timeline) -> list[dict[str, int]]:
     """What changes where a session begins: session and first round (from 0), devices that arrived, departed, stayed."""
     changes = []
@@ -99,6 +117,8 @@ def summary(timeline: Timeline, labels: Ints) -> dict[str, Any]:
 def draw(timeline: Timeline, labels: Ints, path_png: Path) -> None:
     """Write a PNG: who holds what (clients by classes) and who is there when (clients by rounds), with totals below.
 
+    Where data moves, the second panel also shows the most frequent label that each client holds.
+
     Args:
         timeline: what to draw.
         labels: int64 [n], labels of the whole training set.
@@ -112,6 +132,8 @@ def draw(timeline: Timeline, labels: Ints, path_png: Path) -> None:
     raster.sharey(heat)
     _draw_holdings(figure, heat, per_class, holdings(timeline, labels))
     _draw_presence(raster, per_round, timeline)
+    if (moving := commonest(timeline, labels)) is not None:
+        _draw_moving(figure, raster, moving, timeline.num_classes)
     for axes in (heat, raster):
         axes.set_ylabel("client")
         axes.yaxis.set_major_locator(_whole_numbers())
@@ -144,6 +166,21 @@ def _draw_holdings(figure: Figure, heat: Any, per_class: Any, counts: Ints) -> N
     total = counts.sum(axis=0)
     per_class.bar(np.arange(classes), total, width=0.8, color=_BAR)
     per_class.set(xlabel="class", ylabel="samples", ylim=(0, 1.1 * total.max()), yticks=(0, total.max()))
+
+
+def _draw_moving(figure: Figure, raster: Any, most: Ints, classes: int) -> None:
+    """The most frequent label of each client in each round, over the presence."""
+    clients, rounds = most.shape
+    image = raster.imshow(
+        np.ma.masked_less(most, 0),
+        aspect="auto",
+        interpolation="nearest",
+        cmap="tab10" if classes <= 10 else "turbo",
+        vmin=-0.5,
+        vmax=max(classes, 10) - 0.5,
+        extent=(0, rounds, clients - 0.5, -0.5),
+    )
+    figure.colorbar(image, ax=raster, label="most frequent label", fraction=0.05, pad=0.02).locator = _whole_numbers()
 
 
 def _draw_presence(raster: Any, per_round: Any, timeline: Timeline) -> None:

@@ -1,8 +1,8 @@
 """The run directory: the truth about a run, from which MLflow, tables and figures are derived.
 
 ``settings.json`` · ``manifest.json`` · ``history.csv`` (a row per round) · ``per_class.csv`` · ``clients.csv`` (a row per
-round and participant, where the algorithm records something of each) · ``events.jsonl`` · ``state/`` · ``timeline.npz`` ·
-``model.pt`` and ``summary.json`` at the end.
+round and participant, where the algorithm records something of each) · ``neurons.csv`` (a row per round and layer, where asked
+for) · ``events.jsonl`` · ``state/`` · ``timeline.npz`` · ``model.pt`` and ``summary.json`` at the end.
 """
 
 from __future__ import annotations
@@ -129,12 +129,14 @@ class RunDirectory:
     def append(
         self,
         row: dict[str, Any],
-        per_class: dict[str, list[float | None]],
+        per_class: dict[str, Sequence[float | None]],
         clients: dict[str, Sequence[float]] | None = None,
+        neurons: dict[str, dict[str, float]] | None = None,
     ) -> None:
         """Append a round to ``history.csv``, and what goes beside it to other files.
 
-        ``per_class``: accuracies by split. ``clients``: columns (``client``, ...) with a value for each participant.
+        ``per_class``: accuracies by split, and samples held. ``clients``: columns (``client``, ...) with a value for
+        each participant. ``neurons``: by layer, columns of how concentrated its activity is.
         """
         columns = [*HISTORY_COLUMNS, *sorted(row.keys() - set(HISTORY_COLUMNS))]
         _append(self.path / "history.csv", columns, row)
@@ -148,11 +150,14 @@ class RunDirectory:
         if clients:
             each = [dict(zip(clients, values, strict=True)) for values in zip(*clients.values(), strict=True)]
             _append(self.path / "clients.csv", ["round", *clients], *({"round": row["round"], **one} for one in each))
+        if neurons:
+            layers = [{"round": row["round"], "layer": layer, **values} for layer, values in neurons.items()]
+            _append(self.path / "neurons.csv", list(layers[0]), *layers)
 
     def rewind(self, rounds: int) -> None:
         """Drop rows of rounds, and sessions begun in rounds, after ``rounds`` and torn lines: records and state agree."""
         self._rewind_events(rounds)
-        for name in ("history.csv", "per_class.csv", "clients.csv"):
+        for name in ("history.csv", "per_class.csv", "clients.csv", "neurons.csv"):
             path = self.path / name
             if not path.exists():
                 continue

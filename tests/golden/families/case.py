@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -84,6 +84,7 @@ class Played:
         rounds: record and new global model of each round. everybody: mean of all clients' latest models after each
             round, where it is evaluated. clipped: local steps of each round that were clipped. openings: what is
             recorded of the session that began with a round. stores: what the initialiser has stored after each round.
+        clients: columns recorded of the participants of each round.
     """
 
     federation: Federation
@@ -93,6 +94,7 @@ class Played:
     clipped: list[int]
     openings: list[dict[str, Any] | None]
     stores: list[dict[str, Tensor]]
+    clients: list[dict[str, Sequence[float]]]
 
 
 Check = tuple[str, Any, Any]
@@ -119,8 +121,8 @@ class Case:
     share: float = 1.0
     probed: Mapping[int, Sequence[int]] = field(default_factory=dict)
     """Who takes part in the gradient rounds before a round; by default everybody."""
-    high: Sequence[Sequence[int]] = ()
-    """Who averages often inside each round, where it is up to a selection."""
+    script: Callable[[Federation], None] = lambda _: None
+    """Puts draws that the file prescribes into the federation."""
 
 
 def samples(problem: dict[str, Any]) -> tuple[Dataset, list[int]]:

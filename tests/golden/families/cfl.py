@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
 
+from fedtide.federation.federation import Federation
 from golden.families.case import Case, Check, Fields, Played, chosen, samples, vectors_at_end
 from support import deal, timeline
 
@@ -17,11 +18,7 @@ def read(run: dict[str, Any], problems: dict[str, Any]) -> Case:
     assert fields["kind"] == "cfl"
     problem = problems[fields["problem"]]
     data, sizes = samples(problem)
-    subsets = [
-        everything[np.array(positions)]
-        for everything, parts in zip(deal(sizes), problem["subsets"], strict=True)
-        for positions in parts
-    ]
+    subsets = _positions(sizes, problem["subsets"])
     per_client = len(problem["subsets"][0])
     present = [
         {k: k * per_client + j for k, j in zip(ids, visited, strict=True)}
@@ -36,11 +33,46 @@ def read(run: dict[str, Any], problems: dict[str, Any]) -> Case:
         "lr": fields["lr"],
     }
     conventions: dict[str, Any] = {"weighting": "uniform"}
+    if "curvature" in fields:
+        conventions |= _taylor(fields)
+    script = Case.script
+    if "stored" in fields:
+        conventions["size"] = fields["stored_per_subset"]
+        script = _keeping(_positions(sizes, fields["stored"]))
     if "momentum_form" in fields:  # of Mime: U(z) = (1 - b) z + b m, or the trace z + b m
         conventions["dampening"] = {"ema": True, "trace": False}[fields["momentum_form"]]
     algorithm = chosen(fields, "algorithms", fields["algorithm"], conventions)
     world = timeline(subsets, present, clients=len(sizes), classes=data.num_classes)
-    return Case(fields, data, world, run["selected"], {"local": local, "algorithm": algorithm}, check)
+    return Case(fields, data, world, run["selected"], {"local": local, "algorithm": algorithm}, check, script=script)
+
+
+def _positions(sizes: list[int], parts: list[list[list[int]]]) -> list[Any]:
+    """Positions among all clients' samples of each part of each client's own."""
+    return [own[np.array(places)] for own, lists in zip(deal(sizes), parts, strict=True) for places in lists]
+
+
+def _taylor(fields: Fields) -> dict[str, Any]:
+    """CFL-Regularization: names and values that differ here; its information loss is measured in every round."""
+    weighting, curvature = fields["weighting"], fields["curvature"]
+    chosen = {
+        "curvature": "exact" if curvature == "hessian_diagonal" else curvature,
+        "past": {"layer_beta": "layer", "lemma": "lemma"}[weighting],
+        "layers": "full",
+        "window": fields["window"],
+        "measure_every": 1,
+    }
+    if weighting == "layer_beta":
+        chosen |= {"B_head": fields["B_layer"]}
+    return chosen
+
+
+def _keeping(kept: list[Any]) -> Callable[[Federation], None]:
+    """Core sets as listed, by number of the subset."""
+
+    def script(federation: Federation) -> None:
+        federation.algorithm.pick = lambda r, client, subset: kept[subset]  # type: ignore[attr-defined]
+
+    return script
 
 
 def check(fields: Fields, played: Played) -> Iterator[Check]:
@@ -52,5 +84,14 @@ def check(fields: Fields, played: Played) -> Iterator[Check]:
     for t, value in enumerate(fields["w_rounds"]):
         yield f"w after round {t + 1}", models[t], value
         yield f"samples of round {t + 1}", played.rounds[t][0].n[:, 0], fields["samples"][t]
+    for t, value in enumerate(fields.either("broadcast", [])):
+        extra = played.rounds[t - 1][0].extra if t else played.federation.start().extra
+        c, H = played.federation.algorithm.combined(extra, played.rounds[t][0].w)  # type: ignore[attr-defined]
+        yield f"c' of round {t + 1}", c, value["c"]
+        yield f"H of round {t + 1}", H, value["H"]
+        yield f"triples of round {t + 1}", extra["triples"], value["triples"]
+    for t, value in enumerate(fields.either("information_loss", [])):
+        every = played.clients[t]["information_loss"]
+        yield f"information loss of round {t + 1}", every, [value] * len(every)
     for t, value in enumerate(fields.either("m_rounds", [])):
         yield f"m after round {t + 1}", played.rounds[t][0].server.m, value

@@ -1,0 +1,60 @@
+"""What the methods of continual federated learning share: how much of the past they lose."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+
+import torch
+from pydantic import Field
+from torch import Tensor
+
+from fedtide.algorithms.base import Algorithm, AlgorithmSettings, Round
+from fedtide.settings import WeightingChoice
+
+
+class ContinualSettings(AlgorithmSettings):
+    """Settings of all of them."""
+
+    weighting: WeightingChoice = Field("uniform", description="how participants are weighted")  # type: ignore[assignment]
+    measure_every: int = Field(
+        0, ge=0, description="record the information loss of every so many rounds (and of the last); 0: never"
+    )
+
+
+class Continual(Algorithm):
+    """A method that stands in for past objectives f_{tau,i} with approximations F_{tau,i} (Guo, Lin and Tang 2021).
+
+    The information loss (eq. 3), the mean over all rounds tau <= t and their participants i of
+    ``|grad f_{tau,i}(w_t) - grad F_{tau,i}(w_t)|``, needs the data of the past: it is a measurement of the simulator. w_t is
+    the model that was sent in round t; the data of round t count, and so does what a method has forgotten since.
+    """
+
+    def extra(self, size: int, clients: int, classes: int) -> dict[str, Tensor]:
+        """``visits``: client and subset of every participation so far, int64 [n, 2], while the loss is measured."""
+        return {"visits": torch.zeros(0, 2, dtype=torch.int64)}
+
+    def visit(self, r: Round) -> None:
+        """Take note of this round's data."""
+        if self.settings.measure_every:
+            visited = torch.tensor([r.ids, r.subsets]).T.to(r.extra["visits"])
+            r.extra["visits"] = torch.cat([r.extra["visits"], visited])
+
+    @abstractmethod
+    def remembered(self, r: Round, visits: list[tuple[int, int]]) -> Tensor:
+        """grad F(w_t) [n, d] of each visit, in order; entries that F says nothing about are NaN."""
+
+    def information_loss(self, r: Round) -> float:
+        """Eq. 3 of round t."""
+        visits = [(client, subset) for client, subset in r.extra["visits"].tolist()]
+        known = {subset: place for place, subset in enumerate(dict.fromkeys(subset for _, subset in visits))}
+        true = r.services.full_gradient(r.w, [r.services.positions(subset) for subset in known])
+        gap = true[[known[subset] for _, subset in visits]] - self.remembered(r, visits)
+        return float(torch.linalg.vector_norm(gap.nan_to_num(0.0), dim=-1).mean())
+
+    def record(self, r: Round) -> dict[str, Tensor]:
+        """``information_loss``, the same for all participants; NaN in rounds where it is not due."""
+        every = self.settings.measure_every
+        if not every:
+            return {}
+        due = (r.t + 1) % every == 0 or r.t + 1 == r.rounds
+        return {"information_loss": torch.full_like(r.n, self.information_loss(r) if due else torch.nan)}

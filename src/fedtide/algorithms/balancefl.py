@@ -1,0 +1,90 @@
+"""BalanceFL."""
+
+from __future__ import annotations
+
+import torch
+from pydantic import Field
+from torch import Tensor
+from torch.nn import functional
+
+from fedtide.algorithms.base import Algorithm, AlgorithmSettings, Round, Term, Tunable
+from fedtide.algorithms.round import Passed
+from fedtide.engine.local import TermBatch
+from fedtide.randomness import hashed_uniform
+
+
+class BalanceFl(Algorithm):
+    """Local training as if on balanced data (Shuai et al. 2022), averaged as FedAvg.
+
+    With P the classes that occur in a batch, N the others, z logits and zT those of the frozen global model, the loss is
+    ``CE(z~[P], y) + lambda KD - mu sum_i H(softmax(z_i[P]))``, ``KD = -mean_i softmax(zT_i[N] / T) . log softmax(z_i[N] / T)``;
+    it takes the place of the objective. z~ belongs to features perturbed along the client's pooled within-class covariance
+    under the global model, with probability ``1 - n_y / max_c n_c``. The method also samples classes evenly:
+    ``local.order: class_balanced``. ``spread = 0`` and batches of all classes make it FedAvg with an entropy bonus.
+
+    The authors' program draws 500 perturbations once a round and uses them in turns; here every sample draws its own.
+    """
+
+    class Settings(AlgorithmSettings):
+        """Settings of BalanceFL."""
+
+        name: str = "balancefl"
+        strength: float = Tunable(1.0, low=0.1, high=3.0, ge=0, description="weight lambda of the distillation")
+        temperature: float = Field(2.0, gt=0, description="temperature T of the distillation")
+        entropy: float = Field(0.002, ge=0, description="weight mu of the entropy, summed over a batch")
+        spread: float = Field(1.0, ge=0, description="size of the perturbations; 1 for the data's own covariance")
+
+    def terms(self, r: Round) -> list[Term]:
+        """The whole loss."""
+        seen, most = r.services.passed(r.w), r.label_counts.amax(1, keepdim=True)
+        constants = {
+            "root": self.settings.spread * torch.stack([_root(each) for each in seen]),
+            "chance": 1 - r.label_counts / most,
+        }
+        return [Term(self._loss, {"teacher": r.w}, constants=constants, replaces=True)]
+
+    def _loss(self, batch: TermBatch) -> Tensor:
+        """[B]."""
+        s, z, y = self.settings, batch.outputs.logits, batch.labels
+        own = y.unsqueeze(-1) == torch.arange(z.shape[-1], device=z.device)
+        real = torch.ones_like(y, dtype=torch.bool) if batch.real is None else batch.real
+        P = (own & real.unsqueeze(-1)).any(0)
+
+        shifted = functional.log_softmax(_only(P, z + self._shift(batch)), dim=-1)
+        loss = -torch.where(own, shifted, 0.0).sum(-1)
+        here = functional.log_softmax(_only(P, z), dim=-1)
+        entropy = -torch.where(P, here.exp() * here, 0.0).sum(-1)
+        teacher = functional.softmax(_only(~P, batch.references["teacher"].logits) / s.temperature, dim=-1)
+        student = functional.log_softmax(_only(~P, z) / s.temperature, dim=-1)
+        distilled = -torch.where(P, 0.0, teacher * student).sum(-1)
+        total: Tensor = loss + s.strength * distilled - s.entropy * (real.sum() * entropy)
+        return total
+
+    def _shift(self, batch: TermBatch) -> Tensor:
+        """What the perturbation of the features does to the logits [B, L]: the last layer is affine."""
+        chance, root = batch.constants["chance"], batch.constants["root"]
+        size, width = len(batch.labels), len(root)
+        u = hashed_uniform(batch.key, size * (2 * width + 1)).view(size, -1).to(root.dtype)
+        radius = (-2 * torch.log1p(-u[:, :width])).sqrt()
+        normal = radius * torch.cos(2 * torch.pi * u[:, width : 2 * width])
+        moved = (u[:, -1] < chance[batch.labels]).to(root.dtype)
+        change = moved.unsqueeze(-1) * (normal @ root)
+        return batch.head(change) - batch.head(torch.zeros_like(change))
+
+
+def _only(classes: Tensor, z: Tensor) -> Tensor:
+    """Logits whose softmax is that of some ``classes`` (bool [L]) alone."""
+    return torch.where(classes, z, torch.finfo(z.dtype).min / 4)
+
+
+def _root(seen: Passed) -> Tensor:
+    """Root [q, q] of the within-class covariance, classes weighted by their samples; a single sample has none."""
+    features, labels = seen.features.to(torch.float64), seen.labels
+    counts = torch.bincount(labels, minlength=seen.logits.shape[-1]).to(features)
+    sums = torch.zeros(len(counts), features.shape[1], dtype=features.dtype, device=features.device)
+    means = sums.index_add(0, labels, features) / counts.clamp(min=1).unsqueeze(1)
+    away = features - means[labels]
+    share = counts / (counts - 1).clamp(min=1)
+    values, vectors = torch.linalg.eigh((away * share[labels].unsqueeze(1)).T @ away / len(labels))
+    root: Tensor = vectors * values.clamp(min=0).sqrt() @ vectors.T
+    return root.to(seen.features)

@@ -1,0 +1,161 @@
+"""CFL-Regularization."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import torch
+from pydantic import Field
+from torch import Tensor
+
+from fedtide.algorithms._continual import Continual, ContinualSettings
+from fedtide.algorithms.base import Local, Round, Tunable
+from fedtide.engine.flat import Layout
+from fedtide.errors import SettingsError
+
+_EXACT = 8192  # parameters up to which a Hessian-vector product for each is bearable
+
+
+class CflRegularization(Continual):
+    """Past objectives remembered as diagonal Taylor models, added to the local ones (Guo, Lin and Tang 2021).
+
+    After its K steps client i sends the gradient g and the diagonal curvature h of its data at its own final model w^:
+    ``F(w) = g (w - w^) + 1/2 h (w - w^)^2``. The server combines the last ``window`` of these triples of all clients and
+    sends two vectors, which is exact, for every F is a quadratic in the same coordinates::
+
+        sum_j a_j grad F_j(w) = c' + H (w - w_t),   H = sum_j a_j h_j,   c' = sum_j a_j (g_j - h_j w^_j) + H w_t
+
+    Clients follow ``grad f + B (c' + H (w - w_t)) + mu (w - w_t)``; mu > 0 is the combination with FedProx. With
+    ``past: lemma`` they follow ``p_t grad f + (1 - p_t) (c' + H (w - w_t))`` instead, with the weights of Lemma B.4. The
+    first round is FedAvg's. B is ``B_head`` on the last layer and ``B_below`` on the layer or stage below it (``top``) or on
+    everything below it (``full``).
+
+    Not given in the paper and chosen here: a_j = 1/n rather than 1, the window counts triples, the last stage is that of
+    the last weight matrix before the head, 10 probes, single-sample gradients in the Fisher information (its formula
+    squares "the gradient"; ``fisher_group`` > 1 squares those of batches). Statistics of BatchNorm are as broadcast.
+    """
+
+    class Settings(ContinualSettings):
+        """Settings of CFL-Regularization."""
+
+        name: str = "cfl_regularization"
+        curvature: Literal["fisher", "hutchinson", "exact"] = Field(
+            "hutchinson", description="h: empirical Fisher information; Hutchinson's estimate; the Hessian's diagonal"
+        )
+        probes: int = Field(10, ge=1, description="Rademacher vectors of hutchinson")
+        fisher_group: int = Field(1, ge=1, description="samples whose mean gradient fisher squares")
+        clamp: bool = Field(False, description="negative curvatures count as zero")
+        expand_at: Literal["final", "received"] = Field("final", description="w^: the client's own model or w_t")
+        layers: Literal["top", "full"] = Field("top", description="top: last layer and what is below it; full: all")
+        B_head: float = Tunable(1.0, low=0.01, high=10.0, log=True, ge=0, description="weight B on the last layer")
+        B_below: float = Tunable(0.1, low=0.001, high=1.0, log=True, ge=0, description="weight B below it")
+        past: Literal["layer", "lemma"] = Field("layer", description="weight of the past: B, or by Lemma B.4")
+        D2: float = Field(1.0, ge=0, description="lemma: time drift D^2")
+        R2: float = Field(1.0, ge=0, description="lemma: information loss R^2")
+        mu: float = Field(0.0, ge=0, description="strength of FedProx's term")
+        window: int | None = Field(40, ge=1, description="triples that are remembered; null: all")
+        reduce: Literal["mean", "sum"] = Field("mean", description="a_j: 1/n or 1")
+
+    down: tuple[str, ...] = ("w", "c", "H")
+    up: tuple[str, ...] = ("W", "g", "h")
+
+    def bind(self, layout: Layout, seed: int) -> None:
+        """B on the regularised parameters, which are the last ones of a flat vector."""
+        s = self.settings
+        head = next(slot.start for slot in layout.parameters if slot.name.startswith("head."))
+        self.first = 0 if s.layers == "full" else _stage(layout, head)
+        self.B = torch.full((layout.size - self.first,), float(s.B_below))
+        self.B[head - self.first :] = s.B_head
+
+    def payload(self, name: str, size: int, classes: int) -> int:
+        """Regularised parameters only."""
+        return size - self.first
+
+    def extra(self, size: int, clients: int, classes: int) -> dict[str, Tensor]:
+        """``sums`` of g - h w^ and h over the triples that count, ``kept`` ones of the window, and how many they are."""
+        d = size - self.first
+        if self.settings.curvature == "exact" and d > _EXACT:
+            raise SettingsError(
+                f"algorithm.curvature = 'exact': {d} parameters take as many Hessian-vector products; the largest "
+                f"feasible number is {_EXACT}, use 'hutchinson'"
+            )
+        return {
+            **super().extra(size, clients, classes),
+            "sums": torch.zeros(2, d, dtype=torch.float64),
+            "kept": torch.zeros(0, 2, d),
+            "uploads": torch.zeros(0, 2, d),
+            "triples": torch.zeros((), dtype=torch.int64),
+        }
+
+    def combined(self, extra: dict[str, Tensor], w: Tensor) -> tuple[Tensor, Tensor]:
+        """c' and H on the regularised parameters, as sent with the model ``w`` [d]."""
+        a = 1 / max(1, int(extra["triples"])) if self.settings.reduce == "mean" else 1.0
+        shift, H = a * extra["sums"].to(w.device)
+        return (shift + H * w[self.first :]).to(w.dtype), H.to(w.dtype)
+
+    def local(self, r: Round) -> Local:
+        """B (c' + H (w - w_t)) + mu (w - w_t)."""
+        mu = self.settings.mu
+        if int(r.extra["triples"]) == 0:
+            return Local(pull=mu, towards=r.w) if mu else Local()
+        lemma = self.settings.past == "lemma"
+        p = present_weight(r.t + 1, self.settings.D2, self.settings.R2) if lemma else 1.0
+        B = 1 - p if lemma else self.B.to(r.w)
+        c, H = self.combined(r.extra, r.w)
+        linear, pull = torch.zeros_like(r.w), torch.full_like(r.w, mu)
+        linear[self.first :] = B * c
+        pull[self.first :] += B * H
+        return Local(linear=linear, pull=pull, towards=r.w, scale=p if lemma else None)
+
+    def finish(self, r: Round) -> Tensor:
+        """The participants' triples enter the window, in client order."""
+        s = self.settings
+        at = r.W if s.expand_at == "final" else r.w.expand_as(r.W)
+        g = r.services.full_gradient(at)[:, self.first :]
+        h = {
+            "fisher": lambda: r.services.fisher_diagonal(at, s.fisher_group, self.first),
+            "hutchinson": lambda: r.services.hessian_diagonal(at, s.probes, self.first),
+            "exact": lambda: r.services.hessian_diagonal(at, None, self.first),
+        }[s.curvature]()
+        h = h.clamp(min=0) if s.clamp else h
+        self._push(r.extra, torch.stack([g - h * at[:, self.first :], h], 1))
+        self.visit(r)
+        return r.mean(r.W)
+
+    def _push(self, extra: dict[str, Tensor], new: Tensor) -> None:
+        """Add pairs (g - h w^, h) [C, 2, d] and drop the oldest beyond the window."""
+        kept, window = extra["kept"].to(new), self.settings.window
+        sums = extra["sums"].to(new.device) + new.sum(0, dtype=torch.float64)
+        count = int(extra["triples"]) + len(new)
+        if window is not None:
+            kept = torch.cat([kept, new])
+            sums -= kept[:-window].sum(0, dtype=torch.float64)
+            kept, count = kept[-window:].clone(), min(count, window)
+        extra |= {"sums": sums, "kept": kept, "triples": torch.tensor(count)}
+        if self.settings.measure_every:
+            extra["uploads"] = torch.cat([extra["uploads"].to(new), new])
+
+    def remembered(self, r: Round, visits: list[tuple[int, int]]) -> Tensor:
+        """g + h (w_t - w^)."""
+        shift, h = r.extra["uploads"].unbind(1)
+        found = torch.full((len(visits), len(r.w)), torch.nan, dtype=r.w.dtype, device=r.w.device)
+        found[:, self.first :] = shift + h * r.w[self.first :]
+        return found
+
+
+def present_weight(t: int, D2: float, R2: float) -> float:
+    """p_t of Lemma B.4 in round t = 1, 2, ...; the past shares 1 - p_t equally.
+
+    ``p_t = ((t-1) R^2 + D^2) / (t D^2 + (t-1) R^2)``, the minimiser of ``R^2 (sum_{tau<t} p_tau)^2 + D^2 sum_{tau<=t} p_tau^2``
+    among weights that sum to one; 1/t without information loss, 1 without drift (then nothing is gained by the past).
+    """
+    if D2 == 0:
+        return 1.0
+    return ((t - 1) * R2 + D2) / (t * D2 + (t - 1) * R2)
+
+
+def _stage(layout: Layout, head: int) -> int:
+    """First parameter of the stage below the head: that of the last weight matrix; the head if there is none."""
+    below = [slot.name.split(".") for slot in layout.parameters if slot.start < head and len(slot.shape) > 1]
+    stage = ".".join(below[-1][:-1][:2]) + "." if below else "head."
+    return next(slot.start for slot in layout.parameters if slot.name.startswith(stage))

@@ -1,0 +1,124 @@
+"""CReFF."""
+
+from __future__ import annotations
+
+import torch
+from pydantic import Field
+from torch import Tensor
+from torch.nn import functional
+
+from fedtide.algorithms.base import Algorithm, AlgorithmSettings, Round
+from fedtide.algorithms.round import Passed
+from fedtide.engine.flat import Layout
+from fedtide.randomness import generator
+
+
+class Creff(Algorithm):
+    """Classifier re-training on federated features (Shang et al. 2022); what is trained on clients is FedAvg.
+
+    Clients send, for each of their classes, the mean gradient of the re-trained head on the features of their samples. The
+    server moves synthetic features until they give the same gradients (row by row, 1 - cos), and trains a new head on them,
+    the same number for every class. The new model is FedAvg's with that head; the next round starts from FedAvg's own.
+
+    Real gradients are means over all samples of a class, not over ten draws of 32 augmented ones; a new head starts at zero,
+    which for a convex loss is as good as at random. The ledger counts gradients for every class, also those a client lacks.
+    """
+
+    class Settings(AlgorithmSettings):
+        """Settings of CReFF."""
+
+        name: str = "creff"
+        per_class: int = Field(100, ge=1, description="synthetic features per class")
+        match_steps: int = Field(100, ge=0, description="steps on the features per round")
+        match_lr: float = Field(0.1, gt=0, description="learning rate of the features")
+        head_epochs: int = Field(300, ge=0, description="passes of a new head over the features")
+        head_lr: float = Field(0.01, gt=0, description="learning rate of the head")
+        head_batch: int = Field(32, ge=1, description="features per step of the head")
+
+    server = ("average",)
+    down = ("w", "head")
+    up = ("W", "head_gradients")
+
+    def extra(self, size: int, clients: int, classes: int) -> dict[str, Tensor]:
+        """The features [L, m, q], drawn in the first round: q is not known before."""
+        return {"features": torch.zeros(0)}
+
+    def start(self, r: Round) -> Tensor:
+        """FedAvg's model, with FedAvg's head."""
+        return r.server.average if r.session_round else r.w
+
+    def finish(self, r: Round) -> Tensor:
+        """FedAvg, after the gradients of the head on the features of its model."""
+        weight, bias = _head(r, r.w)
+        seen = r.services.passed(self.start(r))
+        r.extra["real"] = _mean_over_clients([_gradients(each, weight, bias) for each in seen], r.label_counts)
+        r.server.average = r.mean(r.W)
+        return r.server.average
+
+    def after_round(self, r: Round, w: Tensor) -> Tensor:
+        """Match the features to the gradients under the old head, train a new one."""
+        s, real = self.settings, r.extra.pop("real")
+        weight, bias = _head(r, r.w)
+        F = r.extra["features"]
+        if not F.numel():
+            draw = generator(r.seed, "creff.features").standard_normal((len(bias), s.per_class, weight.shape[1]))
+            F = torch.from_numpy(draw).to(weight)
+        for _ in range(s.match_steps):
+            F = F - s.match_lr * _slope(F, weight, bias, real)
+        r.extra["features"] = F
+        model = w.clone()
+        for part, values in zip(_head(r, model), self._new_head(F, r), strict=True):
+            part.copy_(values)
+        return model
+
+    def _new_head(self, F: Tensor, r: Round) -> tuple[Tensor, Tensor]:
+        s, classes, size = self.settings, len(F), self.settings.head_batch
+        x = functional.pad(F.flatten(0, 1), (0, 1), value=1.0)
+        y = torch.eye(classes, dtype=F.dtype, device=F.device).repeat_interleave(s.per_class, 0)
+        theta, rng = torch.zeros(classes, x.shape[1], dtype=F.dtype, device=F.device), generator(r.seed, "creff", r.t)
+        for _ in range(s.head_epochs):
+            order = torch.from_numpy(rng.permutation(len(x))).to(F.device)
+            for features, labels in zip(torch.split(x[order], size), torch.split(y[order], size), strict=True):
+                wrong = torch.softmax(features @ theta.T, 1).sub_(labels)
+                theta.addmm_(wrong.T, features, alpha=-s.head_lr / len(features))
+        return theta[:, :-1], theta[:, -1]
+
+    def bind(self, layout: Layout, seed: int) -> None:
+        """Take note of the size of the head."""
+        self.head_size: int = sum(slot.stop - slot.start for slot in layout.parameters if slot.name.startswith("head."))
+
+    def payload(self, name: str, size: int, classes: int) -> int:
+        """The head, and its gradient for each class."""
+        return {"head": self.head_size, "head_gradients": classes * self.head_size}.get(name, size)
+
+
+def _head(r: Round, w: Tensor) -> tuple[Tensor, Tensor]:
+    """Weight [L, q] and bias [L] of the last layer, views of ``w``."""
+    named = r.layout.named(w)
+    return named["head.weight"], named["head.bias"]
+
+
+def _gradients(seen: Passed, weight: Tensor, bias: Tensor) -> Tensor:
+    """Mean gradient of the cross-entropy of a head over the samples of each class: [L, L, q + 1], zero without samples."""
+    own = functional.one_hot(seen.labels, len(bias)).to(weight)
+    wrong = torch.softmax(functional.linear(seen.features, weight, bias), 1) - own
+    x = functional.pad(seen.features, (0, 1), value=1.0)
+    return torch.einsum("nc,nl,nq->clq", own / own.sum(0).clamp(min=1), wrong, x)
+
+
+def _mean_over_clients(gradients: list[Tensor], counts: Tensor) -> Tensor:
+    """Per class over the clients that have it; zero where none has."""
+    holders = (counts > 0).sum(0).clamp(min=1).view(-1, 1, 1)
+    return torch.stack(gradients).sum(0) / holders
+
+
+def _slope(F: Tensor, weight: Tensor, bias: Tensor, real: Tensor) -> Tensor:
+    """Gradient [L, m, q] of the sum of 1 - cos over classes, rows of the weight, and the bias as one row."""
+    F = F.detach().requires_grad_()
+    known = real.flatten(1).any(1)
+    with torch.enable_grad():
+        wrong = torch.softmax(functional.linear(F, weight, bias), -1) - torch.eye(len(F)).to(F).unsqueeze(1)
+        rows = torch.einsum("cml,cmq->clq", wrong, functional.pad(F, (0, 1), value=1.0)) / F.shape[1]
+        agreement = functional.cosine_similarity(rows[..., :-1], real[..., :-1], dim=-1).sum(1)
+        agreement = agreement + functional.cosine_similarity(rows[..., -1], real[..., -1], dim=-1)
+        return torch.autograd.grad(-agreement[known].sum(), F)[0]

@@ -1,0 +1,129 @@
+"""Second derivatives of the clients' losses, diagonals only, and the features herding needs; no training."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+from torch.func import functional_call, grad, vmap
+
+from fedtide.engine.gradient import Probe
+from fedtide.engine.workers import Seat, Workers
+
+Ints = NDArray[np.int64]
+
+_FLOATS = 1 << 24
+"""Numbers that the gradients of single samples may take at once."""
+
+
+def hessian_diagonal(
+    workers: Workers,
+    points: Tensor,
+    b: Tensor,
+    shards: Sequence[Ints],
+    batch: int,
+    counts: Tensor,
+    probes: Callable[[int], Tensor],
+    first: int = 0,
+) -> Tensor:
+    """``sum_r v_r * (Hess v_r)`` of each client's mean loss over all of its samples.
+
+    With Rademacher probes over the root of their number this is Hutchinson's estimate of the diagonal: unbiased, entry i
+    with variance ``sum_{j != i} H_ij^2 / R``. With the rows of the identity it is the diagonal itself.
+
+    Args:
+        workers, points, b, shards, batch, counts: as in :func:`fedtide.engine.evaluation.full_gradient`.
+        probes: row of a client -> its probes [R, d - first].
+        first: where the parameters begin that the Hessian is taken of, a boundary between two of them.
+
+    Returns:
+        [C, d - first]; zero for a client without samples.
+    """
+    task = workers.task
+    found = torch.zeros(len(shards), points.shape[-1] - first, dtype=task.dtype, device=task.device)
+
+    def client(seat: Seat, row: int) -> None:
+        module, shard = seat.module, torch.from_numpy(shards[row]).to(task.device)
+        module.load(points if points.dim() == 1 else points[row], b)
+        module.network.eval()
+        directions, slots = probes(row), [slot for slot in module.layout.parameters if slot.start >= first]
+        parameters = [module.network.get_parameter(slot.name) for slot in slots]
+        for start in range(0, len(shard), batch):
+            inputs, labels = task.batch(shard[start : start + batch])
+            with task.mixed():
+                losses = task.objective.loss(module.network.outputs(inputs), labels, counts[row])
+            slopes = torch.autograd.grad(losses.sum() / len(shard), parameters, create_graph=True)
+            for v in directions:
+                parts = [v[slot.start - first : slot.stop - first].view(slot.shape) for slot in slots]
+                turned = torch.autograd.grad(
+                    slopes, parameters, parts, retain_graph=True, allow_unused=True, materialize_grads=True
+                )
+                found[row].addcmul_(v, torch.cat([part.reshape(-1) for part in turned]))
+
+    workers.map(client, range(len(shards)))
+    return found
+
+
+def fisher_diagonal(
+    workers: Workers, points: Tensor, b: Tensor, shards: Sequence[Ints], group: int, counts: Tensor, first: int = 0
+) -> Tensor:
+    """Mean over consecutive groups of each client's samples of the square of the group's mean gradient.
+
+    Groups of one sample give the diagonal of the empirical Fisher information (the labels are those of the data).
+
+    Args:
+        workers, points, b, shards, counts: as in :func:`fedtide.engine.evaluation.full_gradient`.
+        group: samples per group; the last one may be short.
+        first: as in :func:`hessian_diagonal`.
+
+    Returns:
+        [C, d - first], not negative; zero for a client without samples.
+    """
+    task = workers.task
+    found = torch.zeros(len(shards), points.shape[-1] - first, dtype=task.dtype, device=task.device)
+    at_once = max(1, _FLOATS // found.shape[-1])
+
+    def client(seat: Seat, row: int) -> None:
+        module, shard = seat.module, torch.from_numpy(shards[row]).to(task.device)
+        module.load(points if points.dim() == 1 else points[row], b)
+        module.network.eval()
+        probe = Probe(module.network)
+        named = {f"network.{name}": value for name, value in module.layout.named(module.w).items()}
+        starts = {f"network.{slot.name}": slot.start for slot in module.layout.parameters}
+        parameters = {name: value for name, value in named.items() if starts[name] >= first}
+
+        def loss(state: dict[str, Tensor], inputs: Tensor, labels: Tensor) -> Tensor:
+            with task.mixed():
+                return task.objective.loss(functional_call(probe, named | state, (inputs,)), labels, counts[row]).mean()
+
+        slopes = vmap(grad(loss), in_dims=(None, 0, 0))
+        whole = len(shard) // group * group
+        batches = [*torch.split(shard[:whole].view(-1, group), at_once), shard[whole:].unsqueeze(0)]
+        groups = -(-len(shard) // group)
+        for positions in batches:
+            if positions.numel():
+                squares = [
+                    part.square().sum(0).reshape(-1) for part in slopes(parameters, *task.batch(positions)).values()
+                ]
+                found[row].add_(torch.cat(squares), alpha=1 / groups)
+
+    workers.map(client, range(len(shards)))
+    return found
+
+
+def features(workers: Workers, w: Tensor, b: Tensor, shards: Sequence[Ints], batch: int) -> list[Tensor]:
+    """Inputs of the last layer [n, q] of one model in evaluation mode for each array of training samples."""
+    task = workers.task
+
+    def client(seat: Seat, positions: Ints) -> Tensor:
+        module, shard = seat.module, torch.from_numpy(positions).to(task.device)
+        module.load(w, b)
+        module.network.eval()
+        with torch.inference_mode(), task.mixed():
+            parts = [module.network.features(task.batch(part)[0]) for part in torch.split(shard, batch)]
+        return torch.cat(parts).flatten(1).clone()
+
+    return workers.map(client, shards)

@@ -1,0 +1,89 @@
+"""Equal parts whose label proportions are drawn around those of the data."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import Field
+
+from fedtide.errors import SettingsError
+from fedtide.partitions.base import Ints, Partition
+from fedtide.partitions.dealing import class_pools, require_a_sample_each
+from fedtide.plugins import PluginSettings
+from fedtide.randomness import generator
+
+Scale = Literal["prior", "per_class"]
+
+
+class DirichletPrior(Partition):
+    """Parts of one size with Dirichlet proportions around the population's (Guo, Lin and Tang 2021, Algorithms 4 and 5).
+
+    One part after the other draws ``theta ~ Dirichlet(alpha p)``, p being the shares of the classes in all of the data, and
+    then fills up: a class from theta, a sample of that class, and a class that runs out leaves theta. What equal parts
+    leave over is not dealt. Concentrations sum to alpha, so 10 classes at alpha 0.1 have 0.01 each: 1.5 classes in a part
+    of 238; with ``per_class`` every class has alpha, as in the other rules here.
+    """
+
+    class Settings(PluginSettings):
+        """Settings of the rule."""
+
+        name: str = "dirichlet_prior"
+        alpha: float = Field(0.1, gt=0, description="concentration; small values give few classes per client")
+        scale: Scale = Field("prior", description="prior: alpha times the share of a class; per_class: alpha for each")
+
+    def deal(self, labels: Ints, num_clients: int, num_classes: int, seed: int, group: int = 0) -> list[Ints]:
+        """See :meth:`Partition.deal`."""
+        require_a_sample_each(num_clients, len(labels))
+        rng = generator(seed, "partition.parts", group)
+        return draw_parts(
+            labels, num_clients, len(labels) // num_clients, self.settings.alpha, self.settings.scale, rng
+        )
+
+
+def draw_parts(labels: Ints, parts: int, size: int, alpha: float, scale: Scale, rng: np.random.Generator) -> list[Ints]:
+    """Disjoint parts of the data, each with proportions of its own.
+
+    Sample by sample, a class that has run out is drawn again. Here as many classes as are missing are drawn at once and
+    what a class does not have is drawn again from the others, which is the same law.
+
+    Args:
+        labels: int64 [n]. parts: how many. size: samples of each.
+        alpha, scale: of :class:`DirichletPrior`.
+        rng: of all draws.
+
+    Returns:
+        One int64 [size] of positions into ``labels`` per part.
+
+    Raises:
+        SettingsError: fewer than ``parts * size`` samples.
+    """
+    if parts * size > len(labels):
+        raise SettingsError(f"{parts} parts of {size} samples are more than the {len(labels)} there are")
+    pools = class_pools(labels, np.unique(labels), rng)
+    left = np.array([len(pool) for pool in pools], dtype=np.int64)
+    concentration = alpha * (left / len(labels) if scale == "prior" else np.ones(len(pools)))
+    used, dealt = np.zeros_like(left), []
+    for _ in range(parts):
+        live = np.flatnonzero(left)
+        theta = np.zeros(len(pools))
+        theta[live] = rng.dirichlet(concentration[live])
+        taken = _take(theta, left, size, rng)
+        dealt.append(
+            np.concatenate([pool[a : a + n] for pool, a, n in zip(pools, used, taken, strict=True)]).astype(np.int64)
+        )
+        used, left = used + taken, left - taken
+    return dealt
+
+
+def _take(theta: NDArray[np.float64], left: Ints, size: int, rng: np.random.Generator) -> Ints:
+    """Samples of each class in one part: int64 that sum to ``size``, at most ``left``."""
+    taken = np.zeros_like(left)
+    while missing := size - int(taken.sum()):
+        chances = np.where(taken < left, theta, 0.0)
+        if not chances.sum() > 0:  # underflow: nothing is known of the classes that are left but their sizes
+            chances = (left - taken).astype(np.float64)
+        drawn = rng.multinomial(missing, chances / chances.sum())
+        taken = np.minimum(taken + drawn, left)
+    return taken

@@ -1,0 +1,48 @@
+"""Chunks of sorted data dealt in turns."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import numpy as np
+from pydantic import Field
+
+from fedtide.partitions.base import Ints, Partition
+from fedtide.partitions.dealing import class_pools, equal_sizes, require_a_sample_each
+from fedtide.plugins import PluginSettings
+from fedtide.randomness import generator
+
+
+class TauDeal(Partition):
+    """Equal quantities, chunks of tau neighbours of the sorted data dealt in turns (BalanceFL).
+
+    Samples lie from the rarest class to the most frequent one. In every cycle each client that is not full takes the next
+    tau of them, in a new order, tau being ``ratio`` times the size of the rarest class. A client about to be full takes what
+    it has room for. Every sample is dealt. The authors' program begins with a cycle in the order of the ids, which says
+    nothing but what the clients are called.
+    """
+
+    class Settings(PluginSettings):
+        """Settings of the rule."""
+
+        name: str = "tau_deal"
+        ratio: Literal[1, 2, 4] = Field(2, description="samples of a turn over those of the rarest class")
+
+    def deal(self, labels: Ints, num_clients: int, num_classes: int, seed: int, group: int = 0) -> list[Ints]:
+        """See :meth:`Partition.deal`."""
+        require_a_sample_each(num_clients, len(labels))
+        classes, counts = np.unique(labels, return_counts=True)
+        rising = classes[np.lexsort((-classes, counts))]  # of classes alike, the last one is the tail
+        tau = self.settings.ratio * int(counts.min())
+        pools = np.concatenate(class_pools(labels, rising, generator(seed, "partition.pools", group)))
+        rng = generator(seed, "partition.turns", group)
+        room = equal_sizes(len(labels), num_clients)
+        held: list[list[Ints]] = [[] for _ in range(num_clients)]
+        place = 0
+        while place < len(pools):
+            for client in rng.permutation(np.flatnonzero(room)).tolist():
+                taken = min(tau, int(room[client]))
+                held[client].append(pools[place : place + taken])
+                room[client] -= taken
+                place += taken
+        return [np.concatenate(parts) for parts in held]

@@ -1,0 +1,1 @@
+"""How clients tell the server their summed label histogram without, or with, telling it their own: one way per file."""

@@ -1,0 +1,101 @@
+"""Layouts, forms and process settings that make a round faster and may at most change its rounding."""
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import settings as sampling
+from hypothesis import strategies as st
+from torch.fx.experimental.proxy_tensor import make_fx
+
+from fedtide.engine.executor import image_layout
+from fedtide.engine.forward import Forward
+from fedtide.engine.narrow import transpose_narrow
+from fedtide.engine.process import prepare_process
+from fedtide.settings import EngineSettings
+from support import closest, federation, images, play, settings, steady
+
+
+def softmax_regression(w, b, x, y):
+    logits = torch.addmm(b, x, w.t())
+    return torch.log_softmax(logits, -1).gather(-1, y.unsqueeze(-1)).squeeze(-1).mean()
+
+
+def batched(w, b, x, y):
+    logits = torch.bmm(x, w.transpose(1, 2)) + b.unsqueeze(1)
+    return torch.log_softmax(logits, -1).gather(-1, y.unsqueeze(-1)).squeeze(-1).mean()
+
+
+@pytest.mark.parametrize("function", [softmax_regression, batched])
+@sampling(deadline=None, max_examples=15)
+@given(rows=st.integers(17, 40), columns=st.integers(1, 16), inner=st.integers(1, 50))
+def test_transposed_forms_give_the_same_values_and_gradients(function, rows, columns, inner):
+    lead = (3,) if function is batched else ()
+    draw = torch.Generator().manual_seed(rows * 10_000 + columns * 100 + inner)
+    w, b, x = (
+        torch.randn(*lead, *shape, generator=draw, dtype=torch.float64)
+        for shape in ((columns, inner), (columns,), (rows, inner))
+    )
+    y = torch.randint(columns, (*lead, rows), generator=draw)
+    graph = make_fx(torch.func.grad_and_value(function, (0, 1)))(w, b, x, y)
+    expected = graph(w, b, x, y)
+    plain = [node.target for node in graph.graph.nodes]
+    transpose_narrow(graph.graph)
+    assert [node.target for node in graph.graph.nodes] != plain
+    graph.recompile()
+    (w_grad, b_grad), value = graph(w, b, x, y)
+    (w_want, b_want), value_want = expected
+    assert closest(value, value_want) < 1e-13
+    assert max(closest(w_grad, w_want), closest(b_grad, b_want)) < 1e-13
+
+
+def test_wide_results_stay_as_they_are():
+    graph = make_fx(lambda a, b: torch.mm(a, b))(torch.randn(40, 5), torch.randn(5, 17))
+    transpose_narrow(graph.graph)
+    assert [node.target for node in graph.graph.nodes if node.op == "call_function"] == [torch.ops.aten.mm.default]
+
+
+def test_the_layout_follows_the_model_unless_it_is_asked_for():
+    cpu, auto = torch.device("cpu"), EngineSettings()
+    assert image_layout(auto, True, cpu) == torch.channels_last
+    assert image_layout(auto, False, cpu) == torch.contiguous_format
+    assert image_layout(auto, True, torch.device("cuda")) == torch.contiguous_format
+    assert image_layout(EngineSettings(executor="stacked"), True, cpu) == torch.contiguous_format
+    assert image_layout(EngineSettings(layout="channels_last"), False, cpu) == torch.channels_last
+    assert image_layout(EngineSettings(layout="contiguous"), True, cpu) == torch.contiguous_format
+
+
+def test_the_process_is_prepared_and_says_how():
+    cpu = torch.device("cpu")
+    assert "one thread" in prepare_process(EngineSettings(), cpu)
+    assert torch.get_num_threads() == 1
+    assert "memory" not in prepare_process(EngineSettings(allocator="default"), cpu)
+
+
+@pytest.mark.parametrize("model", ["lenet", "cnn_svhn"])
+def test_channels_last_changes_training_and_evaluation_by_rounding_alone(model):
+    ends = []
+    for layout in ("contiguous", "channels_last"):
+        chosen = settings(model=model, engine={"layout": layout, "workers": 1}, local={"flip": 0.5, "crop": 1})
+        fed = federation(chosen, steady((4, 5), 2), images(side=16))
+        state, reports = play(fed)
+        ends.append((state.w, [report.row["test_loss"] for report in reports]))
+    (one, losses), (other, again) = ends
+    assert closest(one, other) < 1e-10
+    assert losses == pytest.approx(again, abs=1e-10)
+
+
+@pytest.mark.parametrize("model", ["logistic", "lenet", "cnn_svhn"])
+def test_the_traced_forward_pass_is_the_network_in_evaluation_mode(model):
+    fed = federation(settings(model=model), steady((4, 5), 1), images(side=16))
+    forward, network = Forward(fed.task), fed.task.network.double().eval()
+    w, b = fed.w0 * 1.5, fed.b0 * 1.25 + 0.01
+    with torch.no_grad():
+        for name, value in {**dict(network.named_parameters()), **dict(network.named_buffers())}.items():
+            if value.is_floating_point():
+                value.copy_(fed.layout.named(w, b)[name])
+        for batch in (20, 7, 20):
+            inputs = fed.data.test_inputs[:batch]
+            with torch.inference_mode():
+                logits = forward(w, b, inputs)
+            assert closest(logits, network(inputs)) < 1e-12
+    fed.workers.close()

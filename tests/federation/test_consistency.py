@@ -1,0 +1,66 @@
+"""Losses of the models that participants receive, recorded before they train."""
+
+from __future__ import annotations
+
+import csv
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch.nn import functional
+
+from support import deal, federation, settings, timeline, vectors
+
+SIZES = (7, 1, 12, 4)
+COHORTS = [[0, 3], [2], [0, 1, 2, 3]]
+
+
+def played(algorithm: str, **evaluation: Any) -> Any:
+    """Four clients, ids 1, 2, 4 and 6 of 8, over three rounds: federation, state and reports."""
+    present = {client: shard for shard, client in enumerate((1, 2, 4, 6))}
+    world = timeline(deal(SIZES), [present] * 3, clients=8)
+    chosen = settings(algorithm=algorithm, local={"lr": 0.3}, evaluation={"batch_size": 5, **evaluation})
+    fed = federation(chosen, world, vectors(), cohorts=[[(1, 2, 4, 6)[row] for row in rows] for rows in COHORTS])
+    state, sent = fed.start(), []
+    reports = []
+    for _ in COHORTS:
+        sent.append(state.w.clone())
+        with torch.no_grad():
+            reports.append(fed.play(state))
+    fed.workers.close()
+    return fed, sent, reports
+
+
+def test_the_losses_are_those_of_the_model_sent_on_own_and_on_all_samples() -> None:
+    fed, sent, reports = played("fedssg", consistency=True)
+    shards = deal(SIZES)
+    network = fed.task.network.double()
+    for w, report, rows in zip(sent, reports, COHORTS, strict=True):
+        state = fed.layout.named(w, fed.b0)
+        logits = torch.func.functional_call(network, state, (fed.data.train_inputs,))
+        losses = functional.cross_entropy(logits, fed.data.train_labels, reduction="none").detach().numpy()
+        assert report.clients["client"] == [(1, 2, 4, 6)[row] for row in rows]
+        assert report.clients["local_loss"] == pytest.approx([losses[shards[row]].mean() for row in rows], abs=1e-12)
+        assert report.clients["global_loss"] == pytest.approx([losses[: sum(SIZES)].mean()] * len(rows), abs=1e-12)
+        assert len(report.clients["gate"]) == len(rows)
+
+
+def test_training_is_not_touched_and_nothing_is_recorded_unasked() -> None:
+    _, watched, reports = played("fedavg", consistency=True)
+    _, alone, unasked = played("fedavg")
+    assert all(torch.equal(first, second) for first, second in zip(watched, alone, strict=True))
+    assert list(reports[0].clients) == ["client", "local_loss", "global_loss"]
+    assert unasked[0].clients == {}
+
+
+def test_a_run_writes_them_beside_what_the_algorithm_records(small: Any, play_once: Any, tmp_path: Path) -> None:
+    play_once(small(algorithm="fedssg", evaluation={"consistency": True}))
+    with (tmp_path / "x/clients.csv").open(encoding="utf-8") as stream:
+        rows = list(csv.DictReader(stream))
+    assert list(rows[0]) == ["round", "client", "gate", "local_loss", "global_loss"]
+    assert len(rows) == 6 * 2
+    losses = np.array([float(row["global_loss"]) for row in rows]).reshape(6, 2)
+    assert (losses[:, 0] == losses[:, 1]).all()
+    assert losses[-1, 0] < losses[0, 0]

@@ -1,0 +1,64 @@
+"""Accuracy on frequent and rare classes, and figures of momentum and neurons."""
+
+import json
+import math
+
+import numpy as np
+import pandas as pd
+import pytest
+from synthetic_runs import write_run
+
+from fedtide.report import dynamics
+from fedtide.report.imbalance import accuracies, groups
+from fedtide.report.records import load
+from fedtide.report.table import tabulate
+
+TAIL = {"long_tail.imbalance": 0.1}
+
+
+def set_tail(path, **tail):
+    file = path / "settings.json"
+    file.write_text(json.dumps(json.loads(file.read_text()) | {"long_tail": tail}))
+    return path
+
+
+def test_groups_are_three_tenths_rounded_up():
+    assert groups(TAIL, 10) == {"head": [0, 1, 2], "middle": [3, 4, 5, 6], "tail": [7, 8, 9]}
+    assert groups(TAIL | {"long_tail.order": [3, 1, 0, 2]}, 4) == {"head": [3, 1], "middle": [], "tail": [0, 2]}
+    assert groups({"long_tail.imbalance": 1.0}, 10) == groups({}, 10) == {}
+
+
+def test_accuracies_of_groups():
+    values = [0.9, 0.8, 0.7, 0.6, math.nan, 0.4, 0.3, 0.0, 0.2, 0.4]
+    found = accuracies(values, TAIL)
+    assert found == pytest.approx({"head": 0.8, "middle": 1.3 / 3, "tail": 0.2, "worst": 0.0})
+    assert all(map(math.isnan, accuracies([], TAIL).values()))
+
+
+def test_the_table_has_them_for_long_tailed_runs_only(tmp_path):
+    plain, tailed = write_run(tmp_path, sessions=1), write_run(tmp_path, "fedcm", sessions=1)
+    assert "tail" not in [column.key for column in tabulate(load([plain]), last=3).columns]
+    table = tabulate(load([plain, set_tail(tailed, imbalance=0.1, order=None)]), last=3)
+    assert [column.key for column in table.columns][3:7] == ["head", "middle", "tail", "worst"]
+    row = table.methods.loc[("fedcm", "previous")]
+    by_class = np.where(np.arange(10) % 2 == 0, 0.93, 0.02)
+    assert row["head_mean"] == pytest.approx(by_class[:3].mean())
+    assert row["tail_mean"] == pytest.approx(by_class[7:].mean())
+    assert row["worst_mean"] == 0.02
+    assert math.isnan(table.methods.loc[("fedavg", "previous"), "tail_mean"])
+
+
+def test_figures_of_momentum_and_neurons_where_they_were_recorded(tmp_path):
+    plain, own = write_run(tmp_path, sessions=1, rounds=4), write_run(tmp_path, "fedcm", sessions=1, rounds=4)
+    assert dynamics.momentum(load([plain])) is None
+    assert dynamics.neurons(load([plain])) is None
+    history = pd.read_csv(own / "history.csv").assign(alpha=0.1, momentum_norm=[0.0, 1.0, 2.0, 900.0])
+    history.to_csv(own / "history.csv", index=False)
+    layers = [(at, layer, 0.1 * at, 0.2, 0.3, 0.4) for at in range(1, 5) for layer in ("relu_0", "relu_1", "softmax")]
+    columns = ["round", "layer", "entropy", "hhi", "gini", "top10"]
+    pd.DataFrame(layers, columns=columns).to_csv(own / "neurons.csv", index=False)
+    read = load([plain, own])
+    assert len(read.neurons) == 12
+    for figure in (dynamics.momentum(read), dynamics.neurons(read)):
+        assert figure is not None
+        assert figure.startswith(b"\x89PNG")

@@ -1,0 +1,92 @@
+"""The table and figures of runs in one session: pace, gates, agreement of local and global progress."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from synthetic_runs import write_run
+
+from fedtide.report import records
+from fedtide.report.build import build
+from fedtide.report.formats import NOTHING, times
+from fedtide.report.pace import Pace, sheet
+from fedtide.report.participants import loss_changes
+
+
+def run(root: Path, label: str, accuracy: list[float], seed: int = 0, clients: pd.DataFrame | None = None) -> Path:
+    path = write_run(root, label, seed=seed, sessions=1, rounds=len(accuracy))
+    history = pd.read_csv(path / "history.csv").assign(test_accuracy=accuracy)
+    history.to_csv(path / "history.csv", index=False)
+    if clients is not None:
+        clients.to_csv(path / "clients.csv", index=False)
+    return path
+
+
+def participants() -> pd.DataFrame:
+    """Clients 0 and 1 in turns over six rounds; client 1's loss goes up while the global one falls."""
+    at = np.arange(1, 7)
+    client = (at - 1) % 2
+    local = np.where(client == 0, 1 / at, at / 10)
+    return pd.DataFrame({"round": at, "client": client, "gate": at / 6, "local_loss": local, "global_loss": 2.0 / at})
+
+
+def test_pace_of_two_methods(tmp_path: Path) -> None:
+    dirs = [run(tmp_path, "fedavg", [0.1, 0.2, 0.6, 0.8]), run(tmp_path, "fedssg", [0.5, 0.7, 0.9, 0.7])]
+    (made,) = sheet(records.load(dirs), 2, 0.7, "fedavg")
+    assert made.headings == ["Last 2 rounds, %", "Minus fedavg, points", "Rounds to 70 %", "Speed-up"]
+    assert dict(made.rows) == {
+        ("fedavg", "previous"): ["70.00 ± 10.00", "+0.00", "4", times(1)],
+        ("fedssg", "previous"): ["80.00 ± 10.00", "+10.00", "2", times(2)],
+    }
+
+
+def test_a_target_out_of_reach_counts_with_all_rounds(tmp_path: Path) -> None:
+    dirs = [run(tmp_path, "fedavg", [0.1, 0.2, 0.3, 0.4]), run(tmp_path, "fedssg", [0.5, 0.7, 0.9, 0.7])]
+    rows = dict(sheet(records.load(dirs), 2, 0.7, "fedavg")[0].rows)
+    assert [cells[2:] for cells in rows.values()] == [[">4", times(1)], ["2", times(2)]]
+    alone = dict(sheet(records.load(dirs[1:]), 2, 0.95, "fedavg")[0].rows)
+    assert list(alone.values()) == [["80.00 ± 10.00", NOTHING, ">4", NOTHING]]
+
+
+def test_the_median_seed_may_be_one_that_never_gets_there(tmp_path: Path) -> None:
+    curves = ([0.1, 0.9], [0.2, 0.3], [0.3, 0.4])
+    dirs = [run(tmp_path, "fedavg", accuracy, seed) for seed, accuracy in enumerate(curves)]
+    (cells,) = dict(sheet(records.load(dirs), 1, 0.8, "fedavg")[0].rows).values()
+    assert cells == ["53.33 ± 0.00", "+0.00", ">2", times(1)]
+
+
+def test_where_sessions_change_there_is_no_such_table(tmp_path: Path) -> None:
+    assert sheet(records.load([write_run(tmp_path, sessions=2)]), 5, 0.5, "fedavg") == []
+    assert sheet(records.load([write_run(tmp_path, seed=1, sessions=1)]), 5, float("nan"), "fedavg") == []
+
+
+def test_changes_are_between_consecutive_selections_of_a_client() -> None:
+    changes = loss_changes(participants().assign(key="a"))
+    assert changes["round"].tolist() == [3, 4, 5, 6]
+    assert changes["global"].tolist() == pytest.approx([2 / t - 2 / (t - 2) for t in (3, 4, 5, 6)])
+    assert changes["local"].tolist() == pytest.approx([1 / 3 - 1, 0.2, 1 / 5 - 1 / 3, 0.2])
+
+
+def test_runs_are_not_mixed() -> None:
+    both = pd.concat([participants().assign(key="a"), participants().assign(key="b", local_loss=0.5)])
+    assert len(loss_changes(both)) == 8
+    assert (loss_changes(both)["local"] == 0).sum() == 4
+
+
+def test_the_page_has_the_table_and_the_figures_of_what_was_recorded(tmp_path: Path) -> None:
+    dirs = [
+        run(tmp_path / "runs", "fedavg", [0.1, 0.2, 0.6, 0.8, 0.8, 0.8]),
+        run(tmp_path / "runs", "fedssg", [0.5, 0.7, 0.9, 0.7, 0.7, 0.7], clients=participants()),
+    ]
+    out = tmp_path / "out"
+    page = build(dirs, out, "A", 2, "fedtide report", speed=Pace(target=0.75)).page.read_text()
+    assert "Rounds to 75 %" in re.search(r"Table 2\..*?</table>", page, re.DOTALL).group()  # type: ignore[union-attr]
+    assert {path.stem for path in out.glob("*.png")} >= {"gates", "consistency"}
+    assert all(path.stat().st_size < 200_000 for path in out.glob("*.png"))
+    bare = tmp_path / "bare"
+    build(dirs[:1], bare, "A", 2, "fedtide report")
+    assert not {path.stem for path in bare.glob("*.png")} & {"gates", "consistency"}

@@ -1,0 +1,169 @@
+"""Evolving data: what a client holds when, how windows overlap, and that clients may come and go meanwhile."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from worlds import plugin, timeline, world
+
+from fedtide.errors import SettingsError
+from fedtide.scenarios.picture import draw, holdings, presence
+from fedtide.world import build_timeline
+from support import federation, play, vectors
+from support import settings as run_settings
+
+SMALL = {"num_clients": 4, "subsets": 5, "rounds_per_session": 12}
+
+
+def given_(**chosen):
+    return world(partition="dirichlet_prior", alpha=0.5, **chosen)
+
+
+def held(made, t):
+    """Positions of each client in a round."""
+    here = made.at(t)
+    return {
+        client: made.shards[shard] for client, shard in zip(here.clients.tolist(), here.shards.tolist(), strict=True)
+    }
+
+
+def test_every_round_a_client_holds_one_of_its_own_subsets():
+    world_ = given_()
+    made = timeline("evolving", world_, **SMALL)
+    assert len(made.shards) == 4 * 5
+    assert {len(shard) for shard in made.shards} == {len(world_.train) // 4 // 5}
+    everything = np.concatenate(made.shards)
+    assert len(np.unique(everything)) == len(everything)
+    assert not np.isin(everything, world_.validation).any()
+    visited = np.array([made.at(t).shards for t in range(made.rounds)])
+    assert (visited // 5 == np.arange(4)).all()
+    assert len(np.unique(visited)) > 10  # not always the same one
+
+
+def test_a_longer_run_begins_like_a_shorter_one():
+    short, long = (timeline("evolving", given_(), **SMALL | {"rounds_per_session": rounds}) for rounds in (4, 9))
+    assert [short.at(t).shards.tolist() for t in range(4)] == [long.at(t).shards.tolist() for t in range(4)]
+
+
+@pytest.mark.parametrize(("overlap", "shared"), [(0.0, 0), (0.25, 6), (0.5, 10)])
+def test_consecutive_windows_share_what_is_asked_for(overlap, shared):
+    """Windows of 21 samples move on by 21, floor(15.75) = 15 and floor(10.5) = 10: published 285, 213, 142 of 285."""
+    chosen = SMALL | {"drift": "pointer", "overlap": overlap, "window": 21}
+    made = timeline("evolving", given_(), **chosen)
+    shared = 21 - {0.0: 21, 0.25: 15, 0.5: 10}[overlap]
+    for t in range(made.rounds - 1):
+        before, after = held(made, t), held(made, t + 1)
+        for client, positions in before.items():
+            assert len(np.unique(positions)) == 21
+            assert len(np.intersect1d(positions, after[client])) == shared
+
+
+def test_a_window_that_reaches_the_end_goes_on_at_the_beginning():
+    made = timeline("evolving", given_(), **SMALL | {"drift": "pointer"})
+    size = len(made.shards[0])
+    turns = [held(made, t)[2].tolist() for t in range(10)]
+    assert turns[:5] == turns[5:]
+    assert len(np.unique(np.concatenate(turns))) == 5 * size
+
+
+def test_fresh_subsets_are_disjoint_within_a_round_and_new_in_every_round():
+    made = timeline("evolving", given_(), **SMALL | {"drift": "fresh", "window": 30})
+    for t in range(made.rounds):
+        positions = np.concatenate(list(held(made, t).values()))
+        assert len(np.unique(positions)) == len(positions) == 4 * 30
+    assert len(np.unique(np.concatenate([made.at(t).shards for t in range(made.rounds)]))) == 4 * made.rounds
+
+
+@pytest.mark.parametrize("drift", ["visits", "pointer", "fresh"])
+def test_coming_and_going_does_not_change_what_the_others_hold(drift):
+    """Data moves on with the rounds, not with participation."""
+    chosen = SMALL | {"num_sessions": 4, "rounds_per_session": 3, "drift": drift}
+    everybody = timeline("evolving", given_(), **chosen)
+    some = timeline("evolving", given_(), **chosen, first_clients=2, p_leave=0.5, arrivals=1)
+    there = presence(some)
+    assert there[:2, 0].all()
+    assert not there[2:, 0].any()
+    assert len({tuple(column) for column in there.T}) > 1
+    assert (there.any(axis=0)).all()
+    for t in range(some.rounds):
+        all_of_them = held(everybody, t)
+        assert all(np.array_equal(positions, all_of_them[client]) for client, positions in held(some, t).items())
+    assert some.session_of_round.tolist() == np.repeat(np.arange(4), 3).tolist()
+
+
+def test_one_run_with_evolving_data_changing_clients_and_a_long_tail(tmp_path):
+    data = vectors(count=400, classes=3)
+    chosen = run_settings(
+        scenario={
+            "name": "evolving",
+            **SMALL,
+            "num_sessions": 3,
+            "rounds_per_session": 2,
+            "first_clients": 2,
+            "arrivals": 1,
+        },
+        partition={"name": "dirichlet_prior", "alpha": 2.0},
+        long_tail={"imbalance": 0.1},
+        algorithm={"name": "cfl_core_set", "size": 3},
+        federation={"at_session": "keep"},
+        local={"amount": 2, "unit": "steps", "batch_size": 4, "lr": 0.1},
+    )
+    made = build_timeline(chosen, data)
+    labels = data.train_labels.numpy()
+    counts = np.bincount(labels[np.concatenate(made.shards)], minlength=3)
+    assert counts[2] < 0.3 * counts[0]
+    assert [len(made.at(t).clients) for t in range(6)] == [2, 2, 3, 3, 4, 4]
+    state, reports = play(federation(chosen, made, data))
+    assert state.counts.tolist() == [6, 6, 4, 2]
+    assert [report.row["session"] for report in reports] == [1, 1, 2, 2, 3, 3]
+    visited = {
+        (client, shard) for t in range(6) for client, shard in zip(made.at(t).clients, made.at(t).shards, strict=True)
+    }
+    stored = {(client, subset) for client, subset, _ in state.extra["stored"].tolist()}
+    assert stored == visited
+    draw(made, labels, tmp_path / "timeline.png")
+    assert (tmp_path / "timeline.png").read_bytes().startswith(b"\x89PNG")
+    assert (holdings(made, labels).sum(1) > 0).all()
+
+
+@pytest.mark.parametrize("algorithm", ["scaffold", "cfl_core_set"])
+def test_clients_that_do_not_remember_are_refused_memories(algorithm):
+    data = vectors(count=400)
+    chosen = run_settings(
+        scenario={"name": "evolving", **SMALL, "drift": "fresh"}, partition="dirichlet_prior", algorithm=algorithm
+    )
+    with pytest.raises(SettingsError, match=f"algorithm {algorithm} needs clients that remember"):
+        federation(chosen, build_timeline(chosen, data), data)
+
+
+@pytest.mark.parametrize(
+    ("chosen", "message"),
+    [
+        ({"subsets": 1000}, "subsets = 1000 is too large: 280 samples for 4 clients; the largest feasible value is 70"),
+        ({"drift": "pointer", "window": 71}, "window = 71 is too large: client 0 has 70 samples"),
+        ({"drift": "fresh", "window": 71}, "4 parts of 71 samples are more than the 280 there are"),
+    ],
+)
+def test_impossible_requests_are_refused(chosen, message):
+    with pytest.raises(SettingsError, match=message):
+        timeline("evolving", given_(), **SMALL | chosen)
+
+
+@pytest.mark.parametrize(
+    ("chosen", "message"),
+    [
+        ({"overlap": 0.5}, "overlap = 0.5 means nothing to drift visits"),
+        ({"window": 5}, "window = 5 means nothing to drift visits"),
+        ({"first_clients": 9}, "first_clients = 9 should be at most num_clients = 4"),
+        ({"min_clients": 5}, "min_clients = 5 should be at most first_clients = 4"),
+    ],
+)
+def test_settings_that_contradict_each_other_are_refused(chosen, message):
+    with pytest.raises(ValueError, match=message):
+        plugin("scenarios", "evolving", **SMALL | chosen)
+
+
+def test_without_beta_the_partition_must_have_an_alpha():
+    with pytest.raises(SettingsError, match="beta = null: partition iid has no alpha; give a number"):
+        timeline("evolving", world(partition="iid"), **SMALL)
+    assert timeline("evolving", world(partition="iid"), **SMALL, beta=0.3).rounds == 12
