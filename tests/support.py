@@ -23,6 +23,7 @@ from fedtide.params import Params
 from fedtide.participation.base import Participation
 from fedtide.plugins import PluginSettings
 from fedtide.scenarios.timeline import Assignment, Timeline
+from fedtide.selection.base import Candidates, Selection
 from fedtide.settings import RunSettings
 
 Ints = NDArray[np.int64]
@@ -114,6 +115,19 @@ class Script(Participation):
     def expected_fraction(self, present: int) -> float:
         """See :meth:`Participation.expected_fraction`."""
         return self.share
+
+
+class Listed(Selection):
+    """Groups as listed, one list of ids per round."""
+
+    def __init__(self, groups: Sequence[Sequence[int]]) -> None:
+        super().__init__(PluginSettings(name="listed"))
+        self.groups = groups
+
+    def choose(self, candidates: Candidates) -> list[int]:
+        """See :meth:`Selection.choose`."""
+        r = candidates.r
+        return [row for row, id_ in enumerate(r.ids) if id_ in self.groups[r.t]]
 
 
 def federation(

@@ -8,7 +8,13 @@ from typing import Any
 from fedtide import plugins
 from fedtide.errors import SettingsError
 
-_ALIASES = {"datasets": "data", "initialisers": "initialisation", "exchanges": "exchange", "weightings": "weighting"}
+_ALIASES = {
+    "datasets": "data",
+    "exchanges": "exchange",
+    "initialisers": "initialisation",
+    "selections": "selection",
+    "weightings": "weighting",
+}
 
 
 def kind_of(word: str) -> str:

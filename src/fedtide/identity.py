@@ -27,6 +27,8 @@ def modules(settings: RunSettings) -> list[str]:
         "scenarios": settings.scenario.name,
         "weighting": settings.algorithm.weighting.name,  # type: ignore[attr-defined]
     }
+    if (selection := getattr(settings.exchange, "selection", None)) is not None:
+        chosen["selection"] = selection.name
     return closure([*_ROOTS, *(plugins.load(kind, name).__module__ for kind, name in chosen.items())])
 
 

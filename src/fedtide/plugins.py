@@ -31,6 +31,7 @@ KINDS = (
     "participation",
     "partitions",
     "scenarios",
+    "selection",
     "weighting",
 )
 

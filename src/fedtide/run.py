@@ -53,7 +53,7 @@ def execute(
 
     Returns:
         The summary: ``run_key, state`` (``complete``, ``diverged``, ``pruned``, ``interrupted``), ``rounds``, accuracies,
-        bytes, seconds, simulated latency [s] and energy [J]; ``signal`` of an interrupted run.
+        bytes, seconds, mean kappa, simulated latency [s] and energy [J]; ``signal`` of an interrupted run.
 
     Raises:
         SettingsError: bad input; nothing was trained.
@@ -227,6 +227,7 @@ def _totals(module: FederatedModule) -> dict[str, Any]:
         "bytes_down": int(totals["bytes_down"]),
         "gradient_rounds": int(totals["gradient_rounds"]),
         "seconds": round(totals["seconds"], 3),
+        "kappa": totals["kappa"] / max(1, module.state.round),
         **(
             {name: float(f"{totals[name]:.9g}") for name in ("latency", "energy")} if module.federation.wireless else {}
         ),

@@ -30,6 +30,22 @@ from fedtide.errors import SettingsError, one_line
 from fedtide.plugins import PluginSettings, SettingsModel
 
 
+def _inlined(schema: dict[str, Any]) -> dict[str, Any]:
+    """A schema without definitions of its own: it becomes part of a larger one, whose root its references would mean."""
+    definitions = {f"#/$defs/{name}": part for name, part in schema.pop("$defs", {}).items()}
+
+    def inline(part: Any) -> Any:
+        if isinstance(part, list):
+            return [inline(item) for item in part]
+        if not isinstance(part, dict):
+            return part
+        if part.get("$ref") in definitions:
+            return inline(definitions[part["$ref"]])
+        return {key: inline(value) for key, value in part.items() if key != "discriminator"}
+
+    return inline(schema)  # type: ignore[no-any-return]
+
+
 class _Choice:
     """Validates ``{name: ..., ...}`` (or just a name) with the settings class of the plug-in it names."""
 
@@ -52,7 +68,7 @@ class _Choice:
     def __get_pydantic_json_schema__(self, core: CoreSchema, handler: GetJsonSchemaHandler) -> dict[str, Any]:
         options = []
         for name in plugins.names(self.kind):
-            schema = plugins.load(self.kind, name).Settings.model_json_schema()
+            schema = _inlined(plugins.load(self.kind, name).Settings.model_json_schema())
             schema["properties"]["name"] = {"const": name}
             options.append(schema)
         return {"anyOf": [{"enum": plugins.names(self.kind)}, *options]}
@@ -72,6 +88,7 @@ ObjectiveChoice = Annotated[SerializeAsAny[PluginSettings], *_choice("objectives
 ParticipationChoice = Annotated[SerializeAsAny[PluginSettings], *_choice("participation", "all")]
 PartitionChoice = Annotated[SerializeAsAny[PluginSettings], *_choice("partitions", "dirichlet_equal")]
 WeightingChoice = Annotated[SerializeAsAny[PluginSettings], *_choice("weighting", "samples")]
+SelectionChoice = Annotated[SerializeAsAny[PluginSettings], *_choice("selection", "dynacomm")]
 ScenarioChoice = Annotated[SerializeAsAny[PluginSettings], *_choice("scenarios", "static")]
 
 
@@ -153,12 +170,15 @@ class EvaluationSettings(SettingsModel):
         ("test",), min_length=1, description="data to evaluate on"
     )
     batch_size: int = Field(2000, ge=1, description="samples per forward pass")
-    models: tuple[Literal["cloud", "participants", "all"], ...] | None = Field(
+    models: tuple[Literal["cloud", "participants", "all", "ensemble"], ...] | None = Field(
         None,
         description="cloud: the model sent next; participants: mean of this round's local models; all: mean of every "
-        "client's latest model; default: what the algorithm distinguishes",
+        "client's latest model; ensemble: the local models, logits added up; default: what the algorithm "
+        "distinguishes",
     )
-    reported: Literal["cloud", "participants", "all"] = Field("cloud", description="the model in test_accuracy")
+    reported: Literal["cloud", "participants", "all", "ensemble"] = Field(
+        "cloud", description="the model in test_accuracy"
+    )
     neurons: int = Field(
         0,
         ge=0,

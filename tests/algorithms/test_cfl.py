@@ -172,7 +172,7 @@ def test_the_regularised_parameters_are_the_last_ones(model: str) -> None:
     plugin: Any = plugins.load("algorithms", "cfl_regularization")
     top, full = (plugin(plugin.Settings(layers=layers, B_below=0.5)) for layers in ("top", "full"))
     for algorithm in (top, full):
-        algorithm.prepare(layout)
+        algorithm.bind(layout, 0)
         head = {slot.name for slot in layout.parameters if slot.name.startswith("head.")}
         B = torch.zeros(layout.size)
         B[algorithm.first :] = algorithm.B
@@ -187,7 +187,7 @@ def test_what_travels_is_the_model_and_two_vectors_of_the_regularised_size() -> 
     plugin: Any = plugins.load("algorithms", "cfl_regularization")
     algorithm = plugin(plugin.Settings())
     fed = federation(settings(model={"name": "mlp", "widths": [8, 4]}), evolving(), vectors())
-    algorithm.prepare(fed.layout)
+    algorithm.bind(fed.layout, 0)
     d, top = 5 * 8 + 8 + 8 * 4 + 4 + 4 * 3 + 3, 8 * 4 + 4 + 4 * 3 + 3
     sent = payload(algorithm, fed.layout.size, 0, 3)
     assert (sent.down, sent.up) == (4 * (d + 2 * top), 4 * (d + 2 * top))

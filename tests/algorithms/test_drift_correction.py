@@ -10,6 +10,7 @@ from torch import Tensor
 
 from fedtide import plugins
 from fedtide.costs.ledger import payload
+from fedtide.federation.scoring import all_clients
 from support import closest, federation, largest_gap, play, settings, steady, trajectory, vectors, watch
 
 SIZES = (5, 2, 7, 4)
@@ -78,7 +79,7 @@ def test_three_models_are_evaluated(algorithm: str) -> None:
             for suffix, model in (("", w), ("_participants", r.W.mean(0)), ("_all", latest.mean(0))):
                 loss = fed.scores(model, state.b).mean_loss(fed.timeline.labels_at(t))
                 assert report.row[f"test_loss{suffix}"] == pytest.approx(loss, abs=1e-12)
-            assert closest(fed._all_clients(state, t), latest.mean(0)) < 1e-15
+            assert closest(all_clients(fed, state, t), latest.mean(0)) < 1e-15
     fed.workers.close()
 
 

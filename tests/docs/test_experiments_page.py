@@ -20,7 +20,7 @@ FILES = experiments(ROOT / "experiments")
 ROWS = [
     (name, int(cells), int(runs))
     for names, cells, runs in re.findall(
-        r"^\| (`table[^|]*) \|[^|]*\|[^|]*\| ([\d, ]+) \| ([\d, ]+) \|$", TEXT, re.MULTILINE
+        r"^\| (`\w[^|]*) \|[^|]*\|[^|]*\| ([\d, ]+) \| ([\d, ]+) \|$", TEXT, re.MULTILINE
     )
     for name, cells, runs in zip(
         re.findall(r"`(\w+)`", names),

@@ -15,7 +15,7 @@ from torch import Tensor
 from fedtide.algorithms.round import Round
 from fedtide.engine.executor import Executor
 from fedtide.engine.local import Cohort
-from fedtide.exchange.base import Exchange
+from fedtide.exchange.base import Exchange, Schedule
 from fedtide.federation.federation import Federation
 from fedtide.federation.ranks import Ranks
 from fedtide.plugins import PluginSettings
@@ -40,15 +40,15 @@ class Scheduled(Exchange):
         super().__init__(PluginSettings(name="scheduled"))
         self.uploads = uploads
 
-    def partial(self, r: Round) -> list[tuple[int, list[int]]]:
-        """See :meth:`Exchange.partial`."""
+    def schedule(self, r: Round, seed: int) -> Schedule:
+        """See :meth:`Exchange.schedule`."""
         last = int(r.steps.max())
         members: dict[int, list[int]] = {step: [] for step in range(1, last)}
         for row, id_ in enumerate(r.ids):
             for step in self.uploads(r.t, id_):
                 if step < last:
                     members[step].append(row)
-        return [(step, rows) for step, rows in members.items() if rows]
+        return Schedule([(step, rows) for step, rows in members.items() if rows])
 
 
 @dataclass(frozen=True)
@@ -89,7 +89,7 @@ def test_partial_averages_follow_the_golden_runs(number: int, executor: str) -> 
     case, fed, recording = golden(run, executor)
     rounds = watch(fed)
     state, _ = play(fed)
-    outcome = Played(fed, state, rounds, [], [], [], [])
+    outcome = Played(fed, state, rounds, [], [], [], [], [])
     assert not [text for check in case.checks(case.fields, outcome) if (text := difference(check))]
     averages = run.get("aggregations_round_1", [])
     models = [W for W, _ in recording.before[1 : len(averages)]] + [rounds[0][1].expand(6, -1)]

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from fedtide.algorithms.round import Round
-from fedtide.exchange.base import Exchange
+from fedtide.exchange.base import Exchange, Schedule
 from fedtide.federation.federation import Federation
 from fedtide.federation.ranks import Ranks
 from fedtide.plugins import PluginSettings
@@ -47,9 +47,9 @@ class Sum:
 class Halfway(Exchange):
     """Everybody averages after the first step too."""
 
-    def partial(self, r: Round) -> list[tuple[int, list[int]]]:
-        """See :meth:`Exchange.partial`."""
-        return [(1, list(range(len(r.ids))))]
+    def schedule(self, r: Round, seed: int) -> Schedule:
+        """See :meth:`Exchange.schedule`."""
+        return Schedule([(1, list(range(len(r.ids))))])
 
 
 def member(algorithm: Any, executor: str, ranks: Ranks) -> Federation:

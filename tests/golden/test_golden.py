@@ -14,6 +14,7 @@ import torch
 from fedtide import plugins
 from fedtide.engine import local
 from fedtide.federation import gradient_rounds
+from fedtide.federation.scoring import all_clients, evaluates
 from fedtide.scenarios.timeline import Assignment, Timeline
 from golden import families
 from golden.conftest import REASON
@@ -73,8 +74,8 @@ def played(case: Case, executor: str, monkeypatch: pytest.MonkeyPatch) -> Played
             clients.append(report.clients)
             stores.append(dict(state.initialiser))
             clipped.append(sum(over))
-            if fed.evaluates("all"):
-                everybody.append(fed._all_clients(state, t))
+            if evaluates(fed, "all"):
+                everybody.append(all_clients(fed, state, t))
     finally:
         fed.workers.close()
     return Played(fed, state, rounds, everybody, clipped, openings, stores, clients)

@@ -26,7 +26,7 @@ CELLS = {
 
 def session(accuracy, information_loss=math.nan):
     nothing = np.full(len(accuracy), math.nan)
-    return Session(np.array(accuracy, dtype=float), 0.0, nothing, nothing, information_loss)
+    return Session(np.array(accuracy, dtype=float), 0.0, nothing, nothing, nothing, information_loss)
 
 
 def test_the_best_rounds_wherever_they_are():

@@ -19,7 +19,7 @@ def session(accuracy, gradient_rounds=0.0, latency=2.0, energy=500.0):
     rounds = len(accuracy)
     cost = np.ones(rounds)
     cost[0] += gradient_rounds
-    return Session(np.array(accuracy, dtype=float), gradient_rounds, latency * cost, energy * cost)
+    return Session(np.array(accuracy, dtype=float), gradient_rounds, latency * cost, energy * cost, 0.25 * cost)
 
 
 def recover(own, reference, share=0.9):
@@ -91,6 +91,12 @@ def test_costs_are_those_of_a_round_times_the_rounds_with_and_without_gradient_r
 def test_a_method_that_never_gets_there():
     found = recover(session([1, 2]), session([90, 90]))
     assert found["rounds", ""] == found["latency", ""] == found["energy", ""] == found["speedup", ""] == math.inf
+
+
+def test_the_best_round_beside_its_cost():
+    curve, measure = [50.0, math.nan, 90.0, *[60.0] * 9, 70.0], BestRound(kappa=True)
+    assert measure.measure(session(curve), session([0])) == pytest.approx([90.0, 61.0, 70.0, 0.25])
+    assert measure.quantities[-1] == Quantity("kappa")
 
 
 def test_seeds_are_averaged_or_their_median_is_taken():

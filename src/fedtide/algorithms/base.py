@@ -34,9 +34,10 @@ class Algorithm(Plugin):
         client: names of vectors [d] kept by every client, zero for a client never seen.
         down, up: what travels to and from each participant, for the ledger: ``w``/``W`` (the model with its buffers), names
             of declared vectors, or names that :meth:`payload` knows.
-        models: models it distinguishes, for evaluation: ``cloud``, ``participants``, ``all``.
+        models: models it distinguishes, for evaluation: ``cloud``, ``participants``, ``all``, ``ensemble``.
+        averages_inside_round: whether its formulas hold when clients average inside a round (an exchange's business): they may
+            look at the mean of the local models, not at a client's own displacement.
         stateful: whether clients remember something from round to round; by default, if they keep vectors.
-        head_size: parameters of the network's last layer, for :meth:`payload`; set by the federation.
     """
 
     Settings: ClassVar[type[PluginSettings]] = AlgorithmSettings
@@ -46,8 +47,7 @@ class Algorithm(Plugin):
     up: tuple[str, ...] = ("W",)
     models: ClassVar[tuple[str, ...]] = ("cloud",)
 
-    head_size: int = 0
-
+    averages_inside_round: ClassVar[bool] = False
     has_direction: ClassVar[bool] = False
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
@@ -59,8 +59,12 @@ class Algorithm(Plugin):
         """See the class."""
         return bool(self.client)
 
-    def prepare(self, layout: Layout) -> None:
-        """Take note of the network's parameters; called once, before anything else."""
+    def bind(self, layout: Layout, seed: int) -> None:
+        """Look at the network's parameters and the run's seed, once, before anything else.
+
+        Raises:
+            SettingsError: the algorithm cannot train such a network.
+        """
 
     def server_start(self, name: str) -> float:
         """Start value of the entries of a server vector."""

@@ -59,7 +59,7 @@ class CflRegularization(Continual):
     down: tuple[str, ...] = ("w", "c", "H")
     up: tuple[str, ...] = ("W", "g", "h")
 
-    def prepare(self, layout: Layout) -> None:
+    def bind(self, layout: Layout, seed: int) -> None:
         """B on the regularised parameters, which are the last ones of a flat vector."""
         s = self.settings
         head = next(slot.start for slot in layout.parameters if slot.name.startswith("head."))

@@ -9,6 +9,7 @@ from torch.nn import functional
 
 from fedtide.algorithms.base import Algorithm, AlgorithmSettings, Round
 from fedtide.algorithms.round import Passed
+from fedtide.engine.flat import Layout
 from fedtide.randomness import generator
 
 
@@ -81,6 +82,10 @@ class Creff(Algorithm):
                 wrong = torch.softmax(features @ theta.T, 1).sub_(labels)
                 theta.addmm_(wrong.T, features, alpha=-s.head_lr / len(features))
         return theta[:, :-1], theta[:, -1]
+
+    def bind(self, layout: Layout, seed: int) -> None:
+        """Take note of the size of the head."""
+        self.head_size: int = sum(slot.stop - slot.start for slot in layout.parameters if slot.name.startswith("head."))
 
     def payload(self, name: str, size: int, classes: int) -> int:
         """The head, and its gradient for each class."""

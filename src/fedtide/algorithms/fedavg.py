@@ -1,5 +1,7 @@
 """FedAvg."""
 
+from typing import ClassVar
+
 from fedtide.algorithms.base import Algorithm
 
 
@@ -8,3 +10,5 @@ class FedAvg(Algorithm):
 
     ``w+ = sum_k p_k theta_k`` over the participants, ``p_k`` by samples or uniform.
     """
+
+    averages_inside_round: ClassVar[bool] = True

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import ClassVar, Literal
 
 import torch
 from pydantic import Field
@@ -40,6 +40,7 @@ class FedOpt(Algorithm):
 
     server = ("m", "v")
     models = ("cloud", "participants")
+    averages_inside_round: ClassVar[bool] = True
 
     def server_start(self, name: str) -> float:
         """v_0."""

@@ -1,5 +1,7 @@
 """FedProx."""
 
+from typing import ClassVar
+
 from fedtide.algorithms.base import Algorithm, AlgorithmSettings, Local, Round, Tunable
 
 
@@ -14,6 +16,8 @@ class FedProx(Algorithm):
 
         name: str = "fedprox"
         mu: float = Tunable(0.01, low=1e-4, high=1.0, log=True, ge=0, description="strength of the proximal term")
+
+    averages_inside_round: ClassVar[bool] = True
 
     def local(self, r: Round) -> Local:
         """Gradient mu (theta - w)."""

@@ -12,20 +12,23 @@ BYTES = 4
 
 @dataclass(frozen=True)
 class Payload:
-    """Bytes of one exchange of one client."""
+    """Bytes of one exchange of one client, and what that is in exchanges of the model alone."""
 
     down: int
     up: int
+    models: float
 
 
 def payload(algorithm: Algorithm, size: int, buffers: int, classes: int) -> Payload:
     """Bytes that one participant receives and sends in one exchange.
 
     The model (``w``, ``W``) counts its parameters d and floating buffers q, any other name what :meth:`Algorithm.payload`
-    says: d unless overridden.
+    says: d unless overridden. The normalised cost kappa of a round (DynamicFL, section 4) is ``models`` times its exchanges
+    over its local steps, all participants together: 1 where the model is exchanged after every step.
     """
 
     def numbers(name: str) -> int:
         return size + buffers if name in ("w", "W") else algorithm.payload(name, size, classes)
 
-    return Payload(BYTES * sum(map(numbers, algorithm.down)), BYTES * sum(map(numbers, algorithm.up)))
+    down, up = (sum(map(numbers, names)) for names in (algorithm.down, algorithm.up))
+    return Payload(BYTES * down, BYTES * up, (down + up) / (2 * (size + buffers)))

@@ -57,11 +57,11 @@ def evaluate(
     view: NDArray[np.bool_] | None = None,
     groups: Tensor | None = None,
 ) -> Scores:
-    """Scores of one model.
+    """Scores of one model, or of several that add up their logits.
 
     Args:
         workers: the worker pool.
-        w, b: parameters [d] and floating buffers [q].
+        w, b: parameters [d] and floating buffers [q]; or [C, d] and [C, q] of an ensemble, whose mean logits are taken.
         inputs, labels: resident samples.
         batch: samples per forward pass.
         view: bool [L], labels that a second arg-max over the same logits is restricted to, for ``Scores.masked``.
@@ -71,6 +71,7 @@ def evaluate(
     number = task.data.num_classes if groups is None else int(groups.max()) + 1
     groups = labels if groups is None else groups
     barred = None if view is None else torch.from_numpy(~view).to(labels.device)
+    members: list[tuple[Tensor, Tensor]] = list(zip(w, b, strict=True)) if w.dim() == 2 else [(w, b)]
     starts = range(0, len(labels), batch)
     lanes = [list(starts)[lane :: workers.count] for lane in range(min(workers.count, len(starts)))]
 
@@ -79,7 +80,8 @@ def evaluate(
         with torch.inference_mode():
             for start in mine:
                 part = slice(start, start + batch)
-                logits = workers.forward(w, b, task.lay_out(task.data.prepare(inputs[part], task.dtype)))
+                prepared = task.lay_out(task.data.prepare(inputs[part], task.dtype))
+                logits = torch.stack([workers.forward(*member, prepared) for member in members]).mean(0)
                 results.append((start, _tally(logits, labels[part], groups[part], number, barred)))
         return results
 

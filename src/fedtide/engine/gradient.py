@@ -65,7 +65,7 @@ class Gradient:
             inputs, labels, keep: one batch; ``keep`` [B] is false for padding, ``None`` if there is none.
             key: keys of dropout. counts: label counts [L].
             terms: extra losses; weights: of each, scalars. references: parameters of all their reference models, by slot,
-                term after term. constants: of all terms, term after term.
+                term after term. constants: of all terms, term after term, each with its tensors behind.
         """
         masks = () if keep is None else (keep,)
         arguments = (*parameters, inputs, labels, *masks, key, counts, *weights, *references, *constants)
@@ -74,7 +74,7 @@ class Gradient:
             with self._lock:
                 *gradients, value = self._function(terms, keep is not None)(*arguments)
             return list(gradients), value
-        names = tuple((*term.references, None, *term.constants) for term in terms)
+        names = tuple((*term.references, None, *term.constants, *term.tensors) for term in terms)
         shape = (inputs.shape, keep is None, losses, names, tuple(value.shape for value in constants))
         program = self._programs.get(shape)
         if program is None:
@@ -94,8 +94,8 @@ class Gradient:
             keep = rest_.pop(0) if masked else None
             key, label_counts = rest_.pop(0), rest_.pop(0)
             weights, tensors = rest_[: len(terms)], rest_[len(terms) :]
-            own = count * sum(len(term.references) for term in terms)
-            references, constants = tensors[:own], iter(tensors[own:])
+            split = count * sum(len(term.references) for term in terms)
+            references, constants = tensors[:split], iter(tensors[split:])
 
             def head(features: Tensor) -> Tensor:
                 own = {name: parameters[place] for place, name in heads}
@@ -111,7 +111,8 @@ class Gradient:
                     for name in term.references:
                         vector, references = references[:count], references[count:]
                         frozen[name] = functional_call(self._frozen, dict(zip(names, vector, strict=True)), (x,))
-                    seen.append((term, weight, frozen, {name: next(constants) for name in term.constants}))
+                    own = {name: next(constants) for name in (*term.constants, *term.tensors)}
+                    seen.append((term, weight, frozen, own))
                 values = task.losses(outputs, y, label_counts, seen, head, key, keep)
             return values.mean() if keep is None else (values * keep).sum() / keep.sum().clamp(min=1)
 

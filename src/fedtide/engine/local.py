@@ -59,7 +59,7 @@ class TermBatch:
         references: outputs of the term's reference models on the same inputs, without gradient.
         head: the last layer of the model in training, features [*, q] -> logits [*, L].
         key: int64 scalar tensor, keyed per (seed, round, client, step), for ``hashed_uniform``.
-        constants: the client's rows of the term's constants.
+        constants: by name, the client's rows of the term's constants, and the term's tensors.
         real: bool [B], false for the padding of a short batch; None if there is none.
     """
 
@@ -78,8 +78,9 @@ class Term:
 
     ``references`` are parameter vectors [d] (or rows [C, d]) of frozen models evaluated on the same batch; ``weight`` is a
     number or [C, 1] (0 switches the term off for a client). ``buffers`` are the floating buffers [q] of those references
-    that do not use the broadcast ones. ``constants`` are tensors [C, ...] of which a client sees its own row. A term that
-    ``replaces`` the objective stands in its place, for methods with a loss of their own.
+    that do not use the broadcast ones. ``constants`` are tensors [C, ...] of which a client sees its own row, ``tensors`` are
+    of any shape and the same for all clients; names are distinct. A term that ``replaces`` the objective stands in its
+    place, for methods with a loss of their own.
     """
 
     loss: Callable[[TermBatch], Tensor]
@@ -87,6 +88,7 @@ class Term:
     weight: Coefficient = 1.0
     buffers: dict[str, Tensor] = field(default_factory=dict)
     constants: dict[str, Tensor] = field(default_factory=dict)
+    tensors: dict[str, Tensor] = field(default_factory=dict)
     replaces: bool = False
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
@@ -33,6 +33,12 @@ class Plan:
     steps: list[int]
     keys: Tensor
 
+    def without(self, rows: Sequence[int]) -> Plan:
+        """The same plan in which some clients have nothing to do."""
+        sizes = self.sizes.clone()
+        sizes[list(rows)] = 0
+        return replace(self, sizes=sizes, steps=[0 if row in rows else count for row, count in enumerate(self.steps)])
+
     @property
     def longest(self) -> int:
         """Steps of the busiest client."""
@@ -46,7 +52,8 @@ def step_count(size: int, mean_size: float, local: LocalSettings) -> int:
     if local.unit == "steps":
         return local.amount
     if local.straddle:
-        return max(1, int(local.amount * size / min(local.batch_size, size)))
+        worked = mean_size if local.unit == "mean_epochs" else size
+        return max(1, int(local.amount * worked / min(local.batch_size, worked)))
     batches = -(-size // local.batch_size)
     if local.unit == "capped_steps":
         return min(local.amount, batches)

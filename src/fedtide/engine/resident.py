@@ -108,7 +108,7 @@ def _number(term: Term, rows: slice) -> Any:
 
 
 def _constants(term: Term, row: int) -> dict[str, Tensor]:
-    return {name: value[row] for name, value in term.constants.items()}
+    return {name: value[row] for name, value in term.constants.items()} | term.tensors
 
 
 def _frozen_outputs(modules: dict[str, Any], inputs: Tensor) -> dict[str, Outputs]:

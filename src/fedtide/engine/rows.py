@@ -32,11 +32,18 @@ class Rows:
         vectors = [self._cut(vector) for term in self._terms for vector in term.references.values()]
         self._references = [slot.view(vector) for vector in vectors for slot in gradient.layout.parameters]
         place = rows if gradient.batched else rows.start
-        self._constants = [value[place] for term in self._terms for value in term.constants.values()]
+        self._constants: list[Tensor] = []
+        for term in self._terms:
+            self._constants += [value[place] for value in term.constants.values()]
+            self._constants += map(self._shared, term.tensors.values())
 
     def _views(self, matrix: Tensor) -> list[Tensor]:
         flat = matrix if self.gradient.batched else matrix[0]
         return [slot.view(flat) for slot in self.gradient.layout.parameters]
+
+    def _shared(self, value: Tensor) -> Tensor:
+        """A tensor that all clients share, shaped as the gradient wants it."""
+        return value.expand(len(self.w), *value.shape) if self.gradient.batched else value
 
     def _cut(self, value: Any) -> Any:
         """The rows of a vector [d] or [C, d] or of a number or column [C, 1], shaped as the gradient wants them."""

@@ -1,1 +1,3 @@
 """Exchanges: when, inside a round, clients average."""
+
+NOT_PLUGINS = ("budgets",)

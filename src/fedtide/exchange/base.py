@@ -1,21 +1,43 @@
-"""What an exchange plug-in provides: partial averages inside a round."""
+"""What an exchange plug-in provides: partial averages inside a round, and who sits the round out."""
 
 from __future__ import annotations
 
 from abc import abstractmethod
+from dataclasses import dataclass, field
 
+from fedtide.algorithms.base import Algorithm
 from fedtide.algorithms.round import Round
 from fedtide.plugins import Plugin
+from fedtide.settings import LocalSettings
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """Who averages when in one round. Rows are places in the cohort, ascending.
+
+    Attributes:
+        averages: pairs (step, rows) by ascending step: after ``step`` local steps (1-based, below the longest client's
+            count) the models of these rows are replaced by their average, weighted by samples. Each costs its members one
+            exchange.
+        idle: rows that take no local step and exchange nothing.
+        idle_count: whether their unchanged models enter the average at the end of the round nevertheless.
+    """
+
+    averages: list[tuple[int, list[int]]] = field(default_factory=list)
+    idle: list[int] = field(default_factory=list)
+    idle_count: bool = False
 
 
 class Exchange(Plugin):
     """Says who averages after which local step; the average at the end of the round belongs to the algorithm."""
 
     @abstractmethod
-    def partial(self, r: Round) -> list[tuple[int, list[int]]]:
-        """Partial averages of a round, by ascending step.
+    def schedule(self, r: Round, seed: int) -> Schedule:
+        """The schedule of a round, made before training. ``seed`` is the run's, for keyed draws."""
 
-        Returns:
-            Pairs (step, rows): after ``step`` local steps (1-based, below the longest client's count) the models of these
-            rows of ``r.W`` are replaced by their average, weighted by samples. Each costs its members one exchange.
+    def require(self, algorithm: Algorithm, local: LocalSettings) -> None:
+        """Refuse what it cannot be combined with, before work starts.
+
+        Raises:
+            SettingsError: it cannot be combined with this algorithm or this kind of local work.
         """

@@ -22,9 +22,8 @@ from fedtide.data.dataset import Dataset
 from fedtide.engine import executor as executors
 from fedtide.engine.augment import Augmentation
 from fedtide.engine.evaluation import Scores, evaluate
-from fedtide.engine.flat import Layout, flatten, weighted_sum
+from fedtide.engine.flat import Layout, flatten
 from fedtide.engine.memory import require
-from fedtide.engine.neurons import activities, concentration, probe
 from fedtide.engine.task import Task
 from fedtide.engine.workers import Workers
 from fedtide.errors import Diverged, SettingsError
@@ -37,6 +36,7 @@ from fedtide.federation.ranks import Ranks
 from fedtide.federation.report import RoundReport
 from fedtide.federation.round import Call, Played, train_round
 from fedtide.federation.schedules import learning_rate
+from fedtide.federation.scoring import columns, evaluates, score
 from fedtide.federation.state import RunState
 from fedtide.initialisation.base import Boundary, Initialiser
 from fedtide.models.base import Model, Network
@@ -88,6 +88,7 @@ class Federation:
         self.initialiser: Initialiser = self._plugin("initialisation", settings.initialiser)
         self.participation: Participation = self._plugin("participation", settings.participation)
         self.exchange: Exchange = self._plugin("exchange", settings.exchange)
+        self.exchange.require(self.algorithm, settings.local)
         self.weighting: Weighting = self._plugin("weighting", settings.algorithm.weighting)  # type: ignore[attr-defined]
         objective: Objective = self._plugin("objectives", settings.objective)
         model: Model = self._plugin("models", settings.model)
@@ -102,15 +103,12 @@ class Federation:
         layout = executors.image_layout(settings.engine, model.channels_last, self.device)
         self.task = Task(network, self.data, objective, local, augmentation, self.device, dtype, autocast, layout)
         self.layout = Layout(network)
-        self.algorithm.prepare(self.layout)
+        self.algorithm.bind(self.layout, settings.seed)
         self.w0, self.b0 = flatten(network, dtype, self.device)
         self.workers = Workers(self.task, settings.engine.workers)
         self.executor = executors.make(self.task, self.workers, settings.engine, model.family)
-        slots = [slot for slot in self.layout.parameters if slot.name.startswith("head.")]
-        self.algorithm.head_size = sum(slot.stop - slot.start for slot in slots)
         self.payload = payload(self.algorithm, self.layout.size, self.layout.buffer_size, self.data.num_classes)
         self.wireless = self._wireless(network) if settings.costs.wireless else None
-        self._views = not timeline.label_views.all()
 
     @staticmethod
     def _plugin(kind: str, settings: plugins.PluginSettings) -> Any:
@@ -128,13 +126,6 @@ class Federation:
         sample = self.data.prepare(self.data.test_inputs[:1].to(own.device), own.dtype)
         return Wireless(costs, self.settings.seed, self.layout.size, costs.phi or flops_per_parameter(network, sample))
 
-    def evaluates(self, model: str) -> bool:
-        """Whether ``cloud``, ``participants`` or ``all`` is evaluated in this run."""
-        chosen = self.settings.evaluation.models
-        return model == self.settings.evaluation.reported or model in (
-            self.algorithm.models if chosen is None else chosen
-        )
-
     def label_counts(self, shards: Sequence[Ints]) -> Tensor:
         """Samples per class of each shard, float64 [C, L]."""
         classes, owners = self.data.num_classes, np.repeat(np.arange(len(shards)), [len(shard) for shard in shards])
@@ -151,7 +142,7 @@ class Federation:
         return [
             *self.algorithm.client,
             *(["momentum"] if kept else []),
-            *(["latest"] if self.evaluates("all") else []),
+            *(["latest"] if evaluates(self, "all") else []),
         ]
 
     def start(self) -> RunState:
@@ -218,12 +209,15 @@ class Federation:
         played = train_round(self, state, call)
         state.w, state.b, state.round = played.w, played.b, t + 1
         self.charge(state, call, played.exchanges, played.samples)
+        kappa = sum(played.exchanges) * self.payload.models / played.steps
+        state.totals["kappa"] += kappa
         finite = math.isfinite(played.train_loss) and bool(torch.isfinite(played.w).all())
         failed = not finite or played.train_loss > self.settings.federation.explode
         report = self._report(state, call, played, fits, t, failed)
         report.opening = opened
         seconds = time.perf_counter() - began
         report.row["seconds"] = round(seconds, 4)
+        report.row |= {"exchanges": sum(played.exchanges), "kappa": _digits(kappa)}
         if self.wireless:
             report.row |= {name: _digits(state.totals[name] - before[name]) for name in ("latency", "energy")}
         state.totals["seconds"] += seconds
@@ -334,57 +328,15 @@ class Federation:
                 "bytes_down": int(state.totals["bytes_down"]),
                 "gradient_rounds": int(state.totals["gradient_rounds"]),
                 "lr": call.lr,
-                **dict.fromkeys(self._score_columns()),
+                **dict.fromkeys(columns(self)),
                 **played.server,
             },
             clients={**played.clients, **fits},
         )
         report.per_class["held"] = self.label_counts(call.shards).sum(0).to(torch.int64).tolist()
         if due and not failed and self.ranks.rank == 0:
-            self._evaluate(report, state, played, t)
+            score(self, report, state, played, t)
         return report
-
-    def _evaluated(self) -> list[tuple[str, str]]:
-        """Models that are evaluated, and what their columns end in."""
-        reported = self.settings.evaluation.reported
-        names = [name for name in ("cloud", "participants", "all") if self.evaluates(name)]
-        return [(name, "" if name == reported else f"_{name}") for name in names]
-
-    def _score_columns(self) -> list[str]:
-        """Columns of the scores; every round has them, because the first one decides on the columns of the history."""
-        endings = [f"{score}{suffix}" for _, suffix in self._evaluated() for score in ("accuracy", "loss")]
-        endings += ["accuracy_seen", "accuracy_masked"] if self._views else []
-        return [f"{split}_{ending}" for split in self.settings.evaluation.splits for ending in endings]
-
-    def _evaluate(self, report: RoundReport, state: RunState, played: Played, t: int) -> None:
-        evaluation, view = self.settings.evaluation, self.timeline.labels_at(t)
-        if evaluation.neurons:
-            inputs = self.data.test_inputs[probe(self.data.test_labels, evaluation.neurons)]
-            layers = activities(self.workers, played.w, played.b, inputs, evaluation.batch_size)
-            report.neurons = {name: concentration(activity) for name, activity in layers.items()}
-        for name, suffix in self._evaluated():
-            model = {"cloud": (played.w, played.b), "participants": played.participants}.get(name) or (
-                self._all_clients(state, t),
-                played.b,
-            )
-            for split in evaluation.splits:
-                scores = self.scores(*model, split, view if self._views and not suffix else None)
-                report.row[f"{split}_accuracy{suffix}"] = scores.accuracy(view)
-                report.row[f"{split}_loss{suffix}"] = scores.mean_loss(view)
-                if not suffix:
-                    report.per_class[split] = scores.per_class()
-                if scores.masked is not None:
-                    report.row[f"{split}_accuracy_seen"] = scores.accuracy(self.timeline.labels_until(t))
-                    report.row[f"{split}_accuracy_masked"] = scores.accuracy(view, scores.masked)
-
-    def _all_clients(self, state: RunState, t: int) -> Tensor:
-        """Mean [d] of the latest models of all clients present, weighted as the algorithm weights participants."""
-        here = self.timeline.at(t)
-        shards = [self.timeline.shards[shard] for shard in here.shards]
-        n = torch.tensor([len(shard) for shard in shards], dtype=torch.float64)
-        weights = self.weighting.everybody(n, self.label_counts(shards))
-        rows = state.memory["latest"]
-        return weighted_sum(weights, rows[torch.from_numpy(here.clients).to(rows.device)]).to(self.device)
 
     def scores(self, w: Tensor, b: Tensor, split: str = "test", view: NDArray[np.bool_] | None = None) -> Scores:
         """Per-class scores of a model on the test set or the validation split; ``view`` as in :func:`evaluate`."""

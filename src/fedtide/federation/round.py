@@ -16,7 +16,9 @@ from fedtide.engine.curvature import features, fisher_diagonal, hessian_diagonal
 from fedtide.engine.evaluation import full_gradient, pass_through
 from fedtide.engine.flat import weighted_sum
 from fedtide.engine.local import Cohort, momentum_steps
-from fedtide.engine.plan import make_plan, step_count
+from fedtide.engine.plan import Plan, make_plan, step_count
+from fedtide.exchange.base import Schedule
+from fedtide.federation.scoring import evaluates
 from fedtide.federation.state import RunState
 from fedtide.randomness import generator
 from fedtide.settings import LocalSettings
@@ -63,18 +65,22 @@ class Played:
     """What a round produced: the new model, the round's record, and its facts.
 
     Attributes:
-        w, b: the new model. participants: mean of the local models. train_loss, drift: of the cohort.
+        w, b: the new model. participants: mean of the local models. members: the local models. train_loss, drift: of the
+            cohort.
         exchanges, samples: of each participant, how often it exchanged models and on how many samples it trained.
+        steps: local steps of all participants together, those included that an exchange left out.
         clients: columns of numbers about the participants to keep, empty if there are none. server: numbers about the server.
     """
 
     w: Tensor
     b: Tensor
     participants: tuple[Tensor, Tensor]
+    members: tuple[Tensor, Tensor]
     train_loss: float
     drift: float
     exchanges: list[int]
     samples: list[int]
+    steps: int
     clients: dict[str, Sequence[float]]
     server: dict[str, float]
 
@@ -196,6 +202,9 @@ def train_round(federation: Federation, state: RunState, call: Call) -> Played:
         services=_Services(fed, state, call, prior),
         seed=settings.seed,
     )
+    schedule = fed.exchange.schedule(r, settings.seed)
+    if schedule.idle:
+        plan = _rest(plan, r, schedule)
     start = fed.algorithm.start(r)
     r.W = start.expand(clients, -1).clone()
     cohort = Cohort(
@@ -215,7 +224,7 @@ def train_round(federation: Federation, state: RunState, call: Call) -> Played:
     if fed.algorithm.has_direction:
         cohort.direction = lambda grad, W, rows: fed.algorithm.direction(grad, W, r.rows(rows))
         cohort.memories = [rows for _, rows in client]
-    exchanges = _advance(fed, cohort, r)
+    exchanges = _advance(fed, cohort, r, schedule)
     drift = _drift(cohort.W, state.w)
     w = fed.algorithm.finish(r)
     w = fed.algorithm.after_round(r, w)
@@ -228,12 +237,16 @@ def train_round(federation: Federation, state: RunState, call: Call) -> Played:
     for name, rows in memory.items():
         state.memory[name][at_home] = rows.to(home)
     state.seen[ids] = True
-    loss = float((cohort.losses.to(torch.float64).cpu() / steps.clamp(min=1) * n).sum() / n.sum())
-    participants = (r.mean(cohort.W), b) if fed.evaluates("participants") else (w, b)
+    worked = n * torch.tensor([count > 0 for count in plan.steps])
+    losses = cohort.losses.to(torch.float64).cpu() / steps.clamp(min=1)
+    loss = float((losses * worked).sum() / worked.sum().clamp(min=1))
+    participants = (r.mean(cohort.W), b) if evaluates(fed, "participants") else (w, b)
     kept = {name: column[:, 0].tolist() for name, column in fed.algorithm.record(r).items()}
     recorded: dict[str, Sequence[float]] = {"client": call.ids, **kept} if kept else {}
     samples = plan.sizes.sum(1).tolist()
-    return Played(w, b, participants, loss, drift, exchanges, samples, recorded, fed.algorithm.observe(r))
+    members = (cohort.W, cohort.buffers)
+    total, observed = int(steps.sum()), fed.algorithm.observe(r)
+    return Played(w, b, participants, members, loss, drift, exchanges, samples, total, recorded, observed)
 
 
 def _drift(W: Tensor, w: Tensor) -> float:
@@ -249,10 +262,20 @@ def _momentum(memory: dict[str, Tensor], W: Tensor, coefficient: float) -> Tenso
     return memory["momentum"] if "momentum" in memory else torch.zeros_like(W)
 
 
-def _advance(fed: Federation, cohort: Cohort, r: Round) -> list[int]:
+def _rest(plan: Plan, r: Round, schedule: Schedule) -> Plan:
+    """The plan without those who sit the round out; ``r`` is told, and leaves them out of its average unless they count."""
+    trains = torch.ones_like(r.steps)
+    trains[schedule.idle] = 0
+    r.steps, r.effective_steps = r.steps * trains, r.effective_steps * trains
+    if not schedule.idle_count and len(schedule.idle) < len(r.ids):
+        r.weights = r.weights * trains / (r.weights * trains).sum()
+    return plan.without(schedule.idle)
+
+
+def _advance(fed: Federation, cohort: Cohort, r: Round, schedule: Schedule) -> list[int]:
     """Local steps, cut where clients average inside the round; returns the exchanges of each client."""
-    exchanges, done = [1] * len(r.ids), 0
-    for step, rows in fed.exchange.partial(r):
+    exchanges, done = [0 if row in schedule.idle else 1 for row in range(len(r.ids))], 0
+    for step, rows in schedule.averages:
         fed.ranks.advance(fed.executor, cohort, done, step)
         members = torch.tensor(rows, device=cohort.W.device)
         share = r.n[members, 0] / r.n[members, 0].sum()

@@ -21,7 +21,8 @@ class RunState:
             models where they are evaluated.
         seen: bool [N], clients that have a memory. counts: int64 [N], rounds each client took part in.
         extra: the algorithm's further tensors. initialiser: the initialiser's.
-        totals: so far, bytes, gradient rounds, seconds on this machine, simulated latency [s] and energy [J].
+        totals: so far, bytes, gradient rounds, seconds on this machine, simulated latency [s] and energy [J], and the
+            sum of the rounds' normalised communication costs kappa.
     """
 
     round: int
@@ -36,7 +37,7 @@ class RunState:
     totals: dict[str, float] = field(
         default_factory=lambda: (
             dict.fromkeys(("bytes_up", "bytes_down", "gradient_rounds"), 0)
-            | dict.fromkeys(("seconds", "latency", "energy"), 0.0)
+            | dict.fromkeys(("seconds", "latency", "energy", "kappa"), 0.0)
         )
     )
 

@@ -15,7 +15,7 @@ from rich.markup import escape
 from rich.table import Table as RichTable
 
 from fedtide.errors import SettingsError
-from fedtide.report import boundaries, dynamics, figures, findings, pace, participants, records, statistics
+from fedtide.report import boundaries, dynamics, figures, findings, pace, pareto, participants, records, statistics
 from fedtide.report.pace import Pace
 from fedtide.report.page import Comparison, Picture, render, rows
 from fedtide.report.records import Records
@@ -158,6 +158,13 @@ def _pictures(read: Records, table: Table) -> list[Picture]:
             "sign. All complete runs of a method.",
         ),
         ("accuracy_over_bytes", figures.accuracy_over_bytes(read), "Test accuracy over communicated bytes", _RANGE),
+        (
+            "accuracy_over_cost",
+            pareto.accuracy_over_cost(read, table),
+            "Best test accuracy over communication cost",
+            "Dots: mean of the complete runs of a method; bars: from its lowest to its highest seed; line: methods that no "
+            "other one beats in both.",
+        ),
         (
             "per_class",
             figures.per_class(read),

@@ -24,7 +24,7 @@ METHOD = ["label", "initialiser"]
 
 _RUN = ["key", *METHOD, "seed", "state"]
 _HISTORY = ["round", "session", "bytes_up", "bytes_down", "present"]
-_OPTIONAL = ["test_accuracy", "latency", "energy", "gradient_rounds", "alpha", "momentum_norm"]
+_OPTIONAL = ["test_accuracy", "latency", "energy", "gradient_rounds", "kappa", "alpha", "momentum_norm"]
 _CLIENTS = ["gate", "local_loss", "global_loss"]
 _NEURONS = ["round", "layer", *MEASURES]
 _BOUNDARY = ["session", "start_accuracy", "mu", "losses"]
@@ -49,7 +49,8 @@ class Records:
         history: the rounds of all runs: the run's columns (without ``rounds``), ``round``, ``session`` (both from 1),
             ``test_accuracy`` (share, NaN where not evaluated), ``bytes`` (both directions, cumulative), ``present``,
             ``latency`` [s] and ``energy`` [J] of the round (NaN where not simulated), ``gradient_rounds`` (cumulative),
-            ``alpha`` and ``momentum_norm`` (NaN where the algorithm has none).
+            ``kappa`` (normalised communication cost of the round), ``alpha`` and ``momentum_norm`` (NaN where the algorithm
+            has none).
         boundaries: one row per run and session that recorded its beginning: the run's columns, ``session`` (from 1),
             ``start_accuracy`` (share, NaN where not recorded), ``mu`` (weight by stored session) and ``losses`` (training
             loss by model), both possibly empty.

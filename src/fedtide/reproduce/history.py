@@ -24,6 +24,7 @@ class Session:
         gradient_rounds: V, further rounds that preceded them.
         latency, energy: [T], seconds and joules of each round, the first one with the gradient rounds before it; NaN if
             the run did not record them.
+        kappa: [T], normalised communication cost of each round; NaN if the run did not record it.
         information_loss: the last one of the session that was measured, NaN without one.
     """
 
@@ -31,6 +32,7 @@ class Session:
     gradient_rounds: float
     latency: Floats
     energy: Floats
+    kappa: Floats
     information_loss: float = math.nan
 
 
@@ -49,9 +51,9 @@ class History:
         self._session = frame["session"].to_numpy()
         self._accuracy = 100 * frame["test_accuracy"].to_numpy(dtype=np.float64)
         absence = np.full(len(frame), np.nan)
-        self._gradient_rounds, self._latency, self._energy = (
+        self._gradient_rounds, self._latency, self._energy, self._kappa = (
             frame[name].to_numpy(dtype=np.float64) if name in frame else absence
-            for name in ("gradient_rounds", "latency", "energy")
+            for name in ("gradient_rounds", "latency", "energy", "kappa")
         )
         self._round = frame["round"].to_numpy() if "round" in frame else np.arange(1, len(frame) + 1)
         self._information_loss = _information_loss(directory / "clients.csv")
@@ -72,6 +74,7 @@ class History:
             gradient_rounds=float(np.nan_to_num(self._gradient_rounds[first] - before)),
             latency=self._latency[rounds],
             energy=self._energy[rounds],
+            kappa=self._kappa[rounds],
             information_loss=self._last_loss(self._round[rounds]),
         )
 

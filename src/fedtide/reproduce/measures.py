@@ -173,16 +173,19 @@ class BestRound(SettingsModel):
     """Accuracy of a session's best round, in percent, which is what long-tail papers publish.
 
     The best of many noisy rounds flatters a method, the more so the less steady it is; so two more variants say what a user
-    would get: the mean of the last rounds, and the last round. Seeds are averaged.
+    would get: the mean of the last rounds, and the last round. With ``kappa`` the mean communication cost of the rounds is
+    given too. Seeds are averaged.
     """
 
     name: Literal["best_round"] = "best_round"
     last: int = Field(10, ge=1, description="final rounds that are averaged")
+    kappa: bool = Field(False, description="give the communication cost too: exchanges per local step")
 
     @property
     def quantities(self) -> list[Quantity]:
         """What is measured, the published variant first."""
-        return [Quantity("accuracy", name) for name in ("best round", f"last {self.last} rounds", "last round")]
+        names = ("best round", f"last {self.last} rounds", "last round")
+        return [*(Quantity("accuracy", name) for name in names), *([Quantity("kappa")] if self.kappa else [])]
 
     def beside(self, algorithm: str, method: str) -> Run | None:
         """No other run."""
@@ -191,7 +194,8 @@ class BestRound(SettingsModel):
     def measure(self, session: Session, _: Session) -> list[float]:
         """In the order of :attr:`quantities`."""
         accuracy = session.accuracy
-        return [metrics.best(accuracy), metrics.mean_of_last(accuracy, self.last), metrics.final(accuracy)]
+        found = [metrics.best(accuracy), metrics.mean_of_last(accuracy, self.last), metrics.final(accuracy)]
+        return [*found, float(session.kappa.mean())] if self.kappa else found
 
     def center(self, values: Floats) -> float:
         """Mean."""

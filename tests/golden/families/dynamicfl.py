@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from fedtide import plugins
-from golden.families.case import Case, Check, Fields, NotYetError, Played, chosen, samples
-from support import steady
+from fedtide.federation.federation import Federation
+from golden.families.case import Case, Check, Fields, NotYetError, Played, samples
+from support import Listed, steady
 
 
 def read(run: dict[str, Any], problems: dict[str, Any]) -> Case:
@@ -15,8 +16,27 @@ def read(run: dict[str, Any], problems: dict[str, Any]) -> Case:
     if "intervals" not in plugins.names("exchange"):
         raise NotYetError("exchange/intervals")
     case = without_exchange(run, problems)
-    case.settings["exchange"] = chosen(case.fields, "exchange", "intervals", {})
+    fields, star = case.fields, case.fields["star_mode"]
+    case.settings["exchange"] = {
+        "name": "intervals",
+        "intervals": f"{fields['interval_high']}*" if star else f"{fields['interval_high']}-{fields['interval_low']}",
+        "schedule": fields["schedule"],
+        "budget": {"name": "dynamic", "beta": 1.0},
+        **({"star_mode": star} if star else {}),
+    }
+    case.script = _averaging_often(fields["high"])
+    fields.pass_over("interval_low")  # nobody has it with a star
+    fields.pass_over("upload_steps", "aggregations_round_1")  # compared by the exchange's own tests
     return case
+
+
+def _averaging_often(clients: Sequence[Sequence[int]]) -> Callable[[Federation], None]:
+    """The group of each round as listed."""
+
+    def script(federation: Federation) -> None:
+        federation.exchange.selection = Listed(clients)  # type: ignore[attr-defined]
+
+    return script
 
 
 def without_exchange(run: dict[str, Any], problems: dict[str, Any]) -> Case:

@@ -1,0 +1,114 @@
+"""How close a group's labels come to the population's, and how long a selection takes, by size of the group.
+
+The setting of DynamicFL's figures 5 to 19: clients with Dirichlet label shares, a tenth or three tenths of 100 active,
+groups of a given size. Brute force is left out where it would have to look at more groups than ``--limit``.
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+import statistics
+import time
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import torch
+from matplotlib.figure import Figure
+from rich.console import Console
+from rich.table import Table
+
+from fedtide import plugins
+from fedtide.report.style import WIDTH, line_style, paper, png
+from fedtide.selection.base import Candidates
+from fedtide.selection.divergence import divergence
+
+SELECTIONS = ("dynacomm", "brute_force", "genetic", "random")
+CLIENTS = 100
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--active", type=int, nargs="+", default=[10, 30], help="clients of a round")
+    parser.add_argument("--classes", type=int, default=10)
+    parser.add_argument("--alpha", type=float, default=0.1, help="of the clients' Dirichlet label shares")
+    parser.add_argument("--rounds", type=int, default=5, help="cohorts per figure; medians are shown")
+    parser.add_argument("--limit", type=int, default=200_000, help="most groups brute force looks at")
+    parser.add_argument("--figure", type=Path, metavar="FILE", help="write a PNG")
+    options = parser.parse_args()
+    found = {active: _measure(options, active) for active in options.active}
+    for active, points in found.items():
+        _print(active, points)
+    if options.figure:
+        part = options.figure.with_suffix(".part")
+        part.write_bytes(_figure(found))
+        part.replace(options.figure)
+
+
+Points = dict[str, list[tuple[int, float, float]]]
+"""By selection: sizes of the group, divergences in nats, seconds."""
+
+
+def _measure(options: argparse.Namespace, active: int) -> Points:
+    points: Points = {name: [] for name in SELECTIONS}
+    for size in range(1, active + 1, max(1, active // 10)):
+        for name in SELECTIONS:
+            if name == "brute_force" and math.comb(active, size) > options.limit:
+                continue
+            runs = [_select(options, name, active, size, t) for t in range(options.rounds)]
+            points[name].append((size, *(statistics.median(values) for values in zip(*runs, strict=True))))
+    return points
+
+
+def _select(options: argparse.Namespace, name: str, active: int, size: int, t: int) -> tuple[float, float]:
+    rng = np.random.default_rng(t)
+    counts = rng.multinomial(500, rng.dirichlet(np.full(options.classes, options.alpha), CLIENTS))
+    table = torch.from_numpy(counts.astype(np.float64))
+    rows = rng.permutation(CLIENTS)[:active]
+    r: Any = SimpleNamespace(t=t, label_counts=table[rows], services=SimpleNamespace(population_counts=lambda: table))
+    candidates = Candidates(r, np.arange(active), active, size, seed=0)
+    cls: Any = plugins.load("selection", name)
+    selection = cls(cls.Settings(name=name))
+    began = time.perf_counter()
+    group = selection.choose(candidates)
+    seconds = time.perf_counter() - began
+    return float(divergence(candidates.counts[group].sum(0), candidates.population)), seconds
+
+
+def _print(active: int, points: Points) -> None:
+    table = Table(title=f"{active} of {CLIENTS} clients: divergence (nats), milliseconds")
+    table.add_column("size", justify="right")
+    for name in points:
+        table.add_column(name, justify="right")
+    cells = {
+        name: {size: f"{gap:.4f}, {1000 * seconds:.1f}" for size, gap, seconds in own} for name, own in points.items()
+    }
+    for size in cells["random"]:
+        table.add_row(str(size), *(own.get(size, "") for own in cells.values()))
+    Console().print(table)
+
+
+def _figure(found: dict[int, Points]) -> bytes:
+    with paper():
+        figure = Figure(figsize=(WIDTH, 2.6 * len(found)), layout="constrained")
+        grid = figure.subplots(len(found), 2, squeeze=False)
+        for (active, points), (left, right) in zip(found.items(), grid, strict=True):
+            for number, (name, own) in enumerate(points.items()):
+                sizes, gaps, seconds = zip(*own, strict=True)
+                left.plot(sizes, gaps, label=name, marker="o", markersize=3, **line_style(number))
+                right.plot(sizes, [1000 * value for value in seconds], marker="o", markersize=3, **line_style(number))
+            left.set_title(f"{active} of {CLIENTS} clients")
+            left.set_ylabel("Divergence (nats)")
+            right.set_ylabel("Milliseconds")
+            right.set_yscale("log")
+            for axes in (left, right):
+                axes.set_xlabel("Clients in the group")
+        handles, names = grid[0, 0].get_legend_handles_labels()
+        figure.legend(handles, names, loc="outside upper center", ncols=len(names))
+        return png(figure)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,135 @@
+"""Averages inside a round at client-specific intervals."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Literal
+
+import numpy as np
+from pydantic import Field, field_validator
+
+from fedtide import plugins
+from fedtide.algorithms.base import Algorithm
+from fedtide.algorithms.round import Round
+from fedtide.errors import SettingsError
+from fedtide.exchange.base import Exchange, Schedule
+from fedtide.exchange.budgets import Budget, FixBudget
+from fedtide.plugins import PluginSettings
+from fedtide.selection.base import Candidates, Selection
+from fedtide.settings import LocalSettings, SelectionChoice
+
+LETTERS = {"a": 1, "b": 4, "c": 16, "d": 32, "e": 64, "f": 128, "g": 256}
+_INTERVAL = r"[a-g]|[1-9]\d*"
+_NAMED = re.compile(rf"(?P<high>{_INTERVAL})(?:-(?P<low>{_INTERVAL})|(?P<star>\*))?")
+
+Counting = Literal["paper", "legacy"]
+
+
+def uploads(length: int, interval: int, counting: Counting = "paper") -> list[int]:
+    """Local steps (1-based) after which a client exchanges models, in a round of ``length`` of them.
+
+    ``paper``: after every ``interval``-th step and after the last. ``legacy``: the released program starts blocks at 1, 1 + I,
+    1 + 2I, ... *below* L and the last one ends at L, so an upload after step L - 1 is missing (interval a only, in practice).
+    """
+    interval = min(interval, length)
+    blocks = max(1, -(-(length - (counting == "legacy")) // interval))
+    return [interval * block for block in range(1, blocks)] + [length]
+
+
+class Intervals(Exchange):
+    """DynamicFL: clients that average every few steps, a selected group more often (Le et al. 2024).
+
+    After each local step, *one* average over whoever is due (weights: samples) replaces the models of those clients; everybody
+    is due after the last step. ``a-g`` is DynamicAvg with intervals of 1 and 256 steps (letters a to g: 1, 4, 16, 32, 64, 128,
+    256, cut to the length L of the round; any two numbers do too), ``a`` is DynamicSGD, an interval of L or more is FedAvg with
+    L equal steps, and with ``a*`` only the group trains. The group is what ``selection`` chooses among the clients that can
+    afford it.
+
+    Deviations: local momentum starts anew every round (``local.momentum_scope: client`` is the released program). The
+    transfer of label counts (once) and of the label-private sketches is not priced.
+    """
+
+    class Settings(PluginSettings):
+        """Settings of the rule."""
+
+        name: str = "intervals"
+        intervals: str = Field(
+            "a-g", description="x: everybody; x-y: the selected group x, the others y; x*: only the group trains, at x"
+        )
+        selection: SelectionChoice = Field("dynacomm", description="who is in the group")  # type: ignore[assignment]
+        budget: Budget = Field(FixBudget(), description="who can afford to be in the group, and how many")
+        portion: float | None = Field(
+            None,
+            gt=0,
+            le=1,
+            description="share of the active clients that the group has exactly; null: up to the selection",
+        )
+        schedule: Counting = Field(
+            "paper", description="legacy: without the upload after the last step but one, as the released program"
+        )
+        star_mode: Literal["exclusive", "damped"] = Field(
+            "exclusive",
+            description="x*: the last average is over the group alone, or (as published) over the others' untouched models too",
+        )
+
+        @field_validator("intervals")
+        @classmethod
+        def _named(cls, value: str) -> str:
+            if not _NAMED.fullmatch(value):
+                raise SettingsError(f"{value!r} should be like a, a-g or a* with letters a to g or numbers of steps")
+            return value
+
+    def __init__(self, settings: Settings) -> None:
+        super().__init__(settings)
+        parts = _NAMED.fullmatch(settings.intervals)
+        assert parts is not None
+        self.high = _steps(parts["high"])
+        self.low = _steps(parts["low"] or parts["high"])
+        self.star = bool(parts["star"])
+        chosen = settings.selection
+        self.selection: Selection = plugins.load("selection", chosen.name)(chosen)  # type: ignore[assignment]
+
+    def schedule(self, r: Round, seed: int) -> Schedule:
+        """See :meth:`Exchange.schedule`."""
+        length, everybody = int(r.steps.max()), range(len(r.ids))
+        often, seldom = (uploads(length, interval, self.settings.schedule) for interval in (self.high, self.low))
+        if self.star:
+            seldom = []
+        group = set(self._group(r, seed, len(often), len(seldom)) if often != seldom else everybody)
+        others = set(everybody) - group
+        due = [(group, set(often)), (set() if self.star else others, set(seldom))]
+        averages = [
+            (step, sorted(set().union(*(rows for rows, steps in due if step in steps))))
+            for step in sorted({*often, *seldom} - {length})
+        ]
+        idle = sorted(others) if self.star else []
+        return Schedule([pair for pair in averages if pair[1]], idle, self.settings.star_mode == "damped")
+
+    def _group(self, r: Round, seed: int, high: int, low: int) -> Sequence[int]:
+        """Rows of the group that uses the short interval, which costs ``high`` exchanges and not ``low``."""
+        active, budget = len(r.ids), self.settings.budget
+        affordable = budget.of_clients(r.clients, high, low, seed)[r.ids] >= high
+        most = int(min(active, budget.of_server(active, high) // high))
+        able = np.flatnonzero(affordable)
+        portion = self.settings.portion
+        size = None if portion is None else min(max(1, round(portion * active)), most, len(able))
+        if min(most, len(able)) == 0:
+            return []
+        return self.selection.choose(Candidates(r, able, most, size, seed))
+
+    def require(self, algorithm: Algorithm, local: LocalSettings) -> None:
+        """See :meth:`Exchange.require`."""
+        if not algorithm.averages_inside_round:
+            raise SettingsError(
+                f"exchange.name = 'intervals' cannot be combined with algorithm {algorithm.settings.name!r}: it reads a "
+                "client's own displacement, which averages inside the round replace (fedavg and fedprox, for example, do not)"
+            )
+        if local.unit not in ("steps", "mean_epochs"):
+            raise SettingsError(
+                f"local.unit = {local.unit!r}: exchange.name = 'intervals' needs equal numbers of steps: steps or mean_epochs"
+            )
+
+
+def _steps(interval: str) -> int:
+    return LETTERS[interval] if interval in LETTERS else int(interval)

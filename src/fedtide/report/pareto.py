@@ -1,0 +1,65 @@
+"""Accuracy against communication cost, and the methods that no other one beats in both."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from matplotlib.figure import Figure
+
+from fedtide.report.records import METHOD, Records
+from fedtide.report.style import GREY, WIDTH, line_style, paper, percent_axis, png
+from fedtide.report.table import Table
+
+
+def front(costs: Sequence[float], values: Sequence[float]) -> list[int]:
+    """Places, by ascending cost, of the points to which no other one is at least as good in both and better in one.
+
+    Of equal points all are on the front.
+    """
+    kept: list[int] = []
+    order = sorted(range(len(costs)), key=lambda place: (costs[place], -values[place]))
+    for place in order:
+        last = kept[-1] if kept else None
+        equal = last is not None and (costs[place], values[place]) == (costs[last], values[last])
+        if last is None or values[place] > values[last] or equal:
+            kept.append(place)
+    return kept
+
+
+def accuracy_over_cost(records: Records, table: Table) -> bytes | None:
+    """Best accuracy over kappa, a dot per method with the range over its seeds, and the front of all methods.
+
+    None unless clients of some run average inside a round, and there are two methods with a complete run.
+    """
+    inside = [settings.get("exchange.name", "end") != "end" for settings in records.settings.values()]
+    if not any(inside):
+        return None
+    costs = records.history.groupby("key", sort=False)["kappa"].mean()
+    runs = table.runs[table.runs["state"] == "complete"].assign(kappa=lambda frame: frame["key"].map(costs))
+    runs = runs.dropna(subset=["kappa", "best"])
+    points = runs.groupby(METHOD, sort=False).agg(
+        kappa=("kappa", "mean"), best=("best", "mean"), low=("best", "min"), high=("best", "max")
+    )
+    if len(points) < 2:
+        return None
+    one = points.index.get_level_values("initialiser").nunique() == 1
+    best = front(points["kappa"].tolist(), points["best"].tolist())
+    with paper():
+        figure = Figure(figsize=(WIDTH, 3.6), layout="constrained")
+        axes = figure.subplots()
+        chosen = points.iloc[best]
+        axes.step(chosen["kappa"], chosen["best"], where="post", color=GREY, linewidth=1.0, zorder=1)
+        rows = zip(points.index, points.to_dict("records"), strict=True)
+        for number, ((label, start), row) in enumerate(rows):
+            colour = line_style(number)["color"]
+            axes.plot([row["kappa"]] * 2, [row["low"], row["high"]], color=colour, linewidth=1.2, alpha=0.6)
+            axes.plot(row["kappa"], row["best"], "o", color=colour, markersize=5)
+            name = label if one else f"{label} · {start}"
+            axes.annotate(name, (row["kappa"], row["best"]), xytext=(4, 3), textcoords="offset points", fontsize=7.5)
+        axes.set_xscale("log")
+        axes.grid(visible=True, axis="both")
+        percent_axis(axes, float(np.min(points["low"])), float(np.max(points["high"])))
+        axes.set_xlabel("Communication cost per round (kappa; 1 is an exchange after every local step)")
+        axes.set_ylabel("Best test accuracy")
+        return png(figure)

@@ -1,0 +1,3 @@
+"""Selections: which clients exchange models often."""
+
+NOT_PLUGINS = ("divergence",)

@@ -1,0 +1,60 @@
+"""What a selection plug-in provides: a group of active clients."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedtide.algorithms.round import Round
+from fedtide.plugins import Plugin
+from fedtide.randomness import generator
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Candidates:
+    """Among whom to select.
+
+    Attributes:
+        r: the round; its C participants are rows 0..C-1.
+        able: int64, rows that can afford to be selected, ascending, at least one.
+        most: largest size of the group, at least 1. size: its exact size, or None.
+        seed: of the run.
+    """
+
+    r: Round
+    able: Ints
+    most: int
+    size: int | None
+    seed: int
+
+    @cached_property
+    def counts(self) -> Floats:
+        """Samples per class of each participant, whole numbers [C, L]."""
+        counts: Floats = self.r.label_counts.cpu().numpy().astype(np.float64)
+        return counts
+
+    @cached_property
+    def population(self) -> Floats:
+        """q: share of each class among the samples of all clients present [L]."""
+        pooled = self.r.services.population_counts().sum(0)
+        shares: Floats = (pooled / pooled.sum()).cpu().numpy()
+        return shares
+
+    def generator(self, purpose: str, *keys: int) -> np.random.Generator:
+        """Draws of this round."""
+        return generator(self.seed, f"selection.{purpose}", self.r.t, *keys)
+
+
+class Selection(Plugin):
+    """Selects the group of clients that exchange models at the short interval."""
+
+    @abstractmethod
+    def choose(self, candidates: Candidates) -> list[int]:
+        """Rows of the group, ascending; some of ``candidates.able``."""

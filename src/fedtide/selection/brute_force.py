@@ -1,0 +1,61 @@
+"""The best selection, by trying all."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterable
+
+import numpy as np
+from pydantic import Field
+
+from fedtide.errors import SettingsError
+from fedtide.plugins import PluginSettings
+from fedtide.selection.base import Candidates, Floats, Selection
+from fedtide.selection.divergence import TOLERANCE, divergence
+
+_CHUNK = 1 << 13
+"""Groups scored at a time."""
+
+
+class BruteForce(Selection):
+    """The group whose labels are closest to the population's, among all groups that can be afforded.
+
+    Ties go to the smaller group, and among groups of one size to the first in lexical order.
+    """
+
+    class Settings(PluginSettings):
+        """Settings of the search."""
+
+        name: str = "brute_force"
+        limit: int = Field(5_000_000, ge=1, description="number of groups above which a round is refused")
+
+    def choose(self, candidates: Candidates) -> list[int]:
+        """See :meth:`Selection.choose`.
+
+        Raises:
+            SettingsError: there are too many groups.
+        """
+        c = candidates
+        sizes = range(1, min(c.most, len(c.able)) + 1) if c.size is None else [c.size]
+        groups = sum(math.comb(len(c.able), size) for size in sizes)
+        if groups > self.settings.limit:
+            raise SettingsError(
+                f"exchange.selection.limit = {self.settings.limit}: {groups} groups of {len(c.able)} clients are more"
+            )
+        chosen, _ = optimum(c.counts[c.able], c.population, sizes)
+        return c.able[chosen].tolist()  # type: ignore[no-any-return]
+
+
+def optimum(counts: Floats, population: Floats, sizes: Iterable[int]) -> tuple[list[int], float]:
+    """The closest group and its divergence, over all groups of ``sizes`` (ascending) of the rows of ``counts`` [n, L]."""
+    chosen, least = [0], np.inf
+    for size in sizes:
+        groups = itertools.combinations(range(len(counts)), size)
+        while block := list(itertools.islice(groups, _CHUNK)):
+            rows = np.array(block)
+            values = divergence(counts[rows].sum(1), population)
+            first = int(np.flatnonzero(values <= values.min() + TOLERANCE)[0])
+            if values[first] < least - TOLERANCE:
+                chosen, least = rows[first].tolist(), float(values[first])
+    return chosen, least

@@ -1,0 +1,57 @@
+"""DynaComm's programme without labels."""
+
+from __future__ import annotations
+
+from functools import partial
+
+import numpy as np
+import torch
+from pydantic import Field
+
+from fedtide.errors import SettingsError
+from fedtide.plugins import PluginSettings
+from fedtide.randomness import generator
+from fedtide.selection.base import Candidates, Floats, Selection
+from fedtide.selection.dynacomm import programme
+
+
+class LabelPrivate(Selection):
+    """Sketched last-layer updates instead of labels: the group's sum points where everybody's does (ours).
+
+    The paper names cosine similarity of private information in place of label counts and no algorithm. Here each active client
+    sends ``u_m``, a fixed Gaussian sketch of the gradient of its last layer's weights at the model sent (the update of one
+    full-batch step, up to the learning rate), and the programme of ``dynacomm`` minimises
+    ``1 - cos(sum_z n_m u_m, sum_A n_m u_m)``. No labels leave the client; that is no formal guarantee.
+    """
+
+    class Settings(PluginSettings):
+        """Settings of the sketch and the programme."""
+
+        name: str = "label_private"
+        orders: int = Field(10, ge=1, description="random orders of the clients, the best of which counts")
+        sketch: int = Field(64, ge=1, description="numbers a client sends")
+
+    def choose(self, candidates: Candidates) -> list[int]:
+        """See :meth:`Selection.choose`."""
+        c = candidates
+        sent = c.r.n.cpu().numpy() * self._sketches(c)
+        orders = np.stack([c.generator("order", number).permutation(c.able) for number in range(self.settings.orders)])
+        return programme(sent, partial(turn, whole=sent.sum(0)), orders, c.most, c.size)[0]
+
+    def _sketches(self, c: Candidates) -> Floats:
+        """u_m [C, s]."""
+        slots = [slot for slot in c.r.layout.parameters if slot.name == "head.weight"]
+        if not slots:
+            raise SettingsError("exchange.selection.name = 'label_private': the model's head has no weight matrix")
+        gradient = c.r.services.full_gradient(c.r.w)[:, slots[0].start : slots[0].stop].to(torch.float64).cpu().numpy()
+        rng = generator(c.seed, "selection.sketch")
+        projection = rng.standard_normal((gradient.shape[1], self.settings.sketch)) / np.sqrt(self.settings.sketch)
+        sketches: Floats = gradient @ projection
+        return sketches
+
+
+def turn(sums: Floats, whole: Floats) -> Floats:
+    """1 - cos(sums, whole) [...] for sums [..., s]; 1 for a sum of zero."""
+    norms = np.linalg.norm(sums, axis=-1) * np.linalg.norm(whole)
+    values: Floats = 1 - (sums @ whole) / np.maximum(norms, np.finfo(np.float64).tiny)
+    return values

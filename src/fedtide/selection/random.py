@@ -1,0 +1,23 @@
+"""Selection by lot."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from fedtide.plugins import PluginSettings
+from fedtide.selection.base import Candidates, Selection
+
+
+class Random(Selection):
+    """As many clients as can be afforded (or as are asked for), uniformly without replacement."""
+
+    class Settings(PluginSettings):
+        """No settings."""
+
+        name: str = "random"
+
+    def choose(self, candidates: Candidates) -> list[int]:
+        """See :meth:`Selection.choose`."""
+        c = candidates
+        size = min(c.most, len(c.able)) if c.size is None else c.size
+        return np.sort(c.generator("lot").permutation(c.able)[:size]).tolist()  # type: ignore[no-any-return]

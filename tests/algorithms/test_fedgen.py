@@ -1,0 +1,154 @@
+"""FedGen: identities with FedAvg, sizes, and both objectives against plain modules."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from fedtide.algorithms._generator import Generator, imagine
+from fedtide.engine.local import TermBatch
+from fedtide.models.base import Outputs
+from fedtide.randomness import torch_generator
+from support import closest, federation, play, settings, steady, trajectory, vectors, watch
+
+LOCAL = {"amount": 4, "unit": "steps", "batch_size": 3, "lr": 0.1}
+SMALL = {"name": "fedgen", "noise": 3, "hidden": 6, "generator_steps": 4, "generator_batch": 5, "generator_lr": 0.01}
+WORLD = steady((7, 9, 5), 3)
+
+
+def run(**values: Any) -> list[Tensor]:
+    return trajectory({**SMALL, **values}, WORLD, vectors(), local=LOCAL)[0]
+
+
+def test_without_extra_terms_it_is_fedavg_and_so_is_the_first_round() -> None:
+    plain, _ = trajectory("fedavg", WORLD, vectors(), local=LOCAL)
+    assert all(torch.equal(a, b) for a, b in zip(run(alpha=0.0, beta=0.0), plain, strict=True))
+    for values in ({"alpha": 0.0}, {"beta": 0.0}, {}):
+        found = run(**values)
+        assert torch.equal(found[0], plain[0])
+        assert closest(found[1], plain[1]) > 1e-4
+
+
+def test_the_generator_does_not_disturb_batches_or_models() -> None:
+    """The weight of the terms goes to 1e-4, not to zero: nearly FedAvg."""
+    plain, _ = trajectory("fedavg", WORLD, vectors(), local=LOCAL)
+    assert 0 < closest(run(alpha=1e-9, beta=1e-9)[-1], plain[-1]) < 1e-3
+
+
+@pytest.mark.parametrize(
+    ("noise", "hidden", "classes", "width", "size"),
+    [
+        (64, 512, 10, 84, 82_516),
+        (64, 512, 100, 84, 128_596),
+        (64, 1024, 10, 512, 603_648),
+        (64, 1024, 100, 512, 695_808),
+    ],
+)
+def test_published_sizes(noise: int, hidden: int, classes: int, width: int, size: int) -> None:
+    assert Generator(noise, hidden, classes, width).size == size
+
+
+def modules(generator: Generator, g: Tensor, statistics: Tensor) -> nn.Sequential:
+    """The generator as a plain network."""
+    network = nn.Sequential(nn.Linear(6, 6), nn.BatchNorm1d(6), nn.ReLU(), nn.Linear(6, 5)).double()
+    torch.nn.utils.vector_to_parameters(g.clone(), network.parameters())
+    norm: Any = network[1]
+    norm.running_mean.copy_(statistics[:6])
+    norm.running_var.copy_(statistics[6:])
+    return network
+
+
+def drawn() -> tuple[Generator, Tensor, Tensor]:
+    made = Generator(3, 6, 3, 5)
+    g, statistics = made.start(1)
+    rng = torch.Generator().manual_seed(0)
+    g += 0.3 * torch.randn(g.shape, generator=rng, dtype=torch.float64)
+    return made, g, statistics + torch.rand(12, generator=rng, dtype=torch.float64)
+
+
+def test_a_folded_generator_is_the_generator_in_evaluation_mode() -> None:
+    made, g, statistics = drawn()
+    eps, labels = torch.rand(7, 3, dtype=torch.float64), torch.arange(7) % 3
+    network = modules(made, g, statistics).eval()
+    wanted = network(torch.cat([eps, functional.one_hot(labels, 3).double()], 1))
+    assert closest(imagine(made.folded(g, statistics), eps, labels), wanted.detach()) < 1e-14
+
+
+def test_what_the_clients_add() -> None:
+    """Against torch's own losses, on the samples that the key stands for."""
+    fed = federation(settings(algorithm=SMALL, local=LOCAL), steady((7, 9, 5), 1), vectors())
+    fed.workers.close()
+    algorithm: Any = fed.algorithm
+    made, g, statistics = drawn()
+    tensors = {**made.folded(g, statistics), "labels": torch.tensor([0.5, 0.5, 1.0], dtype=torch.float64)}
+    head = nn.Linear(5, 3).double()
+    logits = torch.randn(40, 3, dtype=torch.float64)
+    labels = torch.arange(40) % 3
+    seen: list[Tensor] = []
+
+    def spy(features: Tensor) -> Tensor:
+        seen.append(head(features))
+        return seen[-1]
+
+    batch = TermBatch(Outputs(logits, logits), labels, {}, spy, torch.tensor(5), tensors)
+    aligned = algorithm._align(batch)
+    wanted = functional.kl_div(logits.log_softmax(1), seen[0].softmax(1), reduction="none").sum(1)
+    assert closest(aligned, wanted.detach()) < 1e-14
+    assert not aligned.requires_grad  # the target is fixed, and f is not part of this test's graph
+    taught = algorithm._teach(batch)
+    possible = torch.stack(
+        [functional.cross_entropy(seen[1], torch.full((40,), label), reduction="none") for label in (0, 2)]
+    )
+    gaps = (possible - taught).detach().abs()
+    assert gaps.min(0).values.max() < 1e-14  # labels 0 and 2 are equally likely, 1 is not among those seen
+    assert 8 < int((gaps.argmin(0) == 0).sum()) < 32
+
+
+def test_the_server_trains_its_generator_as_plain_modules_would() -> None:
+    fed = federation(settings(algorithm=SMALL, local=LOCAL), WORLD, vectors())
+    algorithm: Any = fed.algorithm
+    start = algorithm.extra(0, 3, 3)
+    watched = watch(fed)
+    play(fed, rounds=1)
+    r, _ = watched[0]
+    network = modules(algorithm._generator, start["generator"], start["statistics"]).train()
+    adam = torch.optim.Adam(network.parameters(), lr=0.01, weight_decay=0.01)
+    rng = torch_generator(0, "fedgen.server", 0)
+    eps = torch.rand(4, 5, 3, generator=rng, dtype=torch.float64)
+    picks = torch.randint(3, (4, 5), generator=rng)
+    slots = {slot.name: slot.view(r.W) for slot in r.layout.parameters}
+    counts = 1 + r.label_counts * 12 / r.n
+    for noise, labels in zip(eps, picks, strict=True):
+        features = network(torch.cat([noise, functional.one_hot(labels, 3).double()], 1))
+        loss = torch.zeros((), dtype=torch.float64)
+        for k in range(3):
+            logits = features @ slots["head.weight"][k].T + slots["head.bias"][k]
+            shares = counts[k, labels] / counts[:, labels].sum(0)
+            loss = loss + (shares * functional.cross_entropy(logits, labels, reduction="none")).mean()
+        products = [
+            (features[a] - features[b]).abs().mean() * (noise[a] - noise[b]).square().mean()
+            for a in range(5)
+            for b in range(5)
+        ]
+        loss = loss + torch.exp(-torch.stack(products).mean())
+        adam.zero_grad()
+        loss.backward()  # type: ignore[no-untyped-call]
+        adam.step()
+    found = r.extra["generator"]
+    assert closest(found, torch.nn.utils.parameters_to_vector(network.parameters()).detach()) < 1e-12
+    norm: Any = network[1]
+    assert closest(r.extra["statistics"], torch.cat([norm.running_mean, norm.running_var])) < 1e-12
+    assert float(r.extra["taken"]) == 4
+
+
+def test_the_generator_travels_down_and_counts_travel_up() -> None:
+    fed = federation(settings(algorithm=SMALL, local=LOCAL), WORLD, vectors())
+    fed.workers.close()
+    model = fed.layout.size
+    generator = (3 + 3) * 6 + 3 * 6 + (6 + 1) * 5
+    assert (fed.payload.down, fed.payload.up) == (4 * (model + generator), 4 * (model + 3))
+    assert fed.payload.models == pytest.approx(1 + (generator + 3) / (2 * model))

@@ -1,0 +1,76 @@
+"""DynamicFL's tables on CIFAR-10: every row is the method it names."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fedtide import plugins
+from fedtide.engine.plan import step_count
+from fedtide.exchange.intervals import uploads
+from fedtide.reproduce.recipe import Recipe
+from fedtide.settings import RunSettings
+
+FAMILY = Path(__file__).parents[2] / "experiments/dynamicfl"
+FILES = sorted(FAMILY.glob("*.yaml"))
+
+
+@pytest.fixture(scope="module", params=FILES, ids=lambda file: file.stem)
+def runs(request: pytest.FixtureRequest) -> dict[str, dict[str, RunSettings]]:
+    """Settings by profile and label, in the first world of a table."""
+    return {
+        profile: {cell.algorithm: recipe.runs(cell, 0)[0] for cell in reversed(recipe.cells)}
+        for profile in ("released", "corrected")
+        for recipe in [Recipe(request.param, profile)]
+    }
+
+
+def test_labels_say_what_is_played(runs: dict[str, dict[str, RunSettings]]) -> None:
+    for profile, labelled in runs.items():
+        for label, settings in labelled.items():
+            exchange: Any = settings.exchange
+            if exchange.name == "end":
+                assert settings.algorithm.name == label
+                assert settings.local.unit == "epochs"
+                continue
+            name, _, budget = label.partition("_")
+            assert settings.algorithm.name == "fedavg"
+            assert exchange.intervals == {"dynamicsgd": "a"}.get(name, name.replace("-star", "*"))
+            if budget:
+                assert f"{exchange.budget.name}-{exchange.budget.beta:g}" == budget
+            assert exchange.schedule == {"released": "legacy", "corrected": "paper"}[profile]
+            if "*" in exchange.intervals:
+                assert exchange.star_mode == {"released": "damped", "corrected": "exclusive"}[profile]
+
+
+def test_the_released_program_keeps_momentum(runs: dict[str, dict[str, RunSettings]]) -> None:
+    scopes = {profile: labelled["dynamicsgd"].local.momentum_scope for profile, labelled in runs.items()}
+    assert scopes == {"released": "client", "corrected": "round"}
+    assert {labelled["fednova"].local.momentum_scope for labelled in runs.values()} == {"round"}
+
+
+def test_a_round_has_250_steps_and_single_intervals_cost_what_was_published(
+    runs: dict[str, dict[str, RunSettings]],
+) -> None:
+    settings = runs["released"]["dynamicsgd"]
+    assert step_count(123, 500.0, settings.local) == step_count(4000, 500.0, settings.local) == 250
+    assert step_count(123, 500.0, runs["released"]["fedavg"].local) == 61
+    for label, found in runs["released"].items():
+        exchange: Any = found.exchange
+        if exchange.name == "intervals" and not {"-", "*"} & set(exchange.intervals):
+            made = plugins.load("exchange", "intervals")(exchange)
+            nu = len(uploads(250, made.high, exchange.schedule))  # type: ignore[attr-defined]
+            printed = {"dynamicsgd": 0.996, "b": 0.252, "c": 0.064, "d": 0.032}
+            assert nu / 250 == pytest.approx(printed[label])
+
+
+def test_the_published_numbers_are_there() -> None:
+    for file in FILES:
+        recipe = Recipe(file)
+        accuracies = [number for (_, quantity), number in recipe.published.items() if quantity == "accuracy"]
+        kappas = [number for (_, quantity), number in recipe.published.items() if quantity == "kappa"]
+        assert len(accuracies) == len(kappas) == len(recipe.cells)
+        assert all(10 <= number.mean <= 80 for number in accuracies)
+        assert all(0.004 <= number.mean <= 1 for number in kappas)
