@@ -7,8 +7,11 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from torch import nn
 
 from fedtide.compare import Place, tracked
+from fedtide.engine.plan import step_count
+from fedtide.engine.workers import Seat
 from fedtide.errors import SettingsError
 from fedtide.federation.federation import Federation
 from fedtide.federation.module import FederatedModule
@@ -84,3 +87,40 @@ def alone(competitor: str, raw: dict[str, Any]) -> None:
         return
     with tempfile.TemporaryDirectory() as scratch:
         library(settings, Path(scratch))(clock)
+
+
+def products(world: Federation) -> Stretch:
+    """Only the matrix products of the rounds' local steps, on the same workers: the least time any engine can need.
+
+    Fits networks of linear layers, and cohorts of clients with as many samples as the average client.
+    """
+    layers = [part for part in world.task.network.modules() if isinstance(part, nn.Linear)]
+    local, size = world.settings.local, len(world.data.train_labels) / world.timeline.num_clients
+    steps, cohort = (
+        step_count(int(size), size, local),
+        len(world.participation.draw(world.timeline.at(0).clients, 0, 0)),
+    )
+
+    def client(_: Seat, __: int) -> None:
+        batch = local.batch_size
+        tensors = [
+            (
+                torch.randn(batch, layer.in_features),
+                torch.randn(batch, layer.out_features),
+                layer.weight.detach().clone(),
+            )
+            for layer in layers
+        ]
+        for _ in range(steps):
+            for place, (inputs, errors, weight) in enumerate(tensors):
+                torch.mm(weight, inputs.T)
+                weight.addmm_(errors.T, inputs, alpha=-1e-9)
+                if place:
+                    torch.mm(errors, weight)
+
+    def play(clock: RoundClock) -> None:
+        for _ in range(world.timeline.rounds):
+            world.workers.map(client, range(cohort))
+            clock.tick()
+
+    return play

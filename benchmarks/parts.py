@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from competitors import alone, bare, disagreement, federation, library, naive
+from competitors import alone, bare, disagreement, federation, library, naive, products
 from fedtide import plugins
 from fedtide.engine.workers import available_cores
 from fedtide.errors import SettingsError
@@ -81,8 +81,9 @@ class Bench:
 def play_workload(bench: Bench, workload: Workload) -> list[Row]:
     """The library against the plain loop, and what lies around the training.
 
-    ``tested``: 10,000 test samples after every round. ``bare rounds``: without Lightning and records. ``state saved``: with
-    the run's state written every so many rounds. ``MLflow``: with the mirror.
+    ``tested``: 10,000 test samples after every round. ``bare rounds``: without Lightning and records. ``matrix products
+    alone``: of the local steps, on the same workers. ``state saved``: with the run's state written every so many rounds.
+    ``MLflow``: with the mirror.
     """
     world = federation(bench.settings(workload))
     tested = bench.settings(workload, evaluation={"every": 1})
@@ -100,7 +101,8 @@ def play_workload(bench: Bench, workload: Workload) -> list[Row]:
         saving = bench.settings(workload, timed=SAVING, checkpoint={"every": SAVING})
         competitors["bare rounds"] = bare(world)
         competitors[f"state saved / {SAVING}"] = library(saving, bench.scratch)
-        pairs += [("bare rounds", "fedtide"), (f"state saved / {SAVING}", "fedtide")]
+        competitors["matrix products alone"] = products(world)
+        pairs += [(name, "fedtide") for name in ("bare rounds", "matrix products alone", f"state saved / {SAVING}")]
         if importlib.util.find_spec("mlflow"):
             competitors["MLflow"] = library(bench.settings(workload), bench.scratch, bench.scratch / "mlruns")
             pairs += [("MLflow", "fedtide")]

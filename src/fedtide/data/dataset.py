@@ -8,6 +8,8 @@ from typing import Literal
 import torch
 from torch import Tensor
 
+from fedtide.data.pages import on_large_pages
+
 Kind = Literal["image", "vector", "text"]
 
 
@@ -68,7 +70,7 @@ class Dataset:
 
         return replace(
             self,
-            train_inputs=place(self.train_inputs),
+            train_inputs=on_large_pages(place(self.train_inputs)),
             test_inputs=place(self.test_inputs),
             train_labels=self.train_labels.to(device),
             test_labels=self.test_labels.to(device),
