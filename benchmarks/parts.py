@@ -14,7 +14,7 @@ from fedtide.engine.workers import available_cores
 from fedtide.errors import SettingsError
 from fedtide.params import Params
 from fedtide.settings import RunSettings
-from timing import EXTRA, Ratio, RoundClock, Stretch, peak_bytes, take_turns
+from timing import EXTRA, Ratio, RoundClock, Stretch, Times, peak_bytes, take_turns
 from workloads import WORKLOADS, Workload, crowd
 
 COHORTS = (10, 100, 1000)
@@ -28,7 +28,7 @@ class Row:
 
     Attributes:
         part, name, against: of the benchmark, and of the two competitors.
-        seconds, reference: seconds per round of both, one figure per turn.
+        seconds, reference: per round of both, one pair of figures per turn.
         executor: of the library. difference: between the models of both sides, see :func:`competitors.disagreement`.
         peaks: bytes that each of both needs at most, by kind of memory.
     """
@@ -36,8 +36,8 @@ class Row:
     part: str
     name: str
     against: str
-    seconds: list[float]
-    reference: list[float]
+    seconds: list[Times]
+    reference: list[Times]
     executor: str = ""
     difference: float | None = None
     peaks: dict[str, tuple[int, int]] = field(default_factory=dict)
@@ -45,11 +45,16 @@ class Row:
     @property
     def speed(self) -> Ratio:
         """How many times as fast as the reference."""
-        return Ratio.of(self.reference, self.seconds)
+        return Ratio.of((times.wall for times in self.reference), (times.wall for times in self.seconds))
+
+    @property
+    def work(self) -> Ratio:
+        """Processor time as a multiple of the reference's."""
+        return Ratio.of((times.processor for times in self.seconds), (times.processor for times in self.reference))
 
     def figures(self) -> dict[str, Any]:
         """Everything, for the JSON file."""
-        return {**asdict(self), "speed": asdict(self.speed)}
+        return {**asdict(self), "speed": asdict(self.speed), "work": asdict(self.work)}
 
 
 @dataclass(frozen=True)

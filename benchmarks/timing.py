@@ -7,10 +7,10 @@ import resource
 import statistics
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import lightning as L
 import torch
@@ -19,36 +19,44 @@ WARM = 1  # rounds at the start of a stretch that are not timed: caches, allocat
 EXTRA = WARM + 1  # the last round is not timed either: it evaluates and saves the state
 
 
+class Times(NamedTuple):
+    """Seconds: on the wall, and of this process on all processors together."""
+
+    wall: float
+    processor: float
+
+
 class RoundClock(L.Callback):
     """Notes when each round is over, whatever plays it. Give it to the trainer last."""
 
     def __init__(self) -> None:
-        self.ends: list[float] = []
+        self.ends: list[Times] = []
 
     def tick(self) -> None:
         """A round is over."""
         if torch.cuda.is_available():
             torch.cuda.synchronize()
-        self.ends.append(time.perf_counter())
+        self.ends.append(Times(time.perf_counter(), time.process_time()))
 
     def on_train_epoch_end(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
         """A round is over."""
         self.tick()
 
     @property
-    def seconds(self) -> float:
-        """Mean seconds of the timed rounds; a mean, because some costs come only every so many rounds."""
+    def seconds(self) -> Times:
+        """Means of the timed rounds; means, because some costs come only every so many rounds."""
         timed = self.ends[WARM - 1 : -1]
-        return (timed[-1] - timed[0]) / (len(timed) - 1)
+        wall, processor = ((last - first) / (len(timed) - 1) for first, last in zip(timed[0], timed[-1], strict=True))
+        return Times(wall, processor)
 
 
 Stretch = Callable[[RoundClock], None]
 """Plays some rounds from the start and lets the clock tick after each."""
 
 
-def take_turns(competitors: Mapping[str, Stretch], turns: int) -> dict[str, list[float]]:
+def take_turns(competitors: Mapping[str, Stretch], turns: int) -> dict[str, list[Times]]:
     """Seconds per round of every competitor, once per turn: A B C A B C ..., so that all meet the same disturbances."""
-    found: dict[str, list[float]] = {name: [] for name in competitors}
+    found: dict[str, list[Times]] = {name: [] for name in competitors}
     for _ in range(turns):
         for name, play in competitors.items():
             clock = RoundClock()
@@ -66,7 +74,7 @@ class Ratio:
     high: float
 
     @staticmethod
-    def of(numerator: list[float], denominator: list[float]) -> Ratio:
+    def of(numerator: Iterable[float], denominator: Iterable[float]) -> Ratio:
         """Ratios turn by turn."""
         ratios = [a / b for a, b in zip(numerator, denominator, strict=True)]
         return Ratio(statistics.median(ratios), min(ratios), max(ratios))
