@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import itertools
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -120,8 +121,8 @@ def play_workload(bench: Bench, workload: Workload) -> list[Row]:
 def play_cohorts(bench: Bench) -> list[Row]:
     """Growing cohorts, with the memory of either side in a process of its own."""
     rows = []
-    for cohort in COHORTS:
-        workload = crowd(cohort)
+    for model, cohort in itertools.product(("mlp", "logistic"), COHORTS):
+        workload = crowd(model, cohort)
         world = federation(bench.settings(workload))
         executor = world.executor.describe()
         sides: dict[str, Stretch] = {

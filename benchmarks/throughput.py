@@ -83,7 +83,7 @@ def _play(bench: Bench, part: str) -> list[Row]:
 
 
 def _table(part: str, rows: list[Row]) -> Table:
-    text = {**{name: workload.text for name, workload in WORKLOADS.items()}, "cohorts": crowd(COHORTS[0]).text}
+    text = {**{name: workload.text for name, workload in WORKLOADS.items()}, "cohorts": crowd("mlp", COHORTS[0]).text}
     table = Table(title=f"{part}: {text.get(part, WORKLOADS['W1'].text)}", caption=_caption(rows))
     kinds = sorted({kind for row in rows for kind in row.peaks})
     headers = ("", "ms/round", "against", "ms/round", "speed", "range", "CPU", *(f"peak MB, {kind}" for kind in kinds))

@@ -99,17 +99,21 @@ WORKLOADS = {
 }
 
 
-def crowd(cohort: int) -> Workload:
-    """W1's network with 1,000 clients of 30 samples and a cohort of any size; three steps each."""
+def crowd(model: str, cohort: int) -> Workload:
+    """1,000 clients and a cohort of any size, with W1's network (``mlp``) or W3's (``logistic``) and little data each."""
+    samples, local = {
+        "mlp": (30, {"amount": 1, "batch_size": 10}),
+        "logistic": (128, {"amount": 5, "unit": "steps", "batch_size": 128}),
+    }[model]
     return Workload(
-        name=f"{cohort} clients",
-        text="MLP 784-200-200-10, 1,000 clients x 30 samples, 1 epoch, batches of 10",
-        model="mlp",
+        name=f"{model}, {cohort}",
+        text="1,000 clients x 30 samples, 3 steps of 10 (mlp); x 128 samples, 5 steps of 128 (logistic); cohorts",
+        model=model,
         shape=(1, 28, 28),
         clients=1000,
-        samples=30,
+        samples=samples,
         cohort=cohort,
-        local={"amount": 1, "batch_size": 10},
+        local=local,
         timed=max(2, 100 // cohort),
         surroundings=False,
     )
