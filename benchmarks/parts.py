@@ -87,9 +87,9 @@ class Bench:
 def play_workload(bench: Bench, workload: Workload) -> list[Row]:
     """The library against the plain loop, and what lies around the training.
 
-    ``tested``: 10,000 test samples after every round. ``bare rounds``: without Lightning and records. ``matrix products
-    alone``: of the local steps, on the same workers. ``state saved``: with the run's state written every so many rounds.
-    ``MLflow``: with the mirror.
+    ``tested``: 10,000 test samples after every round. ``bare rounds``: without Lightning and records. ``products
+    alone``: the matrix products of the local steps, on the same workers or one. ``state saved``: with the run's state written
+    every so many rounds. ``MLflow``: with the mirror.
     """
     world = federation(bench.settings(workload))
     tested = bench.settings(workload, evaluation={"every": 1})
@@ -107,8 +107,10 @@ def play_workload(bench: Bench, workload: Workload) -> list[Row]:
         saving = bench.settings(workload, timed=SAVING, checkpoint={"every": SAVING})
         competitors["bare rounds"] = bare(world)
         competitors[f"state saved / {SAVING}"] = library(saving, bench.scratch)
-        competitors["matrix products alone"] = products(world)
-        pairs += [(name, "fedtide") for name in ("bare rounds", "matrix products alone", f"state saved / {SAVING}")]
+        competitors["products alone"] = products(world)
+        competitors["products, one core"] = products(federation(bench.settings(workload, engine={"workers": 1})))
+        pairs += [(name, "fedtide") for name in ("bare rounds", "products alone", f"state saved / {SAVING}")]
+        pairs += [("products alone", "products, one core")]
         if importlib.util.find_spec("mlflow"):
             competitors["MLflow"] = library(bench.settings(workload), bench.scratch, bench.scratch / "mlruns")
             pairs += [("MLflow", "fedtide")]

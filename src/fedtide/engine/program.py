@@ -1,6 +1,6 @@
 """Gradient programs: the loss and its gradient traced once into a straight line of tensor operations.
 
-Tracing runs Python, autograd and ``vmap`` once per shape; afterwards a local step is a list of kernel calls. Gradients of
+Tracing runs Python, autograd and ``vmap`` once per shape; afterwards a local step is one call. Gradients of
 linear layers are products of two matrices, and a program hands out the two factors, so that the update can be done by the
 matrix multiplication itself (``addmm`` into the parameters) and the gradient is never stored.
 """
@@ -8,6 +8,7 @@ matrix multiplication itself (``addmm`` into the parameters) and the gradient is
 from __future__ import annotations
 
 import threading
+import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -64,9 +65,8 @@ Gradients = list[Tensor | Product]
 class Program:
     """A traced function of tensors whose first results are gradients of parameters and whose last one is the loss."""
 
-    def __init__(self, graph: GraphModule, products: Sequence[bool]) -> None:
-        self._call: Callable[..., tuple[Tensor, ...]] = graph.forward
-        self._products = products
+    def __init__(self, call: Callable[..., tuple[Tensor, ...]], products: Sequence[bool]) -> None:
+        self._call, self._products = call, products
 
     def __call__(self, *arguments: Tensor) -> tuple[Gradients, Tensor]:
         """Gradients in parameter order, and the loss ([] or one per client)."""
@@ -92,15 +92,12 @@ def trace(function: Callable[..., tuple[Tensor, ...]], arguments: Sequence[Tenso
         products.append(factors is not None)
         results.extend([node] if factors is None else factors)
     output.args = ((*results, loss),)
-    _finish(graph, on_cpu=not arguments[0].is_cuda)
-    return Program(graph, products)
+    return Program(_finished(graph, arguments), products)
 
 
 def trace_plain(function: Callable[..., Tensor], arguments: Sequence[Tensor]) -> Callable[..., Tensor]:
     """Trace a pure function of tensors with one result at the shapes of ``arguments``."""
-    graph = _graph(function, arguments)
-    _finish(graph, on_cpu=not arguments[0].is_cuda)
-    return graph.forward
+    return _finished(_graph(function, arguments), arguments)
 
 
 def _graph(function: Callable[..., Any], arguments: Sequence[Tensor]) -> GraphModule:
@@ -108,10 +105,21 @@ def _graph(function: Callable[..., Any], arguments: Sequence[Tensor]) -> GraphMo
         return make_fx(function)(*arguments)
 
 
-def _finish(graph: GraphModule, on_cpu: bool) -> None:
-    """Choose the fastest form of every operation and compile."""
-    if on_cpu:
-        transpose_narrow(graph.graph)
+def _finished(graph: GraphModule, arguments: Sequence[Tensor]) -> Callable[..., Any]:
+    """The graph in the fastest form of every operation, ready to be called.
+
+    TorchScript cannot take the masks in the gradients of convolutions and norms; those are long enough as they are.
+    """
+    if arguments[0].is_cuda:
+        return _compiled(graph)
+    transpose_narrow(graph.graph)
+    lists = (value for node in graph.graph.nodes for value in node.args if isinstance(value, list | tuple))
+    masked = any(isinstance(item, bool) for value in lists for item in value)
+    return _compiled(graph) if masked else _interpreted(_compiled(graph), arguments)
+
+
+def _compiled(graph: GraphModule) -> Callable[..., Any]:
+    """As a straight line of Python calls."""
     for node in graph.graph.nodes:
         fast = _FAST.get(getattr(node.target, "overloadpacket", None))
         if fast is not None:
@@ -119,6 +127,25 @@ def _finish(graph: GraphModule, on_cpu: bool) -> None:
     graph.graph.set_codegen(CodeGen())
     graph.graph.eliminate_dead_code()
     graph.recompile()
+    return graph.forward
+
+
+def _interpreted(function: Callable[..., Any], arguments: Sequence[Tensor]) -> Callable[..., Any]:
+    """The same operations played by TorchScript's interpreter, in one call from Python.
+
+    Worker threads then do not queue for Python's lock between any two operations (a round of W1 takes a quarter less). Its
+    optimiser stays off: from the second or third call on it would change what is rounded where.
+    """
+    with _TRACING, warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # deprecated as a way to export models, which this is not
+        examples = tuple(value.detach().clone() for value in arguments)
+        played = torch.jit.trace(lambda *given: function(*given), examples, check_trace=False)
+
+    def call(*given: Tensor) -> Any:
+        with torch.jit.optimized_execution(False):
+            return played(*given)
+
+    return call
 
 
 def _factors(node: Node) -> tuple[Any, Any] | None:
