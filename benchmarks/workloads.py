@@ -92,7 +92,7 @@ WORKLOADS = {
             samples=640,
             cohort=100,
             local={"amount": 5, "unit": "steps", "batch_size": 128},
-            timed=20,
+            timed=60,
             surroundings=True,
         ),
     )
