@@ -15,6 +15,7 @@ ROOT = Path(__file__).parents[2] / "experiments"
 FILES = {name: path for name, path in experiments(ROOT).items() if path.parent.name == "cfl"}
 CELLS = {
     "cfl_figure1_fmnist": 4,
+    "cfl_table2_cifar10": 7,
     "cfl_table3_fmnist": 15,
     "cfl_table4_cifar10": 14,
     "cfl_table5_cifar10": 12,
@@ -70,6 +71,7 @@ def test_numbers_that_the_text_discusses():
     assert math.isnan(number("cfl_table3_fmnist", "0.2", "fedavg").mean)
     assert number("cfl_table5_cifar10", "0.5", "cfl_core_set").mean == 84.59
     assert number("cfl_table6_cifar10", "cfl_regularization").mean == 79.07
+    assert number("cfl_table2_cifar10", "cfl_generative") == (74.18, 0.08)
 
 
 def test_what_is_played():

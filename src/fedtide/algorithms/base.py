@@ -38,6 +38,7 @@ class Algorithm(Plugin):
         averages_inside_round: whether its formulas hold when clients average inside a round (an exchange's business): they may
             look at the mean of the local models, not at a client's own displacement.
         stateful: whether clients remember something from round to round; by default, if they keep vectors.
+        invents: samples that it makes up at most of every subset that a client meets.
     """
 
     Settings: ClassVar[type[PluginSettings]] = AlgorithmSettings
@@ -58,6 +59,11 @@ class Algorithm(Plugin):
     def stateful(self) -> bool:
         """See the class."""
         return bool(self.client)
+
+    @property
+    def invents(self) -> int:
+        """See the class."""
+        return 0
 
     def bind(self, layout: Layout, seed: int) -> None:
         """Look at the network's parameters and the run's seed, once, before anything else.

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,6 +14,7 @@ from fedtide.engine.flat import Layout, weighted_sum
 from fedtide.settings import LocalSettings
 
 Ints = NDArray[np.int64]
+Result = TypeVar("Result")
 
 
 class Vectors:
@@ -59,8 +60,15 @@ class Passed(NamedTuple):
 class Services(Protocol):
     """What the engine can compute for an algorithm."""
 
-    def passed(self, point: Tensor) -> list[Passed]:
-        """All samples of each participant through the model ``point`` [d], in evaluation mode, not augmented."""
+    @property
+    def input_shape(self) -> tuple[int, ...]:
+        """Of a sample: channels, height and width of an image."""
+
+    def passed(self, point: Tensor, shards: Sequence[Ints] | None = None) -> list[Passed]:
+        """All samples of each participant through the model ``point`` [d], in evaluation mode, not augmented.
+
+        With ``shards`` these positions of the training set instead.
+        """
 
     def full_gradient(self, points: Tensor, shards: Sequence[Ints] | None = None) -> Tensor:
         """Gradient [C, d] of each participant's mean loss over all its samples at ``points`` ([d] or [C, d]).
@@ -78,8 +86,20 @@ class Services(Protocol):
     def fisher_diagonal(self, points: Tensor, group: int = 1, first: int = 0) -> Tensor:
         """Mean square [C, d - first] of the gradients of consecutive groups of each participant's samples."""
 
-    def features(self, w: Tensor, shards: Sequence[Ints]) -> list[Tensor]:
-        """Inputs of the last layer [n, q] of the model ``w`` [d] for these positions of the training set."""
+    def with_models(self, points: Tensor, use: Callable[[int, Callable[[Tensor], Tensor]], Result]) -> list[Result]:
+        """``use(row, logits)`` for models ``points`` [C, d]; ``logits`` maps samples [n, ...] to [n, L].
+
+        Those samples are points of the unit cube, which stands for the range of the data (pixels between black and white).
+        """
+
+    def invent(self, unit: Tensor, labels: Tensor) -> Ints:
+        """Positions in the training set of made-up samples: points [m, ...] of the unit cube with int64 labels [m].
+
+        An algorithm that uses it says in ``invents`` how many it makes up at most of every subset a client meets.
+        """
+
+    def renew_statistics(self, points: Tensor) -> None:
+        """Take BatchNorm's statistics of the participants' models ``points`` [C, d] anew from the samples they hold."""
 
     def positions(self, shard: int) -> Ints:
         """Positions in the training set of a shard of the timeline, by its number."""

@@ -51,13 +51,28 @@ class Dataset:
         """Model inputs from stored samples: uint8 images become normalised floats, everything else passes."""
         if inputs.dtype != torch.uint8:
             return inputs if inputs.dtype in (torch.int64, dtype) else inputs.to(dtype)
-        values = inputs.to(dtype) / self.scale
+        return self.normalise(inputs.to(dtype) / self.scale)
+
+    def normalise(self, images: Tensor) -> Tensor:
+        """Model inputs from images [n, channels, ...] whose pixels lie in [0, 1]."""
         if not self.mean:
-            return values
-        shape = (-1, *([1] * (inputs.dim() - 2)))
-        mean = torch.tensor(self.mean, dtype=dtype, device=inputs.device).view(shape)
-        std = torch.tensor(self.std, dtype=dtype, device=inputs.device).view(shape)
-        return (values - mean) / std
+            return images
+        shape = (-1, *([1] * (images.dim() - 2)))
+        mean = torch.tensor(self.mean, dtype=images.dtype, device=images.device).view(shape)
+        std = torch.tensor(self.std, dtype=images.dtype, device=images.device).view(shape)
+        return (images - mean) / std
+
+    def with_room(self, count: int) -> Dataset:
+        """The dataset with ``count`` empty training samples behind its own, to be filled later."""
+        if count == 0:
+            return self
+        inputs = self.train_inputs.new_zeros(count, *self.input_shape)
+        labels = self.train_labels.new_zeros(count)
+        return replace(
+            self,
+            train_inputs=on_large_pages(torch.cat([self.train_inputs, inputs])),
+            train_labels=torch.cat([self.train_labels, labels]),
+        )
 
     def resident(self, device: torch.device, dtype: torch.dtype, float_limit: int = 1 << 30) -> Dataset:
         """The dataset on ``device``; uint8 images are prepared once if the floats stay below ``float_limit`` bytes."""

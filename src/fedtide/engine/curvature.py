@@ -1,4 +1,4 @@
-"""Second derivatives of the clients' losses, diagonals only, and the features herding needs; no training."""
+"""Second derivatives of the clients' losses, diagonals only; no training."""
 
 from __future__ import annotations
 
@@ -112,18 +112,3 @@ def fisher_diagonal(
 
     workers.map(client, range(len(shards)))
     return found
-
-
-def features(workers: Workers, w: Tensor, b: Tensor, shards: Sequence[Ints], batch: int) -> list[Tensor]:
-    """Inputs of the last layer [n, q] of one model in evaluation mode for each array of training samples."""
-    task = workers.task
-
-    def client(seat: Seat, positions: Ints) -> Tensor:
-        module, shard = seat.module, torch.from_numpy(positions).to(task.device)
-        module.load(w, b)
-        module.network.eval()
-        with torch.inference_mode(), task.mixed():
-            parts = [module.network.features(task.batch(part)[0]) for part in torch.split(shard, batch)]
-        return torch.cat(parts).flatten(1).clone()
-
-    return workers.map(client, shards)

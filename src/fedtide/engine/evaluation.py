@@ -81,7 +81,8 @@ def evaluate(
             for start in mine:
                 part = slice(start, start + batch)
                 prepared = task.lay_out(task.data.prepare(inputs[part], task.dtype))
-                logits = torch.stack([workers.forward(*member, prepared) for member in members]).mean(0)
+                outputs = [workers.forward(*member, prepared) for member in members]
+                logits = outputs[0] if len(outputs) == 1 else torch.stack(outputs).mean(0)
                 results.append((start, _tally(logits, labels[part], groups[part], number, barred)))
         return results
 

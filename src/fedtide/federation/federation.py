@@ -30,6 +30,7 @@ from fedtide.errors import Diverged, SettingsError
 from fedtide.exchange.base import Exchange
 from fedtide.federation.consistency import consistency
 from fedtide.federation.gradient_rounds import GradientRounds
+from fedtide.federation.invented import Invented, room
 from fedtide.federation.memory import Home
 from fedtide.federation.opening import opening
 from fedtide.federation.ranks import Ranks
@@ -77,9 +78,12 @@ class Federation:
         self.settings, self.timeline = settings, timeline
         self.device, self.ranks = device or torch.device("cpu"), ranks or Ranks()
         self.home = Home(settings.federation.memory, self.device, scratch)
-        self.data = data.resident(self.device, dtype)
-        self.labels: Ints = data.train_labels.cpu().numpy()
         self.algorithm: Algorithm = self._plugin("algorithms", settings.algorithm)
+        if self.algorithm.invents and data.kind == "text":
+            raise SettingsError(f"algorithm {settings.algorithm.name} makes samples up, but data {data.name} is text")
+        self.data = data.resident(self.device, dtype).with_room(room(timeline, self.algorithm.invents))
+        self.labels: Ints = self.data.train_labels.cpu().numpy()
+        self.invented = Invented(self.data, self.labels, len(data.train_labels))
         if self.algorithm.stateful and timeline.notes.get("stateless"):
             raise SettingsError(
                 f"algorithm {settings.algorithm.name} needs clients that remember; scenario {settings.scenario.name} has "

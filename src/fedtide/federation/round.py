@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 import torch
@@ -12,10 +12,11 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from fedtide.algorithms.round import Passed, Round, Vectors
-from fedtide.engine.curvature import features, fisher_diagonal, hessian_diagonal
+from fedtide.engine.curvature import fisher_diagonal, hessian_diagonal
 from fedtide.engine.evaluation import full_gradient, pass_through
 from fedtide.engine.flat import weighted_sum
 from fedtide.engine.local import Cohort, momentum_steps
+from fedtide.engine.models import renewed_statistics, with_models
 from fedtide.engine.plan import Plan, make_plan, step_count
 from fedtide.exchange.base import Schedule
 from fedtide.federation.scoring import evaluates
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from fedtide.federation.federation import Federation
 
 Ints = NDArray[np.int64]
+Result = TypeVar("Result")
 
 _ROWS = 1 << 20
 """Numbers in a temporary of a few rows."""
@@ -90,10 +92,11 @@ class _Services:
 
     def __init__(self, federation: Federation, state: RunState, call: Call, counts: Tensor) -> None:
         self._federation, self._state, self._call, self._counts = federation, state, call, counts
+        self.buffers = state.b  # the participants' [C, q], once there are any
 
     def full_gradient(self, points: Tensor, shards: Sequence[Ints] | None = None) -> Tensor:
         fed, data = self._federation, self._call.shards if shards is None else shards
-        counts = self._counts if shards is None else _label_counts(fed, shards, self._call.t, points)
+        counts = self._counts if shards is None else _prior(fed, fed.label_counts(shards), self._call.t, points)
         batch = fed.settings.evaluation.batch_size
         return full_gradient(fed.workers, points, self._state.b, list(data), batch, counts)
 
@@ -113,9 +116,25 @@ class _Services:
         fed, call = self._federation, self._call
         return fisher_diagonal(fed.workers, points, self._state.b, call.shards, group, self._counts, first)
 
-    def features(self, w: Tensor, shards: Sequence[Ints]) -> list[Tensor]:
+    @property
+    def input_shape(self) -> tuple[int, ...]:
+        return self._federation.data.input_shape
+
+    def with_models(self, points: Tensor, use: Callable[[int, Callable[[Tensor], Tensor]], Result]) -> list[Result]:
         fed = self._federation
-        return features(fed.workers, w, self._state.b, shards, fed.settings.evaluation.batch_size)
+
+        def ready(row: int, logits: Callable[[Tensor], Tensor]) -> Result:
+            return use(row, lambda unit: logits(fed.task.lay_out(fed.invented.inputs(unit))))
+
+        return with_models(fed.workers, points, self._state.b, ready)
+
+    def invent(self, unit: Tensor, labels: Tensor) -> Ints:
+        return self._federation.invented.add(self._state.extra, unit, labels)
+
+    def renew_statistics(self, points: Tensor) -> None:
+        fed, own = self._federation, [self.positions(subset) for subset in self._call.subsets]
+        batch = fed.settings.local.batch_size
+        self.buffers.copy_(renewed_statistics(fed.workers, points, self.buffers, own, batch))
 
     def positions(self, shard: int) -> Ints:
         return self._federation.timeline.shards[shard]
@@ -126,9 +145,9 @@ class _Services:
     def generator(self, purpose: str, *keys: int) -> np.random.Generator:
         return generator(self._federation.settings.seed, purpose, *keys)
 
-    def passed(self, point: Tensor) -> list[Passed]:
-        fed, shards = self._federation, list(self._call.shards)
-        found = pass_through(fed.workers, point, self._state.b, shards, fed.settings.evaluation.batch_size)
+    def passed(self, point: Tensor, shards: Sequence[Ints] | None = None) -> list[Passed]:
+        fed, data = self._federation, list(self._call.shards if shards is None else shards)
+        found = pass_through(fed.workers, point, self._state.b, data, fed.settings.evaluation.batch_size)
         return [Passed(*part) for part in found]
 
     def client_mean(self, name: str) -> Tensor:
@@ -139,9 +158,8 @@ class _Services:
         return self._federation.population_counts(self._call.t)
 
 
-def _label_counts(fed: Federation, shards: Sequence[Ints], t: int, like: Tensor) -> Tensor:
-    """Samples per class [C, L] as the objective sees them: those of each client, or of everybody."""
-    counts = fed.label_counts(shards)
+def _prior(fed: Federation, counts: Tensor, t: int, like: Tensor) -> Tensor:
+    """The clients' samples per class [C, L] as the objective sees them: those of each, or of everybody."""
     return (fed.population_counts(t).sum(0).expand_as(counts) if fed.task.objective.pooled else counts).to(like)
 
 
@@ -154,6 +172,7 @@ def train_round(federation: Federation, state: RunState, call: Call) -> Played:
     device, dtype, local = state.w.device, state.w.dtype, call.local
     ids = torch.tensor(call.ids, dtype=torch.int64)
     clients = len(call.ids)
+    fed.invented.show(state.extra)
     call = replace(call, shards=fed.algorithm.shards(call.ids, call.subsets, call.shards, state.extra))
     plan = make_plan(
         call.shards, call.ids, local, call.mean_size, settings.seed, call.purpose, call.keys, device, fed.labels
@@ -165,7 +184,8 @@ def train_round(federation: Federation, state: RunState, call: Call) -> Played:
     n = torch.tensor([len(shard) for shard in call.shards], dtype=torch.float64)
     steps = torch.tensor(plan.steps, dtype=torch.float64)
     counts = fed.label_counts(call.shards)
-    prior = _label_counts(fed, call.shards, call.t, state.w)
+    prior = _prior(fed, counts, call.t, state.w)
+    services = _Services(fed, state, call, prior)
     state.counts[ids] += 1
     home = next(iter(state.memory.values())).device if state.memory else device
     at_home = ids.to(home)
@@ -199,7 +219,7 @@ def train_round(federation: Federation, state: RunState, call: Call) -> Played:
         label_counts=counts.to(device, dtype),
         layout=fed.layout,
         local=local,
-        services=_Services(fed, state, call, prior),
+        services=services,
         seed=settings.seed,
     )
     schedule = fed.exchange.schedule(r, settings.seed)
@@ -225,6 +245,7 @@ def train_round(federation: Federation, state: RunState, call: Call) -> Played:
         cohort.direction = lambda grad, W, rows: fed.algorithm.direction(grad, W, r.rows(rows))
         cohort.memories = [rows for _, rows in client]
     exchanges = _advance(fed, cohort, r, schedule)
+    services.buffers = cohort.buffers
     drift = _drift(cohort.W, state.w)
     w = fed.algorithm.finish(r)
     w = fed.algorithm.after_round(r, w)

@@ -1,0 +1,68 @@
+"""What the methods share that keep samples of the past and train on them again."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Sequence
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from fedtide.algorithms._continual import Continual
+from fedtide.algorithms.base import Round
+from fedtide.algorithms.round import Ints
+
+
+class Replay(Continual):
+    """Clients store samples in their first round with a subset, and train on them whenever they hold another one.
+
+    They train on the union of what they hold and what they have stored of all other subsets, so a stored subset of m
+    samples weighs ``m / (N_t + sum m)``. A sample is trained on once even if overlapping subsets hold it. The more a client
+    has stored, the more batches an epoch has: fix ``local.unit: steps`` when comparing.
+    """
+
+    @property
+    def stateful(self) -> bool:
+        """Clients keep samples."""
+        return True
+
+    def extra(self, size: int, clients: int, classes: int) -> dict[str, Tensor]:
+        """``stored``: client, subset and position of each stored sample, int64 [n, 3], in the order of the first visits."""
+        return {**super().extra(size, clients, classes), "stored": torch.zeros(0, 3, dtype=torch.int64)}
+
+    def shards(
+        self, ids: Sequence[int], subsets: Sequence[int], own: Sequence[Ints], extra: dict[str, Tensor]
+    ) -> Sequence[Ints]:
+        """Own samples, then those stored of other subsets."""
+        client, subset, position = extra["stored"].cpu().numpy().T
+        found = []
+        for id_, here, mine in zip(ids, subsets, own, strict=True):
+            past = position[(client == id_) & (subset != here)]
+            _, first = np.unique(past, return_index=True)
+            past = past[np.sort(first)]
+            found.append(np.concatenate([mine, past[~np.isin(past, mine)]]))
+        return found
+
+    @abstractmethod
+    def pick(self, r: Round, rows: list[int]) -> list[Ints]:
+        """Positions that the participants in these rows store of the subsets they have just met, ascending."""
+
+    def finish(self, r: Round) -> Tensor:
+        """Store samples of subsets met for the first time."""
+        known = {(client, subset) for client, subset, _ in r.extra["stored"].tolist()}
+        places = list(zip(r.ids, r.subsets, strict=True))
+        new = [row for row, place in enumerate(places) if place not in known]
+        for row, picked in zip(new, self.pick(r, new) if new else [], strict=True):
+            positions = torch.from_numpy(picked).to(r.extra["stored"]).unsqueeze(1)
+            place = torch.tensor([places[row]]).to(positions).expand(len(positions), -1)
+            r.extra["stored"] = torch.cat([r.extra["stored"], torch.cat([place, positions], 1)])
+        self.visit(r)
+        return r.mean(r.W)
+
+    def remembered(self, r: Round, visits: list[tuple[int, int]]) -> Tensor:
+        """The gradient over the stored samples."""
+        client, subset, position = r.extra["stored"].cpu().numpy().T
+        known = {visit: place for place, visit in enumerate(dict.fromkeys(visits))}
+        sets = [position[(client == id_) & (subset == number)] for id_, number in known]
+        return r.services.full_gradient(r.w, sets)[[known[visit] for visit in visits]]

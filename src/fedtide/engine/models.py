@@ -1,0 +1,73 @@
+"""What can be asked of the clients' models beside gradients and scores."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TypeVar
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+from torch.nn.modules.batchnorm import _BatchNorm
+
+from fedtide.engine.workers import Seat, Workers
+
+Ints = NDArray[np.int64]
+Result = TypeVar("Result")
+
+
+def with_models(
+    workers: Workers, points: Tensor, b: Tensor, use: Callable[[int, Callable[[Tensor], Tensor]], Result]
+) -> list[Result]:
+    """``use(row, logits)`` for each of some models, on the worker threads.
+
+    Args:
+        workers: the worker pool.
+        points: parameters [C, d]. b: floating buffers [q] of all of them; statistics are those of evaluation mode.
+        use: gets the function from model inputs [n, ...] to logits [n, L], which can be differentiated.
+    """
+
+    def client(seat: Seat, row: int) -> Result:
+        module = seat.frozen("asked")
+        module.load(points[row], b)
+
+        def logits(inputs: Tensor) -> Tensor:
+            with workers.task.mixed():
+                return module.network.outputs(inputs).logits
+
+        with torch.enable_grad():
+            return use(row, logits)
+
+    return workers.map(client, range(len(points)))
+
+
+def renewed_statistics(workers: Workers, points: Tensor, buffers: Tensor, shards: Sequence[Ints], batch: int) -> Tensor:
+    """Floating buffers [C, q] in which BatchNorm's statistics are the plain means over batches of each client's samples.
+
+    Args:
+        workers: the worker pool.
+        points: parameters [C, d]. buffers: [C, q]; what is not a statistic stays.
+        shards: positions in the training set of each client.
+        batch: samples per pass; a last batch of a single sample is left out.
+    """
+    found = buffers.clone()
+
+    def client(seat: Seat, row: int) -> None:
+        module, shard = seat.frozen("statistics"), torch.from_numpy(shards[row]).to(points.device)
+        norms = [part for part in module.network.modules() if isinstance(part, _BatchNorm)]
+        if not norms or len(shard) < 2:
+            return
+        module.load(points[row], buffers[row])
+        for norm in norms:
+            norm.train()
+            norm.reset_running_stats()
+            norm.momentum = None  # a cumulative average
+        with torch.no_grad(), workers.task.mixed():
+            for positions in torch.split(shard, batch):
+                if len(positions) > 1:
+                    module.network.outputs(workers.task.batch(positions)[0])
+        found[row] = module.b
+
+    workers.map(client, range(len(shards)))
+    return found

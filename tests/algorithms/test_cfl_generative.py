@@ -1,0 +1,164 @@
+"""Langevin sampling by its closed forms, and where made-up samples go."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+from fedtide import plugins
+from fedtide.engine.models import renewed_statistics
+from fedtide.errors import SettingsError
+from fedtide.federation.federation import Federation
+from fedtide.federation.invented import Invented, room
+from fedtide.randomness import generator
+from support import assert_same, deal, federation, images, play, settings, timeline, tokens, trajectory, vectors
+
+LOCAL = {"amount": 3, "unit": "steps", "batch_size": 4, "lr": 0.2}
+SIZES = (6, 5, 7, 4, 8, 6)
+VISITS = [{0: 0, 1: 3}, {0: 1, 1: 4}, {0: 0, 1: 5}, {0: 2, 1: 3}]
+
+
+def method(**chosen: Any) -> Any:
+    plugin: Any = plugins.load("algorithms", "cfl_generative")
+    return plugin(plugin.Settings(**chosen))
+
+
+def made(data: Any = None, **chosen: Any) -> Federation:
+    algorithm = {"name": "cfl_generative", "size": 3, "steps": 5, **chosen}
+    return federation(settings(algorithm=algorithm, local=LOCAL), timeline(deal(SIZES), VISITS), data or images())
+
+
+def uniform(count: int, shape: tuple[int, ...]) -> Tensor:
+    return torch.from_numpy(generator(0, "test").random((count, *shape), dtype=np.float32))
+
+
+def test_without_steps_or_with_steps_of_nothing_the_start_comes_back() -> None:
+    like = torch.zeros(())
+    for chosen in ({"steps": 0}, {"eta_x": 0.0, "s": 0.0}):
+        found = method(size=4, **chosen).langevin((2, 3), lambda x: (x**2).sum(), generator(0, "test"), like)
+        assert torch.equal(found, uniform(4, (2, 3)))
+
+
+def test_gradient_descent_on_a_parabola_contracts_by_one_minus_its_step() -> None:
+    sampler = method(size=4, steps=7, eta_x=0.2, s=0.0)
+    found = sampler.langevin(
+        (5,), lambda x: ((x - 0.5) ** 2).sum() / 2, generator(0, "test"), torch.zeros((), dtype=torch.float64)
+    )
+    start = uniform(4, (5,)).double()
+    torch.testing.assert_close(found, 0.5 + 0.8**7 * (start - 0.5), rtol=1e-12, atol=0)
+
+
+@pytest.mark.parametrize("eta", [0.1, 0.5])
+def test_the_stationary_variance_on_a_parabola(eta: float) -> None:
+    """AR(1): s^2 / (1 - (1 - eta)^2)."""
+    sampler = method(size=200, steps=200, eta_x=eta, s=0.01)
+    found = sampler.langevin((200,), lambda x: ((x - 0.5) ** 2).sum() / 2, generator(1, "test"), torch.zeros(()))
+    assert float(found.var()) == pytest.approx(0.01**2 / (1 - (1 - eta) ** 2), rel=0.05)
+    assert float(found.mean()) == pytest.approx(0.5, abs=1e-3)
+
+
+def test_samples_stay_in_the_cube() -> None:
+    found = method(size=8, steps=20, eta_x=0.5, s=0.5).langevin(
+        (6,), lambda x: -x.sum(), generator(0, "test"), torch.zeros(())
+    )
+    assert float(found.min()) >= 0
+    assert float(found.max()) == 1
+
+
+def test_the_energy_falls_and_the_model_then_sees_the_label() -> None:
+    logits = torch.nn.Linear(16, 3, dtype=torch.float64, bias=False)
+    y = torch.tensor([0, 1, 2, 0])
+    sampler = method(size=4, steps=200, s=0.0, smoothness=0.0)
+    found = sampler.langevin(
+        (1, 4, 4),
+        lambda x: sampler.energy(logits(4 * x.flatten(1)), x, y),
+        generator(0, "test"),
+        torch.zeros((), dtype=torch.float64),
+    )
+    assert logits(found.flatten(1)).argmax(1).tolist() == y.tolist()
+
+
+def test_nothing_made_up_is_fedavg_to_the_bit() -> None:
+    world = timeline(deal(SIZES), VISITS)
+    fedavg = {"name": "fedavg", "weighting": "uniform"}
+    ours, plain = (trajectory(a, world, vectors(), local=LOCAL)[0] for a in ({"name": "cfl_generative", "size": 0}, fedavg))
+    assert all(torch.equal(a, b) for a, b in zip(ours, plain, strict=True))
+
+
+def test_what_is_made_up_lies_behind_the_data_with_labels_of_its_subset() -> None:
+    data = images()
+    fed = made(data)
+    state, _ = play(fed)
+    stored, own = state.extra["stored"], len(data.train_labels)
+    assert stored[:, 2].tolist() == list(range(own, own + 18))  # six places, three samples each
+    assert len(fed.data.train_labels) == own + room(fed.timeline, 3) == own + 18
+    assert torch.equal(fed.data.train_inputs[:own], data.train_inputs)
+    low, high = data.train_inputs.min(), data.train_inputs.max()
+    assert ((state.extra["invented_inputs"] >= low) & (state.extra["invented_inputs"] <= high)).all()
+    assert len(state.extra["invented_inputs"].unique(dim=0)) == 18
+    for _, subset, position in stored.tolist():
+        assert int(fed.data.train_labels[position]) in data.train_labels[torch.from_numpy(deal(SIZES)[subset])]
+        assert fed.labels[position] == int(fed.data.train_labels[position])
+
+
+def test_they_are_trained_on_when_another_subset_is_held() -> None:
+    fed = made()
+    own = [deal(SIZES)[1]]
+    state, _ = play(fed)
+    first = state.extra["stored"]
+    held = fed.algorithm.shards([0], [1], own, state.extra)[0]
+    mine = first[(first[:, 0] == 0) & (first[:, 1] != 1)][:, 2].tolist()
+    assert held.tolist() == [*own[0].tolist(), *mine]
+
+
+def test_two_runs_on_one_federation_do_not_see_each_other() -> None:
+    fed = made()
+    with torch.no_grad():
+        alone, _ = play(made())
+        one, other = fed.start(), fed.start()
+        for _ in range(fed.timeline.rounds):
+            fed.play(one)
+            fed.play(other)
+    assert_same(alone, one)
+    assert_same(alone, other)
+    fed.workers.close()
+
+
+def test_bytes_are_stored_as_bytes() -> None:
+    plain = images()
+    pixels = torch.full_like(plain.train_inputs, 7).to(torch.uint8)
+    data = replace(plain, train_inputs=pixels, mean=(0.5,), std=(2.0,)).with_room(2)
+    labels = data.train_labels.numpy()
+    rows = Invented(data, labels, len(plain.train_labels))
+    extra: dict[str, Tensor] = {}
+    points = torch.stack([torch.zeros(1, 8, 8), torch.full((1, 8, 8), 0.5)]).double()
+    assert rows.add(extra, points, torch.tensor([1, 2])).tolist() == [40, 41]
+    assert data.train_inputs[40:].unique().tolist() == [0, 128]
+    assert float(rows.inputs(points)[0].max()) == -0.25
+    prepared = data.prepare(data.train_inputs[41:], torch.float64)
+    assert torch.allclose(prepared, rows.inputs(points)[1:], atol=1 / 255)
+
+
+def test_texts_are_refused() -> None:
+    with pytest.raises(SettingsError, match="cfl_generative makes samples up, but data tiny is text"):
+        made(tokens())
+
+
+def test_statistics_are_plain_means_over_the_batches_of_real_samples() -> None:
+    chosen = settings(model={"name": "resnet18", "norm": "batch"})
+    fed = federation(chosen, timeline(deal((8, 8)), [{0: 0, 1: 1}]), images(side=32, channels=3))
+    points, shards = fed.w0.expand(2, -1), deal((8, 9))
+    buffers = torch.full((2, fed.layout.buffer_size), 3.0, dtype=torch.float64)
+    found = renewed_statistics(fed.workers, points, buffers, shards, 4)
+    slot = next(slot for slot in fed.layout.buffers if slot.name.endswith("running_mean"))
+    first = next(part for part in fed.task.network.modules() if isinstance(part, torch.nn.Conv2d)).double()
+    for row, shard in enumerate(shards):
+        batches = [fed.task.batch(torch.from_numpy(part))[0] for part in (shard[:4], shard[4:8])]
+        means = torch.stack([first(batch).mean((0, 2, 3)) for batch in batches]).mean(0)
+        torch.testing.assert_close(slot.view(found[row]), means.detach(), rtol=1e-9, atol=1e-12)
+    fed.workers.close()
