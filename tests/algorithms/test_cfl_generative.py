@@ -86,7 +86,9 @@ def test_the_energy_falls_and_the_model_then_sees_the_label() -> None:
 def test_nothing_made_up_is_fedavg_to_the_bit() -> None:
     world = timeline(deal(SIZES), VISITS)
     fedavg = {"name": "fedavg", "weighting": "uniform"}
-    ours, plain = (trajectory(a, world, vectors(), local=LOCAL)[0] for a in ({"name": "cfl_generative", "size": 0}, fedavg))
+    ours, plain = (
+        trajectory(a, world, vectors(), local=LOCAL)[0] for a in ({"name": "cfl_generative", "size": 0}, fedavg)
+    )
     assert all(torch.equal(a, b) for a, b in zip(ours, plain, strict=True))
 
 

@@ -70,8 +70,8 @@ class CflGenerative(Replay):
 
     def energy(self, logits: Tensor, x: Tensor, y: Tensor) -> Tensor:
         """E of each sample, summed: []."""
-        rough = total_variation(x) if x.dim() == 4 else 0.0
-        return functional.cross_entropy(logits, y, reduction="sum") + self.settings.smoothness * rough
+        energy = functional.cross_entropy(logits, y, reduction="sum")
+        return energy + self.settings.smoothness * total_variation(x) if x.dim() == 4 else energy
 
     def langevin(self, shape: tuple[int, ...], energy: Energy, rng: np.random.Generator, like: Tensor) -> Tensor:
         """``size`` samples [size, *shape] in the unit cube.

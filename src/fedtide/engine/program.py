@@ -139,10 +139,12 @@ def _interpreted(function: Callable[..., Any], arguments: Sequence[Tensor]) -> C
     with _TRACING, warnings.catch_warnings():
         warnings.simplefilter("ignore")  # deprecated as a way to export models, which this is not
         examples = tuple(value.detach().clone() for value in arguments)
-        played = torch.jit.trace(lambda *given: function(*given), examples, check_trace=False)
+        played = torch.jit.trace(  # type: ignore[no-untyped-call]
+            lambda *given: function(*given), examples, check_trace=False
+        )
 
     def call(*given: Tensor) -> Any:
-        with torch.jit.optimized_execution(False):
+        with torch.jit.optimized_execution(False):  # type: ignore[attr-defined]
             return played(*given)
 
     return call

@@ -20,7 +20,7 @@ def room(timeline: Timeline, per_visit: int) -> int:
     if per_visit == 0:
         return 0
     places = [np.stack([item.clients, item.shards]) for item in timeline.assignments]
-    return per_visit * np.unique(np.concatenate(places, axis=1), axis=1).shape[1]
+    return per_visit * len(np.unique(np.concatenate(places, axis=1), axis=1).T)
 
 
 class Invented:
@@ -43,8 +43,7 @@ class Invented:
         """Model inputs for points [n, ...] of the unit cube, which stands for the range of the data."""
         if self._data.mean or self._data.train_inputs.dtype == torch.uint8:
             return self._data.normalise(unit)
-        low, high = self._range
-        return low + (high - low) * unit
+        return torch.lerp(*self._range, unit)
 
     @cached_property
     def _range(self) -> tuple[Tensor, Tensor]:
