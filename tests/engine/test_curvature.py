@@ -7,8 +7,8 @@ import pytest
 import torch
 from torch.func import functional_call, hessian
 
-from fedtide.engine.curvature import features, fisher_diagonal, hessian_diagonal
-from fedtide.engine.evaluation import full_gradient
+from fedtide.engine.curvature import fisher_diagonal, hessian_diagonal
+from fedtide.engine.evaluation import full_gradient, pass_through
 from support import closest, federation, images, settings, steady, vectors
 
 SIZES = (7, 4, 0, 9)
@@ -122,9 +122,11 @@ def test_fisher_is_the_mean_square_of_the_gradients_of_groups(model, group):
 
 def test_features_are_what_the_head_sees():
     fed, points, shards, _ = world({"name": "mlp", "widths": [3]})
-    one, two = features(fed.workers, points[0], fed.b0, [shards[0], np.array([5])], 2)
+    one, two = pass_through(fed.workers, points[0], fed.b0, [shards[0], np.array([5])], 2)
     named = fed.layout.named(points[0])
-    for found, places in ((one, shards[0]), (two, [5])):
+    for (found, logits, labels), places in ((one, shards[0]), (two, [5])):
         x = fed.data.train_inputs[torch.as_tensor(places)]
         assert closest(found, torch.relu(x @ named["hidden.0.weight"].T + named["hidden.0.bias"])) < 1e-14
+        assert closest(logits, found @ named["head.weight"].T + named["head.bias"]) < 1e-14
+        assert torch.equal(labels, fed.data.train_labels[torch.as_tensor(places)])
     fed.workers.close()
