@@ -28,12 +28,13 @@ def front(folder: Path) -> tuple[Sheet, Picture]:
         )
     trials = pd.read_csv(table, dtype=str, keep_default_na=False)
     metric = trials.columns[2]
-    kept = trials[trials["front"] == "true"].sort_values("kappa", key=lambda cells: cells.astype(float))
+    kept = trials[trials["front"] == "true"].drop_duplicates([metric, "kappa"])
+    kept = kept.sort_values("kappa", key=lambda cells: cells.astype(float))
     named = metric.replace("_", " ")
     sheet = Sheet(
         f"Search for {named} at low communication cost",
-        f"Trials that no other one beats in both, of {len(trials)}. Kappa: mean over the rounds; 1 is an exchange after "
-        f"every local step. Single runs of one seed: {named} is a mean over the last tenth of the rounds.",
+        f"Trials that no other one of {len(trials)} beats in both; of equal ones the first. Kappa: mean over the rounds; "
+        f"1 is an exchange after every local step. {named.capitalize()}: over the last tenth of the rounds, one seed.",
         ["Kappa", f"{named.capitalize()}, %" if metric.endswith("_accuracy") else named.capitalize()],
         [(_names(row), [f"{float(row['kappa']):.4g}", _value(row, metric)]) for _, row in kept.iterrows()],
         names=("Trial", "Settings"),

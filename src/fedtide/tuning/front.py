@@ -16,6 +16,11 @@ def front(study: Any) -> list[Any]:
     return [complete[place] for place in pareto.front(costs, goods)]
 
 
+def distinct(kept: Sequence[Any]) -> list[Any]:
+    """Of trials that reached the same the first, in the order given: not all settings matter beside others."""
+    return list({tuple(trial.values): trial for trial in reversed(kept)}.values())[::-1]
+
+
 def best_of_front(study: Any) -> Any:
     """The trial with the best metric on the front: of several, the first; ``None`` without a complete trial."""
     return max(front(study), key=lambda trial: _good(study, trial), default=None)
@@ -30,7 +35,7 @@ def _good(study: Any, trial: Any) -> float:
 def picture(study: Any, keys: Sequence[str], metric: str) -> bytes:
     """A PNG: all complete trials as dots over their cost, those on the front joined and named by their settings ``keys``."""
     from matplotlib.figure import Figure
-    from matplotlib.ticker import LogFormatter
+    from matplotlib.ticker import LogLocator
 
     from fedtide.report.style import GREY, PALETTE, WIDTH, paper, percent_axis, png
 
@@ -42,13 +47,15 @@ def picture(study: Any, keys: Sequence[str], metric: str) -> bytes:
         axes.plot(costs, values, "o", color=GREY, alpha=0.6, markersize=4, markeredgewidth=0)
         goods, prices = zip(*(trial.values for trial in kept), strict=True)
         axes.step(prices, goods, "o-", where="post", color=PALETTE[0], linewidth=1.0, markersize=5)
-        for (good, price), trial in {tuple(trial.values): trial for trial in reversed(kept)}.items():
+        free = (-4, 3 if metric.endswith("_accuracy") else -9)  # what is cheaper and better than the front is empty
+        for trial in distinct(kept):
             name = ", ".join(shown(trial.params[key], 2) for key in keys)
-            axes.annotate(name, (price, good), (-4, 3), textcoords="offset points", ha="right", fontsize=7.5)
+            axes.annotate(name, trial.values[::-1], free, textcoords="offset points", ha="right", fontsize=7.5)
         axes.set_xscale("log")
-        axes.xaxis.set_major_formatter(LogFormatter())
-        axes.xaxis.set_minor_formatter(LogFormatter(minor_thresholds=(1, 0.4)))
-        axes.margins(x=0.1)  # room for the leftmost name: nothing but names can be above and left of the front
+        axes.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+        axes.xaxis.set_major_formatter("{x:g}")
+        axes.xaxis.set_minor_formatter("")
+        axes.margins(x=0.1)  # room for the leftmost name
         axes.grid(visible=True, axis="both")
         if metric.endswith("_accuracy"):
             percent_axis(axes, min(values), max(values))

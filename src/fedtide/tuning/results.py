@@ -12,7 +12,7 @@ from typing import Any
 
 import yaml
 
-from fedtide.tuning.front import best_of_front, front, picture, shown
+from fedtide.tuning.front import best_of_front, distinct, front, picture, shown
 from fedtide.tuning.settings import Value
 from fedtide.tuning.space import Space
 
@@ -43,7 +43,7 @@ def summary(study: Any, aims: Sequence[str], folder: Path) -> str:
     lines += [f"{counted} trials, {complete} of them complete; {folder / 'best.yaml'} can be given to --params"]
     if len(aims) == 2:
         lines += [f"no other trial beats one of these in both ({folder / 'front.csv'} has all):"]
-        lines += [f"  {reached(aims, trial.values)}  {listed(trial.params)}" for trial in front(study)]
+        lines += [f"  {reached(aims, trial.values)}  {listed(trial.params)}" for trial in distinct(front(study))]
     return "\n".join(lines)
 
 
