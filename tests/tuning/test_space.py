@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,6 +15,7 @@ from hypothesis import strategies as st
 
 from fedtide.errors import SettingsError
 from fedtide.params import Params
+from fedtide.stages import code
 from fedtide.tuning.space import Choice, Dimension, Space
 
 Make = Callable[..., Params]
@@ -188,3 +190,13 @@ def test_the_written_settings_are_those_that_were_tried(params: Make, mu: float,
 def _three(params: Make) -> Space:
     ranges = {"algorithm.mu": (1e-4, 1), "local.lr": (1e-3, 1), "local.amount": (1, 50)}
     return Space(params({"space": {key: {"low": low, "high": high} for key, (low, high) in ranges.items()}}))
+
+
+def test_code_of_every_choice_counts(params: Make, tmp_path: Path) -> None:
+    def tuned(*choices: str) -> str:
+        code(params({"space": {"model.name": {"choices": list(choices)}}}), tmp_path)
+        return (tmp_path / "tuned").read_text()
+
+    space = Space(params({"space": {"model.name": {"choices": ["logistic", "mlp"]}}}))
+    assert [settings.model.name for settings in space.extremes] == ["logistic", "mlp"]
+    assert tuned("logistic", "mlp") != tuned("logistic", "cnn_5x5")
