@@ -121,6 +121,7 @@ def report(
     runs: Runs = Path("runs"),
     worlds: Worlds = Path("worlds"),
     out: Annotated[Path, typer.Option(help="Folder of the report.")] = Path("report"),
+    tuning: Annotated[Path | None, typer.Option(help="Folder of a search with tune.cost: shows its front.")] = None,
 ) -> None:
     """Tables, figures and one HTML page of the grid of `compare`, from its run directories."""
     from fedtide.stages import report as build
@@ -128,7 +129,9 @@ def report(
     chosen = Params.read(params, overrides or ())
     settings = "".join(f" --set {item}" for item in overrides or ())
     command = f"fedtide compare --params {params}{settings} && fedtide report --params {params}{settings}"
-    tell(build(chosen, runs, worlds, out, command))
+    if tuning:
+        command = f"fedtide tune --params {params}{settings} --out {tuning} && {command} --tuning {tuning}"
+    tell(build(chosen, runs, worlds, out, command, tuning))
 
 
 @app.command()

@@ -24,6 +24,8 @@ class Diverged(RuntimeError):
 def nearest(problem: str, word: str, known: Iterable[str]) -> str:
     """``problem``, followed by the nearest known word and all of them; initials count (``learning_rate`` is ``lr``)."""
     options = sorted(known)
+    if not options:
+        return problem
     initials = "".join(part[:1] for part in word.split("_"))
     near = [initials] if initials in options else difflib.get_close_matches(word, options, n=1, cutoff=0.0)
     hint = f"; did you mean {near[0]!r}?" if near else ""

@@ -28,6 +28,7 @@ from fedtide.costs.settings import CostSettings
 from fedtide.data.base import PLACES
 from fedtide.errors import SettingsError, one_line
 from fedtide.plugins import PluginSettings, SettingsModel
+from fedtide.tuning.settings import TuneSettings
 
 
 def _inlined(schema: dict[str, Any]) -> dict[str, Any]:
@@ -288,35 +289,6 @@ class CompareSettings(SettingsModel):
         if len(set(value)) != len(value):
             raise SettingsError(f"lists something twice: {', '.join(map(str, value))}")
         return value
-
-
-class SearchRange(SettingsModel):
-    """Range of one tuned setting."""
-
-    low: float = Field(description="smallest value")
-    high: float = Field(description="largest value")
-    log: bool = Field(False, description="search the exponent")
-
-    @model_validator(mode="after")
-    def _ordered(self) -> SearchRange:
-        if not self.low < self.high or (self.log and self.low <= 0):
-            raise SettingsError(f"needs low < high (and low > 0 with log), got {self.low} and {self.high}")
-        return self
-
-
-class TuneSettings(SettingsModel):
-    """The study of ``fedtide tune``."""
-
-    trials: int = Field(20, ge=1, description="number of finished trials (complete or pruned)")
-    workers: int = Field(0, ge=0, description="trials at once; 0 for one per core")
-    seed: Seed = Field(1000, description="seed of the runs; keep it apart from the compared seeds")
-    metric: Literal["validation_accuracy", "validation_loss"] = Field(
-        "validation_accuracy", description="what is optimised, averaged over the last tenth of the rounds"
-    )
-    prune: bool = Field(True, description="stop trials that are worse than the median at the same round")
-    space: dict[str, SearchRange] = Field(
-        {}, description="dotted setting -> range; empty: the algorithm's own tunable settings and local.lr"
-    )
 
 
 class ReportSettings(SettingsModel):

@@ -120,8 +120,10 @@ def run_directories(params: Params, runs: Path) -> list[Path]:
     return [runs / key_of(settings, data) for settings in params.grid()]
 
 
-def report(params: Params, runs: Path, worlds: Path | None, out: Path, command: str) -> ReportSummary:
-    """Build the report of the grid from its run directories."""
+def report(
+    params: Params, runs: Path, worlds: Path | None, out: Path, command: str, tuning: Path | None = None
+) -> ReportSummary:
+    """Build the report of the grid from its run directories, with the front of a search if its folder is given."""
     from fedtide.report.build import build
     from fedtide.report.pace import Pace
     from fedtide.report.transitions import Rules
@@ -141,7 +143,7 @@ def report(params: Params, runs: Path, worlds: Path | None, out: Path, command: 
     chosen = params.experiment.report
     rules = Rules(chosen.transition_window, chosen.transition_counting, chosen.reference, chosen.rho)
     speed = Pace(chosen.target, chosen.baseline)
-    return build(directories, folder(out), chosen.title, chosen.last, command, pictures, rules, speed)
+    return build(directories, folder(out), chosen.title, chosen.last, command, pictures, rules, speed, tuning)
 
 
 def code(params: Params, out: Path) -> None:
@@ -150,12 +152,14 @@ def code(params: Params, out: Path) -> None:
     DVC's training stages depend on these files rather than on the sources, so that a change to one algorithm's file
     concerns that algorithm alone.
     """
+    from fedtide.tuning.space import Space
+
     folder(out)
-    runs = {label: params.run(algorithm=label) for label in params.experiment.compare.algorithms}
-    runs["tuned"] = params.run()
+    grid = params.experiment.compare
+    runs = {label: [params.run(label, name) for name in grid.initialisers] for label in grid.algorithms}
+    runs["tuned"] = Space(params).extremes if params.experiment.tune.space else [params.run()]
     for stale in {file.name for file in out.iterdir()} - set(runs):
         (out / stale).unlink()
-    for label, settings in runs.items():
-        others = [params.run(settings.label, name) for name in params.experiment.compare.initialisers]
-        hashes = [fingerprint(modules(item)) for item in (others if label != "tuned" else [settings])]
+    for label, played in runs.items():
+        hashes = [fingerprint(modules(settings)) for settings in played]
         (out / label).write_text(short_hash(hashes) + "\n", encoding="utf-8")

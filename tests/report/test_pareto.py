@@ -6,6 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from synthetic_runs import write_run
 
+from fedtide.pareto import front
 from fedtide.report import pareto, records
 from fedtide.report.table import tabulate
 
@@ -21,7 +22,7 @@ def test_the_front_is_what_nobody_beats(pairs):
             cost <= costs[place] and value >= values[place] and (cost, value) != pairs[place] for cost, value in pairs
         )
 
-    found = pareto.front(costs, values)
+    found = front(costs, values)
     assert sorted(found) == [place for place in range(len(pairs)) if not beaten(place)]
     assert [costs[place] for place in found] == sorted(costs[place] for place in found)
 

@@ -34,6 +34,45 @@ def test_trials_are_gathered_below_their_search(
     assert set(states.values()) == {"complete", "pruned"}
 
 
+def artifacts(store: Store, run: str) -> dict[str, bytes]:
+    return {
+        item.path: Path(store.client.download_artifacts(run, item.path)).read_bytes()
+        for item in store.client.list_artifacts(run)
+    }
+
+
+@pytest.mark.parametrize("cost", [None, "kappa"])
+def test_what_a_search_found_is_at_its_own_run(raw: dict[str, Any], tmp_path: Path, mlruns: Path, cost: Any) -> None:
+    space = {"local.amount": {"choices": [1, 4]}, "local.lr": {"low": 0.001, "high": 1.0, "log": True}}
+    params = Params({**raw, "tune": {"trials": 4, "workers": 1, "space": space, "cost": cost, "prune": False}})
+    place, out = Place(tmp_path / "runs", None, mlruns, "tests"), tmp_path / "tuning"
+    found = tune(params, place, out)
+
+    store = Store(mlruns, "tests")
+    run = store.client.get_run(store.parent(found.study))
+    tables = {"front.csv", "front.png"} if cost else {"trials.csv", "history.png", "importance.png"}
+    assert artifacts(store, run.info.run_id) == {name: (out / name).read_bytes() for name in {*tables, "best.yaml"}}
+    assert {key: run.data.tags[f"best {key}"] for key in space} == {key: str(found.best[key]) for key in space}
+    assert run.data.metrics["best_validation_accuracy"] == found.value
+    assert (run.data.metrics["trials"], run.data.metrics["complete"]) == (4, 4)
+    best = RunDirectory(tmp_path / "runs" / run.data.tags["best_run"]).history()
+    assert float(list(best)[-1]["validation_accuracy"]) == found.value
+    if cost:
+        rows = (out / "front.csv").read_text().splitlines()
+        assert run.data.metrics["front"] == sum(",true," in row for row in rows)
+        assert run.data.metrics["best_kappa"] == pytest.approx(1 / int(str(found.best["local.amount"])))
+
+
+def test_a_search_does_not_suffer_from_a_store_that_cannot_be_used(raw: dict[str, Any], tmp_path: Path) -> None:
+    (tmp_path / "mlruns").write_text("in the way")
+    params = Params({**raw, "tune": {"trials": 2, "workers": 1, "cost": "kappa"}})
+    said: list[str] = []
+    tune(params, Place(tmp_path / "runs", None, tmp_path / "mlruns", "tests"), tmp_path / "tuning", said.append)
+    assert said[-1].startswith("MLflow: ")
+    assert said[-1].endswith("; the files of the search are complete")
+    assert (tmp_path / "tuning" / "front.png").is_file()
+
+
 @pytest.mark.slow
 def test_training_imports_neither_mlflow_nor_optuna() -> None:
     code = "import sys, fedtide.run, fedtide.compare; print(sorted({'mlflow', 'optuna'} & set(sys.modules)))"

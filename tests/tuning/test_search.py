@@ -5,32 +5,25 @@ from __future__ import annotations
 import csv
 import signal
 import statistics
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 from filelock import FileLock
+from searches import killed, search
 
-from fedtide.compare import Place
 from fedtide.errors import SettingsError
 from fedtide.federation.federation import Federation
 from fedtide.params import Params
 from fedtide.run import execute
 from fedtide.tracking.run_directory import RunDirectory, read_json
 from fedtide.tuning import trial as trials
-from fedtide.tuning.study import TuneResult, tune
+from fedtide.tuning.study import TuneResult
 from fedtide.tuning.trial import Pruner, score
 
 Make = Callable[..., Params]
 PRUNED_LATER = 4  # trials that are always complete
-
-
-def search(params: Params, home: Path, say: Callable[[str], None] = lambda _: None) -> TuneResult:
-    return tune(params, Place(home / "runs"), home / "tuning", say)
 
 
 def table(home: Path) -> list[dict[str, str]]:
@@ -181,37 +174,6 @@ def test_an_interrupted_search_ends_as_if_it_had_not_been(
     result = search(params(), tmp_path)
     assert (result.stopped, result.trials) == (None, 8)
     assert_same_files(tmp_path, found[0])
-
-
-KILLED = """
-import os, signal, sys
-from pathlib import Path
-from fedtide.compare import Place
-from fedtide.params import Params
-from fedtide.tuning.study import tune
-from fedtide.tuning.trial import Pruner
-
-home, workers, rounds = Path(sys.argv[1]), int(sys.argv[2]), [int(sys.argv[3])]
-
-def kill():
-    rounds[0] -= 1
-    if rounds[0] == 0:
-        os.kill(os.getpid(), signal.SIGKILL)
-
-if __name__ == "__main__":
-    if workers == 1:
-        Pruner.on_train_batch_start = lambda *_: kill()
-    params = Params.read(home / "params.yaml", [f"tune.workers={workers}"])
-    tune(params, Place(home / "runs"), home / "tuning", lambda _: kill() if workers > 1 else None)
-"""
-
-
-def killed(params: Params, home: Path, workers: int, count: int) -> None:
-    """A search in a process of its own that kills itself: after so many rounds, or trials with several workers."""
-    (home / "params.yaml").write_text(yaml.safe_dump(params.raw))
-    (home / "killed.py").write_text(KILLED)
-    command = [sys.executable, str(home / "killed.py"), str(home), str(workers), str(count)]
-    assert subprocess.run(command, capture_output=True).returncode == -signal.SIGKILL
 
 
 def test_a_killed_search_ends_as_if_it_had_not_been(

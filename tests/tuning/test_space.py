@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,7 +15,8 @@ from hypothesis import strategies as st
 
 from fedtide.errors import SettingsError
 from fedtide.params import Params
-from fedtide.tuning.space import Dimension, Space
+from fedtide.stages import code
+from fedtide.tuning.space import Choice, Dimension, Space
 
 Make = Callable[..., Params]
 LEARNING_RATE = Dimension("local.lr", 1e-3, 1.0, log=True, integer=False)
@@ -67,6 +69,80 @@ def test_what_cannot_be_searched_is_refused(params: Make, key: str, low: float, 
     assert "\n" not in str(refusal.value)
 
 
+@pytest.mark.parametrize(
+    ("key", "choices", "message"),
+    [
+        ("exchange.interval", ["a", "b"], r"unknown setting 'exchange.interval'; did you mean 'intervals'\?"),
+        ("exchange.intervals", ["a", "h-a"], r"exchange.intervals: 'h-a' should be like a, a-g or a\*"),
+        ("exchange.intervals", [1, 4], "exchange.intervals = 1: should be a valid string"),
+        ("exchange.budget.beta", [0.5, 2], "beta = 2: should be less than or equal to 1"),
+        ("exchange.budget.name", ["fix", "fixed"], "exchange.budget"),
+        ("exchange.budget", ["fix", "dynamic"], "exchange.budget is neither a word nor a number"),
+        ("evaluation.splits", ["test", "validation"], "evaluation.splits is neither a word nor a number"),
+        ("local.nesterov", [0, 1], "local.nesterov = 0: should be a valid boolean"),
+        ("local.schedule", ["cosine", "linear"], "local.schedule = 'linear': should be 'constant'"),
+        ("local.lr", [0.1, None], "local.lr = None: should be a valid number"),
+        ("seed", [1, 2], "tune.space: seed decides about luck"),
+        ("local.lr", [0.1], r"tune.space.local.lr.choices: should be a list of two values or more, got \[0.1\]"),
+        ("local.lr", "0.1", "tune.space.local.lr.choices: should be a list of two values or more, got '0.1'"),
+        ("local.lr", [0.1, 0.2, 0.1], "tune.space.local.lr.choices: lists something twice: 0.1, 0.2, 0.1"),
+        ("local.lr", [0.1, [0.2]], r"tune.space.local.lr.choices: should be words, numbers, .* got \[0.2\]"),
+    ],
+)
+def test_choices_that_cannot_be_searched_are_refused(params: Make, key: str, choices: Any, message: str) -> None:
+    with pytest.raises(SettingsError, match=message) as refusal:
+        Space(params({"space": {key: {"choices": choices}}}, exchange="intervals"))
+    assert "\n" not in str(refusal.value)
+
+
+def test_neither_range_nor_choices_is_refused(params: Make) -> None:
+    with pytest.raises(SettingsError, match=r"tune.space.local.lr: should be like {low: 0.1, high: 1.0} or {choices:"):
+        params({"space": {"local.lr": 0.1}})
+    with pytest.raises(SettingsError, match=r"unknown key 'tune.space.local.lr.low'"):
+        params({"space": {"local.lr": {"choices": [0.1, 0.2], "low": 0.1}}})
+
+
+@pytest.mark.parametrize(
+    ("key", "choices"),
+    [
+        ("exchange.intervals", ("a", "a-g", "4*")),
+        ("exchange.budget.name", ("fix", "dynamic")),
+        ("exchange.budget.beta", (0.25, 1)),
+        ("exchange.selection.name", ("dynacomm", "random")),
+        ("local.nesterov", (False, True)),
+        ("local.clip", (None, 10.0)),
+        ("local.amount", (1, 8)),
+        ("algorithm.mu", (0.0, 0.1)),
+        ("model.name", ("logistic", "mlp")),
+    ],
+)
+def test_choices_are_put_where_the_run_finds_them(params: Make, key: str, choices: tuple[Any, ...]) -> None:
+    local = {"momentum": 0.9}
+    space = Space(params({"space": {key: {"choices": list(choices)}}}, exchange="intervals", local=local))
+    assert space.dimensions == (Choice(key, choices),)
+    for choice in choices:
+        found: Any = space.settings({key: choice})
+        for part in key.split("."):
+            found = getattr(found, part)
+        assert found == choice
+        assert type(found) is type(choice) or isinstance(found, float)
+
+
+def test_a_searched_exchange_keeps_what_the_file_and_the_label_say(params: Make) -> None:
+    mine = {"name": "fedprox", "with": {"exchange": {"portion": 0.5}}}
+    budget = {"name": "dynamic", "beta": 0.75}
+    file = params(
+        {"space": {"exchange.intervals": {"choices": ["a", "b-d"]}, "exchange.budget.beta": {"low": 0.1, "high": 0.9}}},
+        exchange={"name": "intervals", "budget": budget}, algorithm="mine", algorithms={"mine": mine},
+    )  # fmt: skip
+    values = {"exchange.intervals": "b-d", "exchange.budget.beta": 0.5}
+    tried: Any = Space(file).settings(values).exchange
+    assert (tried.intervals, tried.portion, tried.budget.name, tried.budget.beta) == ("b-d", 0.5, "dynamic", 0.5)
+    written = Params(yaml.safe_load(yaml.safe_dump(Space(file).raw(values))))
+    assert written.run().exchange == tried
+    assert written.run(algorithm="fedavg").exchange == file.run(algorithm="fedavg").exchange
+
+
 def test_a_setting_that_the_initialiser_overrides_cannot_be_searched(params: Make) -> None:
     initialisers = {"previous": {"with": {"local": {"lr": 0.5}}}}
     with pytest.raises(SettingsError, match=r"local.lr cannot be searched: it stays 0.5"):
@@ -114,3 +190,13 @@ def test_the_written_settings_are_those_that_were_tried(params: Make, mu: float,
 def _three(params: Make) -> Space:
     ranges = {"algorithm.mu": (1e-4, 1), "local.lr": (1e-3, 1), "local.amount": (1, 50)}
     return Space(params({"space": {key: {"low": low, "high": high} for key, (low, high) in ranges.items()}}))
+
+
+def test_code_of_every_choice_counts(params: Make, tmp_path: Path) -> None:
+    def tuned(*choices: str) -> str:
+        code(params({"space": {"model.name": {"choices": list(choices)}}}), tmp_path)
+        return (tmp_path / "tuned").read_text()
+
+    space = Space(params({"space": {"model.name": {"choices": ["logistic", "mlp"]}}}))
+    assert [settings.model.name for settings in space.extremes] == ["logistic", "mlp"]
+    assert tuned("logistic", "mlp") != tuned("logistic", "cnn_5x5")

@@ -15,7 +15,18 @@ from rich.markup import escape
 from rich.table import Table as RichTable
 
 from fedtide.errors import SettingsError
-from fedtide.report import boundaries, dynamics, figures, findings, pace, pareto, participants, records, statistics
+from fedtide.report import (
+    boundaries,
+    dynamics,
+    figures,
+    findings,
+    pace,
+    pareto,
+    participants,
+    records,
+    search,
+    statistics,
+)
 from fedtide.report.pace import Pace
 from fedtide.report.page import Comparison, Picture, render, rows
 from fedtide.report.records import Records
@@ -56,6 +67,7 @@ def build(
     timeline_pictures: Sequence[Path] = (),
     rules: Rules = _RULES,
     speed: Pace = _PACE,
+    tuning: Path | None = None,
 ) -> ReportSummary:
     """Write ``report.html``, the figures, the tables as CSV and ``metrics.json`` into ``out``.
 
@@ -71,23 +83,25 @@ def build(
         timeline_pictures: PNG files of who has what, embedded at the end.
         rules: how session changes are measured.
         speed: how the speed of runs in one session is measured.
+        tuning: folder of a search for accuracy at low cost, whose front the page shows.
 
     Raises:
-        SettingsError: there is no run, a file is not what a run writes, or a picture is missing.
+        SettingsError: there is no run, a file is not what a run writes, a picture is missing, or the search has no front.
     """
     if last < 1:
         raise SettingsError(f"report.last = {last} should be at least 1")
     for path in timeline_pictures:
         if not path.is_file():
             raise SettingsError(f"no picture {path}")
+    found = [search.front(tuning)] if tuning else []
     read = records.load(run_dirs)
     table = tabulate(read, last, rules)
     changes = transitions(read, rules)
     comparisons = _comparisons(table)
-    pictures = _pictures(read, table)
+    pictures = [*_pictures(read, table), *(picture for _, picture in found)]
     world = [Picture(path.stem, path.read_bytes(), "Who has what", _WORLD_CAPTION) for path in timeline_pictures]
     target = table.target if speed.target is None else speed.target
-    told = [*pace.sheet(read, last, target, speed.baseline), *sheets(changes, rules)]
+    told = [*pace.sheet(read, last, target, speed.baseline), *sheets(changes, rules), *(sheet for sheet, _ in found)]
     html = render(title, read, table, told, comparisons, [*pictures, *world], command)
     files = {f"{picture.name}.png": picture.png for picture in pictures}
     files |= {

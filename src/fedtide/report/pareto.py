@@ -2,29 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import numpy as np
 from matplotlib.figure import Figure
 
+from fedtide.pareto import front
 from fedtide.report.records import METHOD, Records
 from fedtide.report.style import GREY, WIDTH, line_style, paper, percent_axis, png
 from fedtide.report.table import Table
-
-
-def front(costs: Sequence[float], values: Sequence[float]) -> list[int]:
-    """Places, by ascending cost, of the points to which no other one is at least as good in both and better in one.
-
-    Of equal points all are on the front.
-    """
-    kept: list[int] = []
-    order = sorted(range(len(costs)), key=lambda place: (costs[place], -values[place]))
-    for place in order:
-        last = kept[-1] if kept else None
-        equal = last is not None and (costs[place], values[place]) == (costs[last], values[last])
-        if last is None or values[place] > values[last] or equal:
-            kept.append(place)
-    return kept
 
 
 def accuracy_over_cost(records: Records, table: Table) -> bytes | None:

@@ -16,12 +16,16 @@ _MOST_SESSIONS = 6
 
 @dataclass(frozen=True)
 class Sheet:
-    """A table: headings of its columns, and the cells of each method."""
+    """A table: headings of its columns, and the cells of each method.
+
+    ``rows`` may be about other things with two names; ``names`` says of what kind they are.
+    """
 
     title: str
     caption: str
     headings: list[str]
     rows: list[tuple[Method, list[str]]]
+    names: tuple[str, str] = ("Algorithm", "Initialiser")
 
 
 def sheets(frame: pd.DataFrame, rules: Rules) -> list[Sheet]:

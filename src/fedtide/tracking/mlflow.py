@@ -16,7 +16,7 @@ import lightning as L
 from fedtide.errors import SettingsError
 from fedtide.federation.module import FederatedModule
 from fedtide.tracking.run_directory import RunDirectory, read_json
-from fedtide.tracking.store import Store, git_commit, is_held, ui_command
+from fedtide.tracking.store import Store, git_commit, is_held, reason, ui_command
 
 __all__ = ["MlflowMirror", "mirror", "ui_command"]
 
@@ -84,7 +84,7 @@ class MlflowMirror(L.Callback):
             action()
         except Exception as error:  # whatever MLflow, SQLAlchemy or the disk may raise
             self._counterpart = None
-            self.say(f"MLflow: {_reason(error)}; training goes on, `fedtide mirror` fills the gap later")
+            self.say(f"MLflow: {reason(error)}; training goes on, `fedtide mirror` fills the gap later")
 
 
 class _Counterpart:
@@ -205,7 +205,7 @@ def mirror(
                 counterpart.end()
                 written += 1
     except Exception as error:  # whatever MLflow, SQLAlchemy or the disk may raise
-        raise SettingsError(f"MLflow's store {mlruns} cannot be used: {_reason(error)}") from error
+        raise SettingsError(f"MLflow's store {mlruns} cannot be used: {reason(error)}") from error
     say(f"MLflow: {written} runs written, {whole} were there")
 
 
@@ -233,13 +233,6 @@ def _flat(values: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, st
             yield from _flat(value, f"{prefix}{key}.")
         else:
             yield prefix + key, (value if isinstance(value, str) else json.dumps(value))[:_LONGEST]
-
-
-def _reason(error: BaseException) -> str:
-    """First line of the error that began it all: MLflow wraps SQLAlchemy, which wraps SQLite."""
-    while error.__cause__ is not None:
-        error = error.__cause__
-    return (str(error).splitlines() or [type(error).__name__])[0]
 
 
 def _draw_timeline(module: FederatedModule, folder: Path) -> None:

@@ -124,6 +124,13 @@ def is_held(directory: Path) -> bool:
         return True
 
 
+def reason(error: BaseException) -> str:
+    """First line of the error that began it all: MLflow wraps SQLAlchemy, which wraps SQLite."""
+    while error.__cause__ is not None:
+        error = error.__cause__
+    return (str(error).splitlines() or [type(error).__name__])[0]
+
+
 @functools.cache
 def git_commit() -> str | None:
     """Commit of the working directory, followed by ``-dirty`` if files differ from it; ``None`` without git."""

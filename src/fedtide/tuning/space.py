@@ -1,4 +1,4 @@
-"""What a search varies: numeric settings by dotted key, and the settings that a choice of values makes."""
+"""What a search varies: settings by dotted key, and the settings that a choice of values makes."""
 
 from __future__ import annotations
 
@@ -10,10 +10,11 @@ from typing import Any, Union, get_args, get_origin
 
 from fedtide.errors import SettingsError, nearest
 from fedtide.params import Params
-from fedtide.plugins import PluginSettings, SettingsModel
-from fedtide.settings import RunSettings, SearchRange
+from fedtide.plugins import SettingsModel
+from fedtide.settings import RunSettings
+from fedtide.tuning.settings import SearchChoices, SearchRange, Value
 
-Values = Mapping[str, float | int]
+Values = Mapping[str, Value]
 _SEARCHED = ("algorithm", "initialiser", "local")  # groups whose tunable settings are searched by default
 
 
@@ -27,6 +28,19 @@ class Dimension:
     log: bool
     integer: bool
 
+    @property
+    def limits(self) -> tuple[Value, ...]:
+        """Values that are allowed if all are."""
+        return tuple(int(end) if self.integer else end for end in (self.low, self.high))
+
+
+@dataclass(frozen=True)
+class Choice:
+    """One varied setting: its dotted key and the values it may take."""
+
+    key: str
+    limits: tuple[Value, ...]
+
 
 class Space:
     """The settings that a search varies, around those of a settings file.
@@ -38,9 +52,13 @@ class Space:
     Args:
         params: the settings file; its ``algorithm`` and ``initialiser`` are searched.
 
+    Attributes:
+        dimensions: what is varied. base: settings of a trial that varies nothing. extremes: settings with each end of a
+            range and each choice by itself; between them they use all code that a trial may depend on.
+
     Raises:
         SettingsError: ``tune.space`` names a setting that does not exist, is not a number, is fixed elsewhere, or may
-            not take a value of the range.
+            not take a value of the range or one of the choices.
     """
 
     def __init__(self, params: Params) -> None:
@@ -48,9 +66,7 @@ class Space:
         self.base = self.settings({})
         wanted = self._tune.space or dict(_tunables(self.base))
         self.dimensions = tuple(_dimension(self.base, key, range_) for key, range_ in wanted.items())
-        for dimension in self.dimensions:
-            for end in (dimension.low, dimension.high):
-                self._check(dimension.key, int(end) if dimension.integer else end)
+        self.extremes = [self._checked(dim.key, value) for dim in self.dimensions for value in dim.limits]
 
     def settings(self, values: Values) -> RunSettings:
         """Settings of a trial: with the seed of the search, and evaluated on the validation split alone."""
@@ -76,12 +92,14 @@ class Space:
                 _put(overrides, self.base, [group, *path], value)
         return Params(raw, self._params.source)
 
-    def _check(self, key: str, value: float | int) -> None:
-        found = _find(self.settings({key: value}), key)[2]
+    def _checked(self, key: str, value: Value) -> RunSettings:
+        settings = self.settings({key: value})
+        found = _find(settings, key)[2]
         if found != value:
             raise SettingsError(
                 f"tune.space: {key} cannot be searched: it stays {found!r}, since it is fixed elsewhere"
             )
+        return settings
 
 
 def _own_entry(raw: dict[str, Any], single: str) -> dict[str, Any]:
@@ -95,15 +113,15 @@ def _own_entry(raw: dict[str, Any], single: str) -> dict[str, Any]:
     return table[label]  # type: ignore[no-any-return]
 
 
-def _put(raw: dict[str, Any], resolved: Any, path: list[str], value: float | int) -> None:
-    """Set a nested value; a group on the way that was just a name becomes a mapping with that name."""
+def _put(raw: dict[str, Any], resolved: Any, path: list[str], value: Value) -> None:
+    """Set a nested value; a group on the way that goes by a name becomes a mapping with that name."""
     *groups, last = path
     for group in groups:
         resolved = getattr(resolved, group)
         child = raw.get(group)
         raw[group] = dict(child) if isinstance(child, Mapping) else {}
-        if isinstance(resolved, PluginSettings):
-            raw[group].setdefault("name", resolved.name)
+        if (name := getattr(resolved, "name", None)) is not None:
+            raw[group].setdefault("name", name)
         raw = raw[group]
     raw[last] = value
 
@@ -124,15 +142,19 @@ def _find(settings: RunSettings, key: str) -> tuple[SettingsModel, str, Any]:
     return owner, last, group
 
 
-def _dimension(settings: RunSettings, key: str, wanted: SearchRange) -> Dimension:
-    owner, field, _ = _find(settings, key)
+def _dimension(settings: RunSettings, key: str, wanted: SearchRange | SearchChoices) -> Dimension | Choice:
+    owner, field, present = _find(settings, key)
     if field in ("seed", "world_seed"):
         raise SettingsError(f"tune.space: {key} decides about luck, not about a method, so it cannot be searched")
+    if isinstance(wanted, SearchChoices):
+        if not isinstance(present, Value):
+            raise SettingsError(f"tune.space: {key} is neither a word nor a number, so it cannot be searched")
+        return Choice(key, wanted.choices)
     annotation = type(owner).model_fields[field].annotation
     union = get_origin(annotation) in (Union, types.UnionType)
     kinds = set(get_args(annotation)) if union else {annotation}
     if not kinds & {int, float}:
-        raise SettingsError(f"tune.space: {key} is not a number, so it cannot be searched")
+        raise SettingsError(f"tune.space: {key} is not a number, so it cannot be searched in a range")
     integer = float not in kinds
     if integer and not (wanted.low.is_integer() and wanted.high.is_integer()):
         raise SettingsError(f"tune.space: {key} is an integer, but its range is {wanted.low:g} to {wanted.high:g}")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import signal
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,12 +15,13 @@ from filelock import FileLock, Timeout
 from fedtide.compare import Place, refuse_several_processes
 from fedtide.engine.workers import available_cores
 from fedtide.errors import SettingsError
-from fedtide.identity import short_hash
+from fedtide.identity import modules, short_hash
 from fedtide.params import Params
 from fedtide.randomness import generator
-from fedtide.settings import TuneSettings
+from fedtide.source import fingerprint
 from fedtide.tuning import results
-from fedtide.tuning.space import Dimension, Space
+from fedtide.tuning.settings import TuneSettings, Value
+from fedtide.tuning.space import Choice, Dimension, Space
 from fedtide.tuning.trial import Outcome, Task
 from fedtide.tuning.workers import one_by_one, side_by_side
 from fedtide.world import key_of, load_data, timeline_for
@@ -35,14 +36,14 @@ class TuneResult:
 
     Attributes:
         study: its name. trials: how many ended (complete, pruned or diverged). value, best: metric and settings of the
-            best complete trial, ``None`` and nothing if it was stopped.
+            complete trial with the best metric, ``None`` and nothing if it was stopped.
         stopped: the signal that stopped it, or ``None``. text: all that in a few lines.
     """
 
     study: str
     trials: int
     value: float | None
-    best: dict[str, float | int]
+    best: dict[str, Value]
     stopped: int | None
     text: str
 
@@ -55,15 +56,18 @@ def tune(params: Params, place: Place, folder: Path, say: Callable[[str], None] 
     than the median of the complete trials at that round. A run that diverges counts as given up: Optuna ranks both
     below whatever came to an end, and no value has to be made up.
 
-    Settings, data, code, ranges and metric make the study's name, so changed ones begin another study; the same ones
+    With ``tune.cost`` there are two aims, and the search looks for the front of trials that no other one beats in both.
+    Then no trial is given up: whether one is worth it cannot be seen from one of the aims.
+
+    Settings, data, code, ranges and aims make the study's name, so changed ones begin another study; the same ones
     go on, also after a kill, until ``tune.trials`` trials have ended. One worker gives the same trials every time, also
     when it was interrupted, since each is drawn with a key of its own; with several, they depend on who was faster.
 
     Args:
         params: the settings file.
-        place: where runs and their mirror in MLflow go; they are gathered below a run with the study's name.
-        folder: gets the study's journal and, when all trials have ended, ``best.yaml`` (a settings file), ``trials.csv``,
-            ``history.png`` and ``importance.png``.
+        place: where runs and their mirror in MLflow go; they are gathered below a run with the study's name, which gets
+            the results too.
+        folder: gets the study's journal and, when all trials have ended, what :func:`fedtide.tuning.results.write` makes.
         say: gets one line per trial.
 
     Raises:
@@ -77,8 +81,10 @@ def tune(params: Params, place: Place, folder: Path, say: Callable[[str], None] 
         raise SettingsError(f"validation = {space.base.validation:g}: a search needs a share > 0 to measure on")
     if wanted.seed in params.experiment.compare.seeds:
         say(f"tune.seed = {wanted.seed} is among compare.seeds: what is compared should not have been tuned on")
-    varied = [dataclasses.asdict(dimension) for dimension in space.dimensions]
-    digest = short_hash([key_of(space.base, data), varied, wanted.metric, wanted.prune])
+    varied = {dimension.key: dataclasses.asdict(dimension) for dimension in space.dimensions}
+    code = sorted({fingerprint(modules(settings)) for settings in space.extremes})
+    prunes = wanted.prune and not wanted.cost
+    digest = short_hash([key_of(space.base, data), code, varied, wanted.metric, wanted.cost, prunes])
     name = f"tune-{space.base.label}-{space.base.initialiser_label}-{digest}"
     with _held(folder, name):
         search = _Search(
@@ -119,14 +125,17 @@ class _Search:
         optuna.logging.set_verbosity(optuna.logging.WARNING)
         self._space, self._wanted, self._place, self._path, self._say = space, wanted, place, path, say
         self._optuna, self._states = optuna, optuna.trial.TrialState
+        self._aims: list[str] = [wanted.metric, *([wanted.cost] if wanted.cost else [])]
+        up, down = optuna.study.StudyDirection.MAXIMIZE, optuna.study.StudyDirection.MINIMIZE
         self._study = optuna.create_study(
             study_name=path.name,
             storage=_journal(path.with_suffix(".journal")),
-            direction="maximize" if wanted.metric == "validation_accuracy" else "minimize",
+            directions=[up if aim == "validation_accuracy" else down for aim in self._aims],
             pruner=optuna.pruners.MedianPruner(_UNPRUNED_TRIALS, n_warmup_steps=rounds // _UNPRUNED_ROUNDS),
             load_if_exists=True,
         )
-        self._ranges = {dimension.key: _range(dimension) for dimension in space.dimensions}
+        by_key = sorted(space.dimensions, key=lambda dimension: dimension.key)  # their order in the file is nothing
+        self._distributions = {dimension.key: _distribution(dimension) for dimension in by_key}
         self._open: dict[str, Any] = {}
         self._remarks: set[str] = set()
         self._stopped: int | None = None
@@ -154,7 +163,7 @@ class _Search:
             return None
         seed = int(generator(self._wanted.seed, "search", number).integers(2**31))
         self._study.sampler = self._optuna.samplers.TPESampler(seed=seed)  # keyed: an interruption changes nothing
-        trial = self._study.ask(self._ranges)
+        trial = self._study.ask(self._distributions)
         name = trial.user_attrs.get("run", f"{self._path.name}-{number:04d}")
         trial.set_user_attr("run", name)
         self._open[name] = trial
@@ -165,6 +174,8 @@ class _Search:
 
     def ask(self, name: str, round_: int, value: float) -> bool:
         """See :meth:`Bench.ask`."""
+        if self._wanted.cost:  # Optuna takes no reports on one of two aims
+            return False
         self._open[name].report(value, round_)
         return self._wanted.prune and bool(self._open[name].should_prune())
 
@@ -179,12 +190,14 @@ class _Search:
             self.stop(outcome.signal or signal.SIGINT)
             return
         trial.set_user_attr("outcome", outcome.state)
-        if outcome.value is None:
+        if outcome.values is None:
             self._study.tell(trial, state=self._states.PRUNED)
+            came = outcome.state
         else:
-            self._study.tell(trial, outcome.value)
-        came = outcome.state if outcome.value is None else f"{self._wanted.metric} {outcome.value:.4f}"
-        self._say(f"{self._ended}/{self._wanted.trials}  {_shown(trial.params)}  {came}")
+            values = outcome.values[: len(self._aims)]
+            self._study.tell(trial, values)
+            came = results.reached(self._aims, values)
+        self._say(f"{self._ended}/{self._wanted.trials}  {results.listed(trial.params)}  {came}")
 
     def stop(self, number: int) -> None:
         """See :meth:`Bench.stop`."""
@@ -197,19 +210,23 @@ class _Search:
             text = f"stopped after {ended} of {self._wanted.trials} trials; the same command goes on"
             return TuneResult(name, ended, None, {}, self._stopped, text)
         folder = self._path.parent
-        results.write(self._study, self._space, folder, self._say)
-        complete = self._study.get_trials(deepcopy=False, states=(self._states.COMPLETE,))
-        if not complete:
+        files = results.write(self._study, self._space, self._aims, folder, self._say)
+        best = results.best(self._study)
+        if best is None:
             raise SettingsError(f"tune.space: none of {ended} trials came to an end, all diverged; lower the ranges")
-        best, value = self._study.best_params, float(self._study.best_value)
-        text = f"{self._wanted.metric} {value:.4f} with {_shown(best)}\n"
-        text += f"{ended} trials, {len(complete)} of them complete; {folder / 'best.yaml'} can be given to --params"
-        return TuneResult(name, ended, value, best, None, text)
+        if self._place.mlruns is not None:
+            from fedtide.tracking.search import record
+
+            record(self._place, *results.facts(self._study, self._aims), files, self._say)
+        text = results.summary(self._study, self._aims, folder)
+        return TuneResult(name, ended, float(best.values[0]), best.params, None, text)
 
 
-def _range(dimension: Dimension) -> Any:
-    from optuna.distributions import FloatDistribution, IntDistribution
+def _distribution(dimension: Dimension | Choice) -> Any:
+    from optuna.distributions import CategoricalDistribution, FloatDistribution, IntDistribution
 
+    if isinstance(dimension, Choice):
+        return CategoricalDistribution(dimension.limits)
     if dimension.integer:
         return IntDistribution(int(dimension.low), int(dimension.high), log=dimension.log)
     return FloatDistribution(dimension.low, dimension.high, log=dimension.log)
@@ -228,7 +245,3 @@ def _journal(path: Path) -> Any:
         part.write_bytes(whole)
         part.replace(path)
     return JournalStorage(JournalFileBackend(str(path)))
-
-
-def _shown(values: Mapping[str, float | int]) -> str:
-    return ", ".join(f"{key} = {value:.4g}" for key, value in values.items())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import statistics
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -13,6 +14,8 @@ from fedtide.compare import Place, tracked
 from fedtide.federation.module import FederatedModule
 from fedtide.settings import RunSettings, parse
 from fedtide.tracking.run_directory import RunDirectory
+
+_DIGITS = 9  # of a cost: what costs the same in theory must not differ by rounding, or the front would prefer it
 
 Ask = Callable[[int, float], bool]
 """Takes a round and the metric after it, says whether to give the trial up."""
@@ -38,12 +41,12 @@ class Outcome:
     """What came of a trial.
 
     Attributes:
-        state: complete, pruned, diverged or interrupted. value: of a complete trial, see :func:`score`.
-        signal: that interrupted it. remarks: what the run had to say about its tracking.
+        state: complete, pruned, diverged or interrupted. values: metric (see :func:`score`) and mean communication cost
+            kappa of a complete trial. signal: that interrupted it. remarks: what the run had to say about its tracking.
     """
 
     state: str
-    value: float | None
+    values: tuple[float, float] | None
     signal: int | None
     remarks: tuple[str, ...]
 
@@ -99,12 +102,12 @@ def play(task: Task, ask: Ask) -> Outcome:
     said: list[str] = []
     summary = tracked(settings, task.place, said.append, name=task.name, wait=True, callbacks=[pruner])
     pruner.catch_up()  # a finished run was not played again
-    state, rounds = summary["state"], summary["rounds"]
-    value = score(directory.history(), task.metric, rounds) if state == "complete" else None
+    state, history = summary["state"], directory.history()
+    value = score(history, task.metric, summary["rounds"]) if state == "complete" else None
+    if state == "complete" and value is None:
+        state = "diverged"
     remarks = tuple(line for line in said if line.startswith("MLflow"))
-    return Outcome(
-        "diverged" if state == "complete" and value is None else state, value, summary.get("signal"), remarks
-    )
+    return Outcome(state, None if value is None else (value, _cost(history)), summary.get("signal"), remarks)
 
 
 def score(history: Iterable[Mapping[str, str]], metric: str, rounds: int) -> float | None:
@@ -117,3 +120,8 @@ def score(history: Iterable[Mapping[str, str]], metric: str, rounds: int) -> flo
     values = [float(row[metric]) for row in history if int(row["round"]) > first and row[metric]]
     mean = sum(values) / len(values)
     return mean if math.isfinite(mean) else None
+
+
+def _cost(history: Iterable[Mapping[str, str]]) -> float:
+    """Mean kappa of the rounds."""
+    return round(statistics.fmean(float(row["kappa"]) for row in history), _DIGITS)

@@ -1,0 +1,64 @@
+"""The front of a search for accuracy at low cost: its figure, and the trials that no other one beats in both."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pandas as pd
+
+from fedtide.errors import SettingsError
+from fedtide.report import formats
+from fedtide.report.page import Picture
+from fedtide.report.sheets import Sheet
+
+_SETTINGS_FROM = 5
+"""Columns of the table before those of the settings: run, outcome, metric, kappa, front."""
+
+
+def front(folder: Path) -> tuple[Sheet, Picture]:
+    """The table and the figure of the front that ``fedtide tune`` has left in a folder.
+
+    Raises:
+        SettingsError: there is none, or no trial of the search came to an end.
+    """
+    table, picture = folder / "front.csv", folder / "front.png"
+    if not (table.is_file() and picture.is_file()):
+        raise SettingsError(
+            f"{folder}: no front.csv and front.png here; `fedtide tune` with tune.cost = kappa writes them"
+        )
+    trials = pd.read_csv(table, dtype=str, keep_default_na=False)
+    metric = trials.columns[2]
+    kept = trials[trials["front"] == "true"].drop_duplicates([metric, "kappa"])
+    kept = kept.sort_values("kappa", key=lambda cells: cells.astype(float))
+    named = metric.replace("_", " ")
+    sheet = Sheet(
+        f"Search for {named} at low communication cost",
+        f"Trials that no other one of {len(trials)} beats in both; of equal ones the first. Kappa: mean over the rounds; "
+        f"1 is an exchange after every local step. {named.capitalize()}: over the last tenth of the rounds, one seed.",
+        ["Kappa", f"{named.capitalize()}, %" if metric.endswith("_accuracy") else named.capitalize()],
+        [(_names(row), [f"{float(row['kappa']):.4g}", _value(row, metric)]) for _, row in kept.iterrows()],
+        names=("Trial", "Settings"),
+    )
+    caption = "A dot per trial; blue: those that no other one beats in both."
+    return sheet, Picture(
+        "search_front", picture.read_bytes(), f"{named.capitalize()} over communication cost", caption
+    )
+
+
+def _names(row: pd.Series[str]) -> tuple[str, str]:
+    """Number and settings of a trial."""
+    settings = [f"{key} = {_short(cell)}" for key, cell in list(row.items())[_SETTINGS_FROM:]]
+    return str(int(row["run"].rpartition("-")[2])), ", ".join(settings)
+
+
+def _short(cell: str) -> str:
+    """A setting as people write it."""
+    try:
+        return f"{float(cell):.4g}"
+    except ValueError:
+        return cell or "null"
+
+
+def _value(row: pd.Series[str], metric: str) -> str:
+    value = float(row[metric])
+    return formats.percent(value) if metric.endswith("_accuracy") else f"{value:.4g}"

@@ -1,0 +1,161 @@
+"""Searches with two aims: the trials that no other one beats in metric and communication cost."""
+
+from __future__ import annotations
+
+import csv
+import statistics
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from searches import killed, search
+
+from fedtide.errors import SettingsError
+from fedtide.params import Params
+from fedtide.run import execute
+from fedtide.tracking.run_directory import RunDirectory
+from fedtide.tuning.study import TuneResult
+
+Make = Callable[..., Params]
+SPACE = {
+    "exchange.intervals": {"choices": ["1-4", "1-2", "2-4", "2"]},
+    "exchange.budget.beta": {"low": 0.2, "high": 0.8},
+}
+LOCAL = {"amount": 4, "batch_size": 64, "unit": "steps", "lr": 1.0}
+KEYS = list(SPACE)
+
+
+@pytest.fixture(scope="session")
+def front(params: Make) -> Make:
+    """The settings file of a search over intervals, budget and learning rate."""
+
+    def make(tune: dict[str, Any] | None = None, **values: Any) -> Params:
+        values = {"exchange": "intervals", "local": LOCAL, "algorithm": "fedavg", "partition": "shards"} | values
+        values["scenario"] = {"name": "static", "rounds": 3, "num_clients": 5}
+        return params({"cost": "kappa", "trials": 12, "space": SPACE, **(tune or {})}, **values)
+
+    return make
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where the uninterrupted search is."""
+    return tmp_path_factory.mktemp("found")
+
+
+@pytest.fixture(scope="module")
+def found(front: Make, home: Path) -> TuneResult:
+    """An uninterrupted search of one worker."""
+    return search(front(), home)
+
+
+def table(home: Path) -> list[dict[str, str]]:
+    with (home / "tuning" / "front.csv").open(encoding="utf-8") as stream:
+        return list(csv.DictReader(stream))
+
+
+def files(home: Path) -> set[str]:
+    return {path.name for path in (home / "tuning").iterdir() if path.suffix in (".csv", ".png", ".yaml", ".part")}
+
+
+def test_the_table_holds_what_the_runs_recorded(found: TuneResult, home: Path) -> None:
+    rows = table(home)
+    assert found.trials == len(rows) == 12
+    assert list(rows[0]) == ["run", "outcome", "validation_accuracy", "kappa", "front", *KEYS]
+    for row in rows:
+        history = list(RunDirectory(home / "runs" / row["run"]).history())
+        assert float(row["validation_accuracy"]) == float(history[-1]["validation_accuracy"])
+        assert float(row["kappa"]) == pytest.approx(
+            statistics.fmean(float(item["kappa"]) for item in history), abs=1e-9
+        )
+    everybody = {row["exchange.intervals"]: float(row["kappa"]) for row in rows if "-" not in row["exchange.intervals"]}
+    assert everybody == {name: pytest.approx(1 / int(name)) for name in everybody}
+    assert files(home) == {"front.csv", "front.png", "best.yaml"}
+
+
+def test_the_front_is_what_no_other_trial_beats(found: TuneResult, home: Path) -> None:
+    points = {row["run"]: (float(row["validation_accuracy"]), float(row["kappa"])) for row in table(home)}
+
+    def beaten(run: str) -> bool:
+        value, cost = points[run]
+        return any(
+            other >= value and price <= cost and (other, price) != points[run] for other, price in points.values()
+        )
+
+    on_it = {row["run"] for row in table(home) if row["front"] == "true"}
+    assert on_it == {run for run in points if not beaten(run)}
+    assert 1 < len(on_it) < len(points)
+    shown = [line for line in found.text.splitlines() if line.startswith("  validation_accuracy")]
+    costs = [float(line.split("kappa ")[1].split()[0]) for line in shown]
+    assert len(costs) == len({points[run] for run in on_it})
+    assert costs == sorted(costs)
+
+
+def test_the_best_of_the_front_can_be_played(found: TuneResult, home: Path, tmp_path: Path) -> None:
+    best = max(table(home), key=lambda row: (float(row["validation_accuracy"]), -float(row["kappa"])))
+    assert best["front"] == "true"
+    assert found.value == float(best["validation_accuracy"])
+    assert {key: str(value) for key, value in found.best.items()} == {key: best[key] for key in KEYS}
+    run = Params.read(home / "tuning" / "best.yaml").run()
+    exchange: Any = run.exchange
+    assert (exchange.name, exchange.intervals, str(exchange.budget.beta)) == ("intervals", best[KEYS[0]], best[KEYS[1]])
+    assert execute(run, tmp_path)["state"] == "complete"
+
+
+def test_no_trial_is_given_up_whatever_prune_says(found: TuneResult, front: Make, home: Path, tmp_path: Path) -> None:
+    assert {row["outcome"] for row in table(home)} == {"complete"}
+    assert search(front({"prune": False, "trials": 1}), tmp_path).study == found.study
+
+
+def test_a_killed_search_ends_as_if_it_had_not_been(found: TuneResult, front: Make, home: Path, tmp_path: Path) -> None:
+    killed(front(), tmp_path, workers=1, count=32)  # in the eleventh trial, the first that is not drawn at random
+    assert len(list((tmp_path / "runs").iterdir())) == 11
+    assert search(front(), tmp_path).trials == 12
+    assert len(list((tmp_path / "runs").iterdir())) == 12
+    for name in ("front.csv", "best.yaml", "front.png"):
+        assert (tmp_path / "tuning" / name).read_bytes() == (home / "tuning" / name).read_bytes()
+
+
+@pytest.mark.slow
+def test_two_workers_share_the_trials(front: Make, tmp_path: Path) -> None:
+    result = search(front({"workers": 2, "trials": 4}), tmp_path)
+    assert result.trials == len({row["run"] for row in table(tmp_path)}) == 4
+
+
+def test_both_aims_are_made_small_where_the_metric_is_a_loss(front: Make, tmp_path: Path) -> None:
+    result = search(front({"metric": "validation_loss", "trials": 4}), tmp_path)
+    points = [(float(row["validation_loss"]), float(row["kappa"])) for row in table(tmp_path)]
+    assert result.value == min(points)[0]
+    assert [row["front"] for row in table(tmp_path)] == [
+        str(not any(loss <= mine[0] and cost <= mine[1] and (loss, cost) != mine for loss, cost in points)).lower()
+        for mine in points
+    ]
+
+
+def test_trials_that_diverge_are_not_on_the_front(front: Make, tmp_path: Path) -> None:
+    wild = {"local.lr": {"choices": [0.1, 1e30]}}
+    result = search(front({"trials": 6, "space": wild}), tmp_path)
+    rows = table(tmp_path)
+    assert {row["outcome"] for row in rows} == {"complete", "diverged"}
+    for row in rows:
+        diverged = row["outcome"] == "diverged"
+        assert (row["validation_accuracy"] == "", row["kappa"] == "", row["front"] == "false") == (diverged,) * 3
+    assert result.best == {"local.lr": 0.1}
+
+
+def test_nothing_is_best_if_every_trial_diverges(front: Make, tmp_path: Path) -> None:
+    with pytest.raises(SettingsError, match="none of 2 trials came to an end, all diverged"):
+        search(front({"trials": 2, "space": {"local.lr": {"choices": [1e25, 1e30]}}}), tmp_path)
+    assert files(tmp_path) == {"front.csv"}
+
+
+def test_another_kind_of_search_leaves_its_own_tables_and_figures_alone_in_the_folder(
+    front: Make, tmp_path: Path
+) -> None:
+    one = {"cost": None, "trials": 1}
+    search(front({"trials": 1}), tmp_path)
+    search(front(one), tmp_path)
+    assert files(tmp_path) == {"trials.csv", "history.png", "best.yaml"}
+    search(front({"trials": 1}), tmp_path)
+    assert files(tmp_path) == {"front.csv", "front.png", "best.yaml"}
