@@ -70,7 +70,7 @@ def _keeping(kept: list[Any]) -> Callable[[Federation], None]:
     """Core sets as listed, by number of the subset."""
 
     def script(federation: Federation) -> None:
-        federation.algorithm.pick = lambda r, client, subset: kept[subset]  # type: ignore[attr-defined]
+        federation.algorithm.pick = lambda r, rows: [kept[r.subsets[row]] for row in rows]  # type: ignore[attr-defined]
 
     return script
 
