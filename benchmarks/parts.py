@@ -89,7 +89,7 @@ def play_workload(bench: Bench, workload: Workload) -> list[Row]:
 
     ``tested``: 10,000 test samples after every round. ``bare rounds``: without Lightning and records. ``products
     alone``: the matrix products of the local steps, on the same workers or one. ``state saved``: with the run's state written
-    every so many rounds. ``MLflow``: with the mirror.
+    every so many rounds. ``state and MLflow``: with the mirror too, which is everything around the training.
     """
     world = federation(bench.settings(workload))
     tested = bench.settings(workload, evaluation={"every": 1})
@@ -112,8 +112,8 @@ def play_workload(bench: Bench, workload: Workload) -> list[Row]:
         pairs += [(name, "fedtide") for name in ("bare rounds", "products alone", f"state saved / {SAVING}")]
         pairs += [("products alone", "products, one core")]
         if importlib.util.find_spec("mlflow"):
-            competitors["MLflow"] = library(bench.settings(workload), bench.scratch, bench.scratch / "mlruns")
-            pairs += [("MLflow", "fedtide")]
+            competitors["state and MLflow"] = library(saving, bench.scratch, bench.scratch / "mlruns")
+            pairs += [("state and MLflow", "bare rounds")]
     executor, difference = world.executor.describe(), disagreement(world, SHORT)
     found = take_turns(competitors, bench.turns)
     world.workers.close()
