@@ -5,11 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-import numpy as np
 import pytest
 
 from fedtide.costs.settings import CostSettings
-from fedtide.costs.wireless import Wireless
+from fedtide.costs.wireless import Stretch, Wireless
 from fedtide.federation.federation import Federation
 from support import assert_same, federation, play, settings, steady, vectors
 
@@ -37,8 +36,8 @@ def test_a_row_is_the_cost_of_its_cohort() -> None:
         state, reports = play(made(algorithm=algorithm))
         model = Wireless(CostSettings(), 0, 18, 2 * 15 / 18)
         for t, (cohort, report) in enumerate(zip(COHORTS, reports, strict=True)):
-            sent = np.full(len(cohort), 4 * 18 * vectors_sent)
-            cost = model.round_cost([t], cohort, sent, sent, [SIZES[client] for client in cohort])
+            whole = Stretch(list(range(len(cohort))), [SIZES[client] for client in cohort])
+            cost = model.round_cost([t], cohort, [whole], *[4 * 18 * vectors_sent] * 2)
             assert report.row["latency"] == pytest.approx(cost.latency_s, rel=1e-8)
             assert report.row["energy"] == pytest.approx(cost.energy_J, rel=1e-8)
         assert state.totals["latency"] == pytest.approx(sum(report.row["latency"] for report in reports), rel=1e-8)
@@ -53,24 +52,24 @@ def test_a_further_round_is_charged_to_the_round_that_follows() -> None:
     def measured(*args: Any) -> None:
         began(*args)
         call = replace(fed._call(0, 0, 1), purpose="gradient")
-        fed.charge(state, call, exchanges=[1, 1], samples=[4, 6])
+        fed.charge(state, call, [Stretch([0, 1], [4, 6])])
 
     fed._begin_session = measured  # type: ignore[method-assign]
     _, (report,) = play(fed, state=state)
     _, (alone,) = play(plain)
     assert report.row["bytes_up"] == 2 * alone.row["bytes_up"]
     once = Wireless(CostSettings(), 0, 18, 2 * 15 / 18)
-    sent = np.full(2, 4 * 18)
-    more = once.round_cost([0], [0, 2], sent, sent, [4, 6], "gradient")
+    more = once.round_cost([0], [0, 2], [Stretch([0, 1], [4, 6])], 4 * 18, 4 * 18, "gradient")
     assert report.row["energy"] == pytest.approx(alone.row["energy"] + more.energy_J, rel=1e-8)
 
 
 def test_a_device_that_exchanges_more_often_pays_more() -> None:
     state, fed = made().start(), made()
     call = fed._call(2, 0, 3)
-    fed.charge(state, call, exchanges=[1, 500, 1], samples=[0, 0, 0])
+    end = Stretch([0, 1, 2], [0, 0, 0])
+    fed.charge(state, call, [Stretch([1], [0])] * 499 + [end])
     first = dict(state.totals)
-    fed.charge(state, call, exchanges=[1, 1, 1], samples=[0, 0, 0])
+    fed.charge(state, call, [end])
     assert first["bytes_up"] == 502 * fed.payload.up
     assert first["energy"] > state.totals["energy"] - first["energy"]
     fed.workers.close()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -21,6 +22,7 @@ from fedtide.costs.wireless import (
     Fading,
     Link,
     RoundCost,
+    Stretch,
     Wireless,
     distance,
     flops_per_parameter,
@@ -33,14 +35,12 @@ from fedtide.randomness import generator
 CELL = CostSettings(payload="paper")
 SVHN = (667_178, 91.04)
 TINY_IMAGENET = (21_730_056, 27.69)
-NO = np.zeros(1, dtype=np.int64)
 """No bytes."""
 
 
-def both(size: int, devices: int) -> tuple[Any, Any]:
-    """The same bytes down and up for each device."""
-    each = np.full(devices, size)
-    return each, each
+def once(samples: Sequence[int]) -> list[Stretch]:
+    """A round of devices that exchange models at its end alone."""
+    return [Stretch(list(range(len(samples))), list(samples))]
 
 
 def fading(count: int = 1, seed: int = 0, correlation: float = CELL.correlation) -> Fading:
@@ -55,7 +55,7 @@ def link(bits: float, snr: tuple[float, ...] = (3.0,), bandwidth: float = 1e6) -
 def costs(model: tuple[int, float], count: int, **values: Any) -> tuple[float, float]:
     """Mean latency [s] and energy [kJ] of a round of 100 devices over ``count`` placements, 5 x 128 samples each."""
     s = CostSettings(payload="paper", **values)
-    rounds = [Wireless(s, seed, *model).round_cost([0], range(100), NO, NO, [640] * 100) for seed in range(count)]
+    rounds = [Wireless(s, seed, *model).round_cost([0], range(100), once([640] * 100), 0, 0) for seed in range(count)]
     latency, energy = total(1, rounds)
     return latency, energy / 1e3
 
@@ -195,7 +195,7 @@ def test_what_makes_transfers_shorter(changed: dict[str, float], direction: int,
 
     def seconds(**values: Any) -> tuple[Any, Any]:
         s = CostSettings(long_transfer=long_transfer, **values)
-        cost = Wireless(s, 0, 1, 0.0).round_cost([0], range(20), *both(10**6, 20), [0] * 20)
+        cost = Wireless(s, 0, 1, 0.0).round_cost([0], range(20), once([0] * 20), 10**6, 10**6)
         return cost.down_s, cost.down_s + cost.up_s
 
     for before, after in zip(seconds(), seconds(**changed), strict=True):
@@ -205,7 +205,7 @@ def test_what_makes_transfers_shorter(changed: dict[str, float], direction: int,
 
 def test_more_bits_take_longer_and_times_are_whole_slots() -> None:
     model = Wireless(CostSettings(), 0, 1, 0.0)
-    few, many = (model.round_cost([0], range(20), *both(size, 20), [0] * 20) for size in (10**5, 10**6))
+    few, many = (model.round_cost([0], range(20), once([0] * 20), size, size) for size in (10**5, 10**6))
     assert (many.up_s > few.up_s).all()
     assert (many.down_s >= few.down_s).all()
     for seconds in (few.down_s, few.up_s, many.down_s, many.up_s):
@@ -232,7 +232,7 @@ def test_a_round_in_closed_form(parameters: int, phi: float, megabit: float, sec
     """At mean rates: seconds and joules of both directions and of the computation."""
     s = CostSettings(payload="paper", long_transfer=0)
     model = Wireless(s, 3, parameters, phi)
-    cost = model.round_cost([0], [4, 8], NO, NO, [1, 1])
+    cost = model.round_cost([0], [4, 8], once([1, 1]), 0, 0)
     assert cost.compute_s == pytest.approx([seconds] * 2, rel=2e-5 if seconds < 1e-3 else 0, abs=5e-7)
     for row, device in enumerate((4, 8)):
         snr = model.gain(device, [0]) / s.noise_density
@@ -248,19 +248,18 @@ def test_a_round_in_closed_form(parameters: int, phi: float, megabit: float, sec
 def test_the_whole_payload_is_the_algorithms_or_the_papers() -> None:
     """4 bytes per parameter each way are the paper's payload."""
     declared, paper = (Wireless(CostSettings(payload=payload), 0, 1_000_000, 1.0) for payload in ("algorithm", "paper"))
-    once = both(4_000_000, 3)
-    first, second = (model.round_cost([2], [0, 1, 2], *once, [8, 16, 24]) for model in (declared, paper))
+    first, second = (
+        model.round_cost([2], [0, 1, 2], once([8, 16, 24]), 4_000_000, 4_000_000) for model in (declared, paper)
+    )
     assert np.array_equal(first.down_s, second.down_s)
     assert np.array_equal(first.up_s, second.up_s)
-    twice = declared.round_cost([2], [0, 1, 2], np.array([1, 2, 1]) * once[0], once[1], [8, 16, 24])
-    assert (twice.down_s > first.down_s).tolist() == [False, True, False]
     assert first.compute_s == pytest.approx(np.array([1, 2, 3]) * 8 * 1_000_000 / 8e9)
     assert second.compute_s == pytest.approx(np.full(3, 5 * 128 * 1_000_000 / 8e9))
 
 
 def test_phi_may_be_given_and_the_backward_pass_counted() -> None:
     base, given, trained = (
-        Wireless(CostSettings(**values), 0, 10_000, 2.0).round_cost([0], [0], *both(0, 1), [50]).compute_s.item()
+        Wireless(CostSettings(**values), 0, 10_000, 2.0).round_cost([0], [0], once([50]), 0, 0).compute_s.item()
         for values in ({}, {"phi": 7.0}, {"passes": 3.0})
     )
     assert (given / base, trained / base) == pytest.approx((3.5, 3.0))
@@ -271,11 +270,12 @@ def test_places_last_for_the_run_and_fading_for_a_round() -> None:
     assert model.gain(3, [0]) == model.gain(3, [9])
     assert model.gain(3, [0]) != model.gain(4, [0])
     assert model.gain(3, [0]) != Wireless(CostSettings(), 6, 1000, 1.0).gain(3, [0])
-    first, again, later = (model.round_cost([t], [3, 4], *both(10**6, 2), [1, 1]) for t in (0, 0, 1))
+    first, again, later = (model.round_cost([t], [3, 4], once([1, 1]), 10**6, 10**6) for t in (0, 0, 1))
     assert np.array_equal(first.up_s, again.up_s)
     assert not np.array_equal(first.up_s, later.up_s)
-    assert not np.array_equal(first.up_s, model.round_cost([0], [3, 4], *both(10**6, 2), [1, 1], "gradient").up_s)
-    alone = model.round_cost([0], [4], *both(10**6, 1), [1])
+    gradient = model.round_cost([0], [3, 4], once([1, 1]), 10**6, 10**6, "gradient")
+    assert not np.array_equal(first.up_s, gradient.up_s)
+    alone = model.round_cost([0], [4], once([1]), 10**6, 10**6)
     assert alone.down_s[0] == first.down_s[1]
 
 
@@ -296,10 +296,65 @@ def test_places_fill_the_ring_evenly() -> None:
 
 
 def test_totals_are_rounds_times_the_mean_round() -> None:
-    one = RoundCost(np.array([1.0, 2.0]), np.array([3.0, 1.0]), np.array([0.5, 0.5]), np.array([2.0, 5.0]))
-    two = RoundCost(np.array([2.0]), np.array([3.0]), np.array([0.5]), np.array([1.0]))
+    one = RoundCost(*map(np.array, ([1.0, 2.0], [3.0, 1.0], [0.5, 0.5], [0.0, 0.5], [2.0, 5.0])))
+    two = RoundCost(*map(np.array, ([2.0], [3.0], [0.5], [0.0], [1.0])))
     assert total(10, [one, two]) == (50.0, 40.0)
     assert total(math.inf, [one]) == (math.inf, math.inf)
+
+
+# Averages inside a round
+
+
+MEGABIT = 1e6
+STEADY = CostSettings(long_transfer=0, shadowing=0.0)  # mean rates; shares of the band are seen in whole slots
+
+
+def transfer(model: Wireless, device: int, bandwidth: float, watts: float, megabit: float = 8.0) -> float:
+    """Seconds of one transfer at the mean rate."""
+    snr = watts * model.gain(device, [0]) / (STEADY.noise_density * bandwidth)
+    rate = Link(bandwidth, np.array([snr]), 0).mean_rate().item()
+    return math.ceil(megabit * MEGABIT / (rate * STEADY.slot)) * STEADY.slot
+
+
+def test_a_round_with_an_average_inside_in_closed_form() -> None:
+    """Devices 0 and 1 average after one step, 2 trains on; then all three. A sample takes a millisecond."""
+    model = Wireless(STEADY, 1, 4_000_000, 2.0)
+    cost = model.round_cost([0], [0, 1, 2], [Stretch([0, 1], [10, 400]), Stretch([0, 1, 2], [5, 5, 300])], 10**6, 10**6)
+    down = [transfer(model, device, 1e8, 20.0) for device in range(3)]
+    inside = [transfer(model, device, 1e8 / 2, 0.2) for device in range(2)]
+    last = [transfer(model, device, 1e8 / 3, 0.2) for device in range(3)]
+    assert cost.down_s == pytest.approx([2 * down[0], 2 * down[1], down[2]])
+    assert cost.up_s == pytest.approx([inside[0] + last[0], inside[1] + last[1], last[2]])
+    assert cost.compute_s == pytest.approx([0.015, 0.405, 0.3])
+    arrived = [down[0] + 0.010 + inside[0], down[1] + 0.400 + inside[1]]
+    assert cost.waited_s == pytest.approx([arrived[1] - arrived[0], 0, 0])
+    ends = [arrived[1] + down[row] + 0.005 + last[row] for row in (0, 1)] + [down[2] + 0.3 + last[2]]
+    assert cost.latency_s == pytest.approx(max(ends))
+    assert cost.device_J == pytest.approx(0.1 * cost.down_s + 0.2 * cost.up_s + 0.1 * cost.compute_s)
+
+
+def test_alone_in_the_group_there_is_nobody_to_wait_for() -> None:
+    model = Wireless(STEADY, 1, 4_000_000, 2.0)
+    cost = model.round_cost([0], [0, 1], [Stretch([0], [5])] * 3 + [Stretch([0, 1], [5, 20])], 10**6, 10**6)
+    assert not cost.waited_s.any()
+    assert cost.compute_s == pytest.approx([0.02, 0.02])
+    assert cost.down_s / [transfer(model, device, 1e8, 20.0) for device in (0, 1)] == pytest.approx([4, 1])
+
+
+def test_whoever_sits_a_round_out_costs_nothing() -> None:
+    model = Wireless(CostSettings(), 1, 4_000_000, 2.0)
+    cost = model.round_cost([0], [0, 1], [Stretch([1], [5]), Stretch([1], [5])], 10**6, 10**6)
+    assert cost.device_J[0] == cost.down_s[0] == cost.up_s[0] == cost.compute_s[0] == 0
+    alone = model.round_cost([0], [1], [Stretch([0], [5]), Stretch([0], [5])], 10**6, 10**6)
+    assert (alone.latency_s, alone.energy_J) == (cost.latency_s, cost.energy_J)
+    nobody = model.round_cost([0], [0, 1], [], 10**6, 10**6)
+    assert nobody.latency_s == nobody.energy_J == 0
+
+
+def test_samples_given_for_a_round_are_spread_over_its_stretches() -> None:
+    model = Wireless(CostSettings(samples=60), 1, 4_000_000, 2.0)
+    cost = model.round_cost([0], [0, 1], [Stretch([0], [5]), Stretch([0, 1], [7, 12])], 10**6, 10**6)
+    assert cost.compute_s == pytest.approx([0.06, 0.06])
 
 
 # The published round (Monte Carlo)

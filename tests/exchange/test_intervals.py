@@ -14,6 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
+from fedtide.costs.wireless import Stretch
 from fedtide.errors import SettingsError
 from fedtide.exchange.budgets import DynamicBudget, FixBudget, GivenBudget
 from fedtide.exchange.intervals import LETTERS, uploads
@@ -69,9 +70,9 @@ def test_every_client_is_charged_its_own_exchanges(number: int) -> None:
     charged: list[list[int]] = []
     charge = fed.charge
 
-    def note(state: Any, call: Any, exchanges: Sequence[int], samples: Sequence[int]) -> None:
-        charged.append(list(exchanges))
-        charge(state, call, exchanges, samples)
+    def note(state: Any, call: Any, stretches: Sequence[Stretch]) -> None:
+        charged.append([sum(row in stretch.rows for stretch in stretches) for row in range(len(call.ids))])
+        charge(state, call, stretches)
 
     fed.charge = note  # type: ignore[method-assign]
     state, reports = play(fed)
@@ -91,6 +92,17 @@ def test_partial_exchanges_cost_seconds_and_joules() -> None:
     assert often["bytes_up"] == 6 * once["bytes_up"]
     assert often["latency"] > once["latency"]
     assert often["energy"] > once["energy"]
+
+
+def test_a_stretch_has_the_samples_of_its_own_steps() -> None:
+    """Six samples in batches of two make three a pass: two steps of the stretch 1-2, two of 3-4, the rest."""
+    chosen = settings(local=LOCAL | {"batch_size": 2}, exchange=exchange("2-4", selection={"name": "random"}))
+    fed = federation(chosen, steady((6, 5, 6), 1), vectors())
+    fed.exchange.selection = Listed([[1]])  # type: ignore[attr-defined]
+    found: list[Stretch] = []
+    fed.charge = lambda state, call, stretches: found.extend(stretches)  # type: ignore[method-assign]
+    play(fed)
+    assert found == [Stretch([1], [4]), Stretch([0, 1, 2], [8, 3, 8]), Stretch([0, 1, 2], [4, 3, 4])]
 
 
 @pytest.mark.parametrize("intervals", ["6", "g", "7-g", "g-6"])

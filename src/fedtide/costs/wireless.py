@@ -126,6 +126,8 @@ def transmission_slots(links: Sequence[Link], fading: Fading, s: CostSettings) -
         fade = fading.advance(rows, min(CHUNK, int(1.2 * left) + 8))
         free = np.ones(fade.shape, dtype=np.bool_)
         for number, link in enumerate(links):
+            if not free.any():
+                break
             before, wanted = sent[number, rows], bits[number, rows, None]
             if (before[:, None] >= wanted).all():
                 continue
@@ -140,22 +142,37 @@ def transmission_slots(links: Sequence[Link], fading: Fading, s: CostSettings) -
 
 
 @dataclass(frozen=True)
+class Stretch:
+    """Local work up to an exchange of models, and the upload to it.
+
+    Attributes:
+        rows: who takes part, places among the devices of the round, at least one. samples: on how many each of them has
+            computed since its exchange before.
+    """
+
+    rows: list[int]
+    samples: list[int]
+
+
+@dataclass(frozen=True)
 class RoundCost:
     """What one round costs; arrays [K] in the order of the participants.
 
     Attributes:
-        down_s, up_s, compute_s: seconds each device receives, sends and computes. device_J: its energy [J].
+        down_s, up_s, compute_s: seconds each device receives, sends and computes. waited_s: seconds it waits for others at
+            averages inside the round. device_J: its energy [J]; waiting costs nothing.
     """
 
     down_s: Floats
     up_s: Floats
     compute_s: Floats
+    waited_s: Floats
     device_J: Floats  # noqa: N815 - joules
 
     @property
     def latency_s(self) -> float:
         """Seconds until the slowest participant is done."""
-        return float((self.down_s + self.up_s + self.compute_s).max())
+        return float((self.down_s + self.up_s + self.compute_s + self.waited_s).max())
 
     @property
     def energy_J(self) -> float:  # noqa: N802 - joules
@@ -202,39 +219,71 @@ class Wireless:
         self,
         keys: Sequence[int],
         devices: Sequence[int],
-        bytes_down: Ints,
-        bytes_up: Ints,
-        samples: Sequence[int],
+        stretches: Sequence[Stretch],
+        bytes_down: int,
+        bytes_up: int,
         purpose: str = "batches",
     ) -> RoundCost:
-        """Cost of one round of K participants, who share the band of the uploads evenly.
+        """Cost of one round of K devices.
+
+        Whoever takes part in a stretch receives the model once at the beginning. At the end of every stretch its members
+        upload at once and share the band evenly; after all but the last they wait for the slowest of them and receive the
+        average.
 
         Args:
             keys: of the round (its number), with ``purpose`` those of its fading.
-            devices: ids of the participants, at least one.
-            bytes_down, bytes_up: int64 [K], what each of them receives and sends in all exchanges of the round; not looked at
-                with ``payload: paper``.
-            samples: samples e B that each of them computes on; ``settings.samples`` goes before it.
+            devices: ids of the K devices, at least one.
+            stretches: of the round, in order; none if nobody trains.
+            bytes_down, bytes_up: what a device receives and sends in one exchange; not looked at with ``payload: paper``.
             purpose: of the round: training's ``batches``, or of a round of another kind with the same number.
         """
         s = self.settings
         gains = np.array([self.gain(device, keys) for device in devices])
-        paper, published = s.payload == "paper", np.full(len(devices), 4 * self.parameters)
-        down, up = (published, published) if paper else (bytes_down, bytes_up)
-        links = [
-            self._link(s.bandwidth, s.server_power, gains, 8 * down),
-            self._link(s.bandwidth / len(devices), s.send_power, gains, 8 * up),
-        ]
+        if s.payload == "paper":
+            bytes_down = bytes_up = 4 * self.parameters
+        member = np.zeros((len(stretches), len(devices)))
+        for row, stretch in zip(member, stretches, strict=True):
+            row[stretch.rows] = 1
+        links = [self._link(s.bandwidth, s.server_power, gains, 8 * bytes_down * member.max(0, initial=0))]
+        for row in member:
+            links.append(self._link(s.bandwidth / row.sum(), s.send_power, gains, 8 * bytes_up * row))
+            links.append(self._link(s.bandwidth, s.server_power, gains, 8 * bytes_down * row))
+        del links[max(1, 2 * len(stretches)) :]  # nobody receives at the end
         keyed = [generator(self.seed, f"wireless.{purpose}", *keys, device) for device in devices]
-        down_s, up_s = transmission_slots(links, Fading(keyed, s.correlation), s) * s.slot
-        fixed = PAPER_SAMPLES if paper and s.samples is None else s.samples
-        trained = np.array(samples if fixed is None else [fixed] * len(devices), dtype=np.float64)
-        cycles = trained * self.parameters * self.phi * s.passes / s.flops_per_cycle
-        energy = s.receive_power * down_s + s.send_power * up_s + s.capacitance * cycles * s.clock**2
-        return RoundCost(down_s, up_s, cycles / s.clock, energy)
+        slots = transmission_slots(links, Fading(keyed, s.correlation), s)
+        took = slots.astype(np.float64) * s.slot
+        down, up = took[0::2], took[1::2]
+        cycles = self._samples(stretches, member) * self.parameters * self.phi * s.passes / s.flops_per_cycle
+        compute: Floats = cycles / s.clock
+        down_s, up_s = down.sum(0), up.sum(0)
+        energy = s.receive_power * down_s + s.send_power * up_s + s.capacitance * cycles.sum(0) * s.clock**2
+        return RoundCost(down_s, up_s, compute.sum(0), _waits(member > 0, down, up, compute), energy)
 
-    def _link(self, bandwidth: float, power: float, gains: Floats, bits: Ints) -> Link:
+    def _samples(self, stretches: Sequence[Stretch], member: Floats) -> Floats:
+        """Samples computed on, [stretches, K]; a number given for the round is spread evenly over a device's stretches."""
+        s = self.settings
+        fixed = PAPER_SAMPLES if s.payload == "paper" and s.samples is None else s.samples
+        if fixed is not None:
+            share: Floats = member / member.sum(0).clip(min=1)
+            return fixed * share
+        samples = np.zeros_like(member)
+        for row, stretch in zip(samples, stretches, strict=True):
+            row[stretch.rows] = stretch.samples
+        return samples
+
+    def _link(self, bandwidth: float, power: float, gains: Floats, bits: Floats) -> Link:
         return Link(bandwidth, power * gains / (self.settings.noise_density * bandwidth), bits)
+
+
+def _waits(member: NDArray[np.bool_], down: Floats, up: Floats, compute: Floats) -> Floats:
+    """Seconds [K] that devices wait for the slowest member at the end of all stretches but the last; all [stretches, K]."""
+    clock, waited = np.zeros(member.shape[1]), np.zeros(member.shape[1])
+    for rows, received, sent, computed in zip(member[:-1], down, up, compute, strict=False):
+        clock += received + computed + sent
+        wait = clock[rows].max() - clock[rows]
+        waited[rows] += wait
+        clock[rows] += wait
+    return waited
 
 
 def flops_per_parameter(network: nn.Module, inputs: Tensor) -> float:

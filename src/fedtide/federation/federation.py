@@ -17,7 +17,7 @@ from fedtide import plugins
 from fedtide.algorithms.base import Algorithm
 from fedtide.algorithms.round import Vectors
 from fedtide.costs.ledger import payload
-from fedtide.costs.wireless import Wireless, flops_per_parameter
+from fedtide.costs.wireless import Stretch, Wireless, flops_per_parameter
 from fedtide.data.dataset import Dataset
 from fedtide.engine import executor as executors
 from fedtide.engine.augment import Augmentation
@@ -212,8 +212,9 @@ class Federation:
             state.totals["bytes_down"] += down
         played = train_round(self, state, call)
         state.w, state.b, state.round = played.w, played.b, t + 1
-        self.charge(state, call, played.exchanges, played.samples)
-        kappa = sum(played.exchanges) * self.payload.models / played.steps
+        self.charge(state, call, played.stretches)
+        exchanges = sum(len(stretch.rows) for stretch in played.stretches)
+        kappa = exchanges * self.payload.models / played.steps
         state.totals["kappa"] += kappa
         finite = math.isfinite(played.train_loss) and bool(torch.isfinite(played.w).all())
         failed = not finite or played.train_loss > self.settings.federation.explode
@@ -221,7 +222,7 @@ class Federation:
         report.opening = opened
         seconds = time.perf_counter() - began
         report.row["seconds"] = round(seconds, 4)
-        report.row |= {"exchanges": sum(played.exchanges), "kappa": _digits(kappa)}
+        report.row |= {"exchanges": exchanges, "kappa": _digits(kappa)}
         if self.wireless:
             report.row |= {name: _digits(state.totals[name] - before[name]) for name in ("latency", "energy")}
         state.totals["seconds"] += seconds
@@ -232,21 +233,20 @@ class Federation:
             self.initialiser.end(self._boundary(state, t))
         return report
 
-    def charge(self, state: RunState, call: Call, exchanges: Sequence[int], samples: Sequence[int]) -> None:
+    def charge(self, state: RunState, call: Call, stretches: Sequence[Stretch]) -> None:
         """Add what a round costs to the totals of ``state``; the rows of the history hold what was added since the last.
 
         Args:
             state: of the run, not of a scratch copy.
             call: who took part, and the key of the fading (``keys`` and ``purpose``).
-            exchanges: of each participant, how often it received and sent its payload.
-            samples: of each participant, on how many it trained.
+            stretches: who trained how much before each exchange of models; each costs its members one payload both ways.
         """
-        times = np.array(exchanges, dtype=np.int64)
-        down, up = times * self.payload.down, times * self.payload.up
-        state.totals["bytes_down"] += int(down.sum())
-        state.totals["bytes_up"] += int(up.sum())
+        exchanges = sum(len(stretch.rows) for stretch in stretches)
+        state.totals["bytes_down"] += exchanges * self.payload.down
+        state.totals["bytes_up"] += exchanges * self.payload.up
         if self.wireless:
-            cost = self.wireless.round_cost(call.keys, call.ids, down, up, samples, call.purpose)
+            sent = self.payload.down, self.payload.up
+            cost = self.wireless.round_cost(call.keys, call.ids, stretches, *sent, call.purpose)
             state.totals["latency"] += cost.latency_s
             state.totals["energy"] += cost.energy_J
 

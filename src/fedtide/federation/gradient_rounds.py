@@ -57,7 +57,7 @@ class GradientRounds:
             call = self._call(v, lr, steps, batch_size)
             played = train_round(fed, scratch, call)
             scratch.w, scratch.b = played.w, played.b
-            fed.charge(self.state, call, played.exchanges, played.samples)
+            fed.charge(self.state, call, played.stretches)
         self.state.totals["gradient_rounds"] += rounds
         return scratch.w
 

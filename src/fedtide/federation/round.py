@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from fedtide.algorithms.round import Passed, Round, Vectors
+from fedtide.costs.wireless import Stretch
 from fedtide.engine.curvature import fisher_diagonal, hessian_diagonal
 from fedtide.engine.evaluation import full_gradient, pass_through
 from fedtide.engine.flat import weighted_sum
@@ -69,7 +70,7 @@ class Played:
     Attributes:
         w, b: the new model. participants: mean of the local models. members: the local models. train_loss, drift: of the
             cohort.
-        exchanges, samples: of each participant, how often it exchanged models and on how many samples it trained.
+        stretches: who trained on how many samples before each exchange of models, in order.
         steps: local steps of all participants together, those included that an exchange left out.
         clients: columns of numbers about the participants to keep, empty if there are none. server: numbers about the server.
     """
@@ -80,8 +81,7 @@ class Played:
     members: tuple[Tensor, Tensor]
     train_loss: float
     drift: float
-    exchanges: list[int]
-    samples: list[int]
+    stretches: list[Stretch]
     steps: int
     clients: dict[str, Sequence[float]]
     server: dict[str, float]
@@ -244,7 +244,7 @@ def train_round(federation: Federation, state: RunState, call: Call) -> Played:
     if fed.algorithm.has_direction:
         cohort.direction = lambda grad, W, rows: fed.algorithm.direction(grad, W, r.rows(rows))
         cohort.memories = [rows for _, rows in client]
-    exchanges = _advance(fed, cohort, r, schedule)
+    stretches = _advance(fed, cohort, r, schedule)
     services.buffers = cohort.buffers
     drift = _drift(cohort.W, state.w)
     w = fed.algorithm.finish(r)
@@ -264,10 +264,9 @@ def train_round(federation: Federation, state: RunState, call: Call) -> Played:
     participants = (r.mean(cohort.W), b) if evaluates(fed, "participants") else (w, b)
     kept = {name: column[:, 0].tolist() for name, column in fed.algorithm.record(r).items()}
     recorded: dict[str, Sequence[float]] = {"client": call.ids, **kept} if kept else {}
-    samples = plan.sizes.sum(1).tolist()
     members = (cohort.W, cohort.buffers)
     total, observed = int(steps.sum()), fed.algorithm.observe(r)
-    return Played(w, b, participants, members, loss, drift, exchanges, samples, total, recorded, observed)
+    return Played(w, b, participants, members, loss, drift, stretches, total, recorded, observed)
 
 
 def _drift(W: Tensor, w: Tensor) -> float:
@@ -293,17 +292,25 @@ def _rest(plan: Plan, r: Round, schedule: Schedule) -> Plan:
     return plan.without(schedule.idle)
 
 
-def _advance(fed: Federation, cohort: Cohort, r: Round, schedule: Schedule) -> list[int]:
-    """Local steps, cut where clients average inside the round; returns the exchanges of each client."""
-    exchanges, done = [0 if row in schedule.idle else 1 for row in range(len(r.ids))], 0
+def _advance(fed: Federation, cohort: Cohort, r: Round, schedule: Schedule) -> list[Stretch]:
+    """Local steps, cut where clients average inside the round; the last stretch ends with the exchange of the round's end."""
+    stretches, done = [], 0
+    trained = np.zeros(len(r.ids), dtype=np.int64)  # steps of each client that are part of a stretch
+    samples = np.pad(cohort.plan.sizes.numpy().cumsum(1), ((0, 0), (1, 0)))  # seen after 0, 1, ... steps
+
+    def meet(rows: list[int], step: int) -> None:
+        stretches.append(Stretch(rows, (samples[rows, step] - samples[rows, trained[rows]]).tolist()))
+        trained[rows] = step
+
     for step, rows in schedule.averages:
         fed.ranks.advance(fed.executor, cohort, done, step)
         members = torch.tensor(rows, device=cohort.W.device)
         share = r.n[members, 0] / r.n[members, 0].sum()
         cohort.W[members] = weighted_sum(share, cohort.W[members])
         cohort.buffers[members] = weighted_sum(share, cohort.buffers[members])
-        for row in rows:
-            exchanges[row] += 1
+        meet(rows, step)
         done = step
     fed.ranks.advance(fed.executor, cohort, done, cohort.plan.longest)
-    return exchanges
+    if active := [row for row in range(len(r.ids)) if row not in schedule.idle]:
+        meet(active, cohort.plan.longest)
+    return stretches
