@@ -111,7 +111,12 @@ Seed = Annotated[int, Field(ge=0, lt=2**63)]
 class LongTail(SettingsModel):
     """Thinning of the training classes before anything else sees them."""
 
-    imbalance: float = Field(1.0, gt=0, le=1, description="rarest class over most frequent class; 1 keeps everything")
+    imbalance: float | None = Field(
+        None,
+        gt=0,
+        le=1,
+        description="rarest class over most frequent class, 1: equally frequent; null keeps everything",
+    )
     mode: Literal["clip", "feasible"] = Field("clip", description="clip: at most what exists; feasible: exact profile")
     order: tuple[int, ...] | None = Field(None, description="classes from most to least frequent; default 0, 1, 2, ...")
 

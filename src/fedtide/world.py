@@ -37,7 +37,7 @@ def build_timeline(settings: RunSettings, data: Dataset) -> Timeline:
     seed = settings.seed if settings.world_seed is None else settings.world_seed
     tail = settings.long_tail
     kept = np.arange(len(labels), dtype=np.int64)
-    if tail.imbalance < 1:
+    if tail.imbalance is not None:
         kept = thin(labels, tail.imbalance, tail.mode, tail.order, seed)
     train, validation = cut(labels, kept, settings.validation, seed)
     partition = plugins.load("partitions", settings.partition.name)(settings.partition)

@@ -2,11 +2,15 @@ import math
 
 import numpy as np
 import pytest
+import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fedtide.data.longtail import thin
 from fedtide.errors import SettingsError
+from fedtide.world import build_timeline
+from support import dataset
+from support import settings as run_settings
 
 SVHN = (4948, 13861, 10585, 8497, 7458, 6882, 5727, 5595, 5045, 4659)
 
@@ -88,8 +92,22 @@ def test_choice_depends_on_the_seed_only():
     assert thin(labels, 0.1, seed=3).tolist() != thin(labels, 0.1, seed=4).tolist()
 
 
-def test_imbalance_one_keeps_everything():
+def test_imbalance_one_makes_classes_equally_frequent():
     assert thin(labels_of([7] * 3), 1.0).tolist() == list(range(21))
+    assert counts_after(labels_of([9, 7, 5]), 1.0).tolist() == [7, 7, 5]
+    assert counts_after(labels_of([9, 7, 5]), 1.0, "feasible").tolist() == [5, 5, 5]
+
+
+def test_a_run_keeps_every_sample_unless_an_imbalance_is_asked_for():
+    labels = labels_of([90, 70, 50])
+    data = dataset(torch.zeros(len(labels), 2), torch.from_numpy(labels), 3)
+
+    def kept(**tail):
+        chosen = run_settings(long_tail=tail, scenario={"name": "static", "num_clients": 5}, partition={"name": "iid"})
+        return np.bincount(labels[np.concatenate(build_timeline(chosen, data).shards)]).tolist()
+
+    assert kept() == [90, 70, 50]
+    assert kept(imbalance=1.0) == [70, 70, 50]
 
 
 @pytest.mark.parametrize(

@@ -25,7 +25,7 @@ def set_tail(path, **tail):
 def test_groups_are_three_tenths_rounded_up():
     assert groups(TAIL, 10) == {"head": [0, 1, 2], "middle": [3, 4, 5, 6], "tail": [7, 8, 9]}
     assert groups(TAIL | {"long_tail.order": [3, 1, 0, 2]}, 4) == {"head": [3, 1], "middle": [], "tail": [0, 2]}
-    assert groups({"long_tail.imbalance": 1.0}, 10) == groups({}, 10) == {}
+    assert groups({"long_tail.imbalance": 1.0}, 10) == groups({"long_tail.imbalance": None}, 10) == groups({}, 10) == {}
 
 
 def test_accuracies_of_groups():

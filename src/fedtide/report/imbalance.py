@@ -21,7 +21,7 @@ def groups(settings: Mapping[str, Any], classes: int) -> dict[str, list[int]]:
         settings: of a run, flat; ``long_tail.order`` says which classes are frequent.
         classes: L.
     """
-    if settings.get("long_tail.imbalance", 1.0) == 1.0:
+    if settings.get("long_tail.imbalance") in (None, 1.0):
         return {}
     order = settings.get("long_tail.order")
     ranks = list(range(classes)) if order is None else list(order)
