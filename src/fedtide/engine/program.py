@@ -106,16 +106,12 @@ def _graph(function: Callable[..., Any], arguments: Sequence[Tensor]) -> GraphMo
 
 
 def _finished(graph: GraphModule, arguments: Sequence[Tensor]) -> Callable[..., Any]:
-    """The graph in the fastest form of every operation, ready to be called.
-
-    TorchScript cannot take the masks in the gradients of convolutions and norms; those are long enough as they are.
-    """
+    """The graph in the fastest form of every operation, ready to be called."""
+    graph.graph.set_codegen(CodeGen())
     if arguments[0].is_cuda:
         return _compiled(graph)
     transpose_narrow(graph.graph)
-    lists = (value for node in graph.graph.nodes for value in node.args if isinstance(value, list | tuple))
-    masked = any(isinstance(item, bool) for value in lists for item in value)
-    return _compiled(graph) if masked else _interpreted(_compiled(graph), arguments)
+    return _interpreted(graph)
 
 
 def _compiled(graph: GraphModule) -> Callable[..., Any]:
@@ -124,24 +120,24 @@ def _compiled(graph: GraphModule) -> Callable[..., Any]:
         fast = _FAST.get(getattr(node.target, "overloadpacket", None))
         if fast is not None:
             node.target = fast
-    graph.graph.set_codegen(CodeGen())
     graph.graph.eliminate_dead_code()
     graph.recompile()
     return graph.forward
 
 
-def _interpreted(function: Callable[..., Any], arguments: Sequence[Tensor]) -> Callable[..., Any]:
+def _interpreted(graph: GraphModule) -> Callable[..., Any]:
     """The same operations played by TorchScript's interpreter, in one call from Python.
 
-    Worker threads then do not queue for Python's lock between any two operations (a round of W1 takes a quarter less). Its
+    Worker threads then do not queue for Python's lock between any two operations: a round of W1 takes a quarter less. Its
     optimiser stays off: from the second or third call on it would change what is rounded where.
     """
+    for node in graph.graph.nodes:
+        node.target = getattr(node.target, "overloadpacket", node.target)  # TorchScript chooses among overloads itself
+    graph.graph.eliminate_dead_code()
+    graph.recompile()
     with _TRACING, warnings.catch_warnings():
         warnings.simplefilter("ignore")  # deprecated as a way to export models, which this is not
-        examples = tuple(value.detach().clone() for value in arguments)
-        played = torch.jit.trace(  # type: ignore[no-untyped-call]
-            lambda *given: function(*given), examples, check_trace=False
-        )
+        played = torch.jit.script(graph).forward
 
     def call(*given: Tensor) -> Any:
         with torch.jit.optimized_execution(False):  # type: ignore[attr-defined]
