@@ -16,6 +16,7 @@ from torch import Tensor
 
 from fedtide import plugins
 from fedtide.data.dataset import Dataset
+from fedtide.engine import threads
 from fedtide.engine.executor import TINY, choose
 from fedtide.engine.local import Cohort, Local
 from fedtide.engine.plan import Plan
@@ -79,6 +80,23 @@ def test_the_number_of_workers_changes_no_bit(algorithm: str, executor: str) -> 
     one, two, four = (final(algorithm, executor=executor, workers=workers) for workers in (1, 2, 4))
     assert_same(one, two)
     assert_same(one, four)
+
+
+@pytest.mark.parametrize("together", [1, 400, 10**9])
+def test_how_many_batches_are_prepared_together_changes_no_bit(together: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Flipped and cropped images of 64 numbers, in batches of one to three: one at a time, two or more, all of a client."""
+    data, augmented = images(sum(SIZES)), LOCAL | {"flip": 0.5, "crop": 2}
+    usual = final("scaffold", data, executor="threads", local=augmented)
+    monkeypatch.setattr(threads, "_TOGETHER", together)
+    assert_same(usual, final("scaffold", data, executor="threads", local=augmented))
+
+
+def test_runs_of_steps_are_consecutive_and_of_one_width() -> None:
+    numbers = threads._TOGETHER // 6  # of a sample: two batches of three samples fit
+    found = list(threads._runs([3, 3, 3, 1, 3, 3], 0, 6, numbers))
+    assert found == [[0, 1], [2], [3], [4, 5]]
+    assert list(threads._runs([3, 3, 3, 1, 3, 3], 1, 4, 100 * numbers)) == [[1], [2], [3]]
+    assert not list(threads._runs([3, 3], 2, 2, numbers))
 
 
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
