@@ -35,7 +35,6 @@ from fedtide.randomness import generator
 CELL = CostSettings(payload="paper")
 SVHN = (667_178, 91.04)
 TINY_IMAGENET = (21_730_056, 27.69)
-"""No bytes."""
 
 
 def once(samples: Sequence[int]) -> list[Stretch]:
@@ -253,6 +252,9 @@ def test_the_whole_payload_is_the_algorithms_or_the_papers() -> None:
     )
     assert np.array_equal(first.down_s, second.down_s)
     assert np.array_equal(first.up_s, second.up_s)
+    more = [Stretch([1], [0]), *once([8, 16, 24])]
+    twice = declared.round_cost([2], [0, 1, 2], more, 4_000_000, 4_000_000)
+    assert (twice.down_s > first.down_s).tolist() == [False, True, False]
     assert first.compute_s == pytest.approx(np.array([1, 2, 3]) * 8 * 1_000_000 / 8e9)
     assert second.compute_s == pytest.approx(np.full(3, 5 * 128 * 1_000_000 / 8e9))
 
