@@ -212,8 +212,7 @@ class Federation:
             state.totals["bytes_down"] += down
         played = train_round(self, state, call)
         state.w, state.b, state.round = played.w, played.b, t + 1
-        self.charge(state, call, played.stretches)
-        exchanges = sum(len(stretch.rows) for stretch in played.stretches)
+        exchanges = self.charge(state, call, played.stretches)
         kappa = exchanges * self.payload.models / played.steps
         state.totals["kappa"] += kappa
         finite = math.isfinite(played.train_loss) and bool(torch.isfinite(played.w).all())
@@ -233,13 +232,16 @@ class Federation:
             self.initialiser.end(self._boundary(state, t))
         return report
 
-    def charge(self, state: RunState, call: Call, stretches: Sequence[Stretch]) -> None:
+    def charge(self, state: RunState, call: Call, stretches: Sequence[Stretch]) -> int:
         """Add what a round costs to the totals of ``state``; the rows of the history hold what was added since the last.
 
         Args:
             state: of the run, not of a scratch copy.
             call: who took part, and the key of the fading (``keys`` and ``purpose``).
             stretches: who trained how much before each exchange of models; each costs its members one payload both ways.
+
+        Returns:
+            How often a participant exchanged models, all together.
         """
         exchanges = sum(len(stretch.rows) for stretch in stretches)
         state.totals["bytes_down"] += exchanges * self.payload.down
@@ -249,6 +251,7 @@ class Federation:
             cost = self.wireless.round_cost(call.keys, call.ids, stretches, *sent, call.purpose)
             state.totals["latency"] += cost.latency_s
             state.totals["energy"] += cost.energy_J
+        return exchanges
 
     def _call(self, t: int, first: int, length: int) -> Call:
         here = self.timeline.at(t)
