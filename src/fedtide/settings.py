@@ -144,6 +144,9 @@ class LocalSettings(SettingsModel):
     decay: float = Field(0.998, gt=0, le=1, description="factor per round of the exponential schedule")
     floor: float = Field(0.0, ge=0, le=1, description="last rate of cosine and polynomial as a share of lr")
     power: float = Field(0.9, gt=0, description="exponent of the polynomial schedule")
+    schedule_rounds: int | None = Field(
+        None, ge=1, description="rounds over which cosine and polynomial fall to the floor; null: all there are"
+    )
     restart: bool = Field(True, description="the schedule starts again with every session")
     momentum: float = Field(0.0, ge=0, lt=1, description="heavy-ball momentum of the local optimiser")
     nesterov: bool = Field(False, description="look ahead along the momentum")

@@ -42,6 +42,14 @@ def test_the_cosine_schedule(rounds: int, lowest: float) -> None:
 
 
 @pytest.mark.parametrize("schedule", ["polynomial", "cosine"])
+def test_a_run_cut_short_has_the_rates_of_the_whole_one(schedule: str) -> None:
+    whole = LocalSettings(schedule=schedule, lr=0.2, floor=0.1)  # type: ignore[arg-type]
+    cut = whole.model_copy(update={"schedule_rounds": 800})
+    assert [learning_rate(cut, t, 50) for t in range(50)] == [learning_rate(whole, t, 800) for t in range(50)]
+    assert learning_rate(cut, 900, 1000) == pytest.approx(0.02)
+
+
+@pytest.mark.parametrize("schedule", ["polynomial", "cosine"])
 def test_a_floor_of_one_is_constant(schedule: str) -> None:
     local = LocalSettings(schedule=schedule, lr=0.3, floor=1.0)  # type: ignore[arg-type]
     assert {learning_rate(local, t, 9) for t in range(9)} == {0.3}

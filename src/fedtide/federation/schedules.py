@@ -8,16 +8,17 @@ from fedtide.settings import LocalSettings
 
 
 def learning_rate(local: LocalSettings, t: int, rounds: int) -> float:
-    """Rate of round ``t`` (0-based) of a schedule over ``rounds`` rounds.
+    """Rate of round ``t`` (0-based) of ``rounds`` rounds; T is ``local.schedule_rounds`` or else ``rounds``.
 
-    ``polynomial``: (lr - min)(1 - t/T)^power + min; ``cosine``: min + (lr - min)(1 + cos(pi t/T))/2, min = floor * lr;
-    ``exponential``: lr * decay^t.
+    ``polynomial``: (lr - min)(1 - t/T)^power + min; ``cosine``: min + (lr - min)(1 + cos(pi t/T))/2, min = floor * lr, both at
+    min after T rounds; ``exponential``: lr * decay^t.
     """
     lowest = local.floor * local.lr
+    passed = min(t / (local.schedule_rounds or rounds), 1.0)
     if local.schedule == "exponential":
         return float(local.lr * local.decay**t)
     if local.schedule == "cosine":
-        return lowest + (local.lr - lowest) * (1 + math.cos(math.pi * t / rounds)) / 2
+        return lowest + (local.lr - lowest) * (1 + math.cos(math.pi * passed)) / 2
     if local.schedule == "polynomial":
-        return float((local.lr - lowest) * (1 - t / rounds) ** local.power + lowest)
+        return float((local.lr - lowest) * (1 - passed) ** local.power + lowest)
     return local.lr
