@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import settings as examples
 from hypothesis import strategies as st
 
+from fedtide.engine.executor import Advance
 from fedtide.engine.plan import Plan, make_plan, step_count
 from fedtide.settings import LocalSettings
 from support import deal, federation, settings, steady, vectors
@@ -160,13 +161,13 @@ def test_a_run_draws_by_the_labels_of_its_data() -> None:
     data.train_labels.copy_((torch.arange(40) >= 38).long())
     chosen = settings(local={"amount": 50, "batch_size": 40, "order": "class_balanced"})
     fed, share = federation(chosen, steady((40,), 1), data), []
-    advance = fed.executor.advance
+    begin = fed.executor.begin
 
-    def note(cohort: Any, first: int, last: int) -> None:
+    def note(cohort: Any) -> Advance:
         share.append(float((cohort.plan.indices >= 38).double().mean()))
-        advance(cohort, first, last)
+        return begin(cohort)
 
-    fed.executor.advance = note  # type: ignore[method-assign]
+    fed.executor.begin = note  # type: ignore[method-assign]
     with torch.no_grad():
         fed.play(fed.start())
     fed.workers.close()

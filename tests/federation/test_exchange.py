@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from fedtide.algorithms.round import Round
-from fedtide.engine.executor import Executor
+from fedtide.engine.executor import Advance, Executor
 from fedtide.engine.local import Cohort
 from fedtide.exchange.base import Exchange, Schedule
 from fedtide.federation.federation import Federation
@@ -58,11 +58,16 @@ class Recording(Ranks):
     before: list[tuple[Tensor, Tensor]] = field(default_factory=list)
     after: list[tuple[Tensor, Tensor]] = field(default_factory=list)
 
-    def advance(self, executor: Executor, cohort: Cohort, first: int, last: int) -> None:
-        """See :meth:`Ranks.advance`."""
-        self.before.append((cohort.W.clone(), cohort.buffers.clone()))
-        super().advance(executor, cohort, first, last)
-        self.after.append((cohort.W.clone(), cohort.buffers.clone()))
+    def begin(self, executor: Executor, cohort: Cohort) -> Advance:
+        """See :meth:`Ranks.begin`."""
+        advance = super().begin(executor, cohort)
+
+        def recorded(last: int) -> None:
+            self.before.append((cohort.W.clone(), cohort.buffers.clone()))
+            advance(last)
+            self.after.append((cohort.W.clone(), cohort.buffers.clone()))
+
+        return recorded
 
 
 def uploads_of(run: dict[str, Any]) -> Callable[[int, int], list[int]]:

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from fedtide.engine.executor import Executor
+from fedtide.engine.executor import Advance, Executor
 from fedtide.engine.local import Cohort, Term, Update, rows_of
 from fedtide.engine.task import Task
 from fedtide.engine.workers import Seat, Workers
@@ -23,10 +23,17 @@ class Resident(Executor):
     def __init__(self, task: Task, workers: Workers) -> None:
         self.task, self.workers = task, workers
 
-    def advance(self, cohort: Cohort, first: int, last: int) -> None:
-        """See :meth:`Executor.advance`."""
-        busy = [row for row, steps in enumerate(cohort.plan.steps) if steps > first]
-        self.workers.map(lambda seat, row: self._client(seat, cohort, row, first, last), busy)
+    def begin(self, cohort: Cohort) -> Advance:
+        """See :meth:`Executor.begin`."""
+        done = 0
+
+        def advance(last: int) -> None:
+            nonlocal done
+            first, done = done, last
+            busy = [row for row, steps in enumerate(cohort.plan.steps) if steps > first]
+            self.workers.map(lambda seat, row: self._client(seat, cohort, row, first, last), busy)
+
+        return advance
 
     def describe(self) -> str:
         """See :meth:`Executor.describe`."""

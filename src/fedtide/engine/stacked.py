@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import torch
 
-from fedtide.engine.executor import TINY, Executor
+from fedtide.engine.executor import TINY, Advance, Executor, stepwise
 from fedtide.engine.gradient import Gradient
 from fedtide.engine.local import Cohort
 from fedtide.engine.memory import plan_chunk
@@ -20,24 +22,24 @@ class Stacked(Executor):
         self.task, self.workers, self.chunk = task, workers, chunk
         self.gradient = Gradient(task, batched=True)
 
-    def advance(self, cohort: Cohort, first: int, last: int) -> None:
-        """See :meth:`Executor.advance`."""
+    def begin(self, cohort: Cohort) -> Advance:
+        """See :meth:`Executor.begin`."""
         clients = len(cohort.plan.steps)
         size, width = self.gradient.layout.size, cohort.plan.indices.shape[-1]
         # Only tiny models come out the same to the bit however they are stacked, so only their chunks follow the workers.
         lanes = self.workers.count if size <= TINY else 1
         chunk = self.chunk or plan_chunk(size, clients, width, self.task, lanes)
-        pieces = [slice(start, min(start + chunk, clients)) for start in range(0, clients, chunk)]
-        self.workers.map(lambda _, rows: self._chunk(cohort, rows, first, last), pieces)
+        chunks = [self._chunk(cohort, slice(at, min(at + chunk, clients))) for at in range(0, clients, chunk)]
+        return stepwise(self.workers, chunks, cohort.plan.longest)
 
     def describe(self) -> str:
         """See :meth:`Executor.describe`."""
         return f"stacked, {self.chunk or 'a planned number of'} clients a chunk, {self.workers.count} chunks at a time"
 
-    def _chunk(self, cohort: Cohort, rows: slice, first: int, last: int) -> None:
-        plan, task = cohort.plan, self.task
-        last = min(last, max(plan.steps[rows], default=0))
-        if last <= first:
+    def _chunk(self, cohort: Cohort, rows: slice) -> Iterator[None]:
+        """Takes one local step of the clients of a chunk whenever it is asked for the next item."""
+        plan, task, longest = cohort.plan, self.task, max(cohort.plan.steps[rows])
+        if longest == 0:
             return
         training = Rows(cohort, rows, self.gradient)
         steps, shortest = torch.tensor(plan.steps[rows], device=task.device).unsqueeze(-1), min(plan.steps[rows])
@@ -46,8 +48,8 @@ class Stacked(Executor):
         sizes = plan.sizes[rows]
         full = (sizes == plan.indices.shape[-1]).all(0).tolist()
         columns = torch.arange(plan.indices.shape[-1], device=task.device)
-        losses = torch.zeros_like(training.w[:, 0])
-        for step in range(first, last):
+        losses = cohort.losses[rows]
+        for step in range(longest):
             keys, running = plan.keys[rows, step], steps > step
             inputs, labels = task.batch(plan.indices[rows, step], keys)
             # A padded batch keeps the full width: a client's sums must not depend on who shares its chunk.
@@ -57,4 +59,4 @@ class Stacked(Executor):
             for after, old in zip(written if before else [], before, strict=True):
                 after.copy_(torch.where(running, after, old))
             losses += torch.where(running[:, 0], value, 0.0)
-        cohort.losses[rows] += losses
+            yield

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import torch
 
-from fedtide.engine.executor import Executor
+from fedtide.engine.executor import Advance, Executor, stepwise
 from fedtide.engine.gradient import Gradient
 from fedtide.engine.local import Cohort
 from fedtide.engine.rows import Rows
@@ -21,6 +21,9 @@ _WIDTHS = 4
 _TOGETHER = 1 << 19
 """Numbers in batches that are prepared in one go: small batches share the calls, and all of it stays in a core's cache."""
 
+_WAITING = 1 << 25
+"""Most numbers in the prepared batches of all clients, which wait where clients meet inside a round."""
+
 
 class Threads(Executor):
     """One client at a time per worker; its row of the cohort matrix is trained in place by a traced program."""
@@ -29,37 +32,38 @@ class Threads(Executor):
         self.task, self.workers = task, workers
         self.gradient = Gradient(task, batched=False)
 
-    def advance(self, cohort: Cohort, first: int, last: int) -> None:
-        """See :meth:`Executor.advance`."""
-        busy = [row for row, steps in enumerate(cohort.plan.steps) if steps > first]
-        self.workers.map(lambda _, row: self._client(cohort, row, first, last), busy)
+    def begin(self, cohort: Cohort) -> Advance:
+        """See :meth:`Executor.begin`."""
+        busy = [self._client(cohort, row) for row, steps in enumerate(cohort.plan.steps) if steps > 0]
+        return stepwise(self.workers, busy, cohort.plan.longest)
 
     def describe(self) -> str:
         """See :meth:`Executor.describe`."""
         return f"threads, {self.workers.count} clients at a time"
 
-    def _client(self, cohort: Cohort, row: int, first: int, last: int) -> None:
-        task, plan = self.task, cohort.plan
+    def _client(self, cohort: Cohort, row: int) -> Iterator[None]:
+        """Takes one local step of a client whenever it is asked for the next item."""
+        task, plan, loss = self.task, cohort.plan, cohort.losses[row]
         training = Rows(cohort, slice(row, row + 1), self.gradient)
         grain = -(-plan.indices.shape[-1] // _WIDTHS)
-        sizes = plan.sizes[row].tolist()
-        total = torch.zeros((), dtype=task.dtype, device=task.device)
+        sizes = plan.sizes[row].tolist()[: plan.steps[row]]
         widths = [min(plan.indices.shape[-1], -(-size // grain) * grain) for size in sizes]
-        for steps in _runs(widths, first, min(last, plan.steps[row]), math.prod(task.data.input_shape)):
+        together = min(_TOGETHER, _WAITING // len(plan.steps)) // math.prod(task.data.input_shape)
+        for steps in _runs(widths, together):
             run, width = slice(steps[0], steps[-1] + 1), widths[steps[0]]
             batches = task.batch(plan.indices[row, run, :width], plan.keys[row, run])
             for step, inputs, labels in zip(steps, *batches, strict=True):
                 keep = None if width == sizes[step] else torch.arange(width, device=task.device) < sizes[step]
-                total += training.step(inputs, labels, keep, plan.keys[row, step])
-        cohort.losses[row] += total
+                loss += training.step(inputs, labels, keep, plan.keys[row, step])
+                yield
 
 
-def _runs(widths: list[int], first: int, last: int, numbers: int) -> Iterator[list[int]]:
-    """Consecutive steps from ``first`` to ``last`` whose batches have one width, as many as are prepared in one go.
+def _runs(widths: list[int], together: int) -> Iterator[list[int]]:
+    """Consecutive steps whose batches have one width, as many as are prepared in one go.
 
     Args:
-        widths: samples of each step's batch. numbers: of one sample.
+        widths: samples of each step's batch. together: samples that are prepared in one go.
     """
-    for width, same in itertools.groupby(range(first, last), widths.__getitem__):
-        steps, most = list(same), max(1, _TOGETHER // (width * numbers))
+    for width, same in itertools.groupby(range(len(widths)), widths.__getitem__):
+        steps, most = list(same), max(1, together // width)
         yield from (steps[at : at + most] for at in range(0, len(steps), most))

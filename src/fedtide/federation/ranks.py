@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from fedtide.engine.executor import Executor
+from fedtide.engine.executor import Advance, Executor
 from fedtide.engine.local import Cohort
 
 
@@ -39,22 +39,23 @@ class Ranks:
             _all_reduce,
         )
 
-    def advance(self, executor: Executor, cohort: Cohort, first: int, last: int) -> None:
-        """Advance this process's block of rows, then add up all rows; the other blocks count as zero."""
+    def begin(self, executor: Executor, cohort: Cohort) -> Advance:
+        """Training of this process's block of rows, after which all rows are added up; the other blocks count as zero."""
         if self.size == 1:
-            executor.advance(cohort, first, last)
-            return
+            return executor.begin(cohort)
         clients = len(cohort.plan.steps)
         block = range(self.rank * clients // self.size, (self.rank + 1) * clients // self.size)
         steps = [count if row in block else 0 for row, count in enumerate(cohort.plan.steps)]
-        before = cohort.losses.clone()
-        executor.advance(replace(cohort, plan=replace(cohort.plan, steps=steps)), first, last)
-        cohort.losses -= before
+        own = executor.begin(replace(cohort, plan=replace(cohort.plan, steps=steps)))
         rows = [cohort.W, cohort.buffers, cohort.losses, *cohort.memories]
         rows += [] if cohort.momentum is None else [cohort.momentum]
-        for tensor in rows:
-            tensor[: block.start] = 0
-            tensor[block.stop :] = 0
-            if tensor.numel():
-                self.sum_in_place(tensor)
-        cohort.losses += before
+
+        def advance(last: int) -> None:
+            own(last)
+            for tensor in rows:
+                tensor[: block.start] = 0
+                tensor[block.stop :] = 0
+                if tensor.numel():
+                    self.sum_in_place(tensor)
+
+        return advance

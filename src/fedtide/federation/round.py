@@ -294,7 +294,7 @@ def _rest(plan: Plan, r: Round, schedule: Schedule) -> Plan:
 
 def _advance(fed: Federation, cohort: Cohort, r: Round, schedule: Schedule) -> list[Stretch]:
     """Local steps, cut where clients average inside the round; the last stretch ends with the exchange of the round's end."""
-    stretches, done = [], 0
+    stretches = []
     trained = np.zeros(len(r.ids), dtype=np.int64)  # steps of each client that are part of a stretch
     samples = np.pad(cohort.plan.sizes.numpy().cumsum(1), ((0, 0), (1, 0)))  # seen after 0, 1, ... steps
 
@@ -302,15 +302,15 @@ def _advance(fed: Federation, cohort: Cohort, r: Round, schedule: Schedule) -> l
         stretches.append(Stretch(rows, (samples[rows, step] - samples[rows, trained[rows]]).tolist()))
         trained[rows] = step
 
+    advance = fed.ranks.begin(fed.executor, cohort)
     for step, rows in schedule.averages:
-        fed.ranks.advance(fed.executor, cohort, done, step)
+        advance(step)
         members = torch.tensor(rows, device=cohort.W.device)
         share = r.n[members, 0] / r.n[members, 0].sum()
         cohort.W[members] = weighted_sum(share, cohort.W[members])
         cohort.buffers[members] = weighted_sum(share, cohort.buffers[members])
         meet(rows, step)
-        done = step
-    fed.ranks.advance(fed.executor, cohort, done, cohort.plan.longest)
+    advance(cohort.plan.longest)
     if active := [row for row in range(len(r.ids)) if row not in schedule.idle]:
         meet(active, cohort.plan.longest)
     return stretches
