@@ -75,6 +75,9 @@ def test_a_target_out_of_reach_is_written_with_the_rounds_played(fedtide, folder
     (cells,) = {tuple(re.findall(r"\| (>\d+) ", line)) for line in page.splitlines() if line.startswith("| 0.")}
     assert cells == (">2", ">2")
     assert "\n| fedavg | " in page.split("Mean absolute difference")[1]
+    assert "](plain_rounds.png)" in page
+    written = sorted(path.name for path in (folder / "results/tiny").iterdir())
+    assert written == ["plain.csv", "plain.md", "plain_rounds.csv", "plain_rounds.png"]
 
 
 def test_the_list_of_experiments_and_of_cells(fedtide, tiny):

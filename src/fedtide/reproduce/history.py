@@ -58,6 +58,11 @@ class History:
         self._round = frame["round"].to_numpy() if "round" in frame else np.arange(1, len(frame) + 1)
         self._information_loss = _information_loss(directory / "clients.csv")
 
+    @property
+    def accuracy(self) -> pd.Series[float]:
+        """Percent after each round, NaN where not evaluated."""
+        return pd.Series(self._accuracy)
+
     def session(self, number: int) -> Session:
         """Session ``number``, counted from 1.
 

@@ -11,6 +11,7 @@ from fedtide.compare import Place, compare
 from fedtide.data.dataset import Dataset
 from fedtide.errors import SettingsError, nearest
 from fedtide.plugins import PluginSettings
+from fedtide.reproduce.curves import curves, curves_csv, curves_png
 from fedtide.reproduce.history import History
 from fedtide.reproduce.recipe import Cell, Recipe
 from fedtide.reproduce.results import Results, csv_text, markdown, tabulate
@@ -85,7 +86,8 @@ def reproduce(
 ) -> tuple[Results, int | None]:
     """Play the runs that are missing and write ``<out>/<name>/<profile>.csv`` and ``.md``, anew after every run.
 
-    The files always speak of all cells of the experiment, whichever are played.
+    Tables about whole runs also get ``<profile>_rounds.csv`` and ``.png``, the runs' curves. The files always speak of all
+    cells of the experiment, whichever are played.
 
     Args:
         recipe: the experiment under one profile.
@@ -109,8 +111,14 @@ def reproduce(
 
     def write() -> Results:
         results = tabulate(recipe, kept.history)
-        for suffix, text in ((".csv", csv_text(results)), (".md", markdown(results, command))):
-            _write(target / f"{recipe.profile}{suffix}", text)
+        lines = curves(recipe, kept.history)
+        files, page = {".csv": csv_text(results).encode()}, markdown(results, command)
+        if lines:
+            files |= {"_rounds.csv": curves_csv(lines, recipe).encode(), "_rounds.png": curves_png(lines, recipe)}
+            page += f"\n![Test accuracy over rounds; diamonds: published]({recipe.profile}_rounds.png)\n"
+        files[".md"] = page.encode()
+        for suffix, content in files.items():
+            _write(target / f"{recipe.profile}{suffix}", content)
         return results
 
     def ended(summary: dict[str, Any]) -> None:
@@ -136,7 +144,7 @@ def count_runs(recipe: Recipe) -> int:
     return len(_distinct(recipe, recipe.cells))
 
 
-def _write(path: Path, text: str) -> None:
+def _write(path: Path, content: bytes) -> None:
     part = path.with_name(f"{path.name}.{os.getpid()}.part")
-    part.write_text(text, encoding="utf-8")
+    part.write_bytes(content)
     part.replace(path)

@@ -1,0 +1,61 @@
+"""Curves of the runs behind a table."""
+
+import io
+
+import pandas as pd
+import pytest
+from matplotlib.image import imread
+
+from fedtide.reproduce.curves import curves, curves_csv, curves_png
+from fedtide.reproduce.history import History
+from fedtide.reproduce.recipe import Recipe
+
+WHOLE = ["experiment.published=published/whole.csv", "experiment.transitions={whole run: 1}"]
+ACCURACY = {1: [0.1, 0.2, 0.4], 2: [0.3, 0.4]}
+"""Of both seeds of FedAvg; they differ in length."""
+
+
+@pytest.fixture
+def recipe(tiny):
+    rows = "alpha,algorithm,quantity,mean\n0.3,fedavg,accuracy,90\n0.3,scaffold,accuracy,80\n0.7,fedavg,kappa,0.5\n"
+    (tiny.parent / "published" / "whole.csv").write_text(rows)
+    return Recipe(tiny, overrides=[*WHOLE, "compare.initialisers=[previous]"])
+
+
+@pytest.fixture
+def find(tmp_path):
+    def found(settings):
+        if settings.label != "fedavg":
+            return None
+        shares = ACCURACY[settings.seed]
+        rows = [f"{place},1,{share}" for place, share in enumerate(shares, 1)]
+        (tmp_path / "history.csv").write_text("\n".join(["round,session,test_accuracy", *rows]))
+        return History(tmp_path)
+
+    return found
+
+
+def test_a_curve_is_the_mean_of_the_runs_that_are_there(recipe, find):
+    lines = curves(recipe, find)
+    assert [(cell.world, cell.algorithm) for cell in lines] == [(("0.3",), "fedavg"), (("0.7",), "fedavg")]
+    for line in lines.values():
+        assert line.index.tolist() == [1, 2, 3]
+        assert line.tolist() == pytest.approx([20, 30, 40])
+    table = pd.read_csv(io.StringIO(curves_csv(lines, recipe)), index_col="round")
+    assert table.columns.tolist() == ["alpha=0.3 algorithm=fedavg", "alpha=0.7 algorithm=fedavg"]
+    assert table.to_numpy().tolist() == [[20, 20], [30, 30], [40, 40]]
+
+
+def test_tables_about_single_sessions_have_none(tiny, find):
+    assert not curves(Recipe(tiny), find)
+
+
+def test_the_picture_has_a_panel_per_world_and_the_published_numbers(recipe, find):
+    lines = curves(recipe, find)
+    picture = curves_png(lines, recipe)
+    assert picture == curves_png(lines, recipe)
+    first, both = ({cell: lines[cell] for cell in list(lines)[:count]} for count in (1, 2))
+    heights = [imread(io.BytesIO(curves_png(part, recipe))).shape[0] for part in (first, both)]
+    assert heights[1] == 2 * heights[0]
+    recipe.published.clear()
+    assert curves_png(lines, recipe) != picture
