@@ -36,7 +36,7 @@ def find(tmp_path):
 
 
 def test_a_curve_is_the_mean_of_the_runs_that_are_there(recipe, find):
-    lines = curves(recipe, find)
+    lines = curves(recipe, find, {})
     assert [(cell.world, cell.algorithm) for cell in lines] == [(("0.3",), "fedavg"), (("0.7",), "fedavg")]
     for line in lines.values():
         assert line.index.tolist() == [1, 2, 3]
@@ -47,11 +47,11 @@ def test_a_curve_is_the_mean_of_the_runs_that_are_there(recipe, find):
 
 
 def test_tables_about_single_sessions_have_none(tiny, find):
-    assert not curves(Recipe(tiny), find)
+    assert not curves(Recipe(tiny), find, {})
 
 
 def test_the_picture_has_a_panel_per_world_and_the_published_numbers(recipe, find):
-    lines = curves(recipe, find)
+    lines = curves(recipe, find, {})
     picture = curves_png(lines, recipe)
     assert picture == curves_png(lines, recipe)
     first, both = ({cell: lines[cell] for cell in list(lines)[:count]} for count in (1, 2))

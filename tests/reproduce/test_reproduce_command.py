@@ -80,6 +80,26 @@ def test_a_target_out_of_reach_is_written_with_the_rounds_played(fedtide, folder
     assert written == ["plain.csv", "plain.md", "plain_rounds.csv", "plain_rounds.png"]
 
 
+def test_what_was_measured_elsewhere_stays_until_it_is_measured_again(fedtide, folder, tiny):
+    """Two cells of another machine, the third here: as if all had been played in one place."""
+    options = ("--set", "experiment.transitions={end: 3}", "--set", "experiment.published=null", "-q")
+    world = ("--only", "alpha=0.7", "--only", "method=average")
+    assert fedtide("reproduce", "tiny", *options, *world, "--runs", "others", "--results", "all").status == 0
+    files = {path.name: path.read_bytes() for path in (folder / "all/tiny").iterdir()}
+    assert fedtide("reproduce", "tiny", *options, *world, "--only", "algorithm=fedavg").status == 0
+    (folder / "runs").rename(folder / "gone")
+    assert fedtide("reproduce", "tiny", *options, *world, "--only", "algorithm=scaffold").status == 0
+    joined = {path.name: path.read_bytes() for path in (folder / "results/tiny").iterdir()}
+    assert {name: joined[name] for name in ("plain.csv", "plain_rounds.csv")} == {
+        name: files[name] for name in ("plain.csv", "plain_rounds.csv")
+    }
+    assert "\n1 of the 8 cells was measured by an earlier call" in joined["plain.md"].decode()
+    fedtide("reproduce", "tiny", *options, *world, "--only", "algorithm=fedavg", "--set", "local.lr=0.2")
+    assert {row["algorithm"] for row in table(folder) if row["seeds"] == "2"} == {"fedavg"}
+    (folder / "results/tiny/plain.csv").write_text("alpha\n0.3\n")
+    assert fedtide("reproduce", "tiny", *options).status == 2
+
+
 def test_the_list_of_experiments_and_of_cells(fedtide, tiny):
     listed = fedtide("reproduce", "--list")
     assert listed.status == 0

@@ -16,13 +16,16 @@ _HEIGHT = 2.8
 Curves = dict[Cell, "pd.Series[float]"]
 
 
-def curves(recipe: Recipe, find: Find) -> Curves:
-    """Test accuracy in percent by round (from 1), the mean of the complete runs of each cell that has one.
+def curves(recipe: Recipe, find: Find, kept: Curves) -> Curves:
+    """Test accuracy in percent by round (from 1), the mean of the complete runs of each cell that has one, or what was kept.
 
     Empty for a table about single sessions of longer runs.
     """
     found: Curves = {}
     for cell in recipe.cells if len(recipe.table.transitions) == 1 else ():
+        if cell in kept:
+            found[cell] = kept[cell]
+            continue
         histories = [find(recipe.runs(cell, seed)[0]) for seed in recipe.seeds]
         lines = [history.accuracy for history in histories if history is not None]
         if lines:
@@ -33,23 +36,20 @@ def curves(recipe: Recipe, find: Find) -> Curves:
 
 def curves_csv(lines: Curves, recipe: Recipe) -> str:
     """A line per round, a column per cell under a heading like ``classes=1 algorithm=fedavg``."""
-    places = _telling(recipe)
-    heads = [" ".join(f"{name}={cell.values[place]}" for name, place in places.items()) for cell in lines]
-    frame = pd.concat(list(lines.values()), axis=1, keys=heads)
+    frame = pd.concat(list(lines.values()), axis=1, keys=map(recipe.heading, lines))
     return str(frame.to_csv(float_format="%.2f", lineterminator="\n"))
 
 
 def curves_png(lines: Curves, recipe: Recipe) -> bytes:
     """A panel per world of the grid; diamonds to the right are published numbers, at whatever round they were reached."""
     worlds = list(dict.fromkeys(cell.world for cell in lines))
-    places = _telling(recipe)
     numbers: dict[str, int] = {}
     with paper():
         figure = Figure(figsize=(WIDTH, _HEIGHT * len(worlds)), layout="constrained")
         for axes, world in zip(figure.subplots(len(worlds), squeeze=False)[:, 0], worlds, strict=True):
             axes.set_title(", ".join(f"{name} {value}" for name, value in zip(recipe.table.grid, world, strict=True)))
             for cell in (cell for cell in lines if cell.world == world):
-                own = [cell.values[place] for name, place in places.items() if name not in recipe.table.grid]
+                own = [cell.values[place] for name, place in recipe.telling.items() if name not in recipe.table.grid]
                 name = " · ".join(own) or cell.algorithm
                 look = line_style(numbers.setdefault(name, len(numbers)))
                 axes.plot(lines[cell], label=name, **look)
@@ -61,9 +61,3 @@ def curves_png(lines: Curves, recipe: Recipe) -> bytes:
             axes.legend(loc="center left", bbox_to_anchor=(1.03, 0.5), handlelength=1.6)
         axes.set_xlabel("Communication round")
         return png(figure)
-
-
-def _telling(recipe: Recipe) -> dict[str, int]:
-    """Places of those columns that tell the table's cells apart, by name."""
-    named = {name: place for place, name in enumerate(recipe.columns)}
-    return {name: place for name, place in named.items() if len({cell.values[place] for cell in recipe.cells}) > 1}

@@ -12,6 +12,7 @@ from fedtide.data.dataset import Dataset
 from fedtide.errors import SettingsError, nearest
 from fedtide.plugins import PluginSettings
 from fedtide.reproduce.curves import curves, curves_csv, curves_png
+from fedtide.reproduce.earlier import read_earlier
 from fedtide.reproduce.history import History
 from fedtide.reproduce.recipe import Cell, Recipe
 from fedtide.reproduce.results import Results, csv_text, markdown, tabulate
@@ -87,7 +88,7 @@ def reproduce(
     """Play the runs that are missing and write ``<out>/<name>/<profile>.csv`` and ``.md``, anew after every run.
 
     Tables about whole runs also get ``<profile>_rounds.csv`` and ``.png``, the runs' curves. The files always speak of all
-    cells of the experiment, whichever are played.
+    cells of the experiment, whichever are played; what they said of cells whose runs are not in ``runs`` stays.
 
     Args:
         recipe: the experiment under one profile.
@@ -105,13 +106,16 @@ def reproduce(
     """
     chosen = recipe.select(only)
     target = folder(out / recipe.name)
+    earlier = read_earlier(recipe, target / f"{recipe.profile}.csv", target / f"{recipe.profile}_rounds.csv")
     kept = _Runs(folder(runs))
     complete = {id(settings): kept.look(kept.key(settings)) for settings in _distinct(recipe, recipe.cells)}
     missing = [settings for settings in _distinct(recipe, chosen) if not complete[id(settings)]]
 
     def write() -> Results:
-        results = tabulate(recipe, kept.history)
-        lines = curves(recipe, kept.history)
+        results = tabulate(recipe, kept.history, earlier)
+        lines = curves(
+            recipe, kept.history, {cell: earlier.lines[cell] for cell in results.kept if cell in earlier.lines}
+        )
         files, page = {".csv": csv_text(results).encode()}, markdown(results, command)
         if lines:
             files |= {"_rounds.csv": curves_csv(lines, recipe).encode(), "_rounds.png": curves_png(lines, recipe)}

@@ -16,6 +16,7 @@ from typing import Any
 from pydantic import Field, model_validator
 
 from fedtide.errors import SettingsError, nearest
+from fedtide.identity import short_hash
 from fedtide.params import Params, deep_merge, override, read_mapping
 from fedtide.plugins import SettingsModel
 from fedtide.reproduce.measures import Measure, TransitionAccuracy
@@ -134,6 +135,7 @@ class Recipe:
         self.columns = (*self.table.grid, "algorithm", "transition", "method")
         self._refuse_overridden_axes()
         self._resolved: dict[tuple[tuple[str, ...], str, str, int], RunSettings] = {}
+        self._identities: dict[Cell, str] = {}
         axes = [axis.names for axis in self.table.grid.values()]
         self._worlds = {world: self._params(world) for world in itertools.product(*axes)}
         first = next(iter(self._worlds.values()))
@@ -190,6 +192,25 @@ class Recipe:
                         f"{self._source}: {BLOCK}.transitions.{cell.transition} = {session} should be "
                         f"a session from 1 to {sessions}"
                     )
+
+    @property
+    def telling(self) -> dict[str, int]:
+        """Places in :attr:`columns` of those that tell the cells apart, by name; all of them for a single cell."""
+        named = {name: place for place, name in enumerate(self.columns)}
+        if len(self.cells) == 1:
+            return named
+        return {name: place for name, place in named.items() if len({cell.values[place] for cell in self.cells}) > 1}
+
+    def identity(self, cell: Cell) -> str:
+        """Twelve hex digits of the settings of a cell's runs, all seeds."""
+        if cell not in self._identities:
+            runs = [run.canonical() for seed in self.seeds for run in self.runs(cell, seed)]
+            self._identities[cell] = short_hash(runs)
+        return self._identities[cell]
+
+    def heading(self, cell: Cell) -> str:
+        """A cell as one text: ``alpha=0.3 algorithm=fedavg``."""
+        return " ".join(f"{name}={cell.values[place]}" for name, place in self.telling.items())
 
     def select(self, filters: Iterable[str]) -> list[Cell]:
         """The cells that ``column=value[,value...]`` filters leave; all of them without a filter.

@@ -12,6 +12,7 @@ from rich.table import Table
 
 from fedtide.errors import SettingsError
 from fedtide.report.formats import NOTHING
+from fedtide.reproduce.earlier import Earlier
 from fedtide.reproduce.history import History
 from fedtide.reproduce.measures import Quantity
 from fedtide.reproduce.published import Number
@@ -55,15 +56,17 @@ class Results:
 
     Attributes:
         rows: of all cells, in the order of the recipe. missing: cells of which a seed is missing, and those seeds.
+        kept: cells whose runs are not at hand, with the numbers of an earlier call.
     """
 
     recipe: Recipe
     rows: list[Row]
     missing: dict[Cell, list[int]]
+    kept: set[Cell]
 
 
-def tabulate(recipe: Recipe, find: Find) -> Results:
-    """Measure all cells whose runs are complete."""
+def tabulate(recipe: Recipe, find: Find, earlier: Earlier) -> Results:
+    """Measure all cells whose runs are complete; where some are not, an earlier call's numbers of all seeds stay."""
     measure = recipe.table.measure
     rows: list[Row] = []
     missing: dict[Cell, list[int]] = {}
@@ -83,24 +86,34 @@ def tabulate(recipe: Recipe, find: Find) -> Results:
             else:
                 found[cell].append(measure.measure(sessions[0], sessions[-1]))
                 lengths[cell] = len(sessions[0].accuracy)
+    kept = {
+        cell
+        for cell in missing
+        if missing[cell] and all((cell, quantity) in earlier.numbers for quantity in measure.quantities)
+    }
     for cell, parts in found.items():
         for place, quantity in enumerate(measure.quantities):
             values = np.array([part[place] for part in parts], dtype=np.float64)
             std = float(values.std(ddof=1)) if len(values) > 1 and np.isfinite(values).all() else math.nan
             published = recipe.published.get((cell, quantity.name), Number(math.nan, math.nan))
+            if cell in kept:
+                rows.append(Row(cell, quantity, published, *earlier.numbers[cell, quantity]))
+                continue
             center = measure.center(values) if len(values) else math.nan
             rows.append(Row(cell, quantity, published, center, std, len(values), lengths.get(cell, 0)))
-    return Results(recipe, rows, {cell: seeds for cell, seeds in missing.items() if seeds})
+    absent = {cell: seeds for cell, seeds in missing.items() if seeds and cell not in kept}
+    return Results(recipe, rows, absent, kept)
 
 
 def csv_text(results: Results) -> str:
     """One line per cell and quantity."""
     numbers = ("published", "published_std", "obtained", "std", "difference")
-    lines = [",".join((*results.recipe.columns, "quantity", "variant", *numbers, "seeds"))]
+    lines = [",".join((*results.recipe.columns, "quantity", "variant", *numbers, "seeds", "rounds", "settings"))]
     for row in results.rows:
         values = (*row.published, row.obtained, row.std, row.difference)
         cells = ["" if math.isnan(value) else f"{value:.10g}" for value in values]
-        lines.append(",".join((*row.cell.values, *row.quantity, *cells, str(row.seeds))))
+        facts = (str(row.seeds), str(row.rounds), results.recipe.identity(row.cell) if row.seeds else "")
+        lines.append(",".join((*row.cell.values, *row.quantity, *cells, *facts)))
     return "\n".join(lines) + "\n"
 
 
@@ -119,6 +132,9 @@ def markdown(results: Results, command: str) -> str:
     if summary := _summary(results):
         parts += ["Mean absolute difference to the published numbers, over the cells that are complete:"]
         parts += [_markdown_table(*summary)]
+    if results.kept:
+        told = f"{len(results.kept)} of the {len(recipe.cells)} cells {'was' if len(results.kept) == 1 else 'were'} measured"
+        parts += [f"{told} by an earlier call with the same settings."]
     if results.missing:
         parts += ["Not there yet:", "\n".join(f"* {line}" for line in missing_lines(results))]
     return "\n\n".join(parts) + "\n"
@@ -127,7 +143,7 @@ def markdown(results: Results, command: str) -> str:
 def printable(results: Results) -> list[Table]:
     """The table, and the mean absolute differences, for a terminal."""
     title = f"{results.recipe.table.title} ({results.recipe.profile})"
-    tables = [_rich(title, *_cells(results), left=len(_told(results)))]
+    tables = [_rich(title, *_cells(results), left=len(results.recipe.telling))]
     if summary := _summary(results):
         tables.append(_rich("Mean absolute difference to the published numbers", *summary, left=1))
     return tables
@@ -144,19 +160,12 @@ def missing_lines(results: Results) -> list[str]:
     return list(lines)
 
 
-def _told(results: Results) -> list[int]:
-    """Places of the columns that tell cells apart; all of them for a single cell."""
-    columns = range(len(results.recipe.columns))
-    cells = results.recipe.cells
-    return [place for place in columns if len(cells) == 1 or len({cell.values[place] for cell in cells}) > 1]
-
-
 def _cells(results: Results) -> tuple[list[str], list[list[str]]]:
     """Headings, and one line of text per cell."""
     published = {
         quantity.name for row in results.rows if not math.isnan(row.published.mean) for quantity in [row.quantity]
     }
-    told = _told(results)
+    told = list(results.recipe.telling.values())
     heads, names = [results.recipe.columns[place] for place in told], []
     for quantity in results.recipe.table.measure.quantities:
         if quantity.name in published and quantity.name not in names:
