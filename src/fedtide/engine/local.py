@@ -234,8 +234,10 @@ def accumulate(targets: list[Tensor], gradients: Gradients, keep: float, factor:
 
 def clip(v: Tensor, limit: float) -> None:
     """Scale each row of ``v`` [c, d] to a norm of at most ``limit``, in place."""
-    norm = torch.linalg.vector_norm(v, dim=-1, keepdim=True)
-    v.mul_((limit / (norm + 1e-6)).clamp_(max=1.0))
+    norm = torch.linalg.vector_norm(v, dim=-1, keepdim=True).add_(1e-6)
+    if norm.is_cpu and norm.max().item() <= limit:  # asking is cheaper than a factor of one; elsewhere it would wait
+        return
+    v.mul_((limit / norm).clamp_(max=1.0))
 
 
 def momentum_steps(steps: Tensor, momentum: float) -> Tensor:
