@@ -1,7 +1,8 @@
 """How close a group's labels come to the population's, and how long a selection takes, by size of the group.
 
-The setting of DynamicFL's figures 5 to 19: clients with Dirichlet label shares, a tenth or three tenths of 100 active,
-groups of a given size. Brute force is left out where it would have to look at more groups than ``--limit``.
+The setting of DynamicFL's figures 5 to 19: 50,000 samples dealt to 100 clients by label shares or in shards, a tenth or three
+tenths of them active, groups of a given size. Brute force is left out where it would have to look at more groups than
+``--limit``.
 """
 
 from __future__ import annotations
@@ -33,14 +34,20 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--active", type=int, nargs="+", default=[10, 30], help="clients of a round")
     parser.add_argument("--classes", type=int, default=10)
-    parser.add_argument("--alpha", type=float, default=0.1, help="of the clients' Dirichlet label shares")
+    parser.add_argument(
+        "--partition", nargs="+", default=["dirichlet:0.1"], metavar="RULE", help="dirichlet:ALPHA, shards:CLASSES"
+    )
     parser.add_argument("--rounds", type=int, default=5, help="cohorts per figure; medians are shown")
     parser.add_argument("--limit", type=int, default=200_000, help="most groups brute force looks at")
     parser.add_argument("--figure", type=Path, metavar="FILE", help="write a PNG")
     options = parser.parse_args()
-    found = {active: _measure(options, active) for active in options.active}
-    for active, points in found.items():
-        _print(active, points)
+    found = {
+        f"{active} of {CLIENTS} clients, {rule}": _measure(options, active, _counts(rule, options.classes))
+        for rule in options.partition
+        for active in options.active
+    }
+    for title, points in found.items():
+        _print(title, points)
     if options.figure:
         part = options.figure.with_suffix(".part")
         part.write_bytes(_figure(found))
@@ -51,22 +58,30 @@ Points = dict[str, list[tuple[int, float, float]]]
 """By selection: sizes of the group, divergences in nats, seconds."""
 
 
-def _measure(options: argparse.Namespace, active: int) -> Points:
+def _counts(rule: str, classes: int) -> torch.Tensor:
+    """Samples per class of every client."""
+    name, _, number = rule.partition(":")
+    known = {"dirichlet": ("dirichlet_balanced", "alpha", float), "shards": ("shards", "classes_per_client", int)}
+    plugin, key, kind = known[name]
+    cls: Any = plugins.load("partitions", plugin)
+    labels = np.repeat(np.arange(classes), 50_000 // classes)
+    shards = cls(cls.Settings(**{"name": plugin, key: kind(number)})).deal(labels, CLIENTS, classes, 0)
+    return torch.from_numpy(np.array([np.bincount(labels[own], minlength=classes) for own in shards], dtype=np.float64))
+
+
+def _measure(options: argparse.Namespace, active: int, table: torch.Tensor) -> Points:
     points: Points = {name: [] for name in SELECTIONS}
     for size in range(1, active + 1, max(1, active // 10)):
         for name in SELECTIONS:
             if name == "brute_force" and math.comb(active, size) > options.limit:
                 continue
-            runs = [_select(options, name, active, size, t) for t in range(options.rounds)]
+            runs = [_select(name, active, size, t, table) for t in range(options.rounds)]
             points[name].append((size, *(statistics.median(values) for values in zip(*runs, strict=True))))
     return points
 
 
-def _select(options: argparse.Namespace, name: str, active: int, size: int, t: int) -> tuple[float, float]:
-    rng = np.random.default_rng(t)
-    counts = rng.multinomial(500, rng.dirichlet(np.full(options.classes, options.alpha), CLIENTS))
-    table = torch.from_numpy(counts.astype(np.float64))
-    rows = rng.permutation(CLIENTS)[:active]
+def _select(name: str, active: int, size: int, t: int, table: torch.Tensor) -> tuple[float, float]:
+    rows = np.random.default_rng(t).permutation(CLIENTS)[:active]
     r: Any = SimpleNamespace(t=t, label_counts=table[rows], services=SimpleNamespace(population_counts=lambda: table))
     candidates = Candidates(r, np.arange(active), active, size, seed=0)
     cls: Any = plugins.load("selection", name)
@@ -77,8 +92,8 @@ def _select(options: argparse.Namespace, name: str, active: int, size: int, t: i
     return float(divergence(candidates.counts[group].sum(0), candidates.population)), seconds
 
 
-def _print(active: int, points: Points) -> None:
-    table = Table(title=f"{active} of {CLIENTS} clients: divergence (nats), milliseconds")
+def _print(title: str, points: Points) -> None:
+    table = Table(title=f"{title}: divergence (nats), milliseconds")
     table.add_column("size", justify="right")
     for name in points:
         table.add_column(name, justify="right")
@@ -90,16 +105,16 @@ def _print(active: int, points: Points) -> None:
     Console().print(table)
 
 
-def _figure(found: dict[int, Points]) -> bytes:
+def _figure(found: dict[str, Points]) -> bytes:
     with paper():
         figure = Figure(figsize=(WIDTH, 2.6 * len(found)), layout="constrained")
         grid = figure.subplots(len(found), 2, squeeze=False)
-        for (active, points), (left, right) in zip(found.items(), grid, strict=True):
+        for (title, points), (left, right) in zip(found.items(), grid, strict=True):
             for number, (name, own) in enumerate(points.items()):
                 sizes, gaps, seconds = zip(*own, strict=True)
                 left.plot(sizes, gaps, label=name, marker="o", markersize=3, **line_style(number))
                 right.plot(sizes, [1000 * value for value in seconds], marker="o", markersize=3, **line_style(number))
-            left.set_title(f"{active} of {CLIENTS} clients")
+            left.set_title(title)
             left.set_ylabel("Divergence (nats)")
             right.set_ylabel("Milliseconds")
             right.set_yscale("log")

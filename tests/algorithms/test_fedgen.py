@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -152,3 +153,13 @@ def test_the_generator_travels_down_and_counts_travel_up() -> None:
     generator = (3 + 3) * 6 + 3 * 6 + (6 + 1) * 5
     assert (fed.payload.down, fed.payload.up) == (4 * (model + generator), 4 * (model + 3))
     assert fed.payload.models == pytest.approx(1 + (generator + 3) / (2 * model))
+
+
+def test_labels_of_the_whole_federation_are_taught_whoever_takes_part() -> None:
+    fed = federation(settings(algorithm=SMALL, local=LOCAL), steady((7, 9, 5), 1), vectors())
+    fed.workers.close()
+    extra = fed.algorithm.extra(fed.layout.size, 3, 3) | {"taken": torch.ones(())}
+    present = torch.tensor([[4.0, 0, 0], [0, 0, 9]])
+    services = SimpleNamespace(population_counts=lambda: present)
+    r: Any = SimpleNamespace(extra=extra, w=fed.w0, t=2, services=services, label_counts=present[:1])
+    assert [term.tensors["labels"].tolist() for term in fed.algorithm.terms(r)] == [[0.5, 0.5, 1.0]] * 2

@@ -94,6 +94,15 @@ def test_partial_exchanges_cost_seconds_and_joules() -> None:
     assert often["energy"] > once["energy"]
 
 
+def test_the_cost_is_relative_to_clients_of_mean_size() -> None:
+    """Sizes 6, 2 and 7 in batches of two: a client of mean size takes 3 steps a pass, whoever takes part."""
+    chosen = settings(
+        local=LOCAL | {"unit": "epochs", "amount": 2, "batch_size": 2}, participation={"name": "fixed", "fraction": 0.4}
+    )
+    fed = federation(chosen, steady((6, 2, 7), 6), vectors())
+    assert {report.row["kappa"] for report in play(fed)[1]} == {round(1 / 6, 9)}
+
+
 def test_a_stretch_has_the_samples_of_its_own_steps() -> None:
     """Six samples in batches of two make three a pass: two steps of the stretch 1-2, two of 3-4, the rest."""
     chosen = settings(local=LOCAL | {"batch_size": 2}, exchange=exchange("2-4", selection={"name": "random"}))
@@ -106,7 +115,7 @@ def test_a_stretch_has_the_samples_of_its_own_steps() -> None:
     assert found == [Stretch([1], [4]), Stretch([0, 1, 2], [8, 3, 8]), Stretch([0, 1, 2], [4, 3, 4])]
 
 
-@pytest.mark.parametrize("intervals", ["6", "g", "7-g", "g-6"])
+@pytest.mark.parametrize("intervals", ["6", "g", "7-g", "6-g"])
 @pytest.mark.parametrize("algorithm", ["fedavg", {"name": "fedprox", "mu": 0.3}, "fedopt"])
 def test_intervals_of_a_whole_round_are_one_average_per_round(algorithm: Any, intervals: str) -> None:
     world, data = steady((5, 2, 7), 3), vectors()
@@ -197,6 +206,11 @@ def test_what_cannot_be_combined_is_refused_in_one_line() -> None:
     assert "\n" not in str(caught.value)
     with pytest.raises(SettingsError, match=r"local\.unit = 'epochs'.*steps or mean_epochs"):
         federation(settings(local={"unit": "epochs"}, exchange="intervals"), world, data)
+    weighing = {"name": "fedavg", "weighting": "feddisco"}
+    with pytest.raises(SettingsError, match=r"algorithm\.weighting 'feddisco', which weighs whole cohorts"):
+        federation(settings(algorithm=weighing, local=LOCAL, exchange="intervals"), world, data)
+    with pytest.raises(SettingsError, match="'c-a': the group's interval comes first and is the shorter one"):
+        settings(exchange={"name": "intervals", "intervals": "c-a"})
     for wrong in ("h", "a-", "a-b-c", "0", "a**"):
         with pytest.raises(SettingsError, match="should be like a, a-g or a"):
             settings(exchange={"name": "intervals", "intervals": wrong})

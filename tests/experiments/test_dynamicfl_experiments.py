@@ -48,7 +48,14 @@ def test_labels_say_what_is_played(runs: dict[str, dict[str, RunSettings]]) -> N
 def test_the_released_program_keeps_momentum(runs: dict[str, dict[str, RunSettings]]) -> None:
     scopes = {profile: labelled["dynamicsgd"].local.momentum_scope for profile, labelled in runs.items()}
     assert scopes == {"released": "client", "corrected": "round"}
-    assert {labelled["fednova"].local.momentum_scope for labelled in runs.values()} == {"round"}
+    for labelled in runs.values():
+        assert labelled["fednova"].local == labelled["fedavg"].local
+
+
+def test_feddyn_as_released_has_no_penalty(runs: dict[str, dict[str, RunSettings]]) -> None:
+    found: dict[str, Any] = {profile: labelled["feddyn"].algorithm for profile, labelled in runs.items()}
+    assert (found["released"].alpha, found["released"].weighting.name) == (0.0, "samples")
+    assert (found["corrected"].alpha, found["corrected"].weighting.name) == (0.1, "uniform")
 
 
 def test_a_round_has_250_steps_and_single_intervals_cost_what_was_published(

@@ -23,10 +23,10 @@ class FedGen(Algorithm):
     After a round the server trains ``G(eps, y)`` by Adam on ``sum_k w_k(y) CE(head_k(G), y) + exp(-mean(|G_a - G_b|
     |eps_a - eps_b|^2))`` with the share ``w_k`` of client k in the samples of class y seen. In later rounds clients add
     ``a_t CE(head(G(eps, y')), y') + b_t KL(sg[softmax head(G(eps, y))] || softmax f(x))``, y from the batch, y' from the labels
-    seen in the federation; eps is uniform, a_t and b_t decay from ``alpha`` and ``beta``. ``alpha = beta = 0`` is FedAvg.
+    present in the federation; eps is uniform, a_t and b_t decay from ``alpha`` and ``beta``. ``alpha = beta = 0`` is FedAvg.
 
     As in the authors' program the first round has no extra terms and N_k(y) starts at 1 every round; the expected number of
-    samples seen stands for the counted one. The generator is charged on the way down (the DynamicFL paper: both ways).
+    samples seen stands for the counted one. The generator travels down only; DynamicFL's tables charge it both ways.
     """
 
     class Settings(AlgorithmSettings):
@@ -46,10 +46,16 @@ class FedGen(Algorithm):
         generator_decay: float = Field(1e-2, ge=0, description="Adam's weight decay")
         generator_steps: int = Field(50, ge=1, description="steps of the server per round")
         generator_batch: int = Field(10, ge=2, description="samples per step of the server")
+        charged_up: bool = Field(False, description="charge the generator on the way up too, as DynamicFL's tables do")
 
     down = ("w", "generator")
-    up = ("W", "counts")
+    up: tuple[str, ...] = ("W", "counts")
     averages_inside_round: ClassVar[bool] = True
+
+    def __init__(self, settings: Settings) -> None:
+        super().__init__(settings)
+        if settings.charged_up:
+            self.up = (*self.up, "generator")
 
     def bind(self, layout: Layout, seed: int) -> None:
         """A generator that fits the model's head."""
@@ -60,18 +66,19 @@ class FedGen(Algorithm):
         self._generator = Generator(self.settings.noise, self.settings.hidden, classes, width)
 
     def extra(self, size: int, clients: int, classes: int) -> dict[str, Tensor]:
-        """The generator, Adam's state, and the distribution function of the labels seen."""
+        """The generator and Adam's state."""
         g, statistics = self._generator.start(key64(self._seed, "fedgen.start") & (2**63 - 1))
         zero = torch.zeros_like(g)
         state = {"generator": g, "statistics": statistics, "first": zero, "second": zero.clone()}
-        return {**state, "taken": torch.zeros(()), "labels": torch.ones(classes, dtype=g.dtype)}
+        return {**state, "taken": torch.zeros(())}
 
     def terms(self, r: Round) -> list[Term]:
         """Both extra losses, once there is a trained generator."""
         if not r.extra["taken"]:
             return []
         maps = self._generator.folded(r.extra["generator"], r.extra["statistics"])
-        tensors = {name: value.to(r.w) for name, value in {**maps, "labels": r.extra["labels"]}.items()}
+        there = (r.services.population_counts().sum(0) > 0).double().cumsum(0)
+        tensors = {name: value.to(r.w) for name, value in {**maps, "labels": there / there[-1]}.items()}
         pairs = ((self._teach, self.settings.alpha), (self._align, self.settings.beta))
         fade = self.settings.decay**r.t
         return [Term(loss, weight=max(1e-4, start * fade), tensors=tensors) for loss, start in pairs if start]
@@ -115,8 +122,6 @@ class FedGen(Algorithm):
             adam.step()
         x["generator"], x["statistics"], x["taken"] = g.detach(), statistics, adam.state[g]["step"]
         x["first"], x["second"] = moments["exp_avg"], moments["exp_avg_sq"]
-        uniform = torch.zeros_like(seen[0]).index_fill(0, known, 1.0).cumsum(0)
-        x["labels"] = uniform / uniform[-1]
         return w
 
     def _objective(self, features: Tensor, eps: Tensor, labels: Tensor, seen: Tensor, r: Round) -> Tensor:

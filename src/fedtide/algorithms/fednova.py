@@ -19,7 +19,7 @@ class FedNova(Algorithm):
 
     For local momentum *and* a proximal term together the program adds two separate rules; here ``|a_k|`` is the exact
     displacement of that recursion, which is theirs for either alone. Nesterov's lookahead counts, clipping and weight decay
-    do not. Local momentum starts at zero every round (``local.momentum_scope: round``).
+    do not. ``|a_k|`` is for momentum that starts at zero every round, whatever ``local.momentum_scope``.
     """
 
     class Settings(AlgorithmSettings):

@@ -24,7 +24,7 @@ def payload(algorithm: Algorithm, size: int, buffers: int, classes: int) -> Payl
 
     The model (``w``, ``W``) counts its parameters d and floating buffers q, any other name what :meth:`Algorithm.payload`
     says: d unless overridden. The normalised cost kappa of a round (DynamicFL, section 4) is ``models`` times its exchanges
-    over its local steps, all participants together: 1 where the model is exchanged after every step.
+    over n L, the steps of n participants of mean size: 1 where the model is exchanged after every step.
     """
 
     def numbers(name: str) -> int:

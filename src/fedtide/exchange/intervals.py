@@ -40,11 +40,11 @@ def uploads(length: int, interval: int, counting: Counting = "paper") -> list[in
 class Intervals(Exchange):
     """DynamicFL: clients that average every few steps, a selected group more often (Le et al. 2024).
 
-    After each local step, *one* average over whoever is due (weights: samples) replaces the models of those clients; everybody
-    is due after the last step. ``a-g`` is DynamicAvg with intervals of 1 and 256 steps (letters a to g: 1, 4, 16, 32, 64, 128,
-    256, cut to the length L of the round; any two numbers do too), ``a`` is DynamicSGD, an interval of L or more is FedAvg with
-    L equal steps, and with ``a*`` only the group trains. The group is what ``selection`` chooses among the clients that can
-    afford it.
+    After each local step, *one* average over whoever is due (with the weights of the last one) replaces the models of those
+    clients; everybody is due after the last step. ``a-g`` is DynamicAvg with intervals of 1 and 256 steps (letters a to g: 1,
+    4, 16, 32, 64, 128, 256, cut to the length L of the round; any two numbers do too), ``a`` is DynamicSGD, an interval of L or
+    more is FedAvg with L equal steps, and with ``a*`` only the group trains. The group is what ``selection`` chooses among the
+    clients that can afford it.
 
     Deviations: local momentum starts anew every round (``local.momentum_scope: client`` is the released program). The
     transfer of label counts (once) and of the label-private sketches is not priced.
@@ -78,6 +78,9 @@ class Intervals(Exchange):
         def _named(cls, value: str) -> str:
             if not _NAMED.fullmatch(value):
                 raise SettingsError(f"{value!r} should be like a, a-g or a* with letters a to g or numbers of steps")
+            high, _, low = value.rstrip("*").partition("-")
+            if low and _steps(high) > _steps(low):
+                raise SettingsError(f"{value!r}: the group's interval comes first and is the shorter one")
             return value
 
     def __init__(self, settings: Settings) -> None:
@@ -122,8 +125,13 @@ class Intervals(Exchange):
         """See :meth:`Exchange.require`."""
         if not algorithm.averages_inside_round:
             raise SettingsError(
-                f"exchange.name = 'intervals' cannot be combined with algorithm {algorithm.settings.name!r}: it reads a "
-                "client's own displacement, which averages inside the round replace (fedavg and fedprox, for example, do not)"
+                f"exchange.name = 'intervals' cannot be combined with algorithm {algorithm.settings.name!r}: its rules are for "
+                "clients that average once, at the end of the round (those of fedavg and fedprox, for example, are not)"
+            )
+        if (weighting := algorithm.settings.weighting.name) not in ("samples", "uniform"):
+            raise SettingsError(
+                f"exchange.name = 'intervals' cannot be combined with algorithm.weighting {weighting!r}, which weighs whole "
+                "cohorts: samples or uniform"
             )
         if local.unit not in ("steps", "mean_epochs"):
             raise SettingsError(

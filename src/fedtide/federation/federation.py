@@ -213,7 +213,7 @@ class Federation:
         played = train_round(self, state, call)
         state.w, state.b, state.round = played.w, played.b, t + 1
         exchanges = self.charge(state, call, played.stretches)
-        kappa = exchanges * self.payload.models / played.steps
+        kappa = exchanges * self.payload.models / (len(call.ids) * played.length)
         state.totals["kappa"] += kappa
         finite = math.isfinite(played.train_loss) and bool(torch.isfinite(played.w).all())
         failed = not finite or played.train_loss > self.settings.federation.explode

@@ -71,7 +71,7 @@ class Played:
         w, b: the new model. participants: mean of the local models. members: the local models. train_loss, drift: of the
             cohort.
         stretches: who trained on how many samples before each exchange of models, in order.
-        steps: local steps of all participants together, those included that an exchange left out.
+        length: L, local steps of a client of mean size.
         clients: columns of numbers about the participants to keep, empty if there are none. server: numbers about the server.
     """
 
@@ -82,7 +82,7 @@ class Played:
     train_loss: float
     drift: float
     stretches: list[Stretch]
-    steps: int
+    length: int
     clients: dict[str, Sequence[float]]
     server: dict[str, float]
 
@@ -265,8 +265,8 @@ def train_round(federation: Federation, state: RunState, call: Call) -> Played:
     kept = {name: column[:, 0].tolist() for name, column in fed.algorithm.record(r).items()}
     recorded: dict[str, Sequence[float]] = {"client": call.ids, **kept} if kept else {}
     members = (cohort.W, cohort.buffers)
-    total, observed = int(steps.sum()), fed.algorithm.observe(r)
-    return Played(w, b, participants, members, loss, drift, stretches, total, recorded, observed)
+    observed = fed.algorithm.observe(r)
+    return Played(w, b, participants, members, loss, drift, stretches, r.mean_steps, recorded, observed)
 
 
 def _drift(W: Tensor, w: Tensor) -> float:
@@ -306,7 +306,7 @@ def _advance(fed: Federation, cohort: Cohort, r: Round, schedule: Schedule) -> l
     for step, rows in schedule.averages:
         advance(step)
         members = torch.tensor(rows, device=cohort.W.device)
-        share = r.n[members, 0] / r.n[members, 0].sum()
+        share = r.weights[members, 0] / r.weights[members, 0].sum()
         cohort.W[members] = weighted_sum(share, cohort.W[members])
         cohort.buffers[members] = weighted_sum(share, cohort.buffers[members])
         meet(rows, step)

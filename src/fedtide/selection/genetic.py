@@ -35,8 +35,8 @@ class Genetic(Selection):
 
     def choose(self, candidates: Candidates) -> list[int]:
         """See :meth:`Selection.choose`."""
-        c, least = candidates, np.inf
-        chosen = c.able[:1]
+        c, least = candidates, _PENALTY  # a group of a wrong size is none
+        chosen = c.able[: c.size or 1]
         for repeat in range(self.settings.repeats):
             bits, value = self._search(c, c.generator("genetic", repeat))
             if value < least - TOLERANCE:

@@ -70,7 +70,7 @@ class RunDirectory:
     def owned(self, settings: dict[str, Any], manifest: dict[str, Any], wait: bool = False) -> Iterator[RunDirectory]:
         """Hold the run for this process (``wait`` for another that holds it) and record its settings.
 
-        A new run that turns out to be impossible (the body raises a SettingsError) leaves nothing behind.
+        A new run that turns out to be impossible (a SettingsError before its first round) leaves nothing behind.
 
         Raises:
             SettingsError: another process holds it, the folder cannot be written, or it belongs to other settings (the
@@ -96,7 +96,7 @@ class RunDirectory:
             write_json(self.path / "manifest.json", manifest)
             yield self
         except SettingsError:
-            if new:
+            if new and not (self.path / "history.csv").is_file():
                 shutil.rmtree(self.path)
             raise
         finally:
