@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from fedtide import plugins
+from fedtide.algorithms.outlook import Outlook
 from fedtide.algorithms.round import Round, Vectors
 from fedtide.data.dataset import Dataset
 from fedtide.errors import SettingsError
@@ -183,6 +184,12 @@ def watch(fed: Federation) -> list[tuple[Round, Tensor]]:
     fed.algorithm.after_round = hook  # type: ignore[method-assign]
     fed.play = keep_last  # type: ignore[method-assign]
     return seen
+
+
+def outlook(**values: Any) -> Outlook:
+    """An ordinary run: 15 % of equal clients, 300 rounds of five steps."""
+    usual = {"lr": 0.1, "last_lr": 0.05, "steps": 5, "rounds": 300, "participation": 0.15, "smallest": 1.0}
+    return Outlook(**{**usual, **values})  # type: ignore[arg-type]
 
 
 def closest(first: Tensor, second: Tensor) -> float:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import math
 import os
 import warnings
 from collections.abc import Callable, Sequence
@@ -11,15 +12,19 @@ from pathlib import Path
 from typing import Any
 
 import lightning as L
+import numpy as np
 import torch
 from lightning.fabric.utilities.exceptions import MisconfigurationException
 
 from fedtide import plugins
+from fedtide.algorithms.outlook import Outlook
 from fedtide.data.dataset import Dataset
+from fedtide.engine.plan import step_count
 from fedtide.errors import SettingsError
 from fedtide.federation import checkpoint
 from fedtide.federation.callbacks import GracefulStop, Progress, Recorder
 from fedtide.federation.module import FederatedModule
+from fedtide.federation.schedules import learning_rate
 from fedtide.pilots import SharedPilot, pilot_key, pilot_rounds
 from fedtide.scenarios.timeline import Timeline
 from fedtide.settings import RunSettings, plain_name
@@ -76,7 +81,7 @@ def execute(
         saved = _resume(directory, say)
         if saved is None:
             timeline.save(directory.path / "timeline.npz")
-        for line in _warnings(settings):
+        for line in _warnings(settings, timeline):
             say(line)
         shared = pilot_rounds(timeline) if name is None else 0
         with SharedPilot(runs / "pilots" / pilot_key(settings, data), shared, directory, say) as pilot:
@@ -133,9 +138,22 @@ def _resume(directory: RunDirectory, say: Callable[[str], None]) -> dict[str, An
     return saved
 
 
-def _warnings(settings: RunSettings) -> list[str]:
+def _warnings(settings: RunSettings, timeline: Timeline) -> list[str]:
+    """What the algorithm says of its settings in the run's first session."""
     algorithm = plugins.load("algorithms", settings.algorithm.name)(settings.algorithm)
-    return algorithm.warnings(settings.local.lr, settings.local.amount)  # type: ignore[attr-defined, no-any-return]
+    participation = plugins.load("participation", settings.participation.name)(settings.participation)
+    sizes = np.array([len(timeline.shards[shard]) for shard in timeline.at(0).shards])
+    local, mean = settings.local, float(sizes.mean())
+    span = timeline.session_span(0)[1] if local.restart else timeline.rounds
+    outlook = Outlook(
+        lr=local.lr,
+        last_lr=learning_rate(local, span - 1, span),
+        steps=step_count(math.ceil(mean), mean, local),
+        rounds=timeline.rounds,
+        participation=participation.expected_fraction(int((sizes > 0).sum())),  # type: ignore[attr-defined]
+        smallest=float(sizes[sizes > 0].min()) / mean,
+    )
+    return algorithm.warnings(outlook)  # type: ignore[attr-defined, no-any-return]
 
 
 def _fit(

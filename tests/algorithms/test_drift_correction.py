@@ -9,14 +9,18 @@ import torch
 from torch import Tensor
 
 from fedtide import plugins
+from fedtide.algorithms.fedavg import FedAvg
+from fedtide.algorithms.outlook import Outlook
 from fedtide.costs.ledger import payload
 from fedtide.federation.scoring import all_clients
-from support import closest, federation, largest_gap, play, settings, steady, trajectory, vectors, watch
+from fedtide.run import _warnings as run_warnings
+from support import closest, federation, largest_gap, outlook, play, settings, steady, trajectory, vectors, watch
 
 SIZES = (5, 2, 7, 4)
 LOCAL = {"amount": 2, "batch_size": 3, "lr": 0.1, "weight_decay": 0.01}
 ONE_STEP = {"amount": 1, "unit": "steps", "batch_size": 3, "lr": 0.1}
 COHORTS = [[0, 2], [1, 2, 3], [2], [0, 1, 3], [3]]
+EARLY = {"name": "fedssg", "penalty": "prox", "penalty_gated": True, "gate": "t_p"}
 UNIFORM = {"name": "fedavg", "weighting": "uniform"}
 FAMILY = ["feddyn", "feddc", "fedssg", "fedvra"]
 EXECUTORS = pytest.mark.parametrize("executor", ["threads", "stacked"])
@@ -36,6 +40,17 @@ def ssg(**values: Any) -> dict[str, Any]:
 def same(first: list[Tensor], second: list[Tensor]) -> bool:
     """Equal to the bit."""
     return all(torch.equal(a, b) for a, b in zip(first, second, strict=True))
+
+
+def test_what_is_planned_is_told_to_the_algorithm() -> None:
+    """Sizes 5, 2, 7, 4 in batches of three: two batches a pass for a client of mean size, of which there are two passes."""
+    told: list[Outlook] = []
+    schedule = {"schedule": "exponential", "decay": 0.5}
+    chosen = settings(local={**LOCAL, **schedule}, participation={"name": "fixed", "fraction": 0.5})
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(FedAvg, "warnings", lambda self, run: told.append(run) or [])
+        run_warnings(chosen, steady(SIZES, 3))
+    assert told == [Outlook(lr=0.1, last_lr=0.025, steps=4, rounds=3, participation=0.5, smallest=2 / 4.5)]
 
 
 @pytest.mark.parametrize("algorithm", FAMILY)
@@ -100,8 +115,34 @@ def test_one_step_without_a_gate_is_feddc_and_without_correction_feddyn(executor
 @pytest.mark.parametrize("correction", [True, False])
 @pytest.mark.parametrize("penalty", ["inner", "none"])
 def test_a_weight_of_zero_is_uniform_fedavg(correction: bool, penalty: str) -> None:
-    ours = models(ssg(beta=0.0, alpha=0.7, correction=correction, penalty=penalty))
+    chosen = ssg(beta=0.0, alpha=0.7, correction=correction, penalty=penalty)
+    ours, state = trajectory(chosen, steady(SIZES, 5), vectors(), local=LOCAL, cohorts=COHORTS)
     assert largest_gap(ours, models(UNIFORM)) < 1e-15
+    assert not any(value.any() for value in (*state.server.values(), state.memory["h"], state.memory["c_k"]))
+
+
+def test_after_the_first_round_the_mean_of_the_gated_displacements_is_added() -> None:
+    """w_1 = mean_S theta + (1/N) sum_S q_i Delta_i with q_i = 1 / (T p) + beta, T as planned."""
+    for horizon, T in ((None, 2), (10, 10)):
+        algorithm = {"name": "fedssg", "alpha": 0.3, "beta": 0.5, "horizon": horizon}
+        chosen = settings(algorithm=algorithm, local=LOCAL, participation={"name": "fixed", "fraction": 0.5})
+        fed = federation(chosen, steady(SIZES, 2), vectors())
+        seen, state = watch(fed), fed.start()
+        with torch.no_grad():
+            fed.play(state)
+        fed.workers.close()
+        ((r, w),) = seen
+        q = 1 / (T * 0.5) + 0.5
+        assert closest(w, r.W.mean(0) + q * (r.W - r.w).sum(0) / 4) < 1e-14
+
+
+@pytest.mark.parametrize(
+    "algorithm", ["fedavg", "fedprox", "scaffold", "feddyn", "feddc", "fedssg", "fedvra", "fednova"]
+)
+def test_the_order_of_full_batches_does_not_matter(algorithm: str) -> None:
+    full = {"amount": 2, "batch_size": 50, "lr": 0.1}
+    shuffled, stored = (models(algorithm, local={**full, "order": order}) for order in ("shuffled", "stored"))
+    assert largest_gap(shuffled, stored) < 1e-14
 
 
 def test_a_proximal_penalty_with_a_weight_of_zero_is_fedprox() -> None:
@@ -246,7 +287,7 @@ def test_scales_of_the_correction() -> None:
 
 @pytest.mark.parametrize("algorithm", ["feddc", "fedssg"])
 def test_the_variates_use_the_first_or_the_current_learning_rate(algorithm: str) -> None:
-    """alpha = 0 and h frozen leave one difference in round 2: a factor decay^-1 on what Delta adds."""
+    """In round 2 the only difference is a factor decay^-1 on what Delta adds."""
     local = {**LOCAL, "schedule": "exponential", "decay": 0.5}
     change = {}
     for control_lr in ("initial", "current"):
@@ -280,28 +321,37 @@ def test_what_travels(algorithm: Any, down: int, up: int) -> None:
 
 
 @pytest.mark.parametrize(
-    ("chosen", "warned"),
+    ("chosen", "run", "warned"),
     [
-        ({"name": "feddyn", "alpha": 19.9}, 0),
-        ({"name": "feddyn", "alpha": 20.0}, 1),
-        ({"name": "feddc", "alpha": 20.0}, 1),
-        ({"name": "fedvra"}, 0),
-        ({"name": "fedvra", "a": 50.0}, 1),
-        ({"name": "fedvra", "gamma": 20.0, "a": 0.0}, 1),
-        ({"name": "fedvra", "d": 10.0}, 1),
-        ({"name": "fedssg"}, 0),
-        ({"name": "fedssg", "alpha": 20.0}, 0),
-        ({"name": "fedssg", "alpha": 20.0, "penalty": "prox"}, 1),
-        ({"name": "fedssg", "control_lr": "current"}, 1),
-        ({"name": "fedssg", "control_lr": "current", "gate_clip": True}, 0),
-        ({"name": "fedssg", "control_lr": "current", "beta": 0.0}, 0),
-        ({"name": "fedssg", "server": "alg1"}, 1),
-        ({"name": "fedssg", "penalty": "prox", "penalty_gated": True, "gate": "t_p", "alpha": 1.0}, 1),
-        ({"name": "fedssg", "penalty": "prox", "penalty_gated": True, "gate": "t_p", "gate_clip": True}, 0),
+        ({"name": "feddyn", "alpha": 19.9}, {}, 0),
+        ({"name": "feddyn", "alpha": 20.0}, {}, 1),
+        ({"name": "feddyn", "alpha": 10.0}, {"smallest": 0.5}, 1),
+        ({"name": "feddc", "alpha": 20.0}, {}, 1),
+        ({"name": "feddc", "alpha": 10.0}, {"smallest": 0.5}, 1),
+        ({"name": "fedvra", "a": 7.0, "gamma": 0.1}, {"steps": 28}, 0),
+        ({"name": "fedvra", "a": 7.0, "gamma": 0.1}, {"steps": 29}, 1),
+        ({"name": "fedvra", "gamma": 20.0, "a": 0.0}, {}, 1),
+        ({"name": "fedvra", "d": 10.0}, {}, 1),
+        ({"name": "fedssg"}, {}, 0),
+        ({"name": "fedssg"}, {"last_lr": 0.074}, 1),
+        ({"name": "fedssg", "gate": "none"}, {"last_lr": 0.074}, 0),
+        ({"name": "fedssg", "beta": 0.0}, {"last_lr": 0.074}, 0),
+        ({"name": "fedssg", "alpha": 20.0}, {}, 0),
+        ({"name": "fedssg", "alpha": 20.0, "penalty": "prox"}, {}, 1),
+        ({"name": "fedssg", "alpha": 10.0, "penalty": "prox"}, {"smallest": 0.5}, 1),
+        ({"name": "fedssg", "control_lr": "current"}, {}, 1),
+        ({"name": "fedssg", "control_lr": "current", "gate": "none"}, {}, 0),
+        ({"name": "fedssg", "control_lr": "current", "gate_clip": True}, {}, 0),
+        ({"name": "fedssg", "control_lr": "current", "beta": 0.0}, {}, 0),
+        ({"name": "fedssg", "server": "alg1"}, {}, 1),
+        ({"name": "fedssg", "server": "alg1"}, {"participation": 1.0}, 0),
+        ({**EARLY, "alpha": 1.0}, {}, 0),
+        ({**EARLY, "alpha": 1.0}, {"participation": 0.02}, 1),
+        ({**EARLY, "alpha": 1.0, "gate_clip": True}, {"participation": 0.02}, 0),
     ],
 )
-def test_known_instabilities_are_announced(chosen: dict[str, Any], warned: int) -> None:
+def test_known_instabilities_are_announced(chosen: dict[str, Any], run: dict[str, Any], warned: int) -> None:
     algorithm: Any = plugins.load("algorithms", chosen["name"])(settings(algorithm=chosen).algorithm)
-    lines = algorithm.warnings(0.1, 5)
+    lines = algorithm.warnings(outlook(**run))
     assert len(lines) == warned
     assert not any("\n" in line for line in lines)

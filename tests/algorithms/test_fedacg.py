@@ -9,7 +9,7 @@ import torch
 
 from fedtide import plugins
 from fedtide.costs.ledger import payload
-from support import closest, deal, federation, play, settings, steady, timeline, trajectory, vectors, watch
+from support import closest, deal, federation, outlook, play, settings, steady, timeline, trajectory, vectors, watch
 
 LOCAL = {"amount": 2, "batch_size": 3, "lr": 0.2, "momentum": 0.9}
 SIZES = (5, 2, 7)
@@ -97,5 +97,5 @@ def test_only_the_lookahead_travels_down_and_the_model_up() -> None:
 @pytest.mark.parametrize(("lr", "beta", "warned"), [(0.1, 19.9, False), (0.1, 20.0, True), (0.1, 0.0, False)])
 def test_an_unstable_step_is_announced(lr: float, beta: float, warned: bool) -> None:
     cls = plugins.load("algorithms", "fedacg")
-    lines = cls(cls.Settings(beta=beta)).warnings(lr, 5)  # type: ignore[attr-defined]
+    lines = cls(cls.Settings(beta=beta)).warnings(outlook(lr=lr))  # type: ignore[attr-defined]
     assert bool(lines) is warned

@@ -9,7 +9,7 @@ import torch
 
 from fedtide import plugins
 from fedtide.costs.ledger import payload
-from support import closest, federation, largest_gap, play, settings, steady, trajectory, vectors, watch
+from support import closest, federation, largest_gap, outlook, play, settings, steady, trajectory, vectors, watch
 
 SIZES = (5, 2, 9)
 SLOPES = [[1.0, 2.0, 0.5], [3.0, -4.0, 1.0], [-0.5, 1.0, 2.0]]
@@ -113,4 +113,4 @@ def test_two_numbers_travel_with_the_model() -> None:
 @pytest.mark.parametrize(("mu", "warned"), [(0.0, False), (19.9, False), (20.0, True)])
 def test_an_unstable_step_is_announced(mu: float, warned: bool) -> None:
     algorithm: Any = plugins.load("algorithms", "fednova")(settings(algorithm=fednova(mu=mu)).algorithm)
-    assert bool(algorithm.warnings(0.1, 5)) is warned
+    assert bool(algorithm.warnings(outlook())) is warned

@@ -11,7 +11,20 @@ from torch import Tensor
 
 from fedtide import plugins
 from fedtide.costs.ledger import payload
-from support import closest, deal, federation, images, play, settings, steady, timeline, trajectory, vectors, watch
+from support import (
+    closest,
+    deal,
+    federation,
+    images,
+    outlook,
+    play,
+    settings,
+    steady,
+    timeline,
+    trajectory,
+    vectors,
+    watch,
+)
 
 SIZES = (5, 2, 7)
 COHORTS = [[0, 2], [1, 2], [0], [0, 1, 2]]
@@ -218,5 +231,5 @@ def test_what_travels(algorithm: dict[str, Any], down: int, up: int) -> None:
 @pytest.mark.parametrize(("lr", "a", "warned"), [(0.1, 19.9, False), (0.1, 20.0, True)])
 def test_an_unstable_step_is_announced(algorithm: dict[str, Any], lr: float, a: float, warned: bool) -> None:
     cls = plugins.load("algorithms", algorithm["name"])
-    lines = cls(cls.Settings(**{**algorithm, "a": a})).warnings(lr, 5)  # type: ignore[attr-defined]
+    lines = cls(cls.Settings(**{**algorithm, "a": a})).warnings(outlook(lr=lr))  # type: ignore[attr-defined]
     assert bool(lines) is warned

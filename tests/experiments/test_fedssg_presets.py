@@ -10,6 +10,7 @@ import pytest
 
 from fedtide import plugins
 from fedtide.params import Params
+from support import outlook
 
 PRESETS = Path(__file__).parents[2] / "experiments/fedssg/presets"
 
@@ -27,9 +28,32 @@ def test_a_preset_is_valid(file: Path) -> None:
 
 
 def test_the_rule_of_the_main_text_needs_enough_participation() -> None:
-    (line,) = algorithm("fedssg_paper_main").warnings(0.1, 5)
-    assert line.endswith("where p is below 0.05")
-    assert not algorithm("fedssg_paper_alg1").warnings(0.1, 5)
+    (line,) = algorithm("fedssg_paper_main").warnings(outlook(participation=0.02))
+    assert line == "algorithm.gate t_p starts at 1 / p = 50: the proximal step diverges"
+    assert not algorithm("fedssg_paper_main").warnings(outlook(participation=0.15))
+    assert not algorithm("fedssg_paper_alg1").warnings(outlook())
+
+
+@pytest.mark.parametrize(
+    ("label", "values"),
+    [
+        (
+            "fedssg_paper_main",
+            {"gate": "t_p", "beta": 0.0, "penalty": "prox", "penalty_gated": True, "alpha": 1.0, "correction": False},
+        ),
+        ("fedssg_paper_alg1", {"gate": "T_S", "beta": 0.0, "penalty": "inner", "correction": True, "server": "eq28"}),
+        ("fedprox_release", {"name": "fedprox", "mu": 2e-4}),
+        ("scaffold_release", {"divisor": "mean", "relative_size": True, "control_lr": "initial"}),
+    ],
+)
+def test_what_a_preset_says(label: str, values: dict[str, Any]) -> None:
+    chosen = algorithm(label).settings
+    assert {name: getattr(chosen, name) for name in values} == values
+
+
+def test_disco_weighs_the_participants_of_its_host() -> None:
+    chosen = algorithm("feddisco").settings
+    assert (chosen.weighting.name, chosen.weighting.a, chosen.weighting.b) == ("feddisco", 0.5, 0.1)
 
 
 def test_the_released_fedvra_is_feddyn() -> None:

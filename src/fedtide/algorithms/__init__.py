@@ -1,3 +1,3 @@
 """Federated algorithms: vector algebra in the paper's letters, one file each."""
 
-NOT_PLUGINS = ("round",)
+NOT_PLUGINS = ("outlook", "round")

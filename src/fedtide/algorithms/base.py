@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 from pydantic import Field
 from torch import Tensor
 
+from fedtide.algorithms.outlook import Outlook
 from fedtide.algorithms.round import Ints, Round, Vectors
 from fedtide.engine.flat import Layout
 from fedtide.engine.local import Gradient, Local, Term
@@ -146,6 +147,6 @@ class Algorithm(Plugin):
         """
         return {}
 
-    def warnings(self, lr: float, steps: int) -> list[str]:
+    def warnings(self, run: Outlook) -> list[str]:
         """One line for each setting known to be unstable, said once at the start."""
         return []

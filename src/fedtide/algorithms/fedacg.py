@@ -5,6 +5,7 @@ from __future__ import annotations
 from torch import Tensor
 
 from fedtide.algorithms.base import Algorithm, AlgorithmSettings, Local, Round, Tunable
+from fedtide.algorithms.outlook import Outlook
 
 
 class FedAcg(Algorithm):
@@ -40,11 +41,6 @@ class FedAcg(Algorithm):
         r.server.m = x - r.w
         return x
 
-    def warnings(self, lr: float, steps: int) -> list[str]:
+    def warnings(self, run: Outlook) -> list[str]:
         """The stability bound of the explicit proximal step."""
-        product = lr * self.settings.beta
-        return (
-            [f"local.lr * algorithm.beta = {product:g} is not below 2: the proximal step diverges"]
-            if product >= 2
-            else []
-        )
+        return run.stiff("beta", self.settings.beta)

@@ -8,6 +8,7 @@ from pydantic import Field
 from torch import Tensor
 
 from fedtide.algorithms.base import Algorithm, AlgorithmSettings, Local, Round, Tunable, Vectors
+from fedtide.algorithms.outlook import Outlook
 from fedtide.settings import WeightingChoice
 
 
@@ -71,8 +72,6 @@ class FedDc(Algorithm):
         """The server's vectors become the means over those who are present (sizes taken as equal)."""
         server.h_mean, server.c = memory.h[present].mean(0), memory.c_k[present].mean(0)
 
-    def warnings(self, lr: float, steps: int) -> list[str]:
-        """The stability bound of the explicit proximal step."""
-        product = lr * self.settings.alpha
-        line = f"local.lr * algorithm.alpha = {product:g} is not below 2: the proximal step diverges"
-        return [line] if product >= 2 else []
+    def warnings(self, run: Outlook) -> list[str]:
+        """The stability bound of the explicit proximal step, which is steepest for the smallest client."""
+        return run.stiff("alpha / omega", self.settings.alpha / run.smallest)

@@ -6,6 +6,7 @@ from pydantic import Field
 from torch import Tensor
 
 from fedtide.algorithms.base import Algorithm, AlgorithmSettings, Local, Round, Tunable, Vectors
+from fedtide.algorithms.outlook import Outlook
 from fedtide.settings import WeightingChoice
 
 
@@ -52,8 +53,6 @@ class FedDyn(Algorithm):
         """The mean memory becomes that of those who are present."""
         server.h_mean = memory.h[present].mean(0)
 
-    def warnings(self, lr: float, steps: int) -> list[str]:
-        """The stability bound of the explicit step on the regulariser."""
-        product = lr * self.settings.alpha
-        line = f"local.lr * algorithm.alpha = {product:g} is not below 2: the regulariser's step diverges"
-        return [line] if product >= 2 else []
+    def warnings(self, run: Outlook) -> list[str]:
+        """The stability bound of the explicit step on the regulariser, which is steepest for the smallest client."""
+        return run.stiff("alpha / omega", self.settings.alpha / run.smallest, "regulariser's step")

@@ -10,6 +10,7 @@ from torch import Tensor
 from fedtide.algorithms.base import Algorithm, AlgorithmSettings, Gradient, Local, Round, Tunable, Vectors
 from fedtide.algorithms.fedsam import FedSam, radius
 from fedtide.algorithms.fedspeed import FedSpeed
+from fedtide.algorithms.outlook import Outlook
 from fedtide.algorithms.scaffold import Scaffold
 from fedtide.errors import SettingsError
 
@@ -73,9 +74,9 @@ class FedLesam(Algorithm):
         """As the base."""
         self.base.keep_at_session(server, memory, present)
 
-    def warnings(self, lr: float, steps: int) -> list[str]:
+    def warnings(self, run: Outlook) -> list[str]:
         """Those of the base."""
-        return self.base.warnings(lr, steps)
+        return self.base.warnings(run)
 
 
 def _base(s: FedLesam.Settings) -> Algorithm:

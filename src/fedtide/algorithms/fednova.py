@@ -7,6 +7,7 @@ from pydantic import Field
 from torch import Tensor
 
 from fedtide.algorithms.base import Algorithm, AlgorithmSettings, Local, Round, Tunable
+from fedtide.algorithms.outlook import Outlook
 
 
 class FedNova(Algorithm):
@@ -62,8 +63,6 @@ class FedNova(Algorithm):
         """|a_k| and tau_k are one number each."""
         return 1 if name in ("a", "tau") else size
 
-    def warnings(self, lr: float, steps: int) -> list[str]:
+    def warnings(self, run: Outlook) -> list[str]:
         """The stability bound of the explicit proximal step."""
-        product = lr * self.settings.mu
-        line = f"local.lr * algorithm.mu = {product:g} is not below 2: the proximal step diverges"
-        return [line] if product >= 2 else []
+        return run.stiff("mu", self.settings.mu)

@@ -3,6 +3,7 @@
 from typing import ClassVar
 
 from fedtide.algorithms.base import Algorithm, AlgorithmSettings, Local, Round, Tunable
+from fedtide.algorithms.outlook import Outlook
 
 
 class FedProx(Algorithm):
@@ -24,11 +25,6 @@ class FedProx(Algorithm):
         mu = self.settings.mu
         return Local(pull=mu, towards=r.w) if mu else Local()
 
-    def warnings(self, lr: float, steps: int) -> list[str]:
+    def warnings(self, run: Outlook) -> list[str]:
         """The stability bound of the explicit proximal step."""
-        product = lr * self.settings.mu
-        return (
-            [f"local.lr * algorithm.mu = {product:g} is not below 2: the proximal step diverges"]
-            if product >= 2
-            else []
-        )
+        return run.stiff("mu", self.settings.mu)

@@ -9,6 +9,7 @@ from torch import Tensor
 
 from fedtide.algorithms.base import Algorithm, AlgorithmSettings, Gradient, Local, Round, Tunable, Vectors
 from fedtide.algorithms.fedsam import ascended
+from fedtide.algorithms.outlook import Outlook
 from fedtide.settings import WeightingChoice
 
 
@@ -21,12 +22,6 @@ class DualSettings(AlgorithmSettings):
     server_form: Literal["all_clients", "participants"] = Field(
         "all_clients", description="whose mean h_k the server adds"
     )
-
-    @staticmethod
-    def unstable(lr: float, a: float) -> list[str]:
-        """The stability bound of the explicit proximal step, as a warning."""
-        line = f"local.lr * algorithm.a = {lr * a:g} is not below 2: the proximal step diverges"
-        return [line] if lr * a >= 2 else []
 
 
 class FedSpeed(Algorithm):
@@ -74,6 +69,6 @@ class FedSpeed(Algorithm):
         """The mean h becomes that of those who are present."""
         server.h_mean = memory.h[present].mean(0)
 
-    def warnings(self, lr: float, steps: int) -> list[str]:
-        """See :class:`DualSettings`."""
-        return DualSettings.unstable(lr, self.settings.a)
+    def warnings(self, run: Outlook) -> list[str]:
+        """The stability bound of the explicit proximal step."""
+        return run.stiff("a", self.settings.a)

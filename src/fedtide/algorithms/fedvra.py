@@ -6,6 +6,7 @@ from pydantic import Field
 from torch import Tensor
 
 from fedtide.algorithms.base import Algorithm, AlgorithmSettings, Local, Round, Tunable, Vectors
+from fedtide.algorithms.outlook import Outlook
 from fedtide.settings import WeightingChoice
 
 
@@ -53,13 +54,13 @@ class FedVra(Algorithm):
         """The mean dual becomes that of those who are present."""
         server.h_mean = memory.h[present].mean(0)
 
-    def warnings(self, lr: float, steps: int) -> list[str]:
+    def warnings(self, run: Outlook) -> list[str]:
         """The bounds of the proximal step and of the dual recursion, and what d does to the model."""
-        s, lines = self.settings, []
-        if lr * s.gamma >= 2:
-            lines.append(f"local.lr * algorithm.gamma = {lr * s.gamma:g} is not below 2: the proximal step diverges")
-        if (factor := s.a * s.gamma * lr * steps) >= 2:
-            lines.append(f"algorithm.a * gamma * local.lr * amount = {factor:g} is not below 2: the dual diverges")
+        s, lines = self.settings, run.stiff("gamma", self.settings.gamma)
+        if (factor := s.a * s.gamma * run.lr * run.steps) >= 2:
+            lines.append(
+                f"algorithm.a * gamma * local.lr * {run.steps} steps = {factor:g} is not below 2: the dual diverges"
+            )
         if s.d != 1:
             lines.append(f"algorithm.d = {s.d:g} rescales the model by that factor in every round")
         return lines
