@@ -74,6 +74,7 @@ def _measure(options: argparse.Namespace, active: int, table: torch.Tensor) -> P
     for size in range(1, active + 1, max(1, active // 10)):
         for name in SELECTIONS:
             if name == "brute_force" and math.comb(active, size) > options.limit:
+                points[name].append((size, math.nan, math.nan))
                 continue
             runs = [_select(name, active, size, t, table) for t in range(options.rounds)]
             points[name].append((size, *(statistics.median(values) for values in zip(*runs, strict=True))))
@@ -98,10 +99,11 @@ def _print(title: str, points: Points) -> None:
     for name in points:
         table.add_column(name, justify="right")
     cells = {
-        name: {size: f"{gap:.4f}, {1000 * seconds:.1f}" for size, gap, seconds in own} for name, own in points.items()
+        name: {size: "" if math.isnan(gap) else f"{gap:.4f}, {1000 * seconds:.1f}" for size, gap, seconds in own}
+        for name, own in points.items()
     }
     for size in cells["random"]:
-        table.add_row(str(size), *(own.get(size, "") for own in cells.values()))
+        table.add_row(str(size), *(own[size] for own in cells.values()))
     Console().print(table)
 
 
@@ -112,8 +114,9 @@ def _figure(found: dict[str, Points]) -> bytes:
         for (title, points), (left, right) in zip(found.items(), grid, strict=True):
             for number, (name, own) in enumerate(points.items()):
                 sizes, gaps, seconds = zip(*own, strict=True)
-                left.plot(sizes, gaps, label=name, marker="o", markersize=3, **line_style(number))
-                right.plot(sizes, [1000 * value for value in seconds], marker="o", markersize=3, **line_style(number))
+                look = {"marker": "o", "markersize": 6 - number, "zorder": 3 + number / 10, **line_style(number)}
+                left.plot(sizes, gaps, label=name, **look)
+                right.plot(sizes, [1000 * value for value in seconds], **look)
             left.set_title(title)
             left.set_ylabel("Divergence (nats)")
             right.set_ylabel("Milliseconds")
