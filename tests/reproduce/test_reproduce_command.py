@@ -104,13 +104,14 @@ def test_the_list_of_experiments_and_of_cells(fedtide, tiny):
     listed = fedtide("reproduce", "--list")
     assert listed.status == 0
     assert listed.out[1].split() == ["tiny", "A", "tiny", "table", "plain,", "fast", "3", "4"]
-    cells = fedtide("reproduce", "tiny", "--list", "--profile", "fast", "--only", "alpha=0.7")
+    cells = fedtide("reproduce", "small/tiny", "--list", "--profile", "fast", "--only", "alpha=0.7")
     assert [line.split() for line in cells.out[1:]] == [["0.7", "scaffold", "third", "average", "fedavg"]]
 
 
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
+        (("large/tiny",), "fedtide: unknown experiment 'large/tiny'; did you mean 'tiny'? (known: tiny)"),
         (("tinny",), "fedtide: unknown experiment 'tinny'; did you mean 'tiny'? (known: tiny)"),
         ((), "fedtide: which experiment? `fedtide reproduce --list` names them"),
         (("tiny", "--seeds", "1,1"), "fedtide: tiny.yaml, profile plain: compare.seeds: lists something twice: 1, 1"),

@@ -196,6 +196,7 @@ def test_what_all_fedssg_runs_share(name, recipe):
             assert (local.lr, local.schedule, local.decay, local.batch_size) == (0.1, "exponential", 0.998, 50)
             assert (local.clip, local.clip_scope, local.momentum) == (10, "total", 0)
             assert (run.world_seed, run.evaluation.reported, run.validation) == (20, "all", 0)
+            assert run.evaluation.models == ("cloud", "participants", "all")
             assert run.participation.name == "bernoulli_reference"
             assert getattr(run.data, "normalisation", "fedssg") == "fedssg"
             law = {"IID": ("iid", None), "DiD1": ("dirichlet_client", 0.3), "DiD2": ("dirichlet_client", 0.6)}

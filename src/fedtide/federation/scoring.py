@@ -59,7 +59,9 @@ def all_clients(fed: Federation, state: RunState, t: int) -> Tensor:
     n = torch.tensor([len(shard) for shard in shards], dtype=torch.float64)
     weights = fed.weighting.everybody(n, fed.label_counts(shards))
     rows = state.memory["latest"]
-    return weighted_sum(weights, rows[torch.from_numpy(here.clients).to(rows.device)]).to(fed.device)
+    if len(here.clients) < len(rows):
+        rows = rows[torch.from_numpy(here.clients).to(rows.device)]
+    return weighted_sum(weights, rows).to(fed.device)
 
 
 def _models(fed: Federation) -> list[tuple[str, str]]:

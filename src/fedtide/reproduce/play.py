@@ -14,8 +14,9 @@ from fedtide.plugins import PluginSettings
 from fedtide.reproduce.curves import curves, curves_csv, curves_png
 from fedtide.reproduce.earlier import read_earlier
 from fedtide.reproduce.history import History
+from fedtide.reproduce.leads import LEADS, leads
 from fedtide.reproduce.recipe import Cell, Recipe
-from fedtide.reproduce.results import Results, csv_text, markdown, tabulate
+from fedtide.reproduce.results import Results, Sheet, csv_text, markdown, tabulate
 from fedtide.settings import RunSettings
 from fedtide.stages import folder
 from fedtide.tracking.run_directory import read_json
@@ -40,7 +41,7 @@ def experiments(root: Path = EXPERIMENTS) -> dict[str, Path]:
 
 
 def find(name: str, root: Path = EXPERIMENTS) -> Path:
-    """The file of an experiment.
+    """The file of an experiment, called ``<name>`` or ``<family>/<name>``.
 
     Raises:
         SettingsError: there is none of this name; the message names the nearest.
@@ -48,9 +49,10 @@ def find(name: str, root: Path = EXPERIMENTS) -> Path:
     known = experiments(root)
     if not known:
         raise SettingsError(f"no experiments here: {root}/<family>/<name>.yaml; go to the project's folder")
-    if name not in known:
-        raise SettingsError(nearest(f"unknown experiment {name!r}", name, known))
-    return known[name]
+    named = known | {f"{path.parent.name}/{stem}": path for stem, path in known.items()}
+    if name not in named:
+        raise SettingsError(nearest(f"unknown experiment {name!r}", name.rpartition("/")[2], known))
+    return named[name]
 
 
 class _Runs:
@@ -116,7 +118,7 @@ def reproduce(
         lines = curves(
             recipe, kept.history, {cell: earlier.lines[cell] for cell in results.kept if cell in earlier.lines}
         )
-        files, page = {".csv": csv_text(results).encode()}, markdown(results, command)
+        files, page = {".csv": csv_text(results).encode()}, markdown(results, command, _further(results))
         if lines:
             files |= {"_rounds.csv": curves_csv(lines, recipe).encode(), "_rounds.png": curves_png(lines, recipe)}
             page += f"\n![Test accuracy over rounds; diamonds: published]({recipe.profile}_rounds.png)\n"
@@ -135,6 +137,12 @@ def reproduce(
         place = Place(kept.root, experiment=recipe.name, comparison=recipe.profile)
         _, stopped = compare(missing, place, recipe.workers, say, ended)
     return write(), stopped
+
+
+def _further(results: Results) -> dict[str, Sheet]:
+    """Tables about the table, by introduction."""
+    found = leads(results)
+    return {LEADS: found} if found else {}
 
 
 def _distinct(recipe: Recipe, cells: Sequence[Cell]) -> list[RunSettings]:

@@ -22,6 +22,9 @@ from fedtide.settings import RunSettings
 NEVER = "never"
 """Stands for what was not reached in a session; a number of rounds is written ``>T`` instead, T being its rounds."""
 
+Sheet = tuple[list[str], list[list[str]]]
+"""Headings, and lines of cells."""
+
 Find = Callable[[RunSettings], History | None]
 """The history of a complete run, or None."""
 
@@ -117,8 +120,8 @@ def csv_text(results: Results) -> str:
     return "\n".join(lines) + "\n"
 
 
-def markdown(results: Results, command: str) -> str:
-    """The table with everything that is needed to read it and to make it again."""
+def markdown(results: Results, command: str, further: dict[str, Sheet]) -> str:
+    """The table with everything that is needed to read it and to make it again; ``further`` tables by introduction."""
     recipe, table = results.recipe, results.recipe.table
     seeds = ", ".join(map(str, recipe.seeds))
     parts = [
@@ -132,6 +135,8 @@ def markdown(results: Results, command: str) -> str:
     if summary := _summary(results):
         parts += ["Mean absolute difference to the published numbers, over the cells that are complete:"]
         parts += [_markdown_table(*summary)]
+    for introduction, sheet in further.items():
+        parts += [introduction, _markdown_table(*sheet)]
     if results.kept:
         told = f"{len(results.kept)} of the {len(recipe.cells)} cells {'was' if len(results.kept) == 1 else 'were'} measured"
         parts += [f"{told} by an earlier call with the same settings."]

@@ -1,0 +1,64 @@
+"""Who is ahead, and by how much: accuracy minus that of the best other one, averaged over a table.
+
+Published as ACC_diff (Zhou et al. 2025, eq. 12); its headline numbers are those of FedSSG against the best baseline.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from fedtide.report.formats import NOTHING
+from fedtide.reproduce.results import Results, Row, Sheet
+
+LEADS = "Accuracy minus that of the best other one, mean over the rows in which all have a number (ACC_diff):"
+
+Place = tuple[str, ...]
+
+
+def leads(results: Results) -> Sheet | None:
+    """Headings and lines; None unless there are rows of accuracies in which everybody has a number.
+
+    Methods of one algorithm are compared where a table has several methods, else algorithms. Published and obtained
+    numbers are averaged over their own rows: places (worlds, transitions) where all have one.
+    """
+    methods = len({cell.method for cell in results.recipe.cells}) > 1
+    by = "method" if methods else "algorithm"
+    rows = [row for row in results.rows if row.quantity.name == "accuracy"]
+    variants = list(dict.fromkeys(row.quantity for row in rows))
+    if not rows or len({getattr(row.cell, by) for row in rows}) < 2:
+        return None
+
+    def place(row: Row) -> Place:
+        cell = row.cell
+        return (*cell.world, cell.transition, *((cell.algorithm,) if methods else ()))
+
+    names = list(dict.fromkeys(getattr(row.cell, by) for row in rows))
+
+    def column(chosen: list[Row], value: Callable[[Row], float]) -> dict[str, str]:
+        table: dict[Place, dict[str, float]] = {}
+        for row in chosen:
+            table.setdefault(place(row), {})[getattr(row.cell, by)] = value(row)
+        full = [found for found in table.values() if len(found) > 1 and np.isfinite(list(found.values())).all()]
+        return {name: _lead(name, [found for found in full if name in found]) for name in names}
+
+    columns = {
+        "published": column([row for row in rows if row.quantity == variants[0]], lambda row: row.published.mean)
+    }
+    for quantity in variants:
+        own = [row for row in rows if row.quantity == quantity and row.cell not in results.missing]
+        columns[f"obtained, {quantity.variant}".rstrip(", ")] = column(own, lambda row: row.obtained)
+    told = {name: cells for name, cells in columns.items() if set(cells.values()) != {NOTHING}}
+    if not told:
+        return None
+    return [by, *told], [[name, *(cells[name] for cells in told.values())] for name in names]
+
+
+def _lead(name: str, rows: list[dict[str, float]]) -> str:
+    """Mean lead in points, and in how many rows it is first."""
+    if not rows:
+        return NOTHING
+    ahead = [row[name] - max(value for other, value in row.items() if other != name) for row in rows]
+    text = f"{np.mean(ahead):+.2f}".replace("-", "\N{MINUS SIGN}")
+    return f"{text} (first in {sum(lead > 0 for lead in ahead)} of {len(rows)})"
