@@ -10,7 +10,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from session_worlds import LOCAL, alternating, made, sessions_of
-from torch import Tensor
+from torch import Tensor, nn
 
 from fedtide.engine.local import TermBatch
 from fedtide.initialisation.continuous import TEACHER, _Relation, distillation
@@ -117,6 +117,29 @@ def test_the_first_teacher_is_the_end_of_the_pilot_or_nobody(start: str, pilot: 
         (term,) = fed.initialiser.terms(state.initialiser)
         assert torch.equal(term.references[TEACHER], before)
     fed.workers.close()
+
+
+def test_after_a_reset_the_teacher_may_say_that_all_labels_are_equally_likely() -> None:
+    """The first step after the pilot: cross-entropy plus kappa KL(uniform || p), by torch's own gradient."""
+    chosen = {"name": "continuous", "post_pilot_start": "reset", "reset_teacher": "uniform", "strength": 0.7}
+    fed = made(chosen, alternating(2, pilot=1))
+    state = fed.start()
+    with torch.no_grad():
+        fed.play(state)
+        fed.play(state)
+    fed.workers.close()
+    (term,) = fed.initialiser.terms(state.initialiser)
+    assert not term.references[TEACHER].any()
+    logits = torch.randn(4, 3, dtype=torch.float64)
+    batch = TermBatch(
+        Outputs(logits, logits),
+        torch.arange(4) % 3,
+        {TEACHER: Outputs(logits * 0, logits * 0)},
+        nn.Identity(),
+        torch.tensor(0),
+    )
+    wanted = -math.log(3) - logits.log_softmax(1).mean(1)
+    assert closest(term.loss(batch), wanted) < 1e-14
 
 
 def test_the_teacher_keeps_its_own_statistics() -> None:

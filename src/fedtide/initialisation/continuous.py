@@ -30,7 +30,8 @@ class Continuous(Initialiser):
     learning rate, and they weigh classes by gradient magnitude, which is left out: the run's objective is used.
 
     The first teacher is the model at the end of the pilot, in the first session after it; with ``post_pilot_start: reset``
-    that session has none. The teacher is the session's first broadcast, so its bytes are not counted again.
+    that session has none (in the authors' program an all-zero network, ``reset_teacher: uniform``). The teacher is the
+    session's first broadcast, so its bytes are not counted again.
     """
 
     class Settings(InitialiserSettings):
@@ -39,6 +40,10 @@ class Continuous(Initialiser):
         name: str = "continuous"
         strength: float = Tunable(1.0, low=0.1, high=10.0, log=True, ge=0, description="factor kappa of the term")
         loss: Literal["distillation", "glfc"] = Field("distillation", description="form of the term")
+        reset_teacher: Literal["none", "uniform"] = Field(
+            "none",
+            description="teacher of the session that post_pilot_start: reset begins; uniform: equal probabilities",
+        )
 
     _relation: _Relation | None = None
 
@@ -47,8 +52,10 @@ class Continuous(Initialiser):
         for name in ("teacher_w", "teacher_b", "teacher_labels"):
             s.store.pop(name, None)
         first_again = s.session == s.pilot and self.settings.post_pilot_start == "reset"
-        if s.session and not first_again:
-            s.store.update(teacher_w=s.w.clone(), teacher_b=s.b.clone(), teacher_labels=s.old_labels)
+        if not s.session or (first_again and self.settings.reset_teacher == "none"):
+            return
+        w, b = (s.w.clone(), s.b.clone()) if not first_again else (torch.zeros_like(s.w), torch.zeros_like(s.b))
+        s.store.update(teacher_w=w, teacher_b=b, teacher_labels=s.old_labels)
 
     def construct(self, s: Boundary) -> Start:
         """The current model."""
