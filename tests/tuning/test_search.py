@@ -7,8 +7,10 @@ import signal
 import statistics
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
 from filelock import FileLock
 from searches import killed, search
@@ -20,7 +22,7 @@ from fedtide.run import execute
 from fedtide.tracking.run_directory import RunDirectory, read_json
 from fedtide.tuning import trial as trials
 from fedtide.tuning.study import TuneResult
-from fedtide.tuning.trial import Pruner, score
+from fedtide.tuning.trial import Pruner, after_changes, last_tenth, score
 
 Make = Callable[..., Params]
 PRUNED_LATER = 4  # trials that are always complete
@@ -273,8 +275,19 @@ def test_the_value_is_the_mean_over_the_last_tenth(rounds: int, evaluated: Any, 
     history = [
         {"round": str(round_), "m": f"{round_:.1f}" if round_ in evaluated else ""} for round_ in range(1, rounds + 1)
     ]
-    assert score(history, "m", rounds) == expected
+    timeline: Any = SimpleNamespace(rounds=rounds)
+    assert score(history, "m", last_tenth(timeline)) == expected
+
+
+def test_rounds_after_the_changes_that_count() -> None:
+    """Sessions of 12 rounds, the first a pilot: from the fourth on, the first ten of each."""
+    timeline: Any = SimpleNamespace(session_of_round=np.repeat(np.arange(5), 12), notes={"pilot_sessions": 1})
+    assert after_changes(timeline) == (*range(37, 47), *range(49, 59))
+    single: Any = SimpleNamespace(session_of_round=np.zeros(4, dtype=int), notes={})
+    with pytest.raises(SettingsError, match=r"tune\.over = 'changes': there is a single session"):
+        after_changes(single)
 
 
 def test_a_value_that_is_no_number_is_none() -> None:
-    assert score([{"round": "1", "m": "nan"}], "m", 1) is None
+    assert score([{"round": "1", "m": "nan"}], "m", [1]) is None
+    assert score([{"round": "1", "m": "0.5"}], "m", [2]) is None

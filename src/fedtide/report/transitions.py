@@ -17,6 +17,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from fedtide.report import metrics
 from fedtide.report.records import METHOD, Records
+from fedtide.scenarios.timeline import first_return
 
 Floats = NDArray[np.float64]
 
@@ -40,7 +41,7 @@ class Rules:
 
     def first(self, pilot: int, sessions: int) -> int:
         """Number (from 1) of the first session that counts."""
-        return pilot + 3 if self.counting == "stored" and sessions >= pilot + 3 else max(2, pilot + 1)
+        return first_return(pilot, sessions) if self.counting == "stored" else max(2, pilot + 1)
 
 
 def time_to_accuracy(accuracy: ArrayLike, reference: ArrayLike, rho: float) -> float:

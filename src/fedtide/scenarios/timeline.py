@@ -19,6 +19,15 @@ from numpy.typing import NDArray
 Ints = NDArray[np.int64]
 
 
+def first_return(pilot: int, sessions: int) -> int:
+    """Number (from 1) of the first session that can return to a stored model of its own group: pilot + 3.
+
+    Two groups that take turns have a stored model each by then. Where there are not so many sessions, the first after the
+    pilot that follows another one.
+    """
+    return pilot + 3 if sessions >= pilot + 3 else max(2, pilot + 1)
+
+
 @dataclass(frozen=True)
 class Assignment:
     """Which present client (ascending id) holds which shard: ``clients`` and ``shards``, int64 arrays of one length."""

@@ -65,7 +65,12 @@ class TuneSettings(SettingsModel):
     workers: int = Field(0, ge=0, description="trials at once; 0 for one per core")
     seed: int = Field(1000, ge=0, lt=2**63, description="seed of the runs; keep it apart from the compared seeds")
     metric: Literal["validation_accuracy", "validation_loss"] = Field(
-        "validation_accuracy", description="what is optimised, averaged over the last tenth of the rounds"
+        "validation_accuracy", description="what is optimised, averaged over some rounds"
+    )
+    over: Literal["end", "changes"] = Field(
+        "end",
+        description="which rounds: the last tenth; or the first ten after every session change that can return to a stored "
+        "model (from the third session after the pilot on)",
     )
     cost: Literal["kappa"] | None = Field(
         None,
@@ -76,5 +81,6 @@ class TuneSettings(SettingsModel):
         True, description="stop trials that are worse than the median at the same round; no effect with `cost`"
     )
     space: dict[str, Searched] = Field(
-        {}, description="dotted setting -> range or choices; empty: the algorithm's own tunable settings and local.lr"
+        {},
+        description="dotted setting -> range or choices; empty: what algorithm and initialiser declare, and local.lr",
     )

@@ -22,7 +22,7 @@ from fedtide.source import fingerprint
 from fedtide.tuning import results
 from fedtide.tuning.settings import TuneSettings, Value
 from fedtide.tuning.space import Choice, Dimension, Space
-from fedtide.tuning.trial import Outcome, Task
+from fedtide.tuning.trial import ROUNDS, Outcome, Task
 from fedtide.tuning.workers import one_by_one, side_by_side
 from fedtide.world import key_of, load_data, timeline_for
 
@@ -52,7 +52,7 @@ def tune(params: Params, place: Place, folder: Path, say: Callable[[str], None] 
     """Search good settings for the file's algorithm and initialiser on the validation split.
 
     Every trial is a run with ``tune.seed`` that never looks at the test set. Its value is the mean of ``tune.metric``
-    over the last tenth of its rounds. With ``tune.prune`` it is given up when, after one of its rounds, it is worse
+    over the rounds that ``tune.over`` names. With ``tune.prune`` it is given up when, after one of its rounds, it is worse
     than the median of the complete trials at that round. A run that diverges counts as given up: Optuna ranks both
     below whatever came to an end, and no value has to be made up.
 
@@ -84,11 +84,12 @@ def tune(params: Params, place: Place, folder: Path, say: Callable[[str], None] 
     varied = {dimension.key: dataclasses.asdict(dimension) for dimension in space.dimensions}
     code = sorted({fingerprint(modules(settings)) for settings in space.extremes})
     prunes = wanted.prune and not wanted.cost
-    digest = short_hash([key_of(space.base, data), code, varied, wanted.metric, wanted.cost, prunes])
+    digest = short_hash([key_of(space.base, data), code, varied, wanted.metric, wanted.over, wanted.cost, prunes])
+    rounds = ROUNDS[wanted.over](timeline)
     name = f"tune-{space.base.label}-{space.base.initialiser_label}-{digest}"
     with _held(folder, name):
         search = _Search(
-            space, wanted, dataclasses.replace(place, comparison=name), folder / name, timeline.rounds, say
+            space, wanted, dataclasses.replace(place, comparison=name), folder / name, timeline.rounds, rounds, say
         )
         if search.workers > 1:
             side_by_side(search, search.workers)
@@ -118,12 +119,20 @@ class _Search:
     """The study, and the trials that are being played; see :class:`fedtide.tuning.workers.Bench`."""
 
     def __init__(
-        self, space: Space, wanted: TuneSettings, place: Place, path: Path, rounds: int, say: Callable[[str], None]
+        self,
+        space: Space,
+        wanted: TuneSettings,
+        place: Place,
+        path: Path,
+        length: int,
+        rounds: tuple[int, ...],
+        say: Callable[[str], None],
     ) -> None:
         import optuna
 
         optuna.logging.set_verbosity(optuna.logging.WARNING)
         self._space, self._wanted, self._place, self._path, self._say = space, wanted, place, path, say
+        self._rounds = rounds
         self._optuna, self._states = optuna, optuna.trial.TrialState
         self._aims: list[str] = [wanted.metric, *([wanted.cost] if wanted.cost else [])]
         up, down = optuna.study.StudyDirection.MAXIMIZE, optuna.study.StudyDirection.MINIMIZE
@@ -131,7 +140,7 @@ class _Search:
             study_name=path.name,
             storage=_journal(path.with_suffix(".journal")),
             directions=[up if aim == "validation_accuracy" else down for aim in self._aims],
-            pruner=optuna.pruners.MedianPruner(_UNPRUNED_TRIALS, n_warmup_steps=rounds // _UNPRUNED_ROUNDS),
+            pruner=optuna.pruners.MedianPruner(_UNPRUNED_TRIALS, n_warmup_steps=length // _UNPRUNED_ROUNDS),
             load_if_exists=True,
         )
         by_key = sorted(space.dimensions, key=lambda dimension: dimension.key)  # their order in the file is nothing
@@ -170,7 +179,7 @@ class _Search:
         settings = self._space.settings(trial.params)
         if self.workers > 1:  # they share the cores; no result depends on it
             settings = settings.model_copy(update={"engine": settings.engine.model_copy(update={"workers": 1})})
-        return Task(name, settings.model_dump(mode="json"), self._place, self._wanted.metric)
+        return Task(name, settings.model_dump(mode="json"), self._place, self._wanted.metric, self._rounds)
 
     def ask(self, name: str, round_: int, value: float) -> bool:
         """See :meth:`Bench.ask`."""

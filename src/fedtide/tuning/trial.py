@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import lightning as L
+import numpy as np
 
 from fedtide.compare import Place, tracked
+from fedtide.errors import SettingsError
 from fedtide.federation.module import FederatedModule
+from fedtide.scenarios.timeline import Timeline, first_return
 from fedtide.settings import RunSettings, parse
 from fedtide.tracking.run_directory import RunDirectory
 
@@ -27,13 +30,14 @@ class Task:
 
     Attributes:
         name: of the run directory. settings: of the run, JSON-able. place: where its records go. metric: a column of
-            the history.
+            the history. rounds: over which it is averaged, from 1.
     """
 
     name: str
     settings: dict[str, Any]
     place: Place
     metric: str
+    rounds: tuple[int, ...]
 
 
 @dataclass(frozen=True)
@@ -103,22 +107,49 @@ def play(task: Task, ask: Ask) -> Outcome:
     summary = tracked(settings, task.place, said.append, name=task.name, wait=True, callbacks=[pruner])
     pruner.catch_up()  # a finished run was not played again
     state, history = summary["state"], directory.history()
-    value = score(history, task.metric, summary["rounds"]) if state == "complete" else None
+    value = score(history, task.metric, task.rounds) if state == "complete" else None
     if state == "complete" and value is None:
         state = "diverged"
     remarks = tuple(line for line in said if line.startswith("MLflow"))
     return Outcome(state, None if value is None else (value, _cost(history)), summary.get("signal"), remarks)
 
 
-def score(history: Iterable[Mapping[str, str]], metric: str, rounds: int) -> float | None:
-    """Mean of a metric over the evaluated ones of the last tenth of the rounds (at least the last round).
+_WINDOW = 10
+"""Rounds after a session change."""
+
+
+def last_tenth(timeline: Timeline) -> tuple[int, ...]:
+    """Numbers of the last tenth of the rounds, at least the last one."""
+    return tuple(range(timeline.rounds - max(1, timeline.rounds // 10) + 1, timeline.rounds + 1))
+
+
+def after_changes(timeline: Timeline) -> tuple[int, ...]:
+    """Numbers of the first ten rounds of every session that counts in reports.
+
+    Raises:
+        SettingsError: there is one session only.
+    """
+    sessions = timeline.session_of_round
+    if sessions[0] == sessions[-1]:
+        raise SettingsError("tune.over = 'changes': there is a single session, so nothing changes; use end")
+    first = first_return(int(timeline.notes.get("pilot_sessions", 0)), int(sessions[-1]) + 1) - 1
+    begun = np.searchsorted(sessions, sessions)  # first round of each round's session
+    chosen = (sessions >= first) & (np.arange(len(sessions)) - begun < _WINDOW)
+    return tuple((np.flatnonzero(chosen) + 1).tolist())
+
+
+ROUNDS: dict[str, Callable[[Timeline], tuple[int, ...]]] = {"end": last_tenth, "changes": after_changes}
+"""By ``tune.over``."""
+
+
+def score(history: Iterable[Mapping[str, str]], metric: str, rounds: Collection[int]) -> float | None:
+    """Mean of a metric over the evaluated ones of some rounds.
 
     Returns:
-        The mean; ``None`` if it is not finite.
+        The mean; ``None`` if it is not finite or none of them was evaluated.
     """
-    first = rounds - max(1, rounds // 10)
-    values = [float(row[metric]) for row in history if int(row["round"]) > first and row[metric]]
-    mean = sum(values) / len(values)
+    values = [float(row[metric]) for row in history if int(row["round"]) in rounds and row[metric]]
+    mean = sum(values) / len(values) if values else math.nan
     return mean if math.isfinite(mean) else None
 
 
