@@ -156,10 +156,11 @@ def test_the_gradient_turns_features_towards_the_global_model() -> None:
     torch.testing.assert_close(gradient, -(near - far) / (2 * 0.5 * 2.0), rtol=0, atol=1e-15)
 
 
-def test_identical_clients_are_one_client() -> None:
+@pytest.mark.parametrize("algorithm", ["fedavg", {"name": "fedprox", "mu": 0.3}, "moon", "fedacg", "scaffold"])
+def test_identical_clients_are_one_client(algorithm: Any) -> None:
     local = {**LOCAL, "order": "stored"}
     alone, together = (
-        trajectory("moon", timeline(deal([6]), [dict.fromkeys(range(count), 0)] * 4), vectors(6), local=local)[0]
+        trajectory(algorithm, timeline(deal([6]), [dict.fromkeys(range(count), 0)] * 4), vectors(6), local=local)[0]
         for count in (1, 3)
     )
     assert largest_gap(alone, together) < 1e-14

@@ -156,7 +156,7 @@ def test_where_it_converges_with_unequal_sizes(quadratics: Any, weights: str) ->
     z = [[1.0, -2.0, 0.5], [-4.0, 1.0, 3.0], [7.0, 0.0, -1.0]]
     data, chosen = quadratics(sizes, a, z)
     local = {"amount": 3, "unit": "steps", "batch_size": 2, "lr": 0.3}
-    models, _ = trajectory(
+    models, state = trajectory(
         scaffold(variate_weights=weights),
         steady(sizes, 120),
         data,
@@ -166,7 +166,9 @@ def test_where_it_converges_with_unequal_sizes(quadratics: Any, weights: str) ->
     )
     p = torch.tensor(sizes if weights == "samples" else [1, 1, 1], dtype=torch.float64).unsqueeze(1)
     curvature, minima = torch.tensor(a, dtype=torch.float64).unsqueeze(1), torch.tensor(z, dtype=torch.float64)
-    assert closest(models[-1], (p * curvature * minima).sum(0) / (p * curvature).sum()) < 1e-9
+    optimum = (p * curvature * minima).sum(0) / (p * curvature).sum()
+    assert closest(models[-1], optimum) < 1e-9
+    assert closest(state.memory["c_k"], curvature * (optimum - minima)) < 1e-8  # c_k -> grad F_k(x*)
 
 
 def test_a_kept_c_fits_those_who_are_present() -> None:

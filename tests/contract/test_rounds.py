@@ -142,13 +142,13 @@ def test_one_sample_is_enough_and_none_is_never_drawn(data: Dataset, algorithm: 
 def seen_by(run: Run) -> list[Any]:
     """First model, cohorts and batches of a run."""
     fed = federation(*run)
-    watched, plans, advance = watch(fed), [], fed.executor.advance
+    watched, plans, begin = watch(fed), [], fed.executor.begin
 
-    def note(cohort: Any, first: int, last: int) -> None:
+    def note(cohort: Any) -> Any:
         plans.append((cohort.plan.indices.tolist(), cohort.plan.keys.tolist(), cohort.plan.steps))
-        advance(cohort, first, last)
+        return begin(cohort)
 
-    fed.executor.advance = note  # type: ignore[method-assign]
+    fed.executor.begin = note  # type: ignore[method-assign]
     play(fed)
     return [fed.w0.tolist(), [r.ids for r, _ in watched], plans]
 

@@ -19,7 +19,22 @@ from fedtide.federation.state import RunState
 from fedtide.identity import canonical_json
 from fedtide.initialisation import store
 from fedtide.params import Params
+from fedtide.settings import RunSettings
+from fedtide.world import build_timeline
 from support import closest, images, play, settings, tensors, vectors
+
+PATTERNS: dict[str, dict[str, Any]] = {
+    "alternate": {},
+    "cycle": {"pattern": "cycle", "groups": 3},
+    "markov": {"pattern": "markov", "p_leave": 0.5, "arrivals": 1},
+    "explicit": {"pattern": "explicit", "explicit": [[0, 1], [2, 3], [0, 3], [1, 2], [2, 3]]},
+}
+
+
+def patterned(pattern: str, **values: Any) -> RunSettings:
+    """Five sessions of two rounds in which devices come and go."""
+    scenario = {"name": "sessions", "num_devices": 2, "num_sessions": 5, "rounds_per_session": 2}
+    return settings(scenario={**scenario, **PATTERNS[pattern], **values}, partition="iid")
 
 
 def updates(state: RunState) -> dict[int, torch.Tensor]:
@@ -114,9 +129,12 @@ def test_equal_sessions_are_at_distance_zero_and_share_the_weight() -> None:
 
 
 @pytest.mark.parametrize("pilot", [1, 2])
-def test_the_second_session_after_the_pilot_starts_as_with_previous_and_average(pilot: int) -> None:
+@pytest.mark.parametrize("pattern", PATTERNS)
+def test_the_second_session_after_the_pilot_starts_as_with_previous_and_average(pattern: str, pilot: int) -> None:
     """One model is stored, so all three start from it to the bit."""
-    starts = [sessions_of(made(name, alternating(5, pilot=pilot)))[1] for name in ("dynamic", "previous", "average")]
+    data, chosen = vectors(), patterned(pattern, pilot_sessions=pilot)
+    world = build_timeline(chosen, data)
+    starts = [sessions_of(made(name, world, data))[1] for name in ("dynamic", "previous", "average")]
     for session in range(pilot + 2):
         assert torch.equal(starts[0][session], starts[1][session])
         assert torch.equal(starts[0][session], starts[2][session])
@@ -197,9 +215,9 @@ def test_rounds_see_the_same_batches_with_and_without_gradient_rounds() -> None:
     plans: list[list[Any]] = []
     for initialiser in ("previous", {"name": "dynamic", "history": 1, "gradient_rounds": 2}):
         fed, seen = made(initialiser), []
-        advance = fed.executor.advance
-        fed.executor.advance = lambda cohort, first, last, seen=seen, advance=advance: (  # type: ignore[method-assign]
-            seen.append(cohort.plan.indices.tolist()) or advance(cohort, first, last)
+        begin = fed.executor.begin
+        fed.executor.begin = lambda cohort, seen=seen, begin=begin: (  # type: ignore[method-assign]
+            seen.append(cohort.plan.indices.tolist()) or begin(cohort)
         )
         play(fed)
         plans.append(seen)
@@ -240,21 +258,9 @@ def test_without_a_pilot_the_first_model_takes_its_place() -> None:
     assert list(openings[2]["weights"]) == ["1", "2"]
 
 
-PATTERNS: dict[str, dict[str, Any]] = {
-    "alternate": {},
-    "cycle": {"pattern": "cycle", "groups": 3},
-    "markov": {"pattern": "markov", "p_leave": 0.5, "arrivals": 1},
-    "explicit": {"pattern": "explicit", "explicit": [[0, 1], [2, 3], [0, 3], [1, 2], [2, 3]]},
-}
-
-
 @pytest.mark.parametrize(("pattern", "algorithm"), zip(PATTERNS, ("moon", "scaffold", "fedacg", "fedopt"), strict=True))
 def test_every_pattern_resumes_to_the_same_bits(pattern: str, algorithm: str) -> None:
-    from fedtide.world import build_timeline
-
-    scenario = {"name": "sessions", "num_devices": 2, "num_sessions": 5, "rounds_per_session": 2, **PATTERNS[pattern]}
-    chosen = settings(scenario=scenario, partition="iid")
-    world, data = build_timeline(chosen, vectors()), vectors()
+    world, data = build_timeline(patterned(pattern), vectors()), vectors()
     initialiser = {"name": "dynamic", "history": 2, "retention": "diverse", "gradient_steps": 1}
     whole, reports = play(made(initialiser, world, data, algorithm=algorithm))
     half, first = play(made(initialiser, world, data, algorithm=algorithm), 6)  # right before a boundary

@@ -14,7 +14,9 @@ class Moon(Algorithm):
 
     ``f_k + mu l``, ``l = -log( e^{cos(z, z_g) / tau} / (e^{cos(z, z_g) / tau} + e^{cos(z, z_p) / tau}) )`` (eq. 3), with the
     features z of the model in training, z_g of the global model and z_p of the client's previous local model. A client
-    without a previous model trains on f_k alone. ``mu = 0`` is FedAvg to the bit: the term is left out.
+    without a previous model trains on f_k alone (in the authors' program its first z_p is that of a random network). z_p is
+    taken with the broadcast normalisation statistics, not with those the client had. ``mu = 0`` is FedAvg to the bit: the
+    term is left out.
     """
 
     class Settings(AlgorithmSettings):

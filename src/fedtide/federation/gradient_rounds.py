@@ -28,8 +28,9 @@ def everybody(timeline: Timeline, t: int) -> Assignment:
 class GradientRounds:
     """Training at the start of the session that begins with round ``t``, on memories of its own.
 
-    Everybody takes part. The memories of server and clients start as in a new run, live through the rounds of one call and
-    are thrown away. Batches are drawn under keys of their own, so training sees the batches it would see anyway.
+    Everybody takes part, whatever share the run's own rounds draw. The memories of server and clients start as in a new run,
+    live through the rounds of one call and are thrown away. Batches are drawn under keys of their own, so training sees the
+    batches it would see anyway.
     """
 
     federation: Federation

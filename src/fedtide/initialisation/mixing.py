@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 Model = tuple[Tensor, Tensor]
-"""Parameters [d] and floating buffers [q]."""
+"""Parameters [d] and floating buffers [q]; integer ones (counters of batches) belong to no model and are not mixed."""
 
 _TIE = 1e-12  # distances that differ by less, relatively, are equally near to an infinite scale
 
