@@ -208,6 +208,46 @@ def test_what_all_fedssg_runs_share(name, recipe):
                 assert partition.stratified
 
 
+ALPHAS = {  # FedSSG under IID, DiD1 and DiD2, FedDC, rounds: the paper's A.1.3
+    ("mnist", 100): ((0.03, 0.05, 0.04), 0.1, 300),
+    ("emnist_letters", 100): ((0.05, 0.06, 0.06), 0.1, 300),
+    ("emnist_letters", 500): ((0.7, 0.6, 0.6), 0.2, 600),
+    ("cifar10", 100): ((0.05, 0.05, 0.05), 0.01, 1000),
+    ("cifar10", 500): ((0.2, 0.2, 0.2), 0.05, 1500),
+    ("cifar100", 100): ((0.02, 0.02, 0.02), 0.01, 1000),
+    ("cifar100", 500): ((0.2, 0.2, 0.2), 0.05, 1500),
+}
+
+
+@pytest.mark.parametrize(
+    "name", [name for name in FEDSSG if name.startswith(("table1", "table4")) and "fmnist" not in name]
+)
+def test_published_hyper_parameters_of_every_data_set(name, recipe):
+    found = recipe(name)
+    runs = {(cell.world[0], cell.algorithm): found.runs(cell, 0)[0] for cell in found.cells}
+    first = next(iter(runs.values()))
+    alphas, feddc, rounds = ALPHAS[first.data.name, first.scenario.num_clients]
+    assert {run.scenario.rounds for run in runs.values()} == {rounds}
+    for alpha, world in zip(alphas, ("IID", "DiD1", "DiD2"), strict=True):
+        assert runs[world, "fedssg"].algorithm.alpha == alpha
+        assert runs[world, "feddc"].algorithm.alpha == feddc
+        ours = 1 / 500 if name == "table1_cifar10_500" else 0.01  # the program's example script there
+        assert runs[world, "feddyn"].algorithm.alpha == ours
+
+
+@pytest.mark.parametrize("name", ["table6_mnist", "table6_cifar100"])
+def test_switches_of_the_ablation(name, recipe):
+    """le: the loss alone; lp: with the penalty; lg: with the correction; xi: with the gate; beta is 1 in all."""
+    found = recipe(name)
+    switches = {"le": (0, 0, 0), "lp": (1, 0, 0), "lg": (0, 1, 0), "xi": (0, 0, 1), "full": (1, 1, 1)}
+    for cell in found.cells:
+        if cell.algorithm.startswith("fedssg"):
+            chosen = found.runs(cell, 0)[0].algorithm
+            own = (chosen.penalty == "inner", chosen.correction, chosen.gate == "T_p")
+            assert own == switches[cell.algorithm.partition("_")[2] or "full"]
+            assert (chosen.beta, chosen.server) == (1, "code")
+
+
 def test_settings_of_the_eight_methods_on_mnist(recipe):
     found = recipe("table4_mnist_15")
     runs = {(cell.world[0], cell.algorithm): found.runs(cell, 0)[0] for cell in found.cells}
