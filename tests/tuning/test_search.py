@@ -22,7 +22,7 @@ from fedtide.run import execute
 from fedtide.tracking.run_directory import RunDirectory, read_json
 from fedtide.tuning import trial as trials
 from fedtide.tuning.study import TuneResult
-from fedtide.tuning.trial import Pruner, after_changes, last_tenth, score
+from fedtide.tuning.trial import Pruner, after_changes, last_tenth, measured, score
 
 Make = Callable[..., Params]
 PRUNED_LATER = 4  # trials that are always complete
@@ -285,7 +285,10 @@ def test_rounds_after_the_changes_that_count() -> None:
     assert after_changes(timeline) == (*range(37, 47), *range(49, 59))
     single: Any = SimpleNamespace(session_of_round=np.zeros(4, dtype=int), notes={})
     with pytest.raises(SettingsError, match=r"tune\.over = 'changes': there is a single session"):
-        after_changes(single)
+        measured(single, "changes")
+    single.rounds = timeline.rounds = 4
+    assert measured(single, "auto") == measured(timeline, "end") == (4,)
+    assert measured(timeline, "auto") == measured(timeline, "changes") == after_changes(timeline)
 
 
 def test_a_value_that_is_no_number_is_none() -> None:

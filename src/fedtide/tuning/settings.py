@@ -67,10 +67,10 @@ class TuneSettings(SettingsModel):
     metric: Literal["validation_accuracy", "validation_loss"] = Field(
         "validation_accuracy", description="what is optimised, averaged over some rounds"
     )
-    over: Literal["end", "changes"] = Field(
-        "end",
-        description="which rounds: the last tenth; or the first ten after every session change that can return to a stored "
-        "model (from the third session after the pilot on)",
+    over: Literal["auto", "end", "changes"] = Field(
+        "auto",
+        description="which rounds: end: the last tenth; changes: the first ten after every session change that can return to a "
+        "stored model (from the third session after the pilot on); auto: changes if there are sessions",
     )
     cost: Literal["kappa"] | None = Field(
         None,

@@ -22,7 +22,7 @@ from fedtide.source import fingerprint
 from fedtide.tuning import results
 from fedtide.tuning.settings import TuneSettings, Value
 from fedtide.tuning.space import Choice, Dimension, Space
-from fedtide.tuning.trial import ROUNDS, Outcome, Task
+from fedtide.tuning.trial import Outcome, Task, measured
 from fedtide.tuning.workers import one_by_one, side_by_side
 from fedtide.world import key_of, load_data, timeline_for
 
@@ -84,8 +84,8 @@ def tune(params: Params, place: Place, folder: Path, say: Callable[[str], None] 
     varied = {dimension.key: dataclasses.asdict(dimension) for dimension in space.dimensions}
     code = sorted({fingerprint(modules(settings)) for settings in space.extremes})
     prunes = wanted.prune and not wanted.cost
-    digest = short_hash([key_of(space.base, data), code, varied, wanted.metric, wanted.over, wanted.cost, prunes])
-    rounds = ROUNDS[wanted.over](timeline)
+    rounds = measured(timeline, wanted.over)
+    digest = short_hash([key_of(space.base, data), code, varied, wanted.metric, rounds, wanted.cost, prunes])
     name = f"tune-{space.base.label}-{space.base.initialiser_label}-{digest}"
     with _held(folder, name):
         search = _Search(

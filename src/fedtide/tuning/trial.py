@@ -138,8 +138,14 @@ def after_changes(timeline: Timeline) -> tuple[int, ...]:
     return tuple((np.flatnonzero(chosen) + 1).tolist())
 
 
-ROUNDS: dict[str, Callable[[Timeline], tuple[int, ...]]] = {"end": last_tenth, "changes": after_changes}
-"""By ``tune.over``."""
+def measured(timeline: Timeline, over: str) -> tuple[int, ...]:
+    """Numbers of the rounds that ``tune.over`` names.
+
+    Raises:
+        SettingsError: changes are asked for and there are none.
+    """
+    changes = over == "changes" or (over == "auto" and timeline.session_of_round[-1] > 0)
+    return after_changes(timeline) if changes else last_tenth(timeline)
 
 
 def score(history: Iterable[Mapping[str, str]], metric: str, rounds: Collection[int]) -> float | None:
