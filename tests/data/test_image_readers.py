@@ -5,7 +5,6 @@ import io
 import json
 import pickle
 import struct
-import tarfile
 import zipfile
 
 import numpy as np
@@ -23,19 +22,11 @@ from fedtide.data.mnist import Mnist
 from fedtide.data.svhn import Svhn
 from fedtide.data.tiny_imagenet import TinyImagenet
 from fedtide.errors import SettingsError
+from raw_files import batch, idx, noise, write_emnist, write_tar
 
 
 def make(cls, **chosen):
     return cls(cls.Settings(**chosen))
-
-
-def noise(seed, *shape):
-    return np.random.default_rng(seed).integers(0, 256, shape, dtype=np.uint8)
-
-
-def idx(array):
-    header = bytes((0, 0, 8, array.ndim)) + struct.pack(f">{array.ndim}I", *array.shape)
-    return gzip.compress(header + array.astype(np.uint8).tobytes(), mtime=0)
 
 
 # ---------------------------------------------------------------------------------------------------- digits
@@ -102,20 +93,9 @@ def test_damaged_idx_file_is_named(tmp_path, content, said):
         make(Mnist).read(tmp_path)
 
 
-def write_emnist(raw, omit=""):
-    with zipfile.ZipFile(raw / "gzip.zip", "w") as archive:
-        for split, per_letter in (("train", 3), ("test", 1)):
-            labels = np.tile(np.arange(1, 27), per_letter)
-            for kind, array in (("images-idx3", noise(per_letter, len(labels), 28, 28)), ("labels-idx1", labels)):
-                for part in ("letters", "digits"):
-                    name = f"emnist-{part}-{split}-{kind}-ubyte.gz"
-                    if name != omit:
-                        archive.writestr(f"gzip/{name}", idx(array if part == "letters" else array[:1]))
-
-
 @pytest.mark.parametrize("classes", [26, 10])
 def test_emnist_letters(tmp_path, classes):
-    write_emnist(tmp_path)
+    write_emnist(tmp_path / "gzip.zip")
     dataset = make(EmnistLetters, classes=classes).read(tmp_path)
     assert dataset.num_classes == classes
     assert torch.bincount(dataset.train_labels).tolist() == [3] * classes
@@ -129,39 +109,12 @@ def test_emnist_letters(tmp_path, classes):
 
 def test_emnist_archive_without_letters_is_refused(tmp_path):
     missing = "emnist-letters-test-labels-idx1-ubyte.gz"
-    write_emnist(tmp_path, omit=missing)
+    write_emnist(tmp_path / "gzip.zip", omit=missing)
     with pytest.raises(SettingsError, match=f"gzip.zip: has no {missing}"):
         make(EmnistLetters).read(tmp_path)
 
 
 # -------------------------------------------------------------------------------------------------------- CIFAR
-
-
-class Python2Pickler(pickle._Pickler):
-    """Writes strings and bytes alike as the 8-bit strings of Python 2, as in the published batches."""
-
-    dispatch = pickle._Pickler.dispatch.copy()
-
-    def save_string(self, value):
-        content = value.encode("latin-1") if isinstance(value, str) else value
-        self.write(pickle.BINSTRING + struct.pack("<i", len(content)) + content)
-        self.memoize(value)
-
-    dispatch[str] = dispatch[bytes] = save_string
-
-
-def batch(label_key, images, labels):
-    stream = io.BytesIO()
-    Python2Pickler(stream, protocol=2).dump({"data": images, label_key: labels, "batch_label": "a batch"})
-    return stream.getvalue().replace(b"cnumpy._core.multiarray\n", b"cnumpy.core.multiarray\n")
-
-
-def write_tar(path, mode, files):
-    with tarfile.open(path, mode) as archive:
-        for name, content in files.items():
-            member = tarfile.TarInfo(name)
-            member.size = len(content)
-            archive.addfile(member, io.BytesIO(content))
 
 
 def cifar10_files():
