@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from pathlib import Path
 
 import pytest
 import torch
@@ -76,6 +77,15 @@ def test_what_cannot_fit_is_refused_in_one_line() -> None:
     with pytest.raises(SettingsError, match=r"everything needs .* GB on cpu") as caught:
         require(2 * available_bytes(cpu) + 10**15, cpu, "everything")
     assert "\n" not in str(caught.value)
+
+
+def test_what_the_file_cache_would_give_back_is_available(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    figures = tmp_path / "meminfo"
+    figures.write_text("MemTotal:  2000 kB\nMemFree:  10 kB\nMemAvailable:  1500 kB\nCached:  1600 kB\n")
+    monkeypatch.setattr("fedtide.engine.memory.Path", lambda _: figures)
+    assert available_bytes(torch.device("cpu")) == 1500 * 1024
+    figures.unlink()
+    assert available_bytes(torch.device("cpu")) > 0
 
 
 def test_chunks_shrink_with_the_model_and_never_vanish(fed: Federation) -> None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import math
 import os
+import re
+from pathlib import Path
 
 import torch
 
@@ -15,9 +17,12 @@ _CACHE = 1 << 20
 
 
 def available_bytes(device: torch.device) -> int:
-    """Free memory of a device."""
+    """Memory of a device that can still be had; of the host, with what its file cache would give back."""
     if device.type == "cuda":
         return int(torch.cuda.mem_get_info(device)[0])
+    figures = Path("/proc/meminfo")
+    if figures.is_file() and (found := re.search(r"^MemAvailable:\s*(\d+) kB", figures.read_text(), re.MULTILINE)):
+        return 1024 * int(found[1])
     return os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
 
 
