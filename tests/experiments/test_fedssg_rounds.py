@@ -22,10 +22,14 @@ def write_files(name, data):
         write_emnist(raw / "emnist-gzip.zip", train=100, test=10)
         return
     classes, key, folder, sizes = {
-        "cifar10": (10, "labels", "cifar-10-batches-py", {f"data_batch_{n}": 200 for n in range(1, 6)}),
+        "cifar10": (
+            10,
+            "labels",
+            "cifar-10-batches-py",
+            {f"data_batch_{n}": 200 for n in range(1, 6)} | {"test_batch": 100},
+        ),
         "cifar100": (100, "fine_labels", "cifar-100-python", {"train": 1000, "test": 100}),
     }[kind]
-    sizes = {"test_batch": 100, **sizes} if kind == "cifar10" else sizes
     files = {
         f"{folder}/{file}": batch(key, noise(place, size, 3072), np.tile(np.arange(classes), size // classes).tolist())
         for place, (file, size) in enumerate(sizes.items())
