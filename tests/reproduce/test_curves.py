@@ -6,7 +6,7 @@ import pandas as pd
 import pytest
 from matplotlib.image import imread
 
-from fedtide.reproduce.curves import curves, curves_csv, curves_png
+from fedtide.reproduce.curves import curves, curves_csv, curves_png, span
 from fedtide.reproduce.history import History
 from fedtide.reproduce.recipe import Recipe
 
@@ -59,3 +59,15 @@ def test_the_picture_has_a_panel_per_world_and_the_published_numbers(recipe, fin
     assert heights[1] == 2 * heights[0]
     recipe.published.clear()
     assert curves_png(lines, recipe) != picture
+
+
+def test_the_axis_leaves_out_the_climb_of_the_first_rounds():
+    climb = pd.Series([10.0, 50.0] + [90.0, 95.0] * 9)
+    low, high = span([climb, pd.Series([20.0])], [])
+    assert low < 20
+    assert high == pytest.approx(95 + 0.04 * 75)
+    low, high = span([climb], [97.0])
+    assert 89 < low < 90
+    assert 97 < high < 98
+    assert span([climb], [80.0])[0] < 80
+    assert span([pd.Series([0.0, 100.0])], []) == (0.0, 100.0)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import pandas as pd
 from matplotlib.figure import Figure
 
@@ -40,6 +42,14 @@ def curves_csv(lines: Curves, recipe: Recipe) -> str:
     return str(frame.to_csv(float_format="%.2f", lineterminator="\n"))
 
 
+def span(lines: Iterable[pd.Series[float]], goals: Iterable[float]) -> tuple[float, float]:
+    """Accuracies in percent an axis shows: all of them but the climb of the first tenth of the rounds, and the goals."""
+    late = [value for line in lines for value in (line.iloc[len(line) // 10 :].min(), line.max())]
+    low, high = min(*late, *goals), max(*late, *goals)
+    room = max(0.04 * (high - low), 0.05)
+    return max(low - room, 0.0), min(high + room, 100.0)
+
+
 def curves_png(lines: Curves, recipe: Recipe) -> bytes:
     """A panel per world of the grid; diamonds to the right are published numbers, at whatever round they were reached."""
     worlds = list(dict.fromkeys(cell.world for cell in lines))
@@ -48,15 +58,21 @@ def curves_png(lines: Curves, recipe: Recipe) -> bytes:
         figure = Figure(figsize=(WIDTH, _HEIGHT * len(worlds)), layout="constrained")
         for axes, world in zip(figure.subplots(len(worlds), squeeze=False)[:, 0], worlds, strict=True):
             axes.set_title(", ".join(f"{name} {value}" for name, value in zip(recipe.table.grid, world, strict=True)))
-            for cell in (cell for cell in lines if cell.world == world):
+            shown = [cell for cell in lines if cell.world == world]
+            goals = {
+                cell: recipe.published[cell, "accuracy"].mean
+                for cell in shown
+                if (cell, "accuracy") in recipe.published
+            }
+            for cell in shown:
                 own = [cell.values[place] for name, place in recipe.telling.items() if name not in recipe.table.grid]
                 name = " · ".join(own) or cell.algorithm
                 look = line_style(numbers.setdefault(name, len(numbers)))
                 axes.plot(lines[cell], label=name, **look)
-                if (cell, "accuracy") in recipe.published:
-                    goal = recipe.published[cell, "accuracy"].mean
+                if cell in goals:
                     right, colour = axes.get_yaxis_transform(), look["color"]
-                    axes.plot([1.015], [goal], "D", transform=right, clip_on=False, markersize=4.5, color=colour)
+                    axes.plot([1.015], [goals[cell]], "D", transform=right, clip_on=False, markersize=4.5, color=colour)
+            axes.set_ylim(span([lines[cell] for cell in shown], goals.values()))
             axes.set_ylabel("Test accuracy (%)")
             axes.legend(loc="center left", bbox_to_anchor=(1.03, 0.5), handlelength=1.6)
         axes.set_xlabel("Communication round")
