@@ -8,9 +8,12 @@ from __future__ import annotations
 
 import hashlib
 import struct
+from typing import Any
 
 import numpy as np
 import torch
+from numpy.random.bit_generator import ISeedSequence
+from numpy.typing import NDArray
 from torch import Tensor
 
 _GOLDEN = -7046029254386353131  # 0x9E3779B97F4A7C15 as a signed 64-bit integer (Steele et al. 2014, SplitMix64)
@@ -23,10 +26,21 @@ def _digest(seed: int, purpose: str, keys: tuple[int, ...], size: int) -> bytes:
     return hashlib.blake2b(packed, digest_size=size).digest()
 
 
+class _Key(ISeedSequence):
+    """A key in the place of a seed: with ``Philox(key=...)`` each generator would first ask the system for a seed it drops."""
+
+    def __init__(self, words: NDArray[np.uint64]) -> None:
+        self._words = words
+
+    def generate_state(self, n_words: int, dtype: Any = np.uint64) -> NDArray[Any]:
+        """Both words of the key."""
+        return self._words
+
+
 def generator(seed: int, purpose: str, *keys: int) -> np.random.Generator:
     """A NumPy generator for one purpose, e.g. ``generator(seed, "batches", round, client)``."""
     words = np.frombuffer(_digest(seed, purpose, keys, 16), dtype=np.uint64)
-    return np.random.Generator(np.random.Philox(key=words))
+    return np.random.Generator(np.random.Philox(_Key(words)))  # type: ignore[arg-type]  # numpy takes any ISeedSequence
 
 
 def key64(seed: int, purpose: str, *keys: int) -> int:

@@ -48,6 +48,28 @@ def test_transposed_forms_give_the_same_values_and_gradients(function, rows, col
     assert max(closest(w_grad, w_want), closest(b_grad, b_want)) < 1e-13
 
 
+@pytest.mark.parametrize("keepdim", [False, True])
+def test_norms_of_few_columns_are_roots_of_sums(keepdim):
+    values = torch.randn(3, 20, 10, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
+
+    def norms(x):
+        return torch.linalg.vector_norm(x, dim=-1, keepdim=keepdim)
+
+    graph = make_fx(torch.func.grad(lambda x: norms(x).sum()))(values)
+    expected = graph(values)
+    transpose_narrow(graph.graph)
+    assert torch.ops.aten.linalg_vector_norm.default not in [node.target for node in graph.graph.nodes]
+    graph.recompile()
+    assert closest(graph(values), expected) < 1e-13
+
+
+@pytest.mark.parametrize(("order", "dim", "columns"), [(1, -1, 10), (2, 0, 10), (2, -1, 17)])
+def test_other_norms_stay_as_they_are(order, dim, columns):
+    graph = make_fx(lambda x: torch.linalg.vector_norm(x, order, dim))(torch.randn(30, columns))
+    transpose_narrow(graph.graph)
+    assert torch.ops.aten.linalg_vector_norm.default in [node.target for node in graph.graph.nodes]
+
+
 def test_wide_results_stay_as_they_are():
     graph = make_fx(lambda a, b: torch.mm(a, b))(torch.randn(40, 5), torch.randn(5, 17))
     transpose_narrow(graph.graph)

@@ -10,6 +10,7 @@ from itertools import islice
 import torch
 
 from fedtide.engine.local import Cohort
+from fedtide.engine.memory import TINY
 from fedtide.engine.task import Task
 from fedtide.engine.workers import Workers
 from fedtide.errors import SettingsError
@@ -50,10 +51,6 @@ def stepwise(workers: Workers, pieces: Sequence[Iterator[None]], longest: int) -
         workers.map(lambda _, piece: deque(islice(piece, steps), maxlen=0), pieces)
 
     return advance
-
-
-TINY = 8192
-"""Parameters up to which a model is tiny: one client's step then spends its time on calls, not on arithmetic."""
 
 
 def choose(task: Task, engine: EngineSettings, family: str) -> str:

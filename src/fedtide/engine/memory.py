@@ -12,12 +12,18 @@ import torch
 from fedtide.engine.task import Task
 from fedtide.errors import SettingsError
 
+TINY = 8192
+"""Parameters up to which a model is tiny: one client's step then spends its time on calls, not on arithmetic."""
+
 _CACHE = 1 << 20
 """Floats of parameters and inputs of a chunk that stay in a core's caches; larger chunks lose on a CPU (measured)."""
 
+_CALLS = 1 << 23
+"""The same for tiny models: their calls cost more than what leaves the caches (measured)."""
+
 
 def available_bytes(device: torch.device) -> int:
-    """Memory of a device that can still be had; of the host, with what its file cache would give back."""
+    """Bytes of a device's memory that can still be had; of the host's, with what its file cache would give back."""
     if device.type == "cuda":
         return int(torch.cuda.mem_get_info(device)[0])
     figures = Path("/proc/meminfo")
@@ -42,13 +48,14 @@ def plan_chunk(size: int, clients: int, batch: int, task: Task, lanes: int) -> i
 
     Args:
         size: parameters d of one client.
-        clients: of the cohort; on a CPU they make at least ``lanes`` chunks.
+        clients: of the cohort; on a CPU every lane gets as many chunks.
         batch: samples of one batch.
         task: the learning problem; its input size bounds the activations.
         lanes: chunks that can be advanced at the same time.
     """
     sample = math.prod(task.data.input_shape)
     if task.device.type == "cpu":
-        return max(1, min(_CACHE // (size + batch * sample), -(-clients // lanes)))
+        most = max(1, (_CALLS if size <= TINY else _CACHE) // (size + batch * sample))
+        return max(1, -(-clients // (lanes * max(1, -(-clients // (lanes * most))))))
     activations = batch * sample * 64  # of a network are a multiple of its input
     return max(1, available_bytes(task.device) // 4 // (task.dtype.itemsize * (4 * size + activations)))
