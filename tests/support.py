@@ -30,6 +30,19 @@ from fedtide.settings import RunSettings
 Ints = NDArray[np.int64]
 
 
+LIGHT: dict[str, dict[str, Any]] = {
+    "cfl_generative": {"size": 10, "steps": 10},
+    "creff": {"per_class": 8, "match_steps": 5, "head_epochs": 5},
+    "fedgen": {"hidden": 32, "generator_steps": 5},
+}
+"""Less work for algorithms whose server, or whose clients before they train, do much; the others are played as they come."""
+
+
+def light(algorithm: str) -> dict[str, Any]:
+    """Settings of an algorithm with little work beside the training."""
+    return {"name": algorithm, **LIGHT.get(algorithm, {})}
+
+
 def settings(**values: Any) -> RunSettings:
     """Settings of a run on a tiny model; ``values`` are top-level keys of the settings file."""
     base = {"model": "logistic", "validation": 0.0, "local": {"amount": 1, "batch_size": 4}, "engine": {"workers": 1}}

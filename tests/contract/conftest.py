@@ -11,7 +11,7 @@ from fedtide.data.dataset import Dataset
 from fedtide.scenarios.timeline import Timeline
 from fedtide.settings import RunSettings
 from fedtide.world import build_timeline
-from support import dataset, settings
+from support import dataset, light, settings
 
 World = Callable[..., tuple[RunSettings, Timeline, Dataset]]
 
@@ -45,6 +45,8 @@ def world(data: Dataset, tmp_path: Path) -> World:
         chosen = {"name": scenario, **SCENARIOS.get(scenario, {})}
         if scenario == "trace":
             chosen["file"] = str(trace)
+        if isinstance(values.get("algorithm"), str):
+            values["algorithm"] = light(values["algorithm"])
         base = {
             "partition": "iid",
             "participation": {"name": "fixed", "fraction": 0.6},

@@ -1,3 +1,4 @@
+import json
 import signal
 
 import pytest
@@ -6,6 +7,7 @@ from records import same_records
 
 from fedtide import plugins
 from fedtide.randomness import generator
+from support import light
 
 ROUNDS = 15
 KILLS = 10
@@ -13,7 +15,7 @@ KILLS = 10
 
 @pytest.mark.parametrize("algorithm", plugins.names("algorithms"))
 def test_ten_kills_change_nothing(folder, algorithm):
-    chosen = ("--set", f"algorithm={algorithm}")
+    chosen = ("--set", f"algorithm={json.dumps(light(algorithm))}")
     assert Attempt(folder, *chosen, name="whole").end() == 0
     rng = generator(0, f"kills of {algorithm}")
     for rows in sorted(rng.integers(0, ROUNDS, KILLS)):
