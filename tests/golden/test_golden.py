@@ -11,26 +11,18 @@ import numpy as np
 import pytest
 import torch
 
-from fedtide import plugins
 from fedtide.engine import local
 from fedtide.federation import gradient_rounds
 from fedtide.federation.scoring import all_clients, evaluates
 from fedtide.scenarios.timeline import Assignment, Timeline
 from golden import families
-from golden.conftest import REASON
-from golden.families.case import TOLERANCE, Case, NotYetError, Played, difference
+from golden.families.case import TOLERANCE, Case, Played, difference
 from support import federation, settings, watch
 
 FILES = sorted(Path(__file__).parent.glob("*.json"))
 ABOUT = {"family", "layout", "columns", "conventions", "clip", "rounded", "tolerance", "verified", "problems", "runs"}
-PARTS = {
-    "unit": "initialisation/dynamic",
-    "dynacomm": "exchange/intervals",
-    "dynacomm_by_size_witness": "exchange/intervals",
-    "khat": "exchange/intervals",
-    "upload_steps": "exchange/intervals",
-}
-"""Parts of the files that are no runs, and the plug-in whose own tests compare them."""
+PARTS = {"unit", "dynacomm", "dynacomm_by_size_witness", "khat", "upload_steps"}
+"""Parts of the files that are no runs; the tests of the plug-in they are about compare them."""
 
 TESTS = Path(__file__).parents[1]
 
@@ -85,10 +77,7 @@ def played(case: Case, executor: str, monkeypatch: pytest.MonkeyPatch) -> Played
 def test_the_run_follows_the_file(
     content: dict[str, Any], run: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    try:
-        case = families.read(content, run)
-    except NotYetError as missing:
-        pytest.skip(f"{REASON}{missing}")
+    case = families.read(content, run)
     for executor in ("threads", "stacked"):
         with monkeypatch.context() as patch:
             outcome = played(case, executor, patch)
@@ -100,14 +89,11 @@ def test_the_run_follows_the_file(
 @pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)
 def test_no_part_of_a_file_is_overlooked(file: Path) -> None:
     content = json.loads(file.read_text(encoding="utf-8"))
-    assert set(content) <= ABOUT | set(PARTS)
+    assert set(content) <= ABOUT | PARTS
     assert content.get("tolerance", TOLERANCE) == TOLERANCE
 
 
-@pytest.mark.parametrize(("part", "plugin"), PARTS.items())
-def test_a_part_that_is_no_run_is_compared_by_the_tests_of_its_plugin(part: str, plugin: str) -> None:
-    kind, _, name = plugin.partition("/")
-    if name not in plugins.names(kind):
-        pytest.skip(f"{REASON}{plugin}")
+@pytest.mark.parametrize("part", sorted(PARTS))
+def test_a_part_that_is_no_run_is_compared_by_the_tests_of_its_plugin(part: str) -> None:
     readers = [file for file in TESTS.rglob("test_*.py") if f'["{part}"]' in file.read_text(encoding="utf-8")]
     assert readers

@@ -5,16 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from fedtide import plugins
 from fedtide.federation.federation import Federation
-from golden.families.case import Case, Check, Fields, NotYetError, Played, samples
+from golden.families.case import Case, Check, Fields, Played, samples
 from support import Listed, steady
 
 
 def read(run: dict[str, Any], problems: dict[str, Any]) -> Case:
     """See :mod:`golden.families`."""
-    if "intervals" not in plugins.names("exchange"):
-        raise NotYetError("exchange/intervals")
     case = without_exchange(run, problems)
     fields, star = case.fields, case.fields["star_mode"]
     case.settings["exchange"] = {
