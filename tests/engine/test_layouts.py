@@ -9,7 +9,7 @@ from torch.fx.experimental.proxy_tensor import make_fx
 
 from fedtide.engine.executor import image_layout
 from fedtide.engine.forward import Forward
-from fedtide.engine.narrow import transpose_narrow
+from fedtide.engine.narrow import use_narrow_forms
 from fedtide.engine.process import prepare_process
 from fedtide.settings import EngineSettings
 from support import closest, federation, images, play, settings, steady
@@ -39,7 +39,7 @@ def test_transposed_forms_give_the_same_values_and_gradients(function, rows, col
     graph = make_fx(torch.func.grad_and_value(function, (0, 1)))(w, b, x, y)
     expected = graph(w, b, x, y)
     plain = [node.target for node in graph.graph.nodes]
-    transpose_narrow(graph.graph)
+    use_narrow_forms(graph.graph)
     assert [node.target for node in graph.graph.nodes] != plain
     graph.recompile()
     (w_grad, b_grad), value = graph(w, b, x, y)
@@ -57,7 +57,7 @@ def test_norms_of_few_columns_are_roots_of_sums(keepdim):
 
     graph = make_fx(torch.func.grad(lambda x: norms(x).sum()))(values)
     expected = graph(values)
-    transpose_narrow(graph.graph)
+    use_narrow_forms(graph.graph)
     assert torch.ops.aten.linalg_vector_norm.default not in [node.target for node in graph.graph.nodes]
     graph.recompile()
     assert closest(graph(values), expected) < 1e-13
@@ -66,13 +66,13 @@ def test_norms_of_few_columns_are_roots_of_sums(keepdim):
 @pytest.mark.parametrize(("order", "dim", "columns"), [(1, -1, 10), (2, 0, 10), (2, -1, 17)])
 def test_other_norms_stay_as_they_are(order, dim, columns):
     graph = make_fx(lambda x: torch.linalg.vector_norm(x, order, dim))(torch.randn(30, columns))
-    transpose_narrow(graph.graph)
+    use_narrow_forms(graph.graph)
     assert torch.ops.aten.linalg_vector_norm.default in [node.target for node in graph.graph.nodes]
 
 
 def test_wide_results_stay_as_they_are():
     graph = make_fx(lambda a, b: torch.mm(a, b))(torch.randn(40, 5), torch.randn(5, 17))
-    transpose_narrow(graph.graph)
+    use_narrow_forms(graph.graph)
     assert [node.target for node in graph.graph.nodes if node.op == "call_function"] == [torch.ops.aten.mm.default]
 
 

@@ -56,6 +56,7 @@ def plan_chunk(size: int, clients: int, batch: int, task: Task, lanes: int) -> i
     sample = math.prod(task.data.input_shape)
     if task.device.type == "cpu":
         most = max(1, (_CALLS if size <= TINY else _CACHE) // (size + batch * sample))
-        return max(1, -(-clients // (lanes * max(1, -(-clients // (lanes * most))))))
+        chunks_per_lane = max(1, math.ceil(clients / (lanes * most)))
+        return max(1, math.ceil(clients / (lanes * chunks_per_lane)))
     activations = batch * sample * 64  # of a network are a multiple of its input
     return max(1, available_bytes(task.device) // 4 // (task.dtype.itemsize * (4 * size + activations)))

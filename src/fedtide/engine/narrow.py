@@ -8,9 +8,12 @@ long as the root of their sum of squares. Results are the same up to rounding.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 import torch
 from torch import Tensor
-from torch.fx import Graph
+from torch.fx import Graph, Node
 
 _COLUMNS = 16
 """Columns up to which the transposed forms win (measured)."""
@@ -38,34 +41,43 @@ def _log_softmax_backward(grad: Tensor, output: Tensor, dim: int, dtype: torch.d
     return _aten._log_softmax_backward_data(grad.mT, output.mT, output.dim() - 2, dtype).mT  # type: ignore[no-any-return]
 
 
-def _norm(values: Tensor, dim: list[int], keepdim: bool = False) -> Tensor:
+def _norm(values: Tensor, order: int, dim: list[int], keepdim: bool = False) -> Tensor:
     return values.square().sum(dim, keepdim).sqrt()
 
 
-_TRANSPOSED = {
-    _aten.mm.default: _mm,
-    _aten.bmm.default: _bmm,
-    _aten.addmm.default: _addmm,
-    _aten._log_softmax.default: _log_softmax,
-    _aten._log_softmax_backward_data.default: _log_softmax_backward,
+def _is_narrow(node: Node) -> bool:
+    shape = node.meta["val"].shape
+    return len(shape) > 1 and shape[-1] <= _COLUMNS < shape[-2]
+
+
+def _is_narrow_along_rows(node: Node) -> bool:
+    return _is_narrow(node) and node.args[-2] in (-1, len(node.meta["val"].shape) - 1)
+
+
+def _is_root_of_few_squares(node: Node) -> bool:
+    if len(node.args) < 3 or node.args[1] != 2:
+        return False
+    shape = node.args[0].meta["val"].shape  # type: ignore[union-attr]
+    return node.args[2] in ([-1], [len(shape) - 1]) and shape[-1] <= _COLUMNS
+
+
+_FORMS: dict[Any, tuple[Callable[..., Tensor], Callable[[Node], bool]]] = {
+    _aten.mm.default: (_mm, _is_narrow),
+    _aten.bmm.default: (_bmm, _is_narrow),
+    _aten.addmm.default: (_addmm, _is_narrow),
+    _aten._log_softmax.default: (_log_softmax, _is_narrow_along_rows),
+    _aten._log_softmax_backward_data.default: (_log_softmax_backward, _is_narrow_along_rows),
+    _aten.linalg_vector_norm.default: (_norm, _is_root_of_few_squares),
 }
-_NORM = _aten.linalg_vector_norm.default
-_ALONG_ROWS = (_aten._log_softmax.default, _aten._log_softmax_backward_data.default)
+"""Faster form of an operation, and when to use it; both take the operation's arguments as they are."""
 
 
-def transpose_narrow(graph: Graph) -> None:
-    """Use the transposed forms, in place, in a traced graph whose nodes carry example values."""
+def use_narrow_forms(graph: Graph) -> None:
+    """Put the faster forms, in place, into a traced graph whose nodes carry example values."""
     for node in graph.nodes:
-        if node.target is _NORM and not node.kwargs and len(node.args) > 2 and node.args[1] == 2:
-            shape = node.args[0].meta["val"].shape
-            if node.args[2] in ([-1], [len(shape) - 1]) and shape[-1] <= _COLUMNS:
-                node.target, node.args = _norm, (node.args[0], *node.args[2:])
-        if node.target not in _TRANSPOSED or node.kwargs:
-            continue
-        shape = node.meta["val"].shape
-        along_rows = node.target not in _ALONG_ROWS or node.args[-2] in (-1, len(shape) - 1)
-        if len(shape) > 1 and along_rows and shape[-1] <= _COLUMNS < shape[-2]:
-            node.target = _TRANSPOSED[node.target]
+        form, fits = _FORMS.get(node.target, (None, None))
+        if form is not None and fits is not None and not node.kwargs and fits(node):
+            node.target = form
     for node in graph.nodes:
         if node.target in (_aten.view.default, _aten._unsafe_view.default):
             node.target = torch.reshape  # a transposed result may have to be copied for it

@@ -19,7 +19,7 @@ from torch.fx import GraphModule, Node
 from torch.fx.experimental.proxy_tensor import make_fx
 from torch.fx.graph import CodeGen
 
-from fedtide.engine.narrow import transpose_narrow
+from fedtide.engine.narrow import use_narrow_forms
 
 _FAST = {
     getattr(torch.ops.aten, name): getattr(torch, name)
@@ -110,7 +110,7 @@ def _finished(graph: GraphModule, arguments: Sequence[Tensor]) -> Callable[..., 
     graph.graph.set_codegen(CodeGen())
     if arguments[0].is_cuda:
         return _compiled(graph)
-    transpose_narrow(graph.graph)
+    use_narrow_forms(graph.graph)
     return _interpreted(graph)
 
 
