@@ -51,6 +51,19 @@ def test_the_first_round_of_a_session_is_fedprox_unless_momentum_is_kept(at_sess
         assert torch.equal(ours[first_round], state.w) is same
 
 
+def test_a_kept_momentum_is_that_of_the_session_before() -> None:
+    """With momentum kept and the model going on, a session change is none."""
+    everybody = {client: client for client in range(len(SIZES))}
+    common = {"local": LOCAL, "federation": {"at_session": "keep"}}
+    parted, whole = (
+        trajectory(
+            fedacg(beta=0.3), timeline(deal(SIZES), [everybody] * 4, session_of_round=sessions), vectors(), **common
+        )[0]
+        for sessions in ([0, 0, 1, 1], [0] * 4)
+    )
+    assert all(torch.equal(a, b) for a, b in zip(parted, whole, strict=True))
+
+
 def test_the_new_model_is_the_mean_of_the_local_ones_and_the_momentum_follows_its_recursion() -> None:
     """x+ = sum p_k y_k = x + m+ and m+ = lambda m + sum p_k (y_k - x~)."""
     fed = federation(settings(algorithm=fedacg(lambda_=0.7), local=LOCAL), steady(SIZES, 4), vectors(), cohorts=COHORTS)

@@ -112,6 +112,8 @@ def test_previous_models_are_forgotten_between_sessions_unless_kept(at_session: 
     reference, _ = play(fed, state=start)
     assert torch.equal(ours[2], reference.w) is plain
     assert state.memory["previous"].any(1).all()
+    undivided, _ = trajectory("moon", timeline(deal(SIZES), [everybody] * 3), vectors(), **common)
+    assert torch.equal(ours[2], undivided[2]) is not plain
 
 
 @given(

@@ -90,6 +90,14 @@ def test_algorithms_play_gradient_rounds_and_resume(world: Any, algorithm: str) 
 
 
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
+def test_gradient_rounds_leave_no_trace_in_algorithms(world: Any, algorithm: str) -> None:
+    """One stored model is the previous one, so a run with gradient rounds ends as one without them."""
+    kept = {"algorithm": algorithm, "federation": {"at_session": "keep"}}
+    initialisers = ({"name": "dynamic", "history": 1, "gradient_rounds": 2, "gradient_steps": 1}, "previous")
+    assert_same(*(play(federation(*world(initialiser=initialiser, **kept)))[0] for initialiser in initialisers))
+
+
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
 def test_algorithms_do_not_see_the_engine(world: Any, algorithm: str) -> None:
     run = world(algorithm=algorithm)
     threads = plain(run)

@@ -141,6 +141,44 @@ def test_memories_are_cleared_at_a_boundary_or_kept(kept: bool) -> None:
     assert bool(known.all())
 
 
+@pytest.mark.parametrize("kept", [False, True])
+def test_who_leaves_inside_a_session_comes_back_as_a_new_client(kept: bool) -> None:
+    """Client 1 leaves after round 2 and is back in round 4; the server's c stays, or becomes the mean of those present."""
+    here, all_three = {0: 0, 2: 2}, {0: 0, 1: 1, 2: 2}
+    world = timeline(deal(SIZES), [all_three, all_three, here, all_three])
+    chosen = settings(algorithm="scaffold", local=LOCAL, federation={"at_session": "keep" if kept else "reset"})
+    fed = federation(chosen, world, vectors())
+    seen: list[tuple[Tensor, Tensor, Tensor]] = []
+    local = fed.algorithm.local
+    fed.algorithm.local = lambda r: (  # type: ignore[method-assign]
+        seen.append((r.server.c.clone(), r.client.c_k.clone(), r.seen.clone())) or local(r)
+    )
+    state = fed.start()
+    with torch.no_grad():
+        fed.play(state)
+        fed.play(state)
+        c, variates = state.server["c"].clone(), state.memory["c_k"].clone()
+        fed.play(state)
+        fed.play(state)
+    fed.workers.close()
+    assert torch.equal(seen[2][1], variates[[0, 2]])  # those who stay keep theirs
+    assert torch.equal(seen[2][0], variates[[0, 2]].mean(0) if kept else c)
+    assert not seen[3][1][1].any()
+    assert seen[3][2].flatten().tolist() == [1, 0, 1]
+
+
+def test_who_is_present_but_not_drawn_forgets_nothing() -> None:
+    fed = federation(settings(algorithm="scaffold", local=LOCAL), alternating(1, 2), vectors(), cohorts=[[0, 1], [0]])
+    state = fed.start()
+    with torch.no_grad():
+        fed.play(state)
+        known = state.memory["c_k"][1].clone()
+        fed.play(state)
+    fed.workers.close()
+    assert bool(known.any())
+    assert torch.equal(state.memory["c_k"][1], known)
+
+
 def test_server_optimisers_start_again() -> None:
     fed = federation(settings(algorithm={"name": "fedopt", "tau": 0.1}, local=LOCAL), alternating(2, 1), vectors())
     moments: list[tuple[Tensor, Tensor]] = []

@@ -126,7 +126,10 @@ class Algorithm(Plugin):
         return w
 
     def keep_at_session(self, server: Vectors, memory: Vectors, present: list[int]) -> None:
-        """Adjust kept memories ([d] and [N, d]) to a new population, when ``federation.at_session`` is ``keep``."""
+        """Adjust kept memories ([d] and [N, d]) to a new population, when ``federation.at_session`` is ``keep``.
+
+        Called when a session begins, and when somebody has left inside one.
+        """
 
     def payload(self, name: str, size: int, classes: int) -> int:
         """Numbers in one transfer of ``name`` (4 bytes each) where it is not a model-sized vector."""

@@ -202,7 +202,11 @@ class Federation:
         """
         began, t, before = time.perf_counter(), state.round, dict(state.totals)
         first, length = self.timeline.session_span(t)
-        opened = self._begin_session(state, t) if t == first else None
+        opened = None
+        if t == first:
+            opened = self._begin_session(state, t)
+        else:
+            self._forget_departed(state, t)
         call = self._call(t, first, length)
         watched = self.settings.evaluation.consistency and self.ranks.rank == 0
         fits = consistency(self, state.w, state.b, call) if watched else {}
@@ -270,6 +274,7 @@ class Federation:
             session=int(self.timeline.session_of_round[t]),
             session_round=t - first,
             t=t,
+            at=t,
             lr=learning_rate(local, at, span),
             local=local,
             purpose="batches",
@@ -281,7 +286,7 @@ class Federation:
         earlier = self.timeline.label_views[np.unique(self.timeline.view_of_round[:first])]
         return Boundary(
             session=int(self.timeline.session_of_round[t]),
-            pilot=int(self.timeline.notes.get("pilot_sessions", 0)),
+            pilot=self.timeline.pilot,
             w=state.w,
             b=state.b,
             w0=self.w0,
@@ -316,6 +321,19 @@ class Federation:
                 rows.zero_()
         state.seen.zero_()
         state.extra = self.algorithm.extra(self.layout.size, self.timeline.num_clients, self.data.num_classes)
+
+    def _forget_departed(self, state: RunState, t: int) -> None:
+        """Who has left inside a session comes back as a new client; the server's memories stay, or are brought in line."""
+        present = self.timeline.at(t).clients
+        gone = torch.from_numpy(np.setdiff1d(self.timeline.at(t - 1).clients, present))
+        if not len(gone):
+            return
+        for name, rows in state.memory.items():
+            if name != "latest":
+                rows.index_fill_(0, gone.to(rows.device), 0)
+        state.seen[gone] = False
+        if self.settings.federation.at_session == "keep":
+            self.algorithm.keep_at_session(Vectors(state.server), Vectors(state.memory), present.tolist())
 
     def _report(
         self, state: RunState, call: Call, played: Played, fits: dict[str, list[float]], t: int, failed: bool

@@ -78,6 +78,7 @@ class GradientRounds:
             session=session,
             session_round=v,
             t=v,
+            at=self.t,
             lr=lr,
             local=run.model_copy(update={**amount, **batches, "lr": lr, "schedule": "constant"}),
             purpose="gradient",

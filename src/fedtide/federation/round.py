@@ -43,7 +43,8 @@ class Call:
         ids: participants, ascending. subsets: number of the shard each holds. shards: positions in the training set.
         population: clients present. mean_size: their mean number of samples.
         expected: expected share of the population that is drawn.
-        session, session_round: where in the timeline. t: round of the run.
+        session, session_round: where in the timeline. t: round of the run, for what changes with time. at: row of the
+            timeline that says who is present.
         lr: learning rate. local: settings of training; those of the run, or with another amount of work, batch and rate.
         purpose, keys: of the batches' draws.
     """
@@ -57,6 +58,7 @@ class Call:
     session: int
     session_round: int
     t: int
+    at: int
     lr: float
     local: LocalSettings
     purpose: str
@@ -96,7 +98,7 @@ class _Services:
 
     def full_gradient(self, points: Tensor, shards: Sequence[Ints] | None = None) -> Tensor:
         fed, data = self._federation, self._call.shards if shards is None else shards
-        counts = self._counts if shards is None else _prior(fed, fed.label_counts(shards), self._call.t, points)
+        counts = self._counts if shards is None else _prior(fed, fed.label_counts(shards), self._call.at, points)
         batch = fed.settings.evaluation.batch_size
         return full_gradient(fed.workers, points, self._state.b, list(data), batch, counts)
 
@@ -155,12 +157,12 @@ class _Services:
         return rows.mean(0).to(self._state.w.device)
 
     def population_counts(self) -> Tensor:
-        return self._federation.population_counts(self._call.t)
+        return self._federation.population_counts(self._call.at)
 
 
-def _prior(fed: Federation, counts: Tensor, t: int, like: Tensor) -> Tensor:
-    """The clients' samples per class [C, L] as the objective sees them: those of each, or of everybody."""
-    return (fed.population_counts(t).sum(0).expand_as(counts) if fed.task.objective.pooled else counts).to(like)
+def _prior(fed: Federation, counts: Tensor, at: int, like: Tensor) -> Tensor:
+    """The clients' samples per class [C, L] as the objective sees them: those of each, or of everybody in a round."""
+    return (fed.population_counts(at).sum(0).expand_as(counts) if fed.task.objective.pooled else counts).to(like)
 
 
 def train_round(federation: Federation, state: RunState, call: Call) -> Played:
@@ -184,7 +186,7 @@ def train_round(federation: Federation, state: RunState, call: Call) -> Played:
     n = torch.tensor([len(shard) for shard in call.shards], dtype=torch.float64)
     steps = torch.tensor(plan.steps, dtype=torch.float64)
     counts = fed.label_counts(call.shards)
-    prior = _prior(fed, counts, call.t, state.w)
+    prior = _prior(fed, counts, call.at, state.w)
     services = _Services(fed, state, call, prior)
     state.counts[ids] += 1
     home = next(iter(state.memory.values())).device if state.memory else device
