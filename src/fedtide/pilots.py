@@ -31,7 +31,7 @@ Saved = dict[str, Any]
 
 def pilot_rounds(timeline: Timeline) -> int:
     """Rounds of the pilot sessions; 0 if nothing follows them."""
-    rounds = int((timeline.session_of_round < timeline.notes.get("pilot_sessions", 0)).sum())
+    rounds = int((timeline.session_of_round < timeline.pilot).sum())
     return rounds if rounds < timeline.rounds else 0
 
 

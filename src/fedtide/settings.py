@@ -211,7 +211,9 @@ class FederationSettings(SettingsModel):
         "device", description="where the clients' memories are kept; disk: a mapped file in the run's folder"
     )
     at_session: Literal["reset", "keep"] = Field(
-        "reset", description="algorithm memories when a new session begins: cleared, or kept by those who stay"
+        "reset",
+        description="algorithm memories when a new session begins: cleared, or kept by those who stay; who leaves inside a "
+        "session loses its own",
     )
     explode: float = Field(1e6, gt=0, description="training loss above which a run counts as diverged")
 
@@ -311,8 +313,8 @@ class ReportSettings(SettingsModel):
     transition_window: int = Field(10, ge=1, description="rounds after a session change that are averaged")
     transition_counting: Literal["stored", "all"] = Field(
         "stored",
-        description="sessions that count as transitions: stored: those that begin with two stored models or more (from the "
-        "third after the pilot on, as published); all: every one after the pilot",
+        description="sessions that count as transitions: stored: those that return to clients with a stored model (as "
+        "published), or as all where there are none; all: every one after the pilot",
     )
     reference: str = Field(
         "dynamic", description="label of the initialiser whose recovery the others are compared with"

@@ -44,7 +44,7 @@ def write_sessions(root: Path, label, initialiser, seed, sessions=7, rounds=12, 
             else None
         )
         start = 0.02 if session <= PILOT + 2 else START[initialiser]
-        event = {"event": "session", "session": session, "initialiser": initialiser}
+        event = {"event": "session", "session": session, "initialiser": initialiser, "returning": session > PILOT + 2}
         events.append(event | {"weights": mu, "distances": {}, "test_accuracy": start, "losses": losses})
     (path / "events.jsonl").write_text("".join(json.dumps(event) + "\n" for event in events))
     return path

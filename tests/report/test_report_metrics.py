@@ -48,11 +48,12 @@ def test_a_drop_spans_rounds_that_were_not_evaluated():
 
 def test_transition_accuracy_counts_every_change_the_same():
     accuracy, session = [1.0, 0.2, 0.4, 0.9, 0.6], [1, 2, 2, 2, 3]
-    assert metrics.transition_accuracy(accuracy, session, 2) == pytest.approx((0.3 + 0.6) / 2)
+    assert metrics.transition_accuracy(accuracy, session, [2, 3], 2) == pytest.approx((0.3 + 0.6) / 2)
+    assert metrics.transition_accuracy(accuracy, session, [1, 3], 2) == pytest.approx((1.0 + 0.6) / 2)
 
 
 def test_one_session_has_no_transition():
-    assert math.isnan(metrics.transition_accuracy([0.1, 0.2], [1, 1]))
+    assert math.isnan(metrics.transition_accuracy([0.1, 0.2], [1, 1], []))
     assert math.isnan(metrics.mean_drop([0.1, 0.2], [1, 1]))
     assert len(metrics.drops([], [])) == 0
 
@@ -62,7 +63,8 @@ def test_equal_sessions_have_the_transition_of_one(session_accuracy, first, sess
     accuracy = session_accuracy * sessions
     number = np.repeat(np.arange(sessions), len(session_accuracy))
     expected = np.mean(session_accuracy[:first])
-    assert metrics.transition_accuracy(accuracy, number, first) == pytest.approx(expected)
+    later = range(2, sessions + 1)
+    assert metrics.transition_accuracy(accuracy, number, later, first) == pytest.approx(expected)
     assert metrics.mean_drop(accuracy, number) == pytest.approx(session_accuracy[-1] - session_accuracy[0])
 
 

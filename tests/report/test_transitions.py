@@ -43,18 +43,14 @@ def test_who_never_gets_there():
 
 
 @pytest.mark.parametrize(
-    ("counting", "pilot", "sessions", "first"),
-    [
-        ("stored", 1, 7, 4),
-        ("stored", 3, 9, 6),
-        ("all", 1, 7, 2),
-        ("all", 3, 9, 4),
-        ("stored", 1, 3, 2),
-        ("all", 0, 2, 2),
-    ],
+    ("counting", "sessions", "counted"),
+    [("stored", 7, [4, 5, 6, 7]), ("stored", 3, [2, 3]), ("all", 7, [2, 3, 4, 5, 6, 7])],
 )
-def test_which_sessions_count(counting, pilot, sessions, first):
-    assert Rules(counting=counting).first(pilot, sessions) == first
+def test_which_sessions_of_a_run_count(tmp_path, counting, sessions, counted):
+    records = load([write_sessions(tmp_path, "fedavg", "dynamic", 0, sessions=sessions)])
+    assert Rules(counting=counting).counted(records, records.runs["key"][0]) == counted
+    frame = transitions(records, Rules(counting=counting))
+    assert frame["session"].tolist() == counted
 
 
 @pytest.fixture(scope="module")

@@ -14,6 +14,7 @@ from worlds import plugin, timeline, world
 
 from fedtide.errors import SettingsError
 from fedtide.scenarios.presence import markov
+from fedtide.scenarios.timeline import after_pilot
 
 
 def present(made, session):
@@ -132,6 +133,24 @@ def test_markov_departures_have_the_probability_asked_for():
     sets = list(markov(np.arange(2000), 4000, 6, 0.3, 600, 1, 0))
     stayed = [len(np.intersect1d(before, after)) / len(before) for before, after in pairwise(sets)]
     assert np.mean(stayed) == pytest.approx(0.7, abs=0.02)
+
+
+@pytest.mark.parametrize(
+    ("chosen", "returning"),
+    [
+        ({}, [4, 5, 6, 7]),
+        ({"pilot_sessions": 3, "num_sessions": 9}, [6, 7, 8, 9]),
+        ({"pattern": "cycle", "groups": 3}, [5, 6, 7]),  # session 4 has only been seen in the pilot
+        ({"pattern": "explicit", "explicit": ((0,), (0, 1), (2, 0), (0, 1), (0,), (1, 2), (0, 2))}, [4, 7]),
+        ({"pattern": "markov", "p_leave": 0.0, "arrivals": 0}, [3, 4, 5, 6, 7]),
+        ({"pattern": "markov", "p_leave": 0.5}, []),
+    ],
+)
+def test_sessions_that_return_to_devices_with_a_stored_model(chosen, returning):
+    made = timeline("sessions", world(), num_devices=5, **chosen)
+    assert [session + 1 for session in range(made.sessions) if made.returning(session)] == returning
+    later = range(made.pilot + 1, made.sessions + 1)
+    assert after_pilot(made.pilot, made.sessions, returning) == (returning or list(later))
 
 
 def test_settings_come_from_strict_json():

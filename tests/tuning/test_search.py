@@ -7,10 +7,8 @@ import signal
 import statistics
 from collections.abc import Callable
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
-import numpy as np
 import pytest
 from filelock import FileLock
 from searches import killed, search
@@ -23,6 +21,7 @@ from fedtide.tracking.run_directory import RunDirectory, read_json
 from fedtide.tuning import trial as trials
 from fedtide.tuning.study import TuneResult
 from fedtide.tuning.trial import Pruner, after_changes, last_tenth, measured, score
+from support import deal, timeline
 
 Make = Callable[..., Params]
 PRUNED_LATER = 4  # trials that are always complete
@@ -275,20 +274,20 @@ def test_the_value_is_the_mean_over_the_last_tenth(rounds: int, evaluated: Any, 
     history = [
         {"round": str(round_), "m": f"{round_:.1f}" if round_ in evaluated else ""} for round_ in range(1, rounds + 1)
     ]
-    timeline: Any = SimpleNamespace(rounds=rounds)
-    assert score(history, "m", last_tenth(timeline)) == expected
+    assert score(history, "m", last_tenth(timeline(deal((3,)), [{0: 0}] * rounds))) == expected
 
 
 def test_rounds_after_the_changes_that_count() -> None:
     """Sessions of 12 rounds, the first a pilot: from the fourth on, the first ten of each."""
-    timeline: Any = SimpleNamespace(session_of_round=np.repeat(np.arange(5), 12), notes={"pilot_sessions": 1})
-    assert after_changes(timeline) == (*range(37, 47), *range(49, 59))
-    single: Any = SimpleNamespace(session_of_round=np.zeros(4, dtype=int), notes={})
+    session_of_round = [session for session in range(5) for _ in range(12)]
+    present = [{session % 2: session % 2} for session in session_of_round]
+    sessions = timeline(deal((3, 3)), present, session_of_round=session_of_round, notes={"pilot_sessions": 1})
+    assert after_changes(sessions) == (*range(37, 47), *range(49, 59))
+    single = timeline(deal((3,)), [{0: 0}] * 4)
     with pytest.raises(SettingsError, match=r"tune\.over = 'changes': there is a single session"):
         measured(single, "changes")
-    single.rounds = timeline.rounds = 4
-    assert measured(single, "auto") == measured(timeline, "end") == (4,)
-    assert measured(timeline, "auto") == measured(timeline, "changes") == after_changes(timeline)
+    assert measured(single, "auto") == measured(single, "end") == (4,)
+    assert measured(sessions, "auto") == measured(sessions, "changes") == after_changes(sessions)
 
 
 def test_a_value_that_is_no_number_is_none() -> None:

@@ -118,7 +118,7 @@ def diagnose(
     found: list[SessionDiagnosis] = []
     stored: list[Tensor] = []
     first = _matrix(fed, state.w)
-    pilot = int(timeline.notes.get("pilot_sessions", 0))
+    pilot = timeline.pilot
     try:
         while state.round < timeline.rounds:
             problem, work = _problem(fed, state.round), _work(fed, state.round)

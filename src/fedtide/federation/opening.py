@@ -17,15 +17,16 @@ if TYPE_CHECKING:
 def opening(fed: Federation, s: Boundary, start: Start, t: int) -> dict[str, Any]:
     """Facts about the session that begins with round ``t``, JSON-able.
 
-    ``session`` (from 1); ``initialiser``, ``pilot`` in pilot sessions; what the initialiser remarks (``weights`` and
-    ``distances`` by stored session); ``<split>_accuracy`` of the first model on the session's labels before any training;
-    and ``losses``: mean cross-entropy over all training samples of the clients present, of the first model (``start``), the
-    last one of the session before (``previous``), the plain mean of all sessions after the pilot (``average``, null before
-    there is one) and the run's first model (``first``).
+    ``session`` (from 1); ``returning``: whether its clients had one after the pilot before; ``initialiser``, ``pilot`` in
+    pilot sessions; what the initialiser remarks (``weights`` and ``distances`` by stored session); ``<split>_accuracy`` of
+    the first model on the session's labels before any training; and ``losses``: mean cross-entropy over all training samples
+    of the clients present, of the first model (``start``), the last one of the session before (``previous``), the plain mean
+    of all sessions after the pilot (``average``, null before there is one) and the run's first model (``first``).
     """
     evaluation = fed.settings.evaluation
     facts = {
         "session": s.session + 1,
+        "returning": fed.timeline.returning(s.session),
         "initialiser": "pilot" if s.session < s.pilot else fed.settings.initialiser.name,
         **s.facts,
     }

@@ -8,6 +8,7 @@ over. A result that has no value (nothing evaluated, no session change) is NaN.
 from __future__ import annotations
 
 import math
+from collections.abc import Collection
 from itertools import pairwise
 
 import numpy as np
@@ -47,10 +48,10 @@ def mean_drop(accuracy: ArrayLike, session: ArrayLike) -> float:
     return mean(drops(accuracy, session))
 
 
-def transition_accuracy(accuracy: ArrayLike, session: ArrayLike, rounds: int = 10, first: int = 2) -> float:
-    """Mean accuracy of the first ``rounds`` rounds of each session from the ``first``-th on; each counts the same."""
-    parts = _sessions(accuracy, session)[first - 1 :]
-    return mean(np.array([mean(part[:rounds]) for part in parts], dtype=np.float64))
+def transition_accuracy(accuracy: ArrayLike, session: ArrayLike, counted: Collection[int], rounds: int = 10) -> float:
+    """Mean accuracy of the first ``rounds`` rounds of each session whose number is ``counted``; each counts the same."""
+    parts = enumerate(_sessions(accuracy, session), start=1)
+    return mean(np.array([mean(part[:rounds]) for number, part in parts if number in counted], dtype=np.float64))
 
 
 def rounds_to_target(accuracy: ArrayLike, target: float) -> float:

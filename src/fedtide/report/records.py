@@ -27,7 +27,7 @@ _HISTORY = ["round", "session", "bytes_up", "bytes_down", "present"]
 _OPTIONAL = ["test_accuracy", "latency", "energy", "gradient_rounds", "kappa", "alpha", "momentum_norm"]
 _CLIENTS = ["gate", "local_loss", "global_loss"]
 _NEURONS = ["round", "layer", *MEASURES]
-_BOUNDARY = ["session", "start_accuracy", "mu", "losses"]
+_BOUNDARY = ["session", "returning", "start_accuracy", "mu", "losses"]
 _NOT_A_METHOD = (
     "label",
     "seed",
@@ -52,8 +52,8 @@ class Records:
             ``kappa`` (normalised communication cost of the round), ``alpha`` and ``momentum_norm`` (NaN where the algorithm
             has none).
         boundaries: one row per run and session that recorded its beginning: the run's columns, ``session`` (from 1),
-            ``start_accuracy`` (share, NaN where not recorded), ``mu`` (weight by stored session) and ``losses`` (training
-            loss by model), both possibly empty.
+            ``returning`` (to clients of an earlier session after the pilot), ``start_accuracy`` (share, NaN where not
+            recorded), ``mu`` (weight by stored session) and ``losses`` (training loss by model), both possibly empty.
         clients: what runs recorded of participants: the run's columns, ``round``, ``client``, ``gate``, ``local_loss`` and
             ``global_loss``, NaN where not recorded.
         per_class: per run, the test accuracies of its last evaluated model: the run's columns, then one per class.
@@ -174,7 +174,8 @@ def _boundaries(path: Path) -> pd.DataFrame:
             start, session = event.get("test_accuracy", event.get("validation_accuracy")), int(event["session"])
             mu = {int(stored): float(weight) for stored, weight in (event.get("weights") or {}).items()}
             losses = {name: loss for name, loss in (event.get("losses") or {}).items() if loss is not None}
-            found[session] = [session, float("nan") if start is None else float(start), mu, losses]
+            returning = bool(event.get("returning", False))
+            found[session] = [session, returning, float("nan") if start is None else float(start), mu, losses]
     return pd.DataFrame(list(found.values()), columns=_BOUNDARY)
 
 

@@ -43,8 +43,12 @@ def _accuracies(groups: list[tuple[Method, pd.DataFrame]], sessions: list[int], 
         parts = [group[group["session"] == session] for session in shown]
         cells = [_percent(part, "accuracy") for part in parts] + [_percent(group, "accuracy")]
         rows.append((method, cells + ([_percent(group, "start"), _percent(group, "dip")] if starts else [])))
-    one = len(sessions) == 1
-    counted = f"Session {sessions[0]} counts" if one else f"Sessions {sessions[0]} to {sessions[-1]} count"
+    if len(sessions) == 1:
+        counted = f"Session {sessions[0]} counts"
+    elif sessions == list(range(sessions[0], sessions[-1] + 1)):
+        counted = f"Sessions {sessions[0]} to {sessions[-1]} count"
+    else:
+        counted = f"Sessions {', '.join(map(str, sessions))} count"
     return Sheet(
         f"Accuracy in the first {rules.window} rounds after a session change, %",
         f"{counted}. Mean \N{PLUS-MINUS SIGN} sample standard deviation over the seeds."

@@ -98,7 +98,7 @@ def tabulate(records: Records, last: int, rules: Rules = _RULES) -> Table:
     histories = dict(list(records.history.groupby("key", sort=False)))
     empty = records.history.iloc[:0]
     rows = [
-        _of_run(histories.get(key, empty), last, int(records.settings[key].get("scenario.pilot_sessions") or 0), rules)
+        _of_run(histories.get(key, empty), last, rules.counted(records, key), rules.window)
         for key in records.runs["key"]
     ]
     past = [records.past[key]._asdict() for key in records.runs["key"]]
@@ -113,15 +113,13 @@ def tabulate(records: Records, last: int, rules: Rules = _RULES) -> Table:
     return Table(runs, _over_seeds(runs), _columns(last, target, rules, shown), rules, target)
 
 
-def _of_run(history: pd.DataFrame, last: int, pilot: int, rules: Rules) -> dict[str, float]:
+def _of_run(history: pd.DataFrame, last: int, counted: list[int], window: int) -> dict[str, float]:
     accuracy, session = history["test_accuracy"], history["session"]
     return {
         "final": metrics.final(accuracy),
         "best": metrics.best(accuracy),
         "last": metrics.mean_of_last(accuracy, last),
-        "transition": metrics.transition_accuracy(
-            accuracy, session, rules.window, rules.first(pilot, session.nunique())
-        ),
+        "transition": metrics.transition_accuracy(accuracy, session, counted, window),
         "drop": metrics.mean_drop(accuracy, session),
         "bytes": float(history["bytes"].iloc[-1]) if len(history) else math.nan,
         "latency": history["latency"].sum(min_count=1),

@@ -17,7 +17,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from fedtide.report import metrics
 from fedtide.report.records import METHOD, Records
-from fedtide.scenarios.timeline import first_return
+from fedtide.scenarios.timeline import after_pilot
 
 Floats = NDArray[np.float64]
 
@@ -28,8 +28,8 @@ class Rules:
 
     Attributes:
         window: rounds after a change that are averaged.
-        counting: which sessions count. P is the number of pilot sessions. ``stored``: from P + 3 on, the first that can return
-            to a stored model of its own group (as published), or as ``all`` where there are none; ``all``: from P + 1 on.
+        counting: which sessions count. ``stored``: those that return to clients with a stored model, that is of an earlier
+            session after the pilot (as published), or as ``all`` where there are none; ``all``: every one after the pilot.
         reference: label of the initialiser whose recovery the others are compared with.
         rho: share of the reference's peak that counts as recovered.
     """
@@ -39,9 +39,13 @@ class Rules:
     reference: str = "dynamic"
     rho: float = 0.95
 
-    def first(self, pilot: int, sessions: int) -> int:
-        """Number (from 1) of the first session that counts."""
-        return first_return(pilot, sessions) if self.counting == "stored" else max(2, pilot + 1)
+    def counted(self, records: Records, key: str) -> list[int]:
+        """Numbers (from 1) of a run's sessions that count."""
+        own = records.boundaries[records.boundaries["key"] == key]
+        returning = own.loc[own["returning"].eq(True), "session"] if self.counting == "stored" else ()
+        sessions = records.history.loc[records.history["key"] == key, "session"].nunique()
+        pilot = int(records.settings[key].get("scenario.pilot_sessions") or 0)
+        return after_pilot(pilot, sessions, set(returning))
 
 
 def time_to_accuracy(accuracy: ArrayLike, reference: ArrayLike, rho: float) -> float:
@@ -79,10 +83,7 @@ def transitions(records: Records, rules: Rules) -> pd.DataFrame:
     rows = []
     for run in complete.to_dict("records"):
         key, base = str(run["key"]), names.get((run["label"], run["seed"]), "")
-        numbers = sorted(session for owner, session in curves if owner == key)
-        pilot = int(records.settings[key].get("scenario.pilot_sessions") or 0)
-        first = rules.first(pilot, len(numbers))
-        for session in (number for number in numbers if number >= first):
+        for session in rules.counted(records, key):
             curve, before = curves[key, session], curves[key, session - 1]
             start = starts.get((key, session), math.nan)
             row = {name: run[name] for name in ("key", *METHOD, "seed")} | {"session": session}

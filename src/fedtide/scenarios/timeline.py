@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import os
 import zipfile
+from collections.abc import Container
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -19,13 +20,14 @@ from numpy.typing import NDArray
 Ints = NDArray[np.int64]
 
 
-def first_return(pilot: int, sessions: int) -> int:
-    """Number (from 1) of the first session that can return to a stored model of its own group: pilot + 3.
+def after_pilot(pilot: int, sessions: int, returning: Container[int]) -> list[int]:
+    """Numbers (from 1) of the sessions that return to clients of an earlier session after the pilot.
 
-    Two groups that take turns have a stored model each by then. Where there are not so many sessions, the first after the
-    pilot that follows another one.
+    Two groups that take turns do from session pilot + 3 on. Where no session does, every one that follows another, after the
+    pilot.
     """
-    return pilot + 3 if sessions >= pilot + 3 else max(2, pilot + 1)
+    later = range(max(2, pilot + 1), sessions + 1)
+    return [number for number in later if number in returning] or list(later)
 
 
 @dataclass(frozen=True)
@@ -92,6 +94,17 @@ class Timeline:
         """First round and number of rounds of the session that ``round_`` belongs to."""
         same = np.flatnonzero(self.session_of_round == self.session_of_round[round_])
         return int(same[0]), len(same)
+
+    @property
+    def pilot(self) -> int:
+        """Number of pilot sessions P; 0 in a scenario that knows none."""
+        return int(self.notes.get("pilot_sessions", 0))
+
+    def returning(self, session: int) -> bool:
+        """Whether a session (0-based) has the very clients of an earlier one after the pilot, by those who begin it."""
+        begun = np.searchsorted(self.session_of_round, np.arange(session + 1))
+        own = self.at(begun[session]).clients
+        return any(np.array_equal(self.at(round_).clients, own) for round_ in begun[self.pilot : session])
 
     def save(self, path: Path) -> None:
         """Write one ``.npz`` under a temporary name, then rename it."""

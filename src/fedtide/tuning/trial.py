@@ -14,7 +14,7 @@ import numpy as np
 from fedtide.compare import Place, tracked
 from fedtide.errors import SettingsError
 from fedtide.federation.module import FederatedModule
-from fedtide.scenarios.timeline import Timeline, first_return
+from fedtide.scenarios.timeline import Timeline, after_pilot
 from fedtide.settings import RunSettings, parse
 from fedtide.tracking.run_directory import RunDirectory
 
@@ -132,9 +132,10 @@ def after_changes(timeline: Timeline) -> tuple[int, ...]:
     sessions = timeline.session_of_round
     if sessions[0] == sessions[-1]:
         raise SettingsError("tune.over = 'changes': there is a single session, so nothing changes; use end")
-    first = first_return(int(timeline.notes.get("pilot_sessions", 0)), int(sessions[-1]) + 1) - 1
+    returning = {session + 1 for session in range(timeline.sessions) if timeline.returning(session)}
+    counted = after_pilot(timeline.pilot, timeline.sessions, returning)
     begun = np.searchsorted(sessions, sessions)  # first round of each round's session
-    chosen = (sessions >= first) & (np.arange(len(sessions)) - begun < _WINDOW)
+    chosen = np.isin(sessions + 1, counted) & (np.arange(len(sessions)) - begun < _WINDOW)
     return tuple((np.flatnonzero(chosen) + 1).tolist())
 
 
