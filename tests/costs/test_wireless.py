@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from decimal import Decimal
 from typing import Any
 
 import numpy as np
@@ -216,30 +217,36 @@ def test_more_bits_take_longer_and_times_are_whole_slots() -> None:
 # Rounds
 
 
+def printed(number: str) -> Any:
+    """What rounds to a printed number."""
+    return pytest.approx(float(number), rel=0, abs=0.5 * 10.0 ** Decimal(number).as_tuple().exponent)
+
+
 @pytest.mark.parametrize(
     ("parameters", "phi", "megabit", "seconds", "joules"),
     [
-        (7_850, 2.0, 0.2512, 0.001256, 0.0001256),
-        (*SVHN, 21.349696, 4.859191, 0.485919),
-        (11_573_066, 6.5, 370.338112, 6.017994, 0.601799),
-        (11_596_196, 6.5, 371.078272, 6.030022, 0.603002),
-        (*TINY_IMAGENET, 695.361792, 48.136420, 4.813642),
-        (9_157_804, 2.63e-4, 293.049728, 0.00019268, 1.9268e-5),
+        (7_850, 2.0, "0.2512", "0.001256", "0.0001256"),
+        (*SVHN, "21.349696", "4.859191", "0.485919"),
+        (11_573_066, 6.5, "370.338112", "6.017994", "0.601799"),
+        (11_596_196, 6.5, "371.078272", "6.030022", "0.603002"),
+        (*TINY_IMAGENET, "695.361792", "48.136420", "4.813642"),
+        (9_157_804, 2.63e-4, "293.049728", "0.00019268", "1.9268e-5"),
     ],
 )
-def test_a_round_in_closed_form(parameters: int, phi: float, megabit: float, seconds: float, joules: float) -> None:
-    """At mean rates: seconds and joules of both directions and of the computation."""
+def test_a_round_in_closed_form(parameters: int, phi: float, megabit: str, seconds: str, joules: str) -> None:
+    """At mean rates: seconds and joules of both directions and of the computation, to the printed digits."""
     s = CostSettings(payload="paper", long_transfer=0)
     model = Wireless(s, 3, parameters, phi)
     cost = model.round_cost([0], [4, 8], once([1, 1]), 0, 0)
-    assert cost.compute_s == pytest.approx([seconds] * 2, rel=2e-5 if seconds < 1e-3 else 0, abs=5e-7)
+    assert 32 * parameters / 1e6 == float(megabit)
+    assert cost.compute_s == printed(seconds)
     for row, device in enumerate((4, 8)):
         snr = model.gain(device, [0]) / s.noise_density
         down = Link(s.bandwidth, np.array([20.0 * snr / 1e8]), 0).mean_rate().item()
         up = Link(5e7, np.array([0.2 * snr / 5e7]), 0).mean_rate().item()
-        times = [math.ceil(megabit * 1e6 / (rate * 5e-4)) * 5e-4 for rate in (down, up)]
+        times = [math.ceil(32 * parameters / (rate * 5e-4)) * 5e-4 for rate in (down, up)]
         assert (cost.down_s[row], cost.up_s[row]) == pytest.approx(times)
-        assert cost.device_J[row] == pytest.approx(0.1 * times[0] + 0.2 * times[1] + joules, rel=2e-5)
+        assert cost.device_J[row] - 0.1 * cost.down_s[row] - 0.2 * cost.up_s[row] == printed(joules)
     assert cost.latency_s == (cost.down_s + cost.up_s + cost.compute_s).max()
     assert cost.energy_J == pytest.approx(cost.device_J[0] + cost.device_J[1], rel=1e-14)
 

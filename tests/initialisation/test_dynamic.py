@@ -21,7 +21,7 @@ from fedtide.initialisation import store
 from fedtide.params import Params
 from fedtide.settings import RunSettings
 from fedtide.world import build_timeline
-from support import closest, images, play, settings, tensors, vectors
+from support import closest, federation, images, play, settings, tensors, vectors
 
 PATTERNS: dict[str, dict[str, Any]] = {
     "alternate": {},
@@ -100,6 +100,18 @@ def test_an_update_of_one_full_step_is_minus_the_gradient_at_the_pilot() -> None
         assert closest(updates(state)[session], -0.07 * (n / n.sum()) @ gradients) < 1e-12
 
 
+@pytest.mark.parametrize(
+    "chosen", [{"algorithm": "fedwcm"}, {"objective": {"name": "balanced_softmax", "prior": "global"}}], ids=str
+)
+def test_an_update_of_the_second_group_is_a_round_among_that_group(chosen: Any) -> None:
+    """What algorithm and objective are told of the population is about those present, not those of the first session."""
+    everything: Any = {"local": {"amount": 1, "batch_size": 99, "lr": 0.14}, **chosen}
+    state, _ = play(made("dynamic", alternating(2), **everything))
+    alone = federation(settings(**everything), populations([B], pilot=0), vectors(), start=state.initialiser["pilot_w"])
+    once, _ = play(alone)
+    assert closest(updates(state)[1], (once.w - alone.w0) / 2) < 1e-12
+
+
 def test_duplicating_every_sample_leaves_the_update() -> None:
     local = {"amount": 1, "batch_size": 99, "lr": 0.3}
     once = vectors(sum(SIZES))
@@ -148,6 +160,7 @@ def test_without_a_scale_it_is_the_average_and_with_history_one_the_previous() -
         for init in ("average", {"name": "dynamic", "similarity_scale": 0})
     )
     assert all(closest(a, b) < 1e-14 for a, b in zip(average[1], mean[1], strict=True))
+    assert closest(average[0][0].b, mean[0][0].b) < 1e-12
     previous, last = (
         sessions_of(made(init, alternating(4), images(), **model))
         for init in ("previous", {"name": "dynamic", "history": 1})
@@ -183,6 +196,15 @@ def test_the_pilot_is_an_average_or_a_moving_average() -> None:
         assert closest(state.initialiser["pilot_w"], torch.as_tensor(expected)) < 1e-15
     state, _ = play(made("dynamic", alternating(2)))
     assert torch.equal(state.initialiser["pilot_w"], ends[0])
+
+
+def test_the_statistics_of_the_pilot_are_averaged_like_its_parameters() -> None:
+    model: Any = {"model": "cnn_svhn", "local": {**LOCAL, "lr": 0.01}}
+    ends = [play(made("previous", alternating(pilot, pilot=pilot), images(), **model))[0].b for pilot in (1, 2)]
+    moving = {"name": "dynamic", "pilot_mode": "ema", "pilot_decay": 0.2}
+    state, _ = play(made(moving, alternating(3, pilot=2), images(), **model))
+    assert closest(state.initialiser["pilot_b"], 0.2 * ends[0] + 0.8 * ends[1]) < 1e-12
+    assert closest(*ends) > 1e-3
 
 
 def test_gradient_rounds_leave_no_trace_but_their_bytes() -> None:

@@ -86,6 +86,17 @@ def test_two_shard_gives_two_labels_each_and_every_label_to_as_many(classes, tur
     assert all(part.max() - part.min() <= 1 for part in parts)
 
 
+@pytest.mark.parametrize("classes", [4, 10])
+def test_two_shard_pairs_neighbours_at_first_and_then_ever_farther_labels(classes):
+    """In turn q client b holds, in the shuffled order of labels, the b-th and the one 1 + q mod (C - 1) places after it."""
+    clients, labels = 3 * classes, balanced(classes, 60)
+    held = label_sets(deal("two_shard", labels, clients, classes), labels)
+    shuffled = [(held[b] & held[b - 1 if b else classes - 1]).pop() for b in range(classes)]
+    for client, own in enumerate(held):
+        turn, first = divmod(client, classes)
+        assert own == {shuffled[first], shuffled[(first + 1 + turn) % classes]}
+
+
 @pytest.mark.parametrize(("classes", "batches"), [(100, 10), (200, 20)])
 def test_two_shard_deals_batches_of_ten_labels(classes, batches):
     labels = balanced(classes, 4)

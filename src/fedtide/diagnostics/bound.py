@@ -72,7 +72,10 @@ def drift(beta: float, lr: float, steps: float, zeta1: float = 1.0) -> float:
 
 
 def largest_rate(beta: float, steps: float) -> float:
-    """The first step-size condition, eta < (1/2 - (1/e_min - 1)^2) / beta; negative from e_min = 4 on."""
+    """The first step-size condition, eta < (1/2 - (1/e_min - 1)^2) / beta; negative from e_min = 4 on.
+
+    The bracket comes from comparing grad F with the sum of e steps' gradients; a mean over the steps would not need it.
+    """
     return (0.5 - (1 / steps - 1) ** 2) / beta
 
 

@@ -37,6 +37,8 @@ def similarity_weights(distances: Sequence[float], scale: float) -> list[float]:
 def mix(weights: Sequence[float], models: Sequence[Model]) -> Model:
     """Weighted sum of parameters and buffers, in float64; with all weight on one model, that model to the bit."""
     used = [(weight, model) for weight, model in zip(weights, models, strict=True) if weight > 0]
+    if len(used) == 1 and used[0][0] == 1:  # a sum would lose the sign of a zero
+        return used[0][1]
 
     def mean(part: int) -> Tensor:
         total = sum(weight * model[part].to(torch.float64) for weight, model in used)
