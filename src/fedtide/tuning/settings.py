@@ -70,7 +70,7 @@ class TuneSettings(SettingsModel):
     over: Literal["auto", "end", "changes"] = Field(
         "auto",
         description="which rounds: end: the last tenth; changes: the first ten after every session change that can return to a "
-        "stored model (from the third session after the pilot on); auto: changes if there are sessions",
+        "stored model, see report.transition_counting; auto: changes if there are sessions",
     )
     cost: Literal["kappa"] | None = Field(
         None,
