@@ -53,6 +53,7 @@ def test_losses_and_accuracy_are_those_of_the_four_models(initialiser: str) -> N
         logits = data.test_inputs @ start[:15].view(3, 5).T + start[15:]
         assert opening["test_accuracy"] == float((logits.argmax(1) == data.test_labels).double().mean())
         assert (opening["session"], opening["initialiser"]) == (session + 1, initialiser)
+        assert opening["returning"] is (session == 3)  # the second group, whose first session was not a pilot
     assert [report.opening is None for report in reports] == [True, True, *[False, True] * 3]
 
 
