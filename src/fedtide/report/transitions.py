@@ -17,7 +17,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from fedtide.report import metrics
 from fedtide.report.records import METHOD, Records
-from fedtide.scenarios.timeline import after_pilot
+from fedtide.scenarios.timeline import sessions_that_count
 
 Floats = NDArray[np.float64]
 
@@ -45,7 +45,7 @@ class Rules:
         returning = own.loc[own["returning"].eq(True), "session"] if self.counting == "stored" else ()
         sessions = records.history.loc[records.history["key"] == key, "session"].nunique()
         pilot = int(records.settings[key].get("scenario.pilot_sessions") or 0)
-        return after_pilot(pilot, sessions, set(returning))
+        return sessions_that_count(pilot, sessions, set(returning))
 
 
 def time_to_accuracy(accuracy: ArrayLike, reference: ArrayLike, rho: float) -> float:

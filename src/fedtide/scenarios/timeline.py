@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 Ints = NDArray[np.int64]
 
 
-def after_pilot(pilot: int, sessions: int, returning: Container[int]) -> list[int]:
+def sessions_that_count(pilot: int, sessions: int, returning: Container[int]) -> list[int]:
     """Numbers (from 1) of the sessions that return to clients of an earlier session after the pilot.
 
     Two groups that take turns do from session pilot + 3 on. Where no session does, every one that follows another, after the
@@ -92,8 +92,14 @@ class Timeline:
 
     def session_span(self, round_: int) -> tuple[int, int]:
         """First round and number of rounds of the session that ``round_`` belongs to."""
-        same = np.flatnonzero(self.session_of_round == self.session_of_round[round_])
-        return int(same[0]), len(same)
+        session = self.session_of_round[round_]
+        first, end = np.searchsorted(self.session_of_round, [session, session + 1])
+        return int(first), int(end - first)
+
+    @property
+    def session_starts(self) -> Ints:
+        """First round of each session, int64 [sessions]."""
+        return np.searchsorted(self.session_of_round, np.arange(self.sessions))
 
     @property
     def pilot(self) -> int:
@@ -102,9 +108,15 @@ class Timeline:
 
     def returning(self, session: int) -> bool:
         """Whether a session (0-based) has the very clients of an earlier one after the pilot, by those who begin it."""
-        begun = np.searchsorted(self.session_of_round, np.arange(session + 1))
-        own = self.at(begun[session]).clients
-        return any(np.array_equal(self.at(round_).clients, own) for round_ in begun[self.pilot : session])
+        starts = self.session_starts
+        own = self.at(starts[session]).clients
+        return any(np.array_equal(self.at(round_).clients, own) for round_ in starts[self.pilot : session])
+
+    @property
+    def counted(self) -> list[int]:
+        """Numbers (from 1) of the sessions that count in reports, see :func:`sessions_that_count`."""
+        returning = {session + 1 for session in range(self.sessions) if self.returning(session)}
+        return sessions_that_count(self.pilot, self.sessions, returning)
 
     def save(self, path: Path) -> None:
         """Write one ``.npz`` under a temporary name, then rename it."""

@@ -35,8 +35,8 @@ class Trace(Scenario):
     The file is a CSV with a header and the columns ``client,join,leave`` (others are ignored), integers: the client is
     present from round ``join`` up to but not including round ``leave``; rounds count from 0. A client may have several
     rows. Its id may be any integer from 0; clients are numbered by ascending id and the data is dealt to all of them.
-    In a session the labels count that its clients hold. Who leaves comes back with the same data, but algorithms remember
-    nothing of it.
+    In a session the labels count that its clients hold. Who leaves comes back with the same data. Algorithms remember nothing
+    of it, except with ``session_at_change``: then ``federation.at_session`` says what they do.
     """
 
     class Settings(PluginSettings):

@@ -69,8 +69,8 @@ class TuneSettings(SettingsModel):
     )
     over: Literal["auto", "end", "changes"] = Field(
         "auto",
-        description="which rounds: end: the last tenth; changes: the first ten after every session change that can return to a "
-        "stored model, see report.transition_counting; auto: changes if there are sessions",
+        description="which rounds: end: the last tenth; changes: the first ten of every session that counts in reports with "
+        "`report.transition_counting: stored`; auto: changes if there are sessions",
     )
     cost: Literal["kappa"] | None = Field(
         None,

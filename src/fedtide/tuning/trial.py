@@ -9,12 +9,11 @@ from dataclasses import dataclass
 from typing import Any
 
 import lightning as L
-import numpy as np
 
 from fedtide.compare import Place, tracked
 from fedtide.errors import SettingsError
 from fedtide.federation.module import FederatedModule
-from fedtide.scenarios.timeline import Timeline, after_pilot
+from fedtide.scenarios.timeline import Timeline
 from fedtide.settings import RunSettings, parse
 from fedtide.tracking.run_directory import RunDirectory
 
@@ -129,14 +128,10 @@ def after_changes(timeline: Timeline) -> tuple[int, ...]:
     Raises:
         SettingsError: there is one session only.
     """
-    sessions = timeline.session_of_round
-    if sessions[0] == sessions[-1]:
+    if timeline.sessions == 1:
         raise SettingsError("tune.over = 'changes': there is a single session, so nothing changes; use end")
-    returning = {session + 1 for session in range(timeline.sessions) if timeline.returning(session)}
-    counted = after_pilot(timeline.pilot, timeline.sessions, returning)
-    begun = np.searchsorted(sessions, sessions)  # first round of each round's session
-    chosen = np.isin(sessions + 1, counted) & (np.arange(len(sessions)) - begun < _WINDOW)
-    return tuple((np.flatnonzero(chosen) + 1).tolist())
+    spans = [timeline.session_span(timeline.session_starts[number - 1]) for number in timeline.counted]
+    return tuple(first + round_ for first, length in spans for round_ in range(1, min(_WINDOW, length) + 1))
 
 
 def measured(timeline: Timeline, over: str) -> tuple[int, ...]:
@@ -145,7 +140,7 @@ def measured(timeline: Timeline, over: str) -> tuple[int, ...]:
     Raises:
         SettingsError: changes are asked for and there are none.
     """
-    changes = over == "changes" or (over == "auto" and timeline.session_of_round[-1] > 0)
+    changes = over == "changes" or (over == "auto" and timeline.sessions > 1)
     return after_changes(timeline) if changes else last_tenth(timeline)
 
 
