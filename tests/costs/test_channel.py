@@ -1,0 +1,153 @@
+"""The cell's path loss, fading and rates against printed values; transfers against closed forms and slot by slot."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import settings as examples
+from hypothesis import strategies as st
+from scipy.special import exp1
+
+from fedtide.costs import wireless
+from fedtide.costs.settings import CostSettings
+from fedtide.costs.wireless import Fading, Link, distance, path_loss, transmission_slots
+from fedtide.randomness import generator
+
+CELL = CostSettings()
+
+
+def fading(count: int = 1, seed: int = 0, correlation: float = CELL.correlation) -> Fading:
+    """Independent processes of some devices."""
+    return Fading([generator(seed, "test.fading", device) for device in range(count)], correlation)
+
+
+def link(bits: float, snr: tuple[float, ...] = (3.0,), bandwidth: float = 1e6) -> Link:
+    return Link(bandwidth, np.array(snr), bits)
+
+
+# Large scale
+
+
+@pytest.mark.parametrize(
+    ("metres", "decibels"),
+    [(10, 66.7610328), (50, 79.0896492), (100, 85.3141891), (210, 92.0554309), (250, 95.0800759)],
+)
+def test_path_loss(metres: float, decibels: float) -> None:
+    assert path_loss(metres, CELL) == pytest.approx(decibels, abs=5e-8)
+
+
+def test_the_path_loss_is_continuous_at_the_break_point_and_steeper_beyond() -> None:
+    assert CELL.break_point == pytest.approx(210.0, abs=1e-9)
+    before, at, after = path_loss(np.array([210 - 1e-9, 210.0, 210 + 1e-9]), CELL)
+    assert before == pytest.approx(at, abs=1e-9)
+    assert after == pytest.approx(at, abs=1e-9)
+    slopes = [path_loss(d + 0.1, CELL) - path_loss(d, CELL) for d in (209.0, 211.0)]
+    assert slopes[1] / slopes[0] == pytest.approx(40 / 21, rel=0.02)
+
+
+@pytest.mark.parametrize(
+    ("u", "metres"), [(0, 10), (0.25, 125.2996409), (0.5, 176.9180601), (0.75, 216.5640783), (1, 250)]
+)
+def test_places(u: float, metres: float) -> None:
+    assert distance(u, CELL) == pytest.approx(metres, abs=5e-8)
+
+
+# Small scale
+
+
+def test_the_correlation_of_neighbouring_slots() -> None:
+    assert CELL.correlation == pytest.approx(0.9666968519, abs=5e-11)
+
+
+def test_fading_has_unit_power_and_the_correlation_of_its_process() -> None:
+    """|h|^2 is exponential from the first slot on, and its autocorrelation is rho^2 at lag 1 (3 sigma)."""
+    power, rho = fading(400).advance(np.arange(400), 4000), CELL.correlation
+    samples = power.size * (1 - rho**2) / (1 + rho**2)  # independent samples the correlated ones are worth
+    assert power.mean() == pytest.approx(1.0, abs=3 / math.sqrt(samples))
+    assert power[:, 0].mean() == pytest.approx(1.0, abs=3 / math.sqrt(400))
+    assert power.var() == pytest.approx(1.0, abs=3 * math.sqrt(8 / samples))
+    lag = np.mean((power[:, 1:] - 1) * (power[:, :-1] - 1)) / power.var()
+    assert lag == pytest.approx(rho**2, abs=3 * math.sqrt(8 / samples))
+
+
+def test_a_device_fades_alike_in_any_company_and_in_any_pieces() -> None:
+    together = fading(3).advance(np.arange(3), 50)
+    process = fading(3)
+    pieces = [process.advance(np.array([1]), count) for count in (7, 1, 42)]
+    assert np.array_equal(np.hstack(pieces)[0], together[1])
+
+
+def test_without_movement_the_fading_stands_still() -> None:
+    still = CostSettings(speed=0.0)
+    power = fading(2, correlation=still.correlation).advance(np.arange(2), 20)
+    assert np.array_equal(power, np.repeat(power[:, :1], 20, axis=1))
+
+
+# Rates and transfers
+
+
+@pytest.mark.parametrize(
+    ("bandwidth", "watts", "steady", "ergodic"),
+    [
+        (1e6, 0.2, 17.173086, 16.355532),
+        (1e8, 20.0, 1717.30861, 1635.5532),
+        (1e6, 20.0, 23.816933, 22.999342),
+    ],
+)
+def test_rates_at_100_metres(bandwidth: float, watts: float, steady: float, ergodic: float) -> None:
+    gain = 10 ** (-path_loss(100.0, CELL) / 10)
+    found = Link(bandwidth, np.array([watts * gain / (CELL.noise_density * bandwidth)]), 0)
+    digits = 5e-7 if steady < 100 else 5e-5
+    assert found.rate(np.ones(1)).item() / 1e6 == pytest.approx(steady, abs=digits)
+    assert found.mean_rate().item() / 1e6 == pytest.approx(ergodic, abs=digits)
+
+
+def test_the_mean_rate_is_the_mean_over_the_fading() -> None:
+    """E log2(1 + g x) = e^(1/g) E1(1/g) / ln 2 for x ~ Exp(1)."""
+    snr = np.array([0.5, 3.0, 40.0, 1e6])
+    exact = np.exp(1 / snr) * exp1(1 / snr) / math.log(2)
+    np.testing.assert_allclose(link(0, tuple(snr), 1.0).mean_rate(), exact, rtol=2e-3)
+
+
+@given(
+    bits=st.tuples(st.floats(0, 2e5), st.floats(0, 1e5)),
+    snr=st.lists(st.floats(0.1, 1e4), min_size=1, max_size=3),
+    chunk=st.sampled_from([1, 3, 64]),
+)
+@examples(deadline=None, max_examples=30)
+def test_slots_are_counted_one_by_one(bits: tuple[float, float], snr: list[float], chunk: int) -> None:
+    """Against a plain loop over slots: the second transfer begins in the slot after the first is through."""
+    links = [link(bits[0], tuple(snr), 4e6), link(bits[1], tuple(value / 2 for value in snr))]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(wireless, "CHUNK", chunk)
+        found = transmission_slots(links, fading(len(snr)), CELL)
+    slots = int(found.sum(0).max()) + 1
+    power = fading(len(snr)).advance(np.arange(len(snr)), slots)
+    for device in range(len(snr)):
+        at = 0
+        for direction, each in enumerate(links):
+            sent, used = 0.0, 0
+            while sent < each.bits:
+                sent += each.bandwidth * math.log2(1 + each.snr[device] * power[device, at]) * CELL.slot
+                used, at = used + 1, at + 1
+            assert found[direction, device] == used
+
+
+def test_long_transfers_take_their_bits_over_the_mean_rate() -> None:
+    short = CostSettings(long_transfer=20)
+    links = [link(2e3, (3.0, 0.01)), link(0, (3.0, 0.01))]
+    expected = 2e3 / (links[0].mean_rate() * short.slot)
+    found = transmission_slots(links, fading(2), short)
+    assert expected[1] > 20 > expected[0] + 1
+    assert found[0, 1] == math.ceil(expected[1])
+    assert found[0, 0] == transmission_slots(links, fading(2), CELL)[0, 0]
+
+
+def test_from_20_megabit_on_the_mean_rate_is_as_good_as_the_slots() -> None:
+    links = [link(2e7, (100.0,) * 8)]
+    slots = transmission_slots(links, fading(8), CELL)[0]
+    ergodic = transmission_slots(links, fading(8), CostSettings(long_transfer=0))[0]
+    assert slots.mean() == pytest.approx(ergodic.mean(), rel=5e-3)
