@@ -171,12 +171,22 @@ def test_where_it_converges_with_unequal_sizes(quadratics: Any, weights: str) ->
     assert closest(state.memory["c_k"], curvature * (optimum - minima)) < 1e-8  # c_k -> grad F_k(x*)
 
 
-def test_a_kept_c_fits_those_who_are_present() -> None:
-    """Session 2 has clients 2 and 3: c becomes the mean of their variates, which stay."""
+@pytest.mark.parametrize(
+    ("algorithm", "weighted"),
+    [
+        (scaffold(), False),
+        (scaffold(variate_weights="samples"), True),
+        (scaffold(relative_size=True), True),
+        ("feddc", True),
+        ("fedssg", True),
+    ],
+)
+def test_a_kept_c_fits_those_who_are_present(algorithm: Any, weighted: bool) -> None:
+    """Session 2 has clients 1, 2 and 3: c becomes the mean of their variates, which stay, weighted as changes are."""
     shards = deal(SIZES)
-    present = [{0: 0, 1: 1, 2: 2}] * 2 + [{2: 2, 3: 3}]
+    present = [{0: 0, 1: 1, 2: 2}] * 2 + [{1: 1, 2: 2, 3: 3}]
     world = timeline(shards, present, session_of_round=[0, 0, 1])
-    chosen = settings(algorithm=scaffold(), local=LOCAL, federation={"at_session": "keep"})
+    chosen = settings(algorithm=algorithm, local=LOCAL, federation={"at_session": "keep"})
     fed = federation(chosen, world, vectors())
     state = fed.start()
     with torch.no_grad():
@@ -188,6 +198,9 @@ def test_a_kept_c_fits_those_who_are_present() -> None:
         fed.algorithm.local = lambda r: started.append(r.server.c.clone()) or local(r)  # type: ignore[method-assign]
         fed.play(state)
     fed.workers.close()
-    assert closest(started[0], kept[[2, 3]].mean(0)) < 1e-15
+    sizes = torch.tensor([float(len(shard)) for shard in shards[1:4]], dtype=kept.dtype).unsqueeze(1)
+    omega = sizes / sizes.mean() if weighted else torch.ones_like(sizes)
+    assert omega.unique().numel() == (len(sizes) if weighted else 1)
+    assert closest(started[0], (omega * kept[1:]).mean(0)) < 1e-15
     assert not kept[3].any()
-    assert torch.equal(state.memory["c_k"][[0, 1]], kept[[0, 1]])
+    assert torch.equal(state.memory["c_k"][0], kept[0])

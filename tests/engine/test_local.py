@@ -171,21 +171,21 @@ def test_momentum_travels_as_far_as_its_weights_say() -> None:
     assert momentum_steps(torch.tensor([0, 3]), 0.0).tolist() == [0.0, 3.0]
 
 
-@given(steps=st.integers(0, 60), momentum=st.floats(0.0, 0.99))
+@given(steps=st.integers(0, 60), momentum=st.floats(0.0, 0.99), nesterov=st.booleans())
 @examples(deadline=None)
-def test_the_closed_form_of_the_travel_is_the_recursion(steps: int, momentum: float) -> None:
+def test_the_closed_form_of_the_travel_is_the_recursion(steps: int, momentum: float, nesterov: bool) -> None:
     k = a = 0.0
     for _ in range(steps):
         k = momentum * k + 1
-        a += k
-    assert float(momentum_steps(torch.tensor([steps]), momentum)) == pytest.approx(a, rel=1e-9, abs=1e-9)
+        a += 1 + momentum * k if nesterov else k
+    assert float(momentum_steps(torch.tensor([steps]), momentum, nesterov)) == pytest.approx(a, rel=1e-9, abs=1e-9)
 
 
-@pytest.mark.parametrize("momentum", [0.0, 0.5, 0.9])
-def test_a_constant_gradient_moves_clients_by_their_effective_steps(momentum: float) -> None:
+@pytest.mark.parametrize(("momentum", "nesterov"), [(0.0, False), (0.5, False), (0.9, False), (0.5, True), (0.9, True)])
+def test_a_constant_gradient_moves_clients_by_their_effective_steps(momentum: float, nesterov: bool) -> None:
     data = vectors(12, features=3)
     flat = {"name": "quadratic", "curvatures": [0.0, 0.0, 0.0]}
-    local = {"amount": 3, "batch_size": 4, "lr": 0.1, "momentum": momentum, "order": "stored"}
+    local = {"amount": 3, "batch_size": 4, "lr": 0.1, "momentum": momentum, "nesterov": nesterov, "order": "stored"}
     fed = federation(settings(model="point", objective=flat, local=local), steady((4, 8), 1), data)
     seen = watch(fed)
     play(fed)
@@ -194,7 +194,7 @@ def test_a_constant_gradient_moves_clients_by_their_effective_steps(momentum: fl
     assert closest(r.W[0] - r.w, 0.1 * r.effective_steps[0] * first) < 1e-14
     if momentum == 0:
         assert closest(r.W[1] - r.w, 0.1 * 3 * second.sum(0)) < 1e-14
-    assert r.effective_steps[:, 0].tolist() == momentum_steps(torch.tensor([3, 6]), momentum).tolist()
+    assert r.effective_steps[:, 0].tolist() == momentum_steps(torch.tensor([3, 6]), momentum, nesterov).tolist()
 
 
 @pytest.mark.parametrize("executor", ["threads", "stacked"])

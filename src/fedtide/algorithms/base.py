@@ -125,10 +125,11 @@ class Algorithm(Plugin):
         """A server phase on the new model [d] (generators, classifier re-training)."""
         return w
 
-    def keep_at_session(self, server: Vectors, memory: Vectors, present: list[int]) -> None:
+    def keep_at_session(self, server: Vectors, memory: Vectors, present: list[int], omega: Tensor) -> None:
         """Adjust kept memories ([d] and [N, d]) to a new population, when ``federation.at_session`` is ``keep``.
 
-        Called when a session begins, and when somebody has left inside one.
+        Called when a session begins, and when somebody has left inside one. ``present`` are the ids of who is there, ``omega``
+        [K, 1] their sizes relative to the mean.
         """
 
     def payload(self, name: str, size: int, classes: int) -> int:

@@ -68,9 +68,9 @@ class FedDc(Algorithm):
         """Without correction no variate travels."""
         return size if self.settings.correction else 0
 
-    def keep_at_session(self, server: Vectors, memory: Vectors, present: list[int]) -> None:
-        """The server's vectors become the means over those who are present (sizes taken as equal)."""
-        server.h_mean, server.c = memory.h[present].mean(0), memory.c_k[present].mean(0)
+    def keep_at_session(self, server: Vectors, memory: Vectors, present: list[int], omega: Tensor) -> None:
+        """The server's vectors become the means over those who are present, that of the variates weighted by size."""
+        server.h_mean, server.c = memory.h[present].mean(0), (omega * memory.c_k[present]).mean(0)
 
     def warnings(self, run: Outlook) -> list[str]:
         """The stability bound of the explicit proximal step, which is steepest for the smallest client."""

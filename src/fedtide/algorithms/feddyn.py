@@ -49,7 +49,7 @@ class FedDyn(Algorithm):
         r.server.h_mean = r.server.h_mean + r.total(delta) / r.population
         return r.mean(r.W) + r.server.h_mean if self.settings.memory_in_server else r.mean(r.W)
 
-    def keep_at_session(self, server: Vectors, memory: Vectors, present: list[int]) -> None:
+    def keep_at_session(self, server: Vectors, memory: Vectors, present: list[int], omega: Tensor) -> None:
         """The mean memory becomes that of those who are present."""
         server.h_mean = memory.h[present].mean(0)
 

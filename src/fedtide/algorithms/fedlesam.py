@@ -70,9 +70,9 @@ class FedLesam(Algorithm):
         r.client.x_old = r.w.expand_as(r.W)
         return self.base.finish(r)
 
-    def keep_at_session(self, server: Vectors, memory: Vectors, present: list[int]) -> None:
+    def keep_at_session(self, server: Vectors, memory: Vectors, present: list[int], omega: Tensor) -> None:
         """As the base."""
-        self.base.keep_at_session(server, memory, present)
+        self.base.keep_at_session(server, memory, present, omega)
 
     def warnings(self, run: Outlook) -> list[str]:
         """Those of the base."""

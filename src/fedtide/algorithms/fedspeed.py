@@ -65,7 +65,7 @@ class FedSpeed(Algorithm):
             return r.mean(r.W + r.client.h)
         return r.mean(r.W) + r.server.h_mean
 
-    def keep_at_session(self, server: Vectors, memory: Vectors, present: list[int]) -> None:
+    def keep_at_session(self, server: Vectors, memory: Vectors, present: list[int], omega: Tensor) -> None:
         """The mean h becomes that of those who are present."""
         server.h_mean = memory.h[present].mean(0)
 

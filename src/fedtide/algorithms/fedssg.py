@@ -98,9 +98,9 @@ class FedSsg(Algorithm):
             return r.total(r.W + r.client.h) / r.population
         return r.mean(r.W) + (r.server.h_mean if s.server == "code" else r.mean(r.client.h))
 
-    def keep_at_session(self, server: Vectors, memory: Vectors, present: list[int]) -> None:
-        """The server's vectors become the means over those who are present (sizes taken as equal)."""
-        server.h_mean, server.c = memory.h[present].mean(0), memory.c_k[present].mean(0)
+    def keep_at_session(self, server: Vectors, memory: Vectors, present: list[int], omega: Tensor) -> None:
+        """The server's vectors become the means over those who are present, that of the variates weighted by size."""
+        server.h_mean, server.c = memory.h[present].mean(0), (omega * memory.c_k[present]).mean(0)
 
     def payload(self, name: str, size: int, classes: int) -> int:
         """Without correction no variate need travel."""

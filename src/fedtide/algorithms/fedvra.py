@@ -50,7 +50,7 @@ class FedVra(Algorithm):
         d: float = self.settings.d
         return d * r.mean(r.W) + r.server.h_mean
 
-    def keep_at_session(self, server: Vectors, memory: Vectors, present: list[int]) -> None:
+    def keep_at_session(self, server: Vectors, memory: Vectors, present: list[int], omega: Tensor) -> None:
         """The mean dual becomes that of those who are present."""
         server.h_mean = memory.h[present].mean(0)
 

@@ -16,7 +16,8 @@ class Scaffold(Algorithm):
 
     Local gradients become ``g - c_k + c`` (eq. 3). Option II sets ``c_k+ = c_k - c + (w - y_k) / (a_k eta)`` (eq. 4), with
     ``a_k`` the displacement per unit gradient: the number of steps, or with local momentum the norm of its weights
-    (FedNova's recursion); with the plain count the variates come out too large by up to 1 / (1 - momentum).
+    (FedNova's recursion, for momentum that starts at zero every round whatever ``local.momentum_scope``); with the plain count
+    the variates come out too large by up to 1 / (1 - momentum).
     The FedSSG-family reference differs in named settings: ``relative_size`` divides c by omega_k = n_k / mean n and
     multiplies the change by it, ``control_lr: initial`` divides by the undecayed rate, ``divisor: mean`` by the steps of a
     client of mean size.
@@ -79,6 +80,8 @@ class Scaffold(Algorithm):
     def _omega(self, r: Round) -> Tensor:
         return r.omega if self.settings.relative_size else r.omega.new_ones(r.omega.shape)
 
-    def keep_at_session(self, server: Vectors, memory: Vectors, present: list[int]) -> None:
-        """c becomes the mean of the variates of those who are present, so that the corrections still sum to zero."""
-        server.c = memory.c_k[present].mean(0)
+    def keep_at_session(self, server: Vectors, memory: Vectors, present: list[int], omega: Tensor) -> None:
+        """c becomes the mean of the variates of those who are present, weighted as their changes are."""
+        s = self.settings
+        weighted = s.relative_size or s.variate_weights == "samples"
+        server.c = (omega * memory.c_k[present] if weighted else memory.c_k[present]).mean(0)

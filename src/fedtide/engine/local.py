@@ -240,12 +240,14 @@ def clip(v: Tensor, limit: float) -> None:
     v.mul_((limit / norm).clamp_(max=1.0))
 
 
-def momentum_steps(steps: Tensor, momentum: float) -> Tensor:
-    """Displacement per unit gradient and learning rate after ``steps`` [C] steps of heavy-ball momentum from rest.
+def momentum_steps(steps: Tensor, momentum: float, nesterov: bool = False) -> Tensor:
+    """Displacement per unit gradient and learning rate after ``steps`` [C] steps of momentum from rest.
 
-    ``(E - m (1 - m^E) / (1 - m)) / (1 - m)``, the one-norm of FedNova's a (Wang et al. 2020); ``E`` without momentum.
+    ``(E - m (1 - m^E) / (1 - m)) / (1 - m)``, the one-norm of FedNova's a (Wang et al. 2020); ``E`` without momentum. A step
+    with Nesterov's is one of heavy-ball momentum that has come a step farther, so that m^2 takes the place of the first m.
     """
     count = steps.to(torch.float64)
     if momentum == 0.0:
         return count
-    return (count - momentum * (1 - momentum**count) / (1 - momentum)) / (1 - momentum)
+    lag = momentum**2 if nesterov else momentum
+    return (count - lag * (1 - momentum**count) / (1 - momentum)) / (1 - momentum)

@@ -303,16 +303,16 @@ class Federation:
         boundary = self._boundary(state, t)
         w, b = self.initialiser.start(boundary)
         state.w, state.b = w.clone(), b.clone()
-        self._renew_memories(state, boundary.devices, t)
+        self._renew_memories(state, t)
         return opening(self, boundary, (state.w, state.b), t) if t > 0 and self.ranks.rank == 0 else None
 
-    def _renew_memories(self, state: RunState, devices: list[int], t: int) -> None:
+    def _renew_memories(self, state: RunState, t: int) -> None:
         if "latest" in state.memory:
             state.memory["latest"].copy_(state.w)
         if t == 0:
             return
         if self.settings.federation.at_session == "keep":
-            self.algorithm.keep_at_session(Vectors(state.server), Vectors(state.memory), devices)
+            self._keep_memories(state, t)
             return
         for name, vector in state.server.items():
             vector.fill_(self.algorithm.server_start(name))
@@ -333,7 +333,13 @@ class Federation:
                 rows.index_fill_(0, gone.to(rows.device), 0)
         state.seen[gone] = False
         if self.settings.federation.at_session == "keep":
-            self.algorithm.keep_at_session(Vectors(state.server), Vectors(state.memory), present.tolist())
+            self._keep_memories(state, t)
+
+    def _keep_memories(self, state: RunState, t: int) -> None:
+        here = self.timeline.at(t)
+        sizes = torch.tensor([len(self.timeline.shards[shard]) for shard in here.shards], dtype=self.w0.dtype)
+        omega = (sizes / sizes.mean()).unsqueeze(1).to(self.home.device)
+        self.algorithm.keep_at_session(Vectors(state.server), Vectors(state.memory), here.clients.tolist(), omega)
 
     def _report(
         self, state: RunState, call: Call, played: Played, fits: dict[str, list[float]], t: int, failed: bool

@@ -210,7 +210,7 @@ def train_round(federation: Federation, state: RunState, call: Call) -> Played:
         n=column(n),
         omega=column(n / call.mean_size),
         steps=column(steps),
-        effective_steps=column(momentum_steps(steps, local.momentum)),
+        effective_steps=column(momentum_steps(steps, local.momentum, local.nesterov)),
         mean_steps=step_count(int(np.ceil(call.mean_size)), call.mean_size, local),
         weights=column(fed.weighting.weights(n, counts)),
         population=call.population,
