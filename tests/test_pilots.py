@@ -17,6 +17,7 @@ from fedtide.federation.federation import Federation
 from fedtide.params import Params
 from fedtide.run import execute
 from fedtide.settings import RunSettings
+from fedtide.tracking.run_directory import TABLES
 from waiting import until
 
 SESSIONS = {"name": "sessions", "num_devices": 2, "num_sessions": 4, "rounds_per_session": 2, "pilot_sessions": 2}
@@ -36,7 +37,7 @@ def chosen(tmp_path_factory: pytest.TempPathFactory) -> Any:
             "initialiser": initialiser,
             "local": {"amount": 1, "unit": "steps", "batch_size": 16, "lr": 0.1},
             "federation": {"at_session": "keep"},
-            "evaluation": {"models": ["cloud", "all"]},
+            "evaluation": {"models": ["cloud", "all"], "neurons": 8},
             "engine": {"workers": 1, "accelerator": "cpu"},
             "checkpoint": {"every": 1},
         }
@@ -66,7 +67,8 @@ def records(run: Path) -> Any:
     lines = (run / "events.jsonl").read_text(encoding="utf-8").splitlines()
     sessions = [facts for facts in map(json.loads, lines) if facts["event"] == "session"]
     model = {name: value.tolist() for name, value in torch.load(run / "model.pt", weights_only=True).items()}
-    return history, sessions, (run / "per_class.csv").read_text(encoding="utf-8"), model
+    tables = [(run / name).read_text(encoding="utf-8") for name in TABLES if name not in ("history.csv", "clients.csv")]
+    return history, sessions, tables, model
 
 
 def only_run(runs: Path, initialiser: str) -> Path:

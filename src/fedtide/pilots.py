@@ -21,10 +21,8 @@ from fedtide.federation.module import FederatedModule
 from fedtide.initialisation.base import InitialiserSettings
 from fedtide.scenarios.timeline import Timeline
 from fedtide.settings import RunSettings
-from fedtide.tracking.run_directory import RunDirectory
+from fedtide.tracking.run_directory import TABLES, RunDirectory
 from fedtide.world import key_of
-
-_TABLES = ("history.csv", "per_class.csv", "clients.csv")
 
 Saved = dict[str, Any]
 
@@ -125,7 +123,7 @@ class SharedPilot(L.Callback):
             return None
 
     def _share(self, state: Saved) -> None:
-        tables = {name: path for name in _TABLES if (path := self.directory.path / name).is_file()}
+        tables = {name: path for name in TABLES if (path := self.directory.path / name).is_file()}
         shared = {
             "state": state,
             "tables": {name: path.read_text(encoding="utf-8") for name, path in tables.items()},

@@ -107,6 +107,11 @@ def test_a_run_directory_that_is_no_plain_name(fedtide, folder, name):
     refused(fedtide("run", "--name", name), f"{name!r} should consist of letters, digits", folder)
 
 
+def test_a_split_that_is_empty(fedtide, folder):
+    call = fedtide("run", "--set", "validation=0", "--set", "evaluation.splits=[test, validation]")
+    refused(call, "validation = 0: evaluation.splits needs a share > 0", folder)
+
+
 @pytest.mark.parametrize("command", ["compare", "tune"])
 def test_several_processes_for_one_of_many_runs(fedtide, folder, command):
     refused(fedtide(command, "--set", "engine.devices=2"), "engine.devices = 2", folder)

@@ -52,7 +52,7 @@ def test_a_further_round_is_charged_to_the_round_that_follows() -> None:
     def measured(*args: Any) -> None:
         began(*args)
         call = replace(fed._call(0, 0, 1), purpose="gradient")
-        fed.charge(state, call, [Stretch([0, 1], [4, 6])])
+        fed.charge(state, call, [Stretch([0, 1], [4, 6])], 1)
 
     fed._begin_session = measured  # type: ignore[method-assign]
     _, (report,) = play(fed, state=state)
@@ -67,10 +67,11 @@ def test_a_device_that_exchanges_more_often_pays_more() -> None:
     state, fed = made().start(), made()
     call = fed._call(2, 0, 3)
     end = Stretch([0, 1, 2], [0, 0, 0])
-    fed.charge(state, call, [Stretch([1], [0])] * 499 + [end])
+    fed.charge(state, call, [Stretch([1], [0])] * 499 + [end], 500)
     first = dict(state.totals)
-    fed.charge(state, call, [end])
+    fed.charge(state, call, [end], 500)
     assert first["bytes_up"] == 502 * fed.payload.up
+    assert first["kappa"] == pytest.approx(502 / (3 * 500), rel=1e-12)
     assert first["energy"] > state.totals["energy"] - first["energy"]
     fed.workers.close()
 

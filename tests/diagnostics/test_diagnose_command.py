@@ -6,6 +6,7 @@ import pytest
 import torch
 
 from fedtide.diagnostics.trace import Options, diagnose, remarks
+from fedtide.errors import SettingsError
 from fedtide.params import Params
 from fedtide.world import build_timeline, load_data
 
@@ -61,6 +62,28 @@ def test_remarks_name_what_the_analysis_leaves_out():
     assert remarks(Params(FULL_BATCH).run()) == []
     loose = Params({**FULL_BATCH, "algorithm": "fedprox", "local": {"momentum": 0.9}, "participation": "bernoulli"})
     assert len(remarks(loose.run())) == 3
+    other = {"amount": 6, "clip": 0.1, "flip": 0.5, "lr": 0.05}
+    algorithm = {"name": "fedavg", "weighting": "uniform"}
+    found = remarks(Params({**FULL_BATCH, "algorithm": algorithm, "local": other, "exchange": "intervals"}).run())
+    assert [line.split()[0].rstrip(":,") for line in found] == [
+        "algorithm.weighting",
+        "exchange",
+        "local.clip",
+        "local.flip",
+    ]
+
+
+def test_clients_that_change_inside_a_session_are_refused(shared_data, tmp_path):
+    file = tmp_path / "trace.csv"
+    file.write_text("client,join,leave\n0,0,4\n1,2,4\n")
+    with pytest.raises(
+        SettingsError, match=r"^scenario trace: in round 3 clients or their data change inside a session"
+    ):
+        measured(shared_data, scenario={"name": "trace", "file": str(file)}, partition="iid")
+    rows = measured(
+        shared_data, scenario={"name": "trace", "file": str(file), "session_at_change": True}, partition="iid"
+    )
+    assert [row.rounds for row in rows] == [2, 2]
 
 
 def test_the_command(fedtide, folder):

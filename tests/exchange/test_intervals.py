@@ -70,9 +70,9 @@ def test_every_client_is_charged_its_own_exchanges(number: int) -> None:
     charged: list[list[int]] = []
     charge = fed.charge
 
-    def note(state: Any, call: Any, stretches: Sequence[Stretch]) -> int:
+    def note(state: Any, call: Any, stretches: Sequence[Stretch], length: int) -> int:
         charged.append([sum(row in stretch.rows for stretch in stretches) for row in range(len(call.ids))])
-        return charge(state, call, stretches)
+        return charge(state, call, stretches, length)
 
     fed.charge = note  # type: ignore[method-assign]
     state, reports = play(fed)
@@ -110,7 +110,7 @@ def test_a_stretch_has_the_samples_of_its_own_steps() -> None:
     fed.exchange.selection = Listed([[1]])  # type: ignore[attr-defined]
     found: list[Stretch] = []
     charge = fed.charge
-    fed.charge = lambda state, call, s: (found.extend(s), charge(state, call, s))[1]  # type: ignore[method-assign]
+    fed.charge = lambda state, call, s, length: (found.extend(s), charge(state, call, s, length))[1]  # type: ignore[method-assign]
     play(fed)
     assert found == [Stretch([1], [4]), Stretch([0, 1, 2], [8, 3, 8]), Stretch([0, 1, 2], [4, 3, 4])]
 

@@ -250,7 +250,7 @@ def test_rounds_see_the_same_batches_with_and_without_gradient_rounds() -> None:
     assert all(a != b for a, b in pairwise(probes))
 
 
-def test_the_history_counts_gradient_rounds_and_their_bytes() -> None:
+def test_the_history_counts_gradient_rounds_and_what_they_cost() -> None:
     chosen = {"name": "dynamic", "gradient_rounds": 3}
     rows = [report.row for report in play(made(chosen, alternating(4, 2)))[1]]
     plain = [report.row for report in play(made("previous", alternating(4, 2)))[1]]
@@ -260,6 +260,9 @@ def test_the_history_counts_gradient_rounds_and_their_bytes() -> None:
         for column in ("bytes_up", "bytes_down"):
             per_round = plain[0][column]
             assert row[column] == other[column] + row["gradient_rounds"] * per_round
+    for row, other, more in zip(rows, plain, [0, 0, 3, 0, 3, 0, 3, 0], strict=True):
+        assert row["kappa"] == pytest.approx((1 + more) * other["kappa"], rel=1e-9)  # as many local steps in each
+        assert row["exchanges"] == other["exchanges"]
 
 
 def test_an_update_that_is_not_finite_ends_the_run_and_names_the_sessions() -> None:

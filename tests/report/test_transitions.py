@@ -99,6 +99,15 @@ def test_never_there_is_never_paid(tmp_path):
     assert (rows.loc["dynamic", "rounds"] == 12).all()
 
 
+def test_a_session_of_another_length_is_no_reference(tmp_path):
+    lengths = {"dynamic": 12, "previous": 10}
+    runs = [write_sessions(tmp_path, "fedavg", start, 0, rounds=rounds) for start, rounds in lengths.items()]
+    rows = transitions(load(runs), Rules()).set_index(["initialiser", "session"])
+    assert rows.loc["dynamic", ["rounds", "gain", "latency"]].notna().all(axis=None)
+    assert rows.loc["previous", "accuracy"].notna().all()
+    assert rows.loc["previous", ["rounds", "speed_up", "gain", "latency"]].isna().all(axis=None)
+
+
 def test_over_seeds(found):
     table = per_session(found.reset_index()).set_index(["initialiser", "session"])
     values = [found.loc[("average", seed, 6), "accuracy"] for seed in (0, 1)]

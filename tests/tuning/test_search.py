@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import dataclasses
 import signal
 import statistics
 from collections.abc import Callable
@@ -284,10 +285,26 @@ def test_rounds_after_the_changes_that_count() -> None:
     sessions = timeline(deal((3, 3)), present, session_of_round=session_of_round, notes={"pilot_sessions": 1})
     assert after_changes(sessions) == (*range(37, 47), *range(49, 59))
     single = timeline(deal((3,)), [{0: 0}] * 4)
-    with pytest.raises(SettingsError, match=r"tune\.over = 'changes': there is a single session"):
-        measured(single, "changes")
-    assert measured(single, "auto") == measured(single, "end") == (4,)
-    assert measured(sessions, "auto") == measured(sessions, "changes") == after_changes(sessions)
+    with pytest.raises(SettingsError, match=r"tune\.over = 'changes': no session comes after"):
+        measured(single, "changes", 1)
+    assert measured(single, "auto", 1) == measured(single, "end", 1) == (4,)
+    assert measured(sessions, "auto", 1) == measured(sessions, "changes", 1) == after_changes(sessions)
+    pilots = dataclasses.replace(sessions, notes={"pilot_sessions": 5})
+    assert measured(pilots, "auto", 1) == measured(pilots, "end", 1)
+
+
+def test_rounds_that_are_never_evaluated_cannot_be_searched_over() -> None:
+    """Sessions of 12 rounds: 36, 48 and 60 are past the first ten of one, 35 too, 40 is not; the last round always counts."""
+    session_of_round = [session for session in range(5) for _ in range(12)]
+    present = [{session % 2: session % 2} for session in session_of_round]
+    sessions = timeline(deal((3, 3)), present, session_of_round=session_of_round, notes={"pilot_sessions": 1})
+    assert measured(sessions, "changes", 40) == after_changes(sessions)
+    for every in (12, 35):
+        with pytest.raises(
+            SettingsError, match=rf"^evaluation\.every = {every}: of the rounds that tune\.over = 'auto'"
+        ):
+            measured(sessions, "auto", every)
+    assert measured(sessions, "end", 100) == tuple(range(55, 61))
 
 
 def test_a_value_that_is_no_number_is_none() -> None:

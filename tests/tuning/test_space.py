@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -106,6 +107,15 @@ def test_choices_that_cannot_be_searched_are_refused(params: Make, key: str, cho
     with pytest.raises(SettingsError, match=message) as refusal:
         Space(params({"space": {key: {"choices": choices}}}, exchange="intervals"))
     assert "\n" not in str(refusal.value)
+
+
+def test_an_infinite_number_may_be_a_choice(params: Make) -> None:
+    """Under its word, which settings take for the number."""
+    for choices in ([10.0, math.inf], [10.0, "inf"]):
+        space = Space(params({"space": {"initialiser.similarity_scale": {"choices": choices}}}, initialiser="dynamic"))
+        assert [dimension.limits for dimension in space.dimensions] == [(10.0, "inf")]
+        chosen = space.settings({"initialiser.similarity_scale": "inf"})
+        assert chosen.initialiser.similarity_scale == math.inf  # type: ignore[attr-defined]
 
 
 def test_neither_range_nor_choices_is_refused(params: Make) -> None:

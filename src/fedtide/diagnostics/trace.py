@@ -86,10 +86,15 @@ class _Watched(Federation):
 
 def remarks(settings: RunSettings) -> list[str]:
     """Assumptions of the analysis that a run does not fulfil."""
+    local, weighting = settings.local, settings.algorithm.weighting.name  # type: ignore[attr-defined]
     unmet = [
         (settings.algorithm.name != "fedavg", f"algorithm {settings.algorithm.name}: the analysis is of fedavg"),
-        (settings.local.momentum > 0, f"local.momentum = {settings.local.momentum:g}: the analysis has none"),
-        (settings.local.weight_decay > 0, "local.weight_decay: not part of F"),
+        (weighting != "samples", f"algorithm.weighting {weighting}: F weights clients by samples"),
+        (settings.exchange.name != "end", f"exchange {settings.exchange.name}: the analysis averages once a round"),
+        (local.momentum > 0, f"local.momentum = {local.momentum:g}: the analysis has none"),
+        (local.weight_decay > 0, "local.weight_decay: not part of F"),
+        (bool(local.clip), "local.clip: the constants are those of whole gradients"),
+        (local.flip > 0 or local.crop > 0, "local.flip, local.crop: F is of the samples as they are"),
         (settings.participation.name != "all", "participation: the analysis assumes that everybody takes part"),
     ]
     return [text for problem, text in unmet if problem]
@@ -106,12 +111,18 @@ def diagnose(
         say: gets one line per session.
 
     Raises:
-        SettingsError: not softmax regression. Diverged: training diverged.
+        SettingsError: not softmax regression, or clients or their data change inside a session. Diverged: training diverged.
     """
     if settings.model.name != "logistic" or settings.objective.name != "cross_entropy":
         raise SettingsError(
             f"model {settings.model.name} with objective {settings.objective.name}: the constants are known for "
             "model logistic with objective cross_entropy"
+        )
+    changes = np.flatnonzero(np.diff(timeline.assignment_of_round)) + 1
+    if len(inside := np.setdiff1d(changes, timeline.session_starts)):
+        raise SettingsError(
+            f"scenario {settings.scenario.name}: in round {inside[0] + 1} clients or their data change inside a session; the "
+            "analysis is of sessions in which they stay"
         )
     fed = _Watched(settings, timeline, data, dtype=torch.float64)
     state = fed.start()

@@ -81,6 +81,10 @@ class Federation:
         self.algorithm: Algorithm = self._plugin("algorithms", settings.algorithm)
         if self.algorithm.invents and data.kind == "text":
             raise SettingsError(f"algorithm {settings.algorithm.name} makes samples up, but data {data.name} is text")
+        if "validation" in settings.evaluation.splits and not len(timeline.validation):
+            raise SettingsError(
+                f"validation = {settings.validation:g}: evaluation.splits needs a share > 0 to evaluate on"
+            )
         self.data = data.resident(self.device, dtype).with_room(room(timeline, self.algorithm.invents))
         self.labels: Ints = self.data.train_labels.cpu().numpy()
         self.invented = Invented(self.data, self.labels, len(data.train_labels))
@@ -216,18 +220,16 @@ class Federation:
             state.totals["bytes_down"] += down
         played = train_round(self, state, call)
         state.w, state.b, state.round = played.w, played.b, t + 1
-        exchanges = self.charge(state, call, played.stretches)
-        kappa = exchanges * self.payload.models / (len(call.ids) * played.length)
-        state.totals["kappa"] += kappa
+        exchanges = self.charge(state, call, played.stretches, played.length)
         finite = math.isfinite(played.train_loss) and bool(torch.isfinite(played.w).all())
         failed = not finite or played.train_loss > self.settings.federation.explode
         report = self._report(state, call, played, fits, t, failed)
         report.opening = opened
         seconds = time.perf_counter() - began
         report.row["seconds"] = round(seconds, 4)
-        report.row |= {"exchanges": exchanges, "kappa": _digits(kappa)}
-        if self.wireless:
-            report.row |= {name: _digits(state.totals[name] - before[name]) for name in ("latency", "energy")}
+        charged = ("kappa", *(("latency", "energy") if self.wireless else ()))
+        report.row["exchanges"] = exchanges
+        report.row |= {name: _digits(state.totals[name] - before[name]) for name in charged}
         state.totals["seconds"] += seconds
         if failed:
             message = f"diverged in round {t + 1}: training loss {played.train_loss:g}; try a smaller local.lr"
@@ -236,18 +238,20 @@ class Federation:
             self.initialiser.end(self._boundary(state, t))
         return report
 
-    def charge(self, state: RunState, call: Call, stretches: Sequence[Stretch]) -> int:
+    def charge(self, state: RunState, call: Call, stretches: Sequence[Stretch], length: int) -> int:
         """Add what a round costs to the totals of ``state``; the rows of the history hold what was added since the last.
 
         Args:
             state: of the run, not of a scratch copy.
             call: who took part, and the key of the fading (``keys`` and ``purpose``).
             stretches: who trained how much before each exchange of models; each costs its members one payload both ways.
+            length: local steps of the round, which its exchanges are counted against.
 
         Returns:
             How often a participant exchanged models, all together.
         """
         exchanges = sum(len(stretch.rows) for stretch in stretches)
+        state.totals["kappa"] += exchanges * self.payload.models / (len(call.ids) * length)
         state.totals["bytes_down"] += exchanges * self.payload.down
         state.totals["bytes_up"] += exchanges * self.payload.up
         if self.wireless:

@@ -58,7 +58,7 @@ class GradientRounds:
             call = self._call(v, lr, steps, batch_size)
             played = train_round(fed, scratch, call)
             scratch.w, scratch.b = played.w, played.b
-            fed.charge(self.state, call, played.stretches)
+            fed.charge(self.state, call, played.stretches, played.length)
         self.state.totals["gradient_rounds"] += rounds
         return scratch.w
 

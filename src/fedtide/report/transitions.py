@@ -70,7 +70,7 @@ def transitions(records: Records, rules: Rules) -> pd.DataFrame:
     (before the first round), ``dip`` (last accuracy before the change minus ``start``); ``rounds`` (T_rho), ``speed_up`` of
     the reference and ``gain`` of the reference [sum of shares]; ``latency`` [s] and ``energy`` [J] until T_rho, at the mean
     cost of the session's rounds; ``_gradient`` marks those that count the gradient rounds before the session too. NaN where
-    something was not recorded or there is no reference.
+    something was not recorded, there is no reference, or its session has another number of rounds.
     """
     curves = {(str(key), session): curve for key, session, curve in _curves(records)}
     starts = {(row["key"], row["session"]): row["start_accuracy"] for row in records.boundaries.to_dict("records")}
@@ -137,7 +137,8 @@ def _curves(records: Records) -> Iterator[tuple[str, int, _Curve]]:
 
 def _recovery(curve: _Curve, reference: _Curve | None, rho: float) -> dict[str, float]:
     """The columns ``_RECOVERY``."""
-    if reference is None or math.isnan(metrics.best(reference.accuracy)):
+    comparable = reference is not None and len(reference.accuracy) == len(curve.accuracy)
+    if reference is None or not comparable or math.isnan(metrics.best(reference.accuracy)):
         return dict.fromkeys(_RECOVERY, math.nan)
     own, other = (time_to_accuracy(each.accuracy, reference.accuracy, rho) for each in (curve, reference))
     row = {"gain": gain(curve.accuracy, reference.accuracy)}

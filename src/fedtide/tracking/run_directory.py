@@ -25,6 +25,9 @@ HISTORY_COLUMNS = (
     "bytes_up", "bytes_down", "gradient_rounds", "lr", "seconds",
 )  # fmt: skip
 
+TABLES = ("history.csv", "per_class.csv", "clients.csv", "neurons.csv")
+"""Files with rows of rounds."""
+
 SESSION = "session"
 """Kind of the events that belong to a round: the beginning of a session."""
 
@@ -157,7 +160,7 @@ class RunDirectory:
     def rewind(self, rounds: int) -> None:
         """Drop rows of rounds, and sessions begun in rounds, after ``rounds`` and torn lines: records and state agree."""
         self._rewind_events(rounds)
-        for name in ("history.csv", "per_class.csv", "clients.csv", "neurons.csv"):
+        for name in TABLES:
             path = self.path / name
             if not path.exists():
                 continue

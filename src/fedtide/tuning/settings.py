@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
@@ -43,7 +44,7 @@ class SearchChoices(SettingsModel):
             raise SettingsError(f"should be words, numbers, true, false or null, got {groups[0]!r}")
         if len(set(value)) != len(value):
             raise SettingsError(f"lists something twice: {', '.join(map(str, value))}")
-        return tuple(value)
+        return tuple(str(item) if item in (math.inf, -math.inf) else item for item in value)  # settings know the words
 
 
 def _either(value: Any) -> Any:
@@ -70,7 +71,7 @@ class TuneSettings(SettingsModel):
     over: Literal["auto", "end", "changes"] = Field(
         "auto",
         description="which rounds: end: the last tenth; changes: the first ten of every session that counts in reports with "
-        "`report.transition_counting: stored`; auto: changes if there are sessions",
+        "`report.transition_counting: stored`; auto: changes if there is such a session",
     )
     cost: Literal["kappa"] | None = Field(
         None,

@@ -84,7 +84,7 @@ def tune(params: Params, place: Place, folder: Path, say: Callable[[str], None] 
     varied = {dimension.key: dataclasses.asdict(dimension) for dimension in space.dimensions}
     code = sorted({fingerprint(modules(settings)) for settings in space.extremes})
     prunes = wanted.prune and not wanted.cost
-    rounds = measured(timeline, wanted.over)
+    rounds = measured(timeline, wanted.over, space.base.evaluation.every)
     digest = short_hash([key_of(space.base, data), code, varied, wanted.metric, rounds, wanted.cost, prunes])
     name = f"tune-{space.base.label}-{space.base.initialiser_label}-{digest}"
     with _held(folder, name):

@@ -126,22 +126,28 @@ def after_changes(timeline: Timeline) -> tuple[int, ...]:
     """Numbers of the first ten rounds of every session that counts in reports.
 
     Raises:
-        SettingsError: there is one session only.
+        SettingsError: there is no such session.
     """
-    if timeline.sessions == 1:
-        raise SettingsError("tune.over = 'changes': there is a single session, so nothing changes; use end")
+    if not timeline.counted:
+        raise SettingsError("tune.over = 'changes': no session comes after another one and the pilot; use end")
     spans = [timeline.session_span(timeline.session_starts[number - 1]) for number in timeline.counted]
     return tuple(first + round_ for first, length in spans for round_ in range(1, min(_WINDOW, length) + 1))
 
 
-def measured(timeline: Timeline, over: str) -> tuple[int, ...]:
-    """Numbers of the rounds that ``tune.over`` names.
+def measured(timeline: Timeline, over: str, every: int) -> tuple[int, ...]:
+    """Numbers of the rounds that ``tune.over`` names, when every so many rounds and the last one are evaluated.
 
     Raises:
-        SettingsError: changes are asked for and there are none.
+        SettingsError: changes are asked for and there are none, or none of the rounds is evaluated.
     """
-    changes = over == "changes" or (over == "auto" and timeline.sessions > 1)
-    return after_changes(timeline) if changes else last_tenth(timeline)
+    changes = over == "changes" or (over == "auto" and bool(timeline.counted))
+    rounds = after_changes(timeline) if changes else last_tenth(timeline)
+    if not any(round_ % every == 0 or round_ == timeline.rounds for round_ in rounds):
+        raise SettingsError(
+            f"evaluation.every = {every}: of the rounds that tune.over = {over!r} looks at, the first ten of a session, none "
+            "is evaluated"
+        )
+    return rounds
 
 
 def score(history: Iterable[Mapping[str, str]], metric: str, rounds: Collection[int]) -> float | None:
