@@ -137,8 +137,9 @@ def _curves(records: Records) -> Iterator[tuple[str, int, _Curve]]:
 
 def _recovery(curve: _Curve, reference: _Curve | None, rho: float) -> dict[str, float]:
     """The columns ``_RECOVERY``."""
-    comparable = reference is not None and len(reference.accuracy) == len(curve.accuracy)
-    if reference is None or not comparable or math.isnan(metrics.best(reference.accuracy)):
+    if reference is None or len(reference.accuracy) != len(curve.accuracy):
+        return dict.fromkeys(_RECOVERY, math.nan)
+    if math.isnan(metrics.best(reference.accuracy)):
         return dict.fromkeys(_RECOVERY, math.nan)
     own, other = (time_to_accuracy(each.accuracy, reference.accuracy, rho) for each in (curve, reference))
     row = {"gain": gain(curve.accuracy, reference.accuracy)}
