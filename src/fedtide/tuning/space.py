@@ -95,7 +95,7 @@ class Space:
     def _checked(self, key: str, value: Value) -> RunSettings:
         settings = self.settings({key: value})
         found = _find(settings, key)[2]
-        if found != value and str(found) != value:
+        if found != value and str(found) != value:  # infinity is chosen by its word
             raise SettingsError(
                 f"tune.space: {key} cannot be searched: it stays {found!r}, since it is fixed elsewhere"
             )

@@ -128,9 +128,10 @@ def after_changes(timeline: Timeline) -> tuple[int, ...]:
     Raises:
         SettingsError: there is no such session.
     """
-    if not timeline.counted:
+    if not (counted := timeline.counted):
         raise SettingsError("tune.over = 'changes': no session comes after another one and the pilot; use end")
-    spans = [timeline.session_span(timeline.session_starts[number - 1]) for number in timeline.counted]
+    starts = timeline.session_starts
+    spans = [timeline.session_span(starts[number - 1]) for number in counted]
     return tuple(first + round_ for first, length in spans for round_ in range(1, min(_WINDOW, length) + 1))
 
 
