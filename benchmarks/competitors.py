@@ -9,20 +9,21 @@ from typing import Any
 import torch
 from torch import nn
 
-from fedtide.compare import Place, tracked
+from fedtide.core.errors import SettingsError
 from fedtide.engine.plan import step_count
 from fedtide.engine.workers import Seat
-from fedtide.errors import SettingsError
 from fedtide.federation.federation import Federation
 from fedtide.federation.module import FederatedModule
-from fedtide.params import Params
-from fedtide.settings import RunSettings
-from fedtide.world import load_data, timeline_for
+from fedtide.settings.params import Params
+from fedtide.settings.run import RunSettings
+from fedtide.tracking.workspace import Workspace, tracked
+from fedtide.world.files import timeline_for
+from fedtide.world.prepared import load_data
 from naive import NaiveLoop
-from timing import RoundClock, Stretch
+from timing import RoundClock, Segment
 
 
-def library(settings: RunSettings, scratch: Path, mlruns: Path | None = None) -> Stretch:
+def library(settings: RunSettings, scratch: Path, mlruns: Path | None = None) -> Segment:
     """A whole run in a new run directory below ``scratch``: Lightning, engine, records, and MLflow if there is a folder.
 
     Raises:
@@ -32,7 +33,7 @@ def library(settings: RunSettings, scratch: Path, mlruns: Path | None = None) ->
     def play(clock: RoundClock) -> None:
         remarks: list[str] = []
         with tempfile.TemporaryDirectory(dir=scratch) as runs:
-            summary = tracked(settings, Place(Path(runs), mlruns=mlruns), say=remarks.append, callbacks=[clock])
+            summary = tracked(settings, Workspace(Path(runs), mlruns=mlruns), log=remarks.append, callbacks=[clock])
         if summary["state"] == "interrupted":
             raise KeyboardInterrupt
         failed = [remark for remark in remarks if remark.startswith("MLflow")]
@@ -50,7 +51,7 @@ def federation(settings: RunSettings) -> Federation:
     return module.federation
 
 
-def bare(world: Federation) -> Stretch:
+def bare(world: Federation) -> Segment:
     """The same rounds without Lightning and without records."""
 
     def play(clock: RoundClock) -> None:
@@ -63,7 +64,7 @@ def bare(world: Federation) -> Stretch:
     return play
 
 
-def naive(world: Federation, evaluate: bool = False) -> Stretch:
+def naive(world: Federation, evaluate: bool = False) -> Segment:
     """The same rounds by a plain loop."""
     loop = NaiveLoop(world, evaluate)
     return lambda clock: loop.play(world.timeline.rounds, clock.tick)
@@ -89,7 +90,7 @@ def alone(competitor: str, raw: dict[str, Any]) -> None:
         library(settings, Path(scratch))(clock)
 
 
-def products(world: Federation) -> Stretch:
+def products(world: Federation) -> Segment:
     """Only the matrix products of the rounds' local steps, on the same workers: the least time any engine can need.
 
     Fits networks of linear layers, and cohorts of clients with as many samples as the average client.

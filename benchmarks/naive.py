@@ -11,9 +11,9 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
+from fedtide.core.randomness import generator
 from fedtide.engine.plan import step_count
 from fedtide.federation.federation import Federation
-from fedtide.randomness import generator
 
 
 class NaiveLoop:

@@ -10,12 +10,12 @@ from pathlib import Path
 from typing import Any
 
 from competitors import alone, bare, disagreement, federation, library, naive, products
-from fedtide import plugins
+from fedtide.core import plugins
+from fedtide.core.errors import SettingsError
 from fedtide.engine.workers import available_cores
-from fedtide.errors import SettingsError
-from fedtide.params import Params
-from fedtide.settings import RunSettings
-from timing import EXTRA, Ratio, RoundClock, Stretch, Times, peak_bytes, take_turns
+from fedtide.settings.params import Params
+from fedtide.settings.run import RunSettings
+from timing import EXTRA, Ratio, RoundClock, Segment, Times, peak_bytes, take_turns
 from workloads import WORKLOADS, Workload, crowd
 
 COHORTS = (10, 100, 1000)
@@ -93,7 +93,7 @@ def play_workload(bench: Bench, workload: Workload) -> list[Row]:
     """
     world = federation(bench.settings(workload))
     tested = bench.settings(workload, evaluation={"every": 1})
-    competitors: dict[str, Stretch] = {
+    competitors: dict[str, Segment] = {
         "fedtide": library(bench.settings(workload), bench.scratch),
         "naive": naive(world),
         "fedtide, tested": library(tested, bench.scratch),
@@ -127,7 +127,7 @@ def play_cohorts(bench: Bench) -> list[Row]:
         workload = crowd(model, cohort)
         world = federation(bench.settings(workload))
         executor = world.executor.describe()
-        sides: dict[str, Stretch] = {
+        sides: dict[str, Segment] = {
             "fedtide": library(bench.settings(workload), bench.scratch),
             "naive": naive(world),
         }
@@ -143,7 +143,7 @@ def play_cohorts(bench: Bench) -> list[Row]:
 def play_algorithms(bench: Bench) -> list[Row]:
     """Every algorithm there is, with its defaults, against FedAvg."""
     workload = WORKLOADS["W1"]
-    competitors: dict[str, Stretch] = {}
+    competitors: dict[str, Segment] = {}
     for name in plugins.names("algorithms"):
         chosen = {"name": name}
         try:

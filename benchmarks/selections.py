@@ -21,10 +21,10 @@ from matplotlib.figure import Figure
 from rich.console import Console
 from rich.table import Table
 
-from fedtide import plugins
+from fedtide.core import plugins
 from fedtide.report.style import WIDTH, line_style, paper, png
+from fedtide.selection._divergence import divergence
 from fedtide.selection.base import Candidates
-from fedtide.selection.divergence import divergence
 
 SELECTIONS = ("dynacomm", "brute_force", "genetic", "random")
 CLIENTS = 100

@@ -21,8 +21,8 @@ import torch
 from rich.console import Console
 from rich.table import Table
 
+from fedtide.core.errors import SettingsError
 from fedtide.engine.workers import available_cores
-from fedtide.errors import SettingsError
 from parts import COHORTS, Bench, Row, play_algorithms, play_cohorts, play_workload
 from workloads import WORKLOADS, crowd
 

@@ -50,11 +50,11 @@ class RoundClock(L.Callback):
         return Times(wall, processor)
 
 
-Stretch = Callable[[RoundClock], None]
+Segment = Callable[[RoundClock], None]
 """Plays some rounds from the start and lets the clock tick after each."""
 
 
-def take_turns(competitors: Mapping[str, Stretch], turns: int) -> dict[str, list[Times]]:
+def take_turns(competitors: Mapping[str, Segment], turns: int) -> dict[str, list[Times]]:
     """Seconds per round of every competitor, once per turn: A B C A B C ..., so that all meet the same disturbances."""
     found: dict[str, list[Times]] = {name: [] for name in competitors}
     for _ in range(turns):

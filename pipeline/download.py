@@ -2,8 +2,16 @@
 
 from pathlib import Path
 
-from fedtide import stages
-from fedtide.cli import PARAMS, guarded
-from fedtide.params import Params
+from fedtide.cli.exits import guarded
+from fedtide.cli.options import PARAMS
+from fedtide.runs import stages
+from fedtide.settings.params import Params
 
-guarded(lambda: stages.download(Params.read(PARAMS), Path("data/dataset.json")))
+
+def main() -> None:
+    """Write what the dataset is."""
+    stages.download(Params.read(PARAMS), Path("data/dataset.json"))
+
+
+if __name__ == "__main__":
+    guarded(main)

@@ -2,8 +2,19 @@
 
 from pathlib import Path
 
-from fedtide import stages
-from fedtide.cli import PARAMS, guarded
-from fedtide.params import Params
+from fedtide.cli.exits import guarded
+from fedtide.cli.options import PARAMS
+from fedtide.runs import stages
+from fedtide.settings.params import Params
+from fedtide.tuning.space import Space
 
-guarded(lambda: stages.code(Params.read(PARAMS), Path("code")))
+
+def main() -> None:
+    """Write the hashes."""
+    params = Params.read(PARAMS)
+    tuned = Space(params).extremes if params.experiment.tune.space else [params.run()]
+    stages.code(params, tuned, Path("code"))
+
+
+if __name__ == "__main__":
+    guarded(main)

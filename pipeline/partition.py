@@ -2,8 +2,17 @@
 
 from pathlib import Path
 
-from fedtide import stages
-from fedtide.cli import PARAMS, guarded, say
-from fedtide.params import Params
+from fedtide.cli.exits import guarded
+from fedtide.cli.options import PARAMS
+from fedtide.cli.reporter import log
+from fedtide.runs import stages
+from fedtide.settings.params import Params
 
-guarded(lambda: stages.partition(Params.read(PARAMS), Path("worlds"), say))
+
+def main() -> None:
+    """Write the timelines."""
+    stages.partition(Params.read(PARAMS), Path("worlds"), log)
+
+
+if __name__ == "__main__":
+    guarded(main)

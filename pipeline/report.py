@@ -2,14 +2,16 @@
 
 from pathlib import Path
 
-from fedtide import stages
-from fedtide.cli import PARAMS, guarded, tell
-from fedtide.params import Params
+from fedtide.cli.exits import guarded
+from fedtide.cli.options import PARAMS
+from fedtide.cli.reporter import print_report
+from fedtide.runs import stages
+from fedtide.settings.params import Params
 
 
 def main() -> None:
     """Build the report and print its table."""
-    tell(stages.report(Params.read(PARAMS), Path("runs"), Path("worlds"), Path("report"), "dvc repro"))
+    print_report(stages.report(Params.read(PARAMS), Path("runs"), Path("worlds"), Path("report"), "dvc repro"))
 
 
 if __name__ == "__main__":

@@ -2,18 +2,20 @@
 
 from pathlib import Path
 
-from fedtide import stages
-from fedtide.cli import PARAMS, guarded, leave, mlruns_folder, say
-from fedtide.params import Params
-from fedtide.processes import stop_with_parent
+from fedtide.cli.exits import guarded, leave
+from fedtide.cli.options import PARAMS, mlruns_folder
+from fedtide.cli.reporter import log
+from fedtide.runs import stages
+from fedtide.runs.processes import stop_with_parent
+from fedtide.settings.params import Params
 from fedtide.tuning.study import tune
 
 
 def main() -> None:
-    """Play the study."""
+    """Run the study."""
     stop_with_parent()
     params = Params.read(PARAMS)
-    result = tune(params, stages.place(params, Path("runs"), None, mlruns_folder(None)), Path("tuning"), say)
+    result = tune(params, stages.workspace(params, Path("runs"), None, mlruns_folder(None)), Path("tuning"), log)
     if result.stopped is not None:
         leave({"state": "interrupted", "signal": result.stopped})
     print(result.text)

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import pytest
 
-from fedtide.cli import main
+from fedtide.cli.main import main
 
 PARAMS = """
 data: {{name: digits, root: {data}}}

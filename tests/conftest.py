@@ -9,8 +9,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from fedtide import plugins
-from fedtide.data.dataset import Dataset
+from fedtide.core import plugins
+from fedtide.world.dataset import Dataset
 from support import dataset
 
 # Tiny tensors: a second intra-op thread costs more than it brings. (The folder of this file is also what makes

@@ -11,21 +11,20 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from fedtide import plugins
-from fedtide.algorithms.outlook import Outlook
-from fedtide.algorithms.round import Round, Vectors
-from fedtide.data.dataset import Dataset
-from fedtide.errors import SettingsError
+from fedtide.algorithms.base import Round, RunPreview, Vectors
+from fedtide.core import plugins
+from fedtide.core.errors import SettingsError
+from fedtide.core.plugins import PluginSettings
 from fedtide.federation.federation import Federation
-from fedtide.federation.report import RoundReport
-from fedtide.federation.state import RunState
+from fedtide.federation.record import RoundRecord
+from fedtide.federation.state import RunState, initial_state
 from fedtide.models.base import Network
-from fedtide.params import Params
 from fedtide.participation.base import Participation
-from fedtide.plugins import PluginSettings
-from fedtide.scenarios.timeline import Assignment, Timeline
 from fedtide.selection.base import Candidates, Selection
-from fedtide.settings import RunSettings
+from fedtide.settings.params import Params
+from fedtide.settings.run import RunSettings
+from fedtide.world.dataset import Dataset
+from fedtide.world.timeline import Assignment, Timeline
 
 Ints = NDArray[np.int64]
 
@@ -126,8 +125,8 @@ class Script(Participation):
         """See :meth:`Participation.draw`."""
         return np.flatnonzero(np.isin(present, self.cohorts[round_]))
 
-    def expected_fraction(self, present: int) -> float:
-        """See :meth:`Participation.expected_fraction`."""
+    def participation_fraction(self, present: int) -> float:
+        """See :meth:`Participation.participation_fraction`."""
         return self.share
 
 
@@ -164,12 +163,14 @@ def federation(
 
 def play(
     fed: Federation, rounds: int | None = None, state: RunState | None = None
-) -> tuple[RunState, list[RoundReport]]:
+) -> tuple[RunState, list[RoundRecord]]:
     """Play some rounds (all by default), as the Lightning module does; the threads are stopped."""
-    state = state or fed.start()
+    state = state or initial_state(fed.parts)
     with torch.no_grad():
-        reports = [fed.play(state) for _ in range(fed.timeline.rounds - state.round if rounds is None else rounds)]
-    fed.workers.close()
+        reports = [
+            fed.run_round(state) for _ in range(fed.parts.timeline.rounds - state.round if rounds is None else rounds)
+        ]
+    fed.parts.workers.close()
     return state, reports
 
 
@@ -179,7 +180,7 @@ def watch(fed: Federation) -> list[tuple[Round, Tensor]]:
     Gradient rounds at a session's start are left out.
     """
     seen: list[tuple[Round, Tensor]] = []
-    after_round, played = fed.algorithm.after_round, fed.play
+    after_round, played = fed.parts.algorithm.after_round, fed.play
 
     def hook(r: Round, w: Tensor) -> Tensor:
         result = after_round(r, w)
@@ -187,22 +188,22 @@ def watch(fed: Federation) -> list[tuple[Round, Tensor]]:
         seen.append((replace(r, server=server, extra=dict(r.extra)), result.clone()))
         return result
 
-    def keep_last(state: RunState) -> RoundReport:
+    def keep_last(state: RunState) -> RoundRecord:
         before = len(seen)
         try:
             return played(state)
         finally:
             del seen[before:-1]
 
-    fed.algorithm.after_round = hook  # type: ignore[method-assign]
+    fed.parts.algorithm.after_round = hook  # type: ignore[method-assign]
     fed.play = keep_last  # type: ignore[method-assign]
     return seen
 
 
-def outlook(**values: Any) -> Outlook:
+def outlook(**values: Any) -> RunPreview:
     """An ordinary run: 15 % of equal clients, 300 rounds of five steps."""
     usual = {"lr": 0.1, "last_lr": 0.05, "steps": 5, "rounds": 300, "participation": 0.15, "smallest": 1.0}
-    return Outlook(**{**usual, **values})  # type: ignore[arg-type]
+    return RunPreview(**{**usual, **values})  # type: ignore[arg-type]
 
 
 def closest(first: Tensor, second: Tensor) -> float:

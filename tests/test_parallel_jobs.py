@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from fedtide import plugins
-from fedtide.plugins import PluginSettings
-from fedtide.processes import in_parallel
+from fedtide.core import plugins
+from fedtide.core.plugins import PluginSettings
+from fedtide.runs.processes import in_parallel
 
 
 def test_settings_of_a_users_own_plugin_reach_the_workers(drop_in: None) -> None:

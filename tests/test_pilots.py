@@ -12,11 +12,11 @@ import pytest
 import torch
 from filelock import FileLock
 
-from fedtide import pilots
 from fedtide.federation.federation import Federation
-from fedtide.params import Params
-from fedtide.run import execute
-from fedtide.settings import RunSettings
+from fedtide.runs import pilots
+from fedtide.runs.execution import execute
+from fedtide.settings.params import Params
+from fedtide.settings.run import RunSettings
 from fedtide.tracking.run_directory import TABLES
 from waiting import until
 
@@ -84,7 +84,7 @@ def test_a_run_that_adopts_its_pilot_equals_one_that_played_it(
     execute(chosen("previous"), tmp_path / "shared")
     rounds_played.clear()
     remarks: list[str] = []
-    summary = execute(chosen(initialiser), tmp_path / "shared", say=remarks.append)
+    summary = execute(chosen(initialiser), tmp_path / "shared", log=remarks.append)
     assert rounds_played == [5, 6, 7, 8]
     assert (summary["state"], summary["rounds"]) == ("complete", 8)
     assert any(line.endswith("going on from the shared pilot, round 4") for line in remarks)
@@ -124,7 +124,7 @@ def test_a_damaged_pilot_is_played_again_with_one_remark(chosen: Any, tmp_path: 
     file.write_bytes(whole[:-10])
     rounds_played.clear()
     remarks: list[str] = []
-    execute(chosen("average"), tmp_path, say=remarks.append)
+    execute(chosen("average"), tmp_path, log=remarks.append)
     assert rounds_played == list(range(1, 9))
     assert [line for line in remarks if "damaged" in line] == [
         f"{file.parent}: the shared pilot is damaged; it is played again"
@@ -157,12 +157,12 @@ def test_a_stopped_run_lets_go_of_the_pilot_and_goes_on(
 
 def test_a_second_run_waits_for_the_first(chosen: Any, tmp_path: Path, rounds_played: list[int]) -> None:
     settings = chosen("previous")
-    from fedtide.world import load_data
+    from fedtide.world.prepared import load_data
 
     folder = tmp_path / "pilots" / pilots.pilot_key(settings, load_data(settings))
     folder.mkdir(parents=True)
     remarks: list[str] = []
-    thread = threading.Thread(target=lambda: execute(settings, tmp_path, say=remarks.append))
+    thread = threading.Thread(target=lambda: execute(settings, tmp_path, log=remarks.append))
     with FileLock(str(folder / ".lock")):
         thread.start()
         until(lambda: any("waiting for another run to play the pilot" in line for line in remarks))

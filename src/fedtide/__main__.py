@@ -1,5 +1,5 @@
 """``python -m fedtide``."""
 
-from fedtide.cli import main
+from fedtide.cli.main import main
 
 main()

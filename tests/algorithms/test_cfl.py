@@ -12,12 +12,13 @@ from hypothesis import given
 from hypothesis import settings as examples
 from hypothesis import strategies as st
 
-from fedtide import plugins
 from fedtide.algorithms.cfl_core_set import equal_shares, herd
 from fedtide.algorithms.cfl_regularization import present_weight
-from fedtide.costs.ledger import payload
+from fedtide.core import plugins
+from fedtide.core.errors import SettingsError
 from fedtide.engine.flat import Layout
-from fedtide.errors import SettingsError
+from fedtide.federation.payload import payload
+from fedtide.federation.state import initial_state
 from support import (
     closest,
     deal,
@@ -107,12 +108,12 @@ def test_two_vectors_are_the_whole_buffer(curvature: str, window: int | None, re
     """A loop over the explicit triples, at the broadcast model and elsewhere, against what is sent."""
     chosen = taylor(curvature=curvature, window=window, reduce=reduce, probes=3)
     fed = federation(settings(algorithm=chosen, local=LOCAL), evolving(), vectors())
-    seen, triples, state = watch(fed), [], fed.start()
-    algorithm: Any = fed.algorithm
-    w = fed.w0 + 0.1
+    seen, triples, state = watch(fed), [], initial_state(fed.parts)
+    algorithm: Any = fed.parts.algorithm
+    w = fed.parts.w0 + 0.1
     with torch.no_grad():
-        for t in range(fed.timeline.rounds):
-            fed.play(state)
+        for t in range(fed.parts.timeline.rounds):
+            fed.run_round(state)
             r = seen[t][0]
             g = r.services.full_gradient(r.W)
             probes = {"hutchinson": 3, "exact": None}
@@ -129,7 +130,7 @@ def test_two_vectors_are_the_whole_buffer(curvature: str, window: int | None, re
                     slopes = sum(gradient + curve * (point - own) for gradient, curve, own in last)
                     explicit = slopes / len(last) if reduce == "mean" else slopes
                     assert closest(c + H * (point - center), explicit) < 1e-12
-    fed.workers.close()
+    fed.parts.workers.close()
 
 
 def test_the_order_of_the_clients_does_not_matter() -> None:
@@ -142,16 +143,16 @@ def test_at_its_own_model_a_triple_knows_the_gradient() -> None:
     """One client, whose next broadcast model is the model it expanded at: nothing is lost there."""
     world = timeline(deal((9,)), [{0: 0}] * 2)
     fed = federation(settings(algorithm=taylor(measure_every=1), local=LOCAL), world, vectors())
-    state = fed.start()
+    state = initial_state(fed.parts)
     with torch.no_grad():
-        fed.play(state)
+        fed.run_round(state)
         seen = watch(fed)
-        fed.play(state)
+        fed.run_round(state)
         r = seen[0][0]
-        remembered = fed.algorithm.remembered(r, [(0, 0)] * 2)  # type: ignore[attr-defined]
+        remembered = fed.parts.algorithm.remembered(r, [(0, 0)] * 2)  # type: ignore[attr-defined]
         assert closest(remembered[0], r.services.full_gradient(r.w)[0]) < 1e-14
         assert closest(remembered[1], r.services.full_gradient(r.w)[0]) > 1e-4
-    fed.workers.close()
+    fed.parts.workers.close()
 
 
 def test_quadratic_objectives_are_remembered_without_loss(quadratics: Any) -> None:
@@ -187,9 +188,9 @@ def test_what_travels_is_the_model_and_two_vectors_of_the_regularised_size() -> 
     plugin: Any = plugins.load("algorithms", "cfl_regularization")
     algorithm = plugin(plugin.Settings())
     fed = federation(settings(model={"name": "mlp", "widths": [8, 4]}), evolving(), vectors())
-    algorithm.bind(fed.layout, 0)
+    algorithm.bind(fed.parts.layout, 0)
     d, top = 5 * 8 + 8 + 8 * 4 + 4 + 4 * 3 + 3, 8 * 4 + 4 + 4 * 3 + 3
-    sent = payload(algorithm, fed.layout.size, 0, 3)
+    sent = payload(algorithm, fed.parts.layout.size, 0, 3)
     assert (sent.down, sent.up) == (4 * (d + 2 * top), 4 * (d + 2 * top))
 
 
@@ -199,7 +200,7 @@ def test_an_exact_diagonal_of_a_large_model_is_refused() -> None:
     )
     fed = federation(large, evolving(), vectors())
     with pytest.raises(SettingsError, match=r"algorithm\.curvature = 'exact': 9003 parameters"):
-        fed.start()
+        initial_state(fed.parts)
 
 
 # -- core sets --------------------------------------------------------------------------------------------------------
@@ -250,16 +251,16 @@ def test_the_loss_is_recorded_when_it_is_due_and_falls_with_the_size() -> None:
 def test_the_loss_of_two_visits_by_hand() -> None:
     chosen = settings(algorithm=cores(size=2, measure_every=1), local=LOCAL)
     fed = federation(chosen, evolving(VISITS[:2]), vectors())
-    seen, state = watch(fed), fed.start()
+    seen, state = watch(fed), initial_state(fed.parts)
     with torch.no_grad():
-        reports = [fed.play(state) for _ in range(2)]
+        reports = [fed.run_round(state) for _ in range(2)]
         r, gaps = seen[1][0], []
         for subset in (0, 3, 1, 4):
             rows = state.extra["stored"][state.extra["stored"][:, 1] == subset]
             assert len(rows) == 2
             true, kept = r.services.full_gradient(r.w, [deal(SIZES)[subset], rows[:, 2].numpy()])
             gaps.append(float((true - kept).norm()))
-    fed.workers.close()
+    fed.parts.workers.close()
     assert reports[1].clients["information_loss"] == pytest.approx([np.mean(gaps)] * 2)
 
 

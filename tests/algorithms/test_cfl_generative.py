@@ -10,12 +10,13 @@ import pytest
 import torch
 from torch import Tensor
 
-from fedtide import plugins
+from fedtide.core import plugins
+from fedtide.core.errors import SettingsError
+from fedtide.core.randomness import generator
 from fedtide.engine.models import renewed_statistics
-from fedtide.errors import SettingsError
 from fedtide.federation.federation import Federation
-from fedtide.federation.invented import Invented, room
-from fedtide.randomness import generator
+from fedtide.federation.state import initial_state
+from fedtide.federation.synthetic import SyntheticSamples, room
 from support import assert_same, deal, federation, images, play, settings, timeline, tokens, trajectory, vectors
 
 LOCAL = {"amount": 3, "unit": "steps", "batch_size": 4, "lr": 0.2}
@@ -98,14 +99,14 @@ def test_what_is_made_up_lies_behind_the_data_with_labels_of_its_subset() -> Non
     state, _ = play(fed)
     stored, own = state.extra["stored"], len(data.train_labels)
     assert stored[:, 2].tolist() == list(range(own, own + 18))  # six places, three samples each
-    assert len(fed.data.train_labels) == own + room(fed.timeline, 3) == own + 18
-    assert torch.equal(fed.data.train_inputs[:own], data.train_inputs)
+    assert len(fed.parts.data.train_labels) == own + room(fed.parts.timeline, 3) == own + 18
+    assert torch.equal(fed.parts.data.train_inputs[:own], data.train_inputs)
     low, high = data.train_inputs.min(), data.train_inputs.max()
-    assert ((state.extra["invented_inputs"] >= low) & (state.extra["invented_inputs"] <= high)).all()
-    assert len(state.extra["invented_inputs"].unique(dim=0)) == 18
+    assert ((state.extra["synthetic_inputs"] >= low) & (state.extra["synthetic_inputs"] <= high)).all()
+    assert len(state.extra["synthetic_inputs"].unique(dim=0)) == 18
     for _, subset, position in stored.tolist():
-        assert int(fed.data.train_labels[position]) in data.train_labels[torch.from_numpy(deal(SIZES)[subset])]
-        assert fed.labels[position] == int(fed.data.train_labels[position])
+        assert int(fed.parts.data.train_labels[position]) in data.train_labels[torch.from_numpy(deal(SIZES)[subset])]
+        assert fed.parts.labels[position] == int(fed.parts.data.train_labels[position])
 
 
 def test_they_are_trained_on_when_another_subset_is_held() -> None:
@@ -113,7 +114,7 @@ def test_they_are_trained_on_when_another_subset_is_held() -> None:
     own = [deal(SIZES)[1]]
     state, _ = play(fed)
     first = state.extra["stored"]
-    held = fed.algorithm.shards([0], [1], own, state.extra)[0]
+    held = fed.parts.algorithm.shards([0], [1], own, state.extra)[0]
     mine = first[(first[:, 0] == 0) & (first[:, 1] != 1)][:, 2].tolist()
     assert held.tolist() == [*own[0].tolist(), *mine]
 
@@ -122,13 +123,13 @@ def test_two_runs_on_one_federation_do_not_see_each_other() -> None:
     fed = made()
     with torch.no_grad():
         alone, _ = play(made())
-        one, other = fed.start(), fed.start()
-        for _ in range(fed.timeline.rounds):
-            fed.play(one)
-            fed.play(other)
+        one, other = initial_state(fed.parts), initial_state(fed.parts)
+        for _ in range(fed.parts.timeline.rounds):
+            fed.run_round(one)
+            fed.run_round(other)
     assert_same(alone, one)
     assert_same(alone, other)
-    fed.workers.close()
+    fed.parts.workers.close()
 
 
 def test_bytes_are_stored_as_bytes() -> None:
@@ -136,7 +137,7 @@ def test_bytes_are_stored_as_bytes() -> None:
     pixels = torch.full_like(plain.train_inputs, 7).to(torch.uint8)
     data = replace(plain, train_inputs=pixels, mean=(0.5,), std=(2.0,)).with_room(2)
     labels = data.train_labels.numpy()
-    rows = Invented(data, labels, len(plain.train_labels))
+    rows = SyntheticSamples(data, labels, len(plain.train_labels))
     extra: dict[str, Tensor] = {}
     points = torch.stack([torch.zeros(1, 8, 8), torch.full((1, 8, 8), 0.5)]).double()
     assert rows.add(extra, points, torch.tensor([1, 2])).tolist() == [40, 41]
@@ -154,13 +155,13 @@ def test_texts_are_refused() -> None:
 def test_statistics_are_plain_means_over_the_batches_of_real_samples() -> None:
     chosen = settings(model={"name": "resnet18", "norm": "batch"})
     fed = federation(chosen, timeline(deal((8, 8)), [{0: 0, 1: 1}]), images(side=32, channels=3))
-    points, shards = fed.w0.expand(2, -1), deal((8, 9))
-    buffers = torch.full((2, fed.layout.buffer_size), 3.0, dtype=torch.float64)
-    found = renewed_statistics(fed.workers, points, buffers, shards, 4)
-    slot = next(slot for slot in fed.layout.buffers if slot.name.endswith("running_mean"))
-    first = next(part for part in fed.task.network.modules() if isinstance(part, torch.nn.Conv2d)).double()
+    points, shards = fed.parts.w0.expand(2, -1), deal((8, 9))
+    buffers = torch.full((2, fed.parts.layout.buffer_size), 3.0, dtype=torch.float64)
+    found = renewed_statistics(fed.parts.workers, points, buffers, shards, 4)
+    slot = next(slot for slot in fed.parts.layout.buffers if slot.name.endswith("running_mean"))
+    first = next(part for part in fed.parts.task.network.modules() if isinstance(part, torch.nn.Conv2d)).double()
     for row, shard in enumerate(shards):
-        batches = [fed.task.batch(torch.from_numpy(part))[0] for part in (shard[:4], shard[4:8])]
+        batches = [fed.parts.task.batch(torch.from_numpy(part))[0] for part in (shard[:4], shard[4:8])]
         means = torch.stack([first(batch).mean((0, 2, 3)) for batch in batches]).mean(0)
         torch.testing.assert_close(slot.view(found[row]), means.detach(), rtol=1e-9, atol=1e-12)
-    fed.workers.close()
+    fed.parts.workers.close()

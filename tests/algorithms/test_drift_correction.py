@@ -8,12 +8,13 @@ import pytest
 import torch
 from torch import Tensor
 
-from fedtide import plugins
+from fedtide.algorithms.base import RunPreview
 from fedtide.algorithms.fedavg import FedAvg
-from fedtide.algorithms.outlook import Outlook
-from fedtide.costs.ledger import payload
+from fedtide.core import plugins
+from fedtide.federation.payload import payload
 from fedtide.federation.scoring import all_clients
-from fedtide.run import _warnings as run_warnings
+from fedtide.federation.state import initial_state
+from fedtide.runs.run import _warnings as run_warnings
 from support import closest, federation, largest_gap, outlook, play, settings, steady, trajectory, vectors, watch
 
 SIZES = (5, 2, 7, 4)
@@ -44,13 +45,13 @@ def same(first: list[Tensor], second: list[Tensor]) -> bool:
 
 def test_what_is_planned_is_told_to_the_algorithm() -> None:
     """Sizes 5, 2, 7, 4 in batches of three: two batches a pass for a client of mean size, of which there are two passes."""
-    told: list[Outlook] = []
+    told: list[RunPreview] = []
     schedule = {"schedule": "exponential", "decay": 0.5}
     chosen = settings(local={**LOCAL, **schedule}, participation={"name": "fixed", "fraction": 0.5})
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(FedAvg, "warnings", lambda self, run: told.append(run) or [])
         run_warnings(chosen, steady(SIZES, 3))
-    assert told == [Outlook(lr=0.1, last_lr=0.025, steps=4, rounds=3, participation=0.5, smallest=2 / 4.5)]
+    assert told == [RunPreview(lr=0.1, last_lr=0.025, steps=4, rounds=3, participation=0.5, smallest=2 / 4.5)]
 
 
 @pytest.mark.parametrize("algorithm", FAMILY)
@@ -69,7 +70,7 @@ def test_the_first_round_trains_as_fedavg(algorithm: str) -> None:
 def test_server_means_are_those_of_the_clients(algorithm: str) -> None:
     chosen = settings(algorithm=algorithm, local=LOCAL)
     fed = federation(chosen, steady(SIZES, 5), vectors(), cohorts=COHORTS)
-    fed.participation.share = 0.5  # type: ignore[attr-defined]
+    fed.parts.participation.share = 0.5  # type: ignore[attr-defined]
     state, _ = play(fed)
     omega = torch.tensor(SIZES, dtype=torch.float64).unsqueeze(1) * len(SIZES) / sum(SIZES)
     assert closest(state.server["h_mean"], state.memory["h"].mean(0)) < 1e-14
@@ -84,18 +85,18 @@ def test_three_models_are_evaluated(algorithm: str) -> None:
     """sel: mean of the participants; all: of everybody's latest model, the first one if never drawn; cld: what is sent."""
     fed = federation(settings(algorithm=algorithm, local=LOCAL), steady(SIZES, 2), vectors(), cohorts=COHORTS)
     seen = watch(fed)
-    state = fed.start()
-    latest = fed.w0.expand(len(SIZES), -1).clone()
+    state = initial_state(fed.parts)
+    latest = fed.parts.w0.expand(len(SIZES), -1).clone()
     with torch.no_grad():
         for t in range(2):
-            report = fed.play(state)
+            report = fed.run_round(state)
             r, w = seen[t]
             latest[COHORTS[t]] = r.W
             for suffix, model in (("", w), ("_participants", r.W.mean(0)), ("_all", latest.mean(0))):
-                loss = fed.scores(model, state.b).mean_loss(fed.timeline.labels_at(t))
+                loss = fed.parts.scores(model, state.b).mean_loss(fed.parts.timeline.labels_at(t))
                 assert report.row[f"test_loss{suffix}"] == pytest.approx(loss, abs=1e-12)
             assert closest(all_clients(fed, state, t), latest.mean(0)) < 1e-15
-    fed.workers.close()
+    fed.parts.workers.close()
 
 
 @EXECUTORS
@@ -127,10 +128,10 @@ def test_after_the_first_round_the_mean_of_the_gated_displacements_is_added() ->
         algorithm = {"name": "fedssg", "alpha": 0.3, "beta": 0.5, "horizon": horizon}
         chosen = settings(algorithm=algorithm, local=LOCAL, participation={"name": "fixed", "fraction": 0.5})
         fed = federation(chosen, steady(SIZES, 2), vectors())
-        seen, state = watch(fed), fed.start()
+        seen, state = watch(fed), initial_state(fed.parts)
         with torch.no_grad():
-            fed.play(state)
-        fed.workers.close()
+            fed.run_round(state)
+        fed.parts.workers.close()
         ((r, w),) = seen
         q = 1 / (T * 0.5) + 0.5
         assert closest(w, r.W.mean(0) + q * (r.W - r.w).sum(0) / 4) < 1e-14
@@ -166,15 +167,15 @@ def test_without_penalty_and_memory_it_is_scaffold() -> None:
     scaffold = models(reference, sizes, local=local)
     for algorithm in (ssg(penalty="none"), {"name": "feddc", "alpha": 0.0}):
         fed = federation(settings(algorithm=algorithm, local=local), steady(sizes, 5), vectors(), cohorts=COHORTS)
-        seen, state, ours = watch(fed), fed.start(), []
+        seen, state, ours = watch(fed), initial_state(fed.parts), []
         with torch.no_grad():
             for t in range(5):
-                fed.play(state)
+                fed.run_round(state)
                 state.w = seen[t][0].mean(seen[t][0].W)
                 state.memory["h"].zero_()
                 state.server["h_mean"].zero_()
                 ours.append(state.w)
-        fed.workers.close()
+        fed.parts.workers.close()
         assert largest_gap(ours, scaffold) < 1e-13
 
 
@@ -221,7 +222,7 @@ def gates(p: float, cohorts: list[list[int]], **values: Any) -> list[Tensor]:
     """Gates of the participants in every round of five."""
     chosen = settings(algorithm={"name": "fedssg", **values}, local=LOCAL)
     fed = federation(chosen, steady(SIZES, 5), vectors(), cohorts=cohorts)
-    fed.participation.share = p  # type: ignore[attr-defined]
+    fed.parts.participation.share = p  # type: ignore[attr-defined]
     _, reports = play(fed)
     assert [report.clients["client"] for report in reports] == cohorts
     return [torch.tensor(report.clients["gate"], dtype=torch.float64) for report in reports]
@@ -258,8 +259,8 @@ def test_a_gated_penalty_has_the_gate_as_its_weight(penalty: str) -> None:
     for alpha, gated in ((0.4, True), (0.4, False), (0.8, True)):
         algorithm = {"name": "fedssg", "alpha": alpha, "penalty": penalty, "penalty_gated": gated, "correction": False}
         fed = federation(settings(algorithm=algorithm, local=local), world, vectors(), cohorts=[[0]])
-        fed.participation.share = 1.0 if alpha == 0.4 else 2.0  # type: ignore[attr-defined]
-        state = fed.start()
+        fed.parts.participation.share = 1.0 if alpha == 0.4 else 2.0  # type: ignore[attr-defined]
+        state = initial_state(fed.parts)
         state.memory["h"].copy_(memory)
         seen = watch(fed)
         play(fed, state=state)
@@ -293,12 +294,12 @@ def test_the_variates_use_the_first_or_the_current_learning_rate(algorithm: str)
     for control_lr in ("initial", "current"):
         chosen = {"name": algorithm, "control_lr": control_lr}
         fed = federation(settings(algorithm=chosen, local=local), steady((4, 4), 2), vectors())
-        state = fed.start()
+        state = initial_state(fed.parts)
         with torch.no_grad():
-            fed.play(state)
+            fed.run_round(state)
             before = state.memory["c_k"] - state.server["c"]
-            fed.play(state)
-        fed.workers.close()
+            fed.run_round(state)
+        fed.parts.workers.close()
         change[control_lr] = state.memory["c_k"] - before
     assert closest(change["current"], 2 * change["initial"]) < 1e-13
 
@@ -352,6 +353,6 @@ def test_what_travels(algorithm: Any, down: int, up: int) -> None:
 )
 def test_known_instabilities_are_announced(chosen: dict[str, Any], run: dict[str, Any], warned: int) -> None:
     algorithm: Any = plugins.load("algorithms", chosen["name"])(settings(algorithm=chosen).algorithm)
-    lines = algorithm.warnings(outlook(**run))
+    lines = algorithm.advice(outlook(**run))
     assert len(lines) == warned
     assert not any("\n" in line for line in lines)

@@ -8,6 +8,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from fedtide.federation.state import initial_state
 from support import closest, federation, play, settings, steady, trajectory, watch
 
 A = torch.tensor([[0.5], [1.0], [2.0]], dtype=torch.float64)
@@ -35,7 +36,7 @@ def test_local_training_in_closed_form(quadratics: Any, algorithm: dict[str, Any
     """The gradient is A (theta - z) + l with curvature A and a constant l: K steps shrink theta - target by (1 - eta A)^K."""
     data, chosen = quadratics(sizes, A[:, 0].tolist(), Z.tolist())
     fed = federation(settings(algorithm=algorithm, local=LOCAL, **chosen), steady(sizes, 5), data, cohorts=COHORTS)
-    seen, state = watch(fed), fed.start()
+    seen, state = watch(fed), initial_state(fed.parts)
     omega = torch.tensor(sizes, dtype=torch.float64).unsqueeze(1) / 4
     alpha = algorithm.get("alpha", 0.05) / omega
     proximal = algorithm["name"] != "fedssg" or algorithm.get("penalty") == "prox"
@@ -47,13 +48,13 @@ def test_local_training_in_closed_form(quadratics: Any, algorithm: dict[str, Any
             else (torch.zeros(3).double(), torch.zeros_like(h))
         )
         with torch.no_grad():
-            fed.play(state)
+            fed.run_round(state)
         linear = c / omega - c_k + alpha * (h - w if proximal else h)
         curvature = A + alpha if proximal else A
         target = (A * Z - linear) / curvature
         theta = target + (1 - LR * curvature) ** STEPS * (w - target)
         assert closest(seen[t][0].W, theta[cohort]) < 1e-12
-    fed.workers.close()
+    fed.parts.workers.close()
 
 
 def stationary(algorithm: dict[str, Any]) -> tuple[Tensor, dict[str, Tensor]]:
@@ -89,8 +90,8 @@ def test_a_stationary_state_is_left_unchanged(
     chosen = settings(algorithm=algorithm, local=LOCAL, **chosen)
     fed = federation(chosen, steady([3, 3, 3], 5), data, cohorts=cohorts)
     w, memories = stationary(algorithm)
-    fed.w0 = w
-    state = fed.start()
+    fed.parts.w0 = w
+    state = initial_state(fed.parts)
     for name, rows in memories.items():
         state.memory[name].copy_(rows)
     play(fed, state=state)
@@ -108,16 +109,16 @@ def test_exact_local_minimisation_leaves_the_gradient_in_feddyns_memory(quadrati
     local = {**LOCAL, "amount": 300}
     chosen = settings(algorithm={"name": "feddyn", "alpha": 0.3}, local=local, **chosen)
     fed = federation(chosen, steady(sizes, 3), data, cohorts=COHORTS[:3])
-    seen, state = watch(fed), fed.start()
+    seen, state = watch(fed), initial_state(fed.parts)
     a = 0.3 / (torch.tensor(sizes, dtype=torch.float64).unsqueeze(1) * 3 / sum(sizes))
     for t, cohort in enumerate(COHORTS[:3]):
         w, h = state.w, state.memory["h"].clone()
         with torch.no_grad():
-            fed.play(state)
+            fed.run_round(state)
         exact = (A * Z + a * (w - h)) / (A + a)
         assert closest(seen[t][0].W, exact[cohort]) < 1e-12
         assert closest(state.memory["h"][cohort], (-A * (exact - Z) / a)[cohort]) < 1e-11
-    fed.workers.close()
+    fed.parts.workers.close()
 
 
 @pytest.mark.parametrize("algorithm", ["feddyn", "feddc", "fedvra"])

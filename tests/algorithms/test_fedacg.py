@@ -7,8 +7,9 @@ from typing import Any
 import pytest
 import torch
 
-from fedtide import plugins
-from fedtide.costs.ledger import payload
+from fedtide.core import plugins
+from fedtide.federation.payload import payload
+from fedtide.federation.state import initial_state
 from support import closest, deal, federation, outlook, play, settings, steady, timeline, trajectory, vectors, watch
 
 LOCAL = {"amount": 2, "batch_size": 3, "lr": 0.2, "momentum": 0.9}
@@ -45,7 +46,7 @@ def test_the_first_round_of_a_session_is_fedprox_unless_momentum_is_kept(at_sess
     ours, _ = trajectory(fedacg(beta=0.3), world, vectors(), **common)
     for first_round, same in ((0, True), (2, fresh)):
         fed = federation(settings(algorithm={"name": "fedprox", "mu": 0.3}, **common), world, vectors())
-        start = fed.start()
+        start = initial_state(fed.parts)
         start.round, start.w = first_round, ours[first_round - 1].clone() if first_round else start.w
         state, _ = play(fed, 1, start)
         assert torch.equal(ours[first_round], state.w) is same
@@ -67,12 +68,12 @@ def test_a_kept_momentum_is_that_of_the_session_before() -> None:
 def test_the_new_model_is_the_mean_of_the_local_ones_and_the_momentum_follows_its_recursion() -> None:
     """x+ = sum p_k y_k = x + m+ and m+ = lambda m + sum p_k (y_k - x~)."""
     fed = federation(settings(algorithm=fedacg(lambda_=0.7), local=LOCAL), steady(SIZES, 4), vectors(), cohorts=COHORTS)
-    state, m = fed.start(), torch.zeros_like(fed.w0)
+    state, m = initial_state(fed.parts), torch.zeros_like(fed.parts.w0)
     seen = watch(fed)
     for t in range(4):
         x = state.w
         with torch.no_grad():
-            fed.play(state)
+            fed.run_round(state)
         r, new = seen[t]
         p = torch.tensor([SIZES[k] for k in COHORTS[t]], dtype=torch.float64)
         mean = (p / p.sum()) @ r.W
@@ -80,7 +81,7 @@ def test_the_new_model_is_the_mean_of_the_local_ones_and_the_momentum_follows_it
         assert closest(new, mean) < 1e-15
         assert closest(new, x + m) < 1e-15
         assert closest(state.server["m"], m) < 1e-14
-    fed.workers.close()
+    fed.parts.workers.close()
 
 
 def test_quadratics_start_from_the_lookahead_and_are_pulled_back_to_it(quadratics: Any) -> None:
@@ -110,5 +111,5 @@ def test_only_the_lookahead_travels_down_and_the_model_up() -> None:
 @pytest.mark.parametrize(("lr", "beta", "warned"), [(0.1, 19.9, False), (0.1, 20.0, True), (0.1, 0.0, False)])
 def test_an_unstable_step_is_announced(lr: float, beta: float, warned: bool) -> None:
     cls = plugins.load("algorithms", "fedacg")
-    lines = cls(cls.Settings(beta=beta)).warnings(outlook(lr=lr))  # type: ignore[attr-defined]
+    lines = cls(cls.Settings(beta=beta)).advice(outlook(lr=lr))  # type: ignore[attr-defined]
     assert bool(lines) is warned

@@ -39,8 +39,8 @@ def test_a_single_client_is_sgd_on_its_data(momentum: float) -> None:
     local = {"amount": 2, "batch_size": 4, "lr": 0.1, "order": "stored", "momentum": momentum, "weight_decay": 0.01}
     models, _ = trajectory("fedavg", steady((11,), 3), vectors(), local=local)
     fed = federation(settings(), steady((11,), 1), vectors())
-    fed.workers.close()
-    y = torch.nn.Parameter(fed.w0.clone())
+    fed.parts.workers.close()
+    y = torch.nn.Parameter(fed.parts.w0.clone())
     for w in models:
         optimiser = torch.optim.SGD([y], lr=0.1, momentum=momentum, weight_decay=0.01)
         for _ in range(2):
@@ -53,8 +53,8 @@ def test_a_single_client_is_sgd_on_its_data(momentum: float) -> None:
 def test_one_full_batch_step_is_a_step_on_the_weighted_mean_loss() -> None:
     models, _ = trajectory("fedavg", steady((3, 8), 1), vectors(), local={"batch_size": 99, "amount": 1, "lr": 0.3})
     fed = federation(settings(), steady((3, 8), 1), vectors())
-    fed.workers.close()
-    assert closest(models[0], fed.w0 - 0.3 * gradient_at(fed.w0, torch.arange(11))) < 1e-14
+    fed.parts.workers.close()
+    assert closest(models[0], fed.parts.w0 - 0.3 * gradient_at(fed.parts.w0, torch.arange(11))) < 1e-14
 
 
 def test_equal_sizes_weigh_equally() -> None:
@@ -121,6 +121,6 @@ def test_the_record_says_what_happened() -> None:
 def test_the_recorded_loss_weighs_clients_by_their_samples() -> None:
     fed = federation(settings(local={"amount": 2, "batch_size": 9, "lr": 1e-13}), steady((3, 8), 1), vectors())
     _, reports = play(fed)
-    logits = functional.linear(fed.data.train_inputs[:11], fed.w0[:15].view(3, 5), fed.w0[15:])
-    wanted = functional.cross_entropy(logits, fed.data.train_labels[:11]).item()
+    logits = functional.linear(fed.parts.data.train_inputs[:11], fed.parts.w0[:15].view(3, 5), fed.parts.w0[15:])
+    wanted = functional.cross_entropy(logits, fed.parts.data.train_labels[:11]).item()
     assert reports[0].row["train_loss"] == pytest.approx(wanted, abs=1e-9)

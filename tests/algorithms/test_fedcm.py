@@ -8,8 +8,9 @@ import pytest
 import torch
 from torch import Tensor
 
-from fedtide import plugins
-from fedtide.costs.ledger import payload
+from fedtide.core import plugins
+from fedtide.federation.payload import payload
+from fedtide.federation.state import initial_state
 from support import closest, federation, largest_gap, play, settings, steady, trajectory, vectors, watch
 
 SIZES = (5, 2, 7)
@@ -54,15 +55,15 @@ def test_one_full_batch_step_makes_delta_the_mean_gradient_and_fedcm_mimelite() 
     fed = federation(
         settings(algorithm=fedcm(alpha=0.3), local=FULL, engine=THREADS), steady(SIZES, 4), vectors(), cohorts=COHORTS
     )
-    seen, state, Delta = watch(fed), fed.start(), torch.zeros_like(fed.w0)
+    seen, state, Delta = watch(fed), initial_state(fed.parts), torch.zeros_like(fed.parts.w0)
     with torch.no_grad():
         for t in range(4):
             x = state.w
-            fed.play(state)
+            fed.run_round(state)
             r, _ = seen[t]
             Delta = 0.3 * r.mean(r.services.full_gradient(x)) + 0.7 * Delta
             assert closest(state.server["Delta"], Delta) < 1e-14
-    fed.workers.close()
+    fed.parts.workers.close()
     mime, other = trajectory(
         {"name": "mimelite", "beta": 0.7}, steady(SIZES, 4), vectors(), local=FULL, engine=THREADS, cohorts=COHORTS
     )

@@ -19,7 +19,7 @@ def test_it_trains_as_fedavg_and_adds_up_logits() -> None:
     state, reports = play(fed)
     other, rows = play(plain)
     assert torch.equal(state.w, other.w)
-    network = fed.task.network.double()
+    network = fed.parts.task.network.double()
     for (r, _), report, row in zip(seen, reports, rows, strict=True):
         assert report.row["test_accuracy"] == row.row["test_accuracy"]
         logits = torch.stack([functional_call(network, r.layout.named(w), (data.test_inputs,)) for w in r.W])

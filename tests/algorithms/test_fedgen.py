@@ -11,9 +11,9 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from fedtide.algorithms._generator import Generator, imagine
+from fedtide.core.randomness import torch_generator
 from fedtide.engine.local import TermBatch
 from fedtide.models.base import Outputs
-from fedtide.randomness import torch_generator
 from support import closest, federation, play, settings, steady, trajectory, vectors, watch
 
 LOCAL = {"amount": 4, "unit": "steps", "batch_size": 3, "lr": 0.1}
@@ -82,8 +82,8 @@ def test_a_folded_generator_is_the_generator_in_evaluation_mode() -> None:
 def test_what_the_clients_add() -> None:
     """Against torch's own losses, on the samples that the key stands for."""
     fed = federation(settings(algorithm=SMALL, local=LOCAL), steady((7, 9, 5), 1), vectors())
-    fed.workers.close()
-    algorithm: Any = fed.algorithm
+    fed.parts.workers.close()
+    algorithm: Any = fed.parts.algorithm
     made, g, statistics = drawn()
     tensors = {**made.folded(g, statistics), "labels": torch.tensor([0.5, 0.5, 1.0], dtype=torch.float64)}
     head = nn.Linear(5, 3).double()
@@ -111,7 +111,7 @@ def test_what_the_clients_add() -> None:
 
 def test_the_server_trains_its_generator_as_plain_modules_would() -> None:
     fed = federation(settings(algorithm=SMALL, local=LOCAL), WORLD, vectors())
-    algorithm: Any = fed.algorithm
+    algorithm: Any = fed.parts.algorithm
     start = algorithm.extra(0, 3, 3)
     watched = watch(fed)
     play(fed, rounds=1)
@@ -148,18 +148,18 @@ def test_the_server_trains_its_generator_as_plain_modules_would() -> None:
 
 def test_the_generator_travels_down_and_counts_travel_up() -> None:
     fed = federation(settings(algorithm=SMALL, local=LOCAL), WORLD, vectors())
-    fed.workers.close()
-    model = fed.layout.size
+    fed.parts.workers.close()
+    model = fed.parts.layout.size
     generator = (3 + 3) * 6 + 3 * 6 + (6 + 1) * 5
-    assert (fed.payload.down, fed.payload.up) == (4 * (model + generator), 4 * (model + 3))
-    assert fed.payload.models == pytest.approx(1 + (generator + 3) / (2 * model))
+    assert (fed.parts.payload.down, fed.parts.payload.up) == (4 * (model + generator), 4 * (model + 3))
+    assert fed.parts.payload.models == pytest.approx(1 + (generator + 3) / (2 * model))
 
 
 def test_labels_of_the_whole_federation_are_taught_whoever_takes_part() -> None:
     fed = federation(settings(algorithm=SMALL, local=LOCAL), steady((7, 9, 5), 1), vectors())
-    fed.workers.close()
-    extra = fed.algorithm.extra(fed.layout.size, 3, 3) | {"taken": torch.ones(())}
+    fed.parts.workers.close()
+    extra = fed.parts.algorithm.extra(fed.parts.layout.size, 3, 3) | {"taken": torch.ones(())}
     present = torch.tensor([[4.0, 0, 0], [0, 0, 9]])
     services = SimpleNamespace(population_counts=lambda: present)
-    r: Any = SimpleNamespace(extra=extra, w=fed.w0, t=2, services=services, label_counts=present[:1])
-    assert [term.tensors["labels"].tolist() for term in fed.algorithm.terms(r)] == [[0.5, 0.5, 1.0]] * 2
+    r: Any = SimpleNamespace(extra=extra, w=fed.parts.w0, t=2, services=services, label_counts=present[:1])
+    assert [term.tensors["labels"].tolist() for term in fed.parts.algorithm.terms(r)] == [[0.5, 0.5, 1.0]] * 2

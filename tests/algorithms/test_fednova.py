@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 import torch
 
-from fedtide import plugins
-from fedtide.costs.ledger import payload
+from fedtide.core import plugins
+from fedtide.federation.payload import payload
 from support import closest, federation, largest_gap, outlook, play, settings, steady, trajectory, vectors, watch
 
 SIZES = (5, 2, 9)
@@ -50,7 +50,7 @@ def test_the_norm_is_the_displacement_under_a_constant_gradient(quadratics: Any,
     seen = watch(fed)
     play(fed)
     r, w = seen[0]
-    a, g = fed.algorithm.norm(r), -torch.tensor(SLOPES, dtype=torch.float64)  # type: ignore[attr-defined]
+    a, g = fed.parts.algorithm.norm(r), -torch.tensor(SLOPES, dtype=torch.float64)  # type: ignore[attr-defined]
     assert r.steps[:, 0].tolist() == [6, 2, 10]
     assert closest(r.W - r.w, -0.1 * a * g) < 1e-13
     if not mu and not local.get("nesterov"):
@@ -68,7 +68,7 @@ def test_the_proximal_norm_is_a_geometric_sum(mu: float) -> None:
     play(fed)
     r, _ = seen[0]
     expected = (1 - (1 - 0.5 * mu) ** r.steps) / (0.5 * mu) if mu else r.steps
-    assert closest(fed.algorithm.norm(r), expected) < 1e-14  # type: ignore[attr-defined]
+    assert closest(fed.parts.algorithm.norm(r), expected) < 1e-14  # type: ignore[attr-defined]
 
 
 def test_it_minimises_the_objective_where_fedavg_weights_by_steps(quadratics: Any) -> None:
@@ -95,7 +95,7 @@ def test_server_momentum_sums_up_the_steps() -> None:
     fed = federation(settings(algorithm=fednova(gmf=0.6), local=local), steady(SIZES, 3), vectors())
     seen = watch(fed)
     play(fed)
-    p, b = torch.tensor(SIZES, dtype=torch.float64) / sum(SIZES), torch.zeros_like(fed.w0)
+    p, b = torch.tensor(SIZES, dtype=torch.float64) / sum(SIZES), torch.zeros_like(fed.parts.w0)
     for t, (r, w) in enumerate(seen):
         eta, tau = 0.1 * 0.5**t, r.steps
         step = (p @ tau[:, 0]) * (p @ ((r.w - r.W) / tau))
@@ -113,4 +113,4 @@ def test_two_numbers_travel_with_the_model() -> None:
 @pytest.mark.parametrize(("mu", "warned"), [(0.0, False), (19.9, False), (20.0, True)])
 def test_an_unstable_step_is_announced(mu: float, warned: bool) -> None:
     algorithm: Any = plugins.load("algorithms", "fednova")(settings(algorithm=fednova(mu=mu)).algorithm)
-    assert bool(algorithm.warnings(outlook())) is warned
+    assert bool(algorithm.advice(outlook())) is warned

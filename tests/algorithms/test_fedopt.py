@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from fedtide.federation.state import RunState
+from fedtide.federation.state import RunState, initial_state
 from support import closest, federation, images, largest_gap, play, settings, steady, trajectory, vectors, watch
 
 SIZES = (5, 2, 7)
@@ -109,9 +109,9 @@ def test_without_a_start_value_the_first_adam_step_has_the_size_of_the_rate() ->
 @pytest.mark.parametrize("optimiser", ["adam", "yogi", "adagrad"])
 def test_the_second_moment_starts_at_the_squared_floor(optimiser: str) -> None:
     fed = federation(settings(algorithm=fedopt(optimiser, tau=0.02)), steady(SIZES, 1), vectors())
-    fed.workers.close()
-    assert torch.equal(fed.start().server["v"], torch.full_like(fed.w0, 0.02**2))
-    assert not fed.start().server["m"].any()
+    fed.parts.workers.close()
+    assert torch.equal(initial_state(fed.parts).server["v"], torch.full_like(fed.parts.w0, 0.02**2))
+    assert not initial_state(fed.parts).server["m"].any()
 
 
 def test_batchnorm_statistics_are_averaged_and_not_optimised() -> None:

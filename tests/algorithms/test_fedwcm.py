@@ -13,11 +13,12 @@ from hypothesis import settings as examples
 from hypothesis import strategies as st
 from torch import Tensor
 
-from fedtide import plugins
 from fedtide.algorithms._imbalance import Imbalance
-from fedtide.costs.ledger import payload
-from fedtide.data.dataset import Dataset
-from fedtide.errors import SettingsError
+from fedtide.core import plugins
+from fedtide.core.errors import SettingsError
+from fedtide.federation.payload import payload
+from fedtide.federation.state import initial_state
+from fedtide.world.dataset import Dataset
 from support import closest, dataset, federation, largest_gap, play, settings, steady, trajectory, vectors, watch
 
 THREADS = {"executor": "threads", "workers": 1}
@@ -139,7 +140,7 @@ def test_proportional_clients_give_fedcm_with_a_constant_alpha() -> None:
         data,
         cohorts=[[0, 1], [1, 2], [0]],
     )
-    fed.algorithm.alpha = lambda r: constant if r.t else 0.1  # type: ignore[attr-defined]
+    fed.parts.algorithm.alpha = lambda r: constant if r.t else 0.1  # type: ignore[attr-defined]
     seen = watch(fed)
     play(fed)
     for (r, w), (other, theirs) in zip(found, seen, strict=True):
@@ -199,8 +200,8 @@ def test_a_target_that_is_no_distribution_is_refused(target: list[float]) -> Non
 def test_a_target_for_other_classes_is_refused_before_the_first_round() -> None:
     fed = federation(settings(algorithm=fedwcm(target=[0.5, 0.5])), steady(SIZES, 1), vectors())
     with pytest.raises(SettingsError, match=r"algorithm\.target: 2 frequencies, but the data have 3 classes"):
-        fed.start()
-    fed.workers.close()
+        initial_state(fed.parts)
+    fed.parts.workers.close()
 
 
 def test_the_model_descends(quadratics: Any) -> None:
@@ -245,7 +246,7 @@ def test_a_cap_bounds_the_rates_of_small_clients() -> None:
     seen = watch(fed)
     play(fed)
     r, _ = seen[0]
-    algorithm: Any = fed.algorithm
+    algorithm: Any = fed.parts.algorithm
     assert (
         closest(0.2 * algorithm.lr_scale(r)[:, 0], torch.tensor([0.3, 0.2 * 4 / 6, 0.2], dtype=torch.float64)) < 1e-15
     )

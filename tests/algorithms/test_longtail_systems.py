@@ -10,7 +10,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from fedtide.algorithms import balancefl, creff, fedgrab
-from fedtide.algorithms.round import Passed
+from fedtide.algorithms.base import Passed
 from fedtide.engine.local import TermBatch
 from fedtide.models.base import Outputs
 from support import dataset, federation, largest_gap, play, settings, steady, trajectory, vectors, watch
@@ -101,8 +101,8 @@ def test_fedgrab_without_gains_is_fedavg_with_binary_cross_entropies() -> None:
         steady((20,), 1),
         data,
     )
-    w0 = fed.w0.clone().requires_grad_()
-    named = fed.layout.named(w0)
+    w0 = fed.parts.w0.clone().requires_grad_()
+    named = fed.parts.layout.named(w0)
     z = functional.linear(data.train_inputs, named["head.weight"], named["head.bias"])
     target = functional.one_hot(data.train_labels, 3).double()
     loss = functional.binary_cross_entropy_with_logits(z, target, reduction="none").sum(1).mean()
@@ -123,7 +123,7 @@ def test_fedgrabs_controllers_after_one_and_two_rounds() -> None:
     data = vectors(20)
     own = {"name": "fedgrab", "Kp": 2.0, "Ki": 0.5, "Kd": 0.25, "bypass": False}
     fed = federation(settings(algorithm=own, local={"amount": 1, "lr": 1e-9}, engine=THREADS), steady((20,), 2), data)
-    named = fed.layout.named(fed.w0)
+    named = fed.parts.layout.named(fed.parts.w0)
     p = functional.linear(data.train_inputs, named["head.weight"], named["head.bias"]).sigmoid()
     target = functional.one_hot(data.train_labels, 3).double()
     positive, negative = (target * (1 - p)).mean(0), ((1 - target) * p).mean(0)
@@ -154,7 +154,7 @@ def test_fedgrabs_tail_is_what_is_rarer_than_the_mean() -> None:
         fed = federation(settings(algorithm=own, engine=THREADS), steady((12, 8), 1), data)
         seen = watch(fed)
         play(fed)
-        found = fed.algorithm._open(seen[0][0])  # type: ignore[attr-defined]
+        found = fed.parts.algorithm._open(seen[0][0])  # type: ignore[attr-defined]
         assert 0 < int(found.sum()) < 3
         assert count is None or found.tolist() == [False, True, True]
 
@@ -210,6 +210,6 @@ def test_creff_leaves_features_that_already_agree_and_approaches_others() -> Non
 
 def test_creffs_traffic() -> None:
     fed = federation(settings(algorithm="creff", model={"name": "mlp", "widths": [6]}), steady((20, 20), 1), labelled())
-    fed.workers.close()
-    head, size = 6 * 3 + 3, fed.layout.size
-    assert (fed.payload.down, fed.payload.up) == (4 * (size + head), 4 * (size + 3 * head))
+    fed.parts.workers.close()
+    head, size = 6 * 3 + 3, fed.parts.layout.size
+    assert (fed.parts.payload.down, fed.parts.payload.up) == (4 * (size + head), 4 * (size + 3 * head))

@@ -7,8 +7,9 @@ from typing import Any
 import pytest
 import torch
 
-from fedtide import plugins
-from fedtide.costs.ledger import payload
+from fedtide.core import plugins
+from fedtide.federation.payload import payload
+from fedtide.federation.state import initial_state
 from support import closest, federation, largest_gap, settings, steady, trajectory, vectors, watch
 
 SIZES = (5, 2, 7)
@@ -53,17 +54,17 @@ def test_the_first_step_of_mime_is_a_central_one(dampening: bool, fresh: float) 
     fed = federation(
         settings(algorithm=algorithm, local=local, engine=THREADS), steady(SIZES, 4), vectors(), cohorts=COHORTS
     )
-    seen, state, m = watch(fed), fed.start(), torch.zeros_like(fed.w0)
+    seen, state, m = watch(fed), initial_state(fed.parts), torch.zeros_like(fed.parts.w0)
     with torch.no_grad():
         for t in range(4):
             x = state.w
-            fed.play(state)
+            fed.run_round(state)
             r, new = seen[t]
             m = fresh * r.mean(r.services.full_gradient(x)) + 0.7 * m
             assert closest(r.W, (x - 0.2 * m).expand_as(r.W)) < 1e-14
             assert closest(new, x - 0.2 * m) < 1e-14
             assert closest(state.server["m"], m) < 1e-14
-    fed.workers.close()
+    fed.parts.workers.close()
 
 
 def test_mime_without_momentum_corrects_as_svrg_does(quadratics: Any) -> None:

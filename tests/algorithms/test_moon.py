@@ -12,11 +12,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
-from fedtide import plugins
 from fedtide.algorithms.base import Term
-from fedtide.costs.ledger import payload
+from fedtide.core import plugins
 from fedtide.engine.local import TermBatch
 from fedtide.federation.federation import Federation
+from fedtide.federation.payload import payload
+from fedtide.federation.state import initial_state
 from fedtide.models.base import Outputs
 from support import closest, deal, federation, largest_gap, play, settings, steady, timeline, trajectory, vectors, watch
 
@@ -47,8 +48,8 @@ def features(*rows: list[float]) -> Tensor:
 def test_the_term_is_one_function_so_that_it_is_traced_once() -> None:
     fed = federation(settings(algorithm="moon", local=LOCAL), steady(SIZES, 3), vectors())
     losses = []
-    terms = fed.algorithm.terms
-    fed.algorithm.terms = lambda r: losses.extend(made := terms(r)) or made  # type: ignore[method-assign, func-returns-value]
+    terms = fed.parts.algorithm.terms
+    fed.parts.algorithm.terms = lambda r: losses.extend(made := terms(r)) or made  # type: ignore[method-assign, func-returns-value]
     play(fed)
     assert len(losses) == 3
     assert len({made.loss for made in losses}) == 1
@@ -107,7 +108,7 @@ def test_previous_models_are_forgotten_between_sessions_unless_kept(at_session: 
     common = {"local": LOCAL, "federation": {"at_session": at_session}}
     ours, state = trajectory("moon", world, vectors(), **common)
     fed = federation(settings(algorithm="fedavg", **common), world, vectors())
-    start = fed.start()
+    start = initial_state(fed.parts)
     start.round, start.w = 2, ours[1].clone()
     reference, _ = play(fed, state=start)
     assert torch.equal(ours[2], reference.w) is plain

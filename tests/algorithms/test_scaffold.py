@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 import torch
 
+from fedtide.federation.state import initial_state
 from support import (
     closest,
     deal,
@@ -95,12 +96,12 @@ def test_both_options_agree_on_one_full_batch_step(decay: float) -> None:
 def test_option_one_keeps_the_gradient_at_the_received_model() -> None:
     fed = federation(settings(algorithm=scaffold(option="I"), local=LOCAL), steady(SIZES, 1), vectors())
     seen = watch(fed)
-    state = fed.start()
+    state = initial_state(fed.parts)
     with torch.no_grad():
-        fed.play(state)
+        fed.run_round(state)
     r, _ = seen[0]
     assert closest(state.memory["c_k"], r.services.full_gradient(r.w)) < 1e-15
-    fed.workers.close()
+    fed.parts.workers.close()
 
 
 def test_a_server_step_of_zero_freezes_the_model() -> None:
@@ -139,8 +140,8 @@ def test_the_stationary_state_is_left_unchanged(quadratics: Any, option: str) ->
     fed = federation(settings(algorithm=scaffold(option=option), local=local, **chosen), steady((3, 3, 3), 2), data)
     curvature, minima = torch.tensor(a, dtype=torch.float64).unsqueeze(1), torch.tensor(z, dtype=torch.float64)
     optimum = (curvature * minima).sum(0) / curvature.sum()
-    fed.w0 = optimum
-    state = fed.start()
+    fed.parts.w0 = optimum
+    state = initial_state(fed.parts)
     variates = curvature * (optimum - minima)
     state.memory["c_k"].copy_(variates)
     play(fed, state=state)
@@ -188,16 +189,16 @@ def test_a_kept_c_fits_those_who_are_present(algorithm: Any, weighted: bool) -> 
     world = timeline(shards, present, session_of_round=[0, 0, 1])
     chosen = settings(algorithm=algorithm, local=LOCAL, federation={"at_session": "keep"})
     fed = federation(chosen, world, vectors())
-    state = fed.start()
+    state = initial_state(fed.parts)
     with torch.no_grad():
-        fed.play(state)
-        fed.play(state)
+        fed.run_round(state)
+        fed.run_round(state)
         kept = state.memory["c_k"].clone()
         started: list[torch.Tensor] = []
-        local = fed.algorithm.local
-        fed.algorithm.local = lambda r: started.append(r.server.c.clone()) or local(r)  # type: ignore[method-assign]
-        fed.play(state)
-    fed.workers.close()
+        local = fed.parts.algorithm.local
+        fed.parts.algorithm.local = lambda r: started.append(r.server.c.clone()) or local(r)  # type: ignore[method-assign]
+        fed.run_round(state)
+    fed.parts.workers.close()
     sizes = torch.tensor([float(len(shard)) for shard in shards[1:4]], dtype=kept.dtype).unsqueeze(1)
     omega = sizes / sizes.mean() if weighted else torch.ones_like(sizes)
     assert omega.unique().numel() == (len(sizes) if weighted else 1)

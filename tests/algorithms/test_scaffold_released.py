@@ -7,8 +7,9 @@ from typing import Any
 import pytest
 import torch
 
-from fedtide import plugins
-from fedtide.costs.ledger import payload
+from fedtide.core import plugins
+from fedtide.federation.payload import payload
+from fedtide.federation.state import initial_state
 from support import closest, deal, federation, largest_gap, play, settings, steady, timeline, trajectory, vectors, watch
 
 LOCAL = {"amount": 5, "unit": "capped_steps", "batch_size": 2, "momentum": 0.9}
@@ -50,7 +51,7 @@ def test_the_variate_is_the_mean_gradient_along_the_way_and_changes_nothing() ->
     models = []
     for start in (0.0, 7.0):
         fed = federation(settings(algorithm=NAME, local=local), steady(SIZES, 3), vectors())
-        seen, state = watch(fed), fed.start()
+        seen, state = watch(fed), initial_state(fed.parts)
         state.server["c"].fill_(start)
         play(fed, state=state)
         r, _ = seen[-1]

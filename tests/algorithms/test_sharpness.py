@@ -9,8 +9,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from fedtide import plugins
-from fedtide.costs.ledger import payload
+from fedtide.core import plugins
+from fedtide.federation.payload import payload
 from support import (
     closest,
     deal,
@@ -231,5 +231,5 @@ def test_what_travels(algorithm: dict[str, Any], down: int, up: int) -> None:
 @pytest.mark.parametrize(("lr", "a", "warned"), [(0.1, 19.9, False), (0.1, 20.0, True)])
 def test_an_unstable_step_is_announced(algorithm: dict[str, Any], lr: float, a: float, warned: bool) -> None:
     cls = plugins.load("algorithms", algorithm["name"])
-    lines = cls(cls.Settings(**{**algorithm, "a": a})).warnings(outlook(lr=lr))  # type: ignore[attr-defined]
+    lines = cls(cls.Settings(**{**algorithm, "a": a})).advice(outlook(lr=lr))  # type: ignore[attr-defined]
     assert bool(lines) is warned

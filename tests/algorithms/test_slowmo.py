@@ -42,7 +42,7 @@ def test_the_buffer_is_in_units_of_a_gradient() -> None:
     )
     seen = watch(fed)
     play(fed)
-    b = torch.zeros_like(fed.w0)
+    b = torch.zeros_like(fed.parts.w0)
     for t, (r, new) in enumerate(seen):
         lr = 0.1 * 0.8**t
         b = 0.7 * b - (r.mean(r.W) - r.w) / lr

@@ -7,9 +7,9 @@ import pytest
 import typer
 import yaml
 
-from fedtide import plugins
-from fedtide.cli import app
-from fedtide.settings import Experiment
+from fedtide.cli.main import app
+from fedtide.core import plugins
+from fedtide.settings.experiment import Experiment
 
 SHIPPED = Path(__file__).parents[2] / "params.yaml"
 COMMANDS = sorted(typer.main.get_command(app).commands)

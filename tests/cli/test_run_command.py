@@ -5,7 +5,7 @@ import sys
 import pytest
 import torch
 
-from fedtide import cli
+from fedtide.cli.main import main as cli
 
 TOLD = {
     "run_key", "state", "rounds", "final_accuracy", "best_accuracy", "mean_last10_accuracy", "bytes_up", "bytes_down",
@@ -74,7 +74,7 @@ def test_ctrl_c_anywhere_is_130(fedtide, monkeypatch):
 
 
 def test_as_a_program(folder):
-    command = [sys.executable, "-m", "fedtide.cli", "run", "--set", "local.lr=-1"]
+    command = [sys.executable, "-m", "fedtide.cli.main", "run", "--set", "local.lr=-1"]
     called = subprocess.run(command, capture_output=True, text=True, check=False)
     assert (called.returncode, called.stdout) == (2, "")
     assert called.stderr == "fedtide: params.yaml: local.lr = -1: should be greater than 0\n"

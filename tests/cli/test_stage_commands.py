@@ -6,7 +6,7 @@ import shutil
 import numpy as np
 import torch
 
-from fedtide.scenarios.timeline import Timeline
+from fedtide.world.timeline import Timeline
 
 GRID = ("--set", "compare.algorithms=[fedavg, scaffold]", "--set", "compare.seeds=[3]")
 

@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 import torch
 
-from fedtide.data.dataset import Dataset
-from fedtide.scenarios.timeline import Timeline
-from fedtide.settings import RunSettings
-from fedtide.world import build_timeline
+from fedtide.settings.run import RunSettings
+from fedtide.world.build import build_timeline
+from fedtide.world.dataset import Dataset
+from fedtide.world.timeline import Timeline
 from support import dataset, light, settings
 
 World = Callable[..., tuple[RunSettings, Timeline, Dataset]]

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from fedtide import plugins
+from fedtide.core import plugins
 
 EVERY = [(kind, name) for kind in plugins.KINDS for name in plugins.names(kind)]
 

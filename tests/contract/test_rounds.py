@@ -10,13 +10,13 @@ from typing import Any
 import pytest
 import torch
 
-from fedtide import plugins
-from fedtide.data.dataset import Dataset
-from fedtide.errors import SettingsError
+from fedtide.core import plugins
+from fedtide.core.errors import SettingsError
 from fedtide.federation.federation import Federation
 from fedtide.federation.state import RunState
-from fedtide.scenarios.timeline import Timeline
-from fedtide.settings import RunSettings
+from fedtide.settings.run import RunSettings
+from fedtide.world.dataset import Dataset
+from fedtide.world.timeline import Timeline
 from support import assert_close, assert_same, deal, federation, play, settings, smallest, steady, timeline, watch
 
 HEAVY = {"resnet18", "resnet34", "preact_resnet18"}
@@ -114,18 +114,19 @@ def session_starts(world: Timeline) -> list[int]:
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
 def test_the_ledger_counts_what_is_declared(world: Any, algorithm: str) -> None:
     fed = federation(*world(algorithm=algorithm))
-    cls, size, classes = fed.algorithm, fed.layout.size, fed.data.num_classes
+    cls, size, classes = fed.parts.algorithm, fed.parts.layout.size, fed.parts.data.num_classes
     vectors = {"w", "W", *cls.server, *cls.client}
-    for names, counted in ((cls.down, fed.payload.down), (cls.up, fed.payload.up)):
+    for names, counted in ((cls.down, fed.parts.payload.down), (cls.up, fed.parts.payload.up)):
         numbers = [size if name in vectors else cls.payload(name, size, classes) for name in names]
         assert all(number >= 0 for number in numbers)
         assert counted == 4 * sum(numbers) > 0
     state, reports = play(fed)
     exchanges = sum(int(report.row["selected"]) for report in reports)
     openings = [
-        cls.opening_traffic(fed.timeline.at(first).clients.size, classes) for first in session_starts(fed.timeline)
+        cls.opening_traffic(fed.parts.timeline.at(first).clients.size, classes)
+        for first in session_starts(fed.parts.timeline)
     ]
-    for direction, each, once in (("up", fed.payload.up, 0), ("down", fed.payload.down, 1)):
+    for direction, each, once in (("up", fed.parts.payload.up, 0), ("down", fed.parts.payload.down, 1)):
         counted = exchanges * each + sum(opening[once] for opening in openings)
         assert state.totals[f"bytes_{direction}"] == counted == reports[-1].row[f"bytes_{direction}"]
 
@@ -143,22 +144,22 @@ def test_one_sample_is_enough_and_none_is_never_drawn(data: Dataset, algorithm: 
     for value in (state.w, *state.server.values(), *state.memory.values()):
         assert bool(torch.isfinite(value).all())
     assert all(math.isfinite(float(report.row["train_loss"] or 0)) for report in reports)
-    for name in fed.algorithm.client:
+    for name in fed.parts.algorithm.client:
         assert not state.memory[name][2].any(), name
 
 
 def seen_by(run: Run) -> list[Any]:
     """First model, cohorts and batches of a run."""
     fed = federation(*run)
-    watched, plans, begin = watch(fed), [], fed.executor.begin
+    watched, plans, begin = watch(fed), [], fed.parts.executor.begin
 
     def note(cohort: Any) -> Any:
         plans.append((cohort.plan.indices.tolist(), cohort.plan.keys.tolist(), cohort.plan.steps))
         return begin(cohort)
 
-    fed.executor.begin = note  # type: ignore[method-assign]
+    fed.parts.executor.begin = note  # type: ignore[method-assign]
     play(fed)
-    return [fed.w0.tolist(), [r.ids for r, _ in watched], plans]
+    return [fed.parts.w0.tolist(), [r.ids for r, _ in watched], plans]
 
 
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
@@ -222,7 +223,7 @@ def test_states_hold_nothing_but_tensors_and_numbers(world: Any) -> None:
 def test_a_memory_that_cannot_fit_is_refused_before_the_first_round(world: Any) -> None:
     chosen, timeline_, data = world(algorithm="scaffold")
     fed = Federation(chosen, replace(timeline_, num_clients=10**12), data)
-    fed.workers.close()
+    fed.parts.workers.close()
     with pytest.raises(SettingsError, match=r"federation\.memory: c_k of 1000000000000 clients") as caught:
         fed.memory_plan()
     assert "\n" not in str(caught.value)

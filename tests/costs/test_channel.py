@@ -11,10 +11,10 @@ from hypothesis import settings as examples
 from hypothesis import strategies as st
 from scipy.special import exp1
 
+from fedtide.core.randomness import generator
 from fedtide.costs import wireless
-from fedtide.costs.settings import CostSettings
 from fedtide.costs.wireless import Fading, Link, distance, path_loss, transmission_slots
-from fedtide.randomness import generator
+from fedtide.settings.costs import CostSettings
 
 CELL = CostSettings()
 

@@ -7,9 +7,10 @@ from typing import Any
 
 import pytest
 
-from fedtide.costs.settings import CostSettings
-from fedtide.costs.wireless import Stretch, Wireless
+from fedtide.costs.wireless import Segment, Wireless
 from fedtide.federation.federation import Federation
+from fedtide.federation.state import initial_state
+from fedtide.settings.costs import CostSettings
 from support import assert_same, federation, play, settings, steady, vectors
 
 SIZES = (4, 9, 6)
@@ -36,7 +37,7 @@ def test_a_row_is_the_cost_of_its_cohort() -> None:
         state, reports = play(made(algorithm=algorithm))
         model = Wireless(CostSettings(), 0, 18, 2 * 15 / 18)
         for t, (cohort, report) in enumerate(zip(COHORTS, reports, strict=True)):
-            whole = Stretch(list(range(len(cohort))), [SIZES[client] for client in cohort])
+            whole = Segment(list(range(len(cohort))), [SIZES[client] for client in cohort])
             cost = model.round_cost([t], cohort, [whole], *[4 * 18 * vectors_sent] * 2)
             assert report.row["latency"] == pytest.approx(cost.latency_s, rel=1e-8)
             assert report.row["energy"] == pytest.approx(cost.energy_J, rel=1e-8)
@@ -46,34 +47,34 @@ def test_a_row_is_the_cost_of_its_cohort() -> None:
 def test_a_further_round_is_charged_to_the_round_that_follows() -> None:
     """As rounds that only measure a gradient are: the same totals, the next row."""
     fed, plain = made(rounds=1), made(rounds=1)
-    state = fed.start()
+    state = initial_state(fed.parts)
     began = fed._begin_session
 
     def measured(*args: Any) -> None:
         began(*args)
         call = replace(fed._call(0, 0, 1), purpose="gradient")
-        fed.charge(state, call, [Stretch([0, 1], [4, 6])], 1)
+        fed.charge(state, call, [Segment([0, 1], [4, 6])], 1)
 
     fed._begin_session = measured  # type: ignore[method-assign]
     _, (report,) = play(fed, state=state)
     _, (alone,) = play(plain)
     assert report.row["bytes_up"] == 2 * alone.row["bytes_up"]
     once = Wireless(CostSettings(), 0, 18, 2 * 15 / 18)
-    more = once.round_cost([0], [0, 2], [Stretch([0, 1], [4, 6])], 4 * 18, 4 * 18, "gradient")
+    more = once.round_cost([0], [0, 2], [Segment([0, 1], [4, 6])], 4 * 18, 4 * 18, "gradient")
     assert report.row["energy"] == pytest.approx(alone.row["energy"] + more.energy_J, rel=1e-8)
 
 
 def test_a_device_that_exchanges_more_often_pays_more() -> None:
     state, fed = made().start(), made()
     call = fed._call(2, 0, 3)
-    end = Stretch([0, 1, 2], [0, 0, 0])
-    fed.charge(state, call, [Stretch([1], [0])] * 499 + [end], 500)
+    end = Segment([0, 1, 2], [0, 0, 0])
+    fed.charge(state, call, [Segment([1], [0])] * 499 + [end], 500)
     first = dict(state.totals)
     fed.charge(state, call, [end], 500)
-    assert first["bytes_up"] == 502 * fed.payload.up
+    assert first["bytes_up"] == 502 * fed.parts.payload.up
     assert first["kappa"] == pytest.approx(502 / (3 * 500), rel=1e-12)
     assert first["energy"] > state.totals["energy"] - first["energy"]
-    fed.workers.close()
+    fed.parts.workers.close()
 
 
 def test_the_cost_model_is_part_of_what_a_run_is() -> None:

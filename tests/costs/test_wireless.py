@@ -12,27 +12,27 @@ import pytest
 import torch
 from torch import nn
 
-from fedtide import plugins
-from fedtide.costs.settings import CostSettings
+from fedtide.core import plugins
 from fedtide.costs.wireless import (
     Link,
     RoundCost,
-    Stretch,
+    Segment,
     Wireless,
     distance,
     flops_per_parameter,
     path_loss,
     total,
 )
+from fedtide.settings.costs import CostSettings
 
 CELL = CostSettings(payload="paper")
 SVHN = (667_178, 91.04)
 TINY_IMAGENET = (21_730_056, 27.69)
 
 
-def once(samples: Sequence[int]) -> list[Stretch]:
+def once(samples: Sequence[int]) -> list[Segment]:
     """A round of devices that exchange models at its end alone."""
-    return [Stretch(list(range(len(samples))), list(samples))]
+    return [Segment(list(range(len(samples))), list(samples))]
 
 
 def costs(model: tuple[int, float], count: int, **values: Any) -> tuple[float, float]:
@@ -114,7 +114,7 @@ def test_the_whole_payload_is_the_algorithms_or_the_papers() -> None:
     )
     assert np.array_equal(first.down_s, second.down_s)
     assert np.array_equal(first.up_s, second.up_s)
-    more = [Stretch([1], [0]), *once([8, 16, 24])]
+    more = [Segment([1], [0]), *once([8, 16, 24])]
     twice = declared.round_cost([2], [0, 1, 2], more, 4_000_000, 4_000_000)
     assert (twice.down_s > first.down_s).tolist() == [False, True, False]
     assert first.compute_s == pytest.approx(np.array([1, 2, 3]) * 8 * 1_000_000 / 8e9)
@@ -183,7 +183,7 @@ def transfer(model: Wireless, device: int, bandwidth: float, watts: float, megab
 def test_a_round_with_an_average_inside_in_closed_form() -> None:
     """Devices 0 and 1 average after one step, 2 trains on; then all three. A sample takes a millisecond."""
     model = Wireless(STEADY, 1, 4_000_000, 2.0)
-    cost = model.round_cost([0], [0, 1, 2], [Stretch([0, 1], [10, 400]), Stretch([0, 1, 2], [5, 5, 300])], 10**6, 10**6)
+    cost = model.round_cost([0], [0, 1, 2], [Segment([0, 1], [10, 400]), Segment([0, 1, 2], [5, 5, 300])], 10**6, 10**6)
     down = [transfer(model, device, 1e8, 20.0) for device in range(3)]
     inside = [transfer(model, device, 1e8 / 2, 0.2) for device in range(2)]
     last = [transfer(model, device, 1e8 / 3, 0.2) for device in range(3)]
@@ -199,7 +199,7 @@ def test_a_round_with_an_average_inside_in_closed_form() -> None:
 
 def test_alone_in_the_group_there_is_nobody_to_wait_for() -> None:
     model = Wireless(STEADY, 1, 4_000_000, 2.0)
-    cost = model.round_cost([0], [0, 1], [Stretch([0], [5])] * 3 + [Stretch([0, 1], [5, 20])], 10**6, 10**6)
+    cost = model.round_cost([0], [0, 1], [Segment([0], [5])] * 3 + [Segment([0, 1], [5, 20])], 10**6, 10**6)
     assert not cost.waited_s.any()
     assert cost.compute_s == pytest.approx([0.02, 0.02])
     assert cost.down_s / [transfer(model, device, 1e8, 20.0) for device in (0, 1)] == pytest.approx([4, 1])
@@ -207,9 +207,9 @@ def test_alone_in_the_group_there_is_nobody_to_wait_for() -> None:
 
 def test_whoever_sits_a_round_out_costs_nothing() -> None:
     model = Wireless(CostSettings(), 1, 4_000_000, 2.0)
-    cost = model.round_cost([0], [0, 1], [Stretch([1], [5]), Stretch([1], [5])], 10**6, 10**6)
+    cost = model.round_cost([0], [0, 1], [Segment([1], [5]), Segment([1], [5])], 10**6, 10**6)
     assert cost.device_J[0] == cost.down_s[0] == cost.up_s[0] == cost.compute_s[0] == 0
-    alone = model.round_cost([0], [1], [Stretch([0], [5]), Stretch([0], [5])], 10**6, 10**6)
+    alone = model.round_cost([0], [1], [Segment([0], [5]), Segment([0], [5])], 10**6, 10**6)
     assert (alone.latency_s, alone.energy_J) == (cost.latency_s, cost.energy_J)
     nobody = model.round_cost([0], [0, 1], [], 10**6, 10**6)
     assert nobody.latency_s == nobody.energy_J == 0
@@ -217,7 +217,7 @@ def test_whoever_sits_a_round_out_costs_nothing() -> None:
 
 def test_samples_given_for_a_round_are_spread_over_its_stretches() -> None:
     model = Wireless(CostSettings(samples=60), 1, 4_000_000, 2.0)
-    cost = model.round_cost([0], [0, 1], [Stretch([0], [5]), Stretch([0, 1], [7, 12])], 10**6, 10**6)
+    cost = model.round_cost([0], [0, 1], [Segment([0], [5]), Segment([0, 1], [7, 12])], 10**6, 10**6)
     assert cost.compute_s == pytest.approx([0.06, 0.06])
 
 

@@ -4,8 +4,8 @@ import zipfile
 
 import pytest
 
-from fedtide.data.archives import read_all
-from fedtide.errors import SettingsError
+from fedtide.core.errors import SettingsError
+from fedtide.data._archives import read_all
 
 
 def everything(name):

@@ -3,8 +3,8 @@ import hashlib
 
 import pytest
 
-from fedtide.data.sources import Resource, fetch
-from fedtide.errors import SettingsError
+from fedtide.core.errors import SettingsError
+from fedtide.world.sources import Resource, fetch
 
 CONTENT = bytes(range(256)) * 40
 MD5 = hashlib.md5(CONTENT).hexdigest()

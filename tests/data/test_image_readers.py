@@ -12,6 +12,7 @@ import pytest
 import torch
 from PIL import Image
 
+from fedtide.core.errors import SettingsError
 from fedtide.data.cifar10 import Cifar10
 from fedtide.data.cifar100 import Cifar100
 from fedtide.data.digits import Digits
@@ -21,7 +22,6 @@ from fedtide.data.femnist import Femnist
 from fedtide.data.mnist import Mnist
 from fedtide.data.svhn import Svhn
 from fedtide.data.tiny_imagenet import TinyImagenet
-from fedtide.errors import SettingsError
 from raw_files import batch, idx, noise, write_emnist, write_tar
 
 

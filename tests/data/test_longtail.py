@@ -6,9 +6,9 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fedtide.data.longtail import thin
-from fedtide.errors import SettingsError
-from fedtide.world import build_timeline
+from fedtide.core.errors import SettingsError
+from fedtide.world.build import build_timeline
+from fedtide.world.longtail import thin
 from support import dataset
 from support import settings as run_settings
 

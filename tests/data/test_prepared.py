@@ -10,13 +10,13 @@ import numpy as np
 import pytest
 import torch
 
-from fedtide.data import prepared
+from fedtide.core.errors import SettingsError
 from fedtide.data.ag_news import AgNews
-from fedtide.data.dataset import Dataset
 from fedtide.data.mnist import Mnist
-from fedtide.data.prepared import content_digest, load, prepare
-from fedtide.data.sources import Resource
-from fedtide.errors import SettingsError
+from fedtide.world import prepared
+from fedtide.world.dataset import Dataset
+from fedtide.world.prepared import content_digest, load, prepare
+from fedtide.world.sources import Resource
 
 
 def idx(array):

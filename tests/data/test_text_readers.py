@@ -8,10 +8,10 @@ import pytest
 import torch
 from pydantic import ValidationError
 
+from fedtide.core.errors import SettingsError
+from fedtide.data._text import encode
 from fedtide.data.ag_news import TEST, TRAIN, AgNews
 from fedtide.data.newsgroups20 import Newsgroups20
-from fedtide.data.text import encode
-from fedtide.errors import SettingsError
 
 
 def make(cls, **chosen):

@@ -3,8 +3,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fedtide.data.validation import cut
-from fedtide.errors import SettingsError
+from fedtide.core.errors import SettingsError
+from fedtide.world.validation import cut
 
 
 def labels_of(counts):

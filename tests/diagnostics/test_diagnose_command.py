@@ -5,10 +5,11 @@ import json
 import pytest
 import torch
 
+from fedtide.core.errors import SettingsError
 from fedtide.diagnostics.trace import Options, diagnose, remarks
-from fedtide.errors import SettingsError
-from fedtide.params import Params
-from fedtide.world import build_timeline, load_data
+from fedtide.settings.params import Params
+from fedtide.world.build import build_timeline
+from fedtide.world.prepared import load_data
 
 FULL_BATCH = {
     "algorithm": "fedavg",

@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 import typer
 
-from fedtide.cli import app
-from fedtide.params import Params
+from fedtide.cli.main import app
 from fedtide.reproduce.play import count_runs, experiments
 from fedtide.reproduce.recipe import Recipe
+from fedtide.settings.params import Params
 from fedtide.tuning.space import Space
 
 ROOT = Path(__file__).parents[2]

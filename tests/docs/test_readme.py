@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 import typer
 
-from fedtide import plugins
-from fedtide.cli import app
-from fedtide.params import Params
+from fedtide.cli.main import app
+from fedtide.core import plugins
+from fedtide.settings.params import Params
 
 ROOT = Path(__file__).parents[2]
 DOCUMENTS = {name: (ROOT / name).read_text(encoding="utf-8") for name in ("README.md", "CONTRIBUTING.md")}

@@ -10,9 +10,9 @@ from torch import Tensor
 from torch.func import vmap
 from torch.nn import functional
 
+from fedtide.core.errors import SettingsError
 from fedtide.engine import augment
 from fedtide.engine.augment import Augmentation
-from fedtide.errors import SettingsError
 
 PADDINGS: tuple[Literal["zeros", "reflect"], ...] = ("zeros", "reflect")
 KEY = st.integers(-(2**63), 2**63 - 1)

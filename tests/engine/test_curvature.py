@@ -19,18 +19,18 @@ def world(model="logistic", data=None):
     data = data or vectors()
     fed = federation(settings(model=model), steady(SIZES, 1), data)
     draw = torch.Generator().manual_seed(1)
-    points = fed.w0 + 0.3 * torch.randn(len(SIZES), len(fed.w0), generator=draw, dtype=torch.float64)
-    counts = fed.label_counts(fed.timeline.shards)
-    return fed, points, fed.timeline.shards, counts
+    points = fed.parts.w0 + 0.3 * torch.randn(len(SIZES), len(fed.parts.w0), generator=draw, dtype=torch.float64)
+    counts = fed.parts.label_counts(fed.parts.timeline.shards)
+    return fed, points, fed.parts.timeline.shards, counts
 
 
 def full_hessian(fed, w, shard):
     """Of the mean loss, by nested automatic differentiation."""
-    network, layout = fed.task.network.double().eval(), fed.layout
-    inputs, labels = fed.task.batch(torch.from_numpy(shard))
+    network, layout = fed.parts.task.network.double().eval(), fed.parts.layout
+    inputs, labels = fed.parts.task.batch(torch.from_numpy(shard))
 
     def loss(flat):
-        logits = functional_call(network, layout.named(flat, fed.b0), (inputs,))
+        logits = functional_call(network, layout.named(flat, fed.parts.b0), (inputs,))
         return torch.nn.functional.cross_entropy(logits, labels)
 
     return hessian(loss)(w)
@@ -44,35 +44,37 @@ def identity(size):
 @pytest.mark.parametrize("model", ["logistic", {"name": "mlp", "widths": [3]}])
 def test_unit_vectors_give_the_diagonal_of_the_hessian(model, batch):
     fed, points, shards, counts = world(model)
-    found = hessian_diagonal(fed.workers, points, fed.b0, shards, batch, counts, identity(points.shape[1]))
+    found = hessian_diagonal(fed.parts.workers, points, fed.parts.b0, shards, batch, counts, identity(points.shape[1]))
     for row in (0, 1, 3):
         assert closest(found[row], full_hessian(fed, points[row], shards[row]).diagonal()) < 1e-12
     assert not found[2].any()
-    fed.workers.close()
+    fed.parts.workers.close()
 
 
 def test_the_diagonal_of_softmax_regression_in_closed_form():
     """Mean of p_c (1 - p_c) x_k^2 for the weight (c, k), of p_c (1 - p_c) for the bias c."""
     fed, points, shards, counts = world()
-    found = hessian_diagonal(fed.workers, points, fed.b0, shards, 100, counts, identity(points.shape[1]))
+    found = hessian_diagonal(fed.parts.workers, points, fed.parts.b0, shards, 100, counts, identity(points.shape[1]))
     for row in (0, 1, 3):
-        x = fed.data.train_inputs[torch.from_numpy(shards[row])]
-        named = fed.layout.named(points[row])
+        x = fed.parts.data.train_inputs[torch.from_numpy(shards[row])]
+        named = fed.parts.layout.named(points[row])
         p = torch.softmax(x @ named["head.weight"].T + named["head.bias"], 1)
         spread = p * (1 - p)
         closed = torch.cat([(spread.T @ x.square() / len(x)).flatten(), spread.mean(0)])
         assert closest(found[row], closed) < 1e-14
-    fed.workers.close()
+    fed.parts.workers.close()
 
 
 def test_one_probe_is_exact_if_the_hessian_is_diagonal(quadratics):
     data, chosen = quadratics([3, 2], [0.5, 2.0], [[1.0, -2.0], [3.0, 4.0]])
     fed = federation(settings(**chosen), steady((3, 2), 1, classes=2), data)
     probe = torch.tensor([[1.0, -1.0]], dtype=torch.float64)
-    counts = fed.label_counts(fed.timeline.shards)
-    found = hessian_diagonal(fed.workers, fed.w0, fed.b0, fed.timeline.shards, 2, counts, lambda row: probe)
+    counts = fed.parts.label_counts(fed.parts.timeline.shards)
+    found = hessian_diagonal(
+        fed.parts.workers, fed.parts.w0, fed.parts.b0, fed.parts.timeline.shards, 2, counts, lambda row: probe
+    )
     assert closest(found, torch.tensor([[0.5, 0.5], [2.0, 2.0]], dtype=torch.float64)) < 1e-14
-    fed.workers.close()
+    fed.parts.workers.close()
 
 
 def test_hutchinson_is_unbiased_with_the_variance_of_the_off_diagonal():
@@ -82,9 +84,9 @@ def test_hutchinson_is_unbiased_with_the_variance_of_the_off_diagonal():
     signs = torch.cartesian_prod(*[torch.tensor([-1.0, 1.0], dtype=torch.float64)] * size)
     each = torch.stack(
         [
-            hessian_diagonal(fed.workers, points[0], fed.b0, shards[:1], 100, counts, lambda row, v=v: v.unsqueeze(0))[
-                0
-            ]
+            hessian_diagonal(
+                fed.parts.workers, points[0], fed.parts.b0, shards[:1], 100, counts, lambda row, v=v: v.unsqueeze(0)
+            )[0]
             for v in signs[: len(signs) // 2]  # v and -v give the same
         ]
     )
@@ -92,41 +94,44 @@ def test_hutchinson_is_unbiased_with_the_variance_of_the_off_diagonal():
     assert closest(each.mean(0), H.diagonal()) < 1e-13
     variance = H.square().sum(1) - H.diagonal().square()
     assert closest(each.var(0, unbiased=False), variance) < 1e-13
-    fed.workers.close()
+    fed.parts.workers.close()
 
 
 def test_the_last_parameters_alone() -> None:
     fed, points, shards, counts = world({"name": "mlp", "widths": [3]})
-    first = fed.layout.parameters[-2].start
+    first = fed.parts.layout.parameters[-2].start
     size = points.shape[1]
-    whole = hessian_diagonal(fed.workers, points, fed.b0, shards, 5, counts, identity(size))
-    head = hessian_diagonal(fed.workers, points, fed.b0, shards, 5, counts, identity(size - first), first)
+    whole = hessian_diagonal(fed.parts.workers, points, fed.parts.b0, shards, 5, counts, identity(size))
+    head = hessian_diagonal(fed.parts.workers, points, fed.parts.b0, shards, 5, counts, identity(size - first), first)
     assert closest(head, whole[:, first:]) < 1e-14
-    squares = fisher_diagonal(fed.workers, points, fed.b0, shards, 1, counts)
-    assert closest(fisher_diagonal(fed.workers, points, fed.b0, shards, 1, counts, first), squares[:, first:]) < 1e-14
-    fed.workers.close()
+    squares = fisher_diagonal(fed.parts.workers, points, fed.parts.b0, shards, 1, counts)
+    assert (
+        closest(fisher_diagonal(fed.parts.workers, points, fed.parts.b0, shards, 1, counts, first), squares[:, first:])
+        < 1e-14
+    )
+    fed.parts.workers.close()
 
 
 @pytest.mark.parametrize("model", ["logistic", "lenet"])
 @pytest.mark.parametrize("group", [1, 2, 50])
 def test_fisher_is_the_mean_square_of_the_gradients_of_groups(model, group):
     fed, points, shards, counts = world(model, images(side=16) if model == "lenet" else None)
-    found = fisher_diagonal(fed.workers, points, fed.b0, shards, group, counts)
+    found = fisher_diagonal(fed.parts.workers, points, fed.parts.b0, shards, group, counts)
     for row in (0, 1, 3):
         parts = [shards[row][start : start + group] for start in range(0, len(shards[row]), group)]
-        slopes = full_gradient(fed.workers, points[row], fed.b0, parts, 100, fed.label_counts(parts))
+        slopes = full_gradient(fed.parts.workers, points[row], fed.parts.b0, parts, 100, fed.parts.label_counts(parts))
         assert closest(found[row], slopes.square().mean(0)) < 1e-12
     assert not found[2].any()
-    fed.workers.close()
+    fed.parts.workers.close()
 
 
 def test_features_are_what_the_head_sees():
     fed, points, shards, _ = world({"name": "mlp", "widths": [3]})
-    one, two = pass_through(fed.workers, points[0], fed.b0, [shards[0], np.array([5])], 2)
-    named = fed.layout.named(points[0])
+    one, two = pass_through(fed.parts.workers, points[0], fed.parts.b0, [shards[0], np.array([5])], 2)
+    named = fed.parts.layout.named(points[0])
     for (found, logits, labels), places in ((one, shards[0]), (two, [5])):
-        x = fed.data.train_inputs[torch.as_tensor(places)]
+        x = fed.parts.data.train_inputs[torch.as_tensor(places)]
         assert closest(found, torch.relu(x @ named["hidden.0.weight"].T + named["hidden.0.bias"])) < 1e-14
         assert closest(logits, found @ named["head.weight"].T + named["head.bias"]) < 1e-14
-        assert torch.equal(labels, fed.data.train_labels[torch.as_tensor(places)])
-    fed.workers.close()
+        assert torch.equal(labels, fed.parts.data.train_labels[torch.as_tensor(places)])
+    fed.parts.workers.close()

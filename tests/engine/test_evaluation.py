@@ -23,11 +23,11 @@ def made(workers: int = 1, model: str = "logistic", decay: float = 0.0) -> Feder
 @pytest.mark.parametrize("batch", [1, 7, 60, 1000])
 def test_scores_are_those_of_the_whole_test_set(workers: int, batch: int) -> None:
     fed = made(workers)
-    inputs, labels = fed.data.test_inputs, fed.data.test_labels
-    scores = evaluate(fed.workers, fed.w0, fed.b0, inputs, labels, batch)
-    fed.workers.close()
+    inputs, labels = fed.parts.data.test_inputs, fed.parts.data.test_labels
+    scores = evaluate(fed.parts.workers, fed.parts.w0, fed.parts.b0, inputs, labels, batch)
+    fed.parts.workers.close()
     with torch.no_grad():
-        logits = fed.task.network.double()(inputs)
+        logits = fed.parts.task.network.double()(inputs)
     right, losses = logits.argmax(1) == labels, functional.cross_entropy(logits, labels, reduction="none")
     assert scores.accuracy() == pytest.approx(right.double().mean().item(), abs=1e-12)
     assert scores.mean_loss() == pytest.approx(losses.mean().item(), abs=1e-12)
@@ -40,11 +40,14 @@ def test_scores_are_those_of_the_whole_test_set(workers: int, batch: int) -> Non
 
 def test_samples_can_be_counted_under_groups_of_ones_own() -> None:
     fed = made()
-    inputs, labels = fed.data.test_inputs, fed.data.test_labels
+    inputs, labels = fed.parts.data.test_inputs, fed.parts.data.test_labels
     groups = torch.arange(len(labels)) % 7 + 1
-    scores = evaluate(fed.workers, fed.w0, fed.b0, inputs, labels, 8, groups=groups)
-    parts = [evaluate(fed.workers, fed.w0, fed.b0, inputs[own], labels[own], 8) for own in (groups == 3, groups == 7)]
-    fed.workers.close()
+    scores = evaluate(fed.parts.workers, fed.parts.w0, fed.parts.b0, inputs, labels, 8, groups=groups)
+    parts = [
+        evaluate(fed.parts.workers, fed.parts.w0, fed.parts.b0, inputs[own], labels[own], 8)
+        for own in (groups == 3, groups == 7)
+    ]
+    fed.parts.workers.close()
     assert scores.count.tolist() == torch.bincount(groups).tolist()
     assert [int(scores.correct[group]) for group in (3, 7)] == [int(part.correct.sum()) for part in parts]
     assert [float(scores.loss[group]) for group in (3, 7)] == pytest.approx([float(part.loss.sum()) for part in parts])
@@ -63,18 +66,20 @@ def test_the_full_gradient_is_that_of_the_mean_loss_alone(model: str, batch: int
     fed = made(2, model, decay=0.5)
     shards = [*deal((4, 1)), np.zeros(0, dtype=np.int64), *deal((6,), start=5)]
     rng = torch.Generator().manual_seed(1)
-    points = fed.w0 + 0.1 * torch.randn(4, len(fed.w0), generator=rng, dtype=torch.float64)
+    points = fed.parts.w0 + 0.1 * torch.randn(4, len(fed.parts.w0), generator=rng, dtype=torch.float64)
     counts = torch.ones(4, 3, dtype=torch.float64)
-    own = full_gradient(fed.workers, points, fed.b0, shards, batch, counts)
-    shared = full_gradient(fed.workers, points[0], fed.b0, shards, batch, counts)
-    fed.workers.close()
-    network = fed.task.network.double().eval()
+    own = full_gradient(fed.parts.workers, points, fed.parts.b0, shards, batch, counts)
+    shared = full_gradient(fed.parts.workers, points[0], fed.parts.b0, shards, batch, counts)
+    fed.parts.workers.close()
+    network = fed.parts.task.network.double().eval()
     for row, shard in enumerate(shards):
         for gradient, point in ((own[row], points[row]), (shared[row], points[0])):
             torch.nn.utils.vector_to_parameters(point, network.parameters())
             network.zero_grad()
             if len(shard):
                 index = torch.from_numpy(shard)
-                functional.cross_entropy(network(fed.data.train_inputs[index]), fed.data.train_labels[index]).backward()
+                functional.cross_entropy(
+                    network(fed.parts.data.train_inputs[index]), fed.parts.data.train_labels[index]
+                ).backward()
             wanted = [torch.zeros_like(p) if p.grad is None else p.grad for p in network.parameters()]
             assert closest(gradient, torch.cat([value.reshape(-1) for value in wanted])) < 1e-12

@@ -13,19 +13,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
-from fedtide import plugins
-from fedtide.data.dataset import Dataset
+from fedtide.core import plugins
+from fedtide.core.errors import SettingsError
 from fedtide.engine import threads
-from fedtide.engine.executor import TINY, choose
+from fedtide.engine.factory import TINY, choose
 from fedtide.engine.local import Cohort, Local
 from fedtide.engine.plan import Plan
 from fedtide.engine.stacked import Stacked
 from fedtide.engine.task import Task
 from fedtide.engine.threads import Threads
-from fedtide.errors import SettingsError
 from fedtide.federation.federation import Federation
 from fedtide.federation.state import RunState
-from fedtide.settings import EngineSettings
+from fedtide.settings.run import EngineSettings
+from fedtide.world.dataset import Dataset
 from support import (
     assert_close,
     assert_same,
@@ -156,7 +156,7 @@ def test_dropout_is_there_in_training_and_depends_on_the_seed_alone() -> None:
     def trained(seed: int, executor: str) -> Tensor:
         chosen = settings(seed=seed, model="noisy", local=local, engine={"executor": executor, "workers": 1})
         fed = federation(chosen, steady((8,), 1), vectors())
-        fed.w0 = torch.linspace(-1, 1, fed.layout.size, dtype=torch.float64)
+        fed.parts.w0 = torch.linspace(-1, 1, fed.parts.layout.size, dtype=torch.float64)
         return play(fed)[0].w
 
     assert torch.equal(trained(0, "threads"), trained(0, "threads"))
@@ -166,7 +166,7 @@ def test_dropout_is_there_in_training_and_depends_on_the_seed_alone() -> None:
 
 def executors(fed: Federation) -> tuple[Threads, Stacked]:
     """Both executors on one learning problem."""
-    return Threads(fed.task, fed.workers), Stacked(fed.task, fed.workers, 2)
+    return Threads(fed.parts.task, fed.parts.workers), Stacked(fed.parts.task, fed.parts.workers, 2)
 
 
 def cohort(fed: Federation, steps: list[int], batch: int) -> Cohort:
@@ -175,7 +175,7 @@ def cohort(fed: Federation, steps: list[int], batch: int) -> Cohort:
     shape = (len(steps), max(1, *steps))
     live = np.arange(shape[1]) < np.array(steps)[:, None]
     sizes = torch.from_numpy(rng.integers(1, batch + 1, shape) * live)
-    rows, size = len(steps), fed.layout.size
+    rows, size = len(steps), fed.parts.layout.size
     W, momentum, trail, towards = torch.from_numpy(rng.normal(size=(4, rows, size))).unbind(0)
     return Cohort(
         W=W.clone(),
@@ -214,7 +214,7 @@ def test_any_step_counts_and_any_cut(steps: list[int], cut: int) -> None:
             resting = [row for row, count in enumerate(steps) if count == 0]
             assert torch.equal(clients.W[resting], before[resting])
             assert not clients.losses[resting].any()
-    fed.workers.close()
+    fed.parts.workers.close()
     whole, *others = made
     assert torch.equal(whole.W, others[0].W)
     assert torch.equal(whole.momentum, others[0].momentum)
@@ -228,8 +228,8 @@ def test_any_step_counts_and_any_cut(steps: list[int], cut: int) -> None:
 def test_the_rule_is_fixed_by_family_size_and_device() -> None:
     def task(model: Any, data: Dataset) -> tuple[Task, EngineSettings]:
         fed = federation(settings(model=model), steady([4], 1), data)
-        fed.workers.close()
-        return fed.task, fed.settings.engine
+        fed.parts.workers.close()
+        return fed.parts.task, fed.parts.settings.engine
 
     tiny, engine = task("logistic", vectors())
     large, _ = task({"name": "mlp", "widths": [TINY]}, vectors())

@@ -7,11 +7,11 @@ from hypothesis import settings as sampling
 from hypothesis import strategies as st
 from torch.fx.experimental.proxy_tensor import make_fx
 
-from fedtide.engine.executor import image_layout
+from fedtide.engine.factory import image_layout
 from fedtide.engine.forward import Forward
 from fedtide.engine.narrow import use_narrow_forms
 from fedtide.engine.process import prepare_process
-from fedtide.settings import EngineSettings
+from fedtide.settings.run import EngineSettings
 from support import closest, federation, images, play, settings, steady
 
 
@@ -109,15 +109,15 @@ def test_channels_last_changes_training_and_evaluation_by_rounding_alone(model):
 @pytest.mark.parametrize("model", ["logistic", "lenet", "cnn_svhn"])
 def test_the_traced_forward_pass_is_the_network_in_evaluation_mode(model):
     fed = federation(settings(model=model), steady((4, 5), 1), images(side=16))
-    forward, network = Forward(fed.task), fed.task.network.double().eval()
-    w, b = fed.w0 * 1.5, fed.b0 * 1.25 + 0.01
+    forward, network = Forward(fed.parts.task), fed.parts.task.network.double().eval()
+    w, b = fed.parts.w0 * 1.5, fed.parts.b0 * 1.25 + 0.01
     with torch.no_grad():
         for name, value in {**dict(network.named_parameters()), **dict(network.named_buffers())}.items():
             if value.is_floating_point():
-                value.copy_(fed.layout.named(w, b)[name])
+                value.copy_(fed.parts.layout.named(w, b)[name])
         for batch in (20, 7, 20):
-            inputs = fed.data.test_inputs[:batch]
+            inputs = fed.parts.data.test_inputs[:batch]
             with torch.inference_mode():
                 logits = forward(w, b, inputs)
             assert closest(logits, network(inputs)) < 1e-12
-    fed.workers.close()
+    fed.parts.workers.close()

@@ -11,11 +11,11 @@ from hypothesis import settings as examples
 from hypothesis import strategies as st
 from torch import Tensor
 
-from fedtide import plugins
+from fedtide.core import plugins
+from fedtide.core.errors import SettingsError
 from fedtide.engine.local import Cohort, Local, Update, clip, momentum_steps
 from fedtide.engine.plan import Plan
-from fedtide.errors import SettingsError
-from fedtide.settings import LocalSettings
+from fedtide.settings.run import LocalSettings
 from support import closest, federation, largest_gap, play, settings, steady, trajectory, vectors, watch
 
 pytestmark = pytest.mark.usefixtures("drop_in")

@@ -48,22 +48,22 @@ def test_the_probe_has_equally_many_of_each_class():
 def test_activities_of_a_perceptron_by_hand():
     data = vectors(20)
     fed = federation(settings(model={"name": "mlp", "widths": [6, 4]}), steady((20,), 1), data)
-    found = activities(fed.workers, fed.w0, fed.b0, data.test_inputs, 7)
-    named = fed.layout.named(fed.w0)
+    found = activities(fed.parts.workers, fed.parts.w0, fed.parts.b0, data.test_inputs, 7)
+    named = fed.parts.layout.named(fed.parts.w0)
     x = data.test_inputs
     for place in (0, 1):
         x = functional.linear(x, named[f"hidden.{2 * place}.weight"], named[f"hidden.{2 * place}.bias"]).relu()
         torch.testing.assert_close(found[f"relu_{place}"], x.mean(0), rtol=1e-12, atol=1e-12)
     logits = functional.linear(x, named["head.weight"], named["head.bias"])
     torch.testing.assert_close(found[SOFTMAX], logits.softmax(1).mean(0), rtol=1e-12, atol=1e-12)
-    fed.workers.close()
+    fed.parts.workers.close()
 
 
 def test_a_channel_is_a_neuron_and_a_residual_block_has_two_layers():
     data = images(side=32, channels=3, count=2)
     fed = federation(settings(model="resnet18"), steady((2,), 1), data)
-    found = activities(fed.workers, fed.w0, fed.b0, data.test_inputs, 2)
-    fed.workers.close()
+    found = activities(fed.parts.workers, fed.parts.w0, fed.parts.b0, data.test_inputs, 2)
+    fed.parts.workers.close()
     widths = [64] * 5 + [128] * 4 + [256] * 4 + [512] * 4
     assert [len(value) for value in found.values()] == [*widths, 3]
 

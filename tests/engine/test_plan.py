@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 
 from fedtide.engine.executor import Advance
 from fedtide.engine.plan import Plan, make_plan, step_count
-from fedtide.settings import LocalSettings
+from fedtide.federation.state import initial_state
+from fedtide.settings.run import LocalSettings
 from support import deal, federation, settings, steady, vectors
 
 SIZES = st.lists(st.integers(1, 13), min_size=1, max_size=5)
@@ -161,14 +162,14 @@ def test_a_run_draws_by_the_labels_of_its_data() -> None:
     data.train_labels.copy_((torch.arange(40) >= 38).long())
     chosen = settings(local={"amount": 50, "batch_size": 40, "order": "class_balanced"})
     fed, share = federation(chosen, steady((40,), 1), data), []
-    begin = fed.executor.begin
+    begin = fed.parts.executor.begin
 
     def note(cohort: Any) -> Advance:
         share.append(float((cohort.plan.indices >= 38).double().mean()))
         return begin(cohort)
 
-    fed.executor.begin = note  # type: ignore[method-assign]
+    fed.parts.executor.begin = note  # type: ignore[method-assign]
     with torch.no_grad():
-        fed.play(fed.start())
-    fed.workers.close()
+        fed.run_round(initial_state(fed.parts))
+    fed.parts.workers.close()
     assert abs(share[0] - 0.5) < 5 * 0.5 / np.sqrt(2000)

@@ -4,7 +4,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fedtide.randomness import generator
+from fedtide.core.randomness import generator
 
 words = st.integers(-(2**63), 2**63 - 1)
 

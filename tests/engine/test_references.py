@@ -4,6 +4,7 @@ from torch.func import functional_call
 
 import support
 from fedtide.engine.local import Term, TermBatch
+from fedtide.federation.state import initial_state
 
 
 def test_reference_models_are_evaluated_with_the_broadcast_batch_statistics() -> None:
@@ -16,17 +17,17 @@ def test_reference_models_are_evaluated_with_the_broadcast_batch_statistics() ->
         support.steady([6], rounds=3),
         data,
     )
-    state = fed.start()
-    fed.play(state)
+    state = initial_state(fed.parts)
+    fed.run_round(state)
     seen: list[Tensor] = []
 
     def watch(batch: TermBatch) -> Tensor:
         seen.append(batch.references["global"].logits)
         return torch.zeros(len(batch.labels), dtype=batch.outputs.logits.dtype)
 
-    fed.algorithm.terms = lambda r: [Term(watch, {"global": r.w})]  # type: ignore[method-assign]
-    assert not torch.equal(state.b, fed.b0), "the statistics must have moved, or the test says nothing"
-    named = fed.layout.named(state.w, state.b)
-    fed.play(state)
-    expected = functional_call(fed.task.network.eval(), named, (fed.data.train_inputs,))
+    fed.parts.algorithm.terms = lambda r: [Term(watch, {"global": r.w})]  # type: ignore[method-assign]
+    assert not torch.equal(state.b, fed.parts.b0), "the statistics must have moved, or the test says nothing"
+    named = fed.parts.layout.named(state.w, state.b)
+    fed.run_round(state)
+    expected = functional_call(fed.parts.task.network.eval(), named, (fed.parts.data.train_inputs,))
     torch.testing.assert_close(seen[0], expected)

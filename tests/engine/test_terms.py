@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from fedtide.engine.local import Term, TermBatch
+from fedtide.federation.state import initial_state
 from support import closest, federation, images, settings, steady, vectors
 
 
@@ -27,7 +28,7 @@ def test_own_rows_and_shared_tensors_reach_the_loss_and_may_change_their_shape(e
         chosen, data = settings(local=local, engine={"executor": executor, "workers": 1}), vectors()
     fed = federation(chosen, steady((6, 6, 6), 2), data)
     own, classes = torch.tensor([1.0, -2.0, 0.5], dtype=torch.float64), data.num_classes
-    algorithm: Any = fed.algorithm
+    algorithm: Any = fed.parts.algorithm
     shared: list[Tensor] = []
     moved: list[Tensor] = []
 
@@ -36,14 +37,14 @@ def test_own_rows_and_shared_tensors_reach_the_loss_and_may_change_their_shape(e
         return [Term(_leaning, constants={"own": own}, tensors={"shared": shared[-1]}, replaces=True)]
 
     def finish(r: Any) -> Tensor:
-        slot = next(slot for slot in fed.layout.parameters if slot.name == "head.bias")
+        slot = next(slot for slot in fed.parts.layout.parameters if slot.name == "head.bias")
         moved.append((r.W - r.w)[:, slot.start : slot.stop].clone())
         return r.mean(r.W)  # type: ignore[no-any-return]
 
     algorithm.terms, algorithm.finish = terms, finish
-    state = fed.start()
+    state = initial_state(fed.parts)
     for _ in range(2):
-        fed.play(state)
-    fed.workers.close()
+        fed.run_round(state)
+    fed.parts.workers.close()
     for rows, step in zip(shared, moved, strict=True):
         assert closest(step, -0.5 * own.unsqueeze(1) * rows.mean(0)) < 1e-14

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 import torch
 
+from fedtide.core.errors import SettingsError
 from fedtide.engine.memory import available_bytes, plan_chunk, require
 from fedtide.engine.workers import Seat, Workers, available_cores
-from fedtide.errors import SettingsError
 from fedtide.federation.federation import Federation
 from support import federation, settings, steady, vectors
 
@@ -25,7 +25,7 @@ def fed() -> Federation:
 
 @pytest.mark.parametrize("count", [1, 2, 5])
 def test_results_come_in_the_order_of_the_items(fed: Federation, count: int) -> None:
-    workers = Workers(fed.task, count)
+    workers = Workers(fed.parts.task, count)
     busy: list[Seat] = []
     lock = threading.Lock()
 
@@ -43,7 +43,7 @@ def test_results_come_in_the_order_of_the_items(fed: Federation, count: int) -> 
 
 
 def test_an_error_reaches_the_caller_and_the_seat_returns(fed: Federation) -> None:
-    workers = Workers(fed.task, 1)
+    workers = Workers(fed.parts.task, 1)
 
     def fail(seat: Seat, item: int) -> int:
         raise RuntimeError(f"item {item}")
@@ -56,13 +56,13 @@ def test_an_error_reaches_the_caller_and_the_seat_returns(fed: Federation) -> No
 
 def test_the_number_of_workers(fed: Federation) -> None:
     for wanted, count in ((0, available_cores()), (3, 3)):
-        workers = Workers(fed.task, wanted)
+        workers = Workers(fed.parts.task, wanted)
         assert workers.count == count
         workers.close()
 
 
 def test_references_have_modules_of_their_own(fed: Federation) -> None:
-    seat = Seat(fed.task)
+    seat = Seat(fed.parts.task)
     first, second = seat.frozen("a"), seat.frozen("b")
     assert first is seat.frozen("a")
     assert first is not second
@@ -89,20 +89,20 @@ def test_what_the_file_cache_would_give_back_is_available(tmp_path: Path, monkey
 
 
 def test_chunks_shrink_with_the_model_and_never_vanish(fed: Federation) -> None:
-    chunks = [plan_chunk(size, 10**6, 32, fed.task, lanes=1) for size in (10, 1000, 10**6, 10**9)]
+    chunks = [plan_chunk(size, 10**6, 32, fed.parts.task, lanes=1) for size in (10, 1000, 10**6, 10**9)]
     assert chunks == sorted(chunks, reverse=True)
     assert chunks[-1] == 1
     assert chunks[0] > 1000
 
 
 def test_every_lane_gets_a_chunk(fed: Federation) -> None:
-    assert [plan_chunk(10, 20, 4, fed.task, lanes) for lanes in (1, 2, 3, 20, 40)] == [20, 10, 7, 1, 1]
+    assert [plan_chunk(10, 20, 4, fed.parts.task, lanes) for lanes in (1, 2, 3, 20, 40)] == [20, 10, 7, 1, 1]
 
 
 @pytest.mark.parametrize("size", [10, 10**5])
 @pytest.mark.parametrize("clients", [0, 1, 99, 10**5])
 def test_lanes_share_the_chunks_evenly(fed: Federation, size: int, clients: int) -> None:
     for lanes in (1, 2, 7):
-        chunk = plan_chunk(size, clients, 32, fed.task, lanes)
+        chunk = plan_chunk(size, clients, 32, fed.parts.task, lanes)
         rounds = -(-clients // (chunk * lanes))  # of chunks, one for each lane
         assert chunk == max(1, -(-clients // max(1, lanes * rounds)))

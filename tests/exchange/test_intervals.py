@@ -14,11 +14,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
-from fedtide.costs.wireless import Stretch
-from fedtide.errors import SettingsError
-from fedtide.exchange.budgets import DynamicBudget, FixBudget, GivenBudget
+from fedtide.core.errors import SettingsError
+from fedtide.costs.wireless import Segment
+from fedtide.exchange._budgets import DynamicBudget, FixBudget, GivenBudget
 from fedtide.exchange.intervals import LETTERS, uploads
 from fedtide.federation.federation import Federation
+from fedtide.federation.state import initial_state
 from golden import families
 from golden.families.case import Case
 from support import Listed, closest, federation, play, settings, steady, trajectory, vectors
@@ -70,7 +71,7 @@ def test_every_client_is_charged_its_own_exchanges(number: int) -> None:
     charged: list[list[int]] = []
     charge = fed.charge
 
-    def note(state: Any, call: Any, stretches: Sequence[Stretch], length: int) -> int:
+    def note(state: Any, call: Any, stretches: Sequence[Segment], length: int) -> int:
         charged.append([sum(row in stretch.rows for stretch in stretches) for row in range(len(call.ids))])
         return charge(state, call, stretches, length)
 
@@ -80,7 +81,7 @@ def test_every_client_is_charged_its_own_exchanges(number: int) -> None:
     assert [report.row["exchanges"] for report in reports] == list(map(sum, run["exchanges"]))
     np.testing.assert_allclose([report.row["kappa"] for report in reports], run["khat"], atol=1e-9)
     assert state.totals["kappa"] / len(reports) == pytest.approx(run["khat_mean"], abs=1e-9)
-    assert state.totals["bytes_down"] == fed.payload.down * sum(map(sum, charged))
+    assert state.totals["bytes_down"] == fed.parts.payload.down * sum(map(sum, charged))
 
 
 def test_partial_exchanges_cost_seconds_and_joules() -> None:
@@ -107,12 +108,12 @@ def test_a_stretch_has_the_samples_of_its_own_steps() -> None:
     """Six samples in batches of two make three a pass: two steps of the stretch 1-2, two of 3-4, the rest."""
     chosen = settings(local=LOCAL | {"batch_size": 2}, exchange=exchange("2-4", selection={"name": "random"}))
     fed = federation(chosen, steady((6, 5, 6), 1), vectors())
-    fed.exchange.selection = Listed([[1]])  # type: ignore[attr-defined]
-    found: list[Stretch] = []
+    fed.parts.exchange.selection = Listed([[1]])  # type: ignore[attr-defined]
+    found: list[Segment] = []
     charge = fed.charge
     fed.charge = lambda state, call, s, length: (found.extend(s), charge(state, call, s, length))[1]  # type: ignore[method-assign]
     play(fed)
-    assert found == [Stretch([1], [4]), Stretch([0, 1, 2], [8, 3, 8]), Stretch([0, 1, 2], [4, 3, 4])]
+    assert found == [Segment([1], [4]), Segment([0, 1, 2], [8, 3, 8]), Segment([0, 1, 2], [4, 3, 4])]
 
 
 @pytest.mark.parametrize("intervals", ["6", "g", "7-g", "6-g"])
@@ -129,13 +130,13 @@ def grouped(intervals: str, groups: list[list[int]], **values: Any) -> list[Tens
     """Models after each round with listed groups."""
     chosen = settings(local=LOCAL, exchange=exchange(intervals, **values))
     fed = federation(chosen, steady((5, 2, 7), len(groups)), vectors())
-    fed.exchange.selection = Listed(groups)  # type: ignore[attr-defined]
-    states, state = [], fed.start()
+    fed.parts.exchange.selection = Listed(groups)  # type: ignore[attr-defined]
+    states, state = [], initial_state(fed.parts)
     with torch.no_grad():
         for _ in groups:
-            fed.play(state)
+            fed.run_round(state)
             states.append(state.w.clone())
-    fed.workers.close()
+    fed.parts.workers.close()
     return states
 
 
@@ -158,15 +159,15 @@ def test_a_star_trains_the_group_alone_and_keeps_the_model_without_one() -> None
     wanted = play(fed)[0].w
     assert closest(grouped("2*", [[0, 2]])[0], wanted) < 1e-14
     fed = federation(alone, steady((5, 2, 7), 1), vectors())
-    assert closest(grouped("2*", [[]])[0], fed.w0) < 1e-15
-    fed.workers.close()
+    assert closest(grouped("2*", [[]])[0], fed.parts.w0) < 1e-15
+    fed.parts.workers.close()
 
 
 def test_the_damped_star_is_the_group_diluted_by_untouched_models() -> None:
     (exclusive,), (damped,) = (grouped("2*", [[0, 2]], star_mode=mode) for mode in ("exclusive", "damped"))
     fed = federation(settings(), steady((5, 2, 7), 1), vectors())
-    assert closest(damped, (12 * exclusive + 2 * fed.w0) / 14) < 1e-14
-    fed.workers.close()
+    assert closest(damped, (12 * exclusive + 2 * fed.parts.w0) / 14) < 1e-14
+    fed.parts.workers.close()
 
 
 def quadratic_round(
@@ -177,8 +178,8 @@ def quadratic_round(
     data, chosen = quadratics(sizes, curvatures, minima)
     local = {"amount": steps, "unit": "steps", "batch_size": 9, "lr": eta}
     fed = federation(settings(local=local, exchange=exchange(intervals), **chosen), steady(sizes, rounds), data)
-    fed.exchange.selection = Listed([[0, 1]] * rounds)  # type: ignore[attr-defined]
-    fed.w0 = torch.full_like(fed.w0, 2.0)
+    fed.parts.exchange.selection = Listed([[0, 1]] * rounds)  # type: ignore[attr-defined]
+    fed.parts.w0 = torch.full_like(fed.parts.w0, 2.0)
     return play(fed)[0].w
 
 

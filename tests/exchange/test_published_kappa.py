@@ -15,11 +15,11 @@ import numpy as np
 import pytest
 import torch
 
-from fedtide import plugins
-from fedtide.costs.ledger import payload
+from fedtide.core import plugins
 from fedtide.engine.flat import Layout
 from fedtide.exchange.intervals import LETTERS, uploads
-from fedtide.settings import RunSettings
+from fedtide.federation.payload import payload
+from fedtide.settings.run import RunSettings
 
 PUBLISHED = Path(__file__).parent / "published"
 STEPS = {"CIFAR10": 250, "CIFAR100": 250, "FEMNIST": 3271}

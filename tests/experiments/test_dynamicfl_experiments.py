@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from fedtide import plugins
+from fedtide.core import plugins
 from fedtide.engine.plan import step_count
 from fedtide.exchange.intervals import uploads
 from fedtide.reproduce.recipe import Recipe
-from fedtide.settings import RunSettings
+from fedtide.settings.run import RunSettings
 
 FAMILY = Path(__file__).parents[2] / "experiments/dynamicfl"
 FILES = sorted(FAMILY.glob("*.yaml"))

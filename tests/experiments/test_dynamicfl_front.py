@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from fedtide.params import Params
+from fedtide.settings.params import Params
 from fedtide.tuning.space import Choice, Space
 
 FILE = Path(__file__).parents[2] / "experiments/dynamicfl/tuning/front_cifar10.yaml"

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fedtide import plugins
-from fedtide.params import Params
+from fedtide.core import plugins
+from fedtide.settings.params import Params
 from support import outlook
 
 PRESETS = Path(__file__).parents[2] / "experiments/fedssg/presets"
@@ -28,10 +28,10 @@ def test_a_preset_is_valid(file: Path) -> None:
 
 
 def test_the_rule_of_the_main_text_needs_enough_participation() -> None:
-    (line,) = algorithm("fedssg_paper_main").warnings(outlook(participation=0.02))
+    (line,) = algorithm("fedssg_paper_main").advice(outlook(participation=0.02))
     assert line == "algorithm.gate t_p starts at 1 / p = 50: the proximal step diverges"
-    assert not algorithm("fedssg_paper_main").warnings(outlook(participation=0.15))
-    assert not algorithm("fedssg_paper_alg1").warnings(outlook())
+    assert not algorithm("fedssg_paper_main").advice(outlook(participation=0.15))
+    assert not algorithm("fedssg_paper_alg1").advice(outlook())
 
 
 @pytest.mark.parametrize(

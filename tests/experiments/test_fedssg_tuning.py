@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from fedtide import plugins
-from fedtide.params import Params
-from fedtide.plugins import PluginSettings
+from fedtide.core import plugins
+from fedtide.core.plugins import PluginSettings
+from fedtide.settings.params import Params
 from fedtide.tuning.space import Space
 
 FILE = Path(__file__).parents[2] / "experiments/fedssg/tuning/fmnist.yaml"

@@ -82,7 +82,7 @@ class Attempt:
 
 
 def _play(run: Path, command: list[str], moments: tuple[Moment, ...], largest: int, output: Path) -> None:
-    from fedtide.cli import main
+    from fedtide.cli.main import main
 
     os.chdir(run.parents[1])
     os.environ["FEDTIDE_PLUGINS"] = "."

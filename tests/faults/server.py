@@ -1,14 +1,14 @@
 """What the server of attempts has in memory when it forks: imports, plug-ins, and the syntax trees behind run keys."""
 
+import fedtide.cli.progress
 import pytest  # noqa: F401
 import sklearn.datasets  # noqa: F401
 
-import fedtide.cli
-import fedtide.compare
-import fedtide.progress
-import fedtide.run  # noqa: F401
-from fedtide import plugins
-from fedtide.source import closure, fingerprint
+import fedtide.cli.main
+import fedtide.runs.compare
+import fedtide.runs.run  # noqa: F401
+from fedtide.core import plugins
+from fedtide.core.source import closure, fingerprint
 
 _plugins = [plugins.load(kind, name).__module__ for kind in plugins.KINDS for name in plugins.names(kind)]
-fingerprint(closure(["fedtide.federation.module", "fedtide.stages", *_plugins]))
+fingerprint(closure(["fedtide.federation.module", "fedtide.runs.stages", *_plugins]))

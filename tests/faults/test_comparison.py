@@ -20,7 +20,7 @@ GRID = ("compare.seeds=[0, 1, 2]", "compare.workers=2")
 @pytest.fixture
 def comparison(folder):
     """Two of three long runs in progress, in a process group of their own as in a terminal."""
-    command = [sys.executable, "-m", "fedtide.cli", "compare", *(f"--set={setting}" for setting in (LONG, *GRID))]
+    command = [sys.executable, "-m", "fedtide.cli.main", "compare", *(f"--set={setting}" for setting in (LONG, *GRID))]
     with (folder / "output").open("wb") as output:
         process = subprocess.Popen(command, cwd=folder, stdout=output, stderr=subprocess.STDOUT, start_new_session=True)
     until(lambda: sum(rows_of(run) > 20 for run in folder.glob(RUNS)) == 2)

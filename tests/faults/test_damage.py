@@ -4,7 +4,7 @@ import pytest
 from attempt import Attempt, Moment, rows_of
 from records import history, same_records
 
-from fedtide.randomness import generator
+from fedtide.core.randomness import generator
 
 
 @pytest.fixture

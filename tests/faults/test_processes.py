@@ -20,7 +20,7 @@ def start(folder, name, devices, *settings):
     command = [
         sys.executable,
         "-m",
-        "fedtide.cli",
+        "fedtide.cli.main",
         "run",
         "--json",
         "--name",

@@ -5,8 +5,8 @@ import pytest
 from attempt import Attempt, Moment
 from records import same_records
 
-from fedtide import plugins
-from fedtide.randomness import generator
+from fedtide.core import plugins
+from fedtide.core.randomness import generator
 from support import light
 
 ROUNDS = 15

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from fedtide.params import Params
-from fedtide.run import execute
-from fedtide.settings import RunSettings
+from fedtide.runs.execution import execute
+from fedtide.settings.params import Params
+from fedtide.settings.run import RunSettings
 
 Small = Callable[..., RunSettings]
 

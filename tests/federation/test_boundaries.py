@@ -13,11 +13,12 @@ from hypothesis import settings as examples
 from hypothesis import strategies as st
 from torch import Tensor
 
-from fedtide import plugins
+from fedtide.core import plugins
+from fedtide.core.plugins import PluginSettings
 from fedtide.federation.federation import Federation
+from fedtide.federation.state import initial_state
 from fedtide.initialisation.base import Boundary, Initialiser
-from fedtide.plugins import PluginSettings
-from fedtide.scenarios.timeline import Timeline
+from fedtide.world.timeline import Timeline
 from support import closest, deal, federation, images, play, settings, timeline, vectors, watch
 
 SIZES = (4, 3, 5, 2)
@@ -53,10 +54,10 @@ def run(initialiser: Any, pilot: int = 1, **values: Any) -> tuple[Federation, li
 @pytest.mark.parametrize("start", ["carry", "reset"])
 def test_pilot_sessions_and_the_first_after_them_are_alike(initialiser: str, pilot: int, start: str) -> None:
     fed, first, last = run({"name": initialiser, "post_pilot_start": start}, pilot)
-    assert torch.equal(first[0], fed.w0)
+    assert torch.equal(first[0], fed.parts.w0)
     for session in range(1, pilot):
         assert torch.equal(first[session], last[session - 1])
-    assert torch.equal(first[pilot], last[pilot - 1] if start == "carry" else fed.w0)
+    assert torch.equal(first[pilot], last[pilot - 1] if start == "carry" else fed.parts.w0)
 
 
 def test_previous_goes_on() -> None:
@@ -66,7 +67,7 @@ def test_previous_goes_on() -> None:
 
 def test_restart_forgets() -> None:
     fed, first, _ = run("restart")
-    assert all(torch.equal(w, fed.w0) for w in first[2:])
+    assert all(torch.equal(w, fed.parts.w0) for w in first[2:])
 
 
 @pytest.mark.parametrize("pilot", [1, 2])
@@ -125,8 +126,8 @@ def test_memories_are_cleared_at_a_boundary_or_kept(kept: bool) -> None:
     chosen = settings(algorithm="scaffold", local=LOCAL, federation={"at_session": "keep" if kept else "reset"})
     fed = federation(chosen, alternating(3), vectors())
     seen: list[tuple[int, Tensor, Tensor, Tensor]] = []
-    local = fed.algorithm.local
-    fed.algorithm.local = lambda r: (  # type: ignore[method-assign]
+    local = fed.parts.algorithm.local
+    fed.parts.algorithm.local = lambda r: (  # type: ignore[method-assign]
         seen.append((r.session_round, r.server.c.clone(), r.client.c_k.clone(), r.seen.clone())) or local(r)
     )
     play(fed)
@@ -149,18 +150,18 @@ def test_who_leaves_inside_a_session_comes_back_as_a_new_client(kept: bool) -> N
     chosen = settings(algorithm="scaffold", local=LOCAL, federation={"at_session": "keep" if kept else "reset"})
     fed = federation(chosen, world, vectors())
     seen: list[tuple[Tensor, Tensor, Tensor]] = []
-    local = fed.algorithm.local
-    fed.algorithm.local = lambda r: (  # type: ignore[method-assign]
+    local = fed.parts.algorithm.local
+    fed.parts.algorithm.local = lambda r: (  # type: ignore[method-assign]
         seen.append((r.server.c.clone(), r.client.c_k.clone(), r.seen.clone())) or local(r)
     )
-    state = fed.start()
+    state = initial_state(fed.parts)
     with torch.no_grad():
-        fed.play(state)
-        fed.play(state)
+        fed.run_round(state)
+        fed.run_round(state)
         c, variates = state.server["c"].clone(), state.memory["c_k"].clone()
-        fed.play(state)
-        fed.play(state)
-    fed.workers.close()
+        fed.run_round(state)
+        fed.run_round(state)
+    fed.parts.workers.close()
     assert torch.equal(seen[2][1], variates[[0, 2]])  # those who stay keep theirs
     assert torch.equal(seen[2][0], variates[[0, 2]].mean(0) if kept else c)
     assert not seen[3][1][1].any()
@@ -169,12 +170,12 @@ def test_who_leaves_inside_a_session_comes_back_as_a_new_client(kept: bool) -> N
 
 def test_who_is_present_but_not_drawn_forgets_nothing() -> None:
     fed = federation(settings(algorithm="scaffold", local=LOCAL), alternating(1, 2), vectors(), cohorts=[[0, 1], [0]])
-    state = fed.start()
+    state = initial_state(fed.parts)
     with torch.no_grad():
-        fed.play(state)
+        fed.run_round(state)
         known = state.memory["c_k"][1].clone()
-        fed.play(state)
-    fed.workers.close()
+        fed.run_round(state)
+    fed.parts.workers.close()
     assert bool(known.any())
     assert torch.equal(state.memory["c_k"][1], known)
 
@@ -182,8 +183,8 @@ def test_who_is_present_but_not_drawn_forgets_nothing() -> None:
 def test_server_optimisers_start_again() -> None:
     fed = federation(settings(algorithm={"name": "fedopt", "tau": 0.1}, local=LOCAL), alternating(2, 1), vectors())
     moments: list[tuple[Tensor, Tensor]] = []
-    finish = fed.algorithm.finish
-    fed.algorithm.finish = lambda r: (  # type: ignore[method-assign]
+    finish = fed.parts.algorithm.finish
+    fed.parts.algorithm.finish = lambda r: (  # type: ignore[method-assign]
         moments.append((r.server.m.clone(), r.server.v.clone())) or finish(r)
     )
     play(fed)
@@ -209,8 +210,8 @@ def test_latest_models_of_a_session_start_at_its_first_model() -> None:
     assert closest(state.memory["latest"][2], state.memory["latest"][3]) > 1e-4
     everybody = (5 * state.memory["latest"][2] + 2 * state.memory["latest"][3]) / 7
     fed = federation(chosen, alternating(2, 1), vectors())
-    assert reports[-1].row["test_accuracy_all"] == fed.scores(everybody, state.b).accuracy()
-    fed.workers.close()
+    assert reports[-1].row["test_accuracy_all"] == fed.parts.scores(everybody, state.b).accuracy()
+    fed.parts.workers.close()
 
 
 def test_momentum_is_kept_by_clients_that_keep_it() -> None:

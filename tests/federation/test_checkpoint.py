@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import torch
 
-from fedtide.errors import SettingsError
+from fedtide.core.errors import SettingsError
 from fedtide.federation import checkpoint
 from fedtide.federation.state import RunState
 

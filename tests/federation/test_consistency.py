@@ -11,6 +11,7 @@ import pytest
 import torch
 from torch.nn import functional
 
+from fedtide.federation.state import initial_state
 from support import deal, federation, settings, timeline, vectors
 
 SIZES = (7, 1, 12, 4)
@@ -23,24 +24,24 @@ def played(algorithm: str, **evaluation: Any) -> Any:
     world = timeline(deal(SIZES), [present] * 3, clients=8)
     chosen = settings(algorithm=algorithm, local={"lr": 0.3}, evaluation={"batch_size": 5, **evaluation})
     fed = federation(chosen, world, vectors(), cohorts=[[(1, 2, 4, 6)[row] for row in rows] for rows in COHORTS])
-    state, sent = fed.start(), []
+    state, sent = initial_state(fed.parts), []
     reports = []
     for _ in COHORTS:
         sent.append(state.w.clone())
         with torch.no_grad():
-            reports.append(fed.play(state))
-    fed.workers.close()
+            reports.append(fed.run_round(state))
+    fed.parts.workers.close()
     return fed, sent, reports
 
 
 def test_the_losses_are_those_of_the_model_sent_on_own_and_on_all_samples() -> None:
     fed, sent, reports = played("fedssg", consistency=True)
     shards = deal(SIZES)
-    network = fed.task.network.double()
+    network = fed.parts.task.network.double()
     for w, report, rows in zip(sent, reports, COHORTS, strict=True):
-        state = fed.layout.named(w, fed.b0)
-        logits = torch.func.functional_call(network, state, (fed.data.train_inputs,))
-        losses = functional.cross_entropy(logits, fed.data.train_labels, reduction="none").detach().numpy()
+        state = fed.parts.layout.named(w, fed.parts.b0)
+        logits = torch.func.functional_call(network, state, (fed.parts.data.train_inputs,))
+        losses = functional.cross_entropy(logits, fed.parts.data.train_labels, reduction="none").detach().numpy()
         assert report.clients["client"] == [(1, 2, 4, 6)[row] for row in rows]
         assert report.clients["local_loss"] == pytest.approx([losses[shards[row]].mean() for row in rows], abs=1e-12)
         assert report.clients["global_loss"] == pytest.approx([losses[: sum(SIZES)].mean()] * len(rows), abs=1e-12)

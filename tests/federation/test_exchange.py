@@ -12,13 +12,13 @@ import pytest
 import torch
 from torch import Tensor
 
-from fedtide.algorithms.round import Round
+from fedtide.algorithms.base import Round
+from fedtide.core.plugins import PluginSettings
 from fedtide.engine.executor import Advance, Executor
 from fedtide.engine.local import Cohort
 from fedtide.exchange.base import Exchange, Schedule
 from fedtide.federation.federation import Federation
 from fedtide.federation.ranks import Ranks
-from fedtide.plugins import PluginSettings
 from golden.families.case import Played, difference
 from golden.families.dynamicfl import without_exchange
 from support import closest, federation, images, play, settings, steady, trajectory, vectors, watch
@@ -81,7 +81,7 @@ def golden(run: dict[str, Any], executor: str) -> tuple[Any, Federation, Recordi
     start = torch.tensor(case.fields["w0"], dtype=torch.float64)
     chosen = settings(**case.settings, engine={"executor": executor, "workers": 1})
     fed = federation(chosen, case.world, case.data, cohorts=case.cohorts, start=start)
-    fed.exchange, recording = Scheduled(uploads_of(run)), Recording()
+    fed.parts.exchange, recording = Scheduled(uploads_of(run)), Recording()
     fed.ranks = recording
     return case, fed, recording
 
@@ -134,8 +134,8 @@ def quadratic_round(
     data, chosen = quadratics(sizes, curvatures, minima)
     local = {"amount": steps, "unit": "steps", "batch_size": 9, "lr": eta}
     fed = federation(settings(local=local, **chosen), steady(sizes, rounds), data)
-    fed.w0 = torch.full_like(fed.w0, 2.0)
-    fed.exchange = Scheduled(lambda t, id_: due(intervals[id_], steps))
+    fed.parts.w0 = torch.full_like(fed.parts.w0, 2.0)
+    fed.parts.exchange = Scheduled(lambda t, id_: due(intervals[id_], steps))
     return play(fed)[0].w
 
 
@@ -162,7 +162,7 @@ def test_an_average_after_every_step_is_centralised_sgd(momentum: float, nestero
     """Equal sizes, no clipping: one client with the batches of all, side by side, takes the same steps."""
     common = {"amount": 4, "unit": "steps", "lr": 0.2, "order": "stored", "momentum": momentum, "nesterov": nesterov}
     fed = federation(settings(local={**common, "batch_size": 2}), steady((8, 8, 8), 2), vectors())
-    fed.exchange = Scheduled(lambda t, id_: due(1, 4))
+    fed.parts.exchange = Scheduled(lambda t, id_: due(1, 4))
     state, _ = play(fed)
     woven = torch.arange(24).view(3, 4, 2).transpose(0, 1).reshape(-1)
     data = vectors()
@@ -177,17 +177,17 @@ def test_nobody_or_one_client_alone_at_a_time_is_fedavg(executor: str) -> None:
     plain, before = trajectory("fedavg", steady((5, 2, 7), 3), vectors(), **common)
     for uploads in (lambda t, id_: [99], lambda t, id_: [1, 2, 3] if id_ == 1 else [99]):
         fed = federation(settings(**common), steady((5, 2, 7), 3), vectors())
-        fed.exchange = Scheduled(uploads)
+        fed.parts.exchange = Scheduled(uploads)
         seen = watch(fed)
         state, _ = play(fed)
         assert all(torch.equal(w, wanted) for (_, w), wanted in zip(seen, plain, strict=True))
-    assert state.totals["bytes_up"] - before.totals["bytes_up"] == 3 * 3 * fed.payload.up
+    assert state.totals["bytes_up"] - before.totals["bytes_up"] == 3 * 3 * fed.parts.payload.up
 
 
 def test_statistics_are_averaged_too() -> None:
     local = {"amount": 2, "unit": "steps", "batch_size": 4, "lr": 0.01, "order": "stored"}
     fed = federation(settings(model="cnn_svhn", local=local), steady((4, 12), 1), images())
-    fed.exchange, recording = Scheduled(lambda t, id_: [1]), Recording()
+    fed.parts.exchange, recording = Scheduled(lambda t, id_: [1]), Recording()
     fed.ranks = recording
     play(fed)
     (_, after), (_, before) = recording.after[0], recording.before[1]

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 import torch
 
-from fedtide.errors import SettingsError
-from fedtide.federation.memory import Home
+from fedtide.core.errors import SettingsError
+from fedtide.federation.memory import MemoryStore
 from support import assert_same, federation, play, settings, steady, vectors
 
 LOCAL = {"amount": 2, "batch_size": 3, "lr": 0.1, "momentum": 0.9, "momentum_scope": "client"}
@@ -39,7 +39,7 @@ def test_a_saved_state_goes_on_in_any_place(first: str, second: str, tmp_path: P
 
 
 def test_memories_on_disk_lie_in_a_file_without_a_name(tmp_path: Path) -> None:
-    rows = Home("disk", torch.device("cpu"), tmp_path).rows(3, 4, torch.float64)
+    rows = MemoryStore("disk", torch.device("cpu"), tmp_path).rows(3, 4, torch.float64)
     rows[1] = 2.0
     assert rows.shape == (3, 4)
     assert rows.sum() == 8
@@ -50,15 +50,15 @@ def test_memories_on_disk_lie_in_a_file_without_a_name(tmp_path: Path) -> None:
 def test_a_disk_that_is_too_small_is_refused(tmp_path: Path) -> None:
     wanted = re.escape(f"memories needs 1000000000000.0 GB on disk ({tmp_path}), but ")
     with pytest.raises(SettingsError, match=rf"^{wanted}[\d.]+ GB are free$"):
-        Home("disk", torch.device("cpu"), tmp_path).require(10**21, "memories")
+        MemoryStore("disk", torch.device("cpu"), tmp_path).require(10**21, "memories")
 
 
 def test_the_plan_says_where(tmp_path: Path) -> None:
     chosen = settings(algorithm="fedssg", federation={"memory": "disk"})
     fed = federation(chosen, steady((5, 2), 1), vectors())
-    fed.home = Home("disk", torch.device("cpu"), tmp_path)
+    fed.parts.memory = MemoryStore("disk", torch.device("cpu"), tmp_path)
     plan = fed.memory_plan()
-    fed.workers.close()
+    fed.parts.workers.close()
     assert f"of client memories on disk ({tmp_path})" in plan
 
 

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from fedtide.federation import checkpoint
-from fedtide.run import execute
+from fedtide.runs.execution import execute
 from fedtide.tracking.run_directory import RunDirectory
 from support import deal, federation, play, settings, timeline, vectors, watch
 
@@ -38,7 +38,7 @@ def test_losses_and_accuracy_are_those_of_the_four_models(initialiser: str) -> N
     ends = [seen[t][1] for t in (1, 3, 5, 7)]
     for session in range(1, 4):
         t = 2 * session
-        shards = [torch.from_numpy(fed.timeline.shards[k]) for k in GROUPS[session % 2]]
+        shards = [torch.from_numpy(fed.parts.timeline.shards[k]) for k in GROUPS[session % 2]]
         held = torch.cat(shards)
 
         def loss(w: torch.Tensor, held: torch.Tensor = held) -> float:
@@ -47,7 +47,7 @@ def test_losses_and_accuracy_are_those_of_the_four_models(initialiser: str) -> N
 
         opening: Any = reports[t].opening
         start, stored = seen[t][0].w, ends[1:session]
-        expected = {"start": loss(start), "previous": loss(ends[session - 1]), "first": loss(fed.w0)}
+        expected = {"start": loss(start), "previous": loss(ends[session - 1]), "first": loss(fed.parts.w0)}
         expected["average"] = loss(torch.stack(stored).mean(0)) if stored else None  # type: ignore[assignment]
         assert opening["losses"] == pytest.approx(expected, abs=1e-12)
         logits = data.test_inputs @ start[:15].view(3, 5).T + start[15:]

@@ -11,11 +11,11 @@ import pytest
 import torch
 from torch import Tensor
 
-from fedtide.algorithms.round import Round
+from fedtide.algorithms.base import Round
+from fedtide.core.plugins import PluginSettings
 from fedtide.exchange.base import Exchange, Schedule
 from fedtide.federation.federation import Federation
 from fedtide.federation.ranks import Ranks
-from fedtide.plugins import PluginSettings
 from support import closest, federation, play, settings, steady, vectors
 
 pytestmark = pytest.mark.usefixtures("drop_in")
@@ -56,7 +56,7 @@ def member(algorithm: Any, executor: str, ranks: Ranks) -> Federation:
     """One process."""
     chosen = settings(algorithm=algorithm, local=LOCAL, engine={"executor": executor, "workers": 1})
     fed = federation(chosen, steady(SIZES, 3), vectors())
-    fed.ranks, fed.exchange = ranks, Halfway(PluginSettings(name="halfway"))
+    fed.ranks, fed.parts.exchange = ranks, Halfway(PluginSettings(name="halfway"))
     return fed
 
 

@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 import torch
 
-from fedtide import run
-from fedtide.errors import SettingsError
+from fedtide.core.errors import SettingsError
 from fedtide.federation import checkpoint
+from fedtide.runs import run
 from fedtide.tracking.run_directory import RunDirectory
 
 Play = Callable[..., dict[str, Any]]
@@ -46,7 +46,7 @@ def same(first: Any, second: Any) -> bool:
 
 def test_a_complete_run_leaves_its_records(small: Any, play_once: Play, tmp_path: Path) -> None:
     lines: list[str] = []
-    summary = play_once(small(), show=lines.append)
+    summary = play_once(small(), update=lines.append)
     folder = tmp_path / "x"
     rows = history(folder)
     assert (summary["state"], summary["rounds"], len(rows), len(lines)) == ("complete", 6, 6, 6)
@@ -69,7 +69,7 @@ def test_a_finished_run_returns_its_record(small: Any, play_once: Play, tmp_path
     first = play_once(small())
     before = {path: path.stat().st_mtime_ns for path in (tmp_path / "x" / "state").iterdir()}
     remarks: list[str] = []
-    assert play_once(small(), say=remarks.append) == first
+    assert play_once(small(), log=remarks.append) == first
     assert {path: path.stat().st_mtime_ns for path in (tmp_path / "x" / "state").iterdir()} == before
     assert remarks == ["x: already complete, nothing to do"]
 
@@ -102,7 +102,7 @@ def test_a_torn_state_and_a_torn_line_are_repaired(
         with (folder / name).open("a", encoding="utf-8") as stream:
             stream.write("6,1,0.4")
     remarks: list[str] = []
-    play_once(settings, say=remarks.append)
+    play_once(settings, log=remarks.append)
     assert remarks[0] == f"{newest.name} is damaged; going on from an older state"
     assert older.name == "state-00000004.pt"
     assert "x: going on from round 4" in remarks
@@ -172,7 +172,7 @@ def test_a_diverged_run_keeps_its_history_and_is_not_played_again(small: Any, pl
 
 
 def test_an_exploding_loss_is_divergence(small: Any, play_once: Play) -> None:
-    summary = play_once(small(federation={"explode": 1e-9}))
+    summary = play_once(small(federation={"divergence_threshold": 1e-9}))
     assert (summary["state"], summary["rounds"]) == ("diverged", 1)
 
 
@@ -180,7 +180,7 @@ def test_rounds_without_evaluation_leave_cells_empty(small: Any, play_once: Play
     """Every fourth round and the last are tested; the columns are those of a tested round from the start."""
     chosen = small(evaluation={"every": 4, "splits": ["test", "validation"], "models": ["cloud", "participants"]})
     lines: list[str] = []
-    summary = play_once(chosen, show=lines.append)
+    summary = play_once(chosen, update=lines.append)
     rows = history(tmp_path / "x")
     assert ["test accuracy" in line for line in lines] == [False, False, False, True, True, True]
     for column in (

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fedtide.federation.schedules import learning_rate
-from fedtide.settings import LocalSettings
+from fedtide.settings.run import LocalSettings
 
 HORIZON = st.integers(2, 400)
 

@@ -9,7 +9,8 @@ import pytest
 import torch
 
 from fedtide.federation.federation import Federation
-from fedtide.scenarios.timeline import Timeline
+from fedtide.federation.state import initial_state
+from fedtide.world.timeline import Timeline
 from support import federation, play, settings, steady, vectors
 
 VIEWS = np.array([[True, True, False], [False, False, True], [False, True, True]])
@@ -22,13 +23,13 @@ def world(rounds: int = 3) -> Timeline:
 
 def played(fed: Federation) -> tuple[list[dict[str, float]], list[torch.Tensor]]:
     """Rows and the arg-max inputs (logits of the test set) after each round."""
-    state, rows, logits = fed.start(), [], []
-    for _ in range(fed.timeline.rounds):
+    state, rows, logits = initial_state(fed.parts), [], []
+    for _ in range(fed.parts.timeline.rounds):
         with torch.no_grad():
-            rows.append(fed.play(state).row)
-        weight, bias = fed.layout.named(state.w, state.b).values()
-        logits.append(fed.data.test_inputs @ weight.T + bias)
-    fed.workers.close()
+            rows.append(fed.run_round(state).row)
+        weight, bias = fed.parts.layout.named(state.w, state.b).values()
+        logits.append(fed.parts.data.test_inputs @ weight.T + bias)
+    fed.parts.workers.close()
     return rows, logits
 
 
@@ -37,7 +38,7 @@ def test_all_views_are_those_of_the_logits(workers: int) -> None:
     evaluation = {"batch_size": 7}
     fed = federation(settings(evaluation=evaluation, engine={"workers": workers}), world(), vectors())
     rows, logits = played(fed)
-    y = fed.data.test_labels
+    y = fed.parts.data.test_labels
     for t, (row, scores) in enumerate(zip(rows, logits, strict=True)):
         view, seen = torch.from_numpy(VIEWS[t]), torch.from_numpy(VIEWS[: t + 1].any(0))
         right = (scores.argmax(1) == y).double()
@@ -52,11 +53,11 @@ def test_all_views_are_those_of_the_logits(workers: int) -> None:
 def test_a_model_of_the_other_labels_knows_nothing_unless_it_is_asked_within_them() -> None:
     """Right after a change to labels that were never seen: accuracy 0, because nothing there is ever predicted."""
     fed = federation(settings(), world(1), vectors())
-    w = fed.w0.clone()
+    w = fed.parts.w0.clone()
     bias = w[-3:]
     bias[:] = torch.tensor([0.0, 0.0, -1e3])
-    scores = fed.scores(w, fed.b0, view=VIEWS[1])
-    fed.workers.close()
+    scores = fed.parts.scores(w, fed.parts.b0, view=VIEWS[1])
+    fed.parts.workers.close()
     assert scores.accuracy(VIEWS[1]) == 0.0
     assert scores.accuracy(VIEWS[1], scores.masked) == 1.0
 

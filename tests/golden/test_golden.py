@@ -14,7 +14,8 @@ import torch
 from fedtide.engine import local
 from fedtide.federation import gradient_rounds
 from fedtide.federation.scoring import all_clients, evaluates
-from fedtide.scenarios.timeline import Assignment, Timeline
+from fedtide.federation.state import initial_state
+from fedtide.world.timeline import Assignment, Timeline
 from golden import families
 from golden.families.case import TOLERANCE, Case, Played, difference
 from support import federation, settings, watch
@@ -40,7 +41,7 @@ def played(case: Case, executor: str, monkeypatch: pytest.MonkeyPatch) -> Played
     start = torch.tensor(case.fields["w0"], dtype=torch.float64)
     chosen = settings(**case.settings, engine={"executor": executor, "workers": 1})
     fed = federation(chosen, case.world, case.data, cohorts=case.cohorts, start=start)
-    fed.participation.share = case.share  # type: ignore[attr-defined]
+    fed.parts.participation.share = case.share  # type: ignore[attr-defined]
     case.script(fed)
     over: list[int] = []
     clip = local.clip
@@ -56,12 +57,20 @@ def played(case: Case, executor: str, monkeypatch: pytest.MonkeyPatch) -> Played
 
     monkeypatch.setattr(local, "clip", counting)
     monkeypatch.setattr(gradient_rounds, "everybody", present)
-    state, rounds, everybody, clipped, openings, stores, clients = fed.start(), watch(fed), [], [], [], [], []
+    state, rounds, everybody, clipped, openings, stores, clients = (
+        initial_state(fed.parts),
+        watch(fed),
+        [],
+        [],
+        [],
+        [],
+        [],
+    )
     try:
-        for t in range(fed.timeline.rounds):
+        for t in range(fed.parts.timeline.rounds):
             over.clear()
             with torch.no_grad():
-                report = fed.play(state)
+                report = fed.run_round(state)
             openings.append(report.opening)
             clients.append(report.clients)
             stores.append(dict(state.initialiser))
@@ -69,7 +78,7 @@ def played(case: Case, executor: str, monkeypatch: pytest.MonkeyPatch) -> Played
             if evaluates(fed, "all"):
                 everybody.append(all_clients(fed, state, t))
     finally:
-        fed.workers.close()
+        fed.parts.workers.close()
     return Played(fed, state, rounds, everybody, clipped, openings, stores, clients)
 
 

@@ -9,8 +9,8 @@ import torch
 from torch import Tensor
 
 from fedtide.federation.federation import Federation
-from fedtide.federation.state import RunState
-from fedtide.scenarios.timeline import Timeline
+from fedtide.federation.state import RunState, initial_state
+from fedtide.world.timeline import Timeline
 from support import deal, federation, settings, timeline, vectors
 
 SIZES = (4, 3, 5, 2)
@@ -39,7 +39,7 @@ def made(initialiser: Any, world: Timeline | None = None, data: Any = None, **va
 
 def sessions_of(fed: Federation) -> tuple[list[RunState], list[Tensor], list[Any]]:
     """Play everything: the state at the end (in a list), the model before each session, and what is on record of it."""
-    state, starts, openings = fed.start(), [], []
+    state, starts, openings = initial_state(fed.parts), [], []
     begin = fed._begin_session
 
     def watched(state: RunState, t: int) -> Any:
@@ -50,7 +50,7 @@ def sessions_of(fed: Federation) -> tuple[list[RunState], list[Tensor], list[Any
 
     fed._begin_session = watched  # type: ignore[method-assign]
     with torch.no_grad():
-        for _ in range(fed.timeline.rounds):
-            fed.play(state)
-    fed.workers.close()
+        for _ in range(fed.parts.timeline.rounds):
+            fed.run_round(state)
+    fed.parts.workers.close()
     return [state], starts, openings

@@ -13,6 +13,7 @@ from session_worlds import LOCAL, alternating, made, sessions_of
 from torch import Tensor, nn
 
 from fedtide.engine.local import TermBatch
+from fedtide.federation.state import initial_state
 from fedtide.initialisation.continuous import TEACHER, _Relation, distillation
 from fedtide.models.base import Outputs
 from support import closest, images, play, watch
@@ -81,8 +82,8 @@ def test_a_round_follows_the_whole_loss(algorithm: str, loss: str, executor: str
     for t in (2, 3):
         r, _ = seen[t]
         for row, client in enumerate(r.ids):
-            shard = torch.from_numpy(fed.timeline.shards[client])
-            x, y = fed.data.train_inputs[shard], fed.data.train_labels[shard]
+            shard = torch.from_numpy(fed.parts.timeline.shards[client])
+            x, y = fed.parts.data.train_inputs[shard], fed.parts.data.train_labels[shard]
             start = r.w.clone().requires_grad_()
             models = {"student": start, "teacher": teacher, "global": r.w, "previous": seen[2][0].W[row]}
             z = {name: x @ w[:15].view(3, 5).T + w[15:] for name, w in models.items()}
@@ -102,33 +103,33 @@ def test_the_first_teacher_is_the_end_of_the_pilot_or_nobody(start: str, pilot: 
     chosen = {"name": "continuous", "post_pilot_start": start}
     fed, plain = made(chosen, alternating(pilot + 2, pilot=pilot)), made("previous", alternating(pilot, pilot=pilot))
     end, _ = play(plain)
-    state = fed.start()
+    state = initial_state(fed.parts)
     with torch.no_grad():
         for _ in range(pilot):
-            fed.play(state)
-            assert not fed.initialiser.terms(state.initialiser)
+            fed.run_round(state)
+            assert not fed.parts.initialiser.terms(state.initialiser)
         before = state.w.clone()
-        fed.play(state)
-        found = [term.references[TEACHER] for term in fed.initialiser.terms(state.initialiser)]
+        fed.run_round(state)
+        found = [term.references[TEACHER] for term in fed.parts.initialiser.terms(state.initialiser)]
         assert torch.equal(before, end.w)
         assert [torch.equal(teacher, before) for teacher in found] == ([True] if start == "carry" else [])
         before = state.w.clone()
-        fed.play(state)
-        (term,) = fed.initialiser.terms(state.initialiser)
+        fed.run_round(state)
+        (term,) = fed.parts.initialiser.terms(state.initialiser)
         assert torch.equal(term.references[TEACHER], before)
-    fed.workers.close()
+    fed.parts.workers.close()
 
 
 def test_after_a_reset_the_teacher_may_say_that_all_labels_are_equally_likely() -> None:
     """The first step after the pilot: cross-entropy plus kappa KL(uniform || p), by torch's own gradient."""
     chosen = {"name": "continuous", "post_pilot_start": "reset", "reset_teacher": "uniform", "strength": 0.7}
     fed = made(chosen, alternating(2, pilot=1))
-    state = fed.start()
+    state = initial_state(fed.parts)
     with torch.no_grad():
-        fed.play(state)
-        fed.play(state)
-    fed.workers.close()
-    (term,) = fed.initialiser.terms(state.initialiser)
+        fed.run_round(state)
+        fed.run_round(state)
+    fed.parts.workers.close()
+    (term,) = fed.parts.initialiser.terms(state.initialiser)
     assert not term.references[TEACHER].any()
     logits = torch.randn(4, 3, dtype=torch.float64)
     batch = TermBatch(
@@ -146,22 +147,22 @@ def test_the_teacher_keeps_its_own_statistics() -> None:
     """A teacher with BatchNorm is the whole model of the session before, not its parameters with today's statistics."""
     fed = made("continuous", alternating(2, 2), images(), model="cnn_svhn", local={**LOCAL, "lr": 0.01})
     seen: list[tuple[Tensor, Tensor]] = []
-    references = type(fed.executor)._references  # type: ignore[attr-defined]
+    references = type(fed.parts.executor)._references  # type: ignore[attr-defined]
 
     def watched(seat: Any, term: Any, row: int, b: Tensor) -> Any:
         modules = references(seat, term, row, b)
         seen.append((modules[TEACHER].b.clone(), b.clone()))
         return modules
 
-    fed.executor._references = watched  # type: ignore[attr-defined]
-    state = fed.start()
+    fed.parts.executor._references = watched  # type: ignore[attr-defined]
+    state = initial_state(fed.parts)
     with torch.no_grad():
         for _ in range(2):
-            fed.play(state)
+            fed.run_round(state)
         statistics = state.b.clone()
         for _ in range(2):
-            fed.play(state)
-    fed.workers.close()
+            fed.run_round(state)
+    fed.parts.workers.close()
     assert len(seen) == 4
     assert all(torch.equal(teacher, statistics) for teacher, _ in seen)
     assert closest(seen[-1][1], statistics) > 1e-6
@@ -172,12 +173,12 @@ def test_old_classes_are_those_of_earlier_sessions() -> None:
     object.__setattr__(world, "label_views", torch.tensor([[1, 1, 0], [0, 1, 1]], dtype=torch.bool).numpy())
     object.__setattr__(world, "view_of_round", world.session_of_round % 2)
     fed = made({"name": "continuous", "loss": "glfc"}, world)
-    state, found = fed.start(), []
+    state, found = initial_state(fed.parts), []
     with torch.no_grad():
         for _ in range(4):
-            fed.play(state)
+            fed.run_round(state)
             found.append(state.initialiser.get("teacher_labels", torch.zeros(3, dtype=torch.bool)).tolist())
-    fed.workers.close()
+    fed.parts.workers.close()
     assert found == [[False] * 3, [True, True, False], [True] * 3, [True] * 3]
 
 

@@ -10,8 +10,10 @@ import pytest
 import torch
 
 from fedtide.federation.federation import Federation
-from fedtide.params import Params
-from fedtide.world import load_data, timeline_for
+from fedtide.federation.state import initial_state
+from fedtide.settings.params import Params
+from fedtide.world.files import timeline_for
+from fedtide.world.prepared import load_data
 
 PARAMS = Path(__file__).parents[2] / "params.yaml"
 
@@ -26,16 +28,16 @@ def found(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[int, dict[
         data = load_data(chosen)
         timeline = timeline_for(chosen, data)
         fed = Federation(chosen, timeline, data, dtype=torch.float64)
-        state, sessions = fed.start(), result.setdefault(name, {})
+        state, sessions = initial_state(fed.parts), result.setdefault(name, {})
         with torch.no_grad():
             for _ in range(timeline.rounds):
-                report = fed.play(state)
+                report = fed.run_round(state)
                 if report.opening:
                     sessions[report.opening["session"]] = report.opening | {"rounds": []}
                 elif not sessions:
                     sessions[1] = {"rounds": []}
                 sessions[report.row["session"]]["rounds"].append(report.row["test_accuracy"])
-        fed.workers.close()
+        fed.parts.workers.close()
     return result
 
 

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 
 from fedtide.engine.flat import Layout
-from fedtide.initialisation.distances import DISTANCES, global_l2, inner_product, layerwise_unit
-from fedtide.initialisation.mixing import similarity_weights
+from fedtide.initialisation._distances import DISTANCES, global_l2, inner_product, layerwise_unit
+from fedtide.initialisation._mixing import similarity_weights
 
 
 class Named(nn.Module):

@@ -13,14 +13,14 @@ import pytest
 import torch
 from session_worlds import LOCAL, SIZES, A, B, alternating, made, populations, sessions_of
 
+from fedtide.core.errors import Diverged, SettingsError
+from fedtide.core.hashing import canonical_json
 from fedtide.engine.evaluation import full_gradient
-from fedtide.errors import Diverged, SettingsError
-from fedtide.federation.state import RunState
-from fedtide.identity import canonical_json
-from fedtide.initialisation import store
-from fedtide.params import Params
-from fedtide.settings import RunSettings
-from fedtide.world import build_timeline
+from fedtide.federation.state import RunState, initial_state
+from fedtide.initialisation import _store as store
+from fedtide.settings.params import Params
+from fedtide.settings.run import RunSettings
+from fedtide.world.build import build_timeline
 from support import closest, federation, images, play, settings, tensors, vectors
 
 PATTERNS: dict[str, dict[str, Any]] = {
@@ -92,10 +92,10 @@ def test_an_update_of_one_full_step_is_minus_the_gradient_at_the_pilot() -> None
     pilot, _ = play(fed)
     for session, members in ((1, B), (2, A)):
         fed = made("previous", alternating(1), local=local)
-        shards = [fed.timeline.shards[k] for k in members]
-        counts = fed.label_counts(shards)
-        gradients = full_gradient(fed.workers, pilot.w, pilot.b, shards, 99, counts)
-        fed.workers.close()
+        shards = [fed.parts.timeline.shards[k] for k in members]
+        counts = fed.parts.label_counts(shards)
+        gradients = full_gradient(fed.parts.workers, pilot.w, pilot.b, shards, 99, counts)
+        fed.parts.workers.close()
         n = torch.tensor([float(SIZES[k]) for k in members], dtype=torch.float64)
         assert closest(updates(state)[session], -0.07 * (n / n.sum()) @ gradients) < 1e-12
 
@@ -217,28 +217,28 @@ def test_gradient_rounds_leave_no_trace_but_their_bytes() -> None:
         federation={"at_session": "keep"},
         local={**LOCAL, "momentum": 0.5, "momentum_scope": "client"},
     )
-    state = fed.start()
+    state = initial_state(fed.parts)
     with torch.no_grad():
         for _ in range(4):
-            fed.play(state)
+            fed.run_round(state)
         before, totals, kept = copy.deepcopy(tensors(state)), dict(state.totals), dict(state.initialiser)
-        fed.initialiser.prepare(fed._boundary(state, 4))
+        fed.parts.initialiser.prepare(fed._boundary(state, 4))
     after = tensors(state)
     assert all(torch.equal(value, after[name]) for name, value in before.items())
     assert state.initialiser.keys() - kept.keys() == {"update.2.G"}
     assert all(state.initialiser[name] is value for name, value in kept.items())
-    assert state.totals["bytes_up"] - totals["bytes_up"] == 2 * 2 * fed.payload.up
-    assert state.totals["bytes_down"] - totals["bytes_down"] == 2 * 2 * fed.payload.down
+    assert state.totals["bytes_up"] - totals["bytes_up"] == 2 * 2 * fed.parts.payload.up
+    assert state.totals["bytes_down"] - totals["bytes_down"] == 2 * 2 * fed.parts.payload.down
     assert state.totals["gradient_rounds"] - totals["gradient_rounds"] == 2
-    fed.workers.close()
+    fed.parts.workers.close()
 
 
 def test_rounds_see_the_same_batches_with_and_without_gradient_rounds() -> None:
     plans: list[list[Any]] = []
     for initialiser in ("previous", {"name": "dynamic", "history": 1, "gradient_rounds": 2}):
         fed, seen = made(initialiser), []
-        begin = fed.executor.begin
-        fed.executor.begin = lambda cohort, seen=seen, begin=begin: (  # type: ignore[method-assign]
+        begin = fed.parts.executor.begin
+        fed.parts.executor.begin = lambda cohort, seen=seen, begin=begin: (  # type: ignore[method-assign]
             seen.append(cohort.plan.indices.tolist()) or begin(cohort)
         )
         play(fed)
@@ -269,16 +269,16 @@ def test_an_update_that_is_not_finite_ends_the_run_and_names_the_sessions() -> N
     fed = made({"name": "dynamic", "gradient_lr": 1e308, "gradient_rounds": 3}, alternating(5))
     with pytest.raises(Diverged, match=r"session 3: .* sessions 2; try a smaller initialiser\.gradient_lr") as caught:
         play(fed)
-    fed.workers.close()
+    fed.parts.workers.close()
     assert "\n" not in str(caught.value)
-    assert caught.value.report is None
+    assert caught.value.record is None
 
 
 def test_without_a_pilot_the_first_model_takes_its_place() -> None:
     (state,), _, openings = sessions_of(made("dynamic", alternating(4, pilot=0)))
     fed = made("previous")
-    fed.workers.close()
-    assert torch.equal(state.initialiser["pilot_w"], fed.w0)
+    fed.parts.workers.close()
+    assert torch.equal(state.initialiser["pilot_w"], fed.parts.w0)
     assert sorted(updates(state)) == [0, 1, 2, 3]
     assert list(openings[2]["weights"]) == ["1", "2"]
 
@@ -304,11 +304,11 @@ def test_a_convex_loss_of_the_mixture_is_below_the_mixture_of_the_losses() -> No
     world = alternating(6)
     fed = made({"name": "dynamic", "similarity_scale": 1.0}, world)
     ends = []
-    state = fed.start()
+    state = initial_state(fed.parts)
     with torch.no_grad():
         openings = []
         for _ in range(world.rounds):
-            openings.append(fed.play(state).opening)
+            openings.append(fed.run_round(state).opening)
             ends.append(state.w.clone())
     from fedtide.federation.opening import _losses
 
@@ -317,4 +317,4 @@ def test_a_convex_loss_of_the_mixture_is_below_the_mixture_of_the_losses() -> No
         losses = [float(_losses(fed, [(ends[int(z) - 1], state.b)], t)[0] or 0) for z in weights]
         mixed = sum(weight * loss for weight, loss in zip(weights.values(), losses, strict=True))
         assert openings[t]["losses"]["start"] <= mixed + 1e-12  # type: ignore[index]
-    fed.workers.close()
+    fed.parts.workers.close()

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 import torch
 
-from fedtide import plugins
+from fedtide.core import plugins
 from fedtide.models.base import Model, Network
 
 Build = Callable[..., Network]

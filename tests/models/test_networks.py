@@ -10,8 +10,8 @@ from torch import Tensor, nn
 from torch.func import functional_call
 from torch.nn import functional
 
-from fedtide import plugins
-from fedtide.errors import SettingsError
+from fedtide.core import plugins
+from fedtide.core.errors import SettingsError
 from fedtide.models.base import Model
 
 GREY = (1, 16, 16)

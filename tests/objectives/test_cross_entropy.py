@@ -5,7 +5,7 @@ import math
 import torch
 from torch.func import grad, vmap
 
-from fedtide import plugins
+from fedtide.core import plugins
 from fedtide.models.base import Outputs
 from fedtide.objectives.base import Objective
 

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fedtide import plugins
-from fedtide.errors import SettingsError
+from fedtide.core import plugins
+from fedtide.core.errors import SettingsError
 
 PUBLISHED = [
     (100, 0.15, 0, [14, 15, 16, 24, 26, 34, 43, 47, 53, 61, 63, 67, 69, 75, 77, 79, 82, 87, 92, 97, 99]),

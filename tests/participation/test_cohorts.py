@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from fedtide import plugins
-from fedtide.errors import SettingsError
+from fedtide.core import plugins
+from fedtide.core.errors import SettingsError
 from fedtide.participation.base import coins
 
 NAMES = plugins.names("participation")
@@ -47,7 +47,7 @@ def test_fixed_size(present, fraction):
     chosen = rule("fixed", fraction=fraction)
     cohort = chosen.draw(present, 3, 0)
     assert len(cohort) == max(1, round(fraction * len(present)))
-    assert chosen.expected_fraction(len(present)) == len(cohort) / len(present)
+    assert chosen.participation_fraction(len(present)) == len(cohort) / len(present)
     assert len(rule("fixed", count=7).draw(present, 3, 0)) == min(7, len(present))
 
 
@@ -95,8 +95,8 @@ def test_a_client_decides_whoever_else_is_present():
     ("name", "chosen", "expected"),
     [("all", {}, 1.0), ("bernoulli", {"probability": 0.3}, 0.3), ("fixed", {"count": 5}, 0.25)],
 )
-def test_expected_fraction(name, chosen, expected):
-    assert rule(name, **chosen).expected_fraction(20) == expected
+def test_participation_fraction(name, chosen, expected):
+    assert rule(name, **chosen).participation_fraction(20) == expected
 
 
 @pytest.mark.parametrize(

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fedtide.errors import SettingsError
-from fedtide.partitions import dealing
+from fedtide.core.errors import SettingsError
+from fedtide.partitions import _dealing as dealing
 
 DRAWS = 3000
 

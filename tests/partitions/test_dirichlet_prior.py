@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fedtide.errors import SettingsError
+from fedtide.core.errors import SettingsError
 from fedtide.partitions.dirichlet_prior import draw_parts
 
 LABELS = np.repeat(np.arange(10), 400)

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fedtide import plugins
-from fedtide.errors import SettingsError
+from fedtide.core import plugins
+from fedtide.core.errors import SettingsError
 
 ALPHAS = st.sampled_from([1e-3, 0.01, 0.1, 0.6, 100.0])
 COUNTS = st.lists(st.integers(1, 12), min_size=1, max_size=6)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from fedtide import plugins
+from fedtide.core import plugins
 
 NAMES = plugins.names("partitions")
 LABELS = np.random.default_rng(5).permutation(np.repeat(np.arange(10), 40))

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from fedtide.settings import RunSettings
+from fedtide.settings.run import RunSettings
 
 STAGES = yaml.safe_load((Path(__file__).parents[2] / "dvc.yaml").read_text(encoding="utf-8"))["stages"]
 RUN = set(RunSettings().canonical())

@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import settings as examples
 from hypothesis import strategies as st
 
-from fedtide.errors import SettingsError
+from fedtide.core.errors import SettingsError
 from fedtide.privacy import he, masked
-from fedtide.privacy.base import histograms
+from fedtide.privacy.factory import histograms
 from support import assert_same, federation, play, settings, steady, timeline, vectors
 
 COUNTS = np.random.default_rng(0).integers(0, 600, (100, 10))
@@ -73,7 +73,7 @@ def test_masks_change_nothing_but_the_bytes_of_a_sessions_first_round(name):
     for way in ("plain", "masked"):
         own = {"name": name, "label_histogram": way}
         fed = federation(settings(algorithm=own), world, vectors())
-        played[way] = (*play(fed), fed.payload)
+        played[way] = (*play(fed), fed.parts.payload)
     (plain, rows, payload), (hidden, other, _) = played["plain"], played["masked"]
     assert_same(plain, hidden)
     first, second, third, _ = (report.row["bytes_up"] for report in rows)

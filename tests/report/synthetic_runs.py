@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from fedtide.randomness import generator
+from fedtide.core.randomness import generator
 
 START = {"previous": 0.0, "average": 0.55, "restart": 0.1}
 SPEED = {"fedavg": 9.0, "fedprox": 8.0, "scaffold": 5.0}

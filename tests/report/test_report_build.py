@@ -10,7 +10,7 @@ import pytest
 from rich.console import Console
 from synthetic_runs import small_grid, write_run
 
-from fedtide.errors import SettingsError
+from fedtide.core.errors import SettingsError
 from fedtide.report.build import build
 
 FIGURES = {"accuracy_over_rounds", "accuracy_over_bytes", "per_class", "transition_accuracy"}

@@ -4,7 +4,7 @@ import math
 import pytest
 from synthetic_runs import write_run
 
-from fedtide.errors import SettingsError
+from fedtide.core.errors import SettingsError
 from fedtide.report.records import load
 
 

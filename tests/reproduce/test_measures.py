@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fedtide.errors import SettingsError
+from fedtide.core.errors import SettingsError
 from fedtide.reproduce.history import History, Session
 from fedtide.reproduce.measures import BestRound, Learning, Quantity, Recovery, TransitionAccuracy
 

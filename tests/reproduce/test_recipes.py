@@ -2,7 +2,7 @@
 
 import pytest
 
-from fedtide.errors import SettingsError
+from fedtide.core.errors import SettingsError
 from fedtide.reproduce.recipe import Recipe
 
 

@@ -136,7 +136,7 @@ def test_a_folder_without_experiments_and_one_name_in_two_families(fedtide, fold
 @pytest.mark.slow
 def test_a_killed_command_loses_nothing(fedtide, folder, tiny):
     tiny.write_text(tiny.read_text().replace("rounds_per_session: 2", "rounds_per_session: 150"))
-    command = [sys.executable, "-m", "fedtide.cli", "reproduce", "tiny", "-q"]
+    command = [sys.executable, "-m", "fedtide.cli.main", "reproduce", "tiny", "-q"]
     with subprocess.Popen(command, cwd=folder, start_new_session=True) as process:
         until(lambda: (folder / "results/tiny/plain.csv").is_file() and table(folder)[0]["seeds"] != "0")
         os.killpg(process.pid, signal.SIGKILL)

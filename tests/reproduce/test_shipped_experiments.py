@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from fedtide import plugins
+from fedtide.core import plugins
 from fedtide.reproduce.play import count_runs, experiments
 from fedtide.reproduce.published import read_published
 from fedtide.reproduce.recipe import Recipe

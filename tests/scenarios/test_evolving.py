@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 from worlds import plugin, timeline, world
 
-from fedtide.errors import SettingsError
-from fedtide.scenarios.picture import draw, holdings, presence
-from fedtide.world import build_timeline
+from fedtide.core.errors import SettingsError
+from fedtide.world.build import build_timeline
+from fedtide.world.picture import draw, holdings, presence
 from support import federation, play, vectors
 from support import settings as run_settings
 

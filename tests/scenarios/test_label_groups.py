@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fedtide.errors import SettingsError
-from fedtide.scenarios.label_groups import label_groups, parse_overlap
+from fedtide.core.errors import SettingsError
+from fedtide.scenarios._label_groups import label_groups, parse_overlap
 
 HUNDREDTHS = st.integers(0, 99).map(lambda number: f"0.{number:02d}")
 

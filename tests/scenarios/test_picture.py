@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from worlds import timeline, world
 
-from fedtide.scenarios.picture import boundaries, commonest, draw, holdings, presence, summary
-from fedtide.scenarios.timeline import Assignment, Timeline
+from fedtide.world.picture import boundaries, commonest, draw, holdings, presence, summary
+from fedtide.world.timeline import Assignment, Timeline
 
 LABELS = np.array([0, 0, 0, 1, 1, 1, 0, 1])
 

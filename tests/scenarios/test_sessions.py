@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 from worlds import plugin, timeline, world
 
-from fedtide.errors import SettingsError
-from fedtide.scenarios.presence import markov
+from fedtide.core.errors import SettingsError
+from fedtide.scenarios._presence import markov
 
 
 def present(made, session):

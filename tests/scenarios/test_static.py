@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from worlds import timeline, world
 
-from fedtide.errors import SettingsError
-from fedtide.scenarios.timeline import Timeline
+from fedtide.core.errors import SettingsError
+from fedtide.world.timeline import Timeline
 
 
 def test_everybody_is_there_with_everything():

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from worlds import timeline, world
 
-from fedtide.errors import SettingsError
+from fedtide.core.errors import SettingsError
 from fedtide.scenarios.trace import Interval, read_trace
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from fedtide import plugins
+from fedtide.core import plugins
 from fedtide.scenarios.base import WorldInput
 
 

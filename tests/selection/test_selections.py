@@ -15,11 +15,11 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fedtide import plugins
-from fedtide.errors import SettingsError
+from fedtide.core import plugins
+from fedtide.core.errors import SettingsError
+from fedtide.selection._divergence import divergence
 from fedtide.selection.base import Candidates, Floats
 from fedtide.selection.brute_force import optimum
-from fedtide.selection.divergence import divergence
 from fedtide.selection.dynacomm import programme
 from fedtide.selection.label_private import turn
 

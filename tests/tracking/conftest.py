@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from fedtide.params import Params
-from fedtide.settings import RunSettings
+from fedtide.settings.params import Params
+from fedtide.settings.run import RunSettings
 from fedtide.tracking.store import Store
 
 

@@ -16,12 +16,12 @@ import pytest
 import torch
 from filelock import FileLock
 
-from fedtide.compare import Place, tracked
-from fedtide.errors import SettingsError
-from fedtide.params import Params
-from fedtide.settings import RunSettings
+from fedtide.core.errors import SettingsError
+from fedtide.settings.params import Params
+from fedtide.settings.run import RunSettings
 from fedtide.tracking.mlflow import MlflowMirror, mirror
 from fedtide.tracking.store import Store
+from fedtide.tracking.workspace import Workspace, tracked
 
 Make = Callable[..., RunSettings]
 EXPERIMENT = "tests"
@@ -43,7 +43,7 @@ class Interrupt(L.Callback):
 
 
 def played(settings: RunSettings, runs: Path, mlruns: Path, *callbacks: L.Callback, **options: Any) -> dict[str, Any]:
-    place = Place(runs, None, mlruns, EXPERIMENT, options.get("parent", ""))
+    place = Workspace(runs, None, mlruns, EXPERIMENT, options.get("parent", ""))
     return tracked(settings, place, options.get("say", lambda _: None), callbacks=callbacks)
 
 
@@ -201,7 +201,7 @@ def test_training_goes_on_when_the_store_cannot_be_opened(settings: Make, tmp_pa
     broken.mkdir()
     (broken / "mlflow.db").write_bytes(b"not a database " * 100)
     said: list[str] = []
-    summary = played(settings(), tmp_path / "runs", broken, say=said.append)
+    summary = played(settings(), tmp_path / "runs", broken, log=said.append)
     assert summary["state"] == "complete"
     remarks = [line for line in said if line.startswith("MLflow")]
     assert remarks == ["MLflow: file is not a database; training goes on, `fedtide mirror` fills the gap later"]
@@ -223,7 +223,7 @@ def test_training_goes_on_when_the_store_fails_halfway_and_the_gap_is_filled(
     said: list[str] = []
     with monkeypatch.context() as patch:
         patch.setattr(MlflowClient, "log_batch", failing)
-        summary = played(settings(), tmp_path / "runs", mlruns, say=said.append)
+        summary = played(settings(), tmp_path / "runs", mlruns, log=said.append)
         tried = len(calls)
     assert summary["state"] == "complete"
     assert [line for line in said if "MLflow" in line] == [

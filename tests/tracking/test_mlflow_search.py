@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from fedtide.compare import Place
-from fedtide.params import Params
+from fedtide.settings.params import Params
 from fedtide.tracking.run_directory import RunDirectory
 from fedtide.tracking.store import Store
+from fedtide.tracking.workspace import Workspace
 from fedtide.tuning import study
 from fedtide.tuning.study import tune
 
@@ -23,7 +23,7 @@ def test_trials_are_gathered_below_their_search(
     monkeypatch.setattr(study, "_UNPRUNED_TRIALS", 1)
     space = {"local.lr": {"low": 0.001, "high": 1.0, "log": True}}
     params = Params({**raw, "tune": {"trials": 5, "workers": 1, "space": space}})
-    name = tune(params, Place(tmp_path / "runs", None, mlruns, "tests"), tmp_path / "tuning").study
+    name = tune(params, Workspace(tmp_path / "runs", None, mlruns, "tests"), tmp_path / "tuning").study
 
     store = Store(mlruns, "tests")
     children = store.runs(f"tags.mlflow.parentRunId = '{store.parent(name)}'")
@@ -45,7 +45,7 @@ def artifacts(store: Store, run: str) -> dict[str, bytes]:
 def test_what_a_search_found_is_at_its_own_run(raw: dict[str, Any], tmp_path: Path, mlruns: Path, cost: Any) -> None:
     space = {"local.amount": {"choices": [1, 4]}, "local.lr": {"low": 0.001, "high": 1.0, "log": True}}
     params = Params({**raw, "tune": {"trials": 4, "workers": 1, "space": space, "cost": cost, "prune": False}})
-    place, out = Place(tmp_path / "runs", None, mlruns, "tests"), tmp_path / "tuning"
+    place, out = Workspace(tmp_path / "runs", None, mlruns, "tests"), tmp_path / "tuning"
     found = tune(params, place, out)
 
     store = Store(mlruns, "tests")
@@ -67,7 +67,7 @@ def test_a_search_does_not_suffer_from_a_store_that_cannot_be_used(raw: dict[str
     (tmp_path / "mlruns").write_text("in the way")
     params = Params({**raw, "tune": {"trials": 2, "workers": 1, "cost": "kappa"}})
     said: list[str] = []
-    tune(params, Place(tmp_path / "runs", None, tmp_path / "mlruns", "tests"), tmp_path / "tuning", said.append)
+    tune(params, Workspace(tmp_path / "runs", None, tmp_path / "mlruns", "tests"), tmp_path / "tuning", said.append)
     assert said[-1].startswith("MLflow: ")
     assert said[-1].endswith("; the files of the search are complete")
     assert (tmp_path / "tuning" / "front.png").is_file()
@@ -75,5 +75,5 @@ def test_a_search_does_not_suffer_from_a_store_that_cannot_be_used(raw: dict[str
 
 @pytest.mark.slow
 def test_training_imports_neither_mlflow_nor_optuna() -> None:
-    code = "import sys, fedtide.run, fedtide.compare; print(sorted({'mlflow', 'optuna'} & set(sys.modules)))"
+    code = "import sys, fedtide.runs.run, fedtide.runs.compare; print(sorted({'mlflow', 'optuna'} & set(sys.modules)))"
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout == "[]\n"

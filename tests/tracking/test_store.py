@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from fedtide.errors import SettingsError
+from fedtide.core.errors import SettingsError
 from fedtide.tracking import store as module
 from fedtide.tracking.store import Store, git_commit, ui_command
 

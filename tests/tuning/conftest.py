@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from fedtide.params import Params
+from fedtide.settings.params import Params
 
 
 @pytest.fixture(scope="session")

@@ -10,21 +10,21 @@ from pathlib import Path
 
 import yaml
 
-from fedtide.compare import Place
-from fedtide.params import Params
+from fedtide.settings.params import Params
+from fedtide.tracking.workspace import Workspace
 from fedtide.tuning.study import TuneResult, tune
 
 
 def search(params: Params, home: Path, say: Callable[[str], None] = lambda _: None) -> TuneResult:
     """Run directories in ``home/runs``, results in ``home/tuning``."""
-    return tune(params, Place(home / "runs"), home / "tuning", say)
+    return tune(params, Workspace(home / "runs"), home / "tuning", say)
 
 
 KILLED = """
 import os, signal, sys
 from pathlib import Path
-from fedtide.compare import Place
-from fedtide.params import Params
+from fedtide.tracking.workspace import Workspace
+from fedtide.settings.params import Params
 from fedtide.tuning.study import tune
 from fedtide.tuning.trial import Pruner
 
@@ -39,7 +39,7 @@ if __name__ == "__main__":
     if workers == 1:
         Pruner.on_train_batch_start = lambda *_: kill()
     params = Params.read(home / "params.yaml", [f"tune.workers={workers}"])
-    tune(params, Place(home / "runs"), home / "tuning", lambda _: kill() if workers > 1 else None)
+    tune(params, Workspace(home / "runs"), home / "tuning", lambda _: kill() if workers > 1 else None)
 """
 
 

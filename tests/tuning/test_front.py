@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 from searches import killed, search
 
-from fedtide.errors import SettingsError
-from fedtide.params import Params
-from fedtide.run import execute
+from fedtide.core.errors import SettingsError
+from fedtide.runs.execution import execute
+from fedtide.settings.params import Params
 from fedtide.tracking.run_directory import RunDirectory
 from fedtide.tuning.study import TuneResult
 

@@ -14,10 +14,10 @@ import pytest
 from filelock import FileLock
 from searches import killed, search
 
-from fedtide.errors import SettingsError
+from fedtide.core.errors import SettingsError
 from fedtide.federation.federation import Federation
-from fedtide.params import Params
-from fedtide.run import execute
+from fedtide.runs.execution import execute
+from fedtide.settings.params import Params
 from fedtide.tracking.run_directory import RunDirectory, read_json
 from fedtide.tuning import trial as trials
 from fedtide.tuning.study import TuneResult

@@ -14,9 +14,9 @@ from hypothesis import HealthCheck, given
 from hypothesis import settings as hypothesis
 from hypothesis import strategies as st
 
-from fedtide.errors import SettingsError
-from fedtide.params import Params
-from fedtide.stages import code
+from fedtide.core.errors import SettingsError
+from fedtide.runs.stages import code
+from fedtide.settings.params import Params
 from fedtide.tuning.space import Choice, Dimension, Space
 
 Make = Callable[..., Params]

@@ -12,7 +12,7 @@ from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from fedtide import plugins
+from fedtide.core import plugins
 from fedtide.federation.scoring import all_clients
 from support import closest, deal, federation, largest_gap, play, settings, timeline, trajectory, vectors, watch
 

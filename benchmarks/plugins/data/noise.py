@@ -8,9 +8,9 @@ import numpy as np
 import torch
 from pydantic import Field, PositiveInt
 
+from fedtide.core.randomness import generator
 from fedtide.data.base import DatasetPlugin, DatasetSettings
-from fedtide.data.dataset import Dataset
-from fedtide.randomness import generator
+from fedtide.world.dataset import Dataset
 
 
 class Noise(DatasetPlugin):

@@ -9,7 +9,7 @@ from pydantic import Field
 from torch import Tensor
 
 from fedtide.algorithms.base import Algorithm, AlgorithmSettings, Round
-from fedtide.settings import WeightingChoice
+from fedtide.settings.choices import WeightingChoice
 
 
 class ContinualSettings(AlgorithmSettings):
@@ -29,14 +29,14 @@ class Continual(Algorithm):
     the model that was sent in round t; the data of round t count, and so does what a method has forgotten since.
     """
 
-    def extra(self, size: int, clients: int, classes: int) -> dict[str, Tensor]:
+    def extra(self) -> dict[str, Tensor]:
         """``visits``: client and subset of every participation so far, int64 [n, 2], while the loss is measured."""
         return {"visits": torch.zeros(0, 2, dtype=torch.int64)}
 
     def visit(self, r: Round) -> None:
         """Take note of this round's data."""
         if self.settings.measure_every:
-            visited = torch.tensor([r.ids, r.subsets]).T.to(r.extra["visits"])
+            visited = torch.tensor([r.ids, r.shard_ids]).T.to(r.extra["visits"])
             r.extra["visits"] = torch.cat([r.extra["visits"], visited])
 
     @abstractmethod
@@ -51,7 +51,7 @@ class Continual(Algorithm):
         gap = true[[known[subset] for _, subset in visits]] - self.remembered(r, visits)
         return float(torch.linalg.vector_norm(gap.nan_to_num(0.0), dim=-1).mean())
 
-    def record(self, r: Round) -> dict[str, Tensor]:
+    def record(self, r: Round) -> dict[str, Tensor | float]:
         """``information_loss``, the same for all participants; NaN in rounds where it is not due."""
         every = self.settings.measure_every
         if not every:

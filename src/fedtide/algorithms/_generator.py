@@ -26,10 +26,10 @@ class Generator:
         self._layout = Layout(self._network)
         self.size = self._layout.size
 
-    def start(self, seed: int) -> tuple[Tensor, Tensor]:
+    def start(self, draws: torch.Generator) -> tuple[Tensor, Tensor]:
         """Parameters [G] and statistics [2 H] of a generator with the library's default weights, float64."""
         with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(seed)
+            torch.manual_seed(draws.initial_seed())
             for layer in self._network:
                 if isinstance(layer, nn.Linear):
                     layer.reset_parameters()

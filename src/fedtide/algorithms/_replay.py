@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Sequence
+from typing import ClassVar
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from fedtide.algorithms._continual import Continual
-from fedtide.algorithms.base import Round
-from fedtide.algorithms.round import Ints
+from fedtide.algorithms.base import Ints, Round
 
 
 class Replay(Continual):
@@ -22,22 +22,19 @@ class Replay(Continual):
     has stored, the more batches an epoch has: fix ``local.unit: steps`` when comparing.
     """
 
-    @property
-    def stateful(self) -> bool:
-        """Clients keep samples."""
-        return True
+    remembers: ClassVar[bool] = True
 
-    def extra(self, size: int, clients: int, classes: int) -> dict[str, Tensor]:
+    def extra(self) -> dict[str, Tensor]:
         """``stored``: client, subset and position of each stored sample, int64 [n, 3], in the order of the first visits."""
-        return {**super().extra(size, clients, classes), "stored": torch.zeros(0, 3, dtype=torch.int64)}
+        return {**super().extra(), "stored": torch.zeros(0, 3, dtype=torch.int64)}
 
-    def shards(
-        self, ids: Sequence[int], subsets: Sequence[int], own: Sequence[Ints], extra: dict[str, Tensor]
+    def training_samples(
+        self, ids: Sequence[int], shard_ids: Sequence[int], shards: Sequence[Ints], extra: dict[str, Tensor]
     ) -> Sequence[Ints]:
         """Own samples, then those stored of other subsets."""
         client, subset, position = extra["stored"].cpu().numpy().T
         found = []
-        for id_, here, mine in zip(ids, subsets, own, strict=True):
+        for id_, here, mine in zip(ids, shard_ids, shards, strict=True):
             past = position[(client == id_) & (subset != here)]
             _, first = np.unique(past, return_index=True)
             past = past[np.sort(first)]
@@ -51,7 +48,7 @@ class Replay(Continual):
     def finish(self, r: Round) -> Tensor:
         """Store samples of subsets met for the first time."""
         known = {(client, subset) for client, subset, _ in r.extra["stored"].tolist()}
-        places = list(zip(r.ids, r.subsets, strict=True))
+        places = list(zip(r.ids, r.shard_ids, strict=True))
         new = [row for row, place in enumerate(places) if place not in known]
         for row, picked in zip(new, self.pick(r, new) if new else [], strict=True):
             positions = torch.from_numpy(picked).to(r.extra["stored"]).unsqueeze(1)

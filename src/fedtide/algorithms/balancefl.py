@@ -7,10 +7,9 @@ from pydantic import Field
 from torch import Tensor
 from torch.nn import functional
 
-from fedtide.algorithms.base import Algorithm, AlgorithmSettings, Round, Term, Tunable
-from fedtide.algorithms.round import Passed
+from fedtide.algorithms.base import Algorithm, AlgorithmSettings, ForwardPass, Round, Term, Tunable
+from fedtide.core.randomness import hashed_uniform
 from fedtide.engine.local import TermBatch
-from fedtide.randomness import hashed_uniform
 
 
 class BalanceFl(Algorithm):
@@ -34,9 +33,11 @@ class BalanceFl(Algorithm):
         entropy: float = Field(0.002, ge=0, description="weight mu of the entropy, summed over a batch")
         spread: float = Field(1.0, ge=0, description="size of the perturbations; 1 for the data's own covariance")
 
+    settings: Settings
+
     def terms(self, r: Round) -> list[Term]:
         """The whole loss."""
-        seen, most = r.services.passed(r.w), r.label_counts.amax(1, keepdim=True)
+        seen, most = r.services.forward(r.w), r.label_counts.amax(1, keepdim=True)
         constants = {
             "root": self.settings.spread * torch.stack([_root(each) for each in seen]),
             "chance": 1 - r.label_counts / most,
@@ -77,7 +78,7 @@ def _only(classes: Tensor, z: Tensor) -> Tensor:
     return torch.where(classes, z, torch.finfo(z.dtype).min / 4)
 
 
-def _root(seen: Passed) -> Tensor:
+def _root(seen: ForwardPass) -> Tensor:
     """Root [q, q] of the within-class covariance, classes weighted by their samples; a single sample has none."""
     features, labels = seen.features.to(torch.float64), seen.labels
     counts = torch.bincount(labels, minlength=seen.logits.shape[-1]).to(features)

@@ -3,94 +3,111 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, ClassVar
+from dataclasses import dataclass
+from typing import ClassVar
 
-from pydantic import Field
 from torch import Tensor
 
-from fedtide.algorithms.outlook import Outlook
-from fedtide.algorithms.round import Ints, Round, Vectors
+from fedtide.algorithms._preview import RunPreview
+from fedtide.algorithms._round import ForwardPass, Ints, Round, Services, Vectors
+from fedtide.core.plugins import Plugin, PluginSettings, Tunable
+from fedtide.core.randomness import Randomness
 from fedtide.engine.flat import Layout
-from fedtide.engine.local import Gradient, Local, Term
-from fedtide.plugins import Plugin, PluginSettings, Tunable
-from fedtide.settings import WeightingChoice
+from fedtide.engine.local import Gradient, Local, Term, TermBatch
+from fedtide.settings.kinds import AlgorithmSettings
 
-__all__ = ["Algorithm", "AlgorithmSettings", "Gradient", "Local", "Round", "Term", "Tunable", "Vectors"]
+__all__ = [
+    "Algorithm",
+    "AlgorithmSettings",
+    "ForwardPass",
+    "Gradient",
+    "Ints",
+    "Local",
+    "Problem",
+    "Round",
+    "RunPreview",
+    "ServerVector",
+    "Services",
+    "Term",
+    "TermBatch",
+    "Tunable",
+    "Vectors",
+]
 
 
-class AlgorithmSettings(PluginSettings):
-    """Settings every algorithm has."""
+@dataclass(frozen=True)
+class ServerVector:
+    """A vector [d] that the server keeps.
 
-    weighting: WeightingChoice = Field("samples", description="how participants are weighted")  # type: ignore[assignment]
+    Attributes:
+        name: in ``r.server``.
+        start: value of its entries at the start.
+        mean_of: a client memory whose mean over the clients present it becomes when the population changes and memories are
+            kept (``federation.at_session: keep``); without one it stays as it is.
+        by_size: that mean is weighted by the clients' relative sizes omega.
+    """
+
+    name: str
+    start: float = 0.0
+    mean_of: str | None = None
+    by_size: bool = False
+
+
+@dataclass(frozen=True)
+class Problem:
+    """What an algorithm knows before the first round.
+
+    Attributes:
+        layout: names and slices of the parameters. clients: N. classes: L. input_shape: of a sample.
+        randomness: the run's.
+    """
+
+    layout: Layout
+    clients: int
+    classes: int
+    input_shape: tuple[int, ...]
+    randomness: Randomness
 
 
 class Algorithm(Plugin):
     """A federated algorithm.
 
-    Sub-classes declare their vectors and override the hooks they need; FedAvg overrides none. Where vectors and traffic
-    depend on settings, an instance declares them.
+    A paper is told in ``Settings``, in what is declared (``server``, ``client``, ``down``, ``up``) and in :meth:`start`,
+    :meth:`local` (or :meth:`direction`), :meth:`terms` and :meth:`finish`; FedAvg overrides none of them. All other hooks
+    are for the few algorithms that need them. Where declarations depend on settings, an instance makes them.
+
+    >>> class Shrink(Algorithm):
+    ...     '''FedAvg whose clients are pulled towards zero.'''
+    ...     def local(self, r: Round) -> Local:
+    ...         return Local(pull=0.1, towards=0 * r.w)
 
     Attributes:
-        server: names of vectors [d] kept by the server, :meth:`server_start` (zero) at the start.
-        client: names of vectors [d] kept by every client, zero for a client never seen.
+        server: vectors [d] kept by the server: names (zero at the start), or :class:`ServerVector`.
+        client: names of vectors [d] kept by every client, zero for a client never seen. Who leaves loses them.
+        scratch: names of vectors [d] of every participant that live for one round.
         down, up: what travels to and from each participant, for the ledger: ``w``/``W`` (the model with its buffers), names
             of declared vectors, or names that :meth:`payload` knows.
         models: models it distinguishes, for evaluation: ``cloud``, ``participants``, ``all``, ``ensemble``.
         averages_inside_round: whether its formulas hold when clients average inside a round (an exchange's business): they may
             look at the mean of the local models, not at a client's own displacement.
-        stateful: whether clients remember something from round to round; by default, if they keep vectors.
-        invents: samples that it makes up at most of every subset that a client meets.
+        remembers: whether clients remember something from round to round beside their vectors.
+        synthetic_per_shard: samples that it adds at most for every shard that a client holds.
     """
 
+    kind: ClassVar[str] = "algorithms"
     Settings: ClassVar[type[PluginSettings]] = AlgorithmSettings
-    server: tuple[str, ...] = ()
-    client: tuple[str, ...] = ()
-    down: tuple[str, ...] = ("w",)
-    up: tuple[str, ...] = ("W",)
-    models: ClassVar[tuple[str, ...]] = ("cloud",)
-
+    server: Sequence[str | ServerVector] = ()
+    client: Sequence[str] = ()
+    scratch: Sequence[str] = ()
+    down: Sequence[str] = ("w",)
+    up: Sequence[str] = ("W",)
+    models: ClassVar[Sequence[str]] = ("cloud",)
     averages_inside_round: ClassVar[bool] = False
-    has_direction: ClassVar[bool] = False
+    remembers: ClassVar[bool] = False
+    synthetic_per_shard: int = 0
+    problem: Problem
 
-    def __init_subclass__(cls, **kwargs: Any) -> None:
-        super().__init_subclass__(**kwargs)
-        cls.has_direction = cls.direction is not Algorithm.direction
-
-    @property
-    def stateful(self) -> bool:
-        """See the class."""
-        return bool(self.client)
-
-    @property
-    def invents(self) -> int:
-        """See the class."""
-        return 0
-
-    def bind(self, layout: Layout, seed: int) -> None:
-        """Look at the network's parameters and the run's seed, once, before anything else.
-
-        Raises:
-            SettingsError: the algorithm cannot train such a network.
-        """
-
-    def server_start(self, name: str) -> float:
-        """Start value of the entries of a server vector."""
-        return 0.0
-
-    def extra(self, size: int, clients: int, classes: int) -> dict[str, Tensor]:
-        """Start values of further state of any shape, kept in ``r.extra`` and saved with the run."""
-        return {}
-
-    def shards(
-        self, ids: Sequence[int], subsets: Sequence[int], own: Sequence[Ints], extra: dict[str, Tensor]
-    ) -> Sequence[Ints]:
-        """Positions of the training set that each participant trains on; called before batches are drawn.
-
-        Args:
-            ids: participants, ascending. subsets: number of the shard each holds. own: its positions, the default.
-            extra: as in the round; may be read.
-        """
-        return own
+    # A round, in the order of the calls.
 
     def start(self, r: Round) -> Tensor:
         """Vectors training starts from: [d] for all participants or [C, d]."""
@@ -121,36 +138,81 @@ class Algorithm(Plugin):
         """After local training: update the memories and return the new global model [d]."""
         return r.mean(r.W)
 
-    def after_round(self, r: Round, w: Tensor) -> Tensor:
-        """A server phase on the new model [d] (generators, classifier re-training)."""
-        return w
+    # What only some algorithms need.
 
-    def keep_at_session(self, server: Vectors, memory: Vectors, present: list[int], omega: Tensor) -> None:
+    def bind(self, problem: Problem) -> None:
+        """Look at the learning problem, once, before anything else; it is ``self.problem`` from then on.
+
+        Raises:
+            SettingsError: the algorithm cannot train such a network.
+        """
+        self.problem = problem
+
+    def extra(self) -> dict[str, Tensor]:
+        """Start values of further state of any shape, kept in ``r.extra`` and saved with the run."""
+        return {}
+
+    def training_samples(
+        self, ids: Sequence[int], shard_ids: Sequence[int], shards: Sequence[Ints], extra: dict[str, Tensor]
+    ) -> Sequence[Ints]:
+        """Positions of the training set that each participant trains on, asked for before batches are drawn.
+
+        Args:
+            ids: participants, ascending. shard_ids: number of the shard each holds. shards: its positions, the default.
+            extra: as in the round; may be read.
+        """
+        return shards
+
+    def weights(self, r: Round) -> Tensor:
+        """Weights [C, 1] of the average at the end of the round, asked for after local training; by default the weighting's."""
+        return r.weights
+
+    def population_changed(self, server: Vectors, memory: Vectors, present: list[int], omega: Tensor) -> None:
         """Adjust kept memories ([d] and [N, d]) to a new population, when ``federation.at_session`` is ``keep``.
 
-        Called when a session begins, and when somebody has left inside one. ``present`` are the ids of who is there, ``omega``
-        [K, 1] their sizes relative to the mean.
+        Called when a session begins, and when somebody has left inside one; who has left has lost its memories by then. By
+        default every :class:`ServerVector` becomes the mean it declares.
+
+        Args:
+            server, memory: the server's vectors, and the rows of all clients.
+            present: ids of the clients present. omega: [K, 1], their sizes relative to the mean.
         """
+        for vector in self.server_vectors():
+            if vector.mean_of is not None:
+                rows = getattr(memory, vector.mean_of)[present]
+                setattr(server, vector.name, (omega * rows if vector.by_size else rows).mean(0))
 
-    def payload(self, name: str, size: int, classes: int) -> int:
+    def payload(self, name: str) -> int:
         """Numbers in one transfer of ``name`` (4 bytes each) where it is not a model-sized vector."""
-        return size
+        return self.problem.layout.size
 
-    def opening_traffic(self, clients: int, classes: int) -> tuple[int, int]:
+    def session_traffic(self, clients: int) -> tuple[int, int]:
         """Bytes that all clients present together send and receive once, at the beginning of a session."""
         return 0, 0
 
-    def record(self, r: Round) -> dict[str, Tensor]:
-        """Columns [C, 1] worth keeping of every round; called after :meth:`finish`, written to ``clients.csv``."""
-        return {}
+    def record(self, r: Round) -> dict[str, Tensor | float]:
+        """What is worth keeping of every round, always under the same names; asked for after :meth:`finish`.
 
-    def observe(self, r: Round) -> dict[str, float]:
-        """Numbers about the server worth keeping of every round, always of the same names: columns of ``history.csv``.
-
-        Called after :meth:`finish`.
+        A column [C, 1] goes to ``clients.csv`` (a value for each participant), a number to ``history.csv``.
         """
         return {}
 
-    def warnings(self, run: Outlook) -> list[str]:
-        """One line for each setting known to be unstable, said once at the start."""
+    def advice(self, run: RunPreview) -> list[str]:
+        """One line for each setting known to be unstable, logged once at the start."""
         return []
+
+    # Derived.
+
+    def server_vectors(self) -> list[ServerVector]:
+        """The server's vectors with their declarations."""
+        return [ServerVector(item) if isinstance(item, str) else item for item in self.server]
+
+    @property
+    def stateful(self) -> bool:
+        """Whether clients remember anything from round to round."""
+        return self.remembers or bool(self.client)
+
+    @property
+    def has_direction(self) -> bool:
+        """Whether :meth:`direction` is overridden."""
+        return type(self).direction is not Algorithm.direction

@@ -12,8 +12,7 @@ from torch.nn import functional
 
 from fedtide.algorithms._continual import ContinualSettings
 from fedtide.algorithms._replay import Replay
-from fedtide.algorithms.base import Round
-from fedtide.algorithms.round import Ints
+from fedtide.algorithms.base import Ints, Round
 
 
 class CflCoreSet(Replay):
@@ -34,18 +33,20 @@ class CflCoreSet(Replay):
         size: int = Field(100, ge=0, description="samples stored of a subset")
         choice: Literal["uniform", "herding"] = Field("uniform", description="which samples are stored")
 
+    settings: Settings
+
     def pick(self, r: Round, rows: list[int]) -> list[Ints]:
         """See :meth:`Replay.pick`."""
-        sets, size = [r.services.positions(r.subsets[row]) for row in rows], self.settings.size
+        sets, size = [r.services.positions(r.shard_ids[row]) for row in rows], self.settings.size
         if self.settings.choice == "uniform":
-            draws = [r.services.generator("core_set", r.ids[row], r.subsets[row]) for row in rows]
+            draws = [r.randomness.generator("core_set", r.ids[row], r.shard_ids[row]) for row in rows]
             return [
                 np.sort(rng.choice(samples, min(size, len(samples)), replace=False))
                 for rng, samples in zip(draws, sets, strict=True)
             ]
         return [
             self._herded(samples, r.services.labels(samples), functional.normalize(seen.features, dim=1))
-            for samples, seen in zip(sets, r.services.passed(r.w, sets), strict=True)
+            for samples, seen in zip(sets, r.services.forward(r.w, sets), strict=True)
         ]
 
     def _herded(self, samples: Ints, labels: Ints, phi: Tensor) -> Ints:

@@ -12,8 +12,7 @@ from torch.nn import functional
 
 from fedtide.algorithms._continual import ContinualSettings
 from fedtide.algorithms._replay import Replay
-from fedtide.algorithms.base import Round
-from fedtide.algorithms.round import Ints
+from fedtide.algorithms.base import Ints, Round
 
 Energy = Callable[[Tensor], Tensor]
 
@@ -42,25 +41,28 @@ class CflGenerative(Replay):
         s: float = Field(0.005, ge=0, description="standard deviation of a step's noise")
         smoothness: float = Field(0.01, ge=0, description="weight of the total variation in the energy")
 
-    @property
-    def invents(self) -> int:
-        """Samples of each subset a client meets."""
-        return int(self.settings.size)
+    settings: Settings
+
+    def __init__(self, settings: Settings) -> None:
+        super().__init__(settings)
+        self.synthetic_per_shard = settings.size
 
     def pick(self, r: Round, rows: list[int]) -> list[Ints]:
         """Make samples up, by the models of the participants in these rows."""
-        draws = [r.services.generator("generated", r.ids[row], r.subsets[row]) for row in rows]
+        draws = [r.randomness.generator("generated", r.ids[row], r.shard_ids[row]) for row in rows]
         labels = [
-            torch.from_numpy(rng.choice(r.services.labels(r.services.positions(r.subsets[row])), self.invents))
+            torch.from_numpy(
+                rng.choice(r.services.labels(r.services.positions(r.shard_ids[row])), self.synthetic_per_shard)
+            )
             for rng, row in zip(draws, rows, strict=True)
         ]
 
         def sample(place: int, logits: Callable[[Tensor], Tensor]) -> Tensor:
             y = labels[place].to(r.w.device)
-            return self.langevin(r.services.input_shape, lambda x: self.energy(logits(x), x, y), draws[place], r.w)
+            return self.langevin(self.problem.input_shape, lambda x: self.energy(logits(x), x, y), draws[place], r.w)
 
         made = r.services.with_models(r.W[rows], sample)
-        return [r.services.invent(x, y) for x, y in zip(made, labels, strict=True)]
+        return [r.services.add_samples(x, y) for x, y in zip(made, labels, strict=True)]
 
     def finish(self, r: Round) -> Tensor:
         """Store samples, then renew the statistics of BatchNorm."""
@@ -83,7 +85,7 @@ class CflGenerative(Replay):
             like: any tensor of their type, on their device.
         """
         s = self.settings
-        x = torch.from_numpy(rng.random((self.invents, *shape), dtype=np.float32)).to(like)
+        x = torch.from_numpy(rng.random((self.synthetic_per_shard, *shape), dtype=np.float32)).to(like)
         for _ in range(s.steps):
             x.requires_grad_()
             (slope,) = torch.autograd.grad(energy(x), x)

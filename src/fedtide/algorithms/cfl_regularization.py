@@ -9,9 +9,9 @@ from pydantic import Field
 from torch import Tensor
 
 from fedtide.algorithms._continual import Continual, ContinualSettings
-from fedtide.algorithms.base import Local, Round, Tunable
+from fedtide.algorithms.base import Local, Problem, Round, Tunable
+from fedtide.core.errors import SettingsError
 from fedtide.engine.flat import Layout
-from fedtide.errors import SettingsError
 
 _EXACT = 8192  # parameters up to which a Hessian-vector product for each is bearable
 
@@ -56,31 +56,34 @@ class CflRegularization(Continual):
         window: int | None = Field(40, ge=1, description="triples that are remembered; null: all")
         reduce: Literal["mean", "sum"] = Field("mean", description="a_j: 1/n or 1")
 
+    settings: Settings
+
     down: tuple[str, ...] = ("w", "c", "H")
     up: tuple[str, ...] = ("W", "g", "h")
 
-    def bind(self, layout: Layout, seed: int) -> None:
+    def bind(self, problem: Problem) -> None:
         """B on the regularised parameters, which are the last ones of a flat vector."""
-        s = self.settings
+        super().bind(problem)
+        s, layout = self.settings, problem.layout
         head = next(slot.start for slot in layout.parameters if slot.name.startswith("head."))
         self.first = 0 if s.layers == "full" else _stage(layout, head)
         self.B = torch.full((layout.size - self.first,), float(s.B_below))
         self.B[head - self.first :] = s.B_head
 
-    def payload(self, name: str, size: int, classes: int) -> int:
+    def payload(self, name: str) -> int:
         """Regularised parameters only."""
-        return size - self.first
+        return super().payload(name) - self.first
 
-    def extra(self, size: int, clients: int, classes: int) -> dict[str, Tensor]:
+    def extra(self) -> dict[str, Tensor]:
         """``sums`` of g - h w^ and h over the triples that count, ``kept`` ones of the window, and how many they are."""
-        d = size - self.first
+        d = self.problem.layout.size - self.first
         if self.settings.curvature == "exact" and d > _EXACT:
             raise SettingsError(
                 f"algorithm.curvature = 'exact': {d} parameters take as many Hessian-vector products; the largest "
                 f"feasible number is {_EXACT}, use 'hutchinson'"
             )
         return {
-            **super().extra(size, clients, classes),
+            **super().extra(),
             "sums": torch.zeros(2, d, dtype=torch.float64),
             "kept": torch.zeros(0, 2, d),
             "uploads": torch.zeros(0, 2, d),

@@ -7,10 +7,7 @@ from pydantic import Field
 from torch import Tensor
 from torch.nn import functional
 
-from fedtide.algorithms.base import Algorithm, AlgorithmSettings, Round
-from fedtide.algorithms.round import Passed
-from fedtide.engine.flat import Layout
-from fedtide.randomness import generator
+from fedtide.algorithms.base import Algorithm, AlgorithmSettings, ForwardPass, Problem, Round
 
 
 class Creff(Algorithm):
@@ -35,11 +32,13 @@ class Creff(Algorithm):
         head_lr: float = Field(0.01, gt=0, description="learning rate of the head")
         head_batch: int = Field(32, ge=1, description="features per step of the head")
 
+    settings: Settings
+
     server = ("average",)
     down = ("w", "head")
     up = ("W", "head_gradients")
 
-    def extra(self, size: int, clients: int, classes: int) -> dict[str, Tensor]:
+    def extra(self) -> dict[str, Tensor]:
         """The features [L, m, q], drawn in the first round: q is not known before."""
         return {"features": torch.zeros(0)}
 
@@ -50,18 +49,18 @@ class Creff(Algorithm):
     def finish(self, r: Round) -> Tensor:
         """FedAvg, after the gradients of the head on the features of its model."""
         weight, bias = _head(r, r.w)
-        seen = r.services.passed(self.start(r))
-        r.extra["real"] = _mean_over_clients([_gradients(each, weight, bias) for each in seen], r.label_counts)
+        seen = r.services.forward(self.start(r))
+        real = _mean_over_clients([_gradients(each, weight, bias) for each in seen], r.label_counts)
         r.server.average = r.mean(r.W)
-        return r.server.average
+        return self._retrained(r, real)
 
-    def after_round(self, r: Round, w: Tensor) -> Tensor:
+    def _retrained(self, r: Round, real: Tensor) -> Tensor:
         """Match the features to the gradients under the old head, train a new one."""
-        s, real = self.settings, r.extra.pop("real")
+        s, w = self.settings, r.server.average
         weight, bias = _head(r, r.w)
         F = r.extra["features"]
         if not F.numel():
-            draw = generator(r.seed, "creff.features").standard_normal((len(bias), s.per_class, weight.shape[1]))
+            draw = r.randomness.generator("creff.features").standard_normal((len(bias), s.per_class, weight.shape[1]))
             F = torch.from_numpy(draw).to(weight)
         for _ in range(s.match_steps):
             F = F - s.match_lr * _slope(F, weight, bias, real)
@@ -75,7 +74,10 @@ class Creff(Algorithm):
         s, classes, size = self.settings, len(F), self.settings.head_batch
         x = functional.pad(F.flatten(0, 1), (0, 1), value=1.0)
         y = torch.eye(classes, dtype=F.dtype, device=F.device).repeat_interleave(s.per_class, 0)
-        theta, rng = torch.zeros(classes, x.shape[1], dtype=F.dtype, device=F.device), generator(r.seed, "creff", r.t)
+        theta, rng = (
+            torch.zeros(classes, x.shape[1], dtype=F.dtype, device=F.device),
+            r.randomness.generator("creff", r.t),
+        )
         for _ in range(s.head_epochs):
             order = torch.from_numpy(rng.permutation(len(x))).to(F.device)
             for features, labels in zip(torch.split(x[order], size), torch.split(y[order], size), strict=True):
@@ -83,13 +85,16 @@ class Creff(Algorithm):
                 theta.addmm_(wrong.T, features, alpha=-s.head_lr / len(features))
         return theta[:, :-1], theta[:, -1]
 
-    def bind(self, layout: Layout, seed: int) -> None:
+    def bind(self, problem: Problem) -> None:
         """Take note of the size of the head."""
+        super().bind(problem)
+        layout = problem.layout
         self.head_size: int = sum(slot.stop - slot.start for slot in layout.parameters if slot.name.startswith("head."))
 
-    def payload(self, name: str, size: int, classes: int) -> int:
+    def payload(self, name: str) -> int:
         """The head, and its gradient for each class."""
-        return {"head": self.head_size, "head_gradients": classes * self.head_size}.get(name, size)
+        sizes = {"head": self.head_size, "head_gradients": self.problem.classes * self.head_size}
+        return sizes.get(name, super().payload(name))
 
 
 def _head(r: Round, w: Tensor) -> tuple[Tensor, Tensor]:
@@ -98,7 +103,7 @@ def _head(r: Round, w: Tensor) -> tuple[Tensor, Tensor]:
     return named["head.weight"], named["head.bias"]
 
 
-def _gradients(seen: Passed, weight: Tensor, bias: Tensor) -> Tensor:
+def _gradients(seen: ForwardPass, weight: Tensor, bias: Tensor) -> Tensor:
     """Mean gradient of the cross-entropy of a head over the samples of each class: [L, L, q + 1], zero without samples."""
     own = functional.one_hot(seen.labels, len(bias)).to(weight)
     wrong = torch.softmax(functional.linear(seen.features, weight, bias), 1) - own

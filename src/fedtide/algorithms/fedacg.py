@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from fedtide.algorithms.base import Algorithm, AlgorithmSettings, Local, Round, Tunable
-from fedtide.algorithms.outlook import Outlook
+from fedtide.algorithms.base import Algorithm, AlgorithmSettings, Local, Round, RunPreview, Tunable
 
 
 class FedAcg(Algorithm):
@@ -22,6 +21,8 @@ class FedAcg(Algorithm):
         name: str = "fedacg"
         lambda_: float = Tunable(0.5, low=0.1, high=0.95, ge=0, lt=1, description="server momentum lambda")
         beta: float = Tunable(0.1, low=1e-4, high=1.0, log=True, ge=0, description="pull towards the lookahead")
+
+    settings: Settings
 
     server = ("m",)
 
@@ -41,6 +42,6 @@ class FedAcg(Algorithm):
         r.server.m = x - r.w
         return x
 
-    def warnings(self, run: Outlook) -> list[str]:
+    def advice(self, run: RunPreview) -> list[str]:
         """The stability bound of the explicit proximal step."""
         return run.stiff("beta", self.settings.beta)

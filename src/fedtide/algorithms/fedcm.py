@@ -47,6 +47,8 @@ class FedCm(Algorithm):
             0.1, low=0.02, high=1.0, gt=0, le=1, description="weight of the gradient in a local step"
         )
 
+    settings: Settings
+
     server = ("Delta",)
     down: tuple[str, ...] = ("w", "Delta")
 
@@ -68,13 +70,13 @@ class FedCm(Algorithm):
         n = sizes[0] if s.nominal_n == "client0" else sizes.mean()
         return r.local.amount * n.to(r.w) / r.local.batch_size
 
-    def record(self, r: Round) -> dict[str, Tensor]:
-        """Weights of the participants, and kappa: by which factor Delta grew for the way its displacements are divided."""
-        return {"weight": r.weights, "kappa": self.kappa(r)}
+    def record(self, r: Round) -> dict[str, Tensor | float]:
+        """Weights of the participants and kappa, by which factor Delta grew for the way its displacements are divided.
 
-    def observe(self, r: Round) -> dict[str, float]:
-        """What the next round will be told: alpha and the norm of Delta."""
-        return {"alpha": self.alpha(r), "momentum_norm": float(torch.linalg.vector_norm(r.server.Delta))}
+        Of the server alpha and the norm of Delta, which the next round will receive.
+        """
+        norm = float(torch.linalg.vector_norm(r.server.Delta))
+        return {"weight": r.weights, "kappa": self.kappa(r), "alpha": self.alpha(r), "momentum_norm": norm}
 
     def kappa(self, r: Round) -> Tensor:
         """Local steps over the count that a displacement is divided by [C, 1]."""

@@ -7,9 +7,8 @@ from typing import Literal
 from pydantic import Field
 from torch import Tensor
 
-from fedtide.algorithms.base import Algorithm, AlgorithmSettings, Local, Round, Tunable, Vectors
-from fedtide.algorithms.outlook import Outlook
-from fedtide.settings import WeightingChoice
+from fedtide.algorithms.base import Algorithm, AlgorithmSettings, Local, Round, RunPreview, ServerVector, Tunable
+from fedtide.settings.choices import WeightingChoice
 
 
 class FedDc(Algorithm):
@@ -38,7 +37,9 @@ class FedDc(Algorithm):
             "initial", description="learning rate in the variates: undecayed, or of the round"
         )
 
-    server = ("h_mean", "c")
+    settings: Settings
+
+    server = (ServerVector("h_mean", mean_of="h"), ServerVector("c", mean_of="c_k", by_size=True))
     client = ("h", "c_k")
     down = ("w", "c")
     up = ("W", "c_k")
@@ -64,14 +65,10 @@ class FedDc(Algorithm):
             r.server.c = r.server.c + r.total(r.omega * change) / r.population
         return r.mean(r.W) + r.server.h_mean
 
-    def payload(self, name: str, size: int, classes: int) -> int:
+    def payload(self, name: str) -> int:
         """Without correction no variate travels."""
-        return size if self.settings.correction else 0
+        return super().payload(name) if self.settings.correction else 0
 
-    def keep_at_session(self, server: Vectors, memory: Vectors, present: list[int], omega: Tensor) -> None:
-        """The server's vectors become the means over those who are present, that of the variates weighted by size."""
-        server.h_mean, server.c = memory.h[present].mean(0), (omega * memory.c_k[present]).mean(0)
-
-    def warnings(self, run: Outlook) -> list[str]:
+    def advice(self, run: RunPreview) -> list[str]:
         """The stability bound of the explicit proximal step, which is steepest for the smallest client."""
         return run.stiff("alpha / omega", self.settings.alpha / run.smallest)

@@ -5,9 +5,8 @@ from __future__ import annotations
 from pydantic import Field
 from torch import Tensor
 
-from fedtide.algorithms.base import Algorithm, AlgorithmSettings, Local, Round, Tunable, Vectors
-from fedtide.algorithms.outlook import Outlook
-from fedtide.settings import WeightingChoice
+from fedtide.algorithms.base import Algorithm, AlgorithmSettings, Local, Round, RunPreview, ServerVector, Tunable
+from fedtide.settings.choices import WeightingChoice
 
 
 class FedDyn(Algorithm):
@@ -31,7 +30,9 @@ class FedDyn(Algorithm):
         alpha: float = Tunable(0.01, low=1e-3, high=1.0, log=True, ge=0, description="strength of the regulariser")
         memory_in_server: bool = Field(True, description="the server adds the mean memory of all clients")
 
-    server = ("h_mean",)
+    settings: Settings
+
+    server = (ServerVector("h_mean", mean_of="h"),)
     client = ("h",)
     models = ("cloud", "participants", "all")
 
@@ -49,10 +50,6 @@ class FedDyn(Algorithm):
         r.server.h_mean = r.server.h_mean + r.total(delta) / r.population
         return r.mean(r.W) + r.server.h_mean if self.settings.memory_in_server else r.mean(r.W)
 
-    def keep_at_session(self, server: Vectors, memory: Vectors, present: list[int], omega: Tensor) -> None:
-        """The mean memory becomes that of those who are present."""
-        server.h_mean = memory.h[present].mean(0)
-
-    def warnings(self, run: Outlook) -> list[str]:
+    def advice(self, run: RunPreview) -> list[str]:
         """The stability bound of the explicit step on the regulariser, which is steepest for the smallest client."""
         return run.stiff("alpha / omega", self.settings.alpha / run.smallest, "regulariser's step")

@@ -10,11 +10,10 @@ from torch import Tensor
 from torch.nn import functional
 
 from fedtide.algorithms._generator import Generator, imagine
-from fedtide.algorithms.base import Algorithm, AlgorithmSettings, Round, Term, Tunable
-from fedtide.engine.flat import Layout
+from fedtide.algorithms.base import Algorithm, AlgorithmSettings, Problem, Round, Term, Tunable
+from fedtide.core.errors import SettingsError
+from fedtide.core.randomness import hashed_uniform
 from fedtide.engine.local import TermBatch
-from fedtide.errors import SettingsError
-from fedtide.randomness import hashed_uniform, key64, torch_generator
 
 
 class FedGen(Algorithm):
@@ -48,6 +47,8 @@ class FedGen(Algorithm):
         generator_batch: int = Field(10, ge=2, description="samples per step of the server")
         charged_up: bool = Field(False, description="charge the generator on the way up too, as DynamicFL's tables do")
 
+    settings: Settings
+
     down = ("w", "generator")
     up: tuple[str, ...] = ("W", "counts")
     averages_inside_round: ClassVar[bool] = True
@@ -57,17 +58,20 @@ class FedGen(Algorithm):
         if settings.charged_up:
             self.up = (*self.up, "generator")
 
-    def bind(self, layout: Layout, seed: int) -> None:
+    def bind(self, problem: Problem) -> None:
         """A generator that fits the model's head."""
-        self._head = {slot.name: slot for slot in layout.parameters if slot.name in ("head.weight", "head.bias")}
+        super().bind(problem)
+        self._head = {
+            slot.name: slot for slot in problem.layout.parameters if slot.name in ("head.weight", "head.bias")
+        }
         if "head.weight" not in self._head:
             raise SettingsError("algorithm.name = 'fedgen': the model's head should be one linear layer")
-        self._seed, (classes, width) = seed, self._head["head.weight"].shape
+        classes, width = self._head["head.weight"].shape
         self._generator = Generator(self.settings.noise, self.settings.hidden, classes, width)
 
-    def extra(self, size: int, clients: int, classes: int) -> dict[str, Tensor]:
+    def extra(self) -> dict[str, Tensor]:
         """The generator and Adam's state."""
-        g, statistics = self._generator.start(key64(self._seed, "fedgen.start") & (2**63 - 1))
+        g, statistics = self._generator.start(self.problem.randomness.torch_generator("fedgen.start"))
         zero = torch.zeros_like(g)
         state = {"generator": g, "statistics": statistics, "first": zero, "second": zero.clone()}
         return {**state, "taken": torch.zeros(())}
@@ -100,14 +104,17 @@ class FedGen(Algorithm):
         eps = hashed_uniform(batch.key + number, size * noise).view(size, noise).to(batch.outputs.logits.dtype)
         return batch.head(imagine(batch.constants, eps, labels))
 
-    def after_round(self, r: Round, w: Tensor) -> Tensor:
-        """Train the generator; the model stays as it is."""
-        s, x = self.settings, r.extra
-        if not (s.alpha or s.beta):
-            return w
+    def finish(self, r: Round) -> Tensor:
+        """FedAvg's model; the server trains the generator."""
+        if self.settings.alpha or self.settings.beta:
+            self._train_generator(r)
+        return r.mean(r.W)
+
+    def _train_generator(self, r: Round) -> None:
+        s, x, w = self.settings, r.extra, r.w
         seen = 1 + r.label_counts * (r.steps * r.local.batch_size / r.n)
         known = (seen.max(0).values > 1).nonzero()[:, 0]
-        draws = torch_generator(self._seed, "fedgen.server", r.t)
+        draws = r.randomness.torch_generator("fedgen.server", r.t)
         eps = torch.rand(s.generator_steps, s.generator_batch, s.noise, generator=draws, dtype=torch.float64).to(w)
         picks = torch.randint(len(known), (s.generator_steps, s.generator_batch), generator=draws)
         statistics = x["statistics"].to(w, copy=True)
@@ -122,7 +129,6 @@ class FedGen(Algorithm):
             adam.step()
         x["generator"], x["statistics"], x["taken"] = g.detach(), statistics, adam.state[g]["step"]
         x["first"], x["second"] = moments["exp_avg"], moments["exp_avg_sq"]
-        return w
 
     def _objective(self, features: Tensor, eps: Tensor, labels: Tensor, seen: Tensor, r: Round) -> Tensor:
         """What the generator minimises on one batch: all heads should know its features, and noise should matter."""
@@ -135,6 +141,6 @@ class FedGen(Algorithm):
         apart = (features.unsqueeze(1) - features).abs().mean(-1) * (eps.unsqueeze(1) - eps).square().mean(-1)
         return (shares * losses).mean(1).sum() + torch.exp(-apart.mean())
 
-    def payload(self, name: str, size: int, classes: int) -> int:
+    def payload(self, name: str) -> int:
         """The generator's parameters; a number per class."""
-        return {"generator": self._generator.size, "counts": classes}.get(name, size)
+        return {"generator": self._generator.size, "counts": self.problem.classes}.get(name, super().payload(name))

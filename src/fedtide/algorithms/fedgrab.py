@@ -9,10 +9,9 @@ from pydantic import Field
 from torch import Tensor
 from torch.nn import functional
 
-from fedtide.algorithms.base import Algorithm, AlgorithmSettings, Round, Term
-from fedtide.algorithms.round import Passed
+from fedtide.algorithms.base import Algorithm, AlgorithmSettings, ForwardPass, Round, Term
+from fedtide.core.randomness import hashed_uniform
 from fedtide.engine.local import TermBatch
-from fedtide.randomness import hashed_uniform
 
 _LIMIT = 100.0
 
@@ -46,15 +45,17 @@ class FedGrab(Algorithm):
         prior: Literal["oracle", "weight_norm"] = Field("oracle", description="class frequencies that `open` goes by")
         bypass: bool = Field(True, description="leave classes out at random")
 
-    def extra(self, size: int, clients: int, classes: int) -> dict[str, Tensor]:
+    settings: Settings
+
+    def extra(self) -> dict[str, Tensor]:
         """Of every client and class: S on own samples, S on others, u, e1, e2."""
-        return {"balancer": torch.zeros(clients, 5, classes, dtype=torch.float64)}
+        return {"balancer": torch.zeros(self.problem.clients, 5, self.problem.classes, dtype=torch.float64)}
 
     def terms(self, r: Round) -> list[Term]:
         """Move the participants' controllers, then the weighted loss."""
         state, s = r.extra["balancer"][r.ids], self.settings
         own, other, u, e1, e2 = state.unbind(1)
-        amounts = torch.stack([_amounts(seen, f(u[k]), f(-u[k])) for k, seen in enumerate(r.services.passed(r.w))])
+        amounts = torch.stack([_amounts(seen, f(u[k]), f(-u[k])) for k, seen in enumerate(r.services.forward(r.w))])
         own, other = own + amounts[:, 0], other + amounts[:, 1]
         e = other - own
         u = (u + s.Kp * (e - e1) + s.Ki * e + s.Kd * (e - 2 * e1 + e2)).clamp(-_LIMIT, _LIMIT)
@@ -87,7 +88,7 @@ def f(x: Tensor) -> Tensor:
     return (10 / 9) / (1 / 9 + torch.exp(-x / 2))
 
 
-def _amounts(seen: Passed, positive: Tensor, negative: Tensor) -> Tensor:
+def _amounts(seen: ForwardPass, positive: Tensor, negative: Tensor) -> Tensor:
     """Mean weighted |gradient| on own and on other samples of each class: float64 [2, L] on the CPU."""
     p = torch.sigmoid(seen.logits).to("cpu", torch.float64)
     own = functional.one_hot(seen.labels.cpu(), p.shape[1]).to(p)

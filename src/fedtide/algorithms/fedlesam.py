@@ -7,12 +7,11 @@ from typing import Literal
 from pydantic import Field, model_validator
 from torch import Tensor
 
-from fedtide.algorithms.base import Algorithm, AlgorithmSettings, Gradient, Local, Round, Tunable, Vectors
+from fedtide.algorithms.base import Algorithm, AlgorithmSettings, Gradient, Local, Round, RunPreview, Tunable
 from fedtide.algorithms.fedsam import FedSam, radius
 from fedtide.algorithms.fedspeed import FedSpeed
-from fedtide.algorithms.outlook import Outlook
 from fedtide.algorithms.scaffold import Scaffold
-from fedtide.errors import SettingsError
+from fedtide.core.errors import SettingsError
 
 
 class FedLesam(Algorithm):
@@ -43,6 +42,9 @@ class FedLesam(Algorithm):
                 )
             return self
 
+    settings: Settings
+
+    scratch = ("e",)
     models = ("cloud", "participants")
 
     def __init__(self, settings: Settings) -> None:
@@ -52,9 +54,9 @@ class FedLesam(Algorithm):
         self.down, self.up = self.base.down, self.base.up
 
     def start(self, r: Round) -> Tensor:
-        """x; while clients train, e_k stands in the place of x_old_k."""
+        """x; the perturbation e_k is fixed for the round."""
         away = r.client.x_old - r.w
-        r.client.x_old = r.seen * away * radius(away, self.settings.rho)
+        r.scratch.e = r.seen * away * radius(away, self.settings.rho)
         return r.w
 
     def local(self, r: Round) -> Local:
@@ -63,20 +65,16 @@ class FedLesam(Algorithm):
 
     def direction(self, grad: Gradient, W: Tensor, r: Round) -> Tensor:
         """g(y + e_k)."""
-        return grad(W + r.client.x_old)
+        return grad(W + r.scratch.e)
 
     def finish(self, r: Round) -> Tensor:
         """x_old_k = x, then the base's server."""
         r.client.x_old = r.w.expand_as(r.W)
         return self.base.finish(r)
 
-    def keep_at_session(self, server: Vectors, memory: Vectors, present: list[int], omega: Tensor) -> None:
-        """As the base."""
-        self.base.keep_at_session(server, memory, present, omega)
-
-    def warnings(self, run: Outlook) -> list[str]:
+    def advice(self, run: RunPreview) -> list[str]:
         """Those of the base."""
-        return self.base.warnings(run)
+        return self.base.advice(run)
 
 
 def _base(s: FedLesam.Settings) -> Algorithm:

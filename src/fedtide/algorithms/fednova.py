@@ -6,8 +6,7 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
-from fedtide.algorithms.base import Algorithm, AlgorithmSettings, Local, Round, Tunable
-from fedtide.algorithms.outlook import Outlook
+from fedtide.algorithms.base import Algorithm, AlgorithmSettings, Local, Round, RunPreview, Tunable
 
 
 class FedNova(Algorithm):
@@ -29,6 +28,8 @@ class FedNova(Algorithm):
         name: str = "fednova"
         mu: float = Field(0.0, ge=0, description="strength of the local proximal term (mu/2) |theta - w|^2")
         gmf: float = Tunable(0.0, low=0.0, high=0.95, ge=0, lt=1, description="server momentum")
+
+    settings: Settings
 
     server = ("b",)
     up = ("W", "a", "tau")
@@ -59,10 +60,10 @@ class FedNova(Algorithm):
             x = torch.where(step < r.steps, x + (gradient + rho * m if r.local.nesterov else m), x)
         return x
 
-    def payload(self, name: str, size: int, classes: int) -> int:
+    def payload(self, name: str) -> int:
         """|a_k| and tau_k are one number each."""
-        return 1 if name in ("a", "tau") else size
+        return 1 if name in ("a", "tau") else super().payload(name)
 
-    def warnings(self, run: Outlook) -> list[str]:
+    def advice(self, run: RunPreview) -> list[str]:
         """The stability bound of the explicit proximal step."""
         return run.stiff("mu", self.settings.mu)

@@ -8,7 +8,7 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
-from fedtide.algorithms.base import Algorithm, AlgorithmSettings, Round, Tunable
+from fedtide.algorithms.base import Algorithm, AlgorithmSettings, Round, ServerVector, Tunable
 
 
 class FedOpt(Algorithm):
@@ -38,14 +38,15 @@ class FedOpt(Algorithm):
         tau: float = Tunable(1e-3, low=1e-5, high=1e-1, log=True, gt=0, description="adaptivity floor")
         v0: float | None = Field(None, ge=0, description="start of the second moment; default tau^2")
 
-    server = ("m", "v")
+    settings: Settings
+
     models = ("cloud", "participants")
     averages_inside_round: ClassVar[bool] = True
 
-    def server_start(self, name: str) -> float:
-        """v_0."""
-        s = self.settings
-        return (s.tau**2 if s.v0 is None else s.v0) if name == "v" else 0.0
+    def __init__(self, settings: Settings) -> None:
+        super().__init__(settings)
+        v0 = settings.tau**2 if settings.v0 is None else settings.v0
+        self.server = ("m", ServerVector("v", start=v0))
 
     def finish(self, r: Round) -> Tensor:
         """One server step on D."""

@@ -2,8 +2,7 @@
 
 from typing import ClassVar
 
-from fedtide.algorithms.base import Algorithm, AlgorithmSettings, Local, Round, Tunable
-from fedtide.algorithms.outlook import Outlook
+from fedtide.algorithms.base import Algorithm, AlgorithmSettings, Local, Round, RunPreview, Tunable
 
 
 class FedProx(Algorithm):
@@ -18,6 +17,8 @@ class FedProx(Algorithm):
         name: str = "fedprox"
         mu: float = Tunable(0.01, low=1e-4, high=1.0, log=True, ge=0, description="strength of the proximal term")
 
+    settings: Settings
+
     averages_inside_round: ClassVar[bool] = True
 
     def local(self, r: Round) -> Local:
@@ -25,6 +26,6 @@ class FedProx(Algorithm):
         mu = self.settings.mu
         return Local(pull=mu, towards=r.w) if mu else Local()
 
-    def warnings(self, run: Outlook) -> list[str]:
+    def advice(self, run: RunPreview) -> list[str]:
         """The stability bound of the explicit proximal step."""
         return run.stiff("mu", self.settings.mu)

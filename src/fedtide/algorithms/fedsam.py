@@ -32,6 +32,8 @@ class FedSam(Algorithm):
         rho: float = Tunable(0.1, low=1e-3, high=1.0, log=True, ge=0, description="radius rho of the perturbation")
         server_lr: float = Tunable(1.0, low=0.1, high=1.5, gt=0, description="server step size eta_g")
 
+    settings: Settings
+
     def direction(self, grad: Gradient, W: Tensor, r: Round) -> Tensor:
         """SAM's gradient."""
         return grad(ascended(W, grad(W), self.settings.rho))

@@ -23,7 +23,9 @@ class FedSmoo(FedSpeed):
 
         name: str = "fedsmoo"
 
-    server = ("h_mean", "s")
+    settings: Settings
+
+    server = (*FedSpeed.server, "s")
     client = ("h", "mu")
     down = ("w", "s")
     up = ("W", "mu")

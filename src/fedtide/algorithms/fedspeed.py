@@ -2,15 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Literal
 
 from pydantic import Field
 from torch import Tensor
 
-from fedtide.algorithms.base import Algorithm, AlgorithmSettings, Gradient, Local, Round, Tunable, Vectors
+from fedtide.algorithms.base import (
+    Algorithm,
+    AlgorithmSettings,
+    Gradient,
+    Local,
+    Round,
+    RunPreview,
+    ServerVector,
+    Tunable,
+)
 from fedtide.algorithms.fedsam import ascended
-from fedtide.algorithms.outlook import Outlook
-from fedtide.settings import WeightingChoice
+from fedtide.settings.choices import WeightingChoice
 
 
 class DualSettings(AlgorithmSettings):
@@ -39,8 +48,10 @@ class FedSpeed(Algorithm):
         name: str = "fedspeed"
         mix: float = Field(1.0, ge=0, le=1, description="share of the perturbed gradient")
 
-    server: tuple[str, ...] = ("h_mean",)
-    client: tuple[str, ...] = ("h",)
+    settings: Settings
+
+    server: Sequence[str | ServerVector] = (ServerVector("h_mean", mean_of="h"),)
+    client: Sequence[str] = ("h",)
     models = ("cloud", "participants")
 
     def local(self, r: Round) -> Local:
@@ -65,10 +76,6 @@ class FedSpeed(Algorithm):
             return r.mean(r.W + r.client.h)
         return r.mean(r.W) + r.server.h_mean
 
-    def keep_at_session(self, server: Vectors, memory: Vectors, present: list[int], omega: Tensor) -> None:
-        """The mean h becomes that of those who are present."""
-        server.h_mean = memory.h[present].mean(0)
-
-    def warnings(self, run: Outlook) -> list[str]:
+    def advice(self, run: RunPreview) -> list[str]:
         """The stability bound of the explicit proximal step."""
         return run.stiff("a", self.settings.a)

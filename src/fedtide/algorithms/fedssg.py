@@ -8,9 +8,8 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
-from fedtide.algorithms.base import Algorithm, AlgorithmSettings, Local, Round, Tunable, Vectors
-from fedtide.algorithms.outlook import Outlook
-from fedtide.settings import WeightingChoice
+from fedtide.algorithms.base import Algorithm, AlgorithmSettings, Local, Round, RunPreview, ServerVector, Tunable
+from fedtide.settings.choices import WeightingChoice
 
 _LATE = 0.65
 """Of the first learning rate in the last round; a run that ended at 0.55 was stable, one at 0.74 was not."""
@@ -56,7 +55,9 @@ class FedSsg(Algorithm):
         )
         control_lr: Literal["initial", "current"] = Field("initial", description="eta of the variates: lr0 or lr")
 
-    server = ("h_mean", "c")
+    settings: Settings
+
+    server = (ServerVector("h_mean", mean_of="h"), ServerVector("c", mean_of="c_k", by_size=True))
     client = ("h", "c_k")
     down = ("w", "c")
     up = ("W", "c_k")
@@ -64,7 +65,7 @@ class FedSsg(Algorithm):
 
     def gate(self, r: Round) -> Tensor:
         """gate_i [C, 1]: participations over expected ones."""
-        s, p = self.settings, r.participation
+        s, p = self.settings, r.participation_fraction
         T = r.rounds if s.horizon is None else s.horizon
         if s.gate == "none":
             return torch.zeros_like(r.counts)
@@ -98,21 +99,17 @@ class FedSsg(Algorithm):
             return r.total(r.W + r.client.h) / r.population
         return r.mean(r.W) + (r.server.h_mean if s.server == "code" else r.mean(r.client.h))
 
-    def keep_at_session(self, server: Vectors, memory: Vectors, present: list[int], omega: Tensor) -> None:
-        """The server's vectors become the means over those who are present, that of the variates weighted by size."""
-        server.h_mean, server.c = memory.h[present].mean(0), (omega * memory.c_k[present]).mean(0)
-
-    def payload(self, name: str, size: int, classes: int) -> int:
+    def payload(self, name: str) -> int:
         """Without correction no variate need travel."""
-        return size if self.settings.correction else 0
+        return super().payload(name) if self.settings.correction else 0
 
-    def record(self, r: Round) -> dict[str, Tensor]:
+    def record(self, r: Round) -> dict[str, Tensor | float]:
         """The gate of every participant."""
         return {"gate": self.gate(r)}
 
-    def warnings(self, run: Outlook) -> list[str]:
+    def advice(self, run: RunPreview) -> list[str]:
         """Known instabilities: explicit steps, early gates, over-relaxed variates, a shrinking model, short runs."""
-        s, p, gated = self.settings, run.participation, self.settings.gate != "none"
+        s, p, gated = self.settings, run.participation_fraction, self.settings.gate != "none"
         prox, strength, left = s.penalty == "prox", s.alpha / run.smallest, run.last_lr / run.lr
         early = prox and s.penalty_gated and s.gate == "t_p" and not s.gate_clip and run.lr * strength / p >= 2
         known = {

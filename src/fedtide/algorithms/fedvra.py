@@ -5,9 +5,8 @@ from __future__ import annotations
 from pydantic import Field
 from torch import Tensor
 
-from fedtide.algorithms.base import Algorithm, AlgorithmSettings, Local, Round, Tunable, Vectors
-from fedtide.algorithms.outlook import Outlook
-from fedtide.settings import WeightingChoice
+from fedtide.algorithms.base import Algorithm, AlgorithmSettings, Local, Round, RunPreview, ServerVector, Tunable
+from fedtide.settings.choices import WeightingChoice
 
 
 class FedVra(Algorithm):
@@ -33,7 +32,9 @@ class FedVra(Algorithm):
         a: float = Tunable(1.0, low=0.1, high=10.0, log=True, ge=0, description="step size of the dual variables")
         d: float = Field(1.0, gt=0, description="weight of the participants' mean, relative to its proper weight 1")
 
-    server = ("h_mean",)
+    settings: Settings
+
+    server = (ServerVector("h_mean", mean_of="h"),)
     client = ("h",)
     models = ("cloud", "participants", "all")
 
@@ -50,11 +51,7 @@ class FedVra(Algorithm):
         d: float = self.settings.d
         return d * r.mean(r.W) + r.server.h_mean
 
-    def keep_at_session(self, server: Vectors, memory: Vectors, present: list[int], omega: Tensor) -> None:
-        """The mean dual becomes that of those who are present."""
-        server.h_mean = memory.h[present].mean(0)
-
-    def warnings(self, run: Outlook) -> list[str]:
+    def advice(self, run: RunPreview) -> list[str]:
         """The bounds of the proximal step and of the dual recursion, and what d does to the model."""
         s, lines = self.settings, run.stiff("gamma", self.settings.gamma)
         if (factor := s.a * s.gamma * run.lr * run.steps) >= 2:

@@ -12,9 +12,10 @@ from torch import Tensor
 from fedtide.algorithms._imbalance import Imbalance
 from fedtide.algorithms.base import Round
 from fedtide.algorithms.fedcm import FedCm, MomentumSettings
-from fedtide.errors import SettingsError
-from fedtide.privacy.base import NUMBER, Way, histograms
-from fedtide.settings import WeightingChoice
+from fedtide.core.errors import SettingsError
+from fedtide.privacy.base import NUMBER
+from fedtide.privacy.factory import Way, histograms
+from fedtide.settings.choices import WeightingChoice
 
 
 class WeightedMomentumSettings(MomentumSettings):
@@ -61,19 +62,21 @@ class FedWcm(FedCm):
 
         name: str = "fedwcm"
 
+    settings: Settings
+
     down = ("w", "Delta", "alpha")
 
     def __init__(self, settings: Any) -> None:
         super().__init__(settings)
         self.histograms = histograms(settings.label_histogram)
 
-    def extra(self, size: int, clients: int, classes: int) -> dict[str, Tensor]:
+    def extra(self) -> dict[str, Tensor]:
         """alpha_0, and the summed class counts.
 
         Raises:
             SettingsError: the target has another number of classes than the data.
         """
-        target = self.settings.target
+        target, classes = self.settings.target, self.problem.classes
         if target is not None and len(target) != classes:
             raise SettingsError(f"algorithm.target: {len(target)} frequencies, but the data have {classes} classes")
         return {
@@ -88,11 +91,18 @@ class FedWcm(FedCm):
     def imbalance(self, r: Round) -> Imbalance:
         """Of the clients present."""
         counts, target = r.services.population_counts(), self.settings.target
-        if r.session_round == 0:
-            summed = self.histograms.total(counts.to(torch.int64).numpy(), r.seed, r.session)
-            r.extra["histogram"] = torch.from_numpy(summed.astype("float64"))
         share = torch.full_like(counts[0], 1 / counts.shape[1]) if target is None else counts.new_tensor(target)
         return Imbalance.of(counts, share, self.settings.score, r.extra["histogram"])
+
+    def weights(self, r: Round) -> Tensor:
+        """Weights of the participants; the clients present exchange histograms in the first round of a session."""
+        if r.session_round == 0:
+            counts = r.services.population_counts().to(torch.int64).numpy()
+            summed = self.histograms.total(counts, r.randomness.seed, r.session)
+            r.extra["histogram"] = torch.from_numpy(summed.astype("float64"))
+        data = self.imbalance(r)
+        s = data.score(r.label_counts)
+        return self.weigh(torch.softmax(s / data.T, 0).unsqueeze(1).to(r.weights), r.weights)
 
     def weigh(self, softmax: Tensor, prior: Tensor) -> Tensor:
         """Weights [C, 1] from the softmax of the scores (eq. 5) and the weighting."""
@@ -100,21 +110,20 @@ class FedWcm(FedCm):
         return w / w.sum()
 
     def finish(self, r: Round) -> Tensor:
-        """Weights of the participants, FedCM's server, alpha of the next round."""
+        """FedCM's server, alpha of the next round."""
         data = self.imbalance(r)
         s = data.score(r.label_counts)
-        r.weights = self.weigh(torch.softmax(s / data.T, 0).unsqueeze(1).to(r.weights), r.weights)
         L, K = len(data.p), r.population
         x = {"discrepancy": data.L1, "temperature": data.T / L, "per_client": L * data.L1 / K}
         alpha = 0.1 + 0.9 * (1 - math.exp(-x[self.settings.alpha_argument])) * data.q(s)
         r.extra["alpha"] = torch.tensor(min(max(alpha, 0.1), 1.0), dtype=torch.float64)
         return super().finish(r)
 
-    def opening_traffic(self, clients: int, classes: int) -> tuple[int, int]:
+    def session_traffic(self, clients: int) -> tuple[int, int]:
         """The histograms; where they are hidden, clients send their scores too."""
-        up, down = self.histograms.traffic(clients, classes)
+        up, down = self.histograms.traffic(clients, self.problem.classes)
         return up + clients * NUMBER * self.histograms.hides, down
 
-    def payload(self, name: str, size: int, classes: int) -> int:
+    def payload(self, name: str) -> int:
         """alpha is one number."""
-        return 1 if name == "alpha" else size
+        return 1 if name == "alpha" else super().payload(name)

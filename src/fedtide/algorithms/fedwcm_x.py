@@ -7,7 +7,7 @@ from torch import Tensor
 
 from fedtide.algorithms.base import Local, Round
 from fedtide.algorithms.fedwcm import FedWcm, WeightedMomentumSettings
-from fedtide.settings import WeightingChoice
+from fedtide.settings.choices import WeightingChoice
 
 
 class FedWcmX(FedWcm):
@@ -27,6 +27,8 @@ class FedWcmX(FedWcm):
         weighting: WeightingChoice = Field("samples", description="what the softmax of the scores multiplies")  # type: ignore[assignment]
         renormalise: bool = Field(True, description="weights sum to one")
         lr_cap: float | None = Field(None, gt=0, description="largest learning rate of a client; null for none")
+
+    settings: Settings
 
     def lr_scale(self, r: Round) -> Tensor:
         """lr_k / lr [C, 1]."""

@@ -21,6 +21,8 @@ class Mime(MimeLite):
 
         name: str = "mime"
 
+    settings: Settings
+
     down = ("w", "m", "c")
 
     def local(self, r: Round) -> Local:

@@ -24,6 +24,8 @@ class MimeLite(Algorithm):
         dampening: bool = Field(True, description="U(z) = (1 - beta) z + beta m rather than z + beta m")
         server_lr: float = Tunable(1.0, low=0.1, high=1.5, gt=0, description="server step size eta_g")
 
+    settings: Settings
+
     server = ("m",)
     down: tuple[str, ...] = ("w", "m")
     up = ("W", "c_k")

@@ -22,6 +22,8 @@ class MoFedSam(FedCm):
         name: str = "mofedsam"
         rho: float = Tunable(0.1, low=1e-3, high=1.0, log=True, ge=0, description="radius rho of the perturbation")
 
+    settings: Settings
+
     def direction(self, grad: Gradient, W: Tensor, r: Round) -> Tensor:
         """SAM's gradient; FedCM's mixture comes on top."""
         return grad(ascended(W, grad(W), self.settings.rho))

@@ -8,7 +8,7 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
-from fedtide.algorithms.base import Algorithm, AlgorithmSettings, Local, Round, Tunable, Vectors
+from fedtide.algorithms.base import Algorithm, AlgorithmSettings, Local, Round, ServerVector, Tunable
 
 
 class Scaffold(Algorithm):
@@ -43,11 +43,17 @@ class Scaffold(Algorithm):
         )
         relative_size: bool = Field(False, description="scale the variates by relative client sizes omega_k")
 
-    server = ("c",)
+    settings: Settings
+
     client = ("c_k",)
     down = ("w", "c")
     up = ("W", "c_k")
     models = ("cloud", "participants")
+
+    def __init__(self, settings: Settings) -> None:
+        super().__init__(settings)
+        by_size = settings.relative_size or settings.variate_weights == "samples"
+        self.server = (ServerVector("c", mean_of="c_k", by_size=by_size),)
 
     def local(self, r: Round) -> Local:
         """g - c_k + c / omega_k."""
@@ -79,9 +85,3 @@ class Scaffold(Algorithm):
 
     def _omega(self, r: Round) -> Tensor:
         return r.omega if self.settings.relative_size else r.omega.new_ones(r.omega.shape)
-
-    def keep_at_session(self, server: Vectors, memory: Vectors, present: list[int], omega: Tensor) -> None:
-        """c becomes the mean of the variates of those who are present, weighted as their changes are."""
-        s = self.settings
-        weighted = s.relative_size or s.variate_weights == "samples"
-        server.c = (omega * memory.c_k[present] if weighted else memory.c_k[present]).mean(0)

@@ -18,8 +18,9 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.utils.flop_counter import FlopCounterMode
 
-from fedtide.costs.settings import CostSettings
-from fedtide.randomness import generator
+from fedtide.core.randomness import generator
+from fedtide.costs.radio import break_point, correlation, noise_density
+from fedtide.settings.costs import CostSettings
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -44,10 +45,10 @@ def path_loss(d: Floats | float, s: CostSettings) -> Floats:
     d = np.asarray(d, dtype=np.float64)
     square = d**2 + (s.base_height - s.device_height) ** 2
     common = 32.4 + 20 * math.log10(s.carrier)
-    corner = s.break_point**2 + (s.base_height - s.device_height) ** 2
+    corner = break_point(s) ** 2 + (s.base_height - s.device_height) ** 2
     near = common + 10.5 * np.log10(square)
     far = common + 20 * np.log10(square) - 9.5 * math.log10(corner)
-    return np.where(d <= s.break_point, near, far)
+    return np.where(d <= break_point(s), near, far)
 
 
 @dataclass(frozen=True)
@@ -142,7 +143,7 @@ def transmission_slots(links: Sequence[Link], fading: Fading, s: CostSettings) -
 
 
 @dataclass(frozen=True)
-class Stretch:
+class Segment:
     """Local work up to an exchange of models, and the upload to it.
 
     Attributes:
@@ -219,21 +220,21 @@ class Wireless:
         self,
         keys: Sequence[int],
         devices: Sequence[int],
-        stretches: Sequence[Stretch],
+        segments: Sequence[Segment],
         bytes_down: int,
         bytes_up: int,
         purpose: str = "batches",
     ) -> RoundCost:
         """Cost of one round of K devices.
 
-        Whoever takes part in a stretch receives the model once at the beginning. At the end of every stretch its members
+        Whoever takes part in a segment receives the model once at the beginning. At the end of every segment its members
         upload at once and share the band evenly; after all but the last they wait for the slowest of them and receive the
         average.
 
         Args:
             keys: of the round (its number), with ``purpose`` those of its fading.
             devices: ids of the K devices, at least one.
-            stretches: of the round, in order; none if nobody trains.
+            segments: of the round, in order; none if nobody trains.
             bytes_down, bytes_up: what a device receives and sends in one exchange; not looked at with ``payload: paper``.
             purpose: of the round: training's ``batches``, or of a round of another kind with the same number.
         """
@@ -241,42 +242,42 @@ class Wireless:
         gains = np.array([self.gain(device, keys) for device in devices])
         if s.payload == "paper":
             bytes_down = bytes_up = 4 * self.parameters
-        member = np.zeros((len(stretches), len(devices)))
-        for row, stretch in zip(member, stretches, strict=True):
-            row[stretch.rows] = 1
+        member = np.zeros((len(segments), len(devices)))
+        for row, segment in zip(member, segments, strict=True):
+            row[segment.rows] = 1
         links = [self._link(s.bandwidth, s.server_power, gains, 8 * bytes_down * member.max(0, initial=0))]
         for row in member:
             links.append(self._link(s.bandwidth / row.sum(), s.send_power, gains, 8 * bytes_up * row))
             links.append(self._link(s.bandwidth, s.server_power, gains, 8 * bytes_down * row))
-        del links[max(1, 2 * len(stretches)) :]  # nobody receives at the end
+        del links[max(1, 2 * len(segments)) :]  # nobody receives at the end
         keyed = [generator(self.seed, f"wireless.{purpose}", *keys, device) for device in devices]
-        slots = transmission_slots(links, Fading(keyed, s.correlation), s)
+        slots = transmission_slots(links, Fading(keyed, correlation(s)), s)
         took = slots.astype(np.float64) * s.slot
         down, up = took[0::2], took[1::2]
-        cycles = self._samples(stretches, member) * self.parameters * self.phi * s.passes / s.flops_per_cycle
+        cycles = self._samples(segments, member) * self.parameters * self.phi * s.passes / s.flops_per_cycle
         compute: Floats = cycles / s.clock
         down_s, up_s = down.sum(0), up.sum(0)
         energy = s.receive_power * down_s + s.send_power * up_s + s.capacitance * cycles.sum(0) * s.clock**2
         return RoundCost(down_s, up_s, compute.sum(0), _waits(member > 0, down, up, compute), energy)
 
-    def _samples(self, stretches: Sequence[Stretch], member: Floats) -> Floats:
-        """Samples computed on, [stretches, K]; a number given for the round is spread evenly over a device's stretches."""
+    def _samples(self, segments: Sequence[Segment], member: Floats) -> Floats:
+        """Samples computed on, [segments, K]; a number given for the round is spread evenly over a device's segments."""
         s = self.settings
         fixed = PAPER_SAMPLES if s.payload == "paper" and s.samples is None else s.samples
         if fixed is not None:
             share: Floats = member / member.sum(0).clip(min=1)
             return fixed * share
         samples = np.zeros_like(member)
-        for row, stretch in zip(samples, stretches, strict=True):
-            row[stretch.rows] = stretch.samples
+        for row, segment in zip(samples, segments, strict=True):
+            row[segment.rows] = segment.samples
         return samples
 
     def _link(self, bandwidth: float, power: float, gains: Floats, bits: Floats) -> Link:
-        return Link(bandwidth, power * gains / (self.settings.noise_density * bandwidth), bits)
+        return Link(bandwidth, power * gains / (noise_density(self.settings) * bandwidth), bits)
 
 
 def _waits(member: NDArray[np.bool_], down: Floats, up: Floats, compute: Floats) -> Floats:
-    """Seconds [K] that devices wait for the slowest member at the end of all stretches but the last; all [stretches, K]."""
+    """Seconds [K] that devices wait for the slowest member at the end of all segments but the last; all [segments, K]."""
     clock, waited = np.zeros(member.shape[1]), np.zeros(member.shape[1])
     for rows, received, sent, computed in zip(member[:-1], down, up, compute, strict=False):
         clock += received + computed + sent

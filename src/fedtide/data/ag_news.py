@@ -12,12 +12,12 @@ from numpy.typing import NDArray
 from pydantic import Field
 from torch import Tensor
 
+from fedtide.core.errors import SettingsError
+from fedtide.data._text import BERT_VOCABULARY, encode
 from fedtide.data.base import DatasetPlugin, DatasetSettings
-from fedtide.data.dataset import Dataset
-from fedtide.data.sources import Resource
-from fedtide.data.text import BERT_VOCABULARY, encode
-from fedtide.data.validation import cut
-from fedtide.errors import SettingsError
+from fedtide.world.dataset import Dataset
+from fedtide.world.sources import Resource
+from fedtide.world.validation import cut
 
 ADDRESS = "https://raw.githubusercontent.com/mhjabreel/CharCnn_Keras/master/data/ag_news_csv/"
 TRAIN = Resource("train.csv", (f"{ADDRESS}train.csv",), "md5:b1a00f826fdfbd249f79597b59e1dc12")
@@ -29,7 +29,7 @@ SPLIT_SEED = 0
 class AgNews(DatasetPlugin):
     """AG News: 120,000 + 7,600 news headlines with a first sentence, 4 topics (Zhang, Zhao and LeCun 2015).
 
-    A text is title, a space and description, in hashed words (:mod:`fedtide.data.text`), cut or padded to ``length``.
+    A text is title, a space and description, in hashed words (:mod:`fedtide.data._text`), cut or padded to ``length``.
 
     ``source = test_only`` needs the published test file alone: its 7,600 rows are cut into 6,080 + 1,520 with a fixed
     key, every topic in proportion. Numbers obtained with it are not comparable with published ones.
@@ -44,6 +44,8 @@ class AgNews(DatasetPlugin):
         )
         length: int = Field(64, description="words per text", ge=1)
         vocabulary: int = Field(BERT_VOCABULARY, description="rows of the embedding table, row 0 is padding", ge=2)
+
+    settings: Settings
 
     def __init__(self, settings: Settings) -> None:
         super().__init__(settings)

@@ -5,34 +5,25 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
-from pydantic import Field
+from fedtide.core.plugins import Plugin, PluginSettings
+from fedtide.settings.kinds import DatasetSettings
+from fedtide.world.dataset import Dataset
+from fedtide.world.sources import Resource
 
-from fedtide.data.dataset import Dataset
-from fedtide.plugins import Plugin, PluginSettings
-
-if TYPE_CHECKING:
-    from fedtide.data.sources import Resource
-
-
-PLACES = frozenset({"root", "mirror"})  # settings that say where files lie and never what a dataset holds
-
-
-class DatasetSettings(PluginSettings):
-    """Settings that every dataset has."""
-
-    root: str = Field("data", description="folder for downloaded and prepared files")
-    mirror: str | None = Field(None, description="folder searched before the network; default: $FEDTIDE_MIRROR")
+__all__ = ["DatasetPlugin", "DatasetSettings"]
 
 
 class DatasetPlugin(Plugin):
     """One dataset.
 
     ``resources`` lists the files to download (empty for data that ships with a library); ``read`` turns the raw folder
-    into tensors. Downloading, mirrors and checksums are the business of :mod:`fedtide.data.sources`, keeping the
-    tensors is that of :mod:`fedtide.data.prepared`.
+    into tensors. Downloading, mirrors and checksums are the business of :mod:`fedtide.world.sources`, keeping the
+    tensors is that of :mod:`fedtide.world.prepared`.
     """
+
+    kind: ClassVar[str] = "data"
 
     Settings: ClassVar[type[PluginSettings]] = DatasetSettings
 

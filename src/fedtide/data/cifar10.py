@@ -13,11 +13,11 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
-from fedtide.data.archives import read_all
+from fedtide.core.errors import SettingsError
+from fedtide.data._archives import read_all
 from fedtide.data.base import DatasetPlugin, DatasetSettings
-from fedtide.data.dataset import Dataset
-from fedtide.data.sources import Resource
-from fedtide.errors import SettingsError
+from fedtide.world.dataset import Dataset
+from fedtide.world.sources import Resource
 
 Constants = tuple[tuple[float, ...], tuple[float, ...]]
 
@@ -80,6 +80,8 @@ class Cifar10(DatasetPlugin):
 
         name: str = "cifar10"
         normalisation: Literal["default", "fedssg"] = Field("default", description="whose mean and standard deviation")
+
+    settings: Settings
 
     resources = (
         Resource(

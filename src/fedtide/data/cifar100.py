@@ -8,7 +8,7 @@ from pydantic import Field
 
 from fedtide.data.base import DatasetSettings
 from fedtide.data.cifar10 import Cifar10
-from fedtide.data.sources import Resource
+from fedtide.world.sources import Resource
 
 
 class Cifar100(Cifar10):
@@ -25,6 +25,8 @@ class Cifar100(Cifar10):
         normalisation: Literal["default", "dynamicfl", "fedssg"] = Field(
             "default", description="whose mean and standard deviation"
         )
+
+    settings: Settings
 
     resources = (
         Resource(

@@ -8,8 +8,8 @@ import numpy as np
 import torch
 
 from fedtide.data.base import DatasetPlugin, DatasetSettings
-from fedtide.data.dataset import Dataset
-from fedtide.data.validation import cut
+from fedtide.world.dataset import Dataset
+from fedtide.world.validation import cut
 
 TEST_FRACTION = 0.2
 SPLIT_SEED = 0
@@ -26,6 +26,8 @@ class Digits(DatasetPlugin):
         """Settings of the digits."""
 
         name: str = "digits"
+
+    settings: Settings
 
     def read(self, raw: Path) -> Dataset:
         """Images uint8 [n, 1, 8, 8]; nothing is read from ``raw``."""

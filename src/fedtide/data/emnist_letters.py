@@ -7,12 +7,12 @@ from typing import Literal
 
 from pydantic import Field
 
-from fedtide.data.archives import read_all
+from fedtide.core.errors import SettingsError
+from fedtide.data._archives import read_all
+from fedtide.data._idx import parse_idx
 from fedtide.data.base import DatasetPlugin, DatasetSettings
-from fedtide.data.dataset import Dataset
-from fedtide.data.idx import parse_idx
-from fedtide.data.sources import Resource
-from fedtide.errors import SettingsError
+from fedtide.world.dataset import Dataset
+from fedtide.world.sources import Resource
 
 FILES = tuple(
     f"emnist-letters-{split}-{content}-ubyte.gz"
@@ -34,6 +34,8 @@ class EmnistLetters(DatasetPlugin):
 
         name: str = "emnist_letters"
         classes: Literal[26, 10] = Field(26, description="all letters, or a to j only")
+
+    settings: Settings
 
     resources = (
         Resource(

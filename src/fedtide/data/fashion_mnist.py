@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from fedtide.data._idx import idx_resources
 from fedtide.data.base import DatasetSettings
-from fedtide.data.idx import idx_resources
 from fedtide.data.mnist import Mnist
 
 
@@ -14,6 +14,8 @@ class FashionMnist(Mnist):
         """Settings of Fashion-MNIST."""
 
         name: str = "fashion_mnist"
+
+    settings: Settings
 
     resources = idx_resources(
         "http://fashion-mnist.s3-website.eu-central-1.amazonaws.com/",

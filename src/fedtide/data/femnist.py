@@ -11,11 +11,11 @@ import torch
 from numpy.typing import NDArray
 from pydantic import Field
 
+from fedtide.core.errors import SettingsError
+from fedtide.core.randomness import generator
 from fedtide.data.base import DatasetPlugin, DatasetSettings
-from fedtide.data.dataset import Dataset
-from fedtide.data.sources import Resource
-from fedtide.errors import SettingsError
-from fedtide.randomness import generator
+from fedtide.world.dataset import Dataset
+from fedtide.world.sources import Resource
 
 TRAIN_SHARE = 0.8
 SPLIT_SEED = 0
@@ -39,6 +39,8 @@ class Femnist(DatasetPlugin):
 
         name: str = "femnist"
         leaf_duplicates: bool = Field(False, description="keep the doubled first image of every writer")
+
+    settings: Settings
 
     resources = (Resource("all_data_*.json"),)
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import ClassVar
 
+from fedtide.data._idx import idx_resources, parse_idx
 from fedtide.data.base import DatasetPlugin, DatasetSettings
-from fedtide.data.dataset import Dataset
-from fedtide.data.idx import idx_resources, parse_idx
+from fedtide.world.dataset import Dataset
 
 
 class Mnist(DatasetPlugin):
@@ -17,6 +17,8 @@ class Mnist(DatasetPlugin):
         """Settings of MNIST."""
 
         name: str = "mnist"
+
+    settings: Settings
 
     resources = idx_resources(
         "https://ossci-datasets.s3.amazonaws.com/mnist/",

@@ -9,12 +9,12 @@ from typing import Literal
 import torch
 from pydantic import Field
 
-from fedtide.data.archives import read_all
+from fedtide.core.errors import SettingsError
+from fedtide.data._archives import read_all
+from fedtide.data._text import BERT_VOCABULARY, encode
 from fedtide.data.base import DatasetPlugin, DatasetSettings
-from fedtide.data.dataset import Dataset
-from fedtide.data.sources import Resource
-from fedtide.data.text import BERT_VOCABULARY, encode
-from fedtide.errors import SettingsError
+from fedtide.world.dataset import Dataset
+from fedtide.world.sources import Resource
 
 SPLITS = ("20news-bydate-train", "20news-bydate-test")
 
@@ -25,7 +25,7 @@ _RULE = re.compile(r"[\s-]*$")
 class Newsgroups20(DatasetPlugin):
     """20 Newsgroups "bydate": 11,314 + 7,532 Usenet posts, 20 groups (collected by Lang 1995, version by Rennie).
 
-    Groups are numbered alphabetically. Posts are Latin-1, in hashed words (:mod:`fedtide.data.text`), cut or padded to
+    Groups are numbered alphabetically. Posts are Latin-1, in hashed words (:mod:`fedtide.data._text`), cut or padded to
     ``length``. By default a post is kept whole. ``remove`` takes parts away that betray the group without being its
     subject: ``headers`` everything up to the first empty line, ``quotes`` lines that start with ``>`` or ``|`` or
     introduce a quotation, ``footers`` what follows the last line that is empty or a row of dashes.
@@ -40,6 +40,8 @@ class Newsgroups20(DatasetPlugin):
         )
         length: int = Field(128, description="words per post", ge=1)
         vocabulary: int = Field(BERT_VOCABULARY, description="rows of the embedding table, row 0 is padding", ge=2)
+
+    settings: Settings
 
     resources = (
         Resource(

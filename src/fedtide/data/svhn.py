@@ -8,10 +8,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from fedtide.core.errors import SettingsError
 from fedtide.data.base import DatasetPlugin, DatasetSettings
-from fedtide.data.dataset import Dataset
-from fedtide.data.sources import Resource
-from fedtide.errors import SettingsError
+from fedtide.world.dataset import Dataset
+from fedtide.world.sources import Resource
 
 ADDRESS = "http://ufldl.stanford.edu/housenumbers/"
 
@@ -26,6 +26,8 @@ class Svhn(DatasetPlugin):
         """Settings of SVHN."""
 
         name: str = "svhn"
+
+    settings: Settings
 
     resources = (
         Resource("train_32x32.mat", (f"{ADDRESS}train_32x32.mat",), "md5:e26dedcc434d2e4c54c9b2d4a06d8373"),

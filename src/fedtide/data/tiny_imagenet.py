@@ -12,11 +12,11 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
-from fedtide.data.archives import read_all
+from fedtide.core.errors import SettingsError
+from fedtide.data._archives import read_all
 from fedtide.data.base import DatasetPlugin, DatasetSettings
-from fedtide.data.dataset import Dataset
-from fedtide.data.sources import Resource
-from fedtide.errors import SettingsError
+from fedtide.world.dataset import Dataset
+from fedtide.world.sources import Resource
 
 NORMALISATIONS = {
     "default": ((0.485, 0.456, 0.406), (0.229, 0.224, 0.225)),
@@ -39,6 +39,8 @@ class TinyImagenet(DatasetPlugin):
 
         name: str = "tiny_imagenet"
         normalisation: Literal["default", "fedwcm"] = Field("default", description="whose mean and standard deviation")
+
+    settings: Settings
 
     resources = (
         Resource(

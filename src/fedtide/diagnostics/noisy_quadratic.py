@@ -17,7 +17,7 @@ from typing import Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from fedtide.randomness import generator
+from fedtide.core.randomness import generator
 
 Floats = NDArray[np.float64]
 Method = Literal["fedavg", "fedprox", "cfl"]

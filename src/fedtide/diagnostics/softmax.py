@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from fedtide.randomness import generator
+from fedtide.core.randomness import generator
 
 
 class SoftmaxProblem:

@@ -1,4 +1,4 @@
-"""Play a run of softmax regression and measure what the analysis speaks of, session by session."""
+"""Run softmax regression and measure the quantities of the convergence analysis, session by session."""
 
 from __future__ import annotations
 
@@ -10,15 +10,16 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from fedtide.data.dataset import Dataset
+from fedtide.core.errors import SettingsError
 from fedtide.diagnostics.bound import Constants, Spread, Work, drift, largest_rate, terms
 from fedtide.diagnostics.softmax import SoftmaxProblem
 from fedtide.engine.plan import step_count
-from fedtide.errors import SettingsError
 from fedtide.federation.federation import Federation
-from fedtide.federation.state import RunState
-from fedtide.scenarios.timeline import Timeline
-from fedtide.settings import RunSettings
+from fedtide.federation.parts import Hardware, Parts, assemble
+from fedtide.federation.state import RunState, initial_state
+from fedtide.settings.run import RunSettings
+from fedtide.world.dataset import Dataset
+from fedtide.world.timeline import Timeline
 
 
 @dataclass(frozen=True)
@@ -76,17 +77,17 @@ class SessionDiagnosis:
 class _Watched(Federation):
     """Remembers the model each session starts from, which is gone after its first round."""
 
-    opened: Tensor
+    initial: Tensor
 
-    def _begin_session(self, state: RunState, t: int) -> Any:
-        facts: Any = super()._begin_session(state, t)
-        self.opened = state.w.clone()
+    def _begin_session(self, state: RunState, t: int) -> dict[str, Any] | None:
+        facts = super()._begin_session(state, t)
+        self.initial = state.w.clone()
         return facts
 
 
 def remarks(settings: RunSettings) -> list[str]:
     """Assumptions of the analysis that a run does not fulfil."""
-    local, weighting = settings.local, settings.algorithm.weighting.name  # type: ignore[attr-defined]
+    local, weighting = settings.local, settings.algorithm.weighting.name
     unmet = [
         (settings.algorithm.name != "fedavg", f"algorithm {settings.algorithm.name}: the analysis is of fedavg"),
         (weighting != "samples", f"algorithm.weighting {weighting}: F weights clients by samples"),
@@ -101,14 +102,14 @@ def remarks(settings: RunSettings) -> list[str]:
 
 
 def diagnose(
-    settings: RunSettings, data: Dataset, timeline: Timeline, options: Options, say: Callable[[str], None]
+    settings: RunSettings, data: Dataset, timeline: Timeline, options: Options, log: Callable[[str], None]
 ) -> list[SessionDiagnosis]:
-    """Play the run in float64 and measure every session.
+    """Execute the run in float64 and measure every session.
 
     Args:
         settings, data, timeline: of the run; nothing of it is recorded.
         options: how the bound is read.
-        say: gets one line per session.
+        log: gets one line per session.
 
     Raises:
         SettingsError: not softmax regression, or clients or their data change inside a session. Diverged: training diverged.
@@ -124,31 +125,31 @@ def diagnose(
             f"scenario {settings.scenario.name}: in round {inside[0] + 1} clients or their data change inside a session; the "
             "analysis is of sessions in which they stay"
         )
-    fed = _Watched(settings, timeline, data, dtype=torch.float64)
-    state = fed.start()
+    parts = assemble(settings, timeline, data, Hardware(dtype=torch.float64))
+    fed, state = _Watched(parts), initial_state(parts)
     found: list[SessionDiagnosis] = []
     stored: list[Tensor] = []
-    first = _matrix(fed, state.w)
+    first = _matrix(parts, state.w)
     pilot = timeline.pilot
     try:
         while state.round < timeline.rounds:
-            problem, work = _problem(fed, state.round), _work(fed, state.round)
+            problem, work = _problem(parts, state.round), _work(parts, state.round)
             _, rounds = timeline.session_span(state.round)
-            previous = _matrix(fed, state.w)
+            previous = _matrix(parts, state.w)
             path: list[Tensor] = []
             rates: list[float] = []
             for _ in range(rounds):
-                rates.append(_rate(fed.play(state).row["lr"]))
-                path += [_matrix(fed, fed.opened)] if not path else []
-                path.append(_matrix(fed, state.w))
+                rates.append(_rate(fed.run_round(state).row["lr"]))
+                path += [_matrix(parts, fed.initial)] if not path else []
+                path.append(_matrix(parts, state.w))
             average = torch.stack(stored).mean(0) if stored else None
             number = len(found) + 1
             row = _measure(number, problem, work, path, rates, (previous, average, first), settings.seed, options)
             found.append(row)
             stored += [path[-1]] if number > pilot else []
-            say(f"session {number}: F {row.F_init:.4f} -> {row.F_end:.4f}")
+            log(f"session {number}: F {row.F_init:.4f} -> {row.F_end:.4f}")
     finally:
-        fed.workers.close()
+        parts.workers.close()
     return found
 
 
@@ -168,7 +169,7 @@ def _measure(
     theta = max(problem.lipschitz(m, options.pairs, seed) for m in (path[0], path[-1]))
     zeta2 = max(problem.dissimilarity(g) for g in gradients)
     constants = Constants(beta, theta, zeta2, scatter)
-    parts = [
+    rounds = [
         terms(work, constants, lr, losses[t], losses[t + 1], options.theta_power, options.spread)
         for t, lr in enumerate(rates)
     ]
@@ -191,34 +192,33 @@ def _measure(
         drift=drift(beta, rates[0], float(steps.max())),
         rate=rates[0],
         largest_rate=min(largest_rate(beta, float(e)) for e in (steps.min(), steps.max())),
-        **{name: float(np.mean([getattr(part, name) for part in parts])) for name in ("a", "b", "b_tight", "c", "d")},
-        bound=float(np.mean([part.total for part in parts])),
+        **{name: float(np.mean([getattr(part, name) for part in rounds])) for name in ("a", "b", "b_tight", "c", "d")},
+        bound=float(np.mean([part.total for part in rounds])),
     )
 
 
-def _problem(fed: Federation, t: int) -> SoftmaxProblem:
+def _problem(parts: Parts, t: int) -> SoftmaxProblem:
     """The clients present in round t, with their samples as the model sees them."""
-    shards = [torch.from_numpy(shard) for shard in _shards(fed, t)]
-    inputs = [fed.data.prepare(fed.data.train_inputs[shard], torch.float64).flatten(1) for shard in shards]
-    return SoftmaxProblem(inputs, [fed.data.train_labels[shard] for shard in shards], fed.data.num_classes)
+    shards = [torch.from_numpy(shard) for shard in _shards(parts, t)]
+    inputs = [parts.data.prepare(parts.data.train_inputs[shard], torch.float64).flatten(1) for shard in shards]
+    return SoftmaxProblem(inputs, [parts.data.train_labels[shard] for shard in shards], parts.data.num_classes)
 
 
-def _work(fed: Federation, t: int) -> Work:
-    local, sizes = fed.settings.local, [len(shard) for shard in _shards(fed, t)]
-    mean = float(np.mean([len(fed.timeline.shards[shard]) for shard in fed.timeline.at(t).shards]))
+def _work(parts: Parts, t: int) -> Work:
+    local, sizes = parts.settings.local, [len(shard) for shard in _shards(parts, t)]
+    mean = float(parts.timeline.sizes_at(t).mean())
     samples = np.array(sizes, dtype=np.float64)
     steps = np.array([step_count(size, mean, local) for size in sizes], dtype=np.float64)
     return Work(samples, np.minimum(samples, local.batch_size), steps)
 
 
-def _shards(fed: Federation, t: int) -> list[Any]:
-    shards = (fed.timeline.shards[shard] for shard in fed.timeline.at(t).shards)
-    return [shard for shard in shards if len(shard) > 0]
+def _shards(parts: Parts, t: int) -> list[Any]:
+    return [shard for shard in parts.timeline.shards_at(t) if len(shard) > 0]
 
 
-def _matrix(fed: Federation, w: Tensor) -> Tensor:
+def _matrix(parts: Parts, w: Tensor) -> Tensor:
     """[L, f + 1] of a flat model."""
-    named = fed.layout.named(w)
+    named = parts.layout.named(w)
     return torch.cat([named["head.weight"], named["head.bias"].unsqueeze(1)], 1).to(torch.float64).clone()
 
 

@@ -8,8 +8,8 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from fedtide.errors import SettingsError
-from fedtide.randomness import hashed_uniform
+from fedtide.core.errors import SettingsError
+from fedtide.core.randomness import hashed_uniform
 
 
 @dataclass(frozen=True)

@@ -22,7 +22,7 @@ from torch import Tensor
 from fedtide.engine.plan import Plan
 from fedtide.engine.program import Gradients, Product
 from fedtide.models.base import Outputs
-from fedtide.settings import LocalSettings
+from fedtide.settings.run import LocalSettings
 
 Coefficient = float | Tensor
 """A number, or a column with one per client [C, 1]."""

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import torch
 
+from fedtide.core.errors import SettingsError
 from fedtide.engine.task import Task
-from fedtide.errors import SettingsError
 
 TINY = 8192
 """Parameters up to which a model is tiny: one client's step then spends its time on calls, not on arithmetic."""

@@ -10,8 +10,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from fedtide.randomness import generator, key64
-from fedtide.settings import LocalSettings
+from fedtide.core.randomness import generator, key64
+from fedtide.settings.run import LocalSettings
 
 Ints = NDArray[np.int64]
 _UNKNOWN: Ints = np.zeros(0, dtype=np.int64)

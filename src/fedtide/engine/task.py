@@ -10,12 +10,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from fedtide.data.dataset import Dataset
 from fedtide.engine.augment import Augmentation
 from fedtide.engine.local import Term, TermBatch
 from fedtide.models.base import Network, Outputs
 from fedtide.objectives.base import Objective
-from fedtide.settings import LocalSettings
+from fedtide.settings.run import LocalSettings
+from fedtide.world.dataset import Dataset
 
 _STRIDE = 3202034522624059733  # an odd 64-bit multiplier: keys of the samples of a batch
 

@@ -1,3 +1,1 @@
 """Exchanges: when, inside a round, clients average."""
-
-NOT_PLUGINS = ("budgets",)

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from dataclasses import dataclass, field
+from typing import ClassVar
 
+from fedtide.algorithms._round import Round
 from fedtide.algorithms.base import Algorithm
-from fedtide.algorithms.round import Round
-from fedtide.plugins import Plugin
-from fedtide.settings import LocalSettings
+from fedtide.core.plugins import Plugin
+from fedtide.settings.run import LocalSettings
 
 
 @dataclass(frozen=True)
@@ -30,6 +31,8 @@ class Schedule:
 
 class Exchange(Plugin):
     """Says who averages after which local step; the average at the end of the round belongs to the algorithm."""
+
+    kind: ClassVar[str] = "exchange"
 
     @abstractmethod
     def schedule(self, r: Round, seed: int) -> Schedule:

@@ -9,15 +9,16 @@ from typing import Literal
 import numpy as np
 from pydantic import Field, field_validator
 
-from fedtide import plugins
+from fedtide.algorithms._round import Round
 from fedtide.algorithms.base import Algorithm
-from fedtide.algorithms.round import Round
-from fedtide.errors import SettingsError
+from fedtide.core import plugins
+from fedtide.core.errors import SettingsError
+from fedtide.core.plugins import PluginSettings
+from fedtide.exchange._budgets import Budget, FixBudget
 from fedtide.exchange.base import Exchange, Schedule
-from fedtide.exchange.budgets import Budget, FixBudget
-from fedtide.plugins import PluginSettings
 from fedtide.selection.base import Candidates, Selection
-from fedtide.settings import LocalSettings, SelectionChoice
+from fedtide.settings.choices import SelectionChoice
+from fedtide.settings.run import LocalSettings
 
 LETTERS = {"a": 1, "b": 4, "c": 16, "d": 32, "e": 64, "f": 128, "g": 256}
 _INTERVAL = r"[a-g]|[1-9]\d*"
@@ -82,6 +83,8 @@ class Intervals(Exchange):
             if low and _steps(high) > _steps(low):
                 raise SettingsError(f"{value!r}: the group's interval comes first and is the shorter one")
             return value
+
+    settings: Settings
 
     def __init__(self, settings: Settings) -> None:
         super().__init__(settings)

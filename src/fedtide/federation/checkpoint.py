@@ -10,7 +10,7 @@ from typing import Any, BinaryIO
 
 import torch
 
-from fedtide.errors import SettingsError
+from fedtide.core.errors import SettingsError
 
 _HEADER = 65  # hex digest and a newline
 

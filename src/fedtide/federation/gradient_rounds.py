@@ -3,25 +3,23 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 from torch import Tensor
 
 from fedtide.engine.flat import Layout
-from fedtide.federation.round import Call, train_round
-from fedtide.federation.state import RunState
-from fedtide.scenarios.timeline import Assignment, Timeline
-
-if TYPE_CHECKING:
-    from fedtide.federation.federation import Federation
+from fedtide.federation.ledger import charge
+from fedtide.federation.parts import Parts
+from fedtide.federation.plan import RoundPlan
+from fedtide.federation.round import train_round
+from fedtide.federation.state import RunState, initial_state
+from fedtide.world.timeline import Assignment, Timeline
 
 
 def everybody(timeline: Timeline, t: int) -> Assignment:
     """Clients present in round ``t`` that have data."""
-    here = timeline.at(t)
-    able = np.array([len(timeline.shards[shard]) > 0 for shard in here.shards], dtype=np.bool_)
-    return Assignment(here.clients[able], here.shards[able])
+    present, eligible = timeline.at(t), timeline.sizes_at(t) > 0
+    return Assignment(present.clients[eligible], present.shards[eligible])
 
 
 @dataclass(frozen=True)
@@ -33,14 +31,14 @@ class GradientRounds:
     batches it would see anyway.
     """
 
-    federation: Federation
+    parts: Parts
     state: RunState
     t: int
 
     @property
     def layout(self) -> Layout:
         """Names and slices of the parameters."""
-        return self.federation.layout
+        return self.parts.layout
 
     def train(self, w: Tensor, b: Tensor, rounds: int, lr: float, steps: int | None, batch_size: int | None) -> Tensor:
         """Parameters [d] after some rounds of the run's own algorithm.
@@ -51,36 +49,36 @@ class GradientRounds:
             lr: constant learning rate.
             steps, batch_size: local steps of every client and samples per step; ``None``: as in training.
         """
-        fed, scratch = self.federation, self.federation.start()
+        scratch = initial_state(self.parts)
         scratch.memory.pop("latest", None)  # is for evaluation only
         scratch.w, scratch.b = w, b
         for v in range(rounds):
-            call = self._call(v, lr, steps, batch_size)
-            played = train_round(fed, scratch, call)
-            scratch.w, scratch.b = played.w, played.b
-            fed.charge(self.state, call, played.stretches, played.length)
+            plan = self._plan(v, lr, steps, batch_size)
+            result = train_round(self.parts, scratch, plan)
+            scratch.w, scratch.b = result.w, result.b
+            charge(self.parts, self.state, plan, result.segments, result.length)
         self.state.totals["gradient_rounds"] += rounds
         return scratch.w
 
-    def _call(self, v: int, lr: float, steps: int | None, batch_size: int | None) -> Call:
-        fed, timeline = self.federation, self.federation.timeline
-        here, drawn = timeline.at(self.t), everybody(timeline, self.t)
-        run, session = fed.settings.local, int(timeline.session_of_round[self.t])
+    def _plan(self, v: int, lr: float, steps: int | None, batch_size: int | None) -> RoundPlan:
+        timeline, local = self.parts.timeline, self.parts.settings.local
+        drawn, sizes = everybody(timeline, self.t), timeline.sizes_at(self.t)
+        session = int(timeline.session_of_round[self.t])
         amount = {} if steps is None else {"amount": steps, "unit": "steps"}
         batches = {} if batch_size is None else {"batch_size": batch_size}
-        return Call(
+        return RoundPlan(
             ids=drawn.clients.tolist(),
-            subsets=drawn.shards.tolist(),
+            shard_ids=drawn.shards.tolist(),
             shards=[timeline.shards[shard] for shard in drawn.shards],
-            population=len(here.clients),
-            mean_size=float(np.mean([len(timeline.shards[shard]) for shard in here.shards])),
-            expected=1.0,
+            population=len(sizes),
+            mean_size=float(np.mean(sizes)),
+            participation_fraction=1.0,
             session=session,
             session_round=v,
             t=v,
             at=self.t,
             lr=lr,
-            local=run.model_copy(update={**amount, **batches, "lr": lr, "schedule": "constant"}),
+            local=local.model_copy(update={**amount, **batches, "lr": lr, "schedule": "constant"}),
             purpose="gradient",
             keys=(session, v),
         )

@@ -11,12 +11,12 @@ from typing import Literal
 import torch
 from torch import Tensor
 
+from fedtide.core.errors import SettingsError
 from fedtide.engine.memory import require
-from fedtide.errors import SettingsError
 
 
-class Home:
-    """The place of the clients' memories [N, d].
+class MemoryStore:
+    """Keeps the clients' memories [N, d].
 
     A file of ``disk`` loses its name as soon as it is mapped, so the system takes it back however the process ends: what
     survives is the saved state, which holds the memories themselves wherever they live.
@@ -46,7 +46,7 @@ class Home:
         finally:
             Path(name).unlink()
 
-    def take(self, saved: dict[str, Tensor]) -> dict[str, Tensor]:
+    def adopt(self, saved: dict[str, Tensor]) -> dict[str, Tensor]:
         """Saved memories, brought here."""
         if not self.on_disk:
             return {name: rows.to(self.device) for name, rows in saved.items()}

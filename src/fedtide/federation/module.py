@@ -11,34 +11,31 @@ import torch
 from torch import Tensor
 from torch.utils.data import DataLoader
 
-from fedtide.data.dataset import Dataset
+from fedtide.core.errors import Diverged
 from fedtide.engine.process import prepare_process
-from fedtide.errors import Diverged
 from fedtide.federation.federation import Federation
+from fedtide.federation.parts import Hardware, Parts, assemble
 from fedtide.federation.ranks import Ranks
-from fedtide.federation.report import RoundReport
-from fedtide.federation.state import RunState
-from fedtide.scenarios.timeline import Timeline
-from fedtide.settings import RunSettings
+from fedtide.federation.record import RoundRecord
+from fedtide.federation.state import RunState, initial_state, restored_state
+from fedtide.settings.run import RunSettings
+from fedtide.world.dataset import Dataset
+from fedtide.world.timeline import Timeline
 
-
-class ServerStep(torch.optim.Optimizer):
-    """Lightning counts optimiser steps; the server's step is the round."""
-
-    def __init__(self, parameters: list[torch.nn.Parameter], play: Callable[[], None]) -> None:
-        super().__init__(parameters, {})
-        self._play = play
-
-    def step(self, closure: Any = None) -> None:  # type: ignore[override]
-        """Play a round."""
-        self._play()
+_AUTOCAST = {"bf16-mixed": torch.bfloat16, "16-mixed": torch.float16}
 
 
 class FederatedModule(L.LightningModule):
-    """Plays a federation round by round; Lightning owns device, precision, processes and callbacks.
+    """Runs a federation round by round; Lightning owns device, precision, processes and callbacks.
+
+    Args:
+        settings, timeline, data: of the run.
+        saved: state to go on from, or None.
+        announce: called with the assembled parts and a line about the process, before anything large is allocated.
+        scratch: folder of memories kept on disk.
 
     Attributes:
-        federation, state: set when the fit starts. report: of the last round.
+        parts, federation, state: set when the fit starts. record: of the last round.
         diverged: message, once training has diverged.
     """
 
@@ -48,44 +45,43 @@ class FederatedModule(L.LightningModule):
         timeline: Timeline,
         data: Dataset,
         saved: dict[str, Any] | None = None,
-        say: Callable[[str], None] = lambda _: None,
+        announce: Callable[[Parts, str], None] = lambda parts, process: None,
         scratch: Path | None = None,
     ) -> None:
         super().__init__()
         self.automatic_optimization = False
         self.settings, self.timeline, self.data = settings, timeline, data
-        self._saved, self._say, self._scratch = saved, say, scratch
+        self._saved, self._announce, self._scratch = saved, announce, scratch
         self.model_anchor = torch.nn.Parameter(torch.zeros(1))  # DDP refuses modules without parameters
+        self.parts: Parts
         self.federation: Federation
         self.state: RunState
-        self.report: RoundReport | None = None
+        self.record: RoundRecord | None = None
         self.diverged: str | None = None
 
     def on_fit_start(self) -> None:
         """Build the federation where Lightning has put us."""
         self.build()
-        self._say(self.federation.memory_plan())
-        self._say(self.process)
 
     def build(self) -> None:
         """The federation on this module's device, with the saved state or a new one."""
-        self.process = prepare_process(self.settings.engine, self.device)
-        precision = self.settings.engine.precision
-        dtype = torch.float64 if precision == "64-true" else torch.float32
-        autocast = {"bf16-mixed": torch.bfloat16, "16-mixed": torch.float16}.get(precision)
-        self.federation = Federation(
-            *(self.settings, self.timeline, self.data, self.device, dtype, autocast),
-            *(Ranks.of_process_group(), self._scratch),
+        engine = self.settings.engine
+        process = prepare_process(engine, self.device)
+        hardware = Hardware(
+            device=self.device,
+            dtype=torch.float64 if engine.precision == "64-true" else torch.float32,
+            autocast=_AUTOCAST.get(engine.precision),
+            ranks=Ranks.of_process_group(),
+            scratch=self._scratch,
         )
-        if self._saved is None:
-            self.state = self.federation.start()
-        else:
-            self.state = self.federation.restore(self._saved)
-            self._saved = None
+        self.parts = assemble(self.settings, self.timeline, self.data, hardware)
+        self._announce(self.parts, process)
+        self.federation = Federation(self.parts)
+        saved, self._saved = self._saved, None
+        self.state = initial_state(self.parts) if saved is None else restored_state(self.parts, saved)
 
-    def configure_optimizers(self) -> torch.optim.Optimizer:
-        """The server's step."""
-        return ServerStep([self.model_anchor], self._play)
+    def configure_optimizers(self) -> None:
+        """None for Lightning: the server's step is part of the round."""
 
     def train_dataloader(self) -> DataLoader[int]:
         """One batch per epoch: an epoch is a round."""
@@ -93,16 +89,13 @@ class FederatedModule(L.LightningModule):
 
     def training_step(self, batch: Tensor, batch_idx: int) -> None:
         """One communication round."""
-        self.optimizers().step()  # type: ignore[union-attr]
-
-    def _play(self) -> None:
         with torch.no_grad():
             try:
-                self.report = self.federation.play(self.state)
+                self.record = self.federation.run_round(self.state)
             except Diverged as error:
-                self.report, self.diverged = error.report, str(error)
+                self.record, self.diverged = error.record, str(error)
                 self.trainer.should_stop = True
 
     def on_fit_end(self) -> None:
         """Stop the worker threads."""
-        self.federation.workers.close()
+        self.parts.workers.close()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from fedtide.settings import LocalSettings
+from fedtide.settings.run import LocalSettings
 
 
 def learning_rate(local: LocalSettings, t: int, rounds: int) -> float:

@@ -2,75 +2,63 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import torch
 from torch import Tensor
 
 from fedtide.engine.flat import weighted_sum
 from fedtide.engine.neurons import activities, concentration, probe
-from fedtide.federation.report import RoundReport
+from fedtide.federation.parts import Parts
+from fedtide.federation.record import RoundRecord
+from fedtide.federation.round import RoundResult
 from fedtide.federation.state import RunState
 
-if TYPE_CHECKING:
-    from fedtide.federation.federation import Federation
-    from fedtide.federation.round import Played
 
-
-def evaluates(fed: Federation, model: str) -> bool:
-    """Whether ``cloud``, ``participants``, ``all`` or ``ensemble`` is evaluated in this run."""
-    evaluation = fed.settings.evaluation
-    chosen = fed.algorithm.models if evaluation.models is None else evaluation.models
-    return model == evaluation.reported or model in chosen
-
-
-def columns(fed: Federation) -> list[str]:
+def columns(parts: Parts) -> list[str]:
     """Columns of the scores; every round has them, because the first one decides on the columns of the history."""
-    endings = [f"{score}{suffix}" for _, suffix in _models(fed) for score in ("accuracy", "loss")]
-    endings += ["accuracy_seen", "accuracy_masked"] if _has_views(fed) else []
-    return [f"{split}_{ending}" for split in fed.settings.evaluation.splits for ending in endings]
+    endings = [f"{score}{suffix}" for _, suffix in _models(parts) for score in ("accuracy", "loss")]
+    endings += ["accuracy_seen", "accuracy_masked"] if _has_views(parts) else []
+    return [f"{split}_{ending}" for split in parts.settings.evaluation.splits for ending in endings]
 
 
-def score(fed: Federation, report: RoundReport, state: RunState, played: Played, t: int) -> None:
-    """Evaluate the models of round ``t`` and write what was found into ``report``."""
-    evaluation, view = fed.settings.evaluation, fed.timeline.labels_at(t)
+def score(parts: Parts, record: RoundRecord, state: RunState, result: RoundResult, t: int) -> None:
+    """Evaluate the models of round ``t`` and write the scores into ``record``."""
+    evaluation, view = parts.settings.evaluation, parts.timeline.labels_at(t)
     if evaluation.neurons:
-        inputs = fed.data.test_inputs[probe(fed.data.test_labels, evaluation.neurons)]
-        layers = activities(fed.workers, played.w, played.b, inputs, evaluation.batch_size)
-        report.neurons = {name: concentration(activity) for name, activity in layers.items()}
-    models = {"cloud": (played.w, played.b), "participants": played.participants, "ensemble": played.members}
-    for name, suffix in _models(fed):
-        model = models.get(name) or (all_clients(fed, state, t), played.b)
+        inputs = parts.data.test_inputs[probe(parts.data.test_labels, evaluation.neurons)]
+        layers = activities(parts.workers, result.w, result.b, inputs, evaluation.batch_size)
+        record.neurons = {name: concentration(activity) for name, activity in layers.items()}
+    models = {"cloud": (result.w, result.b), "participants": result.participants, "ensemble": result.members}
+    for name, suffix in _models(parts):
+        model = models.get(name) or (all_clients(parts, state, t), result.b)
         for split in evaluation.splits:
-            scores = fed.scores(*model, split, view if _has_views(fed) and not suffix else None)
-            report.row[f"{split}_accuracy{suffix}"] = scores.accuracy(view)
-            report.row[f"{split}_loss{suffix}"] = scores.mean_loss(view)
+            scores = parts.scores(*model, split, view if _has_views(parts) and not suffix else None)
+            record.row[f"{split}_accuracy{suffix}"] = scores.accuracy(view)
+            record.row[f"{split}_loss{suffix}"] = scores.mean_loss(view)
             if not suffix:
-                report.per_class[split] = scores.per_class()
+                record.per_class[split] = scores.per_class()
             if scores.masked is not None:
-                report.row[f"{split}_accuracy_seen"] = scores.accuracy(fed.timeline.labels_until(t))
-                report.row[f"{split}_accuracy_masked"] = scores.accuracy(view, scores.masked)
+                record.row[f"{split}_accuracy_seen"] = scores.accuracy(parts.timeline.labels_until(t))
+                record.row[f"{split}_accuracy_masked"] = scores.accuracy(view, scores.masked)
 
 
-def all_clients(fed: Federation, state: RunState, t: int) -> Tensor:
+def all_clients(parts: Parts, state: RunState, t: int) -> Tensor:
     """Mean [d] of the latest models of all clients present, weighted as the algorithm weights participants."""
-    here = fed.timeline.at(t)
-    shards = [fed.timeline.shards[shard] for shard in here.shards]
+    present, shards = parts.timeline.at(t).clients, parts.timeline.shards_at(t)
     n = torch.tensor([len(shard) for shard in shards], dtype=torch.float64)
-    weights = fed.weighting.everybody(n, fed.label_counts(shards))
+    weights = parts.weighting.everybody(n, parts.label_counts(shards))
     rows = state.memory["latest"]
-    if len(here.clients) < len(rows):
-        rows = rows[torch.from_numpy(here.clients).to(rows.device)]
-    return weighted_sum(weights, rows).to(fed.device)
+    if len(present) < len(rows):
+        rows = rows[torch.from_numpy(present).to(rows.device)]
+    return weighted_sum(weights, rows).to(parts.device)
 
 
-def _models(fed: Federation) -> list[tuple[str, str]]:
+def _models(parts: Parts) -> list[tuple[str, str]]:
     """Models that are evaluated, and what their columns end in."""
-    reported = fed.settings.evaluation.reported
-    names = [name for name in ("cloud", "participants", "all", "ensemble") if evaluates(fed, name)]
+    reported = parts.settings.evaluation.reported
+    names = [name for name in ("cloud", "participants", "all", "ensemble") if parts.evaluates(name)]
     return [(name, "" if name == reported else f"_{name}") for name in names]
 
 
-def _has_views(fed: Federation) -> bool:
-    """Whether some labels do not count in some session."""
-    return not fed.timeline.label_views.all()
+def _has_views(parts: Parts) -> bool:
+    """Whether some labels are not evaluated in some session."""
+    return not parts.timeline.label_views.all()

@@ -8,13 +8,15 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from fedtide.federation.parts import Parts
+
 
 @dataclass
 class RunState:
     """State between two rounds.
 
     Attributes:
-        round: number of rounds played.
+        round: number of rounds done.
         w, b: global parameters [d] and floating buffers [q].
         server: the algorithm's server vectors [d].
         memory: the clients' vectors [N, d] by name: the algorithm's, ``momentum`` of a kept local optimiser, ``latest``
@@ -56,3 +58,30 @@ class RunState:
 
         placed = {key: place(value, memory if key == "memory" else device) for key, value in values.items()}
         return RunState(**placed)
+
+
+def server_vectors(parts: Parts) -> dict[str, Tensor]:
+    """The algorithm's server vectors [d] at the start."""
+    return {vector.name: torch.full_like(parts.w0, vector.start) for vector in parts.algorithm.server_vectors()}
+
+
+def initial_state(parts: Parts) -> RunState:
+    """State before the first round."""
+    clients = parts.timeline.num_clients
+    return RunState(
+        round=0,
+        w=parts.w0.clone(),
+        b=parts.b0.clone(),
+        server=server_vectors(parts),
+        memory={name: parts.memory.rows(clients, parts.layout.size, parts.w0.dtype) for name in parts.client_vectors()},
+        seen=torch.zeros(clients, dtype=torch.bool),
+        counts=torch.zeros(clients, dtype=torch.int64),
+        extra=parts.algorithm.extra(),
+    )
+
+
+def restored_state(parts: Parts, saved: dict[str, Any]) -> RunState:
+    """State from :meth:`RunState.tensors`, every part where it belongs."""
+    state = RunState.restore(saved, parts.device, torch.device("cpu"))
+    state.memory = parts.memory.adopt(state.memory)
+    return state

@@ -1,3 +1,1 @@
 """Initialisers: the model a session starts from."""
-
-NOT_PLUGINS = ("distances", "mixing", "retention", "store")

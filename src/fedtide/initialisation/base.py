@@ -4,16 +4,18 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Literal, Protocol
+from typing import Any, ClassVar, Protocol
 
 import torch
-from pydantic import Field
 from torch import Tensor
 
+from fedtide.core.plugins import Plugin, PluginSettings
 from fedtide.engine.flat import Layout
 from fedtide.engine.local import Term
-from fedtide.initialisation.store import Store, forget, recall, remember, sessions
-from fedtide.plugins import Plugin, PluginSettings
+from fedtide.initialisation._store import Store, forget, recall, remember, sessions
+from fedtide.settings.kinds import InitialiserSettings
+
+__all__ = ["Boundary", "Initialiser", "InitialiserSettings", "Services", "Start", "average", "pilot_models"]
 
 Start = tuple[Tensor, Tensor]
 """Parameters [d] and floating buffers [q]."""
@@ -60,14 +62,6 @@ class Boundary:
     facts: dict[str, Any] = field(default_factory=dict)
 
 
-class InitialiserSettings(PluginSettings):
-    """Settings every initialiser has."""
-
-    post_pilot_start: Literal["carry", "reset"] = Field(
-        "carry", description="first session after the pilot: go on from the current model, or from the first one"
-    )
-
-
 class Initialiser(Plugin):
     """Chooses the model a session starts from.
 
@@ -77,6 +71,8 @@ class Initialiser(Plugin):
     Attributes:
         trains: whether it trains at session starts, on memories of their own beside the run's.
     """
+
+    kind: ClassVar[str] = "initialisation"
 
     Settings: ClassVar[type[PluginSettings]] = InitialiserSettings
     trains: ClassVar[bool] = False

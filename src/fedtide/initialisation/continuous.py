@@ -10,10 +10,10 @@ from pydantic import Field
 from torch import Tensor
 from torch.nn import functional
 
+from fedtide.core.plugins import Tunable
 from fedtide.engine.local import Term, TermBatch
+from fedtide.initialisation._store import Store
 from fedtide.initialisation.base import Boundary, Initialiser, InitialiserSettings, Start
-from fedtide.initialisation.store import Store
-from fedtide.plugins import Tunable
 
 TEACHER = "session_teacher"
 
@@ -44,6 +44,8 @@ class Continuous(Initialiser):
             "none",
             description="teacher of the session that post_pilot_start: reset begins; uniform: equal probabilities",
         )
+
+    settings: Settings
 
     _relation: _Relation | None = None
 

@@ -8,13 +8,13 @@ from typing import Annotated, Any, Literal
 from pydantic import BeforeValidator, Field, PlainSerializer
 from torch import Tensor
 
-from fedtide.errors import Diverged
+from fedtide.core.errors import Diverged
+from fedtide.core.plugins import Tunable
+from fedtide.initialisation._distances import DISTANCES
+from fedtide.initialisation._mixing import mix, pilot_weights, similarity_weights
+from fedtide.initialisation._retention import kept
+from fedtide.initialisation._store import forget, recall, remember, sessions
 from fedtide.initialisation.base import Boundary, Initialiser, InitialiserSettings, Start, pilot_models
-from fedtide.initialisation.distances import DISTANCES
-from fedtide.initialisation.mixing import mix, pilot_weights, similarity_weights
-from fedtide.initialisation.retention import kept
-from fedtide.initialisation.store import forget, recall, remember, sessions
-from fedtide.plugins import Tunable
 
 
 def _from_text(value: Any) -> Any:
@@ -74,6 +74,8 @@ class Dynamic(Initialiser):
         retention: Literal["recent", "diverse"] = Field(
             "recent", description="which go first: the oldest; the older one of the most alike pair"
         )
+
+    settings: Settings
 
     trains = True
 

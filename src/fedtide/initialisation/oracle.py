@@ -2,8 +2,8 @@
 
 import torch
 
+from fedtide.initialisation._store import forget, recall, remember, sessions
 from fedtide.initialisation.base import Boundary, Initialiser, Start
-from fedtide.initialisation.store import forget, recall, remember, sessions
 
 
 class Oracle(Initialiser):

@@ -8,8 +8,8 @@ from typing import ClassVar, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from fedtide.plugins import Plugin
-from fedtide.randomness import hashed_uniform
+from fedtide.core.plugins import Plugin
+from fedtide.core.randomness import hashed_uniform
 
 
 class Outputs(NamedTuple):
@@ -67,6 +67,8 @@ class KeyedDropout(nn.Module):
 
 class Model(Plugin):
     """Builds the network of a run."""
+
+    kind: ClassVar[str] = "models"
 
     family: ClassVar[str] = "convolutional"
     """``linear``, ``mlp``, ``convolutional`` or ``embedding``: the engine's rule chooses an executor by it."""

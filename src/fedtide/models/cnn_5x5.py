@@ -6,9 +6,9 @@ from typing import ClassVar
 
 from torch import Tensor, nn
 
+from fedtide.core.plugins import PluginSettings
+from fedtide.models._inputs import require_image
 from fedtide.models.base import Model, Network
-from fedtide.models.inputs import require_image
-from fedtide.plugins import PluginSettings
 
 
 class _Convolutional(Network):
@@ -48,6 +48,8 @@ class Cnn5x5(Model):
         """No settings."""
 
         name: str = "cnn_5x5"
+
+    settings: Settings
 
     def build(self, input_shape: tuple[int, ...], num_classes: int, vocabulary: int) -> Network:
         """See :meth:`fedtide.models.base.Model.build`."""

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from torch import Tensor, nn
 
+from fedtide.core.plugins import PluginSettings
+from fedtide.models._inputs import require_image
 from fedtide.models.base import KeyedDropout, Model, Network, Outputs
-from fedtide.models.inputs import require_image
-from fedtide.plugins import PluginSettings
 
 
 class _SvhnNet(Network):
@@ -59,6 +59,8 @@ class CnnSvhn(Model):
         """No settings."""
 
         name: str = "cnn_svhn"
+
+    settings: Settings
 
     def build(self, input_shape: tuple[int, ...], num_classes: int, vocabulary: int) -> Network:
         """See :meth:`fedtide.models.base.Model.build`."""

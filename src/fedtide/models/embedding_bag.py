@@ -8,9 +8,9 @@ import torch
 from pydantic import Field
 from torch import Tensor, nn
 
+from fedtide.core.plugins import PluginSettings
+from fedtide.models._inputs import require_tokens
 from fedtide.models.base import Model, Network
-from fedtide.models.inputs import require_tokens
-from fedtide.plugins import PluginSettings
 
 _PADDING = 0
 
@@ -46,6 +46,8 @@ class EmbeddingBag(Model):
 
         name: str = "embedding_bag"
         size: int = Field(300, gt=0, description="dimensions of a word's embedding")
+
+    settings: Settings
 
     def build(self, input_shape: tuple[int, ...], num_classes: int, vocabulary: int) -> Network:
         """See :meth:`fedtide.models.base.Model.build`."""

@@ -7,10 +7,10 @@ from typing import ClassVar, Literal
 from pydantic import Field
 from torch import Tensor, nn
 
+from fedtide.core.plugins import PluginSettings
+from fedtide.models._inputs import require_image
+from fedtide.models._kaiming import kaiming_fan_out
 from fedtide.models.base import Model, Network
-from fedtide.models.inputs import require_image
-from fedtide.models.kaiming import kaiming_fan_out
-from fedtide.plugins import PluginSettings
 
 
 class _LeNet(Network):
@@ -58,6 +58,8 @@ class Lenet(Model):
         norm: Literal["group", "none"] = Field(
             "group", description="group: GroupNorm with one group after each convolution; none: no normalisation"
         )
+
+    settings: Settings
 
     def build(self, input_shape: tuple[int, ...], num_classes: int, vocabulary: int) -> Network:
         """See :meth:`fedtide.models.base.Model.build`."""

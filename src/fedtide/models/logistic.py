@@ -6,9 +6,9 @@ from typing import ClassVar
 
 from torch import Tensor, nn
 
+from fedtide.core.plugins import PluginSettings
+from fedtide.models._inputs import require_numbers
 from fedtide.models.base import Model, Network
-from fedtide.models.inputs import require_numbers
-from fedtide.plugins import PluginSettings
 
 
 class _Softmax(Network):
@@ -36,6 +36,8 @@ class Logistic(Model):
         """No settings."""
 
         name: str = "logistic"
+
+    settings: Settings
 
     def build(self, input_shape: tuple[int, ...], num_classes: int, vocabulary: int) -> Network:
         """See :meth:`fedtide.models.base.Model.build`."""

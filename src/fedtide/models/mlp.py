@@ -8,9 +8,9 @@ from typing import ClassVar
 from pydantic import Field, PositiveInt
 from torch import Tensor, nn
 
+from fedtide.core.plugins import PluginSettings
+from fedtide.models._inputs import require_numbers
 from fedtide.models.base import Model, Network
-from fedtide.models.inputs import require_numbers
-from fedtide.plugins import PluginSettings
 
 
 class _Perceptron(Network):
@@ -39,6 +39,8 @@ class Mlp(Model):
 
         name: str = "mlp"
         widths: tuple[PositiveInt, ...] = Field((200, 200), min_length=1, description="units of each hidden layer")
+
+    settings: Settings
 
     def build(self, input_shape: tuple[int, ...], num_classes: int, vocabulary: int) -> Network:
         """See :meth:`fedtide.models.base.Model.build`."""

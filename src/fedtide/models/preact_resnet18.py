@@ -7,10 +7,10 @@ from collections.abc import Callable
 from pydantic import Field
 from torch import Tensor, nn
 
+from fedtide.models._inputs import require_image
+from fedtide.models._kaiming import kaiming_fan_out
+from fedtide.models._norms import Norm, NormSettings
 from fedtide.models.base import Model, Network
-from fedtide.models.inputs import require_image
-from fedtide.models.kaiming import kaiming_fan_out
-from fedtide.models.norms import Norm, NormSettings
 
 
 class _Block(nn.Module):
@@ -61,6 +61,8 @@ class PreactResnet18(Model):
 
         name: str = "preact_resnet18"
         norm: Norm = Field("layer", description="normalisation: group, layer or batch, as in `resnet18`")
+
+    settings: Settings
 
     def build(self, input_shape: tuple[int, ...], num_classes: int, vocabulary: int) -> Network:
         """See :meth:`fedtide.models.base.Model.build`."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from fedtide.models.residual import ResidualModel, ResidualSettings
+from fedtide.models._residual import ResidualModel, ResidualSettings
 
 
 class Resnet18(ResidualModel):
@@ -20,3 +20,5 @@ class Resnet18(ResidualModel):
         """Settings of ``resnet18``."""
 
         name: str = "resnet18"
+
+    settings: Settings

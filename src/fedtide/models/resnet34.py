@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from fedtide.models.residual import ResidualModel, ResidualSettings
+from fedtide.models._residual import ResidualModel, ResidualSettings
 
 
 class Resnet34(ResidualModel):
@@ -19,3 +19,5 @@ class Resnet34(ResidualModel):
         """Settings of ``resnet34``."""
 
         name: str = "resnet34"
+
+    settings: Settings

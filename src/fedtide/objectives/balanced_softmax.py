@@ -8,9 +8,9 @@ from pydantic import Field
 from torch import Tensor
 from torch.nn import functional
 
+from fedtide.core.plugins import PluginSettings
 from fedtide.models.base import Outputs
 from fedtide.objectives.base import Objective
-from fedtide.plugins import PluginSettings
 
 
 class BalancedSoftmax(Objective):
@@ -26,6 +26,8 @@ class BalancedSoftmax(Objective):
 
         name: str = "balanced_softmax"
         prior: Literal["local", "global"] = Field("local", description="class counts: the client's, or all clients'")
+
+    settings: Settings
 
     def __init__(self, settings: Settings) -> None:
         super().__init__(settings)

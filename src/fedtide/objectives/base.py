@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from abc import abstractmethod
+from typing import ClassVar
 
 from torch import Tensor
 
+from fedtide.core.plugins import Plugin
 from fedtide.models.base import Outputs
-from fedtide.plugins import Plugin
 
 
 class Objective(Plugin):
@@ -16,6 +17,8 @@ class Objective(Plugin):
     Attributes:
         pooled: whether ``counts`` are those of all clients present together instead of the client's own.
     """
+
+    kind: ClassVar[str] = "objectives"
 
     pooled: bool = False
 

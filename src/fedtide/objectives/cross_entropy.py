@@ -5,9 +5,9 @@ from __future__ import annotations
 from torch import Tensor
 from torch.nn import functional
 
+from fedtide.core.plugins import PluginSettings
 from fedtide.models.base import Outputs
 from fedtide.objectives.base import Objective
-from fedtide.plugins import PluginSettings
 
 
 class CrossEntropy(Objective):
@@ -17,6 +17,8 @@ class CrossEntropy(Objective):
         """No settings."""
 
         name: str = "cross_entropy"
+
+    settings: Settings
 
     def loss(self, outputs: Outputs, labels: Tensor, counts: Tensor | None) -> Tensor:
         """See :meth:`fedtide.objectives.base.Objective.loss`; the counts play no part."""

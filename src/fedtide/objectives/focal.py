@@ -7,9 +7,9 @@ from pydantic import Field
 from torch import Tensor
 from torch.nn import functional
 
+from fedtide.core.plugins import PluginSettings
 from fedtide.models.base import Outputs
 from fedtide.objectives.base import Objective
-from fedtide.plugins import PluginSettings
 
 
 class Focal(Objective):
@@ -23,6 +23,8 @@ class Focal(Objective):
 
         name: str = "focal"
         gamma: float = Field(2.0, ge=0, description="how fast a sample's loss fades as its probability grows")
+
+    settings: Settings
 
     def loss(self, outputs: Outputs, labels: Tensor, counts: Tensor | None) -> Tensor:
         """See :meth:`fedtide.objectives.base.Objective.loss`; the counts play no part."""

@@ -9,9 +9,9 @@ from pydantic import Field
 from torch import Tensor
 from torch.nn import functional
 
+from fedtide.core.plugins import PluginSettings
 from fedtide.models.base import Outputs
 from fedtide.objectives.base import Objective
-from fedtide.plugins import PluginSettings
 
 
 class Ldam(Objective):
@@ -29,6 +29,8 @@ class Ldam(Objective):
         max_margin: float = Field(0.5, ge=0, description="margin of the rarest class")
         scale: float = Field(30.0, gt=0, description="factor s on the logits")
         prior: Literal["local", "global"] = Field("local", description="class counts: the client's, or all clients'")
+
+    settings: Settings
 
     def __init__(self, settings: Settings) -> None:
         super().__init__(settings)

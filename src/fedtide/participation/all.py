@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from fedtide.core.plugins import PluginSettings
 from fedtide.participation.base import Participation
-from fedtide.plugins import PluginSettings
 
 
 class All(Participation):
@@ -17,10 +17,12 @@ class All(Participation):
 
         name: str = "all"
 
+    settings: Settings
+
     def draw(self, present: NDArray[np.int64], round_: int, seed: int) -> NDArray[np.int64]:
         """See :meth:`Participation.draw`."""
         return np.arange(len(present), dtype=np.int64)
 
-    def expected_fraction(self, present: int) -> float:
-        """See :meth:`Participation.expected_fraction`."""
+    def participation_fraction(self, present: int) -> float:
+        """See :meth:`Participation.participation_fraction`."""
         return 1.0

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from abc import abstractmethod
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fedtide.plugins import Plugin
-from fedtide.randomness import generator
+from fedtide.core.plugins import Plugin
+from fedtide.core.randomness import generator
 
 
 def coins(present: NDArray[np.int64], round_: int, seed: int, attempt: int = 0) -> NDArray[np.float64]:
@@ -20,6 +21,8 @@ def coins(present: NDArray[np.int64], round_: int, seed: int, attempt: int = 0) 
 class Participation(Plugin):
     """A pure function of (seed, round, present): the same cohorts for every algorithm."""
 
+    kind: ClassVar[str] = "participation"
+
     @abstractmethod
     def draw(self, present: NDArray[np.int64], round_: int, seed: int) -> NDArray[np.int64]:
         """Positions into ``present`` (ascending, at least one) of the clients that take part in ``round_``.
@@ -30,6 +33,6 @@ class Participation(Plugin):
             seed: the run's seed; draws use ``generator(seed, "participation", round_, ...)``.
         """
 
-    def expected_fraction(self, present: int) -> float:
+    def participation_fraction(self, present: int) -> float:
         """Expected share of ``present`` clients drawn in one round (FedSSG's p)."""
         raise NotImplementedError

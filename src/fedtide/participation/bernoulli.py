@@ -6,9 +6,9 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
-from fedtide.errors import SettingsError
+from fedtide.core.errors import SettingsError
+from fedtide.core.plugins import PluginSettings
 from fedtide.participation.base import Participation, coins
-from fedtide.plugins import PluginSettings
 
 _ATTEMPTS = 100_000
 
@@ -24,6 +24,8 @@ class Bernoulli(Participation):
             0.1, gt=0, le=1, description="probability that a present client takes part in a round"
         )
 
+    settings: Settings
+
     def draw(self, present: NDArray[np.int64], round_: int, seed: int) -> NDArray[np.int64]:
         """See :meth:`Participation.draw`; refuses after 100,000 draws without a client."""
         for attempt in range(_ATTEMPTS):
@@ -35,6 +37,6 @@ class Bernoulli(Participation):
             f"clients: nobody joined round {round_} in {_ATTEMPTS} draws"
         )
 
-    def expected_fraction(self, present: int) -> float:
+    def participation_fraction(self, present: int) -> float:
         """The probability itself, as in FedSSG: that empty rounds are drawn again is left out."""
         return float(self.settings.probability)

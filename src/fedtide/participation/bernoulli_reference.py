@@ -6,9 +6,9 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
-from fedtide.errors import SettingsError
+from fedtide.core.errors import SettingsError
+from fedtide.core.plugins import PluginSettings
 from fedtide.participation.base import Participation
-from fedtide.plugins import PluginSettings
 
 _ATTEMPTS = 100_000
 
@@ -29,8 +29,10 @@ class BernoulliReference(Participation):
             0.1, gt=0, le=1, description="probability that a present client takes part in a round"
         )
 
+    settings: Settings
+
     def draw(self, present: NDArray[np.int64], round_: int, seed: int) -> NDArray[np.int64]:
-        """See :meth:`Participation.draw`; this one stream is the programs', not :mod:`fedtide.randomness`."""
+        """See :meth:`Participation.draw`; this one stream is the programs', not :mod:`fedtide.core.randomness`."""
         for k in range(_ATTEMPTS):
             stream = np.random.RandomState((round_ + seed + k) % 2**32)
             joined = np.flatnonzero(stream.uniform(size=int(present[-1]) + 1)[present] <= self.settings.probability)
@@ -41,6 +43,6 @@ class BernoulliReference(Participation):
             f"clients: nobody joined round {round_} in {_ATTEMPTS} draws"
         )
 
-    def expected_fraction(self, present: int) -> float:
-        """See :meth:`Participation.expected_fraction`: the p of FedSSG's gate."""
+    def participation_fraction(self, present: int) -> float:
+        """See :meth:`Participation.participation_fraction`: the p of FedSSG's gate."""
         return float(self.settings.probability)

@@ -6,8 +6,8 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
+from fedtide.core.plugins import PluginSettings
 from fedtide.participation.base import Participation, coins
-from fedtide.plugins import PluginSettings
 
 
 class Fixed(Participation):
@@ -24,13 +24,15 @@ class Fixed(Participation):
             None, ge=1, description="clients per round instead of a share; all if fewer are present"
         )
 
+    settings: Settings
+
     def draw(self, present: NDArray[np.int64], round_: int, seed: int) -> NDArray[np.int64]:
         """See :meth:`Participation.draw`; the clients with the smallest coins."""
         order = np.argsort(coins(present, round_, seed), kind="stable")
         return np.sort(order[: self._size(len(present))])
 
-    def expected_fraction(self, present: int) -> float:
-        """See :meth:`Participation.expected_fraction`."""
+    def participation_fraction(self, present: int) -> float:
+        """See :meth:`Participation.participation_fraction`."""
         return self._size(present) / present
 
     def _size(self, present: int) -> int:

@@ -1,3 +1,1 @@
 """Partitions deal samples to clients."""
-
-NOT_PLUGINS = ("dealing",)

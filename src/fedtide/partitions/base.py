@@ -8,7 +8,7 @@ from typing import ClassVar, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from fedtide.plugins import Plugin
+from fedtide.core.plugins import Plugin
 
 Ints = NDArray[np.int64]
 
@@ -20,6 +20,8 @@ class Partition(Plugin):
     are applied to each group on its own labels; ``population`` rules deal to all clients at once and the groups are cut
     from the clients in id order.
     """
+
+    kind: ClassVar[str] = "partitions"
 
     scope: ClassVar[Literal["group", "population"]] = "group"
 

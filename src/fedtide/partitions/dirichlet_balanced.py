@@ -5,11 +5,11 @@ from __future__ import annotations
 import numpy as np
 from pydantic import Field
 
-from fedtide.errors import SettingsError
+from fedtide.core.errors import SettingsError
+from fedtide.core.plugins import PluginSettings
+from fedtide.core.randomness import generator
+from fedtide.partitions._dealing import class_pools, cut, require_a_sample_each, require_least
 from fedtide.partitions.base import Ints, Partition
-from fedtide.partitions.dealing import class_pools, cut, require_a_sample_each, require_least
-from fedtide.plugins import PluginSettings
-from fedtide.randomness import generator
 
 _ATTEMPTS = 1000
 
@@ -27,6 +27,8 @@ class DirichletBalanced(Partition):
         name: str = "dirichlet_balanced"
         alpha: float = Field(0.3, gt=0, description="concentration per client; small values put a class on few clients")
         min_per_client: int = Field(10, ge=0, description="samples every client has at least")
+
+    settings: Settings
 
     def deal(self, labels: Ints, num_clients: int, num_classes: int, seed: int, group: int = 0) -> list[Ints]:
         """See :meth:`Partition.deal`; refuses too if no deal in 1000 gives every client enough."""

@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 from pydantic import Field
 
+from fedtide.core.plugins import PluginSettings
+from fedtide.core.randomness import generator
+from fedtide.partitions._dealing import class_pools, cut, require_least
 from fedtide.partitions.base import Ints, Partition
-from fedtide.partitions.dealing import class_pools, cut, require_least
-from fedtide.plugins import PluginSettings
-from fedtide.randomness import generator
 
 
 class DirichletClass(Partition):
@@ -24,6 +24,8 @@ class DirichletClass(Partition):
         name: str = "dirichlet_class"
         alpha: float = Field(0.1, gt=0, description="concentration per client; small values put a class on few clients")
         min_per_client: int = Field(0, ge=0, description="samples every client has at least")
+
+    settings: Settings
 
     def deal(self, labels: Ints, num_clients: int, num_classes: int, seed: int, group: int = 0) -> list[Ints]:
         """See :meth:`Partition.deal`."""

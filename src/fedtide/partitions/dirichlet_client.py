@@ -7,10 +7,10 @@ from typing import Literal
 import numpy as np
 from pydantic import Field
 
+from fedtide.core.plugins import PluginSettings
+from fedtide.core.randomness import generator
+from fedtide.partitions._dealing import class_pools, fill_slots, require_a_sample_each
 from fedtide.partitions.base import Ints, Partition
-from fedtide.partitions.dealing import class_pools, fill_slots, require_a_sample_each
-from fedtide.plugins import PluginSettings
-from fedtide.randomness import generator
 
 
 class DirichletClient(Partition):
@@ -32,6 +32,8 @@ class DirichletClient(Partition):
             description="exact: largest remainders; reference: truncate and give the whole rest to the first client, "
             "as published code does",
         )
+
+    settings: Settings
 
     def deal(self, labels: Ints, num_clients: int, num_classes: int, seed: int, group: int = 0) -> list[Ints]:
         """See :meth:`Partition.deal`."""

@@ -7,10 +7,10 @@ from typing import Literal
 import numpy as np
 from pydantic import Field
 
+from fedtide.core.plugins import PluginSettings
+from fedtide.core.randomness import generator
+from fedtide.partitions._dealing import NEGLIGIBLE, class_pools, equal_sizes, fill_slots, require_a_sample_each
 from fedtide.partitions.base import Ints, Partition
-from fedtide.partitions.dealing import NEGLIGIBLE, class_pools, equal_sizes, fill_slots, require_a_sample_each
-from fedtide.plugins import PluginSettings
-from fedtide.randomness import generator
 
 
 class DirichletEqual(Partition):
@@ -34,6 +34,8 @@ class DirichletEqual(Partition):
             "spread",
             description="who gets what equal division leaves: one each for the first clients, or all for client 0",
         )
+
+    settings: Settings
 
     def deal(self, labels: Ints, num_clients: int, num_classes: int, seed: int, group: int = 0) -> list[Ints]:
         """See :meth:`Partition.deal`."""

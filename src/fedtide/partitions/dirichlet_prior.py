@@ -8,11 +8,11 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
-from fedtide.errors import SettingsError
+from fedtide.core.errors import SettingsError
+from fedtide.core.plugins import PluginSettings
+from fedtide.core.randomness import generator
+from fedtide.partitions._dealing import class_pools, require_a_sample_each
 from fedtide.partitions.base import Ints, Partition
-from fedtide.partitions.dealing import class_pools, require_a_sample_each
-from fedtide.plugins import PluginSettings
-from fedtide.randomness import generator
 
 Scale = Literal["prior", "per_class"]
 
@@ -32,6 +32,8 @@ class DirichletPrior(Partition):
         name: str = "dirichlet_prior"
         alpha: float = Field(0.1, gt=0, description="concentration; small values give few classes per client")
         scale: Scale = Field("prior", description="prior: alpha times the share of a class; per_class: alpha for each")
+
+    settings: Settings
 
     def deal(self, labels: Ints, num_clients: int, num_classes: int, seed: int, group: int = 0) -> list[Ints]:
         """See :meth:`Partition.deal`."""

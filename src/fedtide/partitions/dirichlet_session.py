@@ -7,8 +7,9 @@ from typing import Literal
 import numpy as np
 from pydantic import Field
 
-from fedtide.partitions.base import Ints, Partition
-from fedtide.partitions.dealing import (
+from fedtide.core.plugins import PluginSettings
+from fedtide.core.randomness import generator
+from fedtide.partitions._dealing import (
     NEGLIGIBLE,
     Floats,
     class_pools,
@@ -16,8 +17,7 @@ from fedtide.partitions.dealing import (
     fill_slots,
     require_a_sample_each,
 )
-from fedtide.plugins import PluginSettings
-from fedtide.randomness import generator
+from fedtide.partitions.base import Ints, Partition
 
 
 class DirichletSession(Partition):
@@ -36,6 +36,8 @@ class DirichletSession(Partition):
         rule: Literal["literal", "efficient"] = Field(
             "literal", description="literal: give up after 3 n + 5 tries; efficient: only when no wanted class is left"
         )
+
+    settings: Settings
 
     def deal(self, labels: Ints, num_clients: int, num_classes: int, seed: int, group: int = 0) -> list[Ints]:
         """See :meth:`Partition.deal`."""

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import ClassVar, Literal
 
+from fedtide.core.plugins import PluginSettings
+from fedtide.core.randomness import generator
+from fedtide.partitions._dealing import class_pools, hand_out, rarest, require_multiple
 from fedtide.partitions.base import Ints, Partition
-from fedtide.partitions.dealing import class_pools, hand_out, rarest, require_multiple
-from fedtide.plugins import PluginSettings
-from fedtide.randomness import generator
 
 
 class Distinct(Partition):
@@ -23,6 +23,8 @@ class Distinct(Partition):
         """Settings of the rule."""
 
         name: str = "distinct"
+
+    settings: Settings
 
     def deal(self, labels: Ints, num_clients: int, num_classes: int, seed: int, group: int = 0) -> list[Ints]:
         """See :meth:`Partition.deal`."""

@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 from pydantic import Field
 
+from fedtide.core.plugins import PluginSettings
+from fedtide.core.randomness import generator
+from fedtide.partitions._dealing import require_a_sample_each
 from fedtide.partitions.base import Ints, Partition
-from fedtide.partitions.dealing import require_a_sample_each
-from fedtide.plugins import PluginSettings
-from fedtide.randomness import generator
 
 
 class Iid(Partition):
@@ -22,6 +22,8 @@ class Iid(Partition):
 
         name: str = "iid"
         stratified: bool = Field(False, description="deal class by class, so that all clients have the same labels")
+
+    settings: Settings
 
     def deal(self, labels: Ints, num_clients: int, num_classes: int, seed: int, group: int = 0) -> list[Ints]:
         """See :meth:`Partition.deal`."""

@@ -7,11 +7,11 @@ from typing import ClassVar, Literal
 
 import numpy as np
 
-from fedtide.errors import SettingsError
+from fedtide.core.errors import SettingsError
+from fedtide.core.plugins import PluginSettings
+from fedtide.core.randomness import generator
+from fedtide.partitions._dealing import class_pools, hand_out, rarest, require_at_most
 from fedtide.partitions.base import Ints, Partition
-from fedtide.partitions.dealing import class_pools, hand_out, rarest, require_at_most
-from fedtide.plugins import PluginSettings
-from fedtide.randomness import generator
 
 
 class PartialOverlap(Partition):
@@ -27,6 +27,8 @@ class PartialOverlap(Partition):
         """Settings of the rule."""
 
         name: str = "partial_overlap"
+
+    settings: Settings
 
     def deal(self, labels: Ints, num_clients: int, num_classes: int, seed: int, group: int = 0) -> list[Ints]:
         """See :meth:`Partition.deal`."""

@@ -7,10 +7,10 @@ from math import gcd
 import numpy as np
 from pydantic import Field
 
+from fedtide.core.plugins import PluginSettings
+from fedtide.core.randomness import generator
+from fedtide.partitions._dealing import by_owner, rarest, require_at_most, require_multiple
 from fedtide.partitions.base import Ints, Partition
-from fedtide.partitions.dealing import by_owner, rarest, require_at_most, require_multiple
-from fedtide.plugins import PluginSettings
-from fedtide.randomness import generator
 
 
 class Shards(Partition):
@@ -25,6 +25,8 @@ class Shards(Partition):
 
         name: str = "shards"
         classes_per_client: int = Field(2, ge=1, description="K, shards per client and largest number of its classes")
+
+    settings: Settings
 
     def deal(self, labels: Ints, num_clients: int, num_classes: int, seed: int, group: int = 0) -> list[Ints]:
         """See :meth:`Partition.deal`."""

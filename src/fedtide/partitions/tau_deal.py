@@ -7,10 +7,10 @@ from typing import Literal
 import numpy as np
 from pydantic import Field
 
+from fedtide.core.plugins import PluginSettings
+from fedtide.core.randomness import generator
+from fedtide.partitions._dealing import class_pools, equal_sizes, require_a_sample_each
 from fedtide.partitions.base import Ints, Partition
-from fedtide.partitions.dealing import class_pools, equal_sizes, require_a_sample_each
-from fedtide.plugins import PluginSettings
-from fedtide.randomness import generator
 
 
 class TauDeal(Partition):
@@ -27,6 +27,8 @@ class TauDeal(Partition):
 
         name: str = "tau_deal"
         ratio: Literal[1, 2, 4] = Field(2, description="samples of a turn over those of the rarest class")
+
+    settings: Settings
 
     def deal(self, labels: Ints, num_clients: int, num_classes: int, seed: int, group: int = 0) -> list[Ints]:
         """See :meth:`Partition.deal`."""

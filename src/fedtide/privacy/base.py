@@ -1,15 +1,14 @@
-"""What an exchange of label histograms provides, and how one is chosen."""
+"""What an exchange of label histograms provides."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import ClassVar, Literal
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 Ints = NDArray[np.int64]
-Way = Literal["plain", "masked", "he"]
 
 NUMBER = 4
 """Bytes of a count or a frequency on the wire."""
@@ -35,15 +34,3 @@ class Histograms(ABC):
     @abstractmethod
     def traffic(self, clients: int, classes: int) -> tuple[int, int]:
         """Bytes that all clients together send and receive in it."""
-
-
-def histograms(way: Way) -> Histograms:
-    """The exchange of a name.
-
-    Raises:
-        SettingsError: it needs a package that is not installed.
-    """
-    from fedtide.privacy import he, masked, plain
-
-    ways: dict[Way, type[Histograms]] = {"plain": plain.Exchange, "masked": masked.Exchange, "he": he.Exchange}
-    return ways[way]()

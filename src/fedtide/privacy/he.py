@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from fedtide.errors import SettingsError
+from fedtide.core.errors import SettingsError
 from fedtide.privacy.base import NUMBER, Histograms, Ints
 
 DEGREE = 4096

@@ -7,9 +7,9 @@ from collections.abc import Collection, Mapping
 import numpy as np
 from numpy.typing import NDArray
 
-from fedtide.errors import SettingsError
+from fedtide.core.errors import SettingsError
+from fedtide.core.randomness import generator
 from fedtide.privacy.base import NUMBER, Histograms, Ints
-from fedtide.randomness import generator
 
 Words = NDArray[np.uint32]
 KEY = 32

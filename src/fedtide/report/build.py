@@ -14,7 +14,7 @@ from rich.box import SIMPLE
 from rich.markup import escape
 from rich.table import Table as RichTable
 
-from fedtide.errors import SettingsError
+from fedtide.core.errors import SettingsError
 from fedtide.report import (
     boundaries,
     dynamics,

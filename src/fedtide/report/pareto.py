@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from matplotlib.figure import Figure
 
-from fedtide.pareto import front
+from fedtide.report.front import front
 from fedtide.report.records import METHOD, Records
 from fedtide.report.style import GREY, WIDTH, line_style, paper, percent_axis, png
 from fedtide.report.table import Table

@@ -10,8 +10,8 @@ from typing import Any
 
 import pandas as pd
 
+from fedtide.core.errors import SettingsError
 from fedtide.engine.neurons import MEASURES
-from fedtide.errors import SettingsError
 from fedtide.report.forgetting import NOTHING, Forgetting, forgetting
 
 Settings = dict[str, Any]

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pandas as pd
 
-from fedtide.errors import SettingsError
+from fedtide.core.errors import SettingsError
 from fedtide.report import formats
 from fedtide.report.page import Picture
 from fedtide.report.sheets import Sheet

@@ -17,7 +17,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from fedtide.report import metrics
 from fedtide.report.records import METHOD, Records
-from fedtide.scenarios.timeline import sessions_that_count
+from fedtide.world.timeline import sessions_that_count
 
 Floats = NDArray[np.float64]
 

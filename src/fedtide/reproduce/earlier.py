@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import pandas as pd
 
-from fedtide.errors import SettingsError
+from fedtide.core.errors import SettingsError
 from fedtide.reproduce.measures import Quantity
 from fedtide.reproduce.recipe import Cell, Recipe
 

@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from fedtide.errors import SettingsError
+from fedtide.core.errors import SettingsError
 
 Floats = NDArray[np.float64]
 

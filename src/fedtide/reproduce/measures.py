@@ -12,7 +12,7 @@ from typing import Annotated, Literal, NamedTuple
 import numpy as np
 from pydantic import Field
 
-from fedtide.plugins import SettingsModel
+from fedtide.core.plugins import SettingsModel
 from fedtide.report import metrics, speed
 from fedtide.reproduce.history import Floats, Session
 

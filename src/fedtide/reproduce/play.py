@@ -7,20 +7,22 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from fedtide.compare import Place, compare
-from fedtide.data.dataset import Dataset
-from fedtide.errors import SettingsError, nearest
-from fedtide.plugins import PluginSettings
+from fedtide.core.errors import SettingsError, nearest
+from fedtide.core.plugins import PluginSettings
 from fedtide.reproduce.curves import curves, curves_csv, curves_png
 from fedtide.reproduce.earlier import read_earlier
 from fedtide.reproduce.history import History
 from fedtide.reproduce.leads import LEADS, leads
 from fedtide.reproduce.recipe import Cell, Recipe
 from fedtide.reproduce.results import Results, Sheet, csv_text, markdown, tabulate
-from fedtide.settings import RunSettings
-from fedtide.stages import folder
+from fedtide.runs.compare import compare
+from fedtide.runs.identity import run_key
+from fedtide.runs.stages import folder
+from fedtide.settings.run import RunSettings
 from fedtide.tracking.run_directory import read_json
-from fedtide.world import key_of, load_data
+from fedtide.tracking.workspace import Workspace
+from fedtide.world.dataset import Dataset
+from fedtide.world.prepared import load_data
 
 EXPERIMENTS = Path("experiments")
 """Where experiments are looked for, in the current folder: ``experiments/<family>/<name>.yaml``."""
@@ -69,7 +71,7 @@ class _Runs:
         if id(settings) not in self._keys:
             if settings.data not in self._data:
                 self._data[settings.data] = load_data(settings)
-            self._keys[id(settings)] = key_of(settings, self._data[settings.data])
+            self._keys[id(settings)] = run_key(settings, self._data[settings.data])
         return self._keys[id(settings)]
 
     def history(self, settings: RunSettings) -> History | None:
@@ -85,7 +87,7 @@ class _Runs:
 
 
 def reproduce(
-    recipe: Recipe, only: Iterable[str], runs: Path, out: Path, command: str, say: Callable[[str], None]
+    recipe: Recipe, only: Iterable[str], runs: Path, out: Path, command: str, log: Callable[[str], None]
 ) -> tuple[Results, int | None]:
     """Play the runs that are missing and write ``<out>/<name>/<profile>.csv`` and ``.md``, anew after every run.
 
@@ -98,7 +100,7 @@ def reproduce(
         runs: folder of run directories.
         out: folder of results.
         command: what the user typed, for the files.
-        say: gets one line per finished run.
+        log: gets one line per finished run.
 
     Returns:
         The results, and the signal that stopped it, if any.
@@ -134,8 +136,8 @@ def reproduce(
     write()
     stopped = None
     if missing:
-        place = Place(kept.root, experiment=recipe.name, comparison=recipe.profile)
-        _, stopped = compare(missing, place, recipe.workers, say, ended)
+        workspace = Workspace(kept.root, experiment=recipe.name, comparison=recipe.profile)
+        _, stopped = compare(missing, workspace, recipe.workers, log, ended)
     return write(), stopped
 
 

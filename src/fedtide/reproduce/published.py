@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from fedtide.errors import SettingsError, nearest
+from fedtide.core.errors import SettingsError, nearest
 
 
 class Number(NamedTuple):

@@ -15,13 +15,14 @@ from typing import Any
 
 from pydantic import Field, model_validator
 
-from fedtide.errors import SettingsError, nearest
-from fedtide.identity import short_hash
-from fedtide.params import Params, deep_merge, override, read_mapping
-from fedtide.plugins import SettingsModel
+from fedtide.core.errors import SettingsError, nearest
+from fedtide.core.hashing import short_hash
+from fedtide.core.plugins import SettingsModel
 from fedtide.reproduce.measures import Measure, TransitionAccuracy
 from fedtide.reproduce.published import Number, read_published
-from fedtide.settings import RunSettings, parse
+from fedtide.settings.params import Params, deep_merge, override, read_mapping
+from fedtide.settings.parse import parse
+from fedtide.settings.run import RunSettings
 
 BLOCK = "experiment"
 PROFILES = "profiles"

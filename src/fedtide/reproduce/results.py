@@ -10,14 +10,14 @@ import numpy as np
 from rich.box import SIMPLE
 from rich.table import Table
 
-from fedtide.errors import SettingsError
+from fedtide.core.errors import SettingsError
 from fedtide.report.formats import NOTHING
 from fedtide.reproduce.earlier import Earlier
 from fedtide.reproduce.history import History
 from fedtide.reproduce.measures import Quantity
 from fedtide.reproduce.published import Number
 from fedtide.reproduce.recipe import Cell, Recipe
-from fedtide.settings import RunSettings
+from fedtide.settings.run import RunSettings
 
 NEVER = "never"
 """Stands for what was not reached in a session; a number of rounds is written ``>T`` instead, T being its rounds."""

@@ -5,10 +5,11 @@ from __future__ import annotations
 from abc import abstractmethod
 from dataclasses import dataclass
 from pathlib import Path
+from typing import ClassVar
 
+from fedtide.core.plugins import Plugin
 from fedtide.partitions.base import Partition
-from fedtide.plugins import Plugin
-from fedtide.scenarios.timeline import Ints, Timeline
+from fedtide.world.timeline import Ints, Timeline
 
 
 @dataclass(frozen=True)
@@ -34,6 +35,8 @@ class WorldInput:
 
 class Scenario(Plugin):
     """Writes the timeline."""
+
+    kind: ClassVar[str] = "scenarios"
 
     def files(self) -> tuple[Path, ...]:
         """Files whose content the timeline depends on; part of the run key."""

@@ -10,14 +10,14 @@ from typing import Literal, Self
 import numpy as np
 from pydantic import Field, model_validator
 
-from fedtide.errors import SettingsError
+from fedtide.core.errors import SettingsError
+from fedtide.core.plugins import PluginSettings
+from fedtide.core.randomness import generator
 from fedtide.partitions.dirichlet_prior import Scale, draw_parts
-from fedtide.plugins import PluginSettings
-from fedtide.randomness import generator
+from fedtide.scenarios._presence import markov
+from fedtide.scenarios._writing import deal
 from fedtide.scenarios.base import Scenario, WorldInput
-from fedtide.scenarios.presence import markov
-from fedtide.scenarios.timeline import Assignment, Ints, Timeline
-from fedtide.scenarios.writing import deal
+from fedtide.world.timeline import Assignment, Ints, Timeline
 
 
 class Evolving(Scenario):
@@ -71,6 +71,8 @@ class Evolving(Scenario):
             if self.window and self.drift == "visits":
                 raise SettingsError(f"window = {self.window} means nothing to drift visits; leave it at null")
             return self
+
+    settings: Settings
 
     def timeline(self, world: WorldInput) -> Timeline:
         """See :meth:`Scenario.timeline`."""

@@ -8,13 +8,13 @@ from typing import Literal, Self
 import numpy as np
 from pydantic import Field, field_validator, model_validator
 
-from fedtide.errors import SettingsError
-from fedtide.plugins import PluginSettings
+from fedtide.core.errors import SettingsError
+from fedtide.core.plugins import PluginSettings
+from fedtide.scenarios._label_groups import label_groups, parse_overlap
+from fedtide.scenarios._presence import cycle, markov
+from fedtide.scenarios._writing import Span, deal, session_labels, write
 from fedtide.scenarios.base import Scenario, WorldInput
-from fedtide.scenarios.label_groups import label_groups, parse_overlap
-from fedtide.scenarios.presence import cycle, markov
-from fedtide.scenarios.timeline import Ints, Timeline
-from fedtide.scenarios.writing import Span, deal, session_labels, write
+from fedtide.world.timeline import Ints, Timeline
 
 
 class Sessions(Scenario):
@@ -88,6 +88,8 @@ class Sessions(Scenario):
                 if wrong or len(set(ids)) != len(ids):
                     problem = f"device {wrong[0]} does not exist" if wrong else "a device is listed twice"
                     raise SettingsError(f"explicit, session {session + 1}: {problem}; ids are 0 to {devices - 1}")
+
+    settings: Settings
 
     def timeline(self, world: WorldInput) -> Timeline:
         """See :meth:`Scenario.timeline`."""

@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 from pydantic import Field
 
-from fedtide.plugins import PluginSettings
+from fedtide.core.plugins import PluginSettings
+from fedtide.scenarios._writing import Span, deal, write
 from fedtide.scenarios.base import Scenario, WorldInput
-from fedtide.scenarios.timeline import Timeline
-from fedtide.scenarios.writing import Span, deal, write
+from fedtide.world.timeline import Timeline
 
 
 class Static(Scenario):
@@ -20,6 +20,8 @@ class Static(Scenario):
         name: str = "static"
         rounds: int = Field(100, ge=1, description="communication rounds")
         num_clients: int = Field(20, ge=1, description="clients, all present")
+
+    settings: Settings
 
     def timeline(self, world: WorldInput) -> Timeline:
         """See :meth:`Scenario.timeline`."""

@@ -10,11 +10,11 @@ from typing import NamedTuple
 import numpy as np
 from pydantic import Field
 
-from fedtide.errors import SettingsError
-from fedtide.plugins import PluginSettings
+from fedtide.core.errors import SettingsError
+from fedtide.core.plugins import PluginSettings
+from fedtide.scenarios._writing import Span, deal, session_labels, write
 from fedtide.scenarios.base import Scenario, WorldInput
-from fedtide.scenarios.timeline import Ints, Timeline
-from fedtide.scenarios.writing import Span, deal, session_labels, write
+from fedtide.world.timeline import Ints, Timeline
 
 _LAST_ROUND = 10_000_000  # a larger number is a time stamp
 _LARGEST = {"client": 2**62, "join": _LAST_ROUND, "leave": _LAST_ROUND}
@@ -48,6 +48,8 @@ class Trace(Scenario):
             None, ge=1, le=_LAST_ROUND, description="rounds; null: until the last client has left"
         )
         session_at_change: bool = Field(False, description="a new session begins whenever somebody comes or goes")
+
+    settings: Settings
 
     def files(self) -> tuple[Path, ...]:
         """The CSV file."""

@@ -1,3 +1,1 @@
 """Selections: which clients exchange models often."""
-
-NOT_PLUGINS = ("divergence",)

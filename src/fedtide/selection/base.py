@@ -5,13 +5,14 @@ from __future__ import annotations
 from abc import abstractmethod
 from dataclasses import dataclass
 from functools import cached_property
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fedtide.algorithms.round import Round
-from fedtide.plugins import Plugin
-from fedtide.randomness import generator
+from fedtide.algorithms._round import Round
+from fedtide.core.plugins import Plugin
+from fedtide.core.randomness import generator
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -54,6 +55,8 @@ class Candidates:
 
 class Selection(Plugin):
     """Selects the group of clients that exchange models at the short interval."""
+
+    kind: ClassVar[str] = "selection"
 
     @abstractmethod
     def choose(self, candidates: Candidates) -> list[int]:

@@ -9,10 +9,10 @@ from collections.abc import Iterable
 import numpy as np
 from pydantic import Field
 
-from fedtide.errors import SettingsError
-from fedtide.plugins import PluginSettings
+from fedtide.core.errors import SettingsError
+from fedtide.core.plugins import PluginSettings
+from fedtide.selection._divergence import TOLERANCE, divergence
 from fedtide.selection.base import Candidates, Floats, Selection
-from fedtide.selection.divergence import TOLERANCE, divergence
 
 _CHUNK = 1 << 13
 """Groups scored at a time."""
@@ -29,6 +29,8 @@ class BruteForce(Selection):
 
         name: str = "brute_force"
         limit: int = Field(5_000_000, ge=1, description="number of groups above which a round is refused")
+
+    settings: Settings
 
     def choose(self, candidates: Candidates) -> list[int]:
         """See :meth:`Selection.choose`.

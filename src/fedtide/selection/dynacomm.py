@@ -8,9 +8,9 @@ from functools import partial
 import numpy as np
 from pydantic import Field
 
-from fedtide.plugins import PluginSettings
+from fedtide.core.plugins import PluginSettings
+from fedtide.selection._divergence import TOLERANCE, divergence
 from fedtide.selection.base import Candidates, Floats, Ints, Selection
-from fedtide.selection.divergence import TOLERANCE, divergence
 
 Score = Callable[[Floats], Floats]
 """Pooled rows [..., K] -> values [...], the smaller the better."""
@@ -32,6 +32,8 @@ class DynaComm(Selection):
 
         name: str = "dynacomm"
         orders: int = Field(10, ge=1, description="random orders of the clients, the best of which counts")
+
+    settings: Settings
 
     def choose(self, candidates: Candidates) -> list[int]:
         """See :meth:`Selection.choose`."""

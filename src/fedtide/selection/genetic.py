@@ -6,9 +6,9 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
-from fedtide.plugins import PluginSettings
+from fedtide.core.plugins import PluginSettings
+from fedtide.selection._divergence import TOLERANCE, divergence
 from fedtide.selection.base import Candidates, Floats, Selection
-from fedtide.selection.divergence import TOLERANCE, divergence
 
 Bools = NDArray[np.bool_]
 
@@ -32,6 +32,8 @@ class Genetic(Selection):
         generations: int = Field(200, ge=1, description="generations")
         mutation: float = Field(0.01, ge=0, le=1, description="probability that a bit flips")
         repeats: int = Field(10, ge=1, description="searches, the best of which counts")
+
+    settings: Settings
 
     def choose(self, candidates: Candidates) -> list[int]:
         """See :meth:`Selection.choose`."""
@@ -70,7 +72,7 @@ def _costs(people: Bools, counts: Floats, c: Candidates) -> Floats:
 
 
 def _crossed(people: Bools, rng: np.random.Generator) -> Bools:
-    """Exchange a random stretch of bits between individuals i and i + half."""
+    """Exchange a random run of bits between individuals i and i + half."""
     half, genes = len(people) // 2, people.shape[1]
     ends = np.sort(rng.integers(genes + 1, size=(half, 2)), axis=1)
     places = np.arange(genes)

@@ -8,9 +8,9 @@ import numpy as np
 import torch
 from pydantic import Field
 
-from fedtide.errors import SettingsError
-from fedtide.plugins import PluginSettings
-from fedtide.randomness import generator
+from fedtide.core.errors import SettingsError
+from fedtide.core.plugins import PluginSettings
+from fedtide.core.randomness import generator
 from fedtide.selection.base import Candidates, Floats, Selection
 from fedtide.selection.dynacomm import programme
 
@@ -30,6 +30,8 @@ class LabelPrivate(Selection):
         name: str = "label_private"
         orders: int = Field(10, ge=1, description="random orders of the clients, the best of which counts")
         sketch: int = Field(64, ge=1, description="numbers a client sends")
+
+    settings: Settings
 
     def choose(self, candidates: Candidates) -> list[int]:
         """See :meth:`Selection.choose`."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from fedtide.plugins import PluginSettings
+from fedtide.core.plugins import PluginSettings
 from fedtide.selection.base import Candidates, Selection
 
 
@@ -15,6 +15,8 @@ class Random(Selection):
         """No settings."""
 
         name: str = "random"
+
+    settings: Settings
 
     def choose(self, candidates: Candidates) -> list[int]:
         """See :meth:`Selection.choose`."""

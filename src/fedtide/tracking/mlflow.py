@@ -1,4 +1,4 @@
-"""The mirror of runs in MLflow: written while they play, rebuilt from run directories at any time."""
+"""The mirror of runs in MLflow: written while they are running, rebuilt from run directories at any time."""
 
 from __future__ import annotations
 
@@ -11,12 +11,10 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import lightning as L
-
-from fedtide.errors import SettingsError
-from fedtide.federation.module import FederatedModule
+from fedtide.core.errors import SettingsError
 from fedtide.tracking.run_directory import RunDirectory, read_json
 from fedtide.tracking.store import Store, git_commit, is_held, reason, ui_command
+from fedtide.world.timeline import Ints, Timeline
 
 __all__ = ["MlflowMirror", "mirror", "ui_command"]
 
@@ -28,45 +26,49 @@ _FILES = ("settings.json", "history.csv", "per_class.csv", "timeline.png", "mode
 _STATUS = {"complete": "FINISHED", "pruned": "FINISHED", "diverged": "FAILED"}  # otherwise KILLED
 
 
-class MlflowMirror(L.Callback):
-    """Mirrors one run into MLflow while it plays. The run never suffers: trouble is said once, then MLflow is left alone.
+class MlflowMirror:
+    """Mirrors one run into MLflow. The run never suffers: trouble is logged once, then MLflow is left alone.
 
-    ``with MlflowMirror(...) as mirror: execute(..., callbacks=[mirror], prepare=mirror.prepare)``
+    ``with MlflowMirror(...) as mirror: execute(..., tracker=mirror)``
 
     Args:
         mlruns: folder of the store.
         experiment: MLflow's experiment.
         parent: name of the comparison or search the run belongs to; empty for none.
-        say: gets the remark.
+        log: gets the remark.
+        labels: of the training samples, for a picture of the timeline of a complete run; without them there is none.
     """
 
     def __init__(
-        self, mlruns: Path, experiment: str, parent: str = "", say: Callable[[str], None] = lambda _: None
+        self,
+        mlruns: Path,
+        experiment: str,
+        parent: str = "",
+        log: Callable[[str], None] = lambda _: None,
+        labels: Ints | None = None,
     ) -> None:
-        self.mlruns, self.experiment, self.parent, self.say = mlruns, experiment, parent, say
+        self.mlruns, self.experiment, self.parent, self.log, self.labels = mlruns, experiment, parent, log, labels
         self._counterpart: _Counterpart | None = None
 
-    def prepare(self, directory: RunDirectory) -> None:
-        """Begin, or go on with, the MLflow run of a run directory, and close runs of killed processes."""
+    def begin(self, directory: RunDirectory) -> None:
+        """Begin, or continue, the MLflow run of a run directory, and close runs of killed processes."""
         self._try(lambda: self._begin(directory))
+
+    def log_round(self, row: dict[str, Any]) -> None:
+        """Log the round."""
+        self._with_counterpart(lambda counterpart: counterpart.add([row]))
 
     def __enter__(self) -> MlflowMirror:
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Log files and outcome, however the run ended."""
-        self._with_counterpart(lambda counterpart: counterpart.end())
+        """Log files, pictures and outcome, however the run ended."""
+        self._with_counterpart(self._end)
 
-    def on_train_epoch_end(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
-        """Log the round."""
-        if isinstance(pl_module, FederatedModule) and pl_module.report is not None:
-            row = pl_module.report.row
-            self._with_counterpart(lambda counterpart: counterpart.add([row]))
-
-    def on_train_end(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
-        """Draw who is there when, once the run has played to its end."""
-        if isinstance(pl_module, FederatedModule) and pl_module.state.round == pl_module.timeline.rounds:
-            self._with_counterpart(lambda counterpart: _draw_timeline(pl_module, counterpart.directory.path))
+    def _end(self, counterpart: _Counterpart) -> None:
+        if self.labels is not None and _outcome(counterpart.directory) == "complete":
+            _draw_timeline(counterpart.directory.path, self.labels)
+        counterpart.end()
 
     def _begin(self, directory: RunDirectory) -> None:
         store = Store(self.mlruns, self.experiment)
@@ -84,7 +86,7 @@ class MlflowMirror(L.Callback):
             action()
         except Exception as error:  # whatever MLflow, SQLAlchemy or the disk may raise
             self._counterpart = None
-            self.say(f"MLflow: {reason(error)}; training goes on, `fedtide mirror` fills the gap later")
+            self.log(f"MLflow: {reason(error)}; training goes on, `fedtide mirror` fills the gap later")
 
 
 class _Counterpart:
@@ -174,7 +176,7 @@ def mirror(
     run_dirs: Sequence[Path],
     mlruns: Path,
     experiment: str,
-    say: Callable[[str], None] = lambda _: None,
+    log: Callable[[str], None] = lambda _: None,
     parent: str = "",
 ) -> None:
     """Bring MLflow up to date with run directories: missing runs are created, partial ones completed, whole ones left.
@@ -183,7 +185,7 @@ def mirror(
         run_dirs: the directories; those that a process is working on, or that hold no run, are passed over.
         mlruns: folder of the store.
         experiment: MLflow's experiment.
-        say: gets one line at the end, and one per directory passed over.
+        log: gets one line at the end, and one per directory passed over.
         parent: name of the comparison that new runs are put below; empty for none.
 
     Raises:
@@ -194,9 +196,9 @@ def mirror(
         store = Store(mlruns, experiment)
         for path in run_dirs:
             if not (path / "manifest.json").is_file():
-                say(f"{path.name}: holds no run")
+                log(f"{path.name}: holds no run")
             elif is_held(path):
-                say(f"{path.name}: is being played")
+                log(f"{path.name}: is being executed")
             elif (counterpart := _Counterpart(store, RunDirectory(path))).is_whole():
                 whole += 1
             else:
@@ -206,7 +208,7 @@ def mirror(
                 written += 1
     except Exception as error:  # whatever MLflow, SQLAlchemy or the disk may raise
         raise SettingsError(f"MLflow's store {mlruns} cannot be used: {reason(error)}") from error
-    say(f"MLflow: {written} runs written, {whole} were there")
+    log(f"MLflow: {written} runs written, {whole} were there")
 
 
 def _outcome(directory: RunDirectory) -> str:
@@ -235,12 +237,12 @@ def _flat(values: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, st
             yield prefix + key, (value if isinstance(value, str) else json.dumps(value))[:_LONGEST]
 
 
-def _draw_timeline(module: FederatedModule, folder: Path) -> None:
-    from fedtide.scenarios.picture import draw
+def _draw_timeline(folder: Path, labels: Ints) -> None:
+    from fedtide.world.picture import draw
 
     path = folder / "timeline.png"
     if not path.is_file():
-        draw(module.timeline, module.data.train_labels.cpu().numpy(), path)
+        draw(Timeline.load(folder / "timeline.npz"), labels, path)
 
 
 def _draw_accuracy(history: Sequence[Mapping[str, str]], path: Path) -> bool:

@@ -18,7 +18,7 @@ from typing import Any
 
 from filelock import FileLock, Timeout
 
-from fedtide.errors import SettingsError
+from fedtide.core.errors import SettingsError
 
 HISTORY_COLUMNS = (
     "round", "session", "test_accuracy", "test_loss", "train_loss", "present", "selected", "completed", "drift",
@@ -109,6 +109,12 @@ class RunDirectory:
         """The summary of a finished run."""
         return read_json(self.path / "summary.json")
 
+    def finished(self, key: str) -> dict[str, Any] | None:
+        """The summary, if the run of this key has ended; ``None`` if there is anything left to do."""
+        summary = self.summary()
+        ended = summary is not None and summary.get("run_key") == key and summary.get("state") != "interrupted"
+        return summary if ended else None
+
     def finish(self, summary: dict[str, Any]) -> None:
         """Write the summary."""
         write_json(self.path / "summary.json", summary)
@@ -118,8 +124,8 @@ class RunDirectory:
         with (self.path / "events.jsonl").open("a", encoding="utf-8") as stream:
             stream.write(json.dumps({"event": kind, **facts}) + "\n")
 
-    def openings(self) -> list[dict[str, Any]]:
-        """What is recorded of the beginnings of sessions, as :meth:`event` takes it."""
+    def sessions(self) -> list[dict[str, Any]]:
+        """What is recorded of the starts of sessions, as :meth:`event` takes it."""
         path = self.path / "events.jsonl"
         lines = path.read_text(encoding="utf-8").splitlines(keepends=True) if path.exists() else []
         found = [facts for facts in map(_event, lines) if facts is not None and facts["event"] == SESSION]

@@ -15,7 +15,7 @@ from typing import Any
 
 from filelock import FileLock, Timeout
 
-from fedtide.errors import SettingsError
+from fedtide.core.errors import SettingsError
 
 _DATABASE = "mlflow.db"
 _PATIENCE = 5.0  # seconds to wait for a database that another process holds

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from fedtide import pareto
-from fedtide.tuning.settings import Value
+from fedtide.report import front as pareto
+from fedtide.settings.tuning import Value
 
 
 def front(study: Any) -> list[Any]:

@@ -12,8 +12,8 @@ from typing import Any
 
 import yaml
 
+from fedtide.settings.tuning import Value
 from fedtide.tuning.front import best_of_front, distinct, front, picture, shown
-from fedtide.tuning.settings import Value
 from fedtide.tuning.space import Space
 
 _TABLES_AND_FIGURES = ("trials.csv", "history.png", "importance.png", "front.csv", "front.png")
@@ -56,7 +56,7 @@ def facts(study: Any, aims: Sequence[str]) -> tuple[dict[str, str], dict[str, fl
     return words, {**numbers, **counts, **({"front": len(front(study))} if len(aims) == 2 else {})}
 
 
-def write(study: Any, space: Space, aims: Sequence[str], folder: Path, say: Callable[[str], None]) -> list[Path]:
+def write(study: Any, space: Space, aims: Sequence[str], folder: Path, log: Callable[[str], None]) -> list[Path]:
     """Write ``best.yaml`` (a settings file) and a table of the trials with its figures.
 
     One aim: ``trials.csv``, ``history.png`` and ``importance.png``, the share of the variance of a random forest's
@@ -68,13 +68,13 @@ def write(study: Any, space: Space, aims: Sequence[str], folder: Path, say: Call
         aims: names of what it optimises, one or two.
         folder: where to write; every file is renamed into place when it is whole. Tables and figures that an earlier
             search has left here, and this one does not make, are removed.
-        say: told if a figure cannot be drawn.
+        log: told if a figure cannot be drawn.
 
     Returns:
         The files.
     """
     keys = [dimension.key for dimension in space.dimensions]
-    made = _one_aim(study, keys, folder, say) if len(aims) == 1 else _two_aims(study, keys, aims, folder)
+    made = _one_aim(study, keys, folder, log) if len(aims) == 1 else _two_aims(study, keys, aims, folder)
     files = [folder / name for name in made]
     if (found := best(study)) is not None:
         with _renamed(folder / "best.yaml") as part:
@@ -86,7 +86,7 @@ def write(study: Any, space: Space, aims: Sequence[str], folder: Path, say: Call
     return files
 
 
-def _one_aim(study: Any, keys: list[str], folder: Path, say: Callable[[str], None]) -> list[str]:
+def _one_aim(study: Any, keys: list[str], folder: Path, log: Callable[[str], None]) -> list[str]:
     """Write the table and figures of a search for one aim; their names."""
     rows = (
         [
@@ -104,7 +104,7 @@ def _one_aim(study: Any, keys: list[str], folder: Path, say: Callable[[str], Non
 
     _draw(lambda: figures.plot_optimization_history(study), folder / "history.png")
     if len({trial.value for trial in complete}) == 1:
-        say("no importance.png: it needs complete trials of different values")
+        log("no importance.png: it needs complete trials of different values")
         return ["trials.csv", "history.png"]
     evaluator = FanovaImportanceEvaluator(seed=0)
     _draw(lambda: figures.plot_param_importances(study, evaluator=evaluator), folder / "importance.png")

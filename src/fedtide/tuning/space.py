@@ -8,11 +8,11 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Union, get_args, get_origin
 
-from fedtide.errors import SettingsError, nearest
-from fedtide.params import Params
-from fedtide.plugins import SettingsModel
-from fedtide.settings import RunSettings
-from fedtide.tuning.settings import SearchChoices, SearchRange, Value
+from fedtide.core.errors import SettingsError, nearest
+from fedtide.core.plugins import SettingsModel
+from fedtide.settings.params import Params
+from fedtide.settings.run import RunSettings
+from fedtide.settings.tuning import SearchChoices, SearchRange, Value
 
 Values = Mapping[str, Value]
 _SEARCHED = ("algorithm", "initialiser", "local")  # groups whose tunable settings are searched by default

@@ -12,19 +12,22 @@ from typing import Any
 
 from filelock import FileLock, Timeout
 
-from fedtide.compare import Place, refuse_several_processes
+from fedtide.core.errors import SettingsError
+from fedtide.core.hashing import short_hash
+from fedtide.core.randomness import generator
+from fedtide.core.source import fingerprint
 from fedtide.engine.workers import available_cores
-from fedtide.errors import SettingsError
-from fedtide.identity import modules, short_hash
-from fedtide.params import Params
-from fedtide.randomness import generator
-from fedtide.source import fingerprint
+from fedtide.runs.compare import refuse_several_processes
+from fedtide.runs.identity import modules, run_key
+from fedtide.settings.params import Params
+from fedtide.settings.tuning import TuneSettings, Value
+from fedtide.tracking.workspace import Workspace
 from fedtide.tuning import results
-from fedtide.tuning.settings import TuneSettings, Value
 from fedtide.tuning.space import Choice, Dimension, Space
 from fedtide.tuning.trial import Outcome, Task, measured
 from fedtide.tuning.workers import one_by_one, side_by_side
-from fedtide.world import key_of, load_data, timeline_for
+from fedtide.world.files import timeline_for
+from fedtide.world.prepared import load_data
 
 _UNPRUNED_TRIALS = 4  # so many complete trials before one is given up
 _UNPRUNED_ROUNDS = 5  # the first so-manieth of the rounds is never pruned
@@ -48,7 +51,7 @@ class TuneResult:
     text: str
 
 
-def tune(params: Params, place: Place, folder: Path, say: Callable[[str], None] = lambda _: None) -> TuneResult:
+def tune(params: Params, workspace: Workspace, folder: Path, log: Callable[[str], None] = lambda _: None) -> TuneResult:
     """Search good settings for the file's algorithm and initialiser on the validation split.
 
     Every trial is a run with ``tune.seed`` that never looks at the test set. Its value is the mean of ``tune.metric``
@@ -65,10 +68,10 @@ def tune(params: Params, place: Place, folder: Path, say: Callable[[str], None] 
 
     Args:
         params: the settings file.
-        place: where runs and their mirror in MLflow go; they are gathered below a run with the study's name, which gets
+        workspace: where runs and their mirror in MLflow go; they are gathered below a run with the study's name, which gets
             the results too.
         folder: gets the study's journal and, when all trials have ended, what :func:`fedtide.tuning.results.write` makes.
-        say: gets one line per trial.
+        log: gets one line per trial.
 
     Raises:
         SettingsError: bad settings or ranges, another process works on this study, or no trial came to an end.
@@ -80,16 +83,16 @@ def tune(params: Params, place: Place, folder: Path, say: Callable[[str], None] 
     if len(timeline.validation) == 0:
         raise SettingsError(f"validation = {space.base.validation:g}: a search needs a share > 0 to measure on")
     if wanted.seed in params.experiment.compare.seeds:
-        say(f"tune.seed = {wanted.seed} is among compare.seeds: what is compared should not have been tuned on")
+        log(f"tune.seed = {wanted.seed} is among compare.seeds: what is compared should not have been tuned on")
     varied = {dimension.key: dataclasses.asdict(dimension) for dimension in space.dimensions}
     code = sorted({fingerprint(modules(settings)) for settings in space.extremes})
     prunes = wanted.prune and not wanted.cost
     rounds = measured(timeline, wanted.over, space.base.evaluation.every)
-    digest = short_hash([key_of(space.base, data), code, varied, wanted.metric, rounds, wanted.cost, prunes])
+    digest = short_hash([run_key(space.base, data), code, varied, wanted.metric, rounds, wanted.cost, prunes])
     name = f"tune-{space.base.label}-{space.base.initialiser_label}-{digest}"
     with _held(folder, name):
         search = _Search(
-            space, wanted, dataclasses.replace(place, comparison=name), folder / name, timeline.rounds, rounds, say
+            space, wanted, dataclasses.replace(workspace, comparison=name), folder / name, timeline.rounds, rounds, log
         )
         if search.workers > 1:
             side_by_side(search, search.workers)
@@ -122,16 +125,16 @@ class _Search:
         self,
         space: Space,
         wanted: TuneSettings,
-        place: Place,
+        workspace: Workspace,
         path: Path,
         length: int,
         rounds: tuple[int, ...],
-        say: Callable[[str], None],
+        log: Callable[[str], None],
     ) -> None:
         import optuna
 
         optuna.logging.set_verbosity(optuna.logging.WARNING)
-        self._space, self._wanted, self._place, self._path, self._say = space, wanted, place, path, say
+        self._space, self._wanted, self._workspace, self._path, self._log = space, wanted, workspace, path, log
         self._rounds = rounds
         self._optuna, self._states = optuna, optuna.trial.TrialState
         self._aims: list[str] = [wanted.metric, *([wanted.cost] if wanted.cost else [])]
@@ -179,7 +182,7 @@ class _Search:
         settings = self._space.settings(trial.params)
         if self.workers > 1:  # they share the cores; no result depends on it
             settings = settings.model_copy(update={"engine": settings.engine.model_copy(update={"workers": 1})})
-        return Task(name, settings.model_dump(mode="json"), self._place, self._wanted.metric, self._rounds)
+        return Task(name, settings.model_dump(mode="json"), self._workspace, self._wanted.metric, self._rounds)
 
     def ask(self, name: str, round_: int, value: float) -> bool:
         """See :meth:`Bench.ask`."""
@@ -193,7 +196,7 @@ class _Search:
         for line in outcome.remarks:
             if line not in self._remarks:
                 self._remarks.add(line)
-                self._say(line)
+                self._log(line)
         trial = self._open.pop(name)
         if outcome.state == "interrupted":
             self.stop(outcome.signal or signal.SIGINT)
@@ -206,27 +209,27 @@ class _Search:
             values = outcome.values[: len(self._aims)]
             self._study.tell(trial, values)
             came = results.reached(self._aims, values)
-        self._say(f"{self._ended}/{self._wanted.trials}  {results.listed(trial.params)}  {came}")
+        self._log(f"{self._ended}/{self._wanted.trials}  {results.listed(trial.params)}  {came}")
 
     def stop(self, number: int) -> None:
         """See :meth:`Bench.stop`."""
         self._stopped = number
 
     def result(self) -> TuneResult:
-        """Write the results of a search that was not stopped, and say what was found."""
+        """Write the results of a search that was not stopped, and log what was found."""
         name, ended = self._path.name, self._ended
         if self._stopped is not None:
             text = f"stopped after {ended} of {self._wanted.trials} trials; the same command goes on"
             return TuneResult(name, ended, None, {}, self._stopped, text)
         folder = self._path.parent
-        files = results.write(self._study, self._space, self._aims, folder, self._say)
+        files = results.write(self._study, self._space, self._aims, folder, self._log)
         best = results.best(self._study)
         if best is None:
             raise SettingsError(f"tune.space: none of {ended} trials came to an end, all diverged; lower the ranges")
-        if self._place.mlruns is not None:
+        if self._workspace.mlruns is not None:
             from fedtide.tracking.search import record
 
-            record(self._place, *results.facts(self._study, self._aims), files, self._say)
+            record(self._workspace, *results.facts(self._study, self._aims), files, self._log)
         text = results.summary(self._study, self._aims, folder)
         return TuneResult(name, ended, float(best.values[0]), best.params, None, text)
 

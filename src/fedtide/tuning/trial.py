@@ -10,12 +10,14 @@ from typing import Any
 
 import lightning as L
 
-from fedtide.compare import Place, tracked
-from fedtide.errors import SettingsError
+from fedtide.core.errors import SettingsError
 from fedtide.federation.module import FederatedModule
-from fedtide.scenarios.timeline import Timeline
-from fedtide.settings import RunSettings, parse
+from fedtide.runs.run import run
+from fedtide.settings.parse import parse
+from fedtide.settings.run import RunSettings
 from fedtide.tracking.run_directory import RunDirectory
+from fedtide.tracking.workspace import Workspace
+from fedtide.world.timeline import Timeline
 
 _DIGITS = 9  # of a cost: what costs the same in theory must not differ by rounding, or the front would prefer it
 
@@ -28,13 +30,13 @@ class Task:
     """What a trial is to do. Settings are plain, so that another process can be asked.
 
     Attributes:
-        name: of the run directory. settings: of the run, JSON-able. place: where its records go. metric: a column of
+        name: of the run directory. settings: of the run, JSON-able. workspace: where its records go. metric: a column of
             the history. rounds: over which it is averaged, from 1.
     """
 
     name: str
     settings: dict[str, Any]
-    place: Place
+    workspace: Workspace
     metric: str
     rounds: tuple[int, ...]
 
@@ -45,7 +47,7 @@ class Outcome:
 
     Attributes:
         state: complete, pruned, diverged or interrupted. values: metric (see :func:`score`) and mean communication cost
-            kappa of a complete trial. signal: that interrupted it. remarks: what the run had to say about its tracking.
+            kappa of a complete trial. signal: that interrupted it. remarks: what the run had to log about its tracking.
     """
 
     state: str
@@ -63,7 +65,7 @@ class Pruner(L.Callback):
         ask: see :data:`Ask`.
 
     Attributes:
-        pruned: whether the run was given up; :func:`fedtide.run.execute` looks at it.
+        pruned: whether the run was given up; :func:`fedtide.runs.run.execute` looks at it.
     """
 
     def __init__(self, directory: RunDirectory, metric: str, ask: Ask) -> None:
@@ -83,8 +85,8 @@ class Pruner(L.Callback):
 
     def on_train_epoch_end(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
         """Ask about the round that was just played."""
-        if isinstance(pl_module, FederatedModule) and pl_module.report is not None:
-            self._consider(pl_module.report.row)
+        if isinstance(pl_module, FederatedModule) and pl_module.record is not None:
+            self._consider(pl_module.record.row)
             trainer.should_stop |= self.pruned
 
     def _consider(self, row: Mapping[str, Any]) -> None:
@@ -100,17 +102,17 @@ def play(task: Task, ask: Ask) -> Outcome:
     A process of an interrupted search that still works on it is waited for.
     """
     settings: RunSettings = parse(RunSettings, task.settings)
-    directory = RunDirectory(task.place.runs / task.name)
+    directory = RunDirectory(task.workspace.runs / task.name)
     pruner = Pruner(directory, task.metric, ask)
-    said: list[str] = []
-    summary = tracked(settings, task.place, said.append, name=task.name, wait=True, callbacks=[pruner])
+    remarks: list[str] = []
+    summary = run(settings, task.workspace, name=task.name, log=remarks.append, wait=True, callbacks=[pruner])
     pruner.catch_up()  # a finished run was not played again
     state, history = summary["state"], directory.history()
     value = score(history, task.metric, task.rounds) if state == "complete" else None
     if state == "complete" and value is None:
         state = "diverged"
-    remarks = tuple(line for line in said if line.startswith("MLflow"))
-    return Outcome(state, None if value is None else (value, _cost(history)), summary.get("signal"), remarks)
+    tracking = tuple(line for line in remarks if line.startswith("MLflow"))
+    return Outcome(state, None if value is None else (value, _cost(history)), summary.get("signal"), tracking)
 
 
 _WINDOW = 10

@@ -13,9 +13,9 @@ from typing import Protocol
 
 import torch
 
-from fedtide.errors import SettingsError
-from fedtide.federation.callbacks import GracefulStop
-from fedtide.processes import stop_with_parent
+from fedtide.core.errors import SettingsError
+from fedtide.runs.callbacks import GracefulStop
+from fedtide.runs.processes import stop_with_parent
 from fedtide.tuning.trial import Ask, Outcome, Task, play
 
 

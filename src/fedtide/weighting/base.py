@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from abc import abstractmethod
+from typing import ClassVar
 
 from torch import Tensor
 
-from fedtide.plugins import Plugin
+from fedtide.core.plugins import Plugin
 
 
 class Weighting(Plugin):
     """Weights of the participants of a round; they compose with any algorithm that averages with ``r.weights``."""
+
+    kind: ClassVar[str] = "weighting"
 
     @abstractmethod
     def weights(self, n: Tensor, label_counts: Tensor) -> Tensor:

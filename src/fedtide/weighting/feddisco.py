@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from fedtide.plugins import PluginSettings, Tunable
+from fedtide.core.plugins import PluginSettings, Tunable
 from fedtide.weighting.base import Weighting
 
 
@@ -25,6 +25,8 @@ class FedDisco(Weighting):
         name: str = "feddisco"
         a: float = Tunable(0.5, low=0.0, high=1.0, ge=0, description="weight of the discrepancy")
         b: float = Tunable(0.1, low=0.0, high=1.0, ge=0, description="constant added to every share")
+
+    settings: Settings
 
     def weights(self, n: Tensor, label_counts: Tensor) -> Tensor:
         """See :meth:`Weighting.weights`."""

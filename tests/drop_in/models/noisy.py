@@ -7,8 +7,8 @@ from typing import ClassVar
 
 from torch import Tensor, nn
 
+from fedtide.core.plugins import PluginSettings
 from fedtide.models.base import KeyedDropout, Model, Network
-from fedtide.plugins import PluginSettings
 
 
 class _Noisy(Network):

@@ -7,11 +7,11 @@ from typing import ClassVar
 import torch
 from torch import Tensor, nn
 
+from fedtide.core.plugins import PluginSettings
 from fedtide.models.base import Model, Network
-from fedtide.plugins import PluginSettings
 
 
-class _Place(nn.Module):
+class _Workspace(nn.Module):
     def __init__(self, size: int) -> None:
         super().__init__()
         self.theta = nn.Parameter(torch.zeros(size))
@@ -23,7 +23,7 @@ class _Place(nn.Module):
 class _Point(Network):
     def __init__(self, size: int) -> None:
         super().__init__()
-        self.head = _Place(size)
+        self.head = _Workspace(size)
 
     def features(self, inputs: Tensor) -> Tensor:
         return inputs

@@ -6,9 +6,9 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
+from fedtide.core.plugins import PluginSettings
 from fedtide.models.base import Outputs
 from fedtide.objectives.base import Objective
-from fedtide.plugins import PluginSettings
 
 
 class Quadratic(Objective):

@@ -9,12 +9,12 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor
 
-from fedtide import plugins
-from fedtide.algorithms.round import Round
-from fedtide.data.dataset import Dataset
+from fedtide.algorithms.base import Round
+from fedtide.core import plugins
 from fedtide.federation.federation import Federation
 from fedtide.federation.state import RunState
-from fedtide.scenarios.timeline import Timeline
+from fedtide.world.dataset import Dataset
+from fedtide.world.timeline import Timeline
 from support import dataset
 
 AS_SETTINGS: dict[str, tuple[str, dict[str, Any]]] = {

@@ -67,7 +67,7 @@ def check(fields: Fields, played: Played) -> Iterator[Check]:
     yield "first.w", models[0], fields["first"]["w"]
     yield "final.w", models[-1], fields["final"]["w"]
     uploads = [sum(counts) for counts in fields["exchanges"]]
-    yield "uploads", played.state.totals["bytes_up"] // played.federation.payload.up, sum(uploads)
+    yield "uploads", played.state.totals["bytes_up"] // played.federation.parts.payload.up, sum(uploads)
     steps = [len(ids) * fields["local_steps"] for ids in fields["active"]]
     shares = [count / total for count, total in zip(uploads, steps, strict=True)]
     yield "khat", shares, fields["khat"]

@@ -94,7 +94,7 @@ def check(fields: Fields, played: Played) -> Iterator[Check]:
 
 def check_setup(setup: dict[str, Any], played: Played) -> Iterator[Check]:
     """What FedWCM derives from the class counts of all clients."""
-    algorithm: Any = played.federation.algorithm
+    algorithm: Any = played.federation.parts.algorithm
     r, _ = played.rounds[0]
     ours = vars(algorithm.imbalance(r))
     ours |= {"class_counts": r.services.population_counts(), "p_global": ours["p"], "score_mean": ours["mean"]}
@@ -104,7 +104,7 @@ def check_setup(setup: dict[str, Any], played: Played) -> Iterator[Check]:
 
 def adaptive(played: Played, t: int) -> dict[str, Any]:
     """FedWCM's numbers of a round: alpha was set by the round before."""
-    algorithm: Any = played.federation.algorithm
+    algorithm: Any = played.federation.parts.algorithm
     r, _ = played.rounds[t]
     before = played.rounds[t - 1][0].extra["alpha"] if t else algorithm.settings.alpha0
     data = algorithm.imbalance(r)
@@ -116,7 +116,7 @@ def adaptive(played: Played, t: int) -> dict[str, Any]:
 
 def full_gradient(played: Played, t: int) -> torch.Tensor:
     """Mime's c, from the momentum it made."""
-    beta, dampening = (getattr(played.federation.algorithm.settings, name) for name in ("beta", "dampening"))
+    beta, dampening = (getattr(played.federation.parts.algorithm.settings, name) for name in ("beta", "dampening"))
     after = played.rounds[t][0].server.m
     before = played.rounds[t - 1][0].server.m if t else torch.zeros_like(after)
     return (after - beta * before) / (1 - beta if dampening else 1)

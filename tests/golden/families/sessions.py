@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from fedtide.initialisation import store
+from fedtide.initialisation import _store as store
 from golden.families.case import Case, Check, Fields, Played, chosen, samples, vectors_at_end
 from support import deal, timeline
 
@@ -94,7 +94,7 @@ def check(fields: Fields, played: Played) -> Iterator[Check]:
         r = played.rounds[start][0]
         ours = {
             "session": r.session + 1,
-            "devices": played.federation.timeline.at(start).clients,
+            "devices": played.federation.parts.timeline.at(start).clients,
             "start": r.w,
             "end": models[end],
         }

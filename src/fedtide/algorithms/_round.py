@@ -1,0 +1,191 @@
+"""The record ``r`` an algorithm's hooks work on: everything about one communication round."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import NamedTuple, Protocol, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+from torch import Tensor
+
+from fedtide.core.randomness import Randomness
+from fedtide.engine.flat import Layout, weighted_sum
+from fedtide.settings.run import LocalSettings
+
+Ints = NDArray[np.int64]
+Result = TypeVar("Result")
+
+
+class Vectors:
+    """Named tensors read and written as attributes; assigning copies into the existing tensor, so shapes never change."""
+
+    _tensors: dict[str, Tensor]
+
+    def __init__(self, tensors: dict[str, Tensor]) -> None:
+        object.__setattr__(self, "_tensors", tensors)
+
+    def __getattr__(self, name: str) -> Tensor:
+        tensors = object.__getattribute__(self, "_tensors")
+        if name not in tensors:
+            raise AttributeError(f"no vector {name!r}; declared: {', '.join(tensors)}")
+        found: Tensor = tensors[name]
+        return found
+
+    def __setattr__(self, name: str, value: Tensor) -> None:
+        target = self.__getattr__(name)
+        if target is not value:
+            target.copy_(value)
+
+    def __iter__(self) -> Iterator[tuple[str, Tensor]]:
+        return iter(object.__getattribute__(self, "_tensors").items())
+
+    def rows(self, rows: slice) -> Vectors:
+        """The same tensors restricted to some rows; writes go through."""
+        return Vectors({name: value[rows] for name, value in self})
+
+
+class ForwardPass(NamedTuple):
+    """A model's outputs on a client's n samples.
+
+    Attributes:
+        features: [n, q], the input of the last layer. logits: [n, L]. labels: [n], of the samples.
+    """
+
+    features: Tensor
+    logits: Tensor
+    labels: Tensor
+
+
+class Services(Protocol):
+    """What the engine can compute for an algorithm."""
+
+    def forward(self, point: Tensor, shards: Sequence[Ints] | None = None) -> list[ForwardPass]:
+        """All samples of each participant through the model ``point`` [d], in evaluation mode, not augmented.
+
+        With ``shards`` these positions of the training set instead.
+        """
+
+    def full_gradient(self, points: Tensor, shards: Sequence[Ints] | None = None) -> Tensor:
+        """Gradient [C, d] of each participant's mean loss over all its samples at ``points`` ([d] or [C, d]).
+
+        With ``shards`` of the mean losses over these positions of the training set instead.
+        """
+
+    def hessian_diagonal(self, points: Tensor, probes: int | None, first: int = 0) -> Tensor:
+        """Diagonal [C, d - first] of the Hessian of the same losses at ``points`` ([d] or [C, d]).
+
+        Hutchinson's estimate from so many Rademacher probes, keyed by round and client; ``None`` for the exact one, which
+        takes a Hessian-vector product per parameter. ``first``: of the parameters from there on.
+        """
+
+    def fisher_diagonal(self, points: Tensor, group: int = 1, first: int = 0) -> Tensor:
+        """Mean square [C, d - first] of the gradients of consecutive groups of each participant's samples."""
+
+    def with_models(self, points: Tensor, use: Callable[[int, Callable[[Tensor], Tensor]], Result]) -> list[Result]:
+        """``use(row, logits)`` for models ``points`` [C, d]; ``logits`` maps samples [n, ...] to [n, L].
+
+        Those samples are points of the unit cube, which stands for the range of the data (pixels between black and white).
+        """
+
+    def add_samples(self, unit: Tensor, labels: Tensor) -> Ints:
+        """Positions in the training set of synthetic samples: points [m, ...] of the unit cube with int64 labels [m].
+
+        An algorithm that uses it declares in ``synthetic_per_shard`` how many it adds at most for every shard of a client.
+        """
+
+    def renew_statistics(self, points: Tensor) -> None:
+        """Recompute BatchNorm's statistics of the participants' models ``points`` [C, d] from the samples they hold."""
+
+    def positions(self, shard: int) -> Ints:
+        """Positions in the training set of a shard of the timeline, by its number."""
+
+    def labels(self, positions: Ints) -> Ints:
+        """Labels of these positions of the training set."""
+
+    def population_counts(self) -> Tensor:
+        """Samples per class of every client present, by ascending id: float64 [K, L] on the CPU."""
+
+
+@dataclass
+class Round:
+    """One communication round, as an algorithm sees it. C participants, d parameters, N clients in all, L classes.
+
+    Per-client quantities are columns [C, 1], ready for algebra with rows [C, d].
+
+    Attributes:
+        t: 0-based round; ``rounds``: T, fixed in advance. session: 0-based. session_round: 0-based inside the session.
+        lr: learning rate of the round; lr0: that of the first round of the schedule.
+        w: [d] global model before the round. W: [C, d] local models (``start`` before training, results in ``finish``).
+        server, client: memories: ``r.server.c`` [d], ``r.client.h`` [C, d]; assignments are kept.
+        scratch: rows [C, d] of this round alone, zero at its start.
+        extra: named tensors of any shape kept by the algorithm.
+        ids: client ids, ascending. shard_ids: number of the shard each holds.
+        n: [C, 1] samples. omega: [C, 1] n over the population's mean.
+        steps: [C, 1] local steps. effective_steps: [C, 1] displacement per unit gradient and lr (momentum included).
+        mean_steps: steps of a client of mean size, E * ceil(mean n / B).
+        weights: [C, 1] of the average: the weighting's, in ``finish`` what :meth:`Algorithm.weights` returned.
+        population: clients present |K|; clients: N. participation_fraction: expected share of the population drawn per round.
+        counts: [C, 1] rounds each participant took part in, this one included. seen: [C, 1] 1.0 if it has a memory from
+            an earlier round, else 0.0.
+        label_counts: [C, L]. layout: names and slices of the parameters. local: settings of training on a client.
+        services: full gradients, passes over the clients' data, class counts of all clients.
+        randomness: every draw of an algorithm comes from here, under a purpose and keys of its own.
+    """
+
+    t: int
+    rounds: int
+    session: int
+    session_round: int
+    lr: float
+    lr0: float
+    w: Tensor
+    W: Tensor
+    server: Vectors
+    client: Vectors
+    scratch: Vectors
+    extra: dict[str, Tensor]
+    ids: list[int]
+    shard_ids: list[int]
+    n: Tensor
+    omega: Tensor
+    steps: Tensor
+    effective_steps: Tensor
+    mean_steps: int
+    weights: Tensor
+    population: int
+    clients: int
+    participation_fraction: float
+    counts: Tensor
+    seen: Tensor
+    label_counts: Tensor
+    layout: Layout
+    local: LocalSettings
+    services: Services
+    randomness: Randomness
+
+    def mean(self, rows: Tensor) -> Tensor:
+        """Average [d] of per-client rows [C, d] with the round's weights, added in client order."""
+        return weighted_sum(self.weights[:, 0], rows)
+
+    def average(self, step: float = 1.0) -> Tensor:
+        """The server's plain step ``w + step * sum_k p_k (W_k - w)`` [d]; the mean local model for a step of one."""
+        return self.mean(self.W) if step == 1 else (1 - step) * self.w + step * self.mean(self.W)
+
+    def total(self, rows: Tensor) -> Tensor:
+        """Plain sum [d] of per-client rows [C, d], added in client order."""
+        return weighted_sum(self.weights.new_ones(len(self.ids)), rows)
+
+    def rows(self, rows: slice) -> Round:
+        """The same round seen by some participants only, for hooks that work on a part of the cohort."""
+        names = ("W", "n", "omega", "steps", "effective_steps", "weights", "counts", "seen", "label_counts")
+        parts = {name: getattr(self, name)[rows] for name in names}
+        return replace(
+            self,
+            ids=self.ids[rows],
+            shard_ids=self.shard_ids[rows],
+            client=self.client.rows(rows),
+            scratch=self.scratch.rows(rows),
+            **parts,
+        )

@@ -1,0 +1,72 @@
+"""What there is to choose from, in words: names, documentation, settings, traffic."""
+
+from __future__ import annotations
+
+import inspect
+from typing import Any
+
+from fedtide.core import plugins
+from fedtide.core.errors import SettingsError
+
+_ALIASES = {
+    "datasets": "data",
+    "exchanges": "exchange",
+    "initialisers": "initialisation",
+    "selections": "selection",
+    "weightings": "weighting",
+}
+
+
+def kind_of(word: str) -> str:
+    """The kind a user means: plural or singular, datasets or data.
+
+    Raises:
+        SettingsError: there is none.
+    """
+    for candidate in (word, _ALIASES.get(word, ""), f"{word}s", _ALIASES.get(f"{word}s", "")):
+        if candidate in plugins.KINDS:
+            return candidate
+    raise SettingsError(f"no kind {word!r}; known: {', '.join(sorted({*plugins.KINDS, *_ALIASES}))}")
+
+
+def listing(kind: str) -> list[dict[str, str]]:
+    """Name and one-line summary of every plug-in of a kind."""
+    kind = kind_of(kind)
+    return [{"name": name, "summary": plugins.summary(kind, name)} for name in plugins.names(kind)]
+
+
+def describe(kind: str, name: str) -> str:
+    """Docstring, settings with defaults and bounds, and (for algorithms) what travels."""
+    kind = kind_of(kind)
+    cls = plugins.load(kind, name)
+    lines = [name, "", inspect.getdoc(cls) or "", "", "Settings"]
+    for key, field in cls.Settings.model_fields.items():
+        if key == "name":
+            continue
+        default = field.get_default(call_default_factory=True)
+        default = getattr(default, "name", default)
+        lines.append(f"  {key} = {default}  ({_allowed(field)})  {field.description or ''}".replace("  ()", ""))
+    if kind == "algorithms":
+        down, up = (", ".join(getattr(cls, way)) for way in ("down", "up"))
+        lines += ["", "Traffic per participant and exchange", f"  down: {down}", f"  up:   {up}"]
+        lines += [f"  kept by the server: {', '.join(cls.server) or 'nothing'}"]  # type: ignore[attr-defined]
+        lines += [f"  kept by each client: {', '.join(cls.client) or 'nothing'}"]  # type: ignore[attr-defined]
+    return "\n".join(lines)
+
+
+def _allowed(field: Any) -> str:
+    """Bounds, choices and search range of a field."""
+    signs = {"gt": ">", "ge": ">=", "lt": "<", "le": "<="}
+    parts = [
+        f"{sign} {getattr(item, name):g}"
+        for item in field.metadata
+        for name, sign in signs.items()
+        if getattr(item, name, None) is not None
+    ]
+    choices = getattr(field.annotation, "__args__", ())
+    if choices and all(isinstance(choice, str) for choice in choices):
+        parts.append("one of " + ", ".join(choices))
+    tune = (field.json_schema_extra or {}).get("tune")
+    if tune:
+        parts.append(f"searched in [{tune['low']:g}, {tune['high']:g}]{' on a log scale' if tune['log'] else ''}")
+    return ", ".join(parts)

@@ -1,0 +1,88 @@
+"""``fedtide diagnose``."""
+
+from __future__ import annotations
+
+import json
+import math
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.box import SIMPLE
+from rich.table import Table
+
+from fedtide.cli.exits import leave
+from fedtide.cli.options import PARAMS, Json, Override, ParamsFile, Quiet, Worlds
+from fedtide.cli.reporter import log, output, silent
+
+MEANING = {
+    "F_init": "F of its first model",
+    "F_previous": "F of the previous model",
+    "F_average": "F of the mean of stored models",
+    "F_first": "F of the run's first model",
+    "F_end": "F of its final model",
+    "gradient": "mean |grad F|^2",
+    "beta": "beta",
+    "theta": "Theta, at least",
+    "sigma": "sigma",
+    "zeta2": "zeta_2",
+    "drift": "Lambda",
+    "rate": "eta",
+    "largest_rate": "eta allowed",
+    "a": "(a) descent",
+    "b": "(b) sampling, 1/D_k",
+    "b_tight": "(b) sampling, 1/D",
+    "c": "(c) sampling while drifting",
+    "d": "(d) drift",
+    "bound": "bound",
+}
+
+
+class Spread(StrEnum):
+    """Readings of sigma_k^2."""
+
+    scatter = "scatter"
+    variance = "variance"
+
+
+def diagnose(
+    params: ParamsFile = PARAMS,
+    overrides: Override = None,
+    worlds: Worlds = Path("worlds"),
+    theta_power: Annotated[
+        int, typer.Option(min=1, max=2, help="Power of Theta in (c): 2 as derived, 1 as printed.")
+    ] = 2,
+    spread: Annotated[
+        Spread, typer.Option(help="sigma_k^2: scatter of the samples, or their variance.")
+    ] = Spread.scatter,
+    pairs: Annotated[int, typer.Option(min=1, help="Pairs of samples drawn per client for Theta.")] = 1000,
+    as_json: Json = False,
+    quiet: Quiet = False,
+) -> None:
+    """The convergence analysis of one run of softmax regression: losses at session starts, constants, the bound's terms."""
+    from fedtide.core.errors import Diverged
+    from fedtide.diagnostics import trace
+    from fedtide.settings.params import Params
+    from fedtide.world.files import timeline_for
+    from fedtide.world.prepared import load_data
+
+    settings = Params.read(params, overrides or ()).run()
+    data = load_data(settings)
+    options = trace.Options(1 if theta_power == 1 else 2, spread.value, pairs)
+    ignore = silent if quiet else log
+    try:
+        rows = trace.diagnose(settings, data, timeline_for(settings, data, worlds), options, ignore)
+    except Diverged as error:
+        leave({"state": "diverged", "message": str(error)})
+        return
+    for line in trace.remarks(settings):
+        ignore(line)
+    if as_json:
+        finite = [{key: value if math.isfinite(value) else None for key, value in row.values().items()} for row in rows]
+        print(json.dumps(finite))
+        return
+    table = Table("session", *(str(row.session) for row in rows), box=SIMPLE, pad_edge=False)
+    for name, meaning in MEANING.items():
+        table.add_row(meaning, *(f"{row.values()[name]:.4g}" for row in rows))
+    output().print(table)

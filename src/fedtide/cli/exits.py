@@ -1,0 +1,42 @@
+"""How a process that a user started ends: exit statuses, and one line for what went wrong."""
+
+from __future__ import annotations
+
+import logging
+import signal
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import typer
+
+from fedtide.cli.reporter import log
+from fedtide.core.errors import SettingsError
+
+
+def guarded(function: Callable[[], None]) -> None:
+    """Call an entry point: bad input is one line and exit status 2, a failing disk is one and 1, Ctrl-C is 130."""
+    logging.getLogger("mlflow").setLevel(logging.ERROR)
+    try:
+        function()
+    except SettingsError as error:
+        print(f"fedtide: {error}", file=sys.stderr)
+        sys.exit(2)
+    except OSError as error:
+        print(f"fedtide: {error}", file=sys.stderr)
+        sys.exit(1)
+    except typer.Exit as leaving:
+        sys.exit(leaving.exit_code)
+    except KeyboardInterrupt:
+        print("fedtide: interrupted", file=sys.stderr)
+        sys.exit(130)
+
+
+def leave(summary: dict[str, Any]) -> None:
+    """Exit status of a run: 0 complete, 1 diverged, 128 + signal when interrupted."""
+    if summary["state"] == "interrupted":
+        log("interrupted; the state is saved, the same command continues from there")
+        raise typer.Exit(128 + int(summary.get("signal", signal.SIGINT)))
+    if summary["state"] == "diverged":
+        log(f"{summary.get('message', 'diverged')}; its history is kept")
+        raise typer.Exit(1)

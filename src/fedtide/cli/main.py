@@ -1,0 +1,233 @@
+"""``fedtide``: the command line."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from fedtide.cli.diagnose import diagnose
+from fedtide.cli.exits import guarded, leave
+from fedtide.cli.options import PARAMS, Json, Mlruns, Override, ParamsFile, Quiet, Runs, Worlds, mlruns_folder
+from fedtide.cli.quadratic import quadratic
+from fedtide.cli.reporter import log, output, print_report, progress, silent
+from fedtide.cli.reproduce import reproduce
+
+app = typer.Typer(
+    name="fedtide",
+    help="Federated learning for moving populations: run, compare, tune, report.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+
+
+@app.command()
+def run(
+    params: ParamsFile = PARAMS,
+    overrides: Override = None,
+    runs: Runs = Path("runs"),
+    worlds: Worlds = Path("worlds"),
+    mlruns: Mlruns = None,
+    name: Annotated[str | None, typer.Option(help="Name of the run directory; default: the run key.")] = None,
+    as_json: Json = False,
+    quiet: Quiet = False,
+) -> None:
+    """One run of `algorithm`, `initialiser` and `seed`. A finished run is returned at once, a half-done one continues."""
+    from fedtide.runs.run import run as one_run
+    from fedtide.runs.stages import workspace
+    from fedtide.settings.params import Params
+
+    chosen = Params.read(params, overrides or ())
+    where = workspace(chosen, runs, worlds, mlruns_folder(mlruns))
+    with progress(quiet) as update:
+        summary = one_run(chosen.run(), where, name=name, log=silent if quiet else log, update=update)
+    accuracies = ("final_accuracy", "best_accuracy", "mean_last10_accuracy")
+    keys = ("run_key", "state", "rounds", *accuracies, "bytes_up", "bytes_down", "seconds")
+    if summary["state"] == "follower":
+        return
+    if as_json:
+        print(json.dumps({key: summary.get(key) for key in keys}))
+    elif summary["state"] == "complete":
+        accuracy = summary["final_accuracy"]
+        shown = "" if accuracy is None else f": final accuracy {accuracy:.2%}, best {summary['best_accuracy']:.2%}"
+        print(f"{runs / (name or summary['run_key'])}{shown}")
+    leave(summary)
+
+
+@app.command()
+def compare(
+    params: ParamsFile = PARAMS,
+    overrides: Override = None,
+    runs: Runs = Path("runs"),
+    worlds: Worlds = Path("worlds"),
+    mlruns: Mlruns = None,
+    as_json: Json = False,
+    quiet: Quiet = False,
+) -> None:
+    """All runs of `compare`: algorithms x initialisers x seeds, several at once; what is done is reused."""
+    from fedtide.runs.stages import train, workspace
+    from fedtide.settings.params import Params
+
+    chosen = Params.read(params, overrides or ())
+    where = workspace(chosen, runs, worlds, mlruns_folder(mlruns))
+    summaries, stopped = train(chosen, where, silent if quiet else log)
+    if as_json:
+        print(json.dumps(summaries))
+    if stopped is not None:
+        leave({"state": "interrupted", "signal": stopped})
+
+
+@app.command()
+def report(
+    params: ParamsFile = PARAMS,
+    overrides: Override = None,
+    runs: Runs = Path("runs"),
+    worlds: Worlds = Path("worlds"),
+    out: Annotated[Path, typer.Option(help="Folder of the report.")] = Path("report"),
+    tuning: Annotated[Path | None, typer.Option(help="Folder of a search with tune.cost: shows its front.")] = None,
+) -> None:
+    """Tables, figures and one HTML page of the grid of `compare`, from its run directories."""
+    from fedtide.runs.stages import report as build
+    from fedtide.settings.params import Params
+
+    chosen = Params.read(params, overrides or ())
+    settings = "".join(f" --set {item}" for item in overrides or ())
+    command = f"fedtide compare --params {params}{settings} && fedtide report --params {params}{settings}"
+    if tuning:
+        command = f"fedtide tune --params {params}{settings} --out {tuning} && {command} --tuning {tuning}"
+    print_report(build(chosen, runs, worlds, out, command, tuning))
+
+
+@app.command()
+def tune(
+    params: ParamsFile = PARAMS,
+    overrides: Override = None,
+    runs: Runs = Path("runs"),
+    out: Annotated[Path, typer.Option(help="Folder of the study.")] = Path("tuning"),
+    mlruns: Mlruns = None,
+) -> None:
+    """Search good settings of `algorithm` on the validation split; the best become a file that --params accepts."""
+    from fedtide.runs.stages import workspace
+    from fedtide.settings.params import Params
+    from fedtide.tuning.study import tune as search
+
+    chosen = Params.read(params, overrides or ())
+    where = workspace(chosen, runs, None, mlruns_folder(mlruns))
+    result = search(chosen, where, out, log)
+    if result.stopped is not None:
+        leave({"state": "interrupted", "signal": result.stopped})
+    print(result.text)
+
+
+@app.command()
+def download(
+    params: ParamsFile = PARAMS,
+    overrides: Override = None,
+    out: Annotated[Path, typer.Option(help="Where to write what it is.")] = Path("data/dataset.json"),
+) -> None:
+    """Fetch the dataset and prepare it."""
+    from fedtide.runs import stages
+    from fedtide.settings.params import Params
+
+    facts = stages.download(Params.read(params, overrides or ()), out)
+    print(
+        f"{facts['name']}: {facts['train']:,} training and {facts['test']:,} test samples, {facts['classes']} classes"
+    )
+
+
+@app.command()
+def partition(
+    params: ParamsFile = PARAMS,
+    overrides: Override = None,
+    out: Annotated[Path, typer.Option(help="Folder of the timelines.")] = Path("worlds"),
+) -> None:
+    """Write who is present when, with which data: one timeline per compared seed, with a summary and a picture."""
+    from fedtide.runs import stages
+    from fedtide.settings.params import Params
+
+    stages.partition(Params.read(params, overrides or ()), out, log)
+
+
+app.command()(reproduce)
+app.command()(diagnose)
+app.command()(quadratic)
+
+
+@app.command("list")
+def list_(
+    kind: Annotated[str, typer.Argument(help="algorithms, scenarios, partitions, datasets, models, objectives, ...")],
+    as_json: Json = False,
+) -> None:
+    """What can be chosen, by kind."""
+    from rich.table import Table
+
+    from fedtide.cli.describe import listing
+
+    rows = listing(kind)
+    if as_json:
+        print(json.dumps(rows))
+        return
+    table = Table("name", "summary", box=None, pad_edge=False)
+    for row in rows:
+        table.add_row(row["name"], row["summary"])
+    output().print(table)
+
+
+@app.command()
+def show(kind: str, name: str) -> None:
+    """Documentation, settings with bounds, and traffic of one plug-in."""
+    from fedtide.cli.describe import describe
+
+    print(describe(kind, name))
+
+
+@app.command()
+def schema() -> None:
+    """JSON Schema of the settings file, for editors."""
+    from fedtide.settings.experiment import Experiment
+
+    print(json.dumps(Experiment.model_json_schema(), indent=2))
+
+
+@app.command()
+def mirror(params: ParamsFile = PARAMS, runs: Runs = Path("runs"), mlruns: Mlruns = None) -> None:
+    """Rebuild MLflow from the run directories: missing runs, missing rounds."""
+    from fedtide.core.errors import SettingsError
+    from fedtide.settings.params import Params
+    from fedtide.tracking.mlflow import mirror as rebuild
+
+    experiment = Params.read(params).experiment.tracking.experiment if params.is_file() else "fedtide"
+    folders = sorted(path.parent for path in runs.glob("*/manifest.json"))
+    if not folders:
+        raise SettingsError(f"{runs}: no run directories here")
+    rebuild(folders, mlruns_folder(mlruns), experiment, log)
+
+
+@app.command()
+def ui(
+    mlruns: Mlruns = None,
+    port: Annotated[int, typer.Option(min=1, max=65535, help="Port on the loopback interface.")] = 5000,
+) -> None:
+    """Open the MLflow UI on this machine."""
+    from fedtide.tracking.mlflow import ui_command
+
+    command, environment = ui_command(mlruns_folder(mlruns), port=port)
+    log(f"http://127.0.0.1:{port}  (Ctrl-C ends it)")
+    try:
+        raise typer.Exit(subprocess.call(command, env={**os.environ, **environment}))
+    except KeyboardInterrupt:
+        raise typer.Exit(130) from None
+
+
+def main() -> None:
+    """Entry point of the command."""
+    guarded(app)
+
+
+if __name__ == "__main__":
+    main()

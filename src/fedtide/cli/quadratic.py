@@ -1,0 +1,64 @@
+"""``fedtide quadratic``."""
+
+from __future__ import annotations
+
+import csv
+import json
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.box import SIMPLE
+from rich.table import Table
+
+from fedtide.cli.options import Json
+from fedtide.cli.reporter import output
+from fedtide.core.errors import SettingsError
+
+PUBLISHED = Path("experiments/cfl/table7_rates.csv")
+
+
+def quadratic(
+    seeds: Annotated[int, typer.Option(min=1, help="Random instances that are averaged.")] = 5,
+    curves: Annotated[Path | None, typer.Option(help="CSV file for the losses over rounds (Figure 2).")] = None,
+    as_json: Json = False,
+) -> None:
+    """The noisy quadratic model of CFL: best learning rates and losses of FedAvg, FedProx and CFL in eight settings."""
+    import numpy as np
+
+    from fedtide.diagnostics import noisy_quadratic as nqm
+
+    if curves is not None and not curves.parent.is_dir():
+        raise SettingsError(f"curves = {str(curves)!r}: no folder {curves.parent}")
+    chosen = tuple(range(seeds))
+    rows, lines = [], []
+    for setting in nqm.SETTINGS:
+        best = nqm.best_rates(setting, chosen)
+        for method, (rate, loss) in best.items():
+            rows.append({"setting": setting.name, "method": method, "rate": rate, "loss": loss})
+            found = [nqm.simulate(nqm.problem(setting, seed), method, np.array([rate]))[0] for seed in chosen]
+            lines += [(setting.name, method, t, value) for t, value in enumerate(np.mean(found, axis=0))]
+    if curves is not None:
+        part = curves.with_name(curves.name + ".part")
+        with part.open("w", newline="", encoding="utf-8") as stream:
+            writer = csv.writer(stream, lineterminator="\n")
+            writer.writerow(("setting", "method", "round", "loss"))
+            writer.writerows((name, method, t, f"{value:.6g}") for name, method, t, value in lines)
+        part.replace(curves)
+    if as_json:
+        print(json.dumps(rows))
+        return
+    published = _published()
+    table = Table("setting", "method", "best rate", "published", "loss, last 10 rounds", box=SIMPLE, pad_edge=False)
+    for row in rows:
+        there = published.get((str(row["setting"]), str(row["method"])), "")
+        table.add_row(row["setting"], row["method"], f"{row['rate']:g}", there, f"{row['loss']:.4f}")  # type: ignore[arg-type]
+    output().print(table)
+
+
+def _published() -> dict[tuple[str, str], str]:
+    """Best learning rates of Table 7 by setting and method, where the project's folder is the current one."""
+    if not PUBLISHED.is_file():
+        return {}
+    with PUBLISHED.open(newline="", encoding="utf-8") as stream:
+        return {(row["setting"], row["method"]): row["rate"] for row in csv.DictReader(stream)}

@@ -1,0 +1,62 @@
+"""What a user sees while work is going on, and at its end: remarks, a line of progress, the table of a report."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from rich.console import Console
+
+if TYPE_CHECKING:
+    from fedtide.report.build import ReportSummary
+
+LOG_WIDTH = 140
+"""Columns of a table that goes to a file."""
+
+_LOG_SECONDS = 10.0
+_console = Console(stderr=True, highlight=False)
+
+
+def log(line: str) -> None:
+    """Print a remark, on standard error."""
+    _console.print(line, markup=False, soft_wrap=True)
+
+
+def silent(line: str) -> None:
+    """Print nothing: the log of ``--quiet``."""
+
+
+def output(width: int = LOG_WIDTH) -> Console:
+    """Standard output for tables: as wide as the terminal, or ``width`` columns in a file."""
+    return Console(highlight=False, width=None if sys.stdout.isatty() else width)
+
+
+def print_report(summary: ReportSummary) -> None:
+    """Print a report's table, results and warnings."""
+    console = output()
+    console.print(summary.table)
+    for line in (*summary.results, *summary.warnings):
+        console.print(line, markup=False)
+    console.print(f"\nreport: {summary.page}", markup=False)
+
+
+@contextmanager
+def progress(quiet: bool) -> Iterator[Callable[[str], None] | None]:
+    """A function that updates the line of progress: live in a terminal, at most every ten seconds elsewhere."""
+    if quiet:
+        yield None
+    elif _console.is_terminal:
+        with _console.status("starting") as status:
+            yield status.update
+    else:
+        last = [time.monotonic()]
+
+        def update(line: str) -> None:
+            if time.monotonic() - last[0] >= _LOG_SECONDS:
+                last[0] = time.monotonic()
+                log(line)
+
+        yield update

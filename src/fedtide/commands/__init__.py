@@ -1,1 +1,0 @@
-"""Commands that stand for themselves; :mod:`fedtide.cli` registers them."""

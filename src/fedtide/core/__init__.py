@@ -1,0 +1,1 @@
+"""What everything else stands on: errors, plug-ins, randomness, source."""

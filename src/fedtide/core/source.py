@@ -1,0 +1,95 @@
+"""Which source files a piece of the project depends on, and a hash of what they do."""
+
+from __future__ import annotations
+
+import ast
+import functools
+import hashlib
+import importlib.util
+from collections.abc import Callable, Iterable
+from pathlib import Path
+
+
+@functools.cache
+def source_file(module: str) -> Path | None:
+    """The file of a module of this project (or of a plug-in folder), ``None`` if there is none."""
+    try:
+        spec = importlib.util.find_spec(module)
+    except ModuleNotFoundError:
+        return None
+    return Path(spec.origin) if spec and spec.origin and spec.origin.endswith(".py") else None
+
+
+@functools.cache
+def tree(file: Path) -> ast.Module:
+    """The syntax tree of a source file."""
+    return ast.parse(file.read_text(encoding="utf-8"))
+
+
+class _Wordless(ast.NodeTransformer):
+    """Blanks what is written for people: docstrings, descriptions of settings, the texts of errors."""
+
+    def _without_docstring(self, node: ast.AST) -> ast.AST:
+        self.generic_visit(node)
+        node.body = [line for line in getattr(node, "body", []) if not _is_text(line)]  # type: ignore[attr-defined]
+        return node
+
+    visit_Module = visit_ClassDef = visit_FunctionDef = visit_AsyncFunctionDef = _without_docstring  # noqa: N815
+
+    def visit_Call(self, node: ast.Call) -> ast.AST:
+        self.generic_visit(node)
+        node.keywords = [keyword for keyword in node.keywords if keyword.arg != "description"]
+        return node
+
+    def visit_Raise(self, node: ast.Raise) -> ast.AST:
+        return ast.Raise(exc=None, cause=None)
+
+
+def _is_text(line: ast.stmt) -> bool:
+    return isinstance(line, ast.Expr) and isinstance(line.value, ast.Constant) and isinstance(line.value.value, str)
+
+
+@functools.cache
+def _meaning(file: Path) -> bytes:
+    """What the interpreter makes of a file, without layout, comments and texts for people."""
+    fresh = ast.parse(file.read_text(encoding="utf-8"))
+    return ast.dump(_Wordless().visit(fresh)).encode()
+
+
+@functools.cache
+def _imports(module: str) -> frozenset[str]:
+    file = source_file(module)
+    found: set[str] = set()
+    for node in ast.walk(tree(file)) if file else ():
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            found |= {node.module, *(f"{node.module}.{alias.name}" for alias in node.names)}
+    return frozenset(name for name in found if name.startswith("fedtide.") and source_file(name))
+
+
+def closure(modules: Iterable[str], within: Callable[[str], bool] = lambda _: True) -> list[str]:
+    """The modules and all modules of this project they import, directly or not, anywhere in their source; sorted.
+
+    Args:
+        modules: names of modules.
+        within: which modules count; the others are neither listed nor looked into.
+    """
+    todo, seen = list(modules), set()
+    while todo:
+        module = todo.pop()
+        if module not in seen and within(module):
+            seen.add(module)
+            todo.extend(_imports(module))
+    return sorted(seen)
+
+
+def fingerprint(modules: Iterable[str]) -> str:
+    """Hash of what some modules do: comments, layout, docstrings, descriptions and the texts of errors do not count."""
+    digest = hashlib.sha256()
+    for module in modules:
+        file = source_file(module)
+        if file is not None:
+            digest.update(module.encode())
+            digest.update(_meaning(file))
+    return digest.hexdigest()

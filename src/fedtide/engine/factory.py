@@ -1,0 +1,54 @@
+"""The rule that chooses an executor."""
+
+from __future__ import annotations
+
+import torch
+
+from fedtide.core.errors import SettingsError
+from fedtide.engine.executor import Executor
+from fedtide.engine.memory import TINY
+from fedtide.engine.resident import Resident
+from fedtide.engine.stacked import Stacked
+from fedtide.engine.task import Task
+from fedtide.engine.threads import Threads
+from fedtide.engine.workers import Workers
+from fedtide.settings.run import EngineSettings
+
+
+def choose(task: Task, engine: EngineSettings, family: str) -> str:
+    """Name of the executor for a task: a fixed rule on (model family, size, device), never a timing.
+
+    ``stacked`` on an accelerator and for tiny linear models and perceptrons, ``threads`` otherwise; ``resident`` for
+    networks with floating buffers (BatchNorm), whose batches cannot be padded.
+
+    Raises:
+        SettingsError: ``stacked`` is asked for a network with floating buffers.
+    """
+    floating = any(value.is_floating_point() for value in task.network.buffers())
+    if engine.executor == "stacked" and floating:
+        raise SettingsError(
+            "engine.executor = 'stacked': the model has BatchNorm statistics; use 'threads' or norm: group"
+        )
+    if floating:
+        return "resident"
+    if engine.executor != "auto":
+        return engine.executor
+    size = sum(value.numel() for value in task.network.parameters())
+    tiny = family in ("linear", "mlp") and size <= TINY
+    return "stacked" if tiny or task.device.type != "cpu" else "threads"
+
+
+def image_layout(engine: EngineSettings, channels_last: bool, device: torch.device) -> torch.memory_format:
+    """Memory layout of image batches: as asked for, else what the model declares for a CPU (``vmap`` undoes it)."""
+    if engine.layout == "auto":
+        preferred = channels_last and device.type == "cpu" and engine.executor != "stacked"
+        return torch.channels_last if preferred else torch.contiguous_format
+    return torch.channels_last if engine.layout == "channels_last" else torch.contiguous_format
+
+
+def make(task: Task, workers: Workers, engine: EngineSettings, family: str) -> Executor:
+    """The executor of a run."""
+    name = choose(task, engine, family)
+    if name == "stacked":
+        return Stacked(task, workers, engine.chunk)
+    return Resident(task, workers) if name == "resident" else Threads(task, workers)

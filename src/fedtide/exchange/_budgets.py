@@ -1,0 +1,90 @@
+"""What clients and server can afford (DynamicFL, section 3), in exchanges per round.
+
+An exchange costs 2|W| numbers whoever makes it, so kappa_m / (2|W|) = nu_m and budgets are compared in exchanges.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Annotated, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import Field
+
+from fedtide.core.errors import SettingsError
+from fedtide.core.plugins import SettingsModel
+from fedtide.core.randomness import generator
+
+Floats = NDArray[np.float64]
+
+_ROUNDING = 1e-9
+"""0.29 of 100 is a little less than 29 in binary; shares are meant in decimal."""
+
+
+class FixBudget(SettingsModel):
+    """Fix-beta: some clients can afford the short interval for good, the server can serve all of them.
+
+    ``ceil(beta M)`` clients, drawn once per run, have ``tau_m = kappa_high``, the others ``kappa_low``.
+    """
+
+    name: Literal["fix"] = "fix"
+    beta: float = Field(0.3, ge=0, le=1, description="share of all clients that can afford the short interval")
+
+    def of_clients(self, clients: int, high: int, low: int, seed: int) -> Floats:
+        """tau_m of all clients [M], where the intervals cost ``high`` and ``low`` exchanges."""
+        rich = generator(seed, "exchange.rich").permutation(clients)[: math.ceil(self.beta * clients - _ROUNDING)]
+        tau = np.full(clients, float(low))
+        tau[rich] = high
+        return tau
+
+    def of_server(self, active: int, high: int) -> float:
+        """What it can spend on the short interval with ``active`` clients."""
+        return float(active * high)
+
+
+class DynamicBudget(SettingsModel):
+    """Dynamic-beta: every client can afford the short interval, the server only ``floor(beta n)`` of n at a time."""
+
+    name: Literal["dynamic"] = "dynamic"
+    beta: float = Field(0.3, ge=0, le=1, description="share of the active clients the server can serve often")
+
+    def of_clients(self, clients: int, high: int, low: int, seed: int) -> Floats:
+        """tau_m of all clients [M]."""
+        return np.full(clients, float(high))
+
+    def of_server(self, active: int, high: int) -> float:
+        """floor(beta n) kappa_high."""
+        return float(math.floor(self.beta * active + _ROUNDING) * high)
+
+
+class GivenBudget(SettingsModel):
+    """Budgets as listed; the mean of what a client's user wants and its network carries, where both are given."""
+
+    name: Literal["given"] = "given"
+    clients: tuple[float, ...] = Field(min_length=1, description="exchanges per round of each client, by id")
+    network: tuple[float, ...] | None = Field(None, description="exchanges per round each client's network carries")
+    weight: float = Field(0.5, ge=0, le=1, description="of the user's wish; the network's is the rest")
+    server: float | None = Field(None, ge=0, description="exchanges of the whole group per round; null: no limit")
+
+    def of_clients(self, clients: int, high: int, low: int, seed: int) -> Floats:
+        """tau_m = weight * user + (1 - weight) * network [M].
+
+        Raises:
+            SettingsError: there is not one number per client.
+        """
+        user = np.array(self.clients)
+        network = user if self.network is None else np.array(self.network)
+        if not len(user) == len(network) == clients:
+            raise SettingsError(
+                f"exchange.budget: {len(user)} clients and {len(network)} networks listed; the run has {clients} clients"
+            )
+        tau: Floats = self.weight * user + (1 - self.weight) * network
+        return tau
+
+    def of_server(self, active: int, high: int) -> float:
+        """As listed."""
+        return math.inf if self.server is None else self.server
+
+
+Budget = Annotated[FixBudget | DynamicBudget | GivenBudget, Field(discriminator="name")]

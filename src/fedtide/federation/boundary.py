@@ -1,0 +1,122 @@
+"""What happens between sessions: the initialiser's model, memories for a new population, and a record of both."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import torch
+
+from fedtide.algorithms.base import Vectors
+from fedtide.engine.evaluation import evaluate
+from fedtide.federation.gradient_rounds import GradientRounds
+from fedtide.federation.parts import Parts
+from fedtide.federation.state import RunState, server_vectors
+from fedtide.initialisation.base import Boundary, Start, average
+
+
+def begin_session(parts: Parts, state: RunState, t: int) -> dict[str, Any] | None:
+    """The initialiser's model, and memories reset or handed to the new population, at the start of round ``t``.
+
+    Returns:
+        What is recorded of the session, see :func:`session_record`; ``None`` for the first one.
+    """
+    boundary = boundary_at(parts, state, t)
+    w, b = parts.initialiser.start(boundary)
+    state.w, state.b = w.clone(), b.clone()
+    _renew_memories(parts, state, t)
+    return session_record(parts, boundary, (state.w, state.b), t) if t > 0 and parts.leads else None
+
+
+def end_session(parts: Parts, state: RunState, t: int) -> None:
+    """Hand the final model of the session that ended with round ``t`` to the initialiser."""
+    parts.initialiser.end(boundary_at(parts, state, t))
+
+
+def boundary_at(parts: Parts, state: RunState, t: int) -> Boundary:
+    """The boundary before or after round ``t``, as an initialiser sees it."""
+    timeline = parts.timeline
+    first, _ = timeline.session_span(t)
+    earlier = timeline.label_views[np.unique(timeline.view_of_round[:first])]
+    return Boundary(
+        session=int(timeline.session_of_round[t]),
+        pilot=timeline.pilot,
+        w=state.w,
+        b=state.b,
+        w0=parts.w0,
+        b0=parts.b0,
+        devices=timeline.at(t).clients.tolist(),
+        store=state.initialiser,
+        lr=parts.settings.local.lr,
+        old_labels=torch.from_numpy(earlier.any(0)).to(parts.device),
+        services=GradientRounds(parts, state, t),
+    )
+
+
+def forget_departed(parts: Parts, state: RunState, t: int) -> None:
+    """Who has left inside a session comes back as a new client; the server's memories stay, or are brought in line."""
+    present = parts.timeline.at(t).clients
+    gone = torch.from_numpy(np.setdiff1d(parts.timeline.at(t - 1).clients, present))
+    if not len(gone):
+        return
+    for name, rows in state.memory.items():
+        if name != "latest":
+            rows.index_fill_(0, gone.to(rows.device), 0)
+    state.seen[gone] = False
+    if parts.settings.federation.at_session == "keep":
+        _keep_memories(parts, state, t)
+
+
+def _renew_memories(parts: Parts, state: RunState, t: int) -> None:
+    if "latest" in state.memory:
+        state.memory["latest"].copy_(state.w)
+    if t == 0:
+        return
+    if parts.settings.federation.at_session == "keep":
+        _keep_memories(parts, state, t)
+        return
+    state.server = server_vectors(parts)
+    for name, rows in state.memory.items():
+        if name != "latest":
+            rows.zero_()
+    state.seen.zero_()
+    state.extra = parts.algorithm.extra()
+
+
+def _keep_memories(parts: Parts, state: RunState, t: int) -> None:
+    sizes = torch.from_numpy(parts.timeline.sizes_at(t)).to(parts.w0.dtype)
+    omega = (sizes / sizes.mean()).unsqueeze(1).to(parts.memory.device)
+    present = parts.timeline.at(t).clients.tolist()
+    parts.algorithm.population_changed(Vectors(state.server), Vectors(state.memory), present, omega)
+
+
+def session_record(parts: Parts, s: Boundary, start: Start, t: int) -> dict[str, Any]:
+    """Facts about the session that begins with round ``t``, JSON-able.
+
+    ``session`` (from 1); ``returning``: whether its clients had one after the pilot before; ``initialiser``, ``pilot`` in
+    pilot sessions; what the initialiser remarks (``weights`` and ``distances`` by stored session); ``<split>_accuracy`` of
+    its initial model on the session's labels before any training; and ``losses``: mean cross-entropy over all training samples
+    of the clients present, of the session's initial model (``start``), the last one of the session before (``previous``), the
+    plain mean of all sessions after the pilot (``average``, null before there is one) and the run's initial model (``first``).
+    """
+    evaluation = parts.settings.evaluation
+    facts = {
+        "session": s.session + 1,
+        "returning": parts.timeline.returning(s.session),
+        "initialiser": "pilot" if s.session < s.pilot else parts.settings.initialiser.name,
+        **s.facts,
+    }
+    for split in evaluation.splits:
+        facts[f"{split}_accuracy"] = parts.scores(*start, split).accuracy(parts.timeline.labels_at(t))
+    if evaluation.boundary_losses:
+        models = {"start": start, "previous": (s.w, s.b), "average": average(s), "first": (s.w0, s.b0)}
+        facts["losses"] = dict(zip(models, _losses(parts, list(models.values()), t), strict=True))
+    return facts
+
+
+def _losses(parts: Parts, models: list[Start | None], t: int) -> list[float | None]:
+    """Loss of each model; a sample that several clients hold counts as often."""
+    samples = torch.from_numpy(np.concatenate(parts.timeline.shards_at(t))).to(parts.device)
+    inputs, labels = parts.data.train_inputs[samples], parts.data.train_labels[samples]
+    batch = parts.settings.evaluation.batch_size
+    return [model and evaluate(parts.workers, *model, inputs, labels, batch).mean_loss() for model in models]

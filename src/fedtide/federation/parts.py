@@ -1,0 +1,235 @@
+"""The parts of one run, assembled once and then only read."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from fedtide.algorithms.base import Algorithm, Problem
+from fedtide.core import plugins
+from fedtide.core.errors import SettingsError
+from fedtide.core.randomness import Randomness, key64
+from fedtide.costs.wireless import Wireless, flops_per_parameter
+from fedtide.engine import factory
+from fedtide.engine.augment import Augmentation
+from fedtide.engine.evaluation import Scores, evaluate
+from fedtide.engine.executor import Executor
+from fedtide.engine.flat import Layout, flatten
+from fedtide.engine.task import Task
+from fedtide.engine.workers import Workers
+from fedtide.exchange.base import Exchange
+from fedtide.federation.memory import MemoryStore
+from fedtide.federation.payload import Payload, payload
+from fedtide.federation.ranks import Ranks
+from fedtide.federation.synthetic import SyntheticSamples, capacity
+from fedtide.initialisation.base import Initialiser
+from fedtide.models.base import Model, Network
+from fedtide.objectives.base import Objective
+from fedtide.participation.base import Participation
+from fedtide.settings.run import RunSettings
+from fedtide.weighting.base import Weighting
+from fedtide.world.dataset import Dataset
+from fedtide.world.timeline import Timeline
+
+Ints = NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Hardware:
+    """Where and in which precision a run computes.
+
+    Attributes:
+        device: of training. dtype: of parameters. autocast: dtype of mixed precision, or None.
+        ranks: processes that share the work.
+        scratch: folder of memories kept on disk.
+    """
+
+    device: torch.device = field(default_factory=lambda: torch.device("cpu"))
+    dtype: torch.dtype = torch.float32
+    autocast: torch.dtype | None = None
+    ranks: Ranks = field(default_factory=Ranks)
+    scratch: Path | None = None
+
+
+@dataclass
+class Parts:
+    """One run's world, engine and plug-ins; nothing here changes while rounds are run.
+
+    Attributes:
+        settings: of the run. timeline: who is present when, with what. hardware: where it is computed.
+        data: resident on the device. labels: of all training samples, on the CPU.
+        algorithm, initialiser, participation, exchange, weighting: plug-ins.
+        task: what is trained. layout: of its parameters. w0 [d], b0 [q]: the initial model and its floating buffers.
+        workers, executor: who trains.
+        memory: where the clients' memories are kept. synthetic: samples that the algorithm makes.
+        payload: what one exchange of models sends. wireless: what a round takes, or None.
+        randomness: the run's draws.
+    """
+
+    settings: RunSettings
+    timeline: Timeline
+    hardware: Hardware
+    data: Dataset
+    labels: Ints
+    algorithm: Algorithm
+    initialiser: Initialiser
+    participation: Participation
+    exchange: Exchange
+    weighting: Weighting
+    task: Task
+    layout: Layout
+    w0: Tensor
+    b0: Tensor
+    workers: Workers
+    executor: Executor
+    memory: MemoryStore
+    synthetic: SyntheticSamples
+    payload: Payload
+    wireless: Wireless | None
+    randomness: Randomness
+
+    @property
+    def device(self) -> torch.device:
+        """Of training."""
+        return self.hardware.device
+
+    @property
+    def leads(self) -> bool:
+        """Whether this process evaluates and records."""
+        return self.hardware.ranks.rank == 0
+
+    def label_counts(self, shards: Sequence[Ints]) -> Tensor:
+        """Samples per class of each shard, float64 [C, L]."""
+        classes, owners = self.data.num_classes, np.repeat(np.arange(len(shards)), [len(shard) for shard in shards])
+        counts = np.bincount(owners * classes + self.labels[np.concatenate(shards)], minlength=len(shards) * classes)
+        return torch.from_numpy(counts.reshape(-1, classes).astype(np.float64))
+
+    def population_counts(self, t: int) -> Tensor:
+        """Samples per class of every client present in round ``t``, float64 [K, L]."""
+        return self.label_counts(self.timeline.shards_at(t))
+
+    def client_vectors(self) -> list[str]:
+        """Names of the vectors kept for every client."""
+        local = self.settings.local
+        names = list(self.algorithm.client)
+        if local.momentum > 0 and local.momentum_scope == "client":
+            names.append("momentum")
+        if self.evaluates("all"):
+            names.append("latest")
+        return names
+
+    def evaluates(self, model: str) -> bool:
+        """Whether ``cloud``, ``participants``, ``all`` or ``ensemble`` is evaluated in this run."""
+        evaluation = self.settings.evaluation
+        chosen = self.algorithm.models if evaluation.models is None else evaluation.models
+        return model == evaluation.reported or model in chosen
+
+    def scores(self, w: Tensor, b: Tensor, split: str = "test", view: NDArray[np.bool_] | None = None) -> Scores:
+        """Per-class scores of a model on the test set or the validation split; ``view`` as in :func:`evaluate`."""
+        data = self.data
+        inputs, labels = data.test_inputs, data.test_labels
+        if split == "validation":
+            held = torch.from_numpy(self.timeline.validation).to(self.device)
+            inputs, labels = data.train_inputs[held], data.train_labels[held]
+        return evaluate(self.workers, w, b, inputs, labels, self.settings.evaluation.batch_size, view)
+
+    def named(self, w: Tensor, b: Tensor) -> dict[str, Tensor]:
+        """A model by parameter and buffer name, on the CPU."""
+        return {name: value.clone().cpu() for name, value in self.layout.named(w, b).items()}
+
+
+def assemble(settings: RunSettings, timeline: Timeline, data: Dataset, hardware: Hardware | None = None) -> Parts:
+    """Put a run together.
+
+    Args:
+        settings: of the run.
+        timeline: who is present when, with what.
+        data: the dataset, on any device; it is made resident on that of ``hardware``.
+        hardware: where to compute; by default one CPU process in single precision.
+
+    Raises:
+        SettingsError: parts that do not go together.
+    """
+    hardware = hardware or Hardware()
+    device, dtype, local = hardware.device, hardware.dtype, settings.local
+    algorithm = plugins.create(Algorithm, settings.algorithm)
+    _refuse_unsuitable(settings, timeline, data, algorithm)
+    own = len(data.train_labels)
+    data = data.resident(device, dtype).with_room(capacity(timeline, algorithm.synthetic_per_shard))
+    labels: Ints = data.train_labels.cpu().numpy()
+    exchange = plugins.create(Exchange, settings.exchange)
+    exchange.require(algorithm, local)
+    model = plugins.create(Model, settings.model)
+    network = _network(model, settings.seed, data)
+    layout, randomness = Layout(network), Randomness(settings.seed)
+    memory_layout = factory.image_layout(settings.engine, model.channels_last, device)
+    objective = plugins.create(Objective, settings.objective)
+    task = Task(
+        network, data, objective, local, _augmentation(settings, data), device, dtype, hardware.autocast, memory_layout
+    )
+    algorithm.bind(Problem(layout, timeline.num_clients, data.num_classes, data.input_shape, randomness))
+    w0, b0 = flatten(network, dtype, device)
+    workers = Workers(task, settings.engine.workers)
+    return Parts(
+        settings=settings,
+        timeline=timeline,
+        hardware=hardware,
+        data=data,
+        labels=labels,
+        algorithm=algorithm,
+        initialiser=plugins.create(Initialiser, settings.initialiser),
+        participation=plugins.create(Participation, settings.participation),
+        exchange=exchange,
+        weighting=plugins.create(Weighting, settings.algorithm.weighting),
+        task=task,
+        layout=layout,
+        w0=w0,
+        b0=b0,
+        workers=workers,
+        executor=factory.make(task, workers, settings.engine, model.family),
+        memory=MemoryStore(settings.federation.memory, device, hardware.scratch),
+        synthetic=SyntheticSamples(data, labels, own),
+        payload=payload(algorithm, layout.size, layout.buffer_size),
+        wireless=_wireless(settings, network, layout, data) if settings.costs.wireless else None,
+        randomness=randomness,
+    )
+
+
+def _refuse_unsuitable(settings: RunSettings, timeline: Timeline, data: Dataset, algorithm: Algorithm) -> None:
+    name = settings.algorithm.name
+    if algorithm.synthetic_per_shard and data.kind == "text":
+        raise SettingsError(f"algorithm {name} makes synthetic samples, but data {data.name} is text")
+    if "validation" in settings.evaluation.splits and not len(timeline.validation):
+        raise SettingsError(f"validation = {settings.validation:g}: evaluation.splits needs a share > 0 to evaluate on")
+    if algorithm.stateful and timeline.notes.get("stateless"):
+        raise SettingsError(
+            f"algorithm {name} needs clients that remember; scenario {settings.scenario.name} has clients that do not"
+        )
+
+
+def _network(model: Model, seed: int, data: Dataset) -> Network:
+    """The run's network; library initialisers draw from torch's global stream, so it is keyed and put back."""
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(key64(seed, "model") & (2**63 - 1))
+        return model.build(data.input_shape, data.num_classes, data.vocabulary)
+
+
+def _augmentation(settings: RunSettings, data: Dataset) -> Augmentation | None:
+    local = settings.local
+    if data.kind != "image" or (local.flip == 0 and local.crop == 0):
+        return None
+    augmentation = Augmentation(local.flip, local.crop, local.crop_probability, local.crop_padding)
+    augmentation.check(data.input_shape)
+    return augmentation
+
+
+def _wireless(settings: RunSettings, network: Network, layout: Layout, data: Dataset) -> Wireless:
+    costs, parameter = settings.costs, next(network.parameters())
+    sample = data.prepare(data.test_inputs[:1].to(parameter.device), parameter.dtype)
+    return Wireless(costs, settings.seed, layout.size, costs.phi or flops_per_parameter(network, sample))

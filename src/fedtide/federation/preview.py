@@ -1,0 +1,53 @@
+"""What is said of a run before its first round: what it will hold in memory, and what the algorithm advises."""
+
+from __future__ import annotations
+
+import math
+
+import torch
+
+from fedtide.algorithms.base import RunPreview
+from fedtide.engine.memory import require
+from fedtide.engine.plan import step_count
+from fedtide.federation.parts import Parts
+from fedtide.federation.schedules import learning_rate
+
+
+def memory_plan(parts: Parts) -> str:
+    """What the run will hold, as one line.
+
+    Raises:
+        SettingsError: it does not fit.
+    """
+    size, clients = parts.layout.size, parts.timeline.num_clients
+    vector = size * parts.w0.element_size()
+    present = max(len(item.clients) for item in parts.timeline.assignments)
+    cohort = max(1, round(present * parts.participation.participation_fraction(present)))
+    per_row = 3 + len(parts.algorithm.client) + (parts.settings.local.momentum > 0)
+    vectors = parts.client_vectors()
+    scratch = [name for name in vectors if name != "latest"] if parts.initialiser.trains else []
+    rows, kept = cohort * vector * per_row, clients * vector * len([*vectors, *scratch])
+    require(rows, parts.device, f"a cohort of {cohort} clients with {size:,} parameters each")
+    parts.memory.require(kept, f"federation.memory: {', '.join(vectors)} of {clients} clients")
+    return (
+        f"{size:,} parameters; about {cohort} of {present} clients per round; "
+        f"{rows / 1e6:,.1f} MB for the cohort, {kept / 1e6:,.1f} MB of client memories on {parts.memory}; "
+        f"{parts.executor.describe()}{', channels last' if parts.task.layout == torch.channels_last else ''}"
+    )
+
+
+def advice(parts: Parts) -> list[str]:
+    """What the algorithm says of its settings in the run's first session."""
+    timeline, local = parts.timeline, parts.settings.local
+    sizes = timeline.sizes_at(0)
+    mean = float(sizes.mean())
+    span = timeline.session_span(0)[1] if local.restart else timeline.rounds
+    preview = RunPreview(
+        lr=local.lr,
+        last_lr=learning_rate(local, span - 1, span),
+        steps=step_count(math.ceil(mean), mean, local),
+        rounds=timeline.rounds,
+        participation_fraction=parts.participation.participation_fraction(int((sizes > 0).sum())),
+        smallest=float(sizes[sizes > 0].min()) / mean,
+    )
+    return parts.algorithm.advice(preview)

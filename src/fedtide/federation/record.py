@@ -1,0 +1,26 @@
+"""What is recorded of a round."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+
+@dataclass
+class RoundRecord:
+    """What is recorded of a round.
+
+    Attributes:
+        row: of ``history.csv``. per_class: accuracies of the reported model by split; ``held``: samples of each class
+            that the participants held.
+        clients: columns recorded of participants.
+        neurons: by layer, how concentrated its activity is.
+        session: facts about the session that began with this round; ``None`` inside a session and for the first one.
+    """
+
+    row: dict[str, float | int | None]
+    per_class: dict[str, Sequence[float | None]] = field(default_factory=dict)
+    clients: dict[str, Sequence[float]] = field(default_factory=dict)
+    neurons: dict[str, dict[str, float]] = field(default_factory=dict)
+    session: dict[str, Any] | None = None

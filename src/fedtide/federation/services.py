@@ -1,0 +1,106 @@
+"""What the engine computes for an algorithm in one round."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TypeVar
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from fedtide.algorithms.base import ForwardPass
+from fedtide.core.randomness import generator
+from fedtide.engine.curvature import fisher_diagonal, hessian_diagonal
+from fedtide.engine.evaluation import full_gradient, pass_through
+from fedtide.engine.models import renewed_statistics, with_models
+from fedtide.federation.parts import Parts
+from fedtide.federation.plan import RoundPlan
+from fedtide.federation.state import RunState
+
+Ints = NDArray[np.int64]
+Result = TypeVar("Result")
+
+
+def prior(parts: Parts, counts: Tensor, at: int, like: Tensor) -> Tensor:
+    """The clients' samples per class [C, L] as the objective sees them: those of each, or of everybody in a round."""
+    pooled = parts.task.objective.pooled
+    return (parts.population_counts(at).sum(0).expand_as(counts) if pooled else counts).to(like)
+
+
+class RoundServices:
+    """See :class:`fedtide.algorithms.base.Services`.
+
+    Args:
+        parts: of the run. state: before the round. plan: of the round.
+        counts: samples per class of the participants [C, L], as the objective sees them.
+    """
+
+    def __init__(self, parts: Parts, state: RunState, plan: RoundPlan, counts: Tensor) -> None:
+        self._parts, self._state, self._plan, self.counts = parts, state, plan, counts
+        self._batch = parts.settings.evaluation.batch_size
+        self.buffers = state.b  # the participants' [C, q], once there are any
+
+    def forward(self, point: Tensor, shards: Sequence[Ints] | None = None) -> list[ForwardPass]:
+        """See :class:`Services`."""
+        data = list(self._plan.shards if shards is None else shards)
+        found = pass_through(self._parts.workers, point, self._state.b, data, self._batch)
+        return [ForwardPass(*part) for part in found]
+
+    def full_gradient(self, points: Tensor, shards: Sequence[Ints] | None = None) -> Tensor:
+        """See :class:`Services`."""
+        parts, data, counts = self._parts, self._plan.shards, self.counts
+        if shards is not None:
+            data, counts = shards, prior(parts, parts.label_counts(shards), self._plan.at, points)
+        return full_gradient(parts.workers, points, self._state.b, list(data), self._batch, counts)
+
+    def hessian_diagonal(self, points: Tensor, probes: int | None, first: int = 0) -> Tensor:
+        """See :class:`Services`."""
+        parts, plan, size = self._parts, self._plan, points.shape[-1] - first
+
+        def directions(row: int) -> Tensor:
+            if probes is None:
+                return torch.eye(size, dtype=points.dtype, device=points.device)
+            draws = generator(parts.settings.seed, f"{plan.purpose}.probes", *plan.keys, plan.ids[row])
+            signs = draws.integers(0, 2, (probes, size))
+            return (2 * torch.from_numpy(signs) - 1).to(points).div_(probes**0.5)
+
+        where = (parts.workers, points, self._state.b, plan.shards)
+        return hessian_diagonal(*where, self._batch, self.counts, directions, first)
+
+    def fisher_diagonal(self, points: Tensor, group: int = 1, first: int = 0) -> Tensor:
+        """See :class:`Services`."""
+        where = (self._parts.workers, points, self._state.b, self._plan.shards)
+        return fisher_diagonal(*where, group, self.counts, first)
+
+    def with_models(self, points: Tensor, use: Callable[[int, Callable[[Tensor], Tensor]], Result]) -> list[Result]:
+        """See :class:`Services`."""
+        parts = self._parts
+
+        def ready(row: int, logits: Callable[[Tensor], Tensor]) -> Result:
+            return use(row, lambda unit: logits(parts.task.lay_out(parts.synthetic.inputs(unit))))
+
+        return with_models(parts.workers, points, self._state.b, ready)
+
+    def add_samples(self, unit: Tensor, labels: Tensor) -> Ints:
+        """See :class:`Services`."""
+        return self._parts.synthetic.add(self._state.extra, unit, labels)
+
+    def renew_statistics(self, points: Tensor) -> None:
+        """See :class:`Services`."""
+        own = [self.positions(shard) for shard in self._plan.shard_ids]
+        batch = self._parts.settings.local.batch_size
+        self.buffers.copy_(renewed_statistics(self._parts.workers, points, self.buffers, own, batch))
+
+    def positions(self, shard: int) -> Ints:
+        """See :class:`Services`."""
+        return self._parts.timeline.shards[shard]
+
+    def labels(self, positions: Ints) -> Ints:
+        """See :class:`Services`."""
+        return self._parts.labels[positions]
+
+    def population_counts(self) -> Tensor:
+        """See :class:`Services`."""
+        return self._parts.population_counts(self._plan.at)

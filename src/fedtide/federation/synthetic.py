@@ -1,0 +1,77 @@
+"""Synthetic samples that an algorithm makes and trains on: rows behind those of the training set."""
+
+from __future__ import annotations
+
+from functools import cached_property
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from fedtide.world.dataset import Dataset
+from fedtide.world.timeline import Timeline
+
+Ints = NDArray[np.int64]
+
+
+def capacity(timeline: Timeline, per_shard: int) -> int:
+    """Samples there will be at most, if clients make so many for every shard they hold."""
+    if per_shard == 0:
+        return 0
+    pairs = [np.stack([item.clients, item.shards]) for item in timeline.assignments]
+    return per_shard * len(np.unique(np.concatenate(pairs, axis=1), axis=1).T)
+
+
+class SyntheticSamples:
+    """The last rows of a run's training set, kept in step with the state in use.
+
+    They are part of the state (``synthetic_inputs`` and ``synthetic_labels`` in its ``extra``): a resumed run has them again,
+    and rounds on a scratch state have their own.
+
+    Args:
+        data: with room for them behind its ``own`` samples.
+        labels: of all training samples, on the CPU.
+        own: number of real samples.
+    """
+
+    def __init__(self, data: Dataset, labels: Ints, own: int) -> None:
+        self._data, self._labels, self._own = data, labels, own
+        self._loaded: Tensor | None = None
+
+    def inputs(self, unit: Tensor) -> Tensor:
+        """Model inputs for points [n, ...] of the unit cube, which stands for the range of the data."""
+        if self._data.mean or self._data.train_inputs.dtype == torch.uint8:
+            return self._data.normalise(unit)
+        return torch.lerp(*self._range, unit)
+
+    @cached_property
+    def _range(self) -> tuple[Tensor, Tensor]:
+        return torch.aminmax(self._data.train_inputs[: self._own])
+
+    def add(self, extra: dict[str, Tensor], unit: Tensor, labels: Tensor) -> Ints:
+        """Take over points ``unit`` [m, ...] of the unit cube with int64 ``labels`` [m]; returns their positions."""
+        self.load(extra)
+        inputs, device = self._data.train_inputs, self._data.train_labels.device
+        pixels = (unit * self._data.scale).round() if inputs.dtype == torch.uint8 else self.inputs(unit)
+        fresh = pixels.to(inputs), labels.to(device)
+        known = extra.get("synthetic_inputs", inputs[:0]), extra.get("synthetic_labels", self._data.train_labels[:0])
+        first = self._own + len(known[1])
+        extra["synthetic_inputs"], extra["synthetic_labels"] = (
+            torch.cat(pair) for pair in zip(known, fresh, strict=True)
+        )
+        self._write(first, *fresh)
+        self._loaded = extra["synthetic_inputs"]
+        return np.arange(first, first + len(labels), dtype=np.int64)
+
+    def load(self, extra: dict[str, Tensor]) -> None:
+        """Make the rows those of a state."""
+        inputs = extra.get("synthetic_inputs")
+        if inputs is not None and inputs is not self._loaded:
+            self._write(self._own, inputs, extra["synthetic_labels"])
+            self._loaded = inputs
+
+    def _write(self, first: int, inputs: Tensor, labels: Tensor) -> None:
+        rows = slice(first, first + len(labels))
+        self._data.train_inputs[rows], self._data.train_labels[rows] = inputs, labels
+        self._labels[rows] = labels.cpu().numpy()

@@ -1,0 +1,48 @@
+"""What a model says when the data do not fit it."""
+
+from __future__ import annotations
+
+import math
+
+from fedtide.core.errors import SettingsError
+
+
+def require_image(model: str, shape: tuple[int, ...], vocabulary: int, smallest: int = 1) -> tuple[int, int, int]:
+    """Channels, height and width of a sample.
+
+    Raises:
+        SettingsError: samples are not images, or a side is shorter than ``smallest`` pixels.
+    """
+    if vocabulary or len(shape) != 3 or min(shape[1:]) < smallest:
+        raise _misfit(
+            model, f"images (channels, height, width) of at least {smallest} x {smallest} pixels", shape, vocabulary
+        )
+    channels, height, width = shape
+    return channels, height, width
+
+
+def require_numbers(model: str, shape: tuple[int, ...], vocabulary: int) -> int:
+    """Number of values of a sample.
+
+    Raises:
+        SettingsError: samples are token ids.
+    """
+    if vocabulary:
+        raise _misfit(model, "images or vectors", shape, vocabulary)
+    return math.prod(shape)
+
+
+def require_tokens(model: str, shape: tuple[int, ...], vocabulary: int) -> int:
+    """Size of the vocabulary.
+
+    Raises:
+        SettingsError: samples are not token ids.
+    """
+    if not vocabulary or len(shape) != 1:
+        raise _misfit(model, "text (token ids of shape (length,))", shape, vocabulary)
+    return vocabulary
+
+
+def _misfit(model: str, needs: str, shape: tuple[int, ...], vocabulary: int) -> SettingsError:
+    values = "token ids" if vocabulary else "numbers"
+    return SettingsError(f"model.name = {model!r}: needs {needs}; a sample of the data is {values} of shape {shape}")

@@ -1,0 +1,34 @@
+"""Normalisation of feature maps, chosen by name."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Literal
+
+from pydantic import Field
+from torch import nn
+
+from fedtide.core.plugins import PluginSettings
+
+Norm = Literal["group", "batch", "layer"]
+
+
+class NormSettings(PluginSettings):
+    """Settings of a network with a normalisation to choose."""
+
+    norm: Norm = Field(
+        "group",
+        description="group: per sample, over `groups` groups of channels; layer: per sample, over all channels; batch: "
+        "per channel, over the batch, with running statistics",
+    )
+    groups: Literal[1, 2, 4, 8, 16, 32, 64] = Field(2, description="number of channel groups of norm `group`")
+
+    def norm_layer(self) -> Callable[[int], nn.Module]:
+        """Makes a normalisation layer, with an affine map per channel, from a number of channels.
+
+        ``layer`` takes its statistics over (channels, height, width), which is GroupNorm with one group.
+        """
+        if self.norm == "batch":
+            return nn.BatchNorm2d
+        return partial(nn.GroupNorm, self.groups if self.norm == "group" else 1)

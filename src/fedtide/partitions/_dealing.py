@@ -1,0 +1,155 @@
+"""The dealer's moves that the rules share: equal sizes, shuffled pools, slots filled one by one, parts handed out."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedtide.core.errors import SettingsError
+from fedtide.partitions.base import Ints
+
+Floats = NDArray[np.float64]
+
+NEGLIGIBLE = 1e-12  # a prior with less mass than this on the classes that are left has nothing to say
+
+logger = logging.getLogger(__name__)
+
+
+def require_at_most(name: str, value: int, limit: int, reason: str) -> None:
+    """Refuse ``value`` above ``limit``.
+
+    Raises:
+        SettingsError: names the setting, the value, the reason and the largest feasible value.
+    """
+    if value > limit:
+        raise SettingsError(f"{name} = {value} is too large: {reason}; the largest feasible value is {limit}")
+
+
+def require_least(min_per_client: int, samples: int, num_clients: int) -> None:
+    """Refuse a smallest size that the samples cannot give to every client."""
+    reason = f"{samples} samples for {num_clients} clients"
+    require_at_most("min_per_client", min_per_client, samples // num_clients, reason)
+
+
+def require_a_sample_each(num_clients: int, samples: int) -> None:
+    """Refuse more clients than samples."""
+    require_at_most("num_clients", num_clients, samples, f"{samples} samples, at least one per client")
+
+
+def require_multiple(num_clients: int, step: int, limit: int, reason: str) -> None:
+    """Refuse a number of clients that is not a multiple of ``step`` or exceeds ``limit``.
+
+    Raises:
+        SettingsError: names both, and the reason for the limit.
+    """
+    largest = limit // step * step
+    if num_clients % step or num_clients > largest:
+        raise SettingsError(
+            f"num_clients = {num_clients} is not feasible: {reason}; it must be a multiple of {step}, "
+            f"the largest feasible value is {largest}"
+        )
+
+
+def rarest(labels: Ints, classes: Iterable[int]) -> int:
+    """Number of samples of the rarest of ``classes``."""
+    counts = np.bincount(labels, minlength=1)
+    return min(int(counts[label]) if label < len(counts) else 0 for label in classes)
+
+
+def equal_sizes(samples: int, num_clients: int) -> Ints:
+    """Sizes that differ by at most one, larger ones first: int64 [num_clients]."""
+    return samples // num_clients + (np.arange(num_clients) < samples % num_clients).astype(np.int64)
+
+
+def class_pools(labels: Ints, classes: Iterable[int], rng: np.random.Generator) -> list[Ints]:
+    """Shuffled positions of the samples of each of ``classes``."""
+    return [rng.permutation(np.flatnonzero(labels == label)) for label in classes]
+
+
+def by_owner(owner: Ints, values: Ints, num_clients: int) -> list[Ints]:
+    """``values[owner == k]`` for every client k, in their order."""
+    ordered = values[np.argsort(owner, kind="stable")]
+    return np.split(ordered, np.cumsum(np.bincount(owner, minlength=num_clients))[:-1])
+
+
+def cut(pools: Sequence[Ints], counts: Ints) -> list[Ints]:
+    """Cut every pool into consecutive parts: ``counts`` is int64 [classes, clients] with the length of every part."""
+    pieces = [np.split(pool, np.cumsum(row)[:-1]) for pool, row in zip(pools, counts, strict=True)]
+    return [np.concatenate(parts) for parts in zip(*pieces, strict=True)]
+
+
+def hand_out(shares: Iterable[tuple[Ints, Sequence[int]]], num_clients: int) -> list[Ints]:
+    """Cut every pool into one contiguous part per holder (sizes differ by at most one, larger parts first).
+
+    Args:
+        shares: pairs of a shuffled pool of positions and its holders (clients, in order; repetition allowed).
+        num_clients: number of clients.
+
+    Returns:
+        One int64 array of positions per client, empty for a client that holds nothing.
+    """
+    held: list[list[Ints]] = [[np.zeros(0, dtype=np.int64)] for _ in range(num_clients)]
+    for pool, holders in shares:
+        for holder, part in zip(holders, np.array_split(pool, len(holders)), strict=True):
+            held[holder].append(part)
+    return [np.concatenate(parts) for parts in held]
+
+
+def fill_slots(
+    slots: Ints,
+    prior: Floats,
+    pools: Sequence[Ints],
+    rng: np.random.Generator,
+    gives_up: Callable[[Floats], Floats],
+    fallback: Callable[[Ints], Floats],
+) -> list[Ints]:
+    """Deal one sample per slot: its client draws a class from its prior restricted to the classes that are left.
+
+    "Draw a class from the prior until one is left" has exactly this law, but need not end; here a client may give up on
+    its prior, and then draws from the fallback.
+
+    Args:
+        slots: int64 [n], the client of each slot in the order of dealing; the pools hold n positions in total.
+        prior: float64 [clients, classes], what each client wants.
+        pools: shuffled positions per class; each is used from its front.
+        rng: one uniform number per slot for the class, one for giving up.
+        gives_up: prior mass of the classes that are left, float64 [clients] -> probability of giving up; must be 1 for
+            mass 0.
+        fallback: samples left, int64 [classes] -> weights of the classes, float64 [classes], 0 where none are left.
+
+    Returns:
+        One int64 array of positions per client; every position is dealt once.
+    """
+    left = np.array([len(pool) for pool in pools], dtype=np.int64)
+    height = 1.0 - rng.random(len(slots))  # in (0, 1], so that a class of weight 0 is never met
+    doubt = rng.random(len(slots))
+    chosen = np.empty(len(slots), dtype=np.int64)
+    surrendered = 0
+
+    def restricted() -> tuple[list[Floats], list[float]]:
+        cumulative = np.cumsum(prior * (left > 0), axis=1)
+        mass = cumulative[:, -1:]
+        rows = np.divide(cumulative, mass, out=np.zeros_like(cumulative), where=mass > 0)
+        return list(rows), gives_up(np.minimum(mass[:, 0], 1.0)).tolist()
+
+    rows, surrender = restricted()
+    for slot, client in enumerate(slots.tolist()):
+        row = rows[client]
+        if doubt[slot] < surrender[client]:
+            row = np.cumsum(fallback(left))
+            row /= row[-1]
+            surrendered += 1
+        label = int(row.searchsorted(height[slot]))
+        chosen[slot] = label
+        left[label] -= 1
+        if left[label] == 0:
+            rows, surrender = restricted()
+    if surrendered:
+        logger.info("%d of %d samples were dealt against their client's prior", surrendered, len(slots))
+
+    positions = np.empty(len(slots), dtype=np.int64)
+    positions[np.argsort(chosen, kind="stable")] = np.concatenate(pools)
+    return by_owner(slots, positions, len(prior))

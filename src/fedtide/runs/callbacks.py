@@ -1,0 +1,124 @@
+"""What happens around a round: records, saved state, signals, a line of progress."""
+
+from __future__ import annotations
+
+import signal
+import time
+from collections.abc import Callable
+from types import FrameType
+from typing import Any, Protocol
+
+import lightning as L
+from lightning.pytorch.utilities.exceptions import SIGTERMException
+
+from fedtide.federation import checkpoint
+from fedtide.federation.module import FederatedModule
+from fedtide.tracking.run_directory import SESSION, RunDirectory
+
+
+class Tracker(Protocol):
+    """Mirrors a run's records while it is running."""
+
+    def begin(self, directory: RunDirectory) -> None:
+        """The run directory is ours, and holds the rounds done so far."""
+
+    def log_round(self, row: dict[str, Any]) -> None:
+        """A round is on record."""
+
+
+class Recorder(L.Callback):
+    """Appends each round to the run directory and saves the state every so many rounds, and when stopping."""
+
+    def __init__(self, directory: RunDirectory, every: int, tracker: Tracker | None = None) -> None:
+        self.directory, self.every, self.tracker = directory, every, tracker
+
+    def on_train_epoch_end(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
+        """Record the round that has just ended."""
+        module = _federated(pl_module)
+        if not trainer.is_global_zero or module.record is None:
+            return
+        record = module.record
+        if record.session is not None:
+            self.directory.event(SESSION, round=record.row["round"], **record.session)
+        self.directory.append(record.row, record.per_class, record.clients, record.neurons)
+        last = module.state.round == module.timeline.rounds
+        if module.diverged is None and (last or trainer.should_stop or module.state.round % self.every == 0):
+            checkpoint.save(self.directory.state, module.state.round, module.state.tensors())
+        if self.tracker is not None:
+            self.tracker.log_round(record.row)
+
+
+class GracefulStop(L.Callback):
+    """Ctrl-C and SIGTERM end the fit after the round in progress; a second Ctrl-C ends the process at once."""
+
+    def __init__(self) -> None:
+        self.received: int | None = None
+        self._before: dict[int, Any] = {}
+
+    def __enter__(self) -> GracefulStop:
+        for number in (signal.SIGINT, signal.SIGTERM):
+            try:
+                self._before[number] = signal.signal(number, self._handle)
+            except ValueError:  # not in the main thread: whoever owns it handles signals
+                return self
+        return self
+
+    def __exit__(self, kind: object, error: object, traceback: object) -> bool:
+        for number, handler in self._before.items():
+            signal.signal(number, handler)
+        return isinstance(error, SIGTERMException)  # Lightning's, with exit status 0: a SIGTERM before the first round
+
+    def on_train_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
+        """Take SIGTERM back from Lightning, which would leave with status 0 and talk to other processes meanwhile."""
+        for number in self._before:
+            signal.signal(number, self._handle)
+
+    def _handle(self, number: int, frame: FrameType | None) -> None:
+        if self.received == signal.SIGINT == number:
+            signal.signal(signal.SIGINT, signal.SIG_DFL)
+            signal.raise_signal(signal.SIGINT)
+        self.received = number
+
+    def on_train_batch_end(self, trainer: L.Trainer, *_: Any) -> None:
+        """Ask Lightning to stop; the recorder then saves the state."""
+        if trainer.strategy.reduce_boolean_decision(self.received is not None, all=False):
+            trainer.should_stop = True
+
+
+class Progress(L.Callback):
+    """Calls ``update`` with one line per round: round, session, accuracy, loss, clients, bytes, time left."""
+
+    def __init__(self, update: Callable[[str], None]) -> None:
+        self.update = update
+        self._began = 0.0
+        self._first = 0
+        self._accuracy: Any = None
+
+    def on_train_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
+        """Remember when and where this process began."""
+        self._began, self._first = time.perf_counter(), _federated(pl_module).state.round
+
+    def on_train_epoch_end(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
+        """Update the line."""
+        module = _federated(pl_module)
+        if not trainer.is_global_zero or module.record is None:
+            return
+        row, rounds = module.record.row, module.timeline.rounds
+        done = module.state.round - self._first
+        left = (time.perf_counter() - self._began) / max(done, 1) * (rounds - module.state.round)
+        split = module.settings.evaluation.splits[0]
+        found = row.get(f"{split}_accuracy")
+        self._accuracy = self._accuracy if found is None else found
+        accuracy = "" if self._accuracy is None else f"  {split} accuracy {self._accuracy:6.1%}"
+        sent = (row["bytes_up"] or 0) + (row["bytes_down"] or 0)
+        self.update(
+            f"round {row['round']}/{rounds}  session {row['session']}/{module.timeline.sessions}{accuracy}  "
+            f"loss {row['train_loss']:.4f}  clients {row['selected']}/{row['present']}  "
+            f"{sent / 1e6:,.1f} MB  {left:.0f} s left"
+        )
+
+
+def _federated(module: L.LightningModule) -> FederatedModule:
+    if not isinstance(module, FederatedModule):
+        raise TypeError(f"these callbacks belong to a FederatedModule, got {type(module).__name__}")
+    return module

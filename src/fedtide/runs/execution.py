@@ -1,0 +1,200 @@
+"""The execution of a run, from settings to a complete run directory."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import lightning as L
+import torch
+
+from fedtide.federation import checkpoint
+from fedtide.federation.module import FederatedModule
+from fedtide.federation.parts import Parts
+from fedtide.federation.preview import advice, memory_plan
+from fedtide.runs.callbacks import GracefulStop, Progress, Recorder, Tracker
+from fedtide.runs.identity import run_key
+from fedtide.runs.pilots import SharedPilot, pilot_key, pilot_rounds
+from fedtide.runs.trainer import quiet_lightning, refuse_missing_device, trainer
+from fedtide.settings.run import RunSettings, plain_name
+from fedtide.tracking.run_directory import RunDirectory
+from fedtide.world.dataset import Dataset
+from fedtide.world.files import timeline_for
+from fedtide.world.prepared import load_data
+from fedtide.world.timeline import Timeline
+
+
+def execute(
+    settings: RunSettings,
+    runs: Path,
+    *,
+    name: str | None = None,
+    worlds: Path | None = None,
+    callbacks: Sequence[L.Callback] = (),
+    tracker: Tracker | None = None,
+    update: Callable[[str], None] | None = None,
+    log: Callable[[str], None] = lambda _: None,
+    wait: bool = False,
+    data: Dataset | None = None,
+) -> dict[str, Any]:
+    """Execute a run to its end, or return the record of a finished one, or continue a half-done one.
+
+    Args:
+        settings: of the run.
+        runs: folder of run directories. name: of this one; by default the run key. Runs that are called by their key share
+            pilot sessions that are equal; a run with a name of its own stands alone.
+        worlds: folder of timelines written by the partition stage.
+        callbacks: further Lightning callbacks (pruning); one that has a true ``pruned`` gave the run up.
+        tracker: mirrors the records while the run is going on.
+        update: gets one progress line per round. log: gets remarks.
+        wait: for another process that works on this run, instead of refusing.
+        data: of the run, where it has been loaded before.
+
+    Returns:
+        The summary: ``run_key, state`` (``complete``, ``diverged``, ``pruned``, ``interrupted``), ``rounds``, accuracies,
+        bytes, seconds, mean kappa, simulated latency [s] and energy [J]; ``signal`` of an interrupted run.
+
+    Raises:
+        SettingsError: bad input; nothing was trained.
+    """
+    if name is not None:
+        plain_name(name)
+    refuse_missing_device(settings)
+    data = load_data(settings) if data is None else data
+    timeline = timeline_for(settings, data, worlds)
+    key = run_key(settings, data)
+    directory = RunDirectory(runs / (name or key))
+    if int(os.environ.get("LOCAL_RANK", "0")) > 0:
+        return _follow(settings, timeline, data, directory)
+    manifest = _manifest(settings, timeline, key, data)
+    with directory.owned(_recorded(settings), manifest, wait):
+        if (done := directory.finished(key)) is not None:
+            log(f"{directory.path.name}: already {done['state']}, nothing to do")
+            return done
+        saved = _resume(directory, log)
+        if saved is None:
+            timeline.save(directory.path / "timeline.npz")
+        shared = pilot_rounds(timeline) if name is None else 0
+        with SharedPilot(runs / "pilots" / pilot_key(settings, data), shared, directory, log) as pilot:
+            with GracefulStop() as stop:
+                saved = pilot.adopt(saved, lambda: stop.received is not None)
+            if stop.received is not None:  # while it waited for another run
+                done_rounds = saved["round"] if saved else 0
+                directory.event("interrupted", round=done_rounds)
+                return {**manifest, "state": "interrupted", "rounds": done_rounds, "signal": int(stop.received)}
+            if tracker is not None:
+                tracker.begin(directory)
+
+            def announce(parts: Parts, process: str) -> None:
+                for line in (*advice(parts), memory_plan(parts), process):
+                    log(line)
+
+            module = FederatedModule(settings, timeline, data, saved, announce, directory.path)
+            recorder = Recorder(directory, settings.checkpoint.every, tracker)
+            line = [Progress(update)] if update else []
+            return _fit(module, saved, directory, manifest, [recorder, *line, *callbacks, pilot])
+
+
+def _follow(settings: RunSettings, timeline: Timeline, data: Dataset, directory: RunDirectory) -> dict[str, Any]:
+    """A further process of a distributed run: trains its share, writes nothing."""
+    saved, _ = checkpoint.load(directory.state)
+    module = FederatedModule(settings, timeline, data, saved, scratch=directory.path)
+    with GracefulStop() as stop, quiet_lightning():
+        trainer(settings, timeline.rounds - (saved["round"] if saved else 0), [stop]).fit(module)
+    return {"state": "follower"}
+
+
+def _manifest(settings: RunSettings, timeline: Timeline, key: str, data: Dataset) -> dict[str, Any]:
+    return {
+        "run_key": key,
+        "label": settings.label,
+        "algorithm": settings.algorithm.name,
+        "initialiser": settings.initialiser_label,
+        "scenario": settings.scenario.name,
+        "dataset": settings.data.name,
+        "seed": settings.seed,
+        "data": data.digest,
+        "timeline": timeline.digest,
+        "rounds": timeline.rounds,
+    }
+
+
+def _recorded(settings: RunSettings) -> dict[str, Any]:
+    """Settings as recorded: those that determine the run, and its labels."""
+    return {**settings.canonical(), "label": settings.label, "initialiser_label": settings.initialiser_label}
+
+
+def _resume(directory: RunDirectory, log: Callable[[str], None]) -> dict[str, Any] | None:
+    """The saved state to continue from; records are cut back to it."""
+    saved, damaged = checkpoint.load(directory.state)
+    for path in damaged:
+        log(f"{path.name} is damaged; continuing from an older state")
+        path.unlink()
+    directory.rewind(saved["round"] if saved else 0)
+    if saved:
+        log(f"{directory.path.name}: continuing from round {saved['round']}")
+        directory.event("resumed", round=saved["round"])
+    return saved
+
+
+def _fit(
+    module: FederatedModule,
+    saved: dict[str, Any] | None,
+    directory: RunDirectory,
+    manifest: dict[str, Any],
+    callbacks: Sequence[L.Callback],
+) -> dict[str, Any]:
+    rounds = module.timeline.rounds
+    remaining = rounds - (saved["round"] if saved else 0)
+    with GracefulStop() as stop, quiet_lightning():
+        if remaining > 0:
+            trainer(module.settings, remaining, [stop, *callbacks]).fit(module)
+        else:
+            module.build()
+    state = "diverged" if module.diverged else "complete"
+    if module.state.round < rounds and not module.diverged:
+        state = "pruned" if any(getattr(callback, "pruned", False) for callback in callbacks) else "interrupted"
+    summary = {**manifest, **_scores(directory), "state": state, "rounds": module.state.round, **_totals(module)}
+    if module.diverged:
+        summary["message"] = module.diverged
+    if state == "complete":
+        part = directory.path / "model.part"
+        with part.open("wb") as stream:  # given a path instead, torch hides what went wrong with the disk
+            torch.save(module.parts.named(module.state.w, module.state.b), stream)
+        part.replace(directory.path / "model.pt")
+    if state == "interrupted" and stop.received is not None:
+        summary["signal"] = int(stop.received)
+    directory.event(state, round=module.state.round)
+    if state != "interrupted":
+        directory.finish(summary)
+    return summary
+
+
+def _scores(directory: RunDirectory) -> dict[str, Any]:
+    """Final, best and mean-of-the-last-ten accuracies from the history."""
+    rows = directory.history()
+    columns = [[float(row[name]) for row in rows if row.get(name)] for name in ("test_accuracy", "validation_accuracy")]
+    values = columns[0] or columns[1]
+    if not values:
+        return {"final_accuracy": None, "best_accuracy": None, "mean_last10_accuracy": None}
+    last = values[-10:]
+    return {
+        "final_accuracy": values[-1],
+        "best_accuracy": max(values),
+        "mean_last10_accuracy": sum(last) / len(last),
+    }
+
+
+def _totals(module: FederatedModule) -> dict[str, Any]:
+    totals = module.state.totals
+    simulated = ("latency", "energy") if module.parts.wireless else ()
+    return {
+        "bytes_up": int(totals["bytes_up"]),
+        "bytes_down": int(totals["bytes_down"]),
+        "gradient_rounds": int(totals["gradient_rounds"]),
+        "seconds": round(totals["seconds"], 3),
+        "kappa": totals["kappa"] / max(1, module.state.round),
+        **{name: float(f"{totals[name]:.9g}") for name in simulated},
+    }

@@ -1,0 +1,49 @@
+"""The run key: a hash of settings, data and code, so that equal keys mean equal results."""
+
+from __future__ import annotations
+
+from fedtide.core import plugins
+from fedtide.core.hashing import short_hash
+from fedtide.core.source import closure, fingerprint
+from fedtide.settings.run import RunSettings
+from fedtide.world.dataset import Dataset
+from fedtide.world.files import world_identity
+
+_ROOTS = ("fedtide.federation.module", "fedtide.world.build")
+
+_MEANT = frozenset(
+    {
+        *("algorithms", "exchange", "initialisation", "models", "objectives", "participation", "partitions"),
+        *("scenarios", "selection", "weighting"),
+        *("costs", "engine", "federation", "privacy", "world"),
+    }
+)
+"""Packages that can change a number of a run. Settings are in the key by value, data by content."""
+
+
+def _counts(module: str) -> bool:
+    return module.split(".")[1] in _MEANT or module == "fedtide.core.randomness"
+
+
+def modules(settings: RunSettings) -> list[str]:
+    """Modules whose source a run depends on: the world, the engine, the federation, and just the plug-ins it uses."""
+    chosen = {
+        "algorithms": settings.algorithm.name,
+        "exchange": settings.exchange.name,
+        "initialisation": settings.initialiser.name,
+        "models": settings.model.name,
+        "objectives": settings.objective.name,
+        "participation": settings.participation.name,
+        "partitions": settings.partition.name,
+        "scenarios": settings.scenario.name,
+        "weighting": settings.algorithm.weighting.name,
+    }
+    if (selection := getattr(settings.exchange, "selection", None)) is not None:
+        chosen["selection"] = selection.name
+    return closure([*_ROOTS, *(plugins.module_of(kind, name) for kind, name in chosen.items())], _counts)
+
+
+def run_key(settings: RunSettings, data: Dataset) -> str:
+    """``<algorithm>-<initialiser>-s<seed>-<12 hex digits>`` of settings, data, world and code."""
+    parts = [settings.canonical(), data.digest, world_identity(settings, data), fingerprint(modules(settings))]
+    return f"{settings.label}-{settings.initialiser_label}-s{settings.seed}-{short_hash(parts)}"

@@ -1,0 +1,132 @@
+"""Pilot sessions are the same for every initialiser: the first run of a comparison trains them, the others continue from there.
+
+``<runs>/pilots/<key>/`` holds the state after the last pilot round together with the records up to it, in one hashed file.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import lightning as L
+from filelock import FileLock, Timeout
+
+from fedtide.core.errors import SettingsError
+from fedtide.federation import checkpoint
+from fedtide.federation.module import FederatedModule
+from fedtide.runs.identity import run_key
+from fedtide.settings.kinds import InitialiserSettings
+from fedtide.settings.run import RunSettings
+from fedtide.tracking.run_directory import TABLES, RunDirectory
+from fedtide.world.dataset import Dataset
+from fedtide.world.timeline import Timeline
+
+Saved = dict[str, Any]
+
+
+def pilot_rounds(timeline: Timeline) -> int:
+    """Rounds of the pilot sessions; 0 if nothing follows them."""
+    rounds = int((timeline.session_of_round < timeline.pilot).sum())
+    return rounds if rounds < timeline.rounds else 0
+
+
+def pilot_key(settings: RunSettings, data: Dataset) -> str:
+    """The run key but for the initialiser."""
+    anyone = {"initialiser": InitialiserSettings(name="previous"), "initialiser_label": "pilot"}
+    return run_key(settings.model_copy(update=anyone), data)
+
+
+class SharedPilot(L.Callback):
+    """The pilot of a run and of all that differ from it in the initialiser alone.
+
+    ``with SharedPilot(...) as pilot: saved = pilot.adopt(saved)`` and then fit with the pilot as a callback. Of several
+    processes one trains the pilot, under a lock that ends with its process, and the others wait for it.
+
+    Args:
+        folder: of the shared pilot.
+        rounds: of the pilot; 0 for nothing to share.
+        directory: of the run, open for writing.
+        log: gets remarks.
+    """
+
+    def __init__(self, folder: Path, rounds: int, directory: RunDirectory, log: Callable[[str], None]) -> None:
+        self.folder, self.rounds, self.directory, self.log = folder, rounds, directory, log
+        self._lock, self._new = FileLock(str(folder / ".lock")), False
+
+    def __enter__(self) -> SharedPilot:
+        return self
+
+    def __exit__(self, kind: object, error: object, traceback: object) -> None:
+        self._lock.release()
+        if self._new and isinstance(error, SettingsError):  # an impossible run leaves nothing behind
+            shutil.rmtree(self.folder, ignore_errors=True)
+            with contextlib.suppress(OSError):
+                self.folder.parent.rmdir()
+
+    def adopt(self, saved: Saved | None, stopped: Callable[[], bool] = lambda: False) -> Saved | None:
+        """The state to continue from: the run's own if it is past the pilot, else the shared one, with its records.
+
+        Where nobody has trained the pilot yet the lock is held until this run has. A true ``stopped()`` ends the wait for
+        another run that trains it.
+        """
+        if (saved["round"] if saved else 0) >= self.rounds or not self._acquire(stopped):
+            return saved
+        shared = self._load()
+        if shared is None:
+            return saved
+        self._lock.release()
+        self.directory.rewind(0)
+        for name, text in shared["tables"].items():
+            part = self.directory.path / f"{name}.part"
+            part.write_text(text, encoding="utf-8")
+            part.replace(self.directory.path / name)
+        for facts in shared["sessions"]:
+            self.directory.event(**facts)
+        checkpoint.save(self.directory.state, self.rounds, shared["state"])
+        self.directory.event("adopted", round=self.rounds, pilot=self.folder.name)
+        self.log(f"{self.directory.path.name}: continuing from the shared pilot, round {self.rounds}")
+        return shared["state"]  # type: ignore[no-any-return]
+
+    def on_train_epoch_end(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
+        """Share the pilot when its last round is on record."""
+        if not self._lock.is_locked or not isinstance(pl_module, FederatedModule):
+            return
+        if pl_module.state.round == self.rounds and pl_module.diverged is None:
+            self._share(pl_module.state.tensors())
+            self._lock.release()
+
+    def _acquire(self, stopped: Callable[[], bool]) -> bool:
+        self._new = not self.folder.exists()
+        self.folder.mkdir(parents=True, exist_ok=True)
+        waited = False
+        while not stopped():
+            try:
+                self._lock.acquire(timeout=0.2 if waited else 0)
+            except Timeout:
+                if not waited:
+                    self.log(f"{self.directory.path.name}: waiting for another run to train the pilot")
+                waited = True
+            else:
+                return True
+        return False
+
+    def _load(self) -> Saved | None:
+        try:
+            return checkpoint.load(self.folder)[0]
+        except SettingsError:
+            for path in checkpoint.generations(self.folder):
+                path.unlink()
+            self.log(f"{self.folder}: the shared pilot is damaged; it is trained again")
+            return None
+
+    def _share(self, state: Saved) -> None:
+        tables = {name: path for name in TABLES if (path := self.directory.path / name).is_file()}
+        shared = {
+            "state": state,
+            "tables": {name: path.read_text(encoding="utf-8") for name, path in tables.items()},
+            "sessions": self.directory.sessions(),
+        }
+        checkpoint.save(self.folder, self.rounds, shared, keep=1)

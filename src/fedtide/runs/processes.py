@@ -1,0 +1,94 @@
+"""Several runs at once, in processes that never outlive the one that started them."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, ProcessPoolExecutor, as_completed
+from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager
+from typing import Any, TypeVar
+
+Job = TypeVar("Job")
+Result = TypeVar("Result")
+
+
+def stop_with_parent(every: float = 0.5) -> None:
+    """Ask this process to stop (SIGTERM, so a run saves its state) once its parent is gone, however it went."""
+    parent = os.getppid()
+
+    def watch() -> None:
+        while os.getppid() == parent:
+            time.sleep(every)
+        while True:
+            os.kill(os.getpid(), signal.SIGTERM)
+            time.sleep(every)
+
+    threading.Thread(target=watch, name="parent-watch", daemon=True).start()
+
+
+def _begin(threads: int) -> None:
+    """Start of a worker process: torch shares the cores with the other workers."""
+    import torch
+
+    from fedtide.core import plugins
+
+    stop_with_parent()
+    for kind in plugins.KINDS:  # makes plug-ins of the user's own folders importable, before jobs that name them arrive
+        plugins.names(kind)
+    torch.set_num_threads(threads)
+
+
+@contextmanager
+def _forwarding(received: list[int]) -> Iterator[None]:
+    """Pass Ctrl-C and SIGTERM on to the worker processes as SIGTERM and remember the first."""
+
+    def handle(number: int, frame: Any) -> None:
+        received.append(number)
+        for child in multiprocessing.active_children():
+            if child.pid is not None:
+                os.kill(child.pid, signal.SIGTERM)
+
+    before = {number: signal.signal(number, handle) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def in_parallel(
+    function: Callable[[Job], Result], jobs: Sequence[Job], workers: int, done: Callable[[Job, Result], None]
+) -> int | None:
+    """Call a picklable function on every job, ``workers`` at a time; ``done`` is called as results come.
+
+    Returns:
+        The signal that stopped it early, or ``None``. Jobs in progress are asked to stop; the others are not begun.
+
+    Raises:
+        ChildProcessError: a worker was killed.
+    """
+    received: list[int] = []
+    context = multiprocessing.get_context("spawn")
+    waiting = list(jobs)
+    with (
+        _forwarding(received),
+        ProcessPoolExecutor(workers, mp_context=context, initializer=_begin, initargs=(1,)) as pool,
+    ):
+        running: dict[Future[Result], Job] = {}
+        while (waiting and not received) or running:
+            while waiting and not received and len(running) < workers:
+                job = waiting.pop(0)
+                running[pool.submit(function, job)] = job
+            finished = next(as_completed(running))
+            job = running.pop(finished)
+            try:
+                done(job, finished.result())
+            except BrokenProcessPool:
+                if not received:
+                    raise ChildProcessError("a worker process was killed, perhaps for want of memory") from None
+    return received[0] if received else None

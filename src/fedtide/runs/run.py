@@ -1,0 +1,54 @@
+"""One run with its records: returned at once if it is finished, executed otherwise."""
+
+from __future__ import annotations
+
+import gc
+import os
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from fedtide.runs.identity import run_key
+from fedtide.settings.run import RunSettings, plain_name
+from fedtide.tracking.run_directory import RunDirectory
+from fedtide.tracking.workspace import Workspace
+from fedtide.world.prepared import load_data
+
+if TYPE_CHECKING:
+    import lightning as L
+
+
+def run(
+    settings: RunSettings,
+    workspace: Workspace,
+    *,
+    name: str | None = None,
+    log: Callable[[str], None] = lambda _: None,
+    update: Callable[[str], None] | None = None,
+    wait: bool = False,
+    callbacks: Sequence[L.Callback] = (),
+) -> dict[str, Any]:
+    """The summary of a run, mirrored into MLflow where the workspace has a folder for it.
+
+    Neither Lightning nor MLflow is imported for a finished run. Arguments, result and errors as
+    :func:`fedtide.runs.execution.execute`.
+    """
+    data = load_data(settings)
+    key = run_key(settings, data)
+    directory = RunDirectory(workspace.runs / plain_name(name or key))
+    leads = int(os.environ.get("LOCAL_RANK", "0")) == 0
+    if leads and (done := directory.finished(key)) is not None:
+        log(f"{directory.path.name}: already {done['state']}, nothing to do")
+        return done
+    from fedtide.runs.execution import execute  # with Lightning, which takes seconds to import
+
+    common: dict[str, Any] = {"name": name, "worlds": workspace.worlds, "update": update, "log": log, "wait": wait}
+    try:
+        if workspace.mlruns is None:
+            return execute(settings, workspace.runs, callbacks=callbacks, data=data, **common)
+        from fedtide.tracking.mlflow import MlflowMirror
+
+        labels = data.train_labels.cpu().numpy()
+        with MlflowMirror(workspace.mlruns, workspace.experiment, workspace.comparison, log, labels) as mirror:
+            return execute(settings, workspace.runs, callbacks=callbacks, tracker=mirror, data=data, **common)
+    finally:
+        gc.collect()  # trainer, module and data refer to each other: else a process piles up the data of many runs

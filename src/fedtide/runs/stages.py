@@ -1,0 +1,170 @@
+"""The stages of the pipeline as functions, settings in and declared files out, for the command line and for DVC."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from fedtide.core.errors import SettingsError
+from fedtide.core.hashing import short_hash
+from fedtide.core.source import fingerprint
+from fedtide.runs.compare import compare
+from fedtide.runs.identity import modules, run_key
+from fedtide.settings.params import Params
+from fedtide.settings.run import RunSettings
+from fedtide.tracking.run_directory import write_json
+from fedtide.tracking.workspace import Workspace
+from fedtide.world.build import build_timeline
+from fedtide.world.files import timeline_for, world_file
+from fedtide.world.prepared import load_data
+
+if TYPE_CHECKING:
+    from fedtide.report.build import ReportSummary
+
+Log = Callable[[str], None]
+
+
+def folder(path: Path) -> Path:
+    """A folder that can be written.
+
+    Raises:
+        SettingsError: it cannot.
+    """
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise SettingsError(f"{path}: cannot make this folder ({error.strerror})") from None
+    if not os.access(path, os.W_OK):
+        raise SettingsError(f"{path}: this folder cannot be written")
+    return path
+
+
+def workspace(params: Params, runs: Path, worlds: Path | None, mlruns: Path | None) -> Workspace:
+    """Where the runs of a comparison go; the comparison is named after what all of them share."""
+    tracking = params.experiment.tracking
+    shared = params.run().canonical()
+    for key in ("algorithm", "initialiser", "seed", "world_seed"):
+        shared.pop(key)
+    name = f"{shared['data']['name']} {shared['scenario']['name']} {short_hash(shared)}"
+    return Workspace(folder(runs), worlds, mlruns if tracking.mlflow else None, tracking.experiment, name)
+
+
+def download(params: Params, out: Path) -> dict[str, Any]:
+    """Fetch and prepare the dataset; write what it is to ``out`` (JSON)."""
+    data = load_data(params.run())
+    facts = {
+        "name": data.name,
+        "kind": data.kind,
+        "digest": data.digest,
+        "classes": data.num_classes,
+        "sample": list(data.input_shape),
+        "train": len(data.train_labels),
+        "test": len(data.test_labels),
+        "train_per_class": np.bincount(data.train_labels.numpy(), minlength=data.num_classes).tolist(),
+    }
+    folder(out.parent)
+    write_json(out, facts)
+    return facts
+
+
+def partition(params: Params, out: Path, log: Log) -> list[Path]:
+    """Write the timeline of every compared seed to ``out``, each with a summary and a picture."""
+    from fedtide.world.picture import draw, summary
+
+    folder(out)
+    written: dict[Path, RunSettings] = {}
+    data = load_data(params.run())
+    for settings in params.grid():
+        written.setdefault(world_file(out, settings, data), settings)
+    labels = data.train_labels.numpy()
+    for path, settings in written.items():
+        timeline = build_timeline(settings, data)
+        timeline.save(path)
+        facts = summary(timeline, labels)
+        write_json(path.with_suffix(".json"), facts)
+        draw(timeline, labels, path.with_suffix(".png"))
+        log(f"{path.name}: {timeline.num_clients} clients, {timeline.rounds} rounds, {timeline.sessions} sessions")
+    for stale in [file for file in out.iterdir() if file.with_suffix(".npz") not in written]:
+        stale.unlink()
+    return list(written)
+
+
+def train(
+    params: Params, where: Workspace, log: Log, algorithms: Sequence[str] | None = None, out: Path | None = None
+) -> tuple[list[dict[str, Any]], int | None]:
+    """Execute the grid (of some algorithms); ``out`` gets a JSON list of the outcome of each run.
+
+    Returns:
+        Summaries and the signal that stopped the comparison, if any; ``out`` is written only when it was not stopped.
+    """
+    grid = params.grid()
+    if algorithms is not None:
+        if unknown := set(algorithms) - set(params.experiment.compare.algorithms):
+            raise SettingsError(f"not among compare.algorithms: {', '.join(sorted(unknown))}")
+        grid = [settings for settings in grid if settings.label in algorithms]
+    summaries, stopped = compare(grid, where, params.experiment.compare.workers, log)
+    if out is not None and stopped is None:
+        keys = ("run_key", "label", "initialiser", "seed", "state", "rounds", "final_accuracy", "best_accuracy")
+        folder(out.parent)
+        write_json(out, {"runs": [{key: _rounded(summary.get(key)) for key in keys} for summary in summaries]})
+    return summaries, stopped
+
+
+def _rounded(value: Any) -> Any:
+    return round(value, 6) if isinstance(value, float) else value
+
+
+def run_directories(params: Params, runs: Path) -> list[Path]:
+    """Run directories of the grid, whether they exist or not."""
+    data = load_data(params.run())
+    return [runs / run_key(settings, data) for settings in params.grid()]
+
+
+def report(
+    params: Params, runs: Path, worlds: Path | None, out: Path, command: str, tuning: Path | None = None
+) -> ReportSummary:
+    """Build the report of the grid from its run directories, with the front of a search if its folder is given."""
+    from fedtide.report.build import build
+    from fedtide.report.pace import Pace
+    from fedtide.report.transitions import Rules
+
+    data = load_data(params.run())
+    first, directories = params.grid()[0], run_directories(params, runs)
+    if not any((directory / "settings.json").is_file() for directory in directories):
+        raise SettingsError(
+            f"no runs to report: {runs} has none of the {len(directories)} of `compare`; run `fedtide compare` first"
+        )
+    pictures = [world_file(worlds, first, data).with_suffix(".png")] if worlds else []
+    if not pictures or not pictures[0].is_file():
+        from fedtide.world.picture import draw
+
+        pictures = [folder(out) / "world.png"]
+        draw(timeline_for(first, data), data.train_labels.numpy(), pictures[0])
+    chosen = params.experiment.report
+    rules = Rules(chosen.transition_window, chosen.transition_counting, chosen.reference, chosen.rho)
+    speed = Pace(chosen.target, chosen.baseline)
+    return build(directories, folder(out), chosen.title, chosen.last, command, pictures, rules, speed, tuning)
+
+
+def code(params: Params, tuned: Sequence[RunSettings], out: Path) -> None:
+    """Write ``out/<label>`` for every compared algorithm, and ``out/tuned``: a hash of the code its runs depend on.
+
+    DVC's training stages depend on these files rather than on the sources, so that a change to one algorithm's file
+    concerns that algorithm alone.
+
+    Args:
+        params: of the comparison. tuned: settings of the runs that a search may make. out: the folder.
+    """
+    folder(out)
+    grid = params.experiment.compare
+    runs = {label: [params.run(label, name) for name in grid.initialisers] for label in grid.algorithms}
+    runs["tuned"] = list(tuned)
+    for stale in {file.name for file in out.iterdir()} - set(runs):
+        (out / stale).unlink()
+    for label, grid_runs in runs.items():
+        hashes = [fingerprint(modules(settings)) for settings in grid_runs]
+        (out / label).write_text(short_hash(hashes) + "\n", encoding="utf-8")

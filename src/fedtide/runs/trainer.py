@@ -1,0 +1,63 @@
+"""Lightning's trainer, as a federated run needs it."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import warnings
+from collections.abc import Iterator
+
+import lightning as L
+from lightning.fabric.utilities.exceptions import MisconfigurationException
+
+from fedtide.core.errors import SettingsError
+from fedtide.settings.run import RunSettings
+
+
+def trainer(settings: RunSettings, rounds: int, callbacks: list[L.Callback]) -> L.Trainer:
+    """A trainer for so many rounds; records, saved state and progress are the callbacks' business."""
+    engine = settings.engine
+    return L.Trainer(
+        max_epochs=rounds,
+        accelerator=engine.accelerator,
+        devices=engine.devices,
+        strategy="ddp" if engine.devices > 1 else "auto",
+        precision=engine.precision,
+        callbacks=callbacks,
+        logger=False,
+        enable_checkpointing=False,
+        enable_progress_bar=False,
+        enable_model_summary=False,
+        num_sanity_val_steps=0,
+    )
+
+
+def refuse_missing_device(settings: RunSettings) -> None:
+    """Ask Lightning whether this machine has what the settings want, before anything is written.
+
+    Raises:
+        SettingsError: it has not.
+    """
+    try:
+        with quiet_lightning():
+            trainer(settings, 1, [])
+    except (MisconfigurationException, ValueError, RuntimeError) as error:
+        chosen = settings.engine
+        shown = f"accelerator {chosen.accelerator}, devices {chosen.devices}, precision {chosen.precision}"
+        raise SettingsError(f"engine: {shown}: {' '.join(str(error).split())}") from None
+
+
+@contextlib.contextmanager
+def quiet_lightning() -> Iterator[None]:
+    """Lightning's banners and hints say nothing about a federated run."""
+    loggers = [logging.getLogger(name) for name in ("lightning.pytorch", "lightning.fabric")]
+    levels = [logger.level for logger in loggers]
+    for logger in loggers:
+        logger.setLevel(logging.ERROR)
+    try:
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", module=r"lightning\..*")
+            yield
+    finally:
+        for logger, level in zip(loggers, levels, strict=True):
+            logger.setLevel(level)

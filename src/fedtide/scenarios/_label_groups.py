@@ -1,0 +1,50 @@
+"""Which labels each group of devices may hold, for a wanted overlap between neighbouring groups."""
+
+from __future__ import annotations
+
+from decimal import Decimal, InvalidOperation
+from fractions import Fraction
+from math import floor
+
+from fedtide.core.errors import SettingsError
+
+
+def parse_overlap(value: float | str) -> Fraction:
+    """The decimal number as an exact fraction, so that 0.2 is 1/5 and no rounding moves a label.
+
+    Raises:
+        SettingsError: not a decimal number in [0, 1).
+    """
+    try:
+        number = Decimal(str(value))
+    except InvalidOperation:
+        number = Decimal("nan")
+    if not (number.is_finite() and 0 <= number < 1):
+        raise SettingsError(f"label_overlap should be a decimal number from 0 to below 1, e.g. 0.2, got {value!r}")
+    return Fraction(number)
+
+
+def label_groups(num_classes: int, groups: int, overlap: Fraction) -> list[range]:
+    """Consecutive labels of each group, for ``num_classes`` labels 0, 1, ... and any number of groups.
+
+    Every group has G labels and shares O = floor(overlap G) of them with the next one; G is the largest size with which
+    all groups fit, G + (groups - 1) (G - O) <= num_classes (for two groups floor(num_classes / (2 - overlap)), Chang et
+    al. 2025), and labels beyond the last group are not used. If O = 0, the labels are divided without overlap: group j
+    has labels floor(j L / groups) up to floor((j + 1) L / groups).
+
+    Raises:
+        SettingsError: more groups than labels.
+    """
+    if groups > num_classes:
+        raise SettingsError(
+            f"groups = {groups} is too large: {num_classes} labels; the largest feasible value is {num_classes}"
+        )
+    size = max(
+        size
+        for size in range(1, num_classes + 1)
+        if size + (groups - 1) * (size - floor(overlap * size)) <= num_classes
+    )
+    shared = floor(overlap * size)
+    if shared == 0:
+        return [range(j * num_classes // groups, (j + 1) * num_classes // groups) for j in range(groups)]
+    return [range(j * (size - shared), j * (size - shared) + size) for j in range(groups)]

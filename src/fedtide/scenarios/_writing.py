@@ -1,0 +1,102 @@
+"""From spans of rounds to a timeline: what all scenarios do at the end."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedtide.core.errors import SettingsError
+from fedtide.scenarios.base import WorldInput
+from fedtide.world.timeline import Assignment, Ints, Timeline
+
+Bools = NDArray[np.bool_]
+
+
+@dataclass(frozen=True)
+class Span:
+    """Consecutive rounds of one session with the same clients present.
+
+    Attributes:
+        clients: int64 ids, ascending.
+        rounds: number of rounds, at least 1.
+        session: 0-based number; the first span has session 0 and every later one the same or the next.
+    """
+
+    clients: Ints
+    rounds: int
+    session: int
+
+
+def deal(world: WorldInput, positions: Ints, num_clients: int, group: int = 0) -> list[Ints]:
+    """Deal some positions of the training set with the world's partition: one ascending array per client.
+
+    Raises:
+        SettingsError: no positions, or what the partition refuses.
+    """
+    if len(positions) == 0:
+        raise SettingsError("there are no training samples to deal")
+    dealt = world.partition.deal(world.labels[positions], num_clients, world.num_classes, world.seed, group)
+    return [np.sort(positions[places]) for places in dealt]
+
+
+def session_labels(world: WorldInput, shards: Sequence[Ints], spans: Sequence[Span]) -> Bools:
+    """Labels held by the clients of each session, bool [sessions, L]."""
+    held = np.zeros((len(shards), world.num_classes), dtype=np.bool_)
+    for client, shard in enumerate(shards):
+        held[client, world.labels[shard]] = True
+    views = np.zeros((spans[-1].session + 1, world.num_classes), dtype=np.bool_)
+    for span in spans:
+        views[span.session] |= held[span.clients].any(axis=0)
+    return views
+
+
+def write(
+    world: WorldInput, shards: list[Ints], spans: Sequence[Span], views: Bools, notes: dict[str, Any]
+) -> Timeline:
+    """The timeline in which client k always holds ``shards[k]``.
+
+    Args:
+        world: what the scenario was given.
+        shards: positions of the training set, one array per client.
+        spans: all rounds, in order.
+        views: bool [sessions, L], labels that count in the evaluation of a session.
+        notes: facts about how it was made, JSON-able; the name of the partition is added.
+
+    Raises:
+        SettingsError: a round in which nobody is present, or nobody who holds data.
+    """
+    sizes = np.array([len(shard) for shard in shards])
+    start = 0
+    for span in spans:
+        if sizes[span.clients].sum() == 0:
+            who = "no client with data" if len(span.clients) else "nobody"
+            raise SettingsError(f"{who} is present in round {start} (rounds count from 0); every round needs somebody")
+        start += span.rounds
+    assignments, assignment_of_span = _distinct([span.clients for span in spans])
+    label_views, view_of_session = _distinct(list(views))
+    rounds = [span.rounds for span in spans]
+    session_of_round = np.repeat([span.session for span in spans], rounds)
+    return Timeline(
+        num_clients=len(shards),
+        num_classes=world.num_classes,
+        shards=shards,
+        assignments=[Assignment(clients, clients) for clients in assignments],
+        assignment_of_round=np.repeat(assignment_of_span, rounds),
+        session_of_round=session_of_round,
+        label_views=np.stack(label_views),
+        view_of_round=view_of_session[session_of_round],
+        validation=world.validation,
+        notes={"partition": world.partition.settings.name, **notes},
+    )
+
+
+def _distinct(rows: list[NDArray[Any]]) -> tuple[list[NDArray[Any]], Ints]:
+    """The different rows in order of appearance, and for each row which one it is."""
+    index: dict[bytes, int] = {}
+    which = [index.setdefault(row.tobytes(), len(index)) for row in rows]
+    firsts = [rows[which.index(number)] for number in range(len(index))]
+    return firsts, np.array(which, dtype=np.int64)

@@ -1,0 +1,74 @@
+"""Settings that name a plug-in and hold its settings: ``{name: scaffold, server_lr: 0.5}``, or just the name."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Annotated, Any
+
+from pydantic import BeforeValidator, Field, GetJsonSchemaHandler, SerializeAsAny
+from pydantic_core import CoreSchema
+
+from fedtide.core import plugins
+from fedtide.core.errors import SettingsError
+from fedtide.core.plugins import PluginSettings
+
+
+def _inlined(schema: dict[str, Any]) -> dict[str, Any]:
+    """A schema without definitions of its own: it becomes part of a larger one, whose root its references would mean."""
+    definitions = {f"#/$defs/{name}": part for name, part in schema.pop("$defs", {}).items()}
+
+    def inline(part: Any) -> Any:
+        if isinstance(part, list):
+            return [inline(item) for item in part]
+        if not isinstance(part, dict):
+            return part
+        if part.get("$ref") in definitions:
+            return inline(definitions[part["$ref"]])
+        return {key: inline(value) for key, value in part.items() if key != "discriminator"}
+
+    return inline(schema)  # type: ignore[no-any-return]
+
+
+class Choice:
+    """Validates ``{name: ..., ...}`` (or just a name) with the settings class of the plug-in it names."""
+
+    def __init__(self, kind: str, default: str) -> None:
+        self.kind, self.default = kind, default
+
+    def __call__(self, value: Any) -> Any:
+        """The settings that a value of the file stands for."""
+        if isinstance(value, PluginSettings):
+            return value
+        if isinstance(value, str):
+            value = {"name": value}
+        if not isinstance(value, Mapping):
+            raise SettingsError(f"should be a name or a mapping with `name`, got {value!r}")
+        name = value.get("name", self.default)
+        if not isinstance(name, str):
+            raise SettingsError(f"name should be a word, got {name!r}")
+        cls = plugins.load(self.kind, name)
+        return cls.Settings.model_validate_json(json.dumps({**value, "name": name}), strict=True)
+
+    def __get_pydantic_json_schema__(self, core: CoreSchema, handler: GetJsonSchemaHandler) -> dict[str, Any]:
+        options = []
+        for name in plugins.names(self.kind):
+            schema = _inlined(plugins.load(self.kind, name).Settings.model_json_schema())
+            schema["properties"]["name"] = {"const": name}
+            options.append(schema)
+        return {"anyOf": [{"enum": plugins.names(self.kind)}, *options]}
+
+
+def choice(kind: str, default: str) -> Any:
+    """Annotation of a field that holds the settings of a plug-in of a kind; without a name they are those of ``default``."""
+    validator = Choice(kind, default)
+    return BeforeValidator(validator), validator
+
+
+def choice_field(default: str, description: str) -> Any:
+    """A field whose default is a plug-in, by name."""
+    return Field(default, description=description, validate_default=True)
+
+
+WeightingChoice = Annotated[SerializeAsAny[PluginSettings], *choice("weighting", "samples")]
+SelectionChoice = Annotated[SerializeAsAny[PluginSettings], *choice("selection", "dynacomm")]

@@ -1,0 +1,72 @@
+"""The whole of ``params.yaml``: a run's settings, and those of what is done with runs."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from pydantic import Field, field_validator
+
+from fedtide.core.errors import SettingsError
+from fedtide.core.plugins import SettingsModel
+from fedtide.settings.run import RunSettings, Seed
+from fedtide.settings.tuning import TuneSettings
+
+
+class CompareSettings(SettingsModel):
+    """The grid of ``fedtide compare`` and of the training stage."""
+
+    algorithms: tuple[str, ...] = Field(("fedavg",), min_length=1, description="labels of algorithms")
+    initialisers: tuple[str, ...] = Field(("previous",), min_length=1, description="labels of initialisers")
+    seeds: tuple[Seed, ...] = Field((0,), min_length=1, description="seeds")
+    workers: int = Field(0, ge=0, description="runs at once; 0 for one per core")
+
+    @field_validator("algorithms", "initialisers", "seeds")
+    @classmethod
+    def _distinct(cls, value: tuple[Any, ...]) -> tuple[Any, ...]:
+        if len(set(value)) != len(value):
+            raise SettingsError(f"lists something twice: {', '.join(map(str, value))}")
+        return value
+
+
+class ReportSettings(SettingsModel):
+    """The report."""
+
+    title: str = Field("Comparison", description="headline of the page")
+    last: int = Field(10, ge=1, description="rounds averaged in the table")
+    target: float | None = Field(
+        None, gt=0, le=1, description="accuracy that rounds are counted to; null: nine tenths of the best method's"
+    )
+    baseline: str = Field("fedavg", description="label of the algorithm that speed-ups are relative to")
+    transition_window: int = Field(10, ge=1, description="rounds after a session change that are averaged")
+    transition_counting: Literal["stored", "all"] = Field(
+        "stored",
+        description="sessions that count as transitions: stored: those that return to clients with a stored model (as "
+        "published), or as all where there are none; all: every one after the pilot",
+    )
+    reference: str = Field(
+        "dynamic", description="label of the initialiser whose recovery the others are compared with"
+    )
+    rho: float = Field(0.95, gt=0, le=1, description="share of the reference's peak accuracy that counts as recovered")
+
+
+class TrackingSettings(SettingsModel):
+    """MLflow."""
+
+    mlflow: bool = Field(True, description="mirror runs into MLflow")
+    experiment: str = Field("fedtide", min_length=1, description="name of the MLflow experiment")
+
+
+class Experiment(RunSettings):
+    """The whole of ``params.yaml``."""
+
+    algorithms: dict[str, dict[str, Any]] = Field(
+        {}, description="settings by label; `name` defaults to the label; `with` overrides other run settings"
+    )
+    initialisers: dict[str, dict[str, Any]] = Field({}, description="the same for initialisers")
+    compare: CompareSettings = Field(CompareSettings(), description="the grid of a comparison")
+    tune: TuneSettings = Field(TuneSettings(), description="the study of a search")
+    report: ReportSettings = Field(ReportSettings(), description="the report")
+    tracking: TrackingSettings = Field(TrackingSettings(), description="MLflow")
+
+
+RUN_KEYS = tuple(RunSettings.model_fields)

@@ -1,0 +1,150 @@
+"""A params file, its overrides and labels, resolved into the settings of runs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from fedtide.core import plugins
+from fedtide.core.errors import SettingsError, nearest
+from fedtide.settings.experiment import RUN_KEYS, Experiment
+from fedtide.settings.parse import parse
+from fedtide.settings.run import RunSettings
+
+
+class Params:
+    """A params file with overrides: validated once, resolved into runs.
+
+    Args:
+        raw: content of the file.
+        source: its name, for messages.
+    """
+
+    def __init__(self, raw: Mapping[str, Any], source: str = "params.yaml") -> None:
+        self.raw, self.source = dict(raw), source
+        self.experiment: Experiment = parse(Experiment, self._merged(self.raw), source)
+        compare = self.experiment.compare
+        for label in {*self.experiment.algorithms, *compare.algorithms}:
+            self.run(algorithm=label)
+        for label in {*self.experiment.initialisers, *compare.initialisers}:
+            self.run(initialiser=label)
+
+    @staticmethod
+    def read(path: Path, overrides: Iterable[str] = ()) -> Params:
+        """Read a YAML file and apply ``a.b=value`` overrides (values are YAML)."""
+        if not path.is_file():
+            raise SettingsError(f"no settings file {path}; name one with --params or create it")
+        raw = read_mapping(path)
+        for item in overrides:
+            override(raw, item)
+        return Params(raw, path.name)
+
+    def _entry(self, kind: str, label: str) -> dict[str, Any]:
+        """Raw settings of a label, ``name`` filled in."""
+        entry = dict((self.raw.get(kind) or {}).get(label) or {})
+        folder = "algorithms" if kind == "algorithms" else "initialisation"
+        if "name" not in entry and label not in plugins.names(folder):
+            named, known = self.raw.get(kind) or {}, plugins.names(folder)
+            problem = f"{kind}.{label} needs a name" if label in named else f"unknown label {label!r} in {kind}"
+            raise SettingsError(f"{self.source}: {nearest(problem, label, {*known, *named} - {label})}")
+        return {"name": label, **entry}
+
+    def _merged(self, raw: Mapping[str, Any]) -> dict[str, Any]:
+        """The run part of ``raw`` with the labelled settings of its algorithm and initialiser merged in."""
+        merged = dict(raw)
+        for single, kind in (("algorithm", "algorithms"), ("initialiser", "initialisers")):
+            chosen = merged.get(single, Experiment.model_fields[single].default)
+            chosen = {"name": chosen} if isinstance(chosen, str) else chosen
+            if not isinstance(chosen, Mapping) or not isinstance(chosen.get("name"), str):
+                continue
+            label, table = chosen["name"], merged.get(kind)
+            entry = table.get(label) if isinstance(table, Mapping) else None
+            entry = dict(entry) if isinstance(entry, Mapping) else {}
+            extra = entry.pop("with", None) or {}
+            if isinstance(extra, Mapping) and (fixed := {"seed", "label", "algorithm", "initialiser"} & extra.keys()):
+                raise SettingsError(f"{self.source}: {kind}.{label}.with cannot set {', '.join(sorted(fixed))}")
+            merged = deep_merge(merged, extra) if isinstance(extra, Mapping) else merged
+            merged[single] = {**entry, **chosen, "name": entry.get("name", label)}
+            named = "label" if single == "algorithm" else "initialiser_label"
+            merged[named] = raw.get(named) or label
+        return merged
+
+    def run(self, algorithm: str | None = None, initialiser: str | None = None, seed: int | None = None) -> RunSettings:
+        """Settings of one run; what is not named comes from the file's ``algorithm``, ``initialiser`` and ``seed``."""
+        raw, source = dict(self.raw), self.source
+        if algorithm is not None:
+            source += f", algorithms.{algorithm}"
+            self._entry("algorithms", algorithm)
+            raw |= {"algorithm": {"name": algorithm}, "label": algorithm}
+        if initialiser is not None:
+            source += f", initialisers.{initialiser}"
+            self._entry("initialisers", initialiser)
+            raw |= {"initialiser": {"name": initialiser}, "initialiser_label": initialiser}
+        if seed is not None:
+            raw["seed"] = seed
+        merged = self._merged(raw)
+        settings: RunSettings = parse(
+            RunSettings, {key: value for key, value in merged.items() if key in RUN_KEYS}, source
+        )
+        labels = {"label": settings.algorithm.name, "initialiser_label": settings.initialiser.name}
+        return settings.model_copy(update={k: v for k, v in labels.items() if not getattr(settings, k)})
+
+    def grid(self) -> list[RunSettings]:
+        """All runs of ``compare``: algorithms x initialisers x seeds."""
+        compare = self.experiment.compare
+        return [
+            self.run(algorithm, initialiser, seed)
+            for algorithm in compare.algorithms
+            for initialiser in compare.initialisers
+            for seed in compare.seeds
+        ]
+
+
+def read_mapping(path: Path) -> dict[str, Any]:
+    """The mapping that a YAML file holds.
+
+    Raises:
+        SettingsError: it is not YAML, or not a mapping.
+    """
+    try:
+        raw = yaml.safe_load(path.read_text(encoding="utf-8")) or {}
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        raise SettingsError(f"{path} is not YAML: {' '.join(str(error).split())}") from None
+    if not isinstance(raw, dict):
+        raise SettingsError(f"{path} should be a mapping of settings, got {type(raw).__name__}")
+    return raw
+
+
+def override(raw: dict[str, Any], item: str) -> None:
+    """Apply one ``a.b=value`` to a raw mapping, in place."""
+    path, equals, text = item.partition("=")
+    keys = path.strip().split(".")
+    if not equals or not all(keys):
+        raise SettingsError(f"--set {item!r}: write it as key=value, e.g. local.lr=0.1")
+    node = raw
+    for depth, key in enumerate(keys[:-1]):
+        child = node.get(key)
+        if isinstance(child, str) and depth == 0:
+            child = {"name": child}
+        if child is None:
+            child = {}
+        if not isinstance(child, dict):
+            raise SettingsError(f"--set {item!r}: {'.'.join(keys[: depth + 1])} is a value, not a group")
+        node[key] = node = dict(child)
+    try:
+        node[keys[-1]] = yaml.safe_load(text)
+    except yaml.YAMLError:
+        raise SettingsError(f"--set {item!r}: {text!r} is not a YAML value") from None
+
+
+def deep_merge(base: Mapping[str, Any], extra: Mapping[str, Any]) -> dict[str, Any]:
+    """``base`` with the values of ``extra``; groups that both have are merged."""
+    merged = dict(base)
+    for key, value in extra.items():
+        old = merged.get(key)
+        both = isinstance(old, Mapping) and isinstance(value, Mapping)
+        merged[key] = deep_merge(old, value) if both else value  # type: ignore[arg-type]
+    return merged

@@ -1,0 +1,87 @@
+"""Settings of a search: what is varied, what is optimised, how long."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal
+
+from pydantic import BeforeValidator, Field, field_validator, model_validator
+
+from fedtide.core.errors import SettingsError
+from fedtide.core.plugins import SettingsModel
+
+Value = bool | int | float | str | None
+"""What a searched setting may be."""
+
+
+class SearchRange(SettingsModel):
+    """Range of one tuned setting."""
+
+    low: float = Field(description="smallest value")
+    high: float = Field(description="largest value")
+    log: bool = Field(False, description="search the exponent")
+
+    @model_validator(mode="after")
+    def _ordered(self) -> SearchRange:
+        if not self.low < self.high or (self.log and self.low <= 0):
+            raise SettingsError(f"needs low < high (and low > 0 with log), got {self.low} and {self.high}")
+        return self
+
+
+class SearchChoices(SettingsModel):
+    """Values of one tuned setting, among which there is no order."""
+
+    choices: tuple[Value, ...] = Field(description="two values or more: words, numbers, true, false, null")
+
+    @field_validator("choices", mode="before")
+    @classmethod
+    def _several_plain(cls, value: Any) -> Any:
+        if not isinstance(value, list | tuple) or len(value) < 2:
+            raise SettingsError(f"should be a list of two values or more, got {value!r}")
+        if groups := [item for item in value if isinstance(item, Mapping | list | tuple)]:
+            raise SettingsError(f"should be words, numbers, true, false or null, got {groups[0]!r}")
+        if len(set(value)) != len(value):
+            raise SettingsError(f"lists something twice: {', '.join(map(str, value))}")
+        return tuple(str(item) if item in (math.inf, -math.inf) else item for item in value)  # settings know the words
+
+
+def _either(value: Any) -> Any:
+    """The range or the choices that a mapping stands for; so its errors are about the one that is meant."""
+    if isinstance(value, SearchRange | SearchChoices):
+        return value
+    if not isinstance(value, Mapping):
+        raise SettingsError(f"should be like {{low: 0.1, high: 1.0}} or {{choices: [a, b]}}, got {value!r}")
+    return (SearchChoices if "choices" in value else SearchRange).model_validate_json(json.dumps(value), strict=True)
+
+
+Searched = Annotated[SearchRange | SearchChoices, BeforeValidator(_either)]
+
+
+class TuneSettings(SettingsModel):
+    """The study of ``fedtide tune``."""
+
+    trials: int = Field(20, ge=1, description="number of finished trials (complete or pruned)")
+    workers: int = Field(0, ge=0, description="trials at once; 0 for one per core")
+    seed: int = Field(1000, ge=0, lt=2**63, description="seed of the runs; keep it apart from the compared seeds")
+    metric: Literal["validation_accuracy", "validation_loss"] = Field(
+        "validation_accuracy", description="what is optimised, averaged over some rounds"
+    )
+    over: Literal["auto", "end", "changes"] = Field(
+        "auto",
+        description="which rounds: end: the last tenth; changes: the first ten of every session that counts in reports with "
+        "`report.transition_counting: stored`; auto: changes if there is such a session",
+    )
+    cost: Literal["kappa"] | None = Field(
+        None,
+        description="kappa: keep the mean communication cost of the rounds low as well, and find the front of trials that "
+        "no other one beats in both",
+    )
+    prune: bool = Field(
+        True, description="stop trials that are worse than the median at the same round; no effect with `cost`"
+    )
+    space: dict[str, Searched] = Field(
+        {},
+        description="dotted setting -> range or choices; empty: what algorithm and initialiser declare, and local.lr",
+    )

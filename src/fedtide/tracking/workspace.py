@@ -1,0 +1,22 @@
+"""Where runs and what belongs to them are kept."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+
+@dataclass(frozen=True)
+class Workspace:
+    """Folders of runs, and their names in MLflow.
+
+    Attributes:
+        runs: run directories. worlds: timelines of the partition stage, or None.
+        mlruns: MLflow's folder, or None for no mirror. experiment, comparison: MLflow's names for this grid.
+    """
+
+    runs: Path
+    worlds: Path | None = None
+    mlruns: Path | None = None
+    experiment: str = "fedtide"
+    comparison: str = ""

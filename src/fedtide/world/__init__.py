@@ -1,0 +1,1 @@
+"""What a run starts with: the dataset and the timeline."""

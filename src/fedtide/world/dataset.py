@@ -1,0 +1,92 @@
+"""The dataset as every run sees it: tensors held in memory, once, on the run's device."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from fedtide.world.pages import on_large_pages
+
+Kind = Literal["image", "vector", "text"]
+
+
+@dataclass(frozen=True)
+class Dataset:
+    """Train and test samples of one dataset.
+
+    Attributes:
+        name: name of the dataset's file.
+        kind: ``image`` ([n, channels, height, width], uint8 or floating point), ``vector`` ([n, features]) or ``text``
+            ([n, length] int64 token ids, id 0 is padding).
+        train_inputs, train_labels, test_inputs, test_labels: samples and int64 labels 0..num_classes-1.
+        num_classes: number of classes L.
+        mean, std: per-channel constants that :meth:`prepare` applies to uint8 images after division by ``scale``.
+        scale: largest raw value of a uint8 image (255 for most sets).
+        vocabulary: number of token ids (text only, else 0).
+        digest: hash of the content; part of the run key.
+    """
+
+    name: str
+    kind: Kind
+    train_inputs: Tensor
+    train_labels: Tensor
+    test_inputs: Tensor
+    test_labels: Tensor
+    num_classes: int
+    digest: str
+    mean: tuple[float, ...] = ()
+    std: tuple[float, ...] = ()
+    scale: float = 255.0
+    vocabulary: int = 0
+
+    @property
+    def input_shape(self) -> tuple[int, ...]:
+        """Shape of one sample."""
+        return tuple(self.train_inputs.shape[1:])
+
+    def prepare(self, inputs: Tensor, dtype: torch.dtype = torch.float32) -> Tensor:
+        """Model inputs from stored samples: uint8 images become normalised floats, everything else passes."""
+        if inputs.dtype != torch.uint8:
+            return inputs if inputs.dtype in (torch.int64, dtype) else inputs.to(dtype)
+        return self.normalise(inputs.to(dtype) / self.scale)
+
+    def normalise(self, images: Tensor) -> Tensor:
+        """Model inputs from images [n, channels, ...] whose pixels lie in [0, 1]."""
+        if not self.mean:
+            return images
+        shape = (-1, *([1] * (images.dim() - 2)))
+        mean = torch.tensor(self.mean, dtype=images.dtype, device=images.device).view(shape)
+        std = torch.tensor(self.std, dtype=images.dtype, device=images.device).view(shape)
+        return (images - mean) / std
+
+    def with_room(self, count: int) -> Dataset:
+        """The dataset with ``count`` empty training samples behind its own, to be filled later."""
+        if count == 0:
+            return self
+        inputs = self.train_inputs.new_zeros(count, *self.input_shape)
+        labels = self.train_labels.new_zeros(count)
+        return replace(
+            self,
+            train_inputs=on_large_pages(torch.cat([self.train_inputs, inputs])),
+            train_labels=torch.cat([self.train_labels, labels]),
+        )
+
+    def resident(self, device: torch.device, dtype: torch.dtype, float_limit: int = 1 << 30) -> Dataset:
+        """The dataset on ``device``; uint8 images are prepared once if the floats stay below ``float_limit`` bytes."""
+
+        def place(inputs: Tensor) -> Tensor:
+            inputs = inputs.to(device)
+            if inputs.dtype == torch.uint8 and inputs.numel() * dtype.itemsize > float_limit:
+                return inputs
+            return self.prepare(inputs, dtype)
+
+        return replace(
+            self,
+            train_inputs=on_large_pages(place(self.train_inputs)),
+            test_inputs=place(self.test_inputs),
+            train_labels=self.train_labels.to(device),
+            test_labels=self.test_labels.to(device),
+        )

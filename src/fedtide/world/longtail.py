@@ -1,0 +1,88 @@
+"""Long-tailed thinning of a training set (Cao et al. 2019, LDAM; the exponential profile)."""
+
+from __future__ import annotations
+
+import math
+from bisect import bisect_left
+from collections.abc import Sequence
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedtide.core.errors import SettingsError
+from fedtide.core.randomness import generator
+
+Ints = NDArray[np.int64]
+Mode = Literal["clip", "feasible"]
+
+
+def thin(
+    labels: Ints,
+    imbalance: float,
+    mode: Mode = "clip",
+    order: Sequence[int] | None = None,
+    seed: int = 0,
+    n_max: float | None = None,
+) -> Ints:
+    """Keep ``n_c = floor(n_max * imbalance ** (c / (C - 1)))`` samples of the class at rank c = 0..C-1.
+
+    The samples of a class are taken from the front of a seeded permutation of that class, so of two thinnings with one
+    seed the stronger keeps a subset of the weaker.
+
+    Args:
+        labels: int64 [N] labels, 0..C-1.
+        imbalance: IF = n_min / n_max, in (0, 1].
+        mode: ``clip`` keeps ``min(n_c, available)`` where a class has fewer than n_c samples; ``feasible`` lowers n_max
+            to the largest integer at which every class has enough, so the profile is exact.
+        order: the class at each rank, most frequent first; by default 0, 1, ..., C-1.
+        seed: seed of the draw, one generator per class.
+        n_max: samples asked of the first class; by default N / C for ``clip``, not rounded, and no limit for
+            ``feasible``.
+
+    Returns:
+        Positions of the samples to keep, int64, ascending.
+
+    Raises:
+        SettingsError: ``imbalance`` is out of range, ``order`` is not a permutation of the classes, or nothing is left.
+    """
+    if not 0 < imbalance <= 1:
+        raise SettingsError(f"long_tail.imbalance = {imbalance}: allowed is 0 < imbalance <= 1")
+    available = np.bincount(labels)
+    ranks = np.arange(len(available)) if order is None else np.asarray(order, dtype=np.int64)
+    if not np.array_equal(np.sort(ranks), np.arange(len(available))):
+        raise SettingsError(
+            f"long_tail.order = {tuple(ranks.tolist())}: must name each class 0..{len(available) - 1} once"
+        )
+    room = available[ranks]
+    if mode == "clip":
+        head = len(labels) / len(available) if n_max is None else n_max
+        kept = np.minimum(_profile(head, imbalance, len(room)), room)
+    else:
+        limit = int(room[0]) if n_max is None else int(n_max)
+        kept = _profile(_largest_feasible(room, imbalance, limit), imbalance, len(room))
+    if kept.sum() == 0:
+        raise SettingsError(
+            f"long_tail.imbalance = {imbalance}, mode = {mode}: no sample is left; a class may be empty"
+        )
+    return np.sort(
+        np.concatenate(
+            [
+                generator(seed, "longtail", int(label)).permutation(np.flatnonzero(labels == label))[:count]
+                for label, count in zip(ranks, kept, strict=True)
+            ]
+        )
+    )
+
+
+def _profile(head: float, imbalance: float, classes: int) -> Ints:
+    # Python's power, not NumPy's: the last digit of the latter depends on the processor, and with it the floor
+    shares = (imbalance ** (rank / max(classes - 1, 1)) for rank in range(classes))
+    return np.array([math.floor(head * share) for share in shares], dtype=np.int64)
+
+
+def _largest_feasible(room: Ints, imbalance: float, limit: int) -> int:
+    def too_many(head: int) -> bool:
+        return bool((_profile(head, imbalance, len(room)) > room).any())
+
+    return bisect_left(range(limit + 1), True, key=too_many) - 1

@@ -1,0 +1,216 @@
+"""A timeline as numbers and as a figure a person can read."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.colors import LinearSegmentedColormap, ListedColormap
+from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
+from numpy.typing import NDArray
+
+from fedtide.world.timeline import Ints, Timeline
+
+_ABSENT, _PRESENT = ("#e3e8ee", "#f3f5f8"), "#2b6ca3"  # absent: by parity of the session
+_ARRIVED, _DEPARTED, _BAR = "#2a8f5b", "#c2483d", "#b5cbe0"
+_SAMPLES = LinearSegmentedColormap.from_list("samples", ["#b3d0ea", "#5b9bcd", "#1f5c96", "#0a2342"])
+_LABELLED_SESSIONS = 24  # more do not fit above the axes
+
+
+def holdings(timeline: Timeline, labels: Ints) -> Ints:
+    """Samples of each class that each client holds in the course of the run, int64 [N, L]; each sample counts once."""
+    shards: list[set[int]] = [set() for _ in range(timeline.num_clients)]
+    for assignment in timeline.assignments:
+        for client, shard in zip(assignment.clients.tolist(), assignment.shards.tolist(), strict=True):
+            shards[client].add(shard)
+    counts = np.zeros((timeline.num_clients, timeline.num_classes), dtype=np.int64)
+    for client, held in enumerate(shards):
+        if held:
+            positions = np.unique(np.concatenate([timeline.shards[shard] for shard in held]))
+            counts[client] = np.bincount(labels[positions], minlength=timeline.num_classes)
+    return counts
+
+
+def presence(timeline: Timeline) -> NDArray[np.bool_]:
+    """Who is present when, bool [N, rounds]."""
+    there = np.zeros((len(timeline.assignments), timeline.num_clients), dtype=np.bool_)
+    for row, assignment in zip(there, timeline.assignments, strict=True):
+        row[assignment.clients] = True
+    return there[timeline.assignment_of_round].T
+
+
+def commonest(timeline: Timeline, labels: Ints) -> Ints | None:
+    """The most frequent label each client holds in each round, int64 [N, rounds], -1 where it is absent or has no data.
+
+    None if every client holds the same data whenever it is present.
+    """
+    pairs = [set(zip(item.clients.tolist(), item.shards.tolist(), strict=True)) for item in timeline.assignments]
+    held = set().union(*pairs)
+    if len(held) == len({client for client, _ in held}):
+        return None
+    most = np.array(
+        [np.bincount(labels[shard]).argmax() if len(shard) else -1 for shard in timeline.shards], dtype=np.int64
+    )
+    table = np.full((len(timeline.assignments), timeline.num_clients), -1, dtype=np.int64)
+    for row, assignment in zip(table, timeline.assignments, strict=True):
+        row[assignment.clients] = most[assignment.shards]
+    return table[timeline.assignment_of_round].T
+
+
+def boundaries(timeline: Timeline) -> list[dict[str, int]]:
+    """What changes where a session begins: session and first round (from 0), devices that arrived, departed, stayed."""
+    changes = []
+    for first in (np.flatnonzero(np.diff(timeline.session_of_round)) + 1).tolist():
+        before, after = timeline.at(first - 1).clients, timeline.at(first).clients
+        stayed = len(np.intersect1d(before, after))
+        changes.append(
+            {
+                "session": int(timeline.session_of_round[first]),
+                "round": first,
+                "arrived": len(after) - stayed,
+                "departed": len(before) - stayed,
+                "stayed": stayed,
+            }
+        )
+    return changes
+
+
+def summary(timeline: Timeline, labels: Ints) -> dict[str, Any]:
+    """Facts about a timeline, JSON-able.
+
+    Args:
+        timeline: what to describe.
+        labels: int64 [n], labels of the whole training set.
+
+    Returns:
+        Numbers of clients (and of those ever present), rounds, sessions and validation samples; smallest, median and
+        largest number of samples of the clients ever present; samples held per class (a sample held by two clients
+        counts twice); mean over clients of the total variation between their labels and those of all; changes at
+        session boundaries; the timeline's notes.
+    """
+    counts = holdings(timeline, labels)
+    present = presence(timeline)
+    ever = present.any(axis=1)
+    sizes = counts[ever].sum(axis=1)
+    with_data = counts[counts.sum(axis=1) > 0]
+    share = with_data / with_data.sum(axis=1, keepdims=True)
+    everybody = with_data.sum(axis=0) / with_data.sum()
+    return {
+        "clients": timeline.num_clients,
+        "clients_ever_present": int(ever.sum()),
+        "clients_present": {"min": int(present.sum(axis=0).min()), "max": int(present.sum(axis=0).max())},
+        "rounds": timeline.rounds,
+        "sessions": timeline.sessions,
+        "samples_per_client": {"min": int(sizes.min()), "median": float(np.median(sizes)), "max": int(sizes.max())},
+        "samples_per_class": counts.sum(axis=0).tolist(),
+        "mean_total_variation": float(np.abs(share - everybody).sum(axis=1).mean() / 2),
+        "boundaries": boundaries(timeline),
+        "validation_samples": len(timeline.validation),
+        "notes": timeline.notes,
+    }
+
+
+def draw(timeline: Timeline, labels: Ints, path_png: Path) -> None:
+    """Write a PNG: who holds what (clients by classes) and who is there when (clients by rounds), with totals below.
+
+    Where data moves, the second panel also shows the most frequent label that each client holds.
+
+    Args:
+        timeline: what to draw.
+        labels: int64 [n], labels of the whole training set.
+        path_png: where to write; written under a temporary name, then renamed.
+    """
+    figure = Figure(figsize=(13, 6.5), dpi=110, layout="constrained")
+    FigureCanvasAgg(figure)
+    (heat, raster), (per_class, per_round) = figure.subplots(
+        2, 2, sharex="col", gridspec_kw={"width_ratios": (1, 1.3), "height_ratios": (4, 1)}
+    )
+    raster.sharey(heat)
+    _draw_holdings(figure, heat, per_class, holdings(timeline, labels))
+    _draw_presence(raster, per_round, timeline)
+    if (moving := commonest(timeline, labels)) is not None:
+        _draw_moving(figure, raster, moving, timeline.num_classes)
+    for axes in (heat, raster):
+        axes.set_ylabel("client")
+        axes.yaxis.set_major_locator(_whole_numbers())
+        axes.tick_params(which="minor", length=0)
+    for axes in (per_class, per_round):
+        axes.xaxis.set_major_locator(_whole_numbers())
+        axes.tick_params(which="minor", length=0)
+        axes.spines[["top", "right"]].set_visible(False)
+    path_png.parent.mkdir(parents=True, exist_ok=True)
+    part = path_png.with_name(path_png.name + f".{os.getpid()}.part")
+    figure.savefig(part, format="png")
+    part.replace(path_png)
+
+
+def _whole_numbers() -> MaxNLocator:
+    return MaxNLocator(integer=True, nbins=10, steps=(1, 2, 5, 10), min_n_ticks=1)
+
+
+def _draw_holdings(figure: Figure, heat: Any, per_class: Any, counts: Ints) -> None:
+    """Heat map of samples (no samples: white), and the samples of each class below."""
+    clients, classes = counts.shape
+    image = heat.imshow(np.ma.masked_equal(counts, 0), aspect="auto", interpolation="nearest", cmap=_SAMPLES, vmin=0)
+    bar = figure.colorbar(image, ax=heat, label="samples", fraction=0.05, pad=0.02)
+    bar.locator = _whole_numbers()
+    heat.set_title("Who holds what", loc="left")
+    if max(clients, classes) <= 30:
+        heat.set_xticks(np.arange(classes + 1) - 0.5, minor=True)
+        heat.set_yticks(np.arange(clients + 1) - 0.5, minor=True)
+        heat.grid(which="minor", color="white", linewidth=1)
+    total = counts.sum(axis=0)
+    per_class.bar(np.arange(classes), total, width=0.8, color=_BAR)
+    per_class.set(xlabel="class", ylabel="samples", ylim=(0, 1.1 * total.max()), yticks=(0, total.max()))
+
+
+def _draw_moving(figure: Figure, raster: Any, most: Ints, classes: int) -> None:
+    """The most frequent label of each client in each round, over the presence."""
+    clients, rounds = most.shape
+    image = raster.imshow(
+        np.ma.masked_less(most, 0),
+        aspect="auto",
+        interpolation="nearest",
+        cmap="tab10" if classes <= 10 else "turbo",
+        vmin=-0.5,
+        vmax=max(classes, 10) - 0.5,
+        extent=(0, rounds, clients - 0.5, -0.5),
+    )
+    figure.colorbar(image, ax=raster, label="most frequent label", fraction=0.05, pad=0.02).locator = _whole_numbers()
+
+
+def _draw_presence(raster: Any, per_round: Any, timeline: Timeline) -> None:
+    """Presence over bands of sessions, and below the number present with arrivals and departures at boundaries."""
+    there, rounds = presence(timeline), timeline.rounds
+    raster.imshow(
+        np.where(there, 2, timeline.session_of_round % 2),
+        aspect="auto",
+        interpolation="nearest",
+        cmap=ListedColormap([*_ABSENT, _PRESENT]),
+        vmin=0,
+        vmax=2,
+        extent=(0, rounds, timeline.num_clients - 0.5, -0.5),
+    )
+    named = 1 < timeline.sessions <= _LABELLED_SESSIONS
+    raster.set_title("Who is there, by session" if named else "Who is there", loc="left", pad=20 if named else None)
+    for session in range(timeline.sessions if named else 0):
+        inside = np.flatnonzero(timeline.session_of_round == session)
+        middle = (inside[0] + inside[-1] + 1) / 2
+        place = {"xycoords": raster.get_xaxis_transform(), "textcoords": "offset points"}
+        raster.annotate(str(session + 1), (middle, 1), (0, 3), ha="center", va="bottom", fontsize=9, **place)
+
+    number = there.sum(axis=0)
+    per_round.stairs(number, np.arange(rounds + 1), color=_BAR, fill=True)
+    changes = boundaries(timeline)
+    starts = np.array([change["round"] for change in changes])
+    width = min(0.01 * rounds, 0.2 * rounds / timeline.sessions)
+    for shift, key, color in ((-width / 2, "departed", _DEPARTED), (width / 2, "arrived", _ARRIVED)):
+        per_round.bar(starts + shift, [change[key] for change in changes], width, color=color, label=key)
+    if changes:
+        per_round.legend(loc="upper right", bbox_to_anchor=(1, -0.2), ncols=2, frameon=False, fontsize=9)
+    top = max(int(number.max()), *(change[key] for change in changes for key in ("arrived", "departed")), 1)
+    per_round.set(xlabel="round", ylabel="present", xlim=(0, rounds), ylim=(0, 1.1 * top), yticks=(0, top))

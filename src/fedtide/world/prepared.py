@@ -1,0 +1,152 @@
+"""A dataset ready to use: read once from its raw files, then kept as plain arrays next to them."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import zipfile
+import zlib
+from dataclasses import fields, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from filelock import FileLock
+
+from fedtide.core import plugins
+from fedtide.core.errors import SettingsError
+from fedtide.core.hashing import short_hash
+from fedtide.core.source import closure, fingerprint
+from fedtide.data.base import DatasetPlugin
+from fedtide.settings.run import RunSettings
+from fedtide.world.dataset import Dataset
+from fedtide.world.sources import fetch, make_folder
+
+ARRAYS = ("train_inputs", "train_labels", "test_inputs", "test_labels")
+UNREADABLE = (OSError, EOFError, KeyError, TypeError, ValueError, zipfile.BadZipFile, zlib.error)
+
+
+def load_data(settings: RunSettings) -> Dataset:
+    """The dataset of a run, fetched and prepared if need be."""
+    choice = settings.data
+    return load(
+        plugins.create(DatasetPlugin, choice), Path(choice.root), Path(choice.mirror) if choice.mirror else None
+    )
+
+
+def load(plugin: DatasetPlugin, root: Path, mirror: Path | None = None) -> Dataset:
+    """The dataset of ``plugin``, fetched and read at the first call, from the prepared file afterwards.
+
+    The prepared file is made again when it is damaged, when a source file of the plug-in has changed, or when the raw
+    files that are present are not those it was made from. Several processes may call this at once: one prepares.
+
+    Args:
+        plugin: dataset with its settings; each choice of settings has its own prepared file,
+            whatever its ``root`` and ``mirror`` say: the arguments below count.
+        root: data folder; everything goes to ``<root>/<name>``.
+        mirror: see :func:`fedtide.world.sources.fetch`.
+
+    Returns:
+        The dataset on the CPU; ``digest`` is the SHA-256 of the arrays and of the preprocessing constants.
+
+    Raises:
+        SettingsError: a file cannot be had or is not what its name says.
+    """
+    path = _path(plugin, root)
+    dataset = _cached(plugin, path)
+    if dataset is None:
+        make_folder(path.parent)
+        with FileLock(path.with_suffix(".lock")):
+            dataset = _cached(plugin, path) or _build(plugin, path, root, mirror)
+    return dataset
+
+
+def prepare(plugin: DatasetPlugin, root: Path, mirror: Path | None = None) -> Path:
+    """Make sure that the prepared file exists and is sound, and say where it is; arguments as :func:`load`."""
+    load(plugin, root, mirror)
+    return _path(plugin, root)
+
+
+def content_digest(dataset: Dataset) -> str:
+    """SHA-256 of everything a run can see of a dataset: arrays, shapes, types and constants, not ``digest`` itself."""
+    digest = hashlib.sha256(json.dumps(_constants(dataset), sort_keys=True).encode())
+    for key in ARRAYS:
+        array = np.ascontiguousarray(getattr(dataset, key).numpy())
+        digest.update(f"{key} {array.dtype.str} {array.shape}".encode())
+        digest.update(array.data)
+    return digest.hexdigest()
+
+
+def _path(plugin: DatasetPlugin, root: Path) -> Path:
+    name: str = plugin.settings.name
+    return root / name / f"prepared-{short_hash(plugin.settings.canonical())}.npz"
+
+
+def _constants(dataset: Dataset) -> dict[str, Any]:
+    return {
+        field.name: getattr(dataset, field.name) for field in fields(dataset) if field.name not in (*ARRAYS, "digest")
+    }
+
+
+def _reader(plugin: DatasetPlugin) -> str:
+    """Hash of the source files that decide what the prepared file holds."""
+    return fingerprint(closure([type(plugin).__module__]))
+
+
+def _raw_files(plugin: DatasetPlugin, raw: Path) -> dict[str, int]:
+    return {path.name: path.stat().st_size for resource in plugin.resources for path in resource.present(raw)}
+
+
+def _cached(plugin: DatasetPlugin, path: Path) -> Dataset | None:
+    try:
+        with np.load(path, allow_pickle=False) as stored:
+            record = json.loads(str(stored["record"]))
+            arrays: dict[str, Any] = {key: torch.from_numpy(stored[key]) for key in ARRAYS}
+        constants = record["constants"]
+        constants |= {"mean": tuple(constants["mean"]), "std": tuple(constants["std"])}  # JSON has lists only
+        dataset = Dataset(**arrays, **constants, digest=record["digest"])
+        made_by, made_from = record["reader"], record["raw_files"]
+    except UNREADABLE:
+        return None
+    raw_files = _raw_files(plugin, path.parent / "raw")  # may be empty: raw files can be deleted once all is prepared
+    fresh = made_by == _reader(plugin) and raw_files in ({}, made_from)
+    return dataset if fresh and content_digest(dataset) == dataset.digest else None
+
+
+def _build(plugin: DatasetPlugin, path: Path, root: Path, mirror: Path | None) -> Dataset:
+    raw = fetch(plugin.settings.name, plugin.resources, root, mirror)
+    dataset = plugin.read(raw)
+    _refuse_inconsistent(dataset)
+    dataset = replace(dataset, digest=content_digest(dataset))
+    record = {
+        "constants": _constants(dataset),
+        "digest": dataset.digest,
+        "reader": _reader(plugin),
+        "raw_files": _raw_files(plugin, raw),
+    }
+    half = path.with_suffix(".part")
+    try:
+        with half.open("wb") as writing:
+            np.savez(
+                writing, record=np.array(json.dumps(record)), **{key: getattr(dataset, key).numpy() for key in ARRAYS}
+            )
+        half.replace(path)
+    finally:
+        half.unlink(missing_ok=True)
+    return dataset
+
+
+def _refuse_inconsistent(dataset: Dataset) -> None:
+    for split in ("train", "test"):
+        inputs, labels = getattr(dataset, f"{split}_inputs"), getattr(dataset, f"{split}_labels")
+        if len(inputs) != len(labels) or len(labels) == 0:
+            raise SettingsError(
+                f"data {dataset.name!r}: the {split} files hold {len(inputs)} samples and {len(labels)} labels; "
+                "both numbers must be equal and above 0"
+            )
+        if labels.min() < 0 or labels.max() >= dataset.num_classes:
+            raise SettingsError(
+                f"data {dataset.name!r}: {split} labels run from {int(labels.min())} to {int(labels.max())}; "
+                f"allowed are 0 to {dataset.num_classes - 1}"
+            )

@@ -1,0 +1,190 @@
+"""Where the files of a dataset come from: the raw folder, a mirror, the network, in this order."""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import itertools
+import os
+import shutil
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from http.client import HTTPException
+from pathlib import Path
+
+from filelock import FileLock
+
+from fedtide.core.errors import SettingsError
+from fedtide.world.download import download
+
+MIRROR_VARIABLE = "FEDTIDE_MIRROR"
+
+
+@dataclass(frozen=True)
+class Resource:
+    """One file of a dataset.
+
+    Attributes:
+        file: its name under the raw folder. A pattern (``all_data_*.json``) stands for one or more files.
+        urls: addresses, tried in turn; none if the file can only be placed by hand.
+        checksum: ``md5:<hex>`` or ``sha256:<hex>`` of the file; empty if none is known.
+        alternatives: other names, for the same content in another wrapping; their checksum is not known, so only their
+            reader judges them.
+    """
+
+    file: str
+    urls: tuple[str, ...] = ()
+    checksum: str = ""
+    alternatives: tuple[str, ...] = ()
+
+    def present(self, raw: Path) -> list[Path]:
+        """The files of this resource that lie under the raw folder, sorted by name; empty if there are none."""
+        return next(filter(None, (sorted(raw.glob(name)) for name in (self.file, *self.alternatives))), [])
+
+    def paths(self, raw: Path) -> list[Path]:
+        """The same for a reader.
+
+        Raises:
+            SettingsError: there are none.
+        """
+        found = self.present(raw)
+        if not found:
+            raise SettingsError(f"{raw}: {self.file} is missing; {self.request(raw)}")
+        return found
+
+    def path(self, raw: Path) -> Path:
+        """The only file of this resource under the raw folder; errors as :meth:`paths`."""
+        return self.paths(raw)[0]
+
+    def request(self, raw: Path) -> str:
+        """What to ask of the user."""
+        known = f" ({self.checksum.replace(':', ' ')})" if self.checksum else ""
+        return f"place {self.file}{known} in {raw} or set data.mirror to a folder that holds it"
+
+    def check(self, path: Path) -> None:
+        """Raise :class:`OSError` with the reason if ``path`` cannot be this file."""
+        with path.open("rb") as content:
+            if content.read(512).lstrip().lower().startswith((b"<!doctype html", b"<html")):
+                raise OSError("is a web page instead of data")
+            if self.checksum:
+                algorithm, expected = self.checksum.split(":")
+                content.seek(0)
+                actual = hashlib.file_digest(content, algorithm).hexdigest()
+                if actual != expected:
+                    raise OSError(f"has {algorithm} {actual}, expected {expected}")
+
+
+def fetch(name: str, resources: Sequence[Resource], root: Path, mirror: Path | None = None) -> Path:
+    """Bring all files of a dataset under ``<root>/<name>/raw``.
+
+    A file gets its name there only when it is complete and its checksum is right. A second process that wants the same
+    dataset waits for the first.
+
+    Args:
+        name: the dataset.
+        resources: its files.
+        root: data folder.
+        mirror: folder that is searched, with everything below it, before the network is asked; by default the one in
+            the environment variable ``FEDTIDE_MIRROR``. A file may lie there compressed (``<file>.gz``).
+
+    Returns:
+        The raw folder.
+
+    Raises:
+        SettingsError: a file cannot be had, or the one in the raw folder is not the right one. The message says what
+            was tried, what was expected and what to place where.
+    """
+    raw = root / name / "raw"
+    if resources:
+        make_folder(raw)
+        with FileLock(root / name / "raw.lock"):
+            for resource in resources:
+                _bring(name, resource, raw, mirror)
+    return raw
+
+
+def make_folder(folder: Path) -> None:
+    """Create a folder below ``data.root``.
+
+    Raises:
+        SettingsError: it cannot be created.
+    """
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise SettingsError(f"data.root: cannot create {folder} ({error.strerror})") from error
+
+
+def _bring(name: str, resource: Resource, raw: Path, mirror: Path | None) -> None:
+    present = resource.present(raw)
+    for path in present:
+        if path.name in resource.alternatives:
+            continue
+        try:
+            resource.check(path)
+        except OSError as error:
+            raise SettingsError(f"data {name!r}: {path} {error}; delete it, or {resource.request(raw)}") from error
+    if present:
+        return
+    reasons = []
+    for attempt in itertools.chain(_from_mirror(resource, raw, mirror), _from_network(resource, raw)):
+        if not attempt:
+            return
+        reasons.append(attempt)
+    why = "; ".join(reasons) or "there is no address to download it from"
+    raise SettingsError(f"data {name!r}: cannot get {resource.file}: {why}; {resource.request(raw)}")
+
+
+def _from_mirror(resource: Resource, raw: Path, mirror: Path | None) -> Iterator[str]:
+    """One attempt per folder of the mirror that has the file: the reason why it failed, or nothing when it is there."""
+    chosen = mirror or os.environ.get(MIRROR_VARIABLE)
+    if not chosen:
+        return
+    folder = Path(chosen)
+    if not folder.is_dir():
+        raise SettingsError(f"data.mirror: {folder} is not a folder")
+    compressed = () if resource.file.endswith(".gz") else (f"{resource.file}.gz",)
+    for pattern in (resource.file, *compressed, *resource.alternatives):
+        found = sorted((path for path in folder.rglob(pattern) if path.is_file()), key=lambda path: (path.parent, path))
+        for _, together in itertools.groupby(found, key=lambda path: path.parent):
+            try:
+                for path in together:
+                    plain = path.name.removesuffix(".gz") if pattern in compressed else path.name
+                    _copy(path, raw / plain, None if pattern in resource.alternatives else resource)
+            except (OSError, EOFError) as error:
+                yield f"{path} {error}"
+            else:
+                yield ""
+
+
+def _from_network(resource: Resource, raw: Path) -> Iterator[str]:
+    """One attempt per address, as :func:`_from_mirror`."""
+    part = raw / f"{resource.file}.part"
+    for url in resource.urls:
+        try:
+            download(url, part)
+        except (OSError, HTTPException) as error:
+            yield f"{url} {' '.join(str(error).split())}"
+            continue
+        try:
+            resource.check(part)
+        except OSError as error:
+            part.unlink()
+            yield f"{url} {error}"
+        else:
+            part.replace(raw / resource.file)
+            yield ""
+
+
+def _copy(source: Path, target: Path, resource: Resource | None) -> None:
+    """Copy, unpacking ``.gz`` if only the source has that ending, and check against ``resource``."""
+    half = target.with_name(f"{target.name}.copy")
+    unpack = source.suffix == ".gz" and target.suffix != ".gz"
+    try:
+        with gzip.open(source) if unpack else source.open("rb") as reading, half.open("wb") as writing:
+            shutil.copyfileobj(reading, writing, 1 << 20)
+        if resource is not None:
+            resource.check(half)
+        half.replace(target)
+    finally:
+        half.unlink(missing_ok=True)

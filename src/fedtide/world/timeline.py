@@ -1,0 +1,189 @@
+"""The world as a table: in round t, which clients are present, which shard each one holds, which labels are evaluated.
+
+Consecutive rounds usually share one assignment of clients to shards, so the table is stored as a list of *assignments*
+and one index per round. Everything is a NumPy array; the file is one ``.npz``.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import zipfile
+from collections.abc import Container
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+Ints = NDArray[np.int64]
+
+
+def sessions_that_count(pilot: int, sessions: int, returning: Container[int]) -> list[int]:
+    """Numbers (from 1) of the sessions that return to clients of an earlier session after the pilot.
+
+    Two groups that take turns do from session pilot + 3 on. Where no session does, every one that follows another, after the
+    pilot.
+    """
+    later = range(max(2, pilot + 1), sessions + 1)
+    return [number for number in later if number in returning] or list(later)
+
+
+@dataclass(frozen=True)
+class Assignment:
+    """Which present client (ascending id) holds which shard: ``clients`` and ``shards``, int64 arrays of one length."""
+
+    clients: Ints
+    shards: Ints
+
+
+@dataclass(frozen=True)
+class Timeline:
+    """The whole run's world, written before training; a run only reads it.
+
+    Attributes:
+        num_clients: N, ids are 0..N-1 (also those never present).
+        num_classes: L.
+        shards: list of int64 arrays of positions in the training set (unique within a shard).
+        assignments: distinct client-to-shard tables.
+        assignment_of_round: int64 [rounds], index into ``assignments``.
+        session_of_round: int64 [rounds], 0-based session number, non-decreasing.
+        label_views: bool [rounds' distinct views, L], labels that are evaluated.
+        view_of_round: int64 [rounds], index into ``label_views``.
+        validation: int64 positions of the training set held out for tuning; never in a shard.
+        notes: JSON-able facts about how it was made.
+    """
+
+    num_clients: int
+    num_classes: int
+    shards: list[Ints]
+    assignments: list[Assignment]
+    assignment_of_round: Ints
+    session_of_round: Ints
+    label_views: NDArray[np.bool_]
+    view_of_round: Ints
+    validation: Ints
+    notes: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def rounds(self) -> int:
+        """Number of rounds T."""
+        return len(self.assignment_of_round)
+
+    @property
+    def sessions(self) -> int:
+        """Number of sessions."""
+        return int(self.session_of_round[-1]) + 1 if self.rounds else 0
+
+    def at(self, round_: int) -> Assignment:
+        """Clients present in a round (0-based), ascending, and their shards."""
+        return self.assignments[int(self.assignment_of_round[round_])]
+
+    def shards_at(self, round_: int) -> list[Ints]:
+        """Shards of the clients present in a round (0-based), by ascending id."""
+        return [self.shards[shard] for shard in self.at(round_).shards]
+
+    def sizes_at(self, round_: int) -> Ints:
+        """Samples of each client present in a round (0-based), by ascending id."""
+        return np.array([len(shard) for shard in self.shards_at(round_)])
+
+    def labels_at(self, round_: int) -> NDArray[np.bool_]:
+        """Labels that are evaluated in a round, bool [L]."""
+        view: NDArray[np.bool_] = self.label_views[int(self.view_of_round[round_])]
+        return view
+
+    def labels_until(self, round_: int) -> NDArray[np.bool_]:
+        """Labels that were evaluated in a round or in any before it, bool [L]."""
+        views = self.label_views[np.unique(self.view_of_round[: round_ + 1])]
+        return np.asarray(views.any(axis=0), dtype=np.bool_)
+
+    def session_span(self, round_: int) -> tuple[int, int]:
+        """First round and number of rounds of the session that ``round_`` belongs to."""
+        session = self.session_of_round[round_]
+        first, end = np.searchsorted(self.session_of_round, [session, session + 1])
+        return int(first), int(end - first)
+
+    @property
+    def session_starts(self) -> Ints:
+        """First round of each session, int64 [sessions]."""
+        return np.searchsorted(self.session_of_round, np.arange(self.sessions))
+
+    @property
+    def pilot(self) -> int:
+        """Number of pilot sessions P; 0 in a scenario that knows none."""
+        return int(self.notes.get("pilot_sessions", 0))
+
+    def returning(self, session: int) -> bool:
+        """Whether a session (0-based) has the very clients of an earlier one after the pilot, by those who begin it."""
+        starts = self.session_starts
+        own = self.at(starts[session]).clients
+        return any(np.array_equal(self.at(round_).clients, own) for round_ in starts[self.pilot : session])
+
+    @property
+    def counted(self) -> list[int]:
+        """Numbers (from 1) of the sessions that count in reports, see :func:`sessions_that_count`."""
+        returning = {session + 1 for session in range(self.sessions) if self.returning(session)}
+        return sessions_that_count(self.pilot, self.sessions, returning)
+
+    @property
+    def digest(self) -> str:
+        """Hash of who holds what when."""
+        value = hashlib.sha256()
+        indices = [self.assignment_of_round, self.session_of_round, self.view_of_round, self.validation]
+        arrays: list[NDArray[Any]] = [*indices, self.label_views, *self.shards]
+        for array in arrays:
+            value.update(np.ascontiguousarray(array).tobytes())
+        for item in self.assignments:
+            value.update(item.clients.tobytes() + item.shards.tobytes())
+        return value.hexdigest()[:12]
+
+    def save(self, path: Path) -> None:
+        """Write one ``.npz`` under a temporary name, then rename it."""
+        path.parent.mkdir(parents=True, exist_ok=True)
+        lengths = np.array([len(shard) for shard in self.shards], dtype=np.int64)
+        sizes = np.array([len(item.clients) for item in self.assignments], dtype=np.int64)
+        empty = np.zeros(0, dtype=np.int64)
+        facts = {"num_clients": self.num_clients, "num_classes": self.num_classes, "notes": self.notes}
+        arrays = {
+            "shard_values": np.concatenate([*self.shards, empty]),
+            "shard_lengths": lengths,
+            "assignment_clients": np.concatenate([*(item.clients for item in self.assignments), empty]),
+            "assignment_shards": np.concatenate([*(item.shards for item in self.assignments), empty]),
+            "assignment_sizes": sizes,
+            "assignment_of_round": self.assignment_of_round,
+            "session_of_round": self.session_of_round,
+            "label_views": self.label_views,
+            "view_of_round": self.view_of_round,
+            "validation": self.validation,
+            "meta": np.array(json.dumps(facts, sort_keys=True)),
+        }
+        part = path.with_name(path.name + f".{os.getpid()}.part")
+        with zipfile.ZipFile(part, "w") as archive:
+            for name, values in arrays.items():  # not np.savez: it stamps the time, and equal timelines are equal files
+                with archive.open(zipfile.ZipInfo(f"{name}.npy"), "w", force_zip64=True) as stream:
+                    np.lib.format.write_array(stream, values, allow_pickle=False)
+        part.replace(path)
+
+    @staticmethod
+    def load(path: Path) -> Timeline:
+        """Read what :meth:`save` wrote."""
+        with np.load(path, allow_pickle=False) as arrays:
+            meta = json.loads(str(arrays["meta"]))
+            cut = np.cumsum(arrays["shard_lengths"])[:-1]
+            pieces = np.cumsum(arrays["assignment_sizes"])[:-1]
+            clients = np.split(arrays["assignment_clients"], pieces)
+            shards = np.split(arrays["assignment_shards"], pieces)
+            return Timeline(
+                num_clients=meta["num_clients"],
+                num_classes=meta["num_classes"],
+                shards=[np.asarray(shard) for shard in np.split(arrays["shard_values"], cut)],
+                assignments=[Assignment(c, s) for c, s in zip(clients, shards, strict=True)],
+                assignment_of_round=arrays["assignment_of_round"],
+                session_of_round=arrays["session_of_round"],
+                label_views=arrays["label_views"],
+                view_of_round=arrays["view_of_round"],
+                validation=arrays["validation"],
+                notes=meta["notes"],
+            )

@@ -1,0 +1,51 @@
+"""A stratified validation split."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedtide.core.errors import SettingsError
+from fedtide.core.randomness import generator
+
+Ints = NDArray[np.int64]
+
+
+def cut(labels: Ints, positions: Ints, fraction: float, seed: int) -> tuple[Ints, Ints]:
+    """Cut a validation set off some samples, with every class in proportion.
+
+    Class c with n_c samples gives ``fraction * n_c`` of them, rounded up or down such that the total is the rounded
+    sum of these numbers: the classes with the largest remainders are rounded up, among equals the lower class. A class
+    with a single sample counts as 0 and gives none, and no class gives its last one.
+
+    Args:
+        labels: int64 [N] labels of all samples.
+        positions: int64 [n] positions into ``labels``: the samples to cut.
+        fraction: share of the validation set, 0 <= fraction < 1.
+        seed: seed of the draw, one generator per class.
+
+    Returns:
+        Positions of the training and of the validation samples, each in the order of ``positions``.
+
+    Raises:
+        SettingsError: ``fraction`` is out of range.
+    """
+    if not 0 <= fraction < 1:
+        raise SettingsError(f"validation = {fraction}: allowed is 0 <= validation < 1")
+    present = labels[positions]
+    classes, counts = np.unique(present, return_counts=True)
+    chosen = np.zeros(len(positions), dtype=bool)
+    for label, take in zip(classes, _shares(counts, fraction), strict=True):
+        members = np.flatnonzero(present == label)
+        chosen[generator(seed, "validation", int(label)).permutation(members)[:take]] = True
+    return positions[~chosen], positions[chosen]
+
+
+def _shares(counts: Ints, fraction: float) -> Ints:
+    exact = np.where(counts > 1, fraction * counts, 0.0)
+    shares = np.floor(exact).astype(np.int64)
+    missing = int(np.floor(exact.sum() + 0.5)) - int(shares.sum())
+    remainders = np.where(shares + 1 < counts, exact - shares, 0.0)
+    largest = np.argsort(-remainders, kind="stable")[:missing]
+    shares[largest[remainders[largest] > 0]] += 1
+    return shares
