@@ -16,6 +16,7 @@ from fedtide.core import plugins
 from fedtide.core.errors import SettingsError
 from fedtide.core.plugins import PluginSettings
 from fedtide.federation.federation import Federation
+from fedtide.federation.parts import Hardware, assemble
 from fedtide.federation.record import RoundRecord
 from fedtide.federation.state import RunState, initial_state
 from fedtide.models.base import Network
@@ -152,13 +153,13 @@ def federation(
     cohorts: Sequence[Sequence[int]] | None = None,
     start: Tensor | None = None,
 ) -> Federation:
-    """A federation on the CPU, with a test's own cohorts or first model where given."""
-    made = Federation(chosen, world, data, dtype=dtype)
+    """A federation on the CPU, with a test's own cohorts or initial model where given."""
+    parts = assemble(chosen, world, data, Hardware(dtype=dtype))
     if cohorts is not None:
-        made.participation = Script(cohorts)
+        parts.participation = Script(cohorts)
     if start is not None:
-        made.w0 = start.to(dtype)
-    return made
+        parts.w0 = start.to(dtype)
+    return Federation(parts)
 
 
 def play(
@@ -180,10 +181,10 @@ def watch(fed: Federation) -> list[tuple[Round, Tensor]]:
     Gradient rounds at a session's start are left out.
     """
     seen: list[tuple[Round, Tensor]] = []
-    after_round, played = fed.parts.algorithm.after_round, fed.play
+    finish, run_round = fed.parts.algorithm.finish, fed.run_round
 
-    def hook(r: Round, w: Tensor) -> Tensor:
-        result = after_round(r, w)
+    def hook(r: Round) -> Tensor:
+        result = finish(r)
         server = Vectors({name: vector.clone() for name, vector in r.server})
         seen.append((replace(r, server=server, extra=dict(r.extra)), result.clone()))
         return result
@@ -191,18 +192,18 @@ def watch(fed: Federation) -> list[tuple[Round, Tensor]]:
     def keep_last(state: RunState) -> RoundRecord:
         before = len(seen)
         try:
-            return played(state)
+            return run_round(state)
         finally:
             del seen[before:-1]
 
-    fed.parts.algorithm.after_round = hook  # type: ignore[method-assign]
-    fed.play = keep_last  # type: ignore[method-assign]
+    fed.parts.algorithm.finish = hook  # type: ignore[method-assign]
+    fed.run_round = keep_last  # type: ignore[method-assign]
     return seen
 
 
 def outlook(**values: Any) -> RunPreview:
     """An ordinary run: 15 % of equal clients, 300 rounds of five steps."""
-    usual = {"lr": 0.1, "last_lr": 0.05, "steps": 5, "rounds": 300, "participation": 0.15, "smallest": 1.0}
+    usual = {"lr": 0.1, "last_lr": 0.05, "steps": 5, "rounds": 300, "participation_fraction": 0.15, "smallest": 1.0}
     return RunPreview(**{**usual, **values})  # type: ignore[arg-type]
 
 

@@ -39,7 +39,7 @@ Run = tuple[RunSettings, Timeline, Dataset]
 def rows(reports: list[Any]) -> list[Any]:
     """Records of rounds, wall-clock apart."""
     return [
-        ({k: v for k, v in report.row.items() if k != "seconds"}, report.per_class, report.opening)
+        ({k: v for k, v in report.row.items() if k != "seconds"}, report.per_class, report.session)
         for report in reports
     ]
 
@@ -222,8 +222,8 @@ def test_states_hold_nothing_but_tensors_and_numbers(world: Any) -> None:
 
 def test_a_memory_that_cannot_fit_is_refused_before_the_first_round(world: Any) -> None:
     chosen, timeline_, data = world(algorithm="scaffold")
-    fed = Federation(chosen, replace(timeline_, num_clients=10**12), data)
+    fed = assemble(chosen, replace(timeline_, num_clients=10**12), data)
     fed.parts.workers.close()
     with pytest.raises(SettingsError, match=r"federation\.memory: c_k of 1000000000000 clients") as caught:
-        fed.memory_plan()
+        memory_plan(fed)
     assert "\n" not in str(caught.value)

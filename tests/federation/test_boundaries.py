@@ -94,7 +94,7 @@ def test_average_takes_statistics_along() -> None:
         starter = made.initialiser.start
         made.initialiser.start = lambda s, start=starter: starts.append(start(s)) or starts[-1]  # type: ignore
         with torch.no_grad():
-            made.play(state)
+            made.run_round(state)
         made.initialiser.start = starter  # type: ignore[method-assign]
         ends.append(state.b.clone())
     made.workers.close()

@@ -23,7 +23,7 @@ def played(memory: str, stop: int | None = None, state: Any = None) -> Any:
     """The state of a small FedSSG run after ``stop`` rounds, from the start or from a saved state."""
     chosen = settings(algorithm="fedssg", local=LOCAL, federation={"memory": memory})
     fed = federation(chosen, steady((5, 2, 7, 4), 4), vectors(), cohorts=COHORTS)
-    return play(fed, stop, None if state is None else fed.restore(state))[0]
+    return play(fed, stop, None if state is None else restored_state(fed.parts, state))[0]
 
 
 @pytest.mark.parametrize("memory", ["host", "disk"])
@@ -57,7 +57,7 @@ def test_the_plan_says_where(tmp_path: Path) -> None:
     chosen = settings(algorithm="fedssg", federation={"memory": "disk"})
     fed = federation(chosen, steady((5, 2), 1), vectors())
     fed.parts.memory = MemoryStore("disk", torch.device("cpu"), tmp_path)
-    plan = fed.memory_plan()
+    plan = memory_plan(fed.parts)
     fed.parts.workers.close()
     assert f"of client memories on disk ({tmp_path})" in plan
 

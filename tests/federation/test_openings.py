@@ -45,7 +45,7 @@ def test_losses_and_accuracy_are_those_of_the_four_models(initialiser: str) -> N
             logits = data.train_inputs[held] @ w[:15].view(3, 5).T + w[15:]
             return float(torch.nn.functional.cross_entropy(logits, data.train_labels[held]))
 
-        opening: Any = reports[t].opening
+        opening: Any = reports[t].session
         start, stored = seen[t][0].w, ends[1:session]
         expected = {"start": loss(start), "previous": loss(ends[session - 1]), "first": loss(fed.parts.w0)}
         expected["average"] = loss(torch.stack(stored).mean(0)) if stored else None  # type: ignore[assignment]
@@ -54,13 +54,13 @@ def test_losses_and_accuracy_are_those_of_the_four_models(initialiser: str) -> N
         assert opening["test_accuracy"] == float((logits.argmax(1) == data.test_labels).double().mean())
         assert (opening["session"], opening["initialiser"]) == (session + 1, initialiser)
         assert opening["returning"] is (session == 3)  # the second group, whose first session was not a pilot
-    assert [report.opening is None for report in reports] == [True, True, *[False, True] * 3]
+    assert [report.session is None for report in reports] == [True, True, *[False, True] * 3]
 
 
 def test_losses_can_be_left_out_and_change_nothing() -> None:
     runs = [play(federation(settings(evaluation={"boundary_losses": on}), world(3), vectors())) for on in (True, False)]
     assert torch.equal(runs[0][0].w, runs[1][0].w)
-    opening: Any = runs[1][1][2].opening
+    opening: Any = runs[1][1][2].session
     assert "losses" not in opening
     assert 0 <= opening["test_accuracy"] <= 1
 

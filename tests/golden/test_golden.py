@@ -71,7 +71,7 @@ def played(case: Case, executor: str, monkeypatch: pytest.MonkeyPatch) -> Played
             over.clear()
             with torch.no_grad():
                 report = fed.run_round(state)
-            openings.append(report.opening)
+            openings.append(report.session)
             clients.append(report.clients)
             stores.append(dict(state.initialiser))
             clipped.append(sum(over))

@@ -27,13 +27,13 @@ def found(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[int, dict[
         chosen = Params.read(PARAMS, [f"data.root={place}", "costs.wireless=false"]).run("fedavg", name, 0)
         data = load_data(chosen)
         timeline = timeline_for(chosen, data)
-        fed = Federation(chosen, timeline, data, dtype=torch.float64)
+        fed = Federation(assemble(chosen, timeline, data, Hardware(dtype=torch.float64)))
         state, sessions = initial_state(fed.parts), result.setdefault(name, {})
         with torch.no_grad():
             for _ in range(timeline.rounds):
                 report = fed.run_round(state)
-                if report.opening:
-                    sessions[report.opening["session"]] = report.opening | {"rounds": []}
+                if report.session:
+                    sessions[report.session["session"]] = report.session | {"rounds": []}
                 elif not sessions:
                     sessions[1] = {"rounds": []}
                 sessions[report.row["session"]]["rounds"].append(report.row["test_accuracy"])

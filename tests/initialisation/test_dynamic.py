@@ -222,7 +222,7 @@ def test_gradient_rounds_leave_no_trace_but_their_bytes() -> None:
         for _ in range(4):
             fed.run_round(state)
         before, totals, kept = copy.deepcopy(tensors(state)), dict(state.totals), dict(state.initialiser)
-        fed.parts.initialiser.prepare(fed._boundary(state, 4))
+        fed.parts.initialiser.prepare(boundary_at(fed.parts, state, 4))
     after = tensors(state)
     assert all(torch.equal(value, after[name]) for name, value in before.items())
     assert state.initialiser.keys() - kept.keys() == {"update.2.G"}
@@ -295,7 +295,7 @@ def test_every_pattern_resumes_to_the_same_bits(pattern: str, algorithm: str) ->
     restored = RunState.restore(torch.load(stream, weights_only=True), torch.device("cpu"), torch.device("cpu"))
     rest, second = play(made(initialiser, world, data, algorithm=algorithm), state=restored)
     assert torch.equal(whole.w, rest.w)
-    assert [report.opening for report in first + second] == [report.opening for report in reports]
+    assert [report.session for report in first + second] == [report.session for report in reports]
     assert whole.initialiser.keys() == rest.initialiser.keys()
     assert all(torch.equal(value, rest.initialiser[name]) for name, value in whole.initialiser.items())
 
@@ -308,9 +308,9 @@ def test_a_convex_loss_of_the_mixture_is_below_the_mixture_of_the_losses() -> No
     with torch.no_grad():
         openings = []
         for _ in range(world.rounds):
-            openings.append(fed.run_round(state).opening)
+            openings.append(fed.run_round(state).session)
             ends.append(state.w.clone())
-    from fedtide.federation.opening import _losses
+    from fedtide.federation.boundary import _losses
 
     for t in range(3, 6):
         weights = openings[t]["weights"]  # type: ignore[index]
