@@ -11,12 +11,15 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from fedtide.algorithms.base import Round, RunPreview, Vectors
+from fedtide.algorithms.base import Algorithm, Problem, Round, RunPreview, Vectors
 from fedtide.core import plugins
 from fedtide.core.errors import SettingsError
 from fedtide.core.plugins import PluginSettings
+from fedtide.core.randomness import Randomness
+from fedtide.engine.flat import Layout
 from fedtide.federation.federation import Federation
 from fedtide.federation.parts import Hardware, assemble
+from fedtide.federation.payload import Payload, payload
 from fedtide.federation.record import RoundRecord
 from fedtide.federation.state import RunState, initial_state
 from fedtide.models.base import Network
@@ -205,6 +208,17 @@ def outlook(**values: Any) -> RunPreview:
     """An ordinary run: 15 % of equal clients, 300 rounds of five steps."""
     usual = {"lr": 0.1, "last_lr": 0.05, "steps": 5, "rounds": 300, "participation_fraction": 0.15, "smallest": 1.0}
     return RunPreview(**{**usual, **values})  # type: ignore[arg-type]
+
+
+def problem(layout: Layout, *, clients: int = 4, classes: int = 10) -> Problem:
+    """A learning problem around a network's layout."""
+    return Problem(layout, clients, classes, (5,), Randomness(0))
+
+
+def traffic(algorithm: Algorithm, size: int = 1000, buffers: int = 0) -> Payload:
+    """What one exchange costs with a model of ``size`` parameters and ten classes."""
+    algorithm.bind(problem(Layout(torch.nn.Linear(size - 1, 1))))
+    return payload(algorithm, size, buffers)
 
 
 def closest(first: Tensor, second: Tensor) -> float:
