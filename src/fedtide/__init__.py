@@ -1,3 +1,66 @@
-"""fedtide: federated learning for moving populations."""
+"""Federated learning for moving populations: published systems and their baselines, run side by side.
 
-__version__ = "0.1.0"
+The names below are the public interface. They are imported when they are first used, so that ``import fedtide`` costs
+nothing.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from fedtide.algorithms.base import Algorithm, AlgorithmSettings, Local, Round, ServerVector, Term, Tunable
+    from fedtide.core.errors import SettingsError
+    from fedtide.report.records import Records
+    from fedtide.runs.interface import compare, load, run
+    from fedtide.settings.experiment import Experiment
+    from fedtide.settings.params import Params
+    from fedtide.settings.run import RunSettings
+    from fedtide.world.dataset import Dataset
+    from fedtide.world.timeline import Timeline
+
+__all__ = [
+    "Algorithm",
+    "AlgorithmSettings",
+    "Dataset",
+    "Experiment",
+    "Local",
+    "Params",
+    "Records",
+    "Round",
+    "RunSettings",
+    "ServerVector",
+    "SettingsError",
+    "Term",
+    "Timeline",
+    "Tunable",
+    "compare",
+    "load",
+    "run",
+]
+
+_SOURCES = {
+    "fedtide.algorithms.base": (
+        *("Algorithm", "AlgorithmSettings", "Local", "Round", "ServerVector", "Term", "Tunable"),
+    ),
+    "fedtide.core.errors": ("SettingsError",),
+    "fedtide.report.records": ("Records",),
+    "fedtide.runs.interface": ("compare", "load", "run"),
+    "fedtide.settings.experiment": ("Experiment",),
+    "fedtide.settings.params": ("Params",),
+    "fedtide.settings.run": ("RunSettings",),
+    "fedtide.world.dataset": ("Dataset",),
+    "fedtide.world.timeline": ("Timeline",),
+}
+_MODULES = {name: module for module, names in _SOURCES.items() for name in names}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _MODULES:
+        raise AttributeError(f"module 'fedtide' has no attribute {name!r}")
+    return getattr(importlib.import_module(_MODULES[name]), name)
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

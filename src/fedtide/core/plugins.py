@@ -91,6 +91,11 @@ def Tunable(  # noqa: N802 - reads as a field type in a Settings class
 ) -> Any:
     """A numeric setting with a default search range for ``fedtide tune``.
 
+    >>> class Settings(PluginSettings):
+    ...     pull: float = Tunable(0.1, low=0.01, high=1.0, log=True, ge=0, description="strength of the pull")
+    >>> Settings(name="mine").pull
+    0.1
+
     ``low`` and ``high`` bound the search, ``log`` searches the exponent; ``bounds`` (``ge``, ``gt``, ``le``, ``lt``)
     say which values are valid at all.
     """

@@ -18,6 +18,12 @@ from fedtide.settings.run import RunSettings
 class Params:
     """A params file with overrides: validated once, resolved into runs.
 
+    >>> params = Params({"algorithm": {"name": "fedprox", "mu": 0.1}, "compare": {"seeds": [0, 1]}})
+    >>> params.run().algorithm.mu
+    0.1
+    >>> [(run.label, run.seed) for run in params.grid()]
+    [('fedavg', 0), ('fedavg', 1)]
+
     Args:
         raw: content of the file.
         source: its name, for messages.

@@ -17,6 +17,11 @@ Kind = Literal["image", "vector", "text"]
 class Dataset:
     """Train and test samples of one dataset.
 
+    >>> inputs, labels = torch.rand(6, 4), torch.tensor([0, 1, 2, 0, 1, 2])
+    >>> data = Dataset("mine", "vector", inputs, labels, inputs[:3], labels[:3], num_classes=3, digest="")
+    >>> data.input_shape
+    (4,)
+
     Attributes:
         name: name of the dataset's file.
         kind: ``image`` ([n, channels, height, width], uint8 or floating point), ``vector`` ([n, features]) or ``text``

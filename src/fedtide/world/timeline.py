@@ -43,6 +43,14 @@ class Assignment:
 class Timeline:
     """The whole run's world, written before training; a run only reads it.
 
+    >>> from fedtide.settings.params import Params
+    >>> from fedtide.world.build import build_timeline
+    >>> from fedtide.world.prepared import load_data
+    >>> settings = Params({"scenario": {"name": "static", "num_clients": 4, "rounds": 2}}).run()
+    >>> timeline = build_timeline(settings, load_data(settings))
+    >>> timeline.rounds, timeline.at(0).clients.tolist()
+    (2, [0, 1, 2, 3])
+
     Attributes:
         num_clients: N, ids are 0..N-1 (also those never present).
         num_classes: L.

@@ -1,0 +1,133 @@
+"""Runs, comparisons and records for scripts and notebooks; :mod:`fedtide` exports what is here."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from fedtide.core.errors import SettingsError
+from fedtide.settings.params import Params
+from fedtide.settings.run import RunSettings
+
+if TYPE_CHECKING:
+    from fedtide.report.records import Records
+
+Log = Callable[[str], None]
+
+
+def run(
+    params: Params | RunSettings,
+    runs: str | Path = "runs",
+    *,
+    name: str | None = None,
+    mlruns: str | Path | None = None,
+    log: Log = lambda line: None,
+) -> Records:
+    """Execute a run and return its records; a finished run is returned at once, a half-done one continues.
+
+    >>> import fedtide
+    >>> params = fedtide.Params({"model": "logistic", "scenario": {"name": "static", "num_clients": 4, "rounds": 2}})
+    >>> records = fedtide.run(params)
+    >>> records.history[["label", "round", "present"]].to_numpy().tolist()
+    [['fedavg', 1, 4], ['fedavg', 2, 4]]
+
+    Args:
+        params: settings of the run, or a settings file whose ``algorithm``, ``initialiser`` and ``seed`` are meant.
+        runs: folder of run directories. name: of this one; by default the run key.
+        mlruns: MLflow's folder, absolute or relative to the current one; None for no mirror.
+        log: gets remarks, one line each; ``print`` shows them.
+
+    Returns:
+        The records, with one row in ``records.runs``; its ``state`` is ``complete`` or ``diverged``.
+
+    Raises:
+        SettingsError: bad input; nothing was trained. KeyboardInterrupt: interrupted, with its state saved.
+    """
+    from fedtide.report.records import load as load_records
+    from fedtide.runs.run import run as run_one
+
+    settings = params.run() if isinstance(params, Params) else params
+    experiment = params.experiment.tracking.experiment if isinstance(params, Params) else "fedtide"
+    folder = Path(runs)
+    summary = run_one(settings, _workspace(folder, mlruns, experiment), name=name, log=log)
+    _refuse_interrupted(summary["state"] == "interrupted")
+    return load_records([folder / (name or summary["run_key"])])
+
+
+def compare(
+    params: Params | Sequence[RunSettings],
+    runs: str | Path = "runs",
+    *,
+    workers: int | None = None,
+    mlruns: str | Path | None = None,
+    log: Log = lambda line: None,
+) -> Records:
+    """Execute a grid of runs, several at once, and return the records of all of them.
+
+    >>> import fedtide
+    >>> params = fedtide.Params(
+    ...     {
+    ...         "model": "logistic",
+    ...         "scenario": {"name": "static", "num_clients": 4, "rounds": 2},
+    ...         "compare": {"algorithms": ["fedavg", "fedprox"], "seeds": [0, 1]},
+    ...     }
+    ... )
+    >>> records = fedtide.compare(params, workers=1)
+    >>> records.runs.groupby("label").seed.count().to_dict()
+    {'fedavg': 2, 'fedprox': 2}
+
+    Args:
+        params: a settings file with the grid in ``compare``, or the settings of the runs.
+        runs: folder of run directories; finished runs are reused, half-done ones continue.
+        workers: runs at once, 0 for one per core; by default ``compare.workers``.
+        mlruns: as in :func:`run`. log: gets one line per finished run.
+
+    Raises:
+        SettingsError: bad input. KeyboardInterrupt: interrupted; what was begun is saved.
+    """
+    from fedtide.report.records import load as load_records
+    from fedtide.runs.compare import compare as compare_all
+
+    grid, experiment = (params.grid(), params.experiment) if isinstance(params, Params) else (list(params), None)
+    if workers is None:
+        workers = experiment.compare.workers if experiment else 0
+    folder = Path(runs)
+    workspace = _workspace(folder, mlruns, experiment.tracking.experiment if experiment else "fedtide")
+    summaries, stopped = compare_all(grid, workspace, workers, log)
+    _refuse_interrupted(stopped is not None)
+    return load_records([folder / summary["run_key"] for summary in summaries])
+
+
+def load(path: str | Path = "runs") -> Records:
+    """The records of all runs of a folder, or of one run directory, as pandas frames.
+
+    >>> import fedtide
+    >>> _ = fedtide.run(fedtide.Params({"scenario": {"name": "static", "num_clients": 4, "rounds": 2}}), "elsewhere")
+    >>> fedtide.load("elsewhere").runs[["label", "seed", "state"]].to_numpy().tolist()
+    [['fedavg', 0, 'complete']]
+
+    Raises:
+        SettingsError: there are none, or a file is not what a run writes.
+    """
+    from fedtide.report.records import load as load_records
+
+    folder = Path(path)
+    if (folder / "settings.json").is_file():
+        return load_records([folder])
+    found = sorted(file.parent for file in folder.glob("*/settings.json"))
+    if not found:
+        raise SettingsError(f"{folder}: no run directories here")
+    return load_records(found)
+
+
+def _workspace(runs: Path, mlruns: str | Path | None, experiment: str) -> Any:
+    from fedtide.tracking.workspace import Workspace
+
+    runs.mkdir(parents=True, exist_ok=True)
+    return Workspace(runs, mlruns=Path(mlruns).resolve() if mlruns else None, experiment=experiment)
+
+
+def _refuse_interrupted(interrupted: bool) -> None:
+    if interrupted:
+        raise KeyboardInterrupt("interrupted; the state is saved, the same call continues from there")

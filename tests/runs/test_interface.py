@@ -1,0 +1,50 @@
+"""`import fedtide`: the public names, their examples, and what importing them costs."""
+
+from __future__ import annotations
+
+import doctest
+import importlib
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import fedtide
+
+DOCUMENTED = (
+    "fedtide.algorithms.base",
+    "fedtide.core.plugins",
+    "fedtide.runs.interface",
+    "fedtide.settings.params",
+    "fedtide.world.dataset",
+    "fedtide.world.timeline",
+)
+
+
+def test_every_public_name_is_there_and_documented() -> None:
+    for name in fedtide.__all__:
+        assert getattr(fedtide, name).__doc__, name
+    assert set(fedtide.__all__) <= set(dir(fedtide))
+    with pytest.raises(AttributeError, match="no_such_name"):
+        _ = fedtide.no_such_name  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("name", DOCUMENTED)
+def test_the_examples_of_the_documentation_run(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    outcome = doctest.testmod(importlib.import_module(name), verbose=False)
+    assert outcome.attempted > 0
+    assert outcome.failed == 0
+
+
+def test_importing_the_interface_costs_nothing() -> None:
+    program = "import sys, fedtide; print(*(name for name in sys.modules if '.' not in name))"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    heavy = {"torch", "lightning", "numpy", "pandas", "pydantic", "yaml", "mlflow", "dvc", "optuna"}
+    assert not heavy & set(done.stdout.split())
+
+
+def test_records_of_a_folder_without_runs_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(fedtide.SettingsError, match="no run directories"):
+        fedtide.load(tmp_path)
