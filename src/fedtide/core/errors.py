@@ -1,4 +1,4 @@
-"""Errors a user can cause, and how they are said: one line."""
+"""Errors a user can cause, reported in one line."""
 
 from __future__ import annotations
 
@@ -32,17 +32,17 @@ def nearest(problem: str, word: str, known: Iterable[str]) -> str:
     return f"{problem}{hint} (known: {', '.join(options)})"
 
 
-def one_line(error: ValidationError, source: str, known_keys: Callable[[tuple[int | str, ...]], Iterable[str]]) -> str:
+def one_line(error: ValidationError, source: str, unknown: Callable[[tuple[int | str, ...]], str]) -> str:
     """The first problem of a validation error as one line: source, dotted key, value, what is allowed.
 
-    ``known_keys`` says which keys exist beside the one at a location.
+    ``unknown`` words the problem of a key that does not exist, given its path.
     """
     problems = error.errors(include_url=False)
     first = problems[0]
     key = ".".join(str(part) for part in first["loc"])
     more = f" (and {len(problems) - 1} more)" if len(problems) > 1 else ""
     if first["type"] == "extra_forbidden":
-        return nearest(f"{source}: unknown key {key!r}", str(first["loc"][-1]), known_keys(first["loc"])) + more
+        return f"{source}: {unknown(first['loc'])}{more}"
     message = first["msg"].removeprefix("Value error, ").replace("Input should", "should")
     value = first.get("input")
     shown = "" if isinstance(value, dict | list) or first["type"] == "value_error" else f" = {value!r}"

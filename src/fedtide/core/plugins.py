@@ -14,6 +14,7 @@ import importlib
 import inspect
 import os
 import pkgutil
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, ClassVar, TypeVar, overload
 
@@ -45,7 +46,13 @@ INCIDENTAL = _Incidental()
 
 
 class SettingsModel(BaseModel):
-    """Immutable, refuses unknown keys and infinite numbers, and documents every field from its description."""
+    """Immutable, refuses unknown keys and infinite numbers, and documents every field from its description.
+
+    Attributes:
+        renamed: what to write instead of a key of an earlier version, in the words of an error message.
+    """
+
+    renamed: ClassVar[Mapping[str, str]] = {}
 
     model_config = ConfigDict(frozen=True, extra="forbid", validate_default=True, allow_inf_nan=False)
 

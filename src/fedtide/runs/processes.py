@@ -5,12 +5,14 @@ from __future__ import annotations
 import multiprocessing
 import os
 import signal
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
+from multiprocessing.context import BaseContext
 from typing import Any, TypeVar
 
 Job = TypeVar("Job")
@@ -29,6 +31,31 @@ def stop_with_parent(every: float = 0.5) -> None:
             time.sleep(every)
 
     threading.Thread(target=watch, name="parent-watch", daemon=True).start()
+
+
+def worker_context() -> BaseContext:
+    """How worker processes are started: forked from one process that has imported what a run needs, where that exists."""
+    if "forkserver" not in multiprocessing.get_all_start_methods():
+        return multiprocessing.get_context("spawn")
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(["fedtide.runs.execution", "fedtide.tracking.mlflow"])
+    return context
+
+
+@contextmanager
+def main_module_hidden() -> Iterator[None]:
+    """Workers started inside do not import the main module, so a script needs no guard around its calls."""
+    main = sys.modules["__main__"]
+    file, spec = getattr(main, "__file__", None), main.__spec__
+    main.__spec__ = None
+    if file is not None:
+        del main.__file__
+    try:
+        yield
+    finally:
+        main.__spec__ = spec
+        if file is not None:
+            main.__file__ = file
 
 
 def _begin(threads: int) -> None:
@@ -73,17 +100,17 @@ def in_parallel(
         ChildProcessError: a worker was killed.
     """
     received: list[int] = []
-    context = multiprocessing.get_context("spawn")
     waiting = list(jobs)
     with (
         _forwarding(received),
-        ProcessPoolExecutor(workers, mp_context=context, initializer=_begin, initargs=(1,)) as pool,
+        ProcessPoolExecutor(workers, mp_context=worker_context(), initializer=_begin, initargs=(1,)) as pool,
     ):
         running: dict[Future[Result], Job] = {}
         while (waiting and not received) or running:
             while waiting and not received and len(running) < workers:
                 job = waiting.pop(0)
-                running[pool.submit(function, job)] = job
+                with main_module_hidden():
+                    running[pool.submit(function, job)] = job
             finished = next(as_completed(running))
             job = running.pop(finished)
             try:

@@ -1,4 +1,4 @@
-"""From plain mappings to settings, or to one line that says what is wrong."""
+"""From plain mappings to settings, or to a one-line error."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from fedtide.core import plugins
-from fedtide.core.errors import SettingsError, one_line
+from fedtide.core.errors import SettingsError, nearest, one_line
 from fedtide.core.plugins import SettingsModel
 from fedtide.settings.choices import Choice
 
@@ -23,18 +23,29 @@ def parse(model: type[SettingsModel], raw: Mapping[str, Any], source: str = "set
     try:
         return model.model_validate_json(json.dumps(raw), strict=True)
     except ValidationError as error:
-        raise SettingsError(one_line(error, source, lambda place: _keys_at(model, raw, place))) from None
+        raise SettingsError(one_line(error, source, lambda place: _unknown(model, raw, place))) from None
     except TypeError as error:
         raise SettingsError(f"{source}: {error}; use numbers, words, lists and mappings") from None
 
 
-def _keys_at(model: type[SettingsModel], raw: Any, place: tuple[int | str, ...]) -> list[str]:
-    """Keys known at the group that ``place`` (a path to an unknown key) lies in."""
-    for part in place[:-1]:
+def _unknown(model: type[SettingsModel], raw: Any, place: tuple[int | str, ...]) -> str:
+    """What is wrong with the unknown key at a path: the name it has now, or the nearest known one."""
+    group, word = _group(model, raw, place[:-1]), str(place[-1])
+    problem = f"unknown key {'.'.join(map(str, place))!r}"
+    if group is None:
+        return problem
+    if word in group.renamed:
+        return f"{problem}: {group.renamed[word]}"
+    return nearest(problem, word, group.model_fields)
+
+
+def _group(model: type[SettingsModel], raw: Any, place: tuple[int | str, ...]) -> type[SettingsModel] | None:
+    """The class of the group of settings at a path."""
+    for part in place:
         found = model.model_fields.get(str(part))
         raw = raw.get(part) if isinstance(raw, Mapping) else None
         if found is None:
-            return []
+            return None
         choice = next((item for item in found.metadata if isinstance(item, Choice)), None)
         if choice is not None:
             name = raw.get("name", choice.default) if isinstance(raw, Mapping) else choice.default
@@ -42,5 +53,5 @@ def _keys_at(model: type[SettingsModel], raw: Any, place: tuple[int | str, ...])
         elif isinstance(found.annotation, type) and issubclass(found.annotation, SettingsModel):
             model = found.annotation
         else:
-            return []
-    return list(model.model_fields)
+            return None
+    return model

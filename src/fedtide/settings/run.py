@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from typing import Annotated, Any, Literal
+from collections.abc import Mapping
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import AfterValidator, Field, SerializeAsAny, model_validator
 
@@ -138,6 +139,8 @@ class EvaluationSettings(SettingsModel):
 
 class FederationSettings(SettingsModel):
     """State of server and clients."""
+
+    renamed: ClassVar[Mapping[str, str]] = {"explode": "it is called federation.divergence_threshold now"}
 
     memory: Annotated[Literal["device", "host", "disk"], INCIDENTAL] = Field(
         "device", description="where the clients' memories are kept; disk: a mapped file in the run's folder"
