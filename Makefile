@@ -1,21 +1,21 @@
-# Two commands do everything: `make repro` and `make test`. Both create the environment first.
+# Two commands do everything: `make repro` and `make test`. Every target creates the environment first.
 VENV ?= .venv
 PYTHON ?= python3
 export PATH := $(abspath $(VENV))/bin:$(PATH)
 export DVC_NO_ANALYTICS := 1
 export MLFLOW_DISABLE_TELEMETRY := true
 
-.PHONY: repro test lint ui bench clean
+.PHONY: repro test lint docs ui bench clean
 .DEFAULT_GOAL := repro
 
 $(VENV)/.ready: pyproject.toml constraints.txt
 	$(PYTHON) -c 'import sys; sys.exit(None if sys.version_info >= (3, 11) else "fedtide needs Python 3.11 or newer")'
 	$(PYTHON) -m venv $(VENV)
-	if command -v uv >/dev/null; then uv pip install -q --python $(VENV)/bin/python -e '.[dev,he]' -c constraints.txt; \
-	else $(VENV)/bin/python -m pip install -q --disable-pip-version-check -e '.[dev,he]' -c constraints.txt; fi
+	if command -v uv >/dev/null; then uv pip install -q --python $(VENV)/bin/python -e '.[dev,docs,he]' -c constraints.txt; \
+	else $(VENV)/bin/python -m pip install -q --disable-pip-version-check -e '.[dev,docs,he]' -c constraints.txt; fi
 	touch $@
 
-repro: $(VENV)/.ready   ## play the pipeline: download, partition, train, report, tune
+repro: $(VENV)/.ready   ## reproduce the pipeline: download, partition, train, report, tune
 	dvc repro
 	@echo
 	@echo "report:  report/report.html"
@@ -29,6 +29,10 @@ lint: $(VENV)/.ready    ## style and types
 	ruff format --check
 	mypy
 
+docs: $(VENV)/.ready    ## the documentation site, in docs/_build/html; a warning is an error
+	python -m sphinx -q -W --keep-going -b html docs docs/_build/html
+	@echo "docs:    docs/_build/html/index.html"
+
 ui: $(VENV)/.ready      ## MLflow on the loopback interface
 	fedtide ui
 
@@ -36,5 +40,6 @@ bench: $(VENV)/.ready   ## speed, as ratios to a plain loop
 	python benchmarks/throughput.py
 
 clean:                  ## everything that can be made again, but not the environment
-	rm -rf runs mlruns worlds outcomes report tuning code data .dvc/cache .dvc/tmp
+	rm -rf runs worlds outcomes report tuning code data docs/_build .dvc/cache .dvc/tmp
+	[ ! -d mlruns ] || find mlruns -mindepth 1 ! -path mlruns/.gitignore -delete
 	rm -rf .pytest_cache .mypy_cache .ruff_cache .hypothesis

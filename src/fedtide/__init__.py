@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from fedtide.world.dataset import Dataset
     from fedtide.world.timeline import Timeline
 
+__version__ = "0.1.0"
+
 __all__ = [
     "Algorithm",
     "AlgorithmSettings",

@@ -54,8 +54,11 @@ def test_searches_go_on_from_what_the_one_before_has_left():
     assert read[1:] == [*written, written[-1]]
 
 
-def test_the_table_of_experiments():
+def test_the_tables_list_every_experiment():
     assert {name for name, _, _ in ROWS} == set(FILES)
-    for name, cells, runs in ROWS:
-        recipe = Recipe(FILES[name])
-        assert (len(recipe.cells), count_runs(recipe)) == (cells, runs), name
+
+
+@pytest.mark.parametrize(("name", "cells", "runs"), ROWS, ids=[name for name, _, _ in ROWS])
+def test_cells_and_runs_of_an_experiment(name, cells, runs):
+    recipe = Recipe(FILES[name])
+    assert (len(recipe.cells), count_runs(recipe)) == (cells, runs)

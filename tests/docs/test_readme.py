@@ -1,4 +1,4 @@
-"""What README.md and CONTRIBUTING.md show works: example plug-ins run, commands parse, links lead somewhere."""
+"""What README.md, CONTRIBUTING.md and the guides show works: example plug-ins run, commands parse, links lead somewhere."""
 
 import importlib
 import json
@@ -10,24 +10,35 @@ from pathlib import Path
 
 import pytest
 import typer
+import yaml
 
+import fedtide as package
 from fedtide.cli.main import app
 from fedtide.core import plugins
 from fedtide.settings.params import Params
 
 ROOT = Path(__file__).parents[2]
-DOCUMENTS = {name: (ROOT / name).read_text(encoding="utf-8") for name in ("README.md", "CONTRIBUTING.md")}
-TEXT = "\n".join(DOCUMENTS.values())
+FILES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").glob("*.md"))]
+DOCUMENTS = {str(path.relative_to(ROOT)): path.read_text(encoding="utf-8") for path in FILES}
+GUIDES = ("README.md", "CONTRIBUTING.md", "docs/start.md", "docs/concepts.md", "docs/systems.md", "docs/extend.md")
+TEXT = "\n".join(DOCUMENTS[name] for name in GUIDES)
 CHOSEN_BY = {
-    "algorithms": "algorithm", "data": "data", "exchange": "exchange", "initialisation": "initialiser",
-    "models": "model", "objectives": "objective", "participation": "participation", "partitions": "partition",
-    "scenarios": "scenario", "weighting": "algorithm.weighting",
+    "algorithms": "algorithm={}", "data": "data={}", "exchange": "exchange={}", "initialisation": "initialiser={}",
+    "models": "model={}", "objectives": "objective={}", "participation": "participation={}", "partitions": "partition={}",
+    "scenarios": "scenario={{name: {}}}", "selection": "exchange={{name: intervals, selection: {}}}",
+    "weighting": "algorithm={{name: fedavg, weighting: {}}}",
 }  # fmt: skip
-EXAMPLES = re.findall(r"```python\n(# (\w+)/(\w+)\.py\n.*?)```", TEXT, re.DOTALL)
+EXAMPLES = {
+    f"{kind}-{name}": (code, kind, name)
+    for code, kind, name in re.findall(r"```python\n(# (\w+)/(\w+)\.py\n.*?)```", TEXT, re.DOTALL)
+}
 BLOCKS = "\n".join(re.findall(r"```sh\n(.*?)```", TEXT, re.DOTALL))
 COMMANDS = sorted({
-    *re.findall(r"^(fedtide .*)$", BLOCKS, re.MULTILINE), *re.findall(r"`(fedtide [^`]+)`", TEXT)
+    *re.findall(r"^(fedtide .*)$", BLOCKS, re.MULTILINE), *re.findall(r"`(fedtide [a-z][^`A-Z]*)`", TEXT)
 })  # fmt: skip
+PUBLIC = getattr(package, "__all__", None)
+PYTHON = re.findall(r"```python\n(import fedtide\n.*?)```", TEXT, re.DOTALL)
+MAKEFILE = (ROOT / "Makefile").read_text(encoding="utf-8")
 
 
 @pytest.fixture
@@ -46,12 +57,18 @@ def own_plugins(tmp_path, monkeypatch):
                 del sys.modules[name]
 
 
-def test_the_readme_shows_an_algorithm():
-    assert [kind for _, kind, _ in EXAMPLES].count("algorithms") >= 1
+def test_every_kind_of_plugin_is_shown():
+    assert {kind for _, kind, _ in EXAMPLES.values()} == set(plugins.KINDS) == set(CHOSEN_BY)
 
 
-@pytest.mark.parametrize(("code", "kind", "name"), EXAMPLES, ids=[f"{kind}-{name}" for _, kind, name in EXAMPLES])
-def test_an_example_is_listed_described_and_played(own_plugins, fedtide, code, kind, name):
+def test_the_readme_shows_the_algorithm_of_the_guide():
+    code, _, _ = EXAMPLES["algorithms-fedshrink"]
+    assert code in DOCUMENTS["README.md"]
+    assert code in DOCUMENTS["docs/extend.md"]
+
+
+@pytest.mark.parametrize(("code", "kind", "name"), EXAMPLES.values(), ids=EXAMPLES)
+def test_an_example_is_listed_described_and_run(own_plugins, fedtide, code, kind, name):
     (own_plugins / kind).mkdir(parents=True)
     (own_plugins / kind / f"{name}.py").write_text(code)
     rows = {row["name"]: row["summary"] for row in json.loads(fedtide("list", kind, "--json").out[-1])}
@@ -60,11 +77,28 @@ def test_an_example_is_listed_described_and_played(own_plugins, fedtide, code, k
     settings = plugins.load(kind, name).Settings
     assert settings.model_fields["name"].default == name
     assert all(key in described for key in settings.model_fields.keys() - {"name"})
-    called = fedtide("run", "--json", "--set", f"{CHOSEN_BY[kind]}={name}")
+    called = fedtide("run", "--json", "--set", CHOSEN_BY[kind].format(name))
     assert called.status == 0, called.err
-    told = json.loads(called.out[-1])
-    assert told["state"] == "complete"
-    assert math.isfinite(told["final_accuracy"])
+    summary = json.loads(called.out[-1])
+    assert summary["state"] == "complete"
+    assert math.isfinite(summary["final_accuracy"])
+
+
+@pytest.mark.skipif(PUBLIC is None, reason="no public interface")
+def test_the_lines_of_python_run(folder, capsys):
+    first, *others = PYTHON
+    assert set(others) == {first}
+    names: dict[str, object] = {}
+    exec(first, names)
+    assert list(names["result"].runs.state) == ["complete"]
+    assert list(names["frames"].runs.state) == ["complete"]
+    assert "fedavg" in capsys.readouterr().out
+
+
+@pytest.mark.skipif(PUBLIC is None, reason="no public interface")
+def test_the_python_reference_has_every_public_name():
+    named = re.findall(r"<!-- generated: python (.*) -->", DOCUMENTS["docs/python.md"])
+    assert sorted(" ".join(named).split()) == sorted(set(PUBLIC) - {"__version__"})
 
 
 @pytest.mark.parametrize("line", COMMANDS)
@@ -74,9 +108,12 @@ def test_a_command_parses(line):
         end = next((place for place, word in enumerate(part) if word in ("&&", "|", ";")), len(part))
         name, *arguments = part[1:end]
         command = typer.main.get_command(app).commands[name]
+        if not arguments and any(parameter.required for parameter in command.params):
+            continue  # the name of a command in a sentence
         with command.make_context(name, list(arguments)) as context:
             given = context.params
-        if given.get("overrides") and given["params"] == Path("params.yaml"):
+        own = any(f"={example}" in item for item in given.get("overrides") or () for _, _, example in EXAMPLES.values())
+        if given.get("overrides") and given["params"] == Path("params.yaml") and not own:
             Params.read(ROOT / "params.yaml", given["overrides"])
 
 
@@ -86,12 +123,25 @@ def test_commands_were_found():
 
 @pytest.mark.parametrize("document", DOCUMENTS)
 def test_links_lead_somewhere(document):
-    targets = re.findall(r"\]\(([^)#:]+)\)", DOCUMENTS[document])
-    missing = [target for target in targets if not (ROOT / target).exists()]
-    assert missing == []
+    targets = re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", DOCUMENTS[document])
+    folder = (ROOT / document).parent
+    assert [target for target in targets if not (folder / target).exists()] == []
+
+
+def test_the_site_shows_every_page():
+    trees = re.findall(r"```\{toctree\}(.*?)```", DOCUMENTS["docs/index.md"], re.DOTALL)
+    listed = {page for tree in trees for page in re.findall(r"^(\w+)$", tree, re.MULTILINE)}
+    assert listed == {path.stem for path in (ROOT / "docs").glob("*.md")} - {"index"}
 
 
 def test_make_targets_exist():
-    made = set(re.findall(r"^([a-z]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
+    made = set(re.findall(r"^([a-z]+):", MAKEFILE, re.MULTILINE))
     named = set(re.findall(r"`make ([a-z]+)`", TEXT)) | set(re.findall(r"^make ([a-z]+)", BLOCKS, re.MULTILINE))
     assert {"repro", "test"} <= named <= made
+
+
+def test_pre_commit_runs_what_make_lint_runs():
+    (recipe,) = re.findall(r"^lint:.*\n((?:\t.*\n)+)", MAKEFILE, re.MULTILINE)
+    (repository,) = yaml.safe_load((ROOT / ".pre-commit-config.yaml").read_text(encoding="utf-8"))["repos"]
+    assert [hook["entry"] for hook in repository["hooks"]] == [line.strip() for line in recipe.splitlines()]
+    assert {(hook["language"], hook["pass_filenames"]) for hook in repository["hooks"]} == {("system", False)}

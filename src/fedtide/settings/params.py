@@ -39,8 +39,9 @@ class Params:
             self.run(initialiser=label)
 
     @staticmethod
-    def read(path: Path, overrides: Iterable[str] = ()) -> Params:
+    def read(path: str | Path, overrides: Iterable[str] = ()) -> Params:
         """Read a YAML file and apply ``a.b=value`` overrides (values are YAML)."""
+        path = Path(path)
         if not path.is_file():
             raise SettingsError(f"no settings file {path}; name one with --params or create it")
         raw = read_mapping(path)
