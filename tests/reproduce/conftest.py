@@ -26,7 +26,7 @@ local: {{amount: 1, unit: steps, lr: 0.1}}
 compare: {{algorithms: [fedavg, scaffold], initialisers: [previous, average], seeds: [1, 2], workers: 1}}
 tracking: {{mlflow: false}}
 """
-FAST = "local: {lr: 0.3, momentum: 0.1}\nexperiment: {plays: {average: {scaffold: fedavg}}}\n"
+FAST = "local: {lr: 0.3, momentum: 0.1}\nexperiment: {substitutes: {average: {scaffold: fedavg}}}\n"
 PUBLISHED = """alpha,algorithm,transition,method,mean,std
 0.3,fedavg,second,previous,10.0,1.0
 0.3,fedavg,third,previous,20.0,

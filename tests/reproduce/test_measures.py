@@ -116,7 +116,7 @@ def test_a_history_is_cut_into_sessions(tmp_path):
     np.testing.assert_allclose(second.accuracy, [math.nan, 40])
     assert (second.gradient_rounds, history.session(1).gradient_rounds, history.session(3).gradient_rounds) == (2, 0, 1)
     assert second.latency.tolist() == [3, 1]
-    with pytest.raises(SettingsError, match="session 4 is not among the 3 sessions"):
+    with pytest.raises(SettingsError, match="no session 4: the runs have 3 sessions"):
         history.session(4)
 
 
@@ -155,5 +155,5 @@ def test_speed_ups_of_two_runs_are_inverse(first, second):
 
 def test_without_a_target_no_run_is_needed_beside():
     assert learn([10, 20], [0], last=1) == {"accuracy": 20, "spread": 0}
-    assert Learning().beside("fedssg", "previous") is None
-    assert Learning(target=97).beside("fedssg", "previous") == ("fedavg", "previous")
+    assert Learning().reference_run("fedssg", "previous") is None
+    assert Learning(target=97).reference_run("fedssg", "previous") == ("fedavg", "previous")

@@ -102,7 +102,7 @@ def test_a_wrong_filter_is_said(tiny, item, message):
         ({"overrides": ["partition.alpha=0.5"]}, "choose cells with --only alpha="),
         ({"overrides": ["experiment.transitions={second: 9, third: 3}"]}, "transitions.second = 9 .*from 1 to 3"),
         ({"overrides": ["experiment.published=published/none.csv"]}, "no file .*none.csv"),
-        ({"overrides": ["experiment.plays={previous: {fedavg: fedagv}}"]}, "unknown label 'fedagv'"),
+        ({"overrides": ["experiment.substitutes={previous: {fedavg: fedagv}}"]}, "unknown label 'fedagv'"),
         ({"overrides": ["experiment.measure={name: transition, windows: [1]}"]}, "measure"),
         ({"overrides": ["experiment.measure={name: learning, target: 9, reference: fedagv}"]}, "did you mean 'fedavg'"),
         ({"overrides": ["experiment.grid={alpha: {key: partition.alpha}}"]}, "needs either key and values, or groups"),
@@ -121,7 +121,7 @@ def test_bad_settings_are_one_line(tiny, arguments, message):
         ("alfa,mean\n0.3,1\n", "unknown column 'alfa'; did you mean 'alpha'"),
         ("alpha,std\n0.3,1\n", "no column 'mean'"),
         ("alpha,mean\n0.4,1\n", "line 2: unknown alpha '0.4'"),
-        ("alpha,mean\n0.3,1\n0.3,2\n", "line 3: this row is there twice"),
+        ("alpha,mean\n0.3,1\n0.3,2\n", "line 3: duplicate row"),
         ("alpha,mean\n0.3,much\n", "line 2, mean: 'much' is not a number"),
     ],
 )

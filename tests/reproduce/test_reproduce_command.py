@@ -10,8 +10,8 @@ import sys
 
 import pytest
 
-from fedtide.reproduce.play import count_runs
 from fedtide.reproduce.recipe import Recipe
+from fedtide.reproduce.reproduce import count_runs
 from waiting import until
 
 
@@ -61,7 +61,7 @@ def test_a_part_is_played_then_the_rest_and_what_is_done_stays(fedtide, folder, 
     assert "Seeds 1, 2" in page
     gaps = [abs(float(row["difference"])) for row in rows[::2]]
     assert f"| all | {sum(gaps) / 3:.2f} (3 cells) |" in page
-    assert "Not there yet" not in page
+    assert "Missing runs" not in page
     assert sorted(path.name for path in (folder / "results/tiny").iterdir()) == ["plain.csv", "plain.md"]
 
 
@@ -113,7 +113,7 @@ def test_the_list_of_experiments_and_of_cells(fedtide, tiny):
     [
         (("large/tiny",), "fedtide: unknown experiment 'large/tiny'; did you mean 'tiny'? (known: tiny)"),
         (("tinny",), "fedtide: unknown experiment 'tinny'; did you mean 'tiny'? (known: tiny)"),
-        ((), "fedtide: which experiment? `fedtide reproduce --list` names them"),
+        ((), "fedtide: which experiment? `fedtide reproduce --list` lists them"),
         (("tiny", "--seeds", "1,1"), "fedtide: tiny.yaml, profile plain: compare.seeds: lists something twice: 1, 1"),
     ],
 )
@@ -128,7 +128,7 @@ def test_a_folder_without_experiments_and_one_name_in_two_families(fedtide, fold
     other = folder / "experiments" / "other"
     other.mkdir()
     (other / "tiny.yaml").write_text(tiny.read_text())
-    assert "have one name" in fedtide("reproduce", "tiny").err[0]
+    assert "have the same name" in fedtide("reproduce", "tiny").err[0]
     (folder / "experiments").rename(folder / "elsewhere")
     assert "go to the project's folder" in fedtide("reproduce", "tiny").err[0]
 

@@ -23,32 +23,32 @@ SHOWN = 20
 
 def reproduce(
     name: Annotated[str | None, typer.Argument(help="An experiment: experiments/<family>/NAME.yaml.")] = None,
-    profile: Annotated[
-        str | None, typer.Option(help="A reading of the paper; default: the experiment's first.")
-    ] = None,
+    profile: Annotated[str | None, typer.Option(help="A profile of the experiment; default: its first.")] = None,
     runs: Runs = Path("runs"),
-    results: Annotated[Path, typer.Option(help="Folder of the results.")] = Path("results"),
+    results: Annotated[Path, typer.Option(help="Folder for the results.")] = Path("results"),
     overrides: Override = None,
-    seeds: Annotated[str | None, typer.Option(help="Seeds instead of the experiment's, e.g. 100,200.")] = None,
-    workers: Annotated[int | None, typer.Option(min=0, help="Runs at once; 0 for one per core.")] = None,
+    seeds: Annotated[str | None, typer.Option(help="Seeds that replace the experiment's, e.g. 100,200.")] = None,
+    workers: Annotated[int | None, typer.Option(min=0, help="Runs executed at once; 0 for one per core.")] = None,
     only: Annotated[
-        list[str] | None, typer.Option("--only", metavar="COLUMN=VALUES", help="Play these cells, e.g. algorithm=moon.")
+        list[str] | None,
+        typer.Option("--only", metavar="COLUMN=VALUES", help="Run only these cells, e.g. algorithm=moon."),
     ] = None,
     listed: Annotated[bool, typer.Option("--list", help="List experiments, or the cells of one.")] = False,
     quiet: Quiet = False,
 ) -> None:
-    """Play a published table again: obtained beside published numbers. What is done is reused, a half-done one goes on."""
-    from fedtide.reproduce import play
+    """Reproduce a published table: obtained beside published numbers. Finished runs are reused, interrupted ones continued."""
     from fedtide.reproduce.recipe import Recipe
+    from fedtide.reproduce.reproduce import find
+    from fedtide.reproduce.reproduce import reproduce as run_table
     from fedtide.reproduce.results import missing_lines, printable
 
     console = output(WIDTH)
     if name is None:
         if not listed:
-            raise SettingsError("which experiment? `fedtide reproduce --list` names them")
+            raise SettingsError("which experiment? `fedtide reproduce --list` lists them")
         console.print(_experiments())
         return
-    path = play.find(name)
+    path = find(name)
     settings = list(overrides or ())
     command = ["fedtide", "reproduce", name, *(part for item in settings for part in ("--set", item))]
     if seeds is not None:
@@ -61,23 +61,22 @@ def reproduce(
         console.print(_cells(recipe, only or ()))
         return
     command[3:3] = ["--profile", recipe.profile]
-    ignore = silent if quiet else log
-    table, stopped = play.reproduce(recipe, only or (), runs, results, shlex.join(command), ignore)
+    table, stopped = run_table(recipe, only or (), runs, results, shlex.join(command), silent if quiet else log)
     for part in printable(table):
         console.print(part)
     lines = missing_lines(table)
     for line in lines[:SHOWN]:
         console.print(f"missing: {line}", markup=False)
     if len(lines) > SHOWN:
-        console.print(f"missing: {len(lines) - SHOWN} more, see the .md file")
+        console.print(f"missing: {len(lines) - SHOWN} more, listed in the .md file")
     console.print(f"results: {results / recipe.name / recipe.profile}.csv and .md", markup=False, soft_wrap=True)
     if stopped is not None:
         leave({"state": "interrupted", "signal": stopped})
 
 
 def _experiments() -> Table:
-    from fedtide.reproduce.play import count_runs, experiments
     from fedtide.reproduce.recipe import Recipe
+    from fedtide.reproduce.reproduce import count_runs, experiments
 
     table = Table("name", "title", "profiles", "cells", "runs", box=None, pad_edge=False)
     for name, path in experiments().items():
@@ -88,7 +87,7 @@ def _experiments() -> Table:
 
 
 def _cells(recipe: Recipe, only: list[str] | tuple[()]) -> Table:
-    table = Table(*recipe.columns, "played algorithm", box=None, pad_edge=False)
+    table = Table(*recipe.columns, "run as", box=None, pad_edge=False)
     for cell in recipe.select(only):
         table.add_row(*cell.values, recipe.runs(cell, recipe.seeds[0])[0].label)
     return table

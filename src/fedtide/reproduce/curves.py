@@ -1,4 +1,4 @@
-"""Accuracy over rounds of the runs behind a table, beside the published numbers they are on their way to."""
+"""Accuracy over rounds of the runs behind a table, with the published final numbers beside it."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Curves = dict[Cell, "pd.Series[float]"]
 
 
 def curves(recipe: Recipe, find: Find, kept: Curves) -> Curves:
-    """Test accuracy in percent by round (from 1), the mean of the complete runs of each cell that has one, or what was kept.
+    """Test accuracy [percent] by round (from 1): mean of each cell's complete runs, or the curve that was kept.
 
     Empty for a table about single sessions of longer runs.
     """
@@ -37,13 +37,13 @@ def curves(recipe: Recipe, find: Find, kept: Curves) -> Curves:
 
 
 def curves_csv(lines: Curves, recipe: Recipe) -> str:
-    """A line per round, a column per cell under a heading like ``classes=1 algorithm=fedavg``."""
+    """A row per round, a column per cell, headed like ``classes=1 algorithm=fedavg``."""
     frame = pd.concat(list(lines.values()), axis=1, keys=map(recipe.heading, lines))
     return str(frame.to_csv(float_format="%.2f", lineterminator="\n"))
 
 
 def span(lines: Iterable[pd.Series[float]], goals: Iterable[float]) -> tuple[float, float]:
-    """Accuracies in percent an axis shows: all of them but the climb of the first tenth of the rounds, and the goals."""
+    """Limits of the accuracy axis [percent]: covers the curves after the first tenth of the rounds, and the goals."""
     late = [value for line in lines for value in (line.iloc[len(line) // 10 :].min(), line.max())]
     low, high = min(*late, *goals), max(*late, *goals)
     room = max(0.04 * (high - low), 0.05)
@@ -51,7 +51,7 @@ def span(lines: Iterable[pd.Series[float]], goals: Iterable[float]) -> tuple[flo
 
 
 def curves_png(lines: Curves, recipe: Recipe) -> bytes:
-    """A panel per world of the grid; diamonds to the right are published numbers, at whatever round they were reached."""
+    """A panel per world of the grid; diamonds at the right edge are the published numbers, whatever their round."""
     worlds = list(dict.fromkeys(cell.world for cell in lines))
     numbers: dict[str, int] = {}
     with paper():
@@ -65,7 +65,9 @@ def curves_png(lines: Curves, recipe: Recipe) -> bytes:
                 if (cell, "accuracy") in recipe.published
             }
             for cell in shown:
-                own = [cell.values[place] for name, place in recipe.telling.items() if name not in recipe.table.grid]
+                own = [
+                    cell.values[place] for name, place in recipe.distinguishing.items() if name not in recipe.table.grid
+                ]
                 name = " · ".join(own) or cell.algorithm
                 look = line_style(numbers.setdefault(name, len(numbers)))
                 axes.plot(lines[cell], label=name, **look)

@@ -1,4 +1,4 @@
-"""What a results folder says already: cells that were measured where their runs are not at hand now."""
+"""Numbers of earlier calls, read back from a results folder: of cells whose runs are not available here."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Kept(NamedTuple):
 
 @dataclass(frozen=True)
 class Earlier:
-    """Numbers of an earlier call under the settings of now, all seeds, though perhaps of other code.
+    """Numbers of an earlier call with the same settings and all seeds, though perhaps by other code.
 
     Attributes:
         numbers: by cell and quantity. lines: accuracy in percent by round, by cell.
@@ -36,10 +36,10 @@ class Earlier:
 
 
 def read_earlier(recipe: Recipe, table: Path, curves: Path) -> Earlier:
-    """What the files of ``csv_text`` and ``curves_csv`` say of cells whose settings are the same; nothing without them.
+    """Read the files of ``csv_text`` and ``curves_csv``: cells whose settings are the same; empty without the files.
 
     Raises:
-        SettingsError: a file is not what this command writes.
+        SettingsError: a file was not written by `fedtide reproduce`.
     """
     found = Earlier()
     if not table.is_file():
@@ -63,5 +63,5 @@ def read_earlier(recipe: Recipe, table: Path, curves: Path) -> Earlier:
                 if name in frame:
                     found.lines[cell] = frame[name].dropna()
     except (KeyError, ValueError, TypeError):
-        raise SettingsError(f"{table}: not what `fedtide reproduce` writes; move it away") from None
+        raise SettingsError(f"{table}: not written by `fedtide reproduce`; move it away") from None
     return found

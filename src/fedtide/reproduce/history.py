@@ -21,11 +21,11 @@ class Session:
 
     Attributes:
         accuracy: [T], percent, after each round; NaN where not evaluated.
-        gradient_rounds: V, further rounds that preceded them.
-        latency, energy: [T], seconds and joules of each round, the first one with the gradient rounds before it; NaN if
-            the run did not record them.
-        kappa: [T], normalised communication cost of each round; NaN if the run did not record it.
-        information_loss: the last one of the session that was measured, NaN without one.
+        gradient_rounds: V, gradient rounds before them.
+        latency, energy: [T], seconds and joules of each round, the first including the gradient rounds before it; NaN if
+            not recorded.
+        kappa: [T], normalised communication cost of each round; NaN if not recorded.
+        information_loss: the last measured in the session, NaN if there is none.
     """
 
     accuracy: Floats
@@ -40,14 +40,14 @@ class History:
     """The rounds of one run, from its ``history.csv``.
 
     Raises:
-        SettingsError: the file is not what a run writes.
+        SettingsError: the file was not written by a run.
     """
 
     def __init__(self, directory: Path) -> None:
         frame = pd.read_csv(directory / "history.csv")
         absent = [name for name in ("session", "test_accuracy") if name not in frame]
         if absent:
-            raise SettingsError(f"{directory / 'history.csv'}: no column {absent[0]!r}, so it is not what a run writes")
+            raise SettingsError(f"{directory / 'history.csv'}: no column {absent[0]!r}, so it was not written by a run")
         self._session = frame["session"].to_numpy()
         self._accuracy = 100 * frame["test_accuracy"].to_numpy(dtype=np.float64)
         absence = np.full(len(frame), np.nan)
@@ -71,7 +71,7 @@ class History:
         """
         rounds = np.flatnonzero(self._session == number)
         if len(rounds) == 0:
-            raise SettingsError(f"session {number} is not among the {int(self._session.max())} sessions of the runs")
+            raise SettingsError(f"no session {number}: the runs have {int(self._session.max())} sessions")
         first = rounds[0]
         before = self._gradient_rounds[first - 1] if first else 0.0  # the column is a running total
         return Session(

@@ -1,4 +1,4 @@
-"""Who is ahead, and by how much: accuracy minus that of the best other one, averaged over a table.
+"""By how much a method is ahead: its accuracy minus the best of the others, averaged over a table.
 
 Published as ACC_diff (Zhou et al. 2025, eq. 12); its headline numbers are those of FedSSG against the best baseline.
 """
@@ -12,16 +12,16 @@ import numpy as np
 from fedtide.report.formats import NOTHING
 from fedtide.reproduce.results import Results, Row, Sheet
 
-LEADS = "Accuracy minus that of the best other one, mean over the rows in which all have a number (ACC_diff):"
+LEADS = "Accuracy minus the best of the others, mean over the rows in which all have a number (ACC_diff):"
 
 Place = tuple[str, ...]
 
 
 def leads(results: Results) -> Sheet | None:
-    """Headings and lines; None unless there are rows of accuracies in which everybody has a number.
+    """Headings and lines; None unless in some row all have an accuracy.
 
-    Methods of one algorithm are compared where a table has several methods, else algorithms. Published and obtained
-    numbers are averaged over their own rows: places (worlds, transitions) where all have one.
+    A table with several methods compares the methods of each algorithm; otherwise algorithms are compared. Published and
+    obtained numbers are averaged separately, each over the rows (world, transition) in which all have one.
     """
     methods = len({cell.method for cell in results.recipe.cells}) > 1
     by = "method" if methods else "algorithm"
@@ -49,14 +49,14 @@ def leads(results: Results) -> Sheet | None:
     for quantity in variants:
         own = [row for row in rows if row.quantity == quantity and row.cell not in results.missing]
         columns[f"obtained, {quantity.variant}".rstrip(", ")] = column(own, lambda row: row.obtained)
-    told = {name: cells for name, cells in columns.items() if set(cells.values()) != {NOTHING}}
-    if not told:
+    filled = {name: cells for name, cells in columns.items() if set(cells.values()) != {NOTHING}}
+    if not filled:
         return None
-    return [by, *told], [[name, *(cells[name] for cells in told.values())] for name in names]
+    return [by, *filled], [[name, *(cells[name] for cells in filled.values())] for name in names]
 
 
 def _lead(name: str, rows: list[dict[str, float]]) -> str:
-    """Mean lead in points, and in how many rows it is first."""
+    """Mean lead in points, and the number of rows in which it is first."""
     if not rows:
         return NOTHING
     ahead = [row[name] - max(value for other, value in row.items() if other != name) for row in rows]

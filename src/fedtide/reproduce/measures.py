@@ -1,7 +1,7 @@
-"""What is measured in the session that a published number speaks of, as settings of an experiment.
+"""Measures of a session, as settings of an experiment: how a published number is computed from runs.
 
-A measure turns the session of one run (and that of a reference with the same seed) into a number for each of its
-quantities, and says how the numbers of several seeds become one. What was never reached is infinite.
+A measure turns the session of a run (and that of a reference run with the same seed) into a number for each of its
+quantities, and defines how the seeds are combined. What was never reached is infinite.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from fedtide.reproduce.history import Floats, Session
 
 
 class Quantity(NamedTuple):
-    """What was measured; variants of one quantity are all compared with the same published value."""
+    """A measured quantity; all its variants are compared with the same published value."""
 
     name: str
     variant: str = ""
@@ -38,7 +38,7 @@ COUNTED = "gradient rounds counted"
 class TransitionAccuracy(SettingsModel):
     """Mean accuracy of the first rounds of a session, in percent: (1/n) sum_{t=1..n} Acc(t), n = min(window, T).
 
-    The model a session starts from is not counted. Seeds are averaged.
+    The model at the start of the session is left out. Seeds are averaged.
     """
 
     name: Literal["transition_accuracy"] = "transition_accuracy"
@@ -51,8 +51,8 @@ class TransitionAccuracy(SettingsModel):
         """What is measured: one variant per window."""
         return [Quantity("accuracy", f"{window} round{'s' if window > 1 else ''}") for window in self.windows]
 
-    def beside(self, algorithm: str, method: str) -> Run | None:
-        """Nothing is needed beside the run itself."""
+    def reference_run(self, algorithm: str, method: str) -> Run | None:
+        """No reference is needed."""
         return None
 
     def measure(self, session: Session, _: Session) -> list[float]:
@@ -69,8 +69,8 @@ class Recovery(SettingsModel):
 
     ``T_rho = min{t : Acc(t) >= rho max_t' Acc_ref(t')}``, infinite if there is none; *latency* [s] and *energy* [kJ] are
     T_rho times those of a round; *speedup* is T_rho over that of the reference; *gain* is sum_t (Acc_ref(t) - Acc(t)) in
-    percentage points. The published numbers leave out the V gradient rounds a session begins with; a second variant
-    counts them. Of several seeds the median is taken.
+    percentage points. The published numbers leave out the V gradient rounds at the start of a session; a second variant
+    includes them. Seeds: median.
     """
 
     name: Literal["recovery"] = "recovery"
@@ -83,7 +83,7 @@ class Recovery(SettingsModel):
         names = ("rounds", "latency", "energy", "speedup")
         return [*(Quantity(name, variant) for variant in ("", COUNTED) for name in names), Quantity("gain")]
 
-    def beside(self, algorithm: str, method: str) -> Run | None:
+    def reference_run(self, algorithm: str, method: str) -> Run | None:
         """The run of the reference method."""
         return algorithm, self.reference
 
@@ -107,8 +107,8 @@ class Learning(SettingsModel):
     """How well and how fast a session learns, as the FedDyn lineage reports it (Zhou et al. 2025, Tables 1 to 6).
 
     *accuracy* and *spread* [percent] are mean and population standard deviation over the last rounds; *rounds* is the first
-    with at least the target accuracy; *speedup* is that of the reference algorithm over it, a run that never gets there
-    counting with all its rounds. Seeds are averaged.
+    with at least the target accuracy; *speedup* is the reference algorithm's rounds over these. A run that never reaches the
+    target counts with all its rounds. Seeds are averaged.
     """
 
     name: Literal["learning"] = "learning"
@@ -118,11 +118,11 @@ class Learning(SettingsModel):
 
     @property
     def quantities(self) -> list[Quantity]:
-        """What is measured; with a target, also how soon."""
+        """What is measured; with a target, also the rounds to it."""
         timed = ("rounds", "speedup") if self.target is not None else ()
         return [Quantity(name) for name in ("accuracy", "spread", *timed)]
 
-    def beside(self, algorithm: str, method: str) -> Run | None:
+    def reference_run(self, algorithm: str, method: str) -> Run | None:
         """The run of the reference algorithm, if there is a target."""
         return None if self.target is None else (self.reference, method)
 
@@ -142,20 +142,20 @@ class Learning(SettingsModel):
 class BestRounds(SettingsModel):
     """Mean accuracy of the best rounds of a session, in percent. Seeds are averaged.
 
-    With ``information_loss`` its last measured value is given too (algorithms that measure it say how).
+    With ``information_loss`` its last measured value is reported too (defined by the algorithms that measure it).
     """
 
     name: Literal["best_rounds"] = "best_rounds"
-    rounds: int = Field(5, ge=1, description="how many rounds, wherever they are")
-    information_loss: bool = Field(False, description="give the information loss too")
+    rounds: int = Field(5, ge=1, description="number of best rounds, anywhere in the session")
+    information_loss: bool = Field(False, description="report the information loss too")
 
     @property
     def quantities(self) -> list[Quantity]:
         """What is measured."""
         return [Quantity("accuracy"), *([Quantity("information_loss")] if self.information_loss else [])]
 
-    def beside(self, algorithm: str, method: str) -> Run | None:
-        """No other run."""
+    def reference_run(self, algorithm: str, method: str) -> Run | None:
+        """No reference is needed."""
         return None
 
     def measure(self, session: Session, _: Session) -> list[float]:
@@ -170,16 +170,16 @@ class BestRounds(SettingsModel):
 
 
 class BestRound(SettingsModel):
-    """Accuracy of a session's best round, in percent, which is what long-tail papers publish.
+    """Accuracy of a session's best round, in percent, as published in long-tail papers.
 
-    The best of many noisy rounds flatters a method, the more so the less steady it is; so two more variants say what a user
-    would get: the mean of the last rounds, and the last round. With ``kappa`` the mean communication cost of the rounds is
-    given too. Seeds are averaged.
+    The best of many noisy rounds is optimistic, the more so the noisier the method. Two more variants show what a user would
+    get: the mean of the last rounds, and the last round. With ``kappa`` the mean communication cost of the rounds is
+    reported too. Seeds are averaged.
     """
 
     name: Literal["best_round"] = "best_round"
-    last: int = Field(10, ge=1, description="final rounds that are averaged")
-    kappa: bool = Field(False, description="give the communication cost too: exchanges per local step")
+    last: int = Field(10, ge=1, description="number of last rounds to average")
+    kappa: bool = Field(False, description="report the communication cost too: exchanges per local step")
 
     @property
     def quantities(self) -> list[Quantity]:
@@ -187,8 +187,8 @@ class BestRound(SettingsModel):
         names = ("best round", f"last {self.last} rounds", "last round")
         return [*(Quantity("accuracy", name) for name in names), *([Quantity("kappa")] if self.kappa else [])]
 
-    def beside(self, algorithm: str, method: str) -> Run | None:
-        """No other run."""
+    def reference_run(self, algorithm: str, method: str) -> Run | None:
+        """No reference is needed."""
         return None
 
     def measure(self, session: Session, _: Session) -> list[float]:
@@ -206,5 +206,5 @@ Measure = Annotated[TransitionAccuracy | Recovery | Learning | BestRounds | Best
 
 
 def _per_round(spent: Floats, gradient_rounds: float) -> float:
-    """Mean cost of a round, gradient rounds being rounds too."""
+    """Mean cost of a round, gradient rounds included."""
     return float(spent.sum() / (len(spent) + gradient_rounds))

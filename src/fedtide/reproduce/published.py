@@ -29,7 +29,7 @@ DEFAULT_QUANTITY = "accuracy"
 def read_published(path: Path, columns: Mapping[str, Sequence[str]]) -> Rows:
     """Read a file of published numbers.
 
-    Columns are some of those of the table (a number whose transition, say, was not published holds for all of them),
+    Columns are some of those of the table (without ``transition``, say, a number holds for all transitions),
     ``quantity`` (default: accuracy), ``mean`` and ``std``.
 
     Args:
@@ -37,10 +37,10 @@ def read_published(path: Path, columns: Mapping[str, Sequence[str]]) -> Rows:
         columns: the table's columns and the values that occur in them.
 
     Raises:
-        SettingsError: no such file, a column or a value that the experiment does not know, a row twice, not a number.
+        SettingsError: no such file, a column or value unknown to the experiment, a duplicate row, not a number.
     """
     if not path.is_file():
-        raise SettingsError(f"no file {path} of published numbers")
+        raise SettingsError(f"no file {path} with published numbers")
     with path.open(newline="", encoding="utf-8") as stream:
         reader = csv.DictReader(stream)
         allowed = (*columns, _QUANTITY, *_NUMBERS)
@@ -57,7 +57,7 @@ def read_published(path: Path, columns: Mapping[str, Sequence[str]]) -> Rows:
                     raise SettingsError(nearest(f"{place}: unknown {name} {row[name]!r}", str(row[name]), known))
             key = (tuple(row.get(name) for name in columns), row.get(_QUANTITY) or DEFAULT_QUANTITY)
             if key in rows:
-                raise SettingsError(f"{place}: this row is there twice")
+                raise SettingsError(f"{place}: duplicate row")
             rows[key] = Number(*(_number(row.get(name), f"{place}, {name}") for name in _NUMBERS))
     return rows
 

@@ -1,17 +1,17 @@
-"""An experiment file under one profile: the cells of a published table and the runs that make them.
+"""An experiment file under one profile: the cells of a published table and the runs behind them.
 
-The file is a params file with one more block, ``experiment``. The settings of a cell are plain mappings merged in this
-order: the file, ``profiles/<profile>.yaml`` beside it, the file's own ``experiment.profiles.<profile>``, ``--set``, and the
+The file is a params file with one more block, ``experiment``. The settings of a cell are mappings merged in this order:
+the file, ``profiles/<profile>.yaml`` beside it, the file's own ``experiment.profiles.<profile>``, ``--set``, and the
 cell's place in ``experiment.grid``, axis by axis.
 """
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from pydantic import Field, model_validator
 
@@ -29,11 +29,11 @@ PROFILES = "profiles"
 
 
 class Axis(SettingsModel):
-    """What differs between the worlds of a table: one setting and its values, or named groups of settings."""
+    """One axis of the worlds of a table: a setting and its values, or named groups of settings."""
 
     key: str | None = Field(None, description="dotted setting")
     values: tuple[bool | int | float | str, ...] = Field((), description="its values")
-    groups: dict[str, dict[str, Any]] = Field({}, description="instead: name -> settings that are merged in")
+    groups: dict[str, dict[str, Any]] = Field({}, description="instead: name -> settings to merge in")
 
     @model_validator(mode="after")
     def _either(self) -> Axis:
@@ -47,7 +47,7 @@ class Axis(SettingsModel):
         return tuple(self.groups) or tuple(map(str, self.values))
 
     def apply(self, raw: dict[str, Any], name: str) -> dict[str, Any]:
-        """``raw`` at one of the axis's places."""
+        """``raw`` with one of the axis's values."""
         if self.key is None:
             return deep_merge(raw, self.groups[name])
         override(raw, f"{self.key}={name}")
@@ -55,28 +55,30 @@ class Axis(SettingsModel):
 
 
 class Source(SettingsModel):
-    """Where the published numbers stand."""
+    """Where the numbers were published."""
 
     paper: str = Field(description="the paper")
     table: str = Field(description="its table or figure")
 
 
 class TableSettings(SettingsModel):
-    """The block ``experiment``: what a published table is about, beside the settings of its runs."""
+    """The block ``experiment``: a published table, beside the settings of its runs."""
+
+    renamed: ClassVar[Mapping[str, str]] = {"plays": "it is called substitutes now"}
 
     title: str = Field(description="what the table shows")
-    source: Source = Field(description="where the published numbers stand")
-    note: str = Field("", description="what a reader has to know")
+    source: Source = Field(description="where the numbers were published")
+    note: str = Field("", description="what a reader needs to know")
     published: str | None = Field(
         None,
-        description="CSV file of published numbers beside this one; its rows are the cells. Without: the whole grid",
+        description="CSV file with the published numbers, beside this file; its rows are the cells. Default: the whole grid",
     )
     profiles: dict[str, dict[str, Any]] = Field(
         min_length=1, description="readings of the paper, the default first; each adds settings to profiles/<name>.yaml"
     )
-    grid: dict[str, Axis] = Field({}, description="columns of the table that are settings of the world")
-    plays: dict[str, dict[str, str]] = Field(
-        {}, description="method -> algorithm -> label of the algorithm that is played in its place"
+    grid: dict[str, Axis] = Field({}, description="columns of the table that vary the world")
+    substitutes: dict[str, dict[str, str]] = Field(
+        {}, description="method -> algorithm -> label of the algorithm to run in its place"
     )
     transitions: dict[str, int] = Field(
         min_length=1, description="name of a transition -> the session it leads to, from 1"
@@ -86,7 +88,7 @@ class TableSettings(SettingsModel):
 
 @dataclass(frozen=True)
 class Cell:
-    """A place in the table: values of the grid's axes, algorithm, transition and method (initialiser)."""
+    """A cell of the table: values of the grid's axes, algorithm, transition and method (initialiser)."""
 
     world: tuple[str, ...]
     algorithm: str
@@ -108,8 +110,8 @@ class Recipe:
         overrides: ``a.b=value``, for the experiment's block too (``experiment.transitions={...}``).
 
     Attributes:
-        name, profile, overrides, table: as given, and the block. columns: names of a cell's values.
-        cells: of the table, in its order. published: their published numbers.
+        name, profile, overrides: as given. table: the block. columns: names of a cell's values.
+        cells: of the table, in order. published: their published numbers.
 
     Raises:
         SettingsError: bad settings, in one line.
@@ -119,7 +121,7 @@ class Recipe:
         self.path, self.name, self.overrides = path, path.stem, tuple(overrides)
         raw = read_mapping(path)
         if BLOCK not in raw:
-            raise SettingsError(f"{path}: no block {BLOCK!r}; a file with settings only is for --params")
+            raise SettingsError(f"{path}: no block {BLOCK!r}; a file with settings only is an argument of --params")
         table: TableSettings = parse(TableSettings, raw[BLOCK], f"{path.name}: {BLOCK}")
         self.profile = next(iter(table.profiles)) if profile is None else profile
         if self.profile not in table.profiles:
@@ -162,7 +164,7 @@ class Recipe:
         for item in self.overrides:
             key = item.partition("=")[0].strip()
             if key in keys:
-                raise SettingsError(f"--set {key}: the grid sets it; choose cells with --only {keys[key]}=...")
+                raise SettingsError(f"--set {key}: set by the grid; choose cells with --only {keys[key]}=...")
 
     def _params(self, world: tuple[str, ...]) -> Params:
         raw = deep_merge(self._raw, {})
@@ -172,12 +174,12 @@ class Recipe:
 
     def runs(self, cell: Cell, seed: int) -> list[RunSettings]:
         """The run of a cell, followed by that of the reference if the measure needs one."""
-        reference = self.table.measure.beside(cell.algorithm, cell.method)
+        reference = self.table.measure.reference_run(cell.algorithm, cell.method)
         chosen = [(cell.algorithm, cell.method), *([reference] if reference else [])]
         return [self._run(cell.world, algorithm, method, seed) for algorithm, method in chosen]
 
     def _run(self, world: tuple[str, ...], algorithm: str, method: str, seed: int) -> RunSettings:
-        label = self.table.plays.get(method, {}).get(algorithm, algorithm)
+        label = self.table.substitutes.get(method, {}).get(algorithm, algorithm)
         key = (world, label, method, seed)
         if key not in self._resolved:
             self._resolved[key] = self._worlds[world].run(label, method, seed)
@@ -195,29 +197,29 @@ class Recipe:
                     )
 
     @property
-    def telling(self) -> dict[str, int]:
-        """Places in :attr:`columns` of those that tell the cells apart, by name; all of them for a single cell."""
+    def distinguishing(self) -> dict[str, int]:
+        """Indices of the :attr:`columns` in which cells differ, by name; all columns for a single cell."""
         named = {name: place for place, name in enumerate(self.columns)}
         if len(self.cells) == 1:
             return named
         return {name: place for name, place in named.items() if len({cell.values[place] for cell in self.cells}) > 1}
 
     def identity(self, cell: Cell) -> str:
-        """Twelve hex digits of the settings of a cell's runs, all seeds."""
+        """Hash (12 hex digits) of the settings of a cell's runs, all seeds."""
         if cell not in self._identities:
             runs = [run.canonical() for seed in self.seeds for run in self.runs(cell, seed)]
             self._identities[cell] = short_hash(runs)
         return self._identities[cell]
 
     def heading(self, cell: Cell) -> str:
-        """A cell as one text: ``alpha=0.3 algorithm=fedavg``."""
-        return " ".join(f"{name}={cell.values[place]}" for name, place in self.telling.items())
+        """A cell in words: ``alpha=0.3 algorithm=fedavg``."""
+        return " ".join(f"{name}={cell.values[place]}" for name, place in self.distinguishing.items())
 
     def select(self, filters: Iterable[str]) -> list[Cell]:
-        """The cells that ``column=value[,value...]`` filters leave; all of them without a filter.
+        """The cells that pass ``column=value[,value...]`` filters; all cells without a filter.
 
         Raises:
-            SettingsError: a filter names no column or no value of one.
+            SettingsError: a filter names an unknown column or value.
         """
         chosen = self.cells
         for item in filters:

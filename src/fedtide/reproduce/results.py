@@ -1,4 +1,4 @@
-"""Obtained beside published numbers: rows, and what they look like as CSV, Markdown and in a terminal."""
+"""Obtained beside published numbers: rows, and their CSV, Markdown and terminal tables."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from fedtide.reproduce.recipe import Cell, Recipe
 from fedtide.settings.run import RunSettings
 
 NEVER = "never"
-"""Stands for what was not reached in a session; a number of rounds is written ``>T`` instead, T being its rounds."""
+"""Shown for what was not reached in a session of T rounds; a number of rounds is shown as ``>T`` instead."""
 
 Sheet = tuple[list[str], list[list[str]]]
 """Headings, and lines of cells."""
@@ -35,8 +35,8 @@ class Row:
 
     Attributes:
         published: number and spread, NaN where there is none.
-        obtained: over the seeds that are there; NaN without any. std: sample standard deviation (divisor n - 1).
-        seeds: how many are there. rounds: of the session that was measured; 0 without a seed.
+        obtained: over the available seeds; NaN without any. std: sample standard deviation (divisor n - 1).
+        seeds: number of available seeds. rounds: of the measured session; 0 without a seed.
     """
 
     cell: Cell
@@ -58,8 +58,8 @@ class Results:
     """The table so far.
 
     Attributes:
-        rows: of all cells, in the order of the recipe. missing: cells of which a seed is missing, and those seeds.
-        kept: cells whose runs are not at hand, with the numbers of an earlier call.
+        rows: of all cells, in the order of the recipe. missing: seeds that are missing, by cell.
+        kept: cells with numbers of an earlier call, whose runs are not available here.
     """
 
     recipe: Recipe
@@ -69,7 +69,7 @@ class Results:
 
 
 def tabulate(recipe: Recipe, find: Find, earlier: Earlier) -> Results:
-    """Measure all cells whose runs are complete; where some are not, an earlier call's numbers of all seeds stay."""
+    """Measure all cells whose runs are complete; for the others keep the numbers of an earlier call over all seeds."""
     measure = recipe.table.measure
     rows: list[Row] = []
     missing: dict[Cell, list[int]] = {}
@@ -109,7 +109,7 @@ def tabulate(recipe: Recipe, find: Find, earlier: Earlier) -> Results:
 
 
 def csv_text(results: Results) -> str:
-    """One line per cell and quantity."""
+    """One row per cell and quantity."""
     numbers = ("published", "published_std", "obtained", "std", "difference")
     lines = [",".join((*results.recipe.columns, "quantity", "variant", *numbers, "seeds", "rounds", "settings"))]
     for row in results.rows:
@@ -121,7 +121,7 @@ def csv_text(results: Results) -> str:
 
 
 def markdown(results: Results, command: str, further: dict[str, Sheet]) -> str:
-    """The table with everything that is needed to read it and to make it again; ``further`` tables by introduction."""
+    """The table with all that is needed to read and reproduce it; ``further`` tables by introduction."""
     recipe, table = results.recipe, results.recipe.table
     seeds = ", ".join(map(str, recipe.seeds))
     parts = [
@@ -133,29 +133,29 @@ def markdown(results: Results, command: str, further: dict[str, Sheet]) -> str:
         _markdown_table(*_cells(results)),
     ]
     if summary := _summary(results):
-        parts += ["Mean absolute difference to the published numbers, over the cells that are complete:"]
+        parts += ["Mean absolute difference to the published numbers, over the complete cells:"]
         parts += [_markdown_table(*summary)]
     for introduction, sheet in further.items():
         parts += [introduction, _markdown_table(*sheet)]
     if results.kept:
-        told = f"{len(results.kept)} of the {len(recipe.cells)} cells {'was' if len(results.kept) == 1 else 'were'} measured"
-        parts += [f"{told} by an earlier call with the same settings."]
+        count = f"{len(results.kept)} of the {len(recipe.cells)} cells {'was' if len(results.kept) == 1 else 'were'}"
+        parts += [f"{count} measured by an earlier call with the same settings."]
     if results.missing:
-        parts += ["Not there yet:", "\n".join(f"* {line}" for line in missing_lines(results))]
+        parts += ["Missing runs:", "\n".join(f"* {line}" for line in missing_lines(results))]
     return "\n\n".join(parts) + "\n"
 
 
 def printable(results: Results) -> list[Table]:
     """The table, and the mean absolute differences, for a terminal."""
     title = f"{results.recipe.table.title} ({results.recipe.profile})"
-    tables = [_rich(title, *_cells(results), left=len(results.recipe.telling))]
+    tables = [_rich(title, *_cells(results), left=len(results.recipe.distinguishing))]
     if summary := _summary(results):
         tables.append(_rich("Mean absolute difference to the published numbers", *summary, left=1))
     return tables
 
 
 def missing_lines(results: Results) -> list[str]:
-    """Which runs of which cells are missing; one line for all transitions of a run."""
+    """The missing runs; one line for all transitions of a run."""
     columns = [name for name in results.recipe.columns if name != "transition"]
     lines: dict[str, None] = {}
     for cell, seeds in results.missing.items():
@@ -170,8 +170,8 @@ def _cells(results: Results) -> tuple[list[str], list[list[str]]]:
     published = {
         quantity.name for row in results.rows if not math.isnan(row.published.mean) for quantity in [row.quantity]
     }
-    told = list(results.recipe.telling.values())
-    heads, names = [results.recipe.columns[place] for place in told], []
+    places = list(results.recipe.distinguishing.values())
+    heads, names = [results.recipe.columns[place] for place in places], []
     for quantity in results.recipe.table.measure.quantities:
         if quantity.name in published and quantity.name not in names:
             heads.append(f"{quantity.name}, published")
@@ -182,7 +182,7 @@ def _cells(results: Results) -> tuple[list[str], list[list[str]]]:
         by_cell[row.cell].append(row)
     lines = []
     for cell, rows in by_cell.items():
-        line, shown = [cell.values[place] for place in told], set()
+        line, shown = [cell.values[place] for place in places], set()
         for row in rows:
             never = f">{row.rounds}" if row.quantity.name == "rounds" and row.rounds else NEVER
             if row.quantity.name in published and row.quantity.name not in shown:

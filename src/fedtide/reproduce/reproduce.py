@@ -1,4 +1,4 @@
-"""Find an experiment, play what is missing of it, and keep its results up to date meanwhile."""
+"""Find an experiment, run what is missing of it, and keep its results up to date meanwhile."""
 
 from __future__ import annotations
 
@@ -25,39 +25,39 @@ from fedtide.world.dataset import Dataset
 from fedtide.world.prepared import load_data
 
 EXPERIMENTS = Path("experiments")
-"""Where experiments are looked for, in the current folder: ``experiments/<family>/<name>.yaml``."""
+"""Folder of experiments, below the current one: ``experiments/<family>/<name>.yaml``."""
 
 
 def experiments(root: Path = EXPERIMENTS) -> dict[str, Path]:
-    """Files of all experiments by name, the name being the file's stem.
+    """Files of all experiments by name, which is the file's stem.
 
     Raises:
-        SettingsError: two families have an experiment of one name.
+        SettingsError: two families have an experiment of the same name.
     """
     found: dict[str, Path] = {}
     for path in sorted(root.glob("*/*.yaml")):
         if path.stem in found:
-            raise SettingsError(f"{found[path.stem]} and {path} have one name; rename one of them")
+            raise SettingsError(f"{found[path.stem]} and {path} have the same name; rename one of them")
         found[path.stem] = path
     return found
 
 
 def find(name: str, root: Path = EXPERIMENTS) -> Path:
-    """The file of an experiment, called ``<name>`` or ``<family>/<name>``.
+    """The file of the experiment ``<name>`` or ``<family>/<name>``.
 
     Raises:
-        SettingsError: there is none of this name; the message names the nearest.
+        SettingsError: there is no such experiment; the message names the nearest.
     """
     known = experiments(root)
     if not known:
-        raise SettingsError(f"no experiments here: {root}/<family>/<name>.yaml; go to the project's folder")
+        raise SettingsError(f"no experiments here ({root}/<family>/<name>.yaml); go to the project's folder")
     named = known | {f"{path.parent.name}/{stem}": path for stem, path in known.items()}
     if name not in named:
         raise SettingsError(nearest(f"unknown experiment {name!r}", name.rpartition("/")[2], known))
     return named[name]
 
 
-class _Runs:
+class _RunStore:
     """The runs of a recipe in a folder; histories are read once."""
 
     def __init__(self, root: Path) -> None:
@@ -67,7 +67,7 @@ class _Runs:
         self._histories: dict[str, History] = {}
 
     def key(self, settings: RunSettings) -> str:
-        """Run key, remembered by identity: a recipe resolves every run once."""
+        """Run key, cached by identity: a recipe resolves every run once."""
         if id(settings) not in self._keys:
             if settings.data not in self._data:
                 self._data[settings.data] = load_data(settings)
@@ -75,11 +75,11 @@ class _Runs:
         return self._keys[id(settings)]
 
     def history(self, settings: RunSettings) -> History | None:
-        """Of a complete run that was seen by :meth:`look`."""
+        """History of a complete run that :meth:`load` has read."""
         return self._histories.get(self.key(settings))
 
-    def look(self, key: str) -> bool:
-        """Read the history of a run if it is complete."""
+    def load(self, key: str) -> bool:
+        """Read the history of a run if it is complete; whether it is."""
         directory = self.root / key
         if key not in self._histories and (read_json(directory / "summary.json") or {}).get("state") == "complete":
             self._histories[key] = History(directory)
@@ -89,14 +89,14 @@ class _Runs:
 def reproduce(
     recipe: Recipe, only: Iterable[str], runs: Path, out: Path, command: str, log: Callable[[str], None]
 ) -> tuple[Results, int | None]:
-    """Play the runs that are missing and write ``<out>/<name>/<profile>.csv`` and ``.md``, anew after every run.
+    """Execute the missing runs and write ``<out>/<name>/<profile>.csv`` and ``.md``, again after every run.
 
-    Tables about whole runs also get ``<profile>_rounds.csv`` and ``.png``, the runs' curves. The files always speak of all
-    cells of the experiment, whichever are played; what they said of cells whose runs are not in ``runs`` stays.
+    Tables about whole runs also get ``<profile>_rounds.csv`` and ``.png``, the runs' curves. The files always cover all
+    cells of the experiment, whichever are run; numbers of cells whose runs are not in ``runs`` are kept.
 
     Args:
         recipe: the experiment under one profile.
-        only: filters of the cells to play; see :meth:`Recipe.select`.
+        only: filters of the cells to run; see :meth:`Recipe.select`.
         runs: folder of run directories.
         out: folder of results.
         command: what the user typed, for the files.
@@ -111,14 +111,14 @@ def reproduce(
     chosen = recipe.select(only)
     target = folder(out / recipe.name)
     earlier = read_earlier(recipe, target / f"{recipe.profile}.csv", target / f"{recipe.profile}_rounds.csv")
-    kept = _Runs(folder(runs))
-    complete = {id(settings): kept.look(kept.key(settings)) for settings in _distinct(recipe, recipe.cells)}
+    store = _RunStore(folder(runs))
+    complete = {id(settings): store.load(store.key(settings)) for settings in _distinct(recipe, recipe.cells)}
     missing = [settings for settings in _distinct(recipe, chosen) if not complete[id(settings)]]
 
     def write() -> Results:
-        results = tabulate(recipe, kept.history, earlier)
+        results = tabulate(recipe, store.history, earlier)
         lines = curves(
-            recipe, kept.history, {cell: earlier.lines[cell] for cell in results.kept if cell in earlier.lines}
+            recipe, store.history, {cell: earlier.lines[cell] for cell in results.kept if cell in earlier.lines}
         )
         files, page = {".csv": csv_text(results).encode()}, markdown(results, command, _further(results))
         if lines:
@@ -130,25 +130,25 @@ def reproduce(
         return results
 
     def ended(summary: dict[str, Any]) -> None:
-        if kept.look(summary["run_key"]):
+        if store.load(summary["run_key"]):
             write()
 
     write()
     stopped = None
     if missing:
-        workspace = Workspace(kept.root, experiment=recipe.name, comparison=recipe.profile)
+        workspace = Workspace(store.root, experiment=recipe.name, comparison=recipe.profile)
         _, stopped = compare(missing, workspace, recipe.workers, log, ended)
     return write(), stopped
 
 
 def _further(results: Results) -> dict[str, Sheet]:
-    """Tables about the table, by introduction."""
+    """Tables derived from the results, by introduction."""
     found = leads(results)
     return {LEADS: found} if found else {}
 
 
 def _distinct(recipe: Recipe, cells: Sequence[Cell]) -> list[RunSettings]:
-    """Settings of the runs of some cells, each once; all seeds of a cell together."""
+    """Settings of the runs of some cells, without duplicates; all seeds of a cell together."""
     found = {id(settings): settings for cell in cells for seed in recipe.seeds for settings in recipe.runs(cell, seed)}
     return list(found.values())
 
