@@ -11,7 +11,7 @@ from torch import nn
 
 from fedtide.core.errors import SettingsError
 from fedtide.engine.plan import step_count
-from fedtide.engine.workers import Seat
+from fedtide.engine.workers import WorkerState
 from fedtide.federation.federation import Federation
 from fedtide.federation.module import FederatedModule
 from fedtide.settings.params import Params
@@ -102,7 +102,7 @@ def products(world: Federation) -> Segment:
         len(world.participation.draw(world.timeline.at(0).clients, 0, 0)),
     )
 
-    def client(_: Seat, __: int) -> None:
+    def client(_: WorkerState, __: int) -> None:
         batch = local.batch_size
         tensors = [
             (

@@ -13,10 +13,10 @@ from torch import Tensor
 from fedtide.core import plugins
 from fedtide.core.errors import SettingsError
 from fedtide.core.randomness import generator
-from fedtide.engine.models import renewed_statistics
+from fedtide.engine.models import recompute_statistics
 from fedtide.federation.federation import Federation
 from fedtide.federation.state import initial_state
-from fedtide.federation.synthetic import SyntheticSamples, room
+from fedtide.federation.synthetic import SyntheticSamples, capacity
 from support import assert_same, deal, federation, images, play, settings, timeline, tokens, trajectory, vectors
 
 LOCAL = {"amount": 3, "unit": "steps", "batch_size": 4, "lr": 0.2}
@@ -99,7 +99,7 @@ def test_what_is_made_up_lies_behind_the_data_with_labels_of_its_subset() -> Non
     state, _ = play(fed)
     stored, own = state.extra["stored"], len(data.train_labels)
     assert stored[:, 2].tolist() == list(range(own, own + 18))  # six places, three samples each
-    assert len(fed.parts.data.train_labels) == own + room(fed.parts.timeline, 3) == own + 18
+    assert len(fed.parts.data.train_labels) == own + capacity(fed.parts.timeline, 3) == own + 18
     assert torch.equal(fed.parts.data.train_inputs[:own], data.train_inputs)
     low, high = data.train_inputs.min(), data.train_inputs.max()
     assert ((state.extra["synthetic_inputs"] >= low) & (state.extra["synthetic_inputs"] <= high)).all()
@@ -114,7 +114,7 @@ def test_they_are_trained_on_when_another_subset_is_held() -> None:
     own = [deal(SIZES)[1]]
     state, _ = play(fed)
     first = state.extra["stored"]
-    held = fed.parts.algorithm.shards([0], [1], own, state.extra)[0]
+    held = fed.parts.algorithm.training_samples([0], [1], own, state.extra)[0]
     mine = first[(first[:, 0] == 0) & (first[:, 1] != 1)][:, 2].tolist()
     assert held.tolist() == [*own[0].tolist(), *mine]
 
@@ -148,7 +148,7 @@ def test_bytes_are_stored_as_bytes() -> None:
 
 
 def test_texts_are_refused() -> None:
-    with pytest.raises(SettingsError, match="cfl_generative makes samples up, but data tiny is text"):
+    with pytest.raises(SettingsError, match="cfl_generative makes synthetic samples, but data tiny is text"):
         made(tokens())
 
 
@@ -157,7 +157,7 @@ def test_statistics_are_plain_means_over_the_batches_of_real_samples() -> None:
     fed = federation(chosen, timeline(deal((8, 8)), [{0: 0, 1: 1}]), images(side=32, channels=3))
     points, shards = fed.parts.w0.expand(2, -1), deal((8, 9))
     buffers = torch.full((2, fed.parts.layout.buffer_size), 3.0, dtype=torch.float64)
-    found = renewed_statistics(fed.parts.workers, points, buffers, shards, 4)
+    found = recompute_statistics(fed.parts.workers, points, buffers, shards, 4)
     slot = next(slot for slot in fed.parts.layout.buffers if slot.name.endswith("running_mean"))
     first = next(part for part in fed.parts.task.network.modules() if isinstance(part, torch.nn.Conv2d)).double()
     for row, shard in enumerate(shards):

@@ -86,9 +86,9 @@ def test_the_layout_follows_the_model_unless_it_is_asked_for():
     assert image_layout(EngineSettings(layout="contiguous"), True, cpu) == torch.contiguous_format
 
 
-def test_the_process_is_prepared_and_says_how():
+def test_the_process_is_prepared():
     cpu = torch.device("cpu")
-    assert "one thread" in prepare_process(EngineSettings(), cpu)
+    assert "one torch thread" in prepare_process(EngineSettings(), cpu)
     assert torch.get_num_threads() == 1
     assert "memory" not in prepare_process(EngineSettings(allocator="default"), cpu)
 

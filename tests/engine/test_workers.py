@@ -10,7 +10,7 @@ import torch
 
 from fedtide.core.errors import SettingsError
 from fedtide.engine.memory import available_bytes, plan_chunk, require
-from fedtide.engine.workers import Seat, Workers, available_cores
+from fedtide.engine.workers import Workers, WorkerState, available_cores
 from fedtide.federation.federation import Federation
 from support import federation, settings, steady, vectors
 
@@ -19,38 +19,38 @@ from support import federation, settings, steady, vectors
 def fed() -> Federation:
     """A tiny learning problem."""
     made = federation(settings(), steady((4, 4), 1), vectors())
-    made.workers.close()
+    made.parts.workers.close()
     return made
 
 
 @pytest.mark.parametrize("count", [1, 2, 5])
 def test_results_come_in_the_order_of_the_items(fed: Federation, count: int) -> None:
     workers = Workers(fed.parts.task, count)
-    busy: list[Seat] = []
+    busy: list[WorkerState] = []
     lock = threading.Lock()
 
-    def work(seat: Seat, item: int) -> int:
+    def work(worker: WorkerState, item: int) -> int:
         with lock:
-            assert seat not in busy  # a module belongs to one thread at a time
-            busy.append(seat)
+            assert worker not in busy  # a module belongs to one thread at a time
+            busy.append(worker)
         assert torch.get_num_threads() == 1
         with lock:
-            busy.remove(seat)
+            busy.remove(worker)
         return item * item
 
     assert workers.map(work, range(40)) == [item * item for item in range(40)]
     workers.close()
 
 
-def test_an_error_reaches_the_caller_and_the_seat_returns(fed: Federation) -> None:
+def test_an_error_reaches_the_caller_and_the_worker_returns(fed: Federation) -> None:
     workers = Workers(fed.parts.task, 1)
 
-    def fail(seat: Seat, item: int) -> int:
+    def fail(worker: WorkerState, item: int) -> int:
         raise RuntimeError(f"item {item}")
 
     with pytest.raises(RuntimeError, match="item 0"):
         workers.map(fail, [0])
-    assert workers.map(lambda seat, item: item, [7]) == [7]
+    assert workers.map(lambda worker, item: item, [7]) == [7]
     workers.close()
 
 
@@ -62,13 +62,13 @@ def test_the_number_of_workers(fed: Federation) -> None:
 
 
 def test_references_have_modules_of_their_own(fed: Federation) -> None:
-    seat = Seat(fed.parts.task)
-    first, second = seat.frozen("a"), seat.frozen("b")
-    assert first is seat.frozen("a")
+    worker = WorkerState(fed.parts.task)
+    first, second = worker.frozen("a"), worker.frozen("b")
+    assert first is worker.frozen("a")
     assert first is not second
     assert not first.network.training
     first.w.fill_(1.0)
-    assert not bool((second.w == 1.0).any() or (seat.module.w == 1.0).any())
+    assert not bool((second.w == 1.0).any() or (worker.module.w == 1.0).any())
 
 
 def test_what_cannot_fit_is_refused_in_one_line() -> None:

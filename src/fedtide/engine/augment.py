@@ -16,13 +16,13 @@ from fedtide.core.randomness import hashed_uniform
 class Augmentation:
     """Horizontal flip, then a crop of the original size from the padded image.
 
-    What happens to an image depends on nothing but its key, so batches may be composed in any way and on any device.
+    The result depends only on the image and its key, so batches can be composed in any way, on any device.
 
     Attributes:
         flip: probability that an image is mirrored left to right.
         crop: padding in pixels on every side; the window's offsets are uniform on 0..2 * crop, per axis.
-        crop_probability: probability that an image is cropped; otherwise it stays in place.
-        crop_padding: ``zeros``, or ``reflect``: mirrored at the edge, which is not repeated.
+        crop_probability: probability that an image is cropped.
+        crop_padding: ``zeros``, or ``reflect`` (mirrored at the edge, without repeating it).
     """
 
     flip: float = 0.5
@@ -34,12 +34,12 @@ class Augmentation:
         """Refuse samples that cannot be augmented.
 
         Raises:
-            SettingsError: samples are not (channels, height, width), or too small to be reflected.
+            SettingsError: samples are not (channels, height, width), or too small for reflect padding.
         """
         if len(input_shape) != 3:
             raise SettingsError(
                 f"local.flip = {self.flip}, local.crop = {self.crop}: need images (channels, height, width), "
-                f"a sample of the data has shape {input_shape}; set both to 0"
+                f"but samples have shape {input_shape}; set both to 0"
             )
         side = min(input_shape[1:])
         if self.crop_padding == "reflect" and self.crop >= side:
@@ -71,9 +71,9 @@ class Augmentation:
         return gathered.masked_fill(~inside.unsqueeze(1), 0)
 
     def _source(self, side: int, moved: Tensor, draw: Tensor) -> tuple[Tensor, Tensor]:
-        """Along one axis: the pixel each output pixel is copied from [B, side], and whether it is there or padding."""
-        # The product never rounds up to 2 * crop + 1: the largest draw lies 2^-24 below one, which is more than half a
-        # unit in the last place of the product because 2 * crop + 1 is no power of two.
+        """Along one axis: the index [B, side] each output pixel is copied from, and whether it lies inside the image."""
+        # The product never rounds up to 2 * crop + 1: the largest draw is 2^-24 below one, which is more than half a
+        # unit in the last place of the product because 2 * crop + 1 is not a power of two.
         offset = (draw * (2 * self.crop + 1)).to(torch.int64) - self.crop
         index = torch.arange(side, device=draw.device) + torch.where(moved, offset, 0).unsqueeze(1)
         if self.crop_padding == "zeros":

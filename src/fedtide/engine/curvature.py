@@ -1,4 +1,4 @@
-"""Second derivatives of the clients' losses, diagonals only; no training."""
+"""Diagonals of the Hessian and of the Fisher information of the clients' losses."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from torch import Tensor
 from torch.func import functional_call, grad, vmap
 
 from fedtide.engine.gradient import Probe
-from fedtide.engine.workers import Seat, Workers
+from fedtide.engine.workers import Workers, WorkerState
 
 Ints = NDArray[np.int64]
 
 _FLOATS = 1 << 24
-"""Numbers that the gradients of single samples may take at once."""
+"""Most floats that per-sample gradients may take at once."""
 
 
 def hessian_diagonal(
@@ -31,22 +31,22 @@ def hessian_diagonal(
 ) -> Tensor:
     """``sum_r v_r * (Hess v_r)`` of each client's mean loss over all of its samples.
 
-    With Rademacher probes over the root of their number this is Hutchinson's estimate of the diagonal: unbiased, entry i
-    with variance ``sum_{j != i} H_ij^2 / R``. With the rows of the identity it is the diagonal itself.
+    With R Rademacher probes divided by sqrt(R) this is Hutchinson's estimate of the diagonal: unbiased, entry i with
+    variance ``sum_{j != i} H_ij^2 / R``. With the rows of the identity matrix it is exact.
 
     Args:
         workers, points, b, shards, batch, counts: as in :func:`fedtide.engine.evaluation.full_gradient`.
-        probes: row of a client -> its probes [R, d - first].
-        first: where the parameters begin that the Hessian is taken of, a boundary between two of them.
+        probes: maps a client's row to its probes [R, d - first].
+        first: the Hessian covers the parameters from this index on, where a tensor begins.
 
     Returns:
         [C, d - first]; zero for a client without samples.
     """
     task = workers.task
-    found = torch.zeros(len(shards), points.shape[-1] - first, dtype=task.dtype, device=task.device)
+    diagonals = torch.zeros(len(shards), points.shape[-1] - first, dtype=task.dtype, device=task.device)
 
-    def client(seat: Seat, row: int) -> None:
-        module, shard = seat.module, torch.from_numpy(shards[row]).to(task.device)
+    def client(worker: WorkerState, row: int) -> None:
+        module, shard = worker.module, torch.from_numpy(shards[row]).to(task.device)
         module.load(points if points.dim() == 1 else points[row], b)
         module.network.eval()
         directions, slots = probes(row), [slot for slot in module.layout.parameters if slot.start >= first]
@@ -55,24 +55,24 @@ def hessian_diagonal(
             inputs, labels = task.batch(shard[start : start + batch])
             with task.mixed():
                 losses = task.objective.loss(module.network.outputs(inputs), labels, counts[row])
-            slopes = torch.autograd.grad(losses.sum() / len(shard), parameters, create_graph=True)
+            gradients = torch.autograd.grad(losses.sum() / len(shard), parameters, create_graph=True)
             for v in directions:
                 parts = [v[slot.start - first : slot.stop - first].view(slot.shape) for slot in slots]
-                turned = torch.autograd.grad(
-                    slopes, parameters, parts, retain_graph=True, allow_unused=True, materialize_grads=True
+                products = torch.autograd.grad(
+                    gradients, parameters, parts, retain_graph=True, allow_unused=True, materialize_grads=True
                 )
-                found[row].addcmul_(v, torch.cat([part.reshape(-1) for part in turned]))
+                diagonals[row].addcmul_(v, torch.cat([part.reshape(-1) for part in products]))
 
     workers.map(client, range(len(shards)))
-    return found
+    return diagonals
 
 
 def fisher_diagonal(
     workers: Workers, points: Tensor, b: Tensor, shards: Sequence[Ints], group: int, counts: Tensor, first: int = 0
 ) -> Tensor:
-    """Mean over consecutive groups of each client's samples of the square of the group's mean gradient.
+    """Mean squared group gradient: each client's samples form consecutive groups, each with its mean gradient.
 
-    Groups of one sample give the diagonal of the empirical Fisher information (the labels are those of the data).
+    Groups of one sample give the diagonal of the empirical Fisher information (labels of the data).
 
     Args:
         workers, points, b, shards, counts: as in :func:`fedtide.engine.evaluation.full_gradient`.
@@ -80,14 +80,14 @@ def fisher_diagonal(
         first: as in :func:`hessian_diagonal`.
 
     Returns:
-        [C, d - first], not negative; zero for a client without samples.
+        [C, d - first], non-negative; zero for a client without samples.
     """
     task = workers.task
-    found = torch.zeros(len(shards), points.shape[-1] - first, dtype=task.dtype, device=task.device)
-    at_once = max(1, _FLOATS // found.shape[-1])
+    diagonals = torch.zeros(len(shards), points.shape[-1] - first, dtype=task.dtype, device=task.device)
+    at_once = max(1, _FLOATS // diagonals.shape[-1])
 
-    def client(seat: Seat, row: int) -> None:
-        module, shard = seat.module, torch.from_numpy(shards[row]).to(task.device)
+    def client(worker: WorkerState, row: int) -> None:
+        module, shard = worker.module, torch.from_numpy(shards[row]).to(task.device)
         module.load(points if points.dim() == 1 else points[row], b)
         module.network.eval()
         probe = Probe(module.network)
@@ -99,16 +99,16 @@ def fisher_diagonal(
             with task.mixed():
                 return task.objective.loss(functional_call(probe, named | state, (inputs,)), labels, counts[row]).mean()
 
-        slopes = vmap(grad(loss), in_dims=(None, 0, 0))
+        gradients = vmap(grad(loss), in_dims=(None, 0, 0))
         whole = len(shard) // group * group
         batches = [*torch.split(shard[:whole].view(-1, group), at_once), shard[whole:].unsqueeze(0)]
         groups = -(-len(shard) // group)
         for positions in batches:
             if positions.numel():
                 squares = [
-                    part.square().sum(0).reshape(-1) for part in slopes(parameters, *task.batch(positions)).values()
+                    part.square().sum(0).reshape(-1) for part in gradients(parameters, *task.batch(positions)).values()
                 ]
-                found[row].add_(torch.cat(squares), alpha=1 / groups)
+                diagonals[row].add_(torch.cat(squares), alpha=1 / groups)
 
     workers.map(client, range(len(shards)))
-    return found
+    return diagonals

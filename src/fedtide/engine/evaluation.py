@@ -1,4 +1,4 @@
-"""Passes over data without training: test scores and full gradients, on the same worker threads as training."""
+"""Passes over data without training: scores and full gradients, on the worker threads."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from fedtide.engine.workers import Seat, Workers
+from fedtide.engine.workers import Workers, WorkerState
 
 
 @dataclass(frozen=True)
 class Scores:
-    """Per-class result of one model on one data split; of L other groups of samples where :func:`evaluate` is given them.
+    """Per-class scores of one model on one data split, or per group of samples if :func:`evaluate` is given groups.
 
     Attributes:
-        correct, count: int64 [L], samples of each class predicted right, and present.
-        loss: float64 [L], sum of cross-entropies of each class.
-        masked: int64 [L], samples predicted right by the arg-max over the labels of a view; None without a view.
+        correct, count: int64 [L], samples of each class: correctly predicted ones, and all.
+        loss: float64 [L], summed cross-entropy of each class.
+        masked: int64 [L], samples correctly predicted by the arg-max over the labels of a view; None without a view.
     """
 
     correct: Tensor
@@ -28,13 +28,13 @@ class Scores:
     masked: Tensor | None = None
 
     def accuracy(self, labels: NDArray[np.bool_] | None = None, correct: Tensor | None = None) -> float:
-        """Share of correct predictions among samples whose label is in ``labels`` (bool [L]).
+        """Fraction of correct predictions among samples whose label is in ``labels`` (bool [L]).
 
         The arg-max is over all labels; with ``correct = scores.masked`` over those of the view.
         """
         view = torch.ones_like(self.count, dtype=torch.bool) if labels is None else torch.from_numpy(labels)
-        right = self.correct if correct is None else correct
-        return int(right[view].sum()) / max(1, int(self.count[view].sum()))
+        hits = self.correct if correct is None else correct
+        return int(hits[view].sum()) / max(1, int(self.count[view].sum()))
 
     def mean_loss(self, labels: NDArray[np.bool_] | None = None) -> float:
         """Mean cross-entropy over the same samples."""
@@ -57,51 +57,51 @@ def evaluate(
     view: NDArray[np.bool_] | None = None,
     groups: Tensor | None = None,
 ) -> Scores:
-    """Scores of one model, or of several that add up their logits.
+    """Scores of one model, or of an ensemble that averages its logits.
 
     Args:
         workers: the worker pool.
-        w, b: parameters [d] and floating buffers [q]; or [C, d] and [C, q] of an ensemble, whose mean logits are taken.
+        w, b: parameters [d] and floating buffers [q], or [C, d] and [C, q] of an ensemble.
         inputs, labels: resident samples.
         batch: samples per forward pass.
         view: bool [L], labels that a second arg-max over the same logits is restricted to, for ``Scores.masked``.
-        groups: int64 [n], what to count each sample under instead of its label.
+        groups: int64 [n], the group each sample is counted in, instead of its label.
     """
     task = workers.task
-    number = task.data.num_classes if groups is None else int(groups.max()) + 1
+    size = task.data.num_classes if groups is None else int(groups.max()) + 1
     groups = labels if groups is None else groups
-    barred = None if view is None else torch.from_numpy(~view).to(labels.device)
+    excluded = None if view is None else torch.from_numpy(~view).to(labels.device)
     members: list[tuple[Tensor, Tensor]] = list(zip(w, b, strict=True)) if w.dim() == 2 else [(w, b)]
     starts = range(0, len(labels), batch)
-    lanes = [list(starts)[lane :: workers.count] for lane in range(min(workers.count, len(starts)))]
+    shares = [list(starts)[first :: workers.count] for first in range(min(workers.count, len(starts)))]
 
-    def lane(seat: Seat, mine: list[int]) -> list[tuple[int, Tensor]]:
+    def tally(_: WorkerState, share: list[int]) -> list[tuple[int, Tensor]]:
         results: list[tuple[int, Tensor]] = []
         with torch.inference_mode():
-            for start in mine:
+            for start in share:
                 part = slice(start, start + batch)
                 prepared = task.lay_out(task.data.prepare(inputs[part], task.dtype))
                 outputs = [workers.forward(*member, prepared) for member in members]
                 logits = outputs[0] if len(outputs) == 1 else torch.stack(outputs).mean(0)
-                results.append((start, _tally(logits, labels[part], groups[part], number, barred)))
+                results.append((start, _tally(logits, labels[part], groups[part], size, excluded)))
         return results
 
-    found = sorted((item for part in workers.map(lane, lanes) for item in part), key=lambda item: item[0])
-    zero = torch.zeros(2 if barred is None else 3, number, dtype=torch.float64)
-    loss, correct, *masked = sum((item[1] for item in found), zero)
-    count = torch.bincount(groups.cpu(), minlength=number)
+    tallies = sorted((item for part in workers.map(tally, shares) for item in part), key=lambda item: item[0])
+    zero = torch.zeros(2 if excluded is None else 3, size, dtype=torch.float64)
+    loss, correct, *masked = sum((item[1] for item in tallies), zero)
+    count = torch.bincount(groups.cpu(), minlength=size)
     return Scores(correct.to(torch.int64), count, loss, masked[0].to(torch.int64) if masked else None)
 
 
-def _tally(logits: Tensor, labels: Tensor, groups: Tensor, number: int, barred: Tensor | None) -> Tensor:
-    """Per group, summed cross-entropy, correct predictions and those without the ``barred`` labels: float64 on the CPU."""
-    scores = logits.mT.contiguous()  # [L, B]: along samples, all of this is many times as fast as along a few classes
+def _tally(logits: Tensor, labels: Tensor, groups: Tensor, size: int, excluded: Tensor | None) -> Tensor:
+    """Per group: summed cross-entropy, correct predictions, and those without the ``excluded`` labels; float64, CPU."""
+    scores = logits.mT.contiguous()  # [L, B]: vectorised over samples, many times faster than over a few classes
     values = [-torch.log_softmax(scores, 0).gather(0, labels.unsqueeze(0)).squeeze(0).to(torch.float64)]
     values.append((scores.max(0).indices == labels).to(torch.float64))
-    if barred is not None:
-        masked = scores.masked_fill(barred.unsqueeze(1), -torch.inf)
+    if excluded is not None:
+        masked = scores.masked_fill(excluded.unsqueeze(1), -torch.inf)
         values.append((masked.max(0).indices == labels).to(torch.float64))
-    tally = torch.zeros(len(values), number, dtype=torch.float64, device=labels.device)
+    tally = torch.zeros(len(values), size, dtype=torch.float64, device=labels.device)
     return tally.scatter_add_(1, groups.expand(len(values), -1), torch.stack(values)).cpu()
 
 
@@ -113,19 +113,19 @@ def full_gradient(
     Args:
         workers: the worker pool.
         points: parameters [d] shared by all clients, or one row per client [C, d].
-        b: floating buffers [q]; statistics are those of evaluation mode.
-        shards: positions in the training set of each client.
+        b: floating buffers [q], used as in evaluation mode.
+        shards: each client's positions in the training set.
         batch: samples per pass.
         counts: [C, L] label counts of the clients, for the objective.
 
     Returns:
-        [C, d]; zero for a client without samples. No decay, clipping, augmentation or extra term is included.
+        [C, d]; zero for a client without samples. Without decay, clipping, augmentation and extra terms.
     """
     task = workers.task
     gradients = torch.zeros(len(shards), points.shape[-1], dtype=task.dtype, device=task.device)
 
-    def client(seat: Seat, row: int) -> None:
-        module, shard = seat.module, torch.from_numpy(shards[row]).to(task.device)
+    def client(worker: WorkerState, row: int) -> None:
+        module, shard = worker.module, torch.from_numpy(shards[row]).to(task.device)
         module.load(points if points.dim() == 1 else points[row], b)
         module.network.eval()
         module.g.zero_()
@@ -133,7 +133,7 @@ def full_gradient(
             inputs, labels = task.batch(shard[start : start + batch])
             with task.mixed():
                 losses = task.objective.loss(module.network.outputs(inputs), labels, counts[row])
-            (losses.sum() / len(shard)).backward()  # type: ignore[no-untyped-call]
+            torch.autograd.backward(losses.sum() / len(shard))
         gradients[row].copy_(module.g)
 
     workers.map(client, range(len(shards)))
@@ -143,12 +143,12 @@ def full_gradient(
 def pass_through(
     workers: Workers, w: Tensor, b: Tensor, shards: list[NDArray[np.int64]], batch: int
 ) -> list[tuple[Tensor, Tensor, Tensor]]:
-    """All samples of each client through one model in evaluation mode.
+    """Outputs of one model on all samples of each client, in evaluation mode.
 
     Args:
         workers: the worker pool.
         w, b: parameters [d] and floating buffers [q].
-        shards: positions in the training set of each client.
+        shards: each client's positions in the training set.
         batch: samples per pass.
 
     Returns:
@@ -156,8 +156,8 @@ def pass_through(
     """
     task = workers.task
 
-    def client(seat: Seat, shard: NDArray[np.int64]) -> tuple[Tensor, Tensor, Tensor]:
-        module, positions = seat.frozen("passed"), torch.from_numpy(shard).to(task.device)
+    def client(worker: WorkerState, shard: NDArray[np.int64]) -> tuple[Tensor, Tensor, Tensor]:
+        module, positions = worker.frozen("pass_through"), torch.from_numpy(shard).to(task.device)
         module.load(w, b)
         parts: list[tuple[Tensor, Tensor, Tensor]] = []
         with torch.no_grad(), task.mixed():

@@ -11,9 +11,9 @@ from fedtide.engine.local import Cohort
 from fedtide.engine.workers import Workers
 
 Advance = Callable[[int], None]
-"""Takes the next local steps of every row of a cohort in place, until each has taken ``last`` in all.
+"""Advances every row of a cohort in place until it has taken ``last`` local steps in total.
 
-A finished client's row stays as it is. Between two calls the rows may be changed.
+Rows of finished clients stay as they are. The caller may change rows between two calls.
 """
 
 
@@ -26,16 +26,16 @@ class Executor(ABC):
 
     @abstractmethod
     def describe(self) -> str:
-        """How it works here, in a few words for the log."""
+        """How this executor works, in a few words for the log."""
 
 
 def stepwise(workers: Workers, pieces: Sequence[Iterator[None]], longest: int) -> Advance:
-    """Training whose pieces (of a cohort) each take one local step when asked for the next item.
+    """Training of a cohort in pieces.
 
     Args:
-        workers: take the pieces' steps up to ``last`` side by side.
-        pieces: end after their own last step.
-        longest: steps of the longest piece; with it, pieces run to their end and let go of what they hold.
+        workers: advance the pieces in parallel.
+        pieces: take one local step per item and end after their last one.
+        longest: steps of the longest piece; from there on all pieces run to their end and free what they hold.
     """
     done = 0
 

@@ -22,7 +22,7 @@ def choose(task: Task, engine: EngineSettings, family: str) -> str:
     networks with floating buffers (BatchNorm), whose batches cannot be padded.
 
     Raises:
-        SettingsError: ``stacked`` is asked for a network with floating buffers.
+        SettingsError: ``stacked`` is set for a network with floating buffers.
     """
     floating = any(value.is_floating_point() for value in task.network.buffers())
     if engine.executor == "stacked" and floating:
@@ -39,7 +39,7 @@ def choose(task: Task, engine: EngineSettings, family: str) -> str:
 
 
 def image_layout(engine: EngineSettings, channels_last: bool, device: torch.device) -> torch.memory_format:
-    """Memory layout of image batches: as asked for, else what the model declares for a CPU (``vmap`` undoes it)."""
+    """Memory layout of image batches: as set, else what the model prefers on a CPU (except under ``vmap``)."""
     if engine.layout == "auto":
         preferred = channels_last and device.type == "cpu" and engine.executor != "stacked"
         return torch.channels_last if preferred else torch.contiguous_format

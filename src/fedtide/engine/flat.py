@@ -84,12 +84,12 @@ class ResidentModule:
             self.network.get_submodule(owner)._buffers[leaf] = slot.view(self.b)
 
     def load(self, w: Tensor, b: Tensor) -> None:
-        """Take over parameters [d] and buffers [q]."""
+        """Copy in parameters [d] and buffers [q]."""
         self.w.copy_(w)
         self.b.copy_(b)
 
     def set_key(self, key: int) -> None:
-        """Key of the dropout masks of the next pass."""
+        """Set the key of the next pass's dropout masks."""
         for module in self._dropouts:
             module.key.fill_(key)
 

@@ -1,10 +1,10 @@
-"""Logits of models that are not in training, by a traced program."""
+"""Logits of models in evaluation mode, from a traced program."""
 
 from __future__ import annotations
 
 import copy
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -12,13 +12,11 @@ from torch.func import functional_call
 
 from fedtide.engine.flat import Layout
 from fedtide.engine.program import trace_plain
-
-if TYPE_CHECKING:
-    from fedtide.engine.task import Task
+from fedtide.engine.task import Task
 
 
 class Forward:
-    """The network in evaluation mode as a function of flat vectors, traced once for each shape of a batch."""
+    """The network in evaluation mode as a function of flat vectors, traced once per batch shape."""
 
     def __init__(self, task: Task) -> None:
         self._task = task
@@ -39,7 +37,8 @@ class Forward:
         def logits(*values: Tensor) -> Tensor:
             state = dict(zip(names, values, strict=False))
             with self._task.mixed():
-                return functional_call(self._network, state, (values[-1],))  # type: ignore[no-any-return]
+                outputs: Tensor = functional_call(self._network, state, (values[-1],))
+            return outputs
 
         with torch.inference_mode(False), torch.no_grad():
             return trace_plain(logits, [value.clone() for value in arguments])

@@ -1,4 +1,4 @@
-"""Loss and gradient of one client or of a chunk of clients as a function of tensors, traced where it can be."""
+"""Loss and gradient of one client or of a chunk of clients as a function of tensors, traced where possible."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ class Probe(nn.Module):
 class Gradient:
     """Gradient of the objective and the extra terms with respect to named parameters.
 
-    ``batched`` maps over a leading dimension of clients. Calls are traced once per shape and set of terms; terms whose loss
-    closes over values of one round cannot be, and run as written.
+    ``batched`` maps over a leading dimension of clients. Calls are traced once per shape and set of terms; a term whose loss
+    is a closure cannot be traced and runs as written.
     """
 
     def __init__(self, task: Task, batched: bool) -> None:
@@ -58,14 +58,14 @@ class Gradient:
         references: Sequence[Tensor],
         constants: Sequence[Tensor],
     ) -> tuple[Gradients, Tensor]:
-        """Gradients in parameter order and the mean loss of the batch; batched, everything has a leading dimension [c].
+        """Gradients in parameter order and the mean loss of the batch; if batched, everything has a leading dimension [c].
 
         Args:
             parameters: views by slot.
             inputs, labels, keep: one batch; ``keep`` [B] is false for padding, ``None`` if there is none.
-            key: keys of dropout. counts: label counts [L].
-            terms: extra losses; weights: of each, scalars. references: parameters of all their reference models, by slot,
-                term after term. constants: of all terms, term after term, each with its tensors behind.
+            key: of dropout. counts: label counts [L].
+            terms: extra losses. weights: one scalar for each. references: parameters of their reference models, by slot,
+                term by term. constants: term by term, each term's constants followed by its tensors.
         """
         masks = () if keep is None else (keep,)
         arguments = (*parameters, inputs, labels, *masks, key, counts, *weights, *references, *constants)
@@ -85,7 +85,9 @@ class Gradient:
         slots = self.layout.parameters
         names = [f"network.{slot.name}" for slot in slots]
         heads = [
-            (place, slot.name.removeprefix("head.")) for place, slot in enumerate(slots) if "head." in slot.name[:5]
+            (place, slot.name.removeprefix("head."))
+            for place, slot in enumerate(slots)
+            if slot.name.startswith("head.")
         ]
         task, count = self.task, len(slots)
 
@@ -99,21 +101,22 @@ class Gradient:
 
             def head(features: Tensor) -> Tensor:
                 own = {name: parameters[place] for place, name in heads}
-                return functional_call(self._train.network.head, own, (features,))  # type: ignore[no-any-return]
+                logits: Tensor = functional_call(self._train.network.head, own, (features,))
+                return logits
 
             with task.mixed():
                 state = dict(zip(names, parameters, strict=True))
                 state |= {f"network.{name}": key for name in self.layout.dropout_keys}
                 outputs = functional_call(self._train, state, (x,))
-                seen = []
+                applied = []
                 for term, weight in zip(terms, weights, strict=True):
                     frozen = {}
                     for name in term.references:
                         vector, references = references[:count], references[count:]
                         frozen[name] = functional_call(self._frozen, dict(zip(names, vector, strict=True)), (x,))
                     own = {name: next(constants) for name in (*term.constants, *term.tensors)}
-                    seen.append((term, weight, frozen, own))
-                values = task.losses(outputs, y, label_counts, seen, head, key, keep)
+                    applied.append((term, weight, frozen, own))
+                values = task.losses(outputs, y, label_counts, applied, head, key, keep)
             return values.mean() if keep is None else (values * keep).sum() / keep.sum().clamp(min=1)
 
         def flat(*arguments: Tensor) -> tuple[Tensor, ...]:

@@ -1,6 +1,6 @@
 """A local step: what an algorithm may add to the loss gradient, and the update that fuses it.
 
-One step of one client, in this order (fedssg-family and long-tail conventions, section 0 of both)::
+One step of one client, in this order::
 
     v = clip( scale * g(theta) + linear + pull * (theta - towards) )
     v = v + (weight_decay + decay) * theta
@@ -30,15 +30,15 @@ Coefficient = float | Tensor
 
 @dataclass
 class Local:
-    """What an algorithm adds to the clients' gradients in one round; ``None`` means nothing and costs nothing.
+    """What an algorithm adds to the clients' gradients in one round; ``None`` adds nothing and costs nothing.
 
     Attributes:
         linear: constant vector [d] or [C, d] added to the gradient (SCAFFOLD, FedDyn, FedDC).
         pull, towards: adds ``pull * (theta - towards)``; pull is a number, [C, 1], [d] or [C, d]; towards [d] or [C, d]
             (FedProx, FedACG, CFL).
-        scale: factor on the loss gradient, a number or [C, 1] (FedCM, FedWCM).
+        scale: factor of the loss gradient, a number or [C, 1] (FedCM, FedWCM).
         decay: multiple of theta added after clipping, a number or [C, 1] (FedDyn's split form).
-        lr_scale: factor on the learning rate, a number or [C, 1] (FedWCM-X).
+        lr_scale: factor of the learning rate, a number or [C, 1] (FedWCM-X).
     """
 
     linear: Tensor | None = None
@@ -51,7 +51,7 @@ class Local:
 
 @dataclass(frozen=True)
 class TermBatch:
-    """What an extra loss term may look at for one batch of one client.
+    """What an extra loss term sees of one batch of one client.
 
     Attributes:
         outputs: logits and features of the model in training.
@@ -76,11 +76,14 @@ class TermBatch:
 class Term:
     """An extra loss: per-sample values [B] times ``weight`` are added to the objective.
 
-    ``references`` are parameter vectors [d] (or rows [C, d]) of frozen models evaluated on the same batch; ``weight`` is a
-    number or [C, 1] (0 switches the term off for a client). ``buffers`` are the floating buffers [q] of those references
-    that do not use the broadcast ones. ``constants`` are tensors [C, ...] of which a client sees its own row, ``tensors`` are
-    of any shape and the same for all clients; names are distinct. A term that ``replaces`` the objective stands in its
-    place, for methods with a loss of their own.
+    Attributes:
+        loss: the values.
+        references: parameters [d] or [C, d] of frozen models, which are evaluated on the same batch.
+        weight: a number or [C, 1]; 0 switches the term off for a client.
+        buffers: floating buffers [q] of the references that do not use the broadcast ones.
+        constants: tensors [C, ...] of which a client sees its own row.
+        tensors: of any shape, the same for all clients; their names differ from those of ``constants``.
+        replaces: used instead of the objective, for methods with a loss of their own.
     """
 
     loss: Callable[[TermBatch], Tensor]
@@ -104,10 +107,11 @@ class Cohort:
     Attributes:
         W: [C, d] parameters. buffers: [C, q] floating buffers. momentum: [C, d] or None.
         b: [q] floating buffers as broadcast; frozen reference models use them.
-        plan: batches. label_counts: [C, L] samples per class, for the objective: a client's own or all clients' together.
+        plan: batches. label_counts: [C, L] samples per class, for the objective: each client's own, or the total.
         lr: learning rate of the round.
-        added: what the algorithm adds. direction: its general form, or None; memories: the clients' rows [C, d] it may
-            write, frozen with a finished client's row. terms: extra losses.
+        added: what the algorithm adds to the gradient. terms: extra losses.
+        direction: the algorithm's own step direction, or None. memories: rows [C, d] that it may write; those of a finished
+            client are frozen.
         losses: [C] sum over steps of the mean batch loss, written by the executor.
     """
 
@@ -126,7 +130,7 @@ class Cohort:
 
 
 def rows_of(value: Any, rows: slice) -> Any:
-    """The part of a coefficient or vector that belongs to ``rows``; numbers and [d] vectors are shared by all rows."""
+    """The part of a coefficient or vector for ``rows``; numbers and vectors [d] are shared by all rows."""
     return value[rows] if isinstance(value, Tensor) and value.dim() == 2 else value
 
 
@@ -139,7 +143,7 @@ def add(total: Tensor, factor: Coefficient, values: Tensor) -> None:
 
 
 class Update:
-    """The local step of some rows of a cohort, with everything constant over the round worked out once.
+    """The local step of some rows of a cohort, with everything that is constant over the round precomputed.
 
     Works on matrices [c, d]; with one row, coefficients are plain numbers.
     """
@@ -170,20 +174,20 @@ class Update:
         self.seeded = base is not None and alone
         plain = not any(isinstance(value, Tensor) for value in (self.scale, self.pull, self.lr, self.decay))
         self.direct = plain and local.clip is None and cohort.momentum is None
-        """Whether the step is linear in the gradient with plain numbers, so that matrix products may write into theta."""
+        """Whether the step is linear in the gradient with plain numbers: matrix products can then write into theta."""
 
     def seed(self, g: Tensor) -> None:
-        """What ``g`` [c, d] holds before the loss gradient is accumulated into it: autograd adds the constant for free."""
-        if self.seeded:
-            g.copy_(self.base.expand_as(g))  # type: ignore[union-attr]
+        """Initialise ``g`` [c, d] before the loss gradient is accumulated into it: adding the constant is then free."""
+        if self.seeded and self.base is not None:
+            g.copy_(self.base.expand_as(g))
         else:
             g.zero_()
 
     def step_by(self, gradients: Gradients, w: list[Tensor], W: Tensor) -> None:
-        """A direct step: theta <- (1 - lr (pull + decay)) theta - lr scale gradient - lr base, each term written once.
+        """A direct step: theta <- (1 - lr (pull + decay)) theta - lr scale gradient - lr base.
 
         Args:
-            gradients: of a program. w: views of ``W`` [c, d] by parameter.
+            gradients: of a program. w: views of ``W`` [c, d], one per parameter.
         """
         shrink = 1.0 - self.lr * ((self.pull or 0.0) + self.decay)
         accumulate(w, gradients, shrink, -self.lr * (1.0 if self.scale is None else self.scale))
@@ -209,7 +213,7 @@ class Update:
             add(g, self.decay, w)
 
     def step(self, w: Tensor, g: Tensor, m: Tensor | None) -> None:
-        """Update ``w`` and the momentum ``m`` [c, d] in place; ``g`` is used up."""
+        """Update ``w`` and the momentum ``m`` [c, d] in place; ``g`` is overwritten."""
         self.direction(w, g)
         if m is not None:
             m.mul_(self.local.momentum).add_(g)
@@ -235,7 +239,7 @@ def accumulate(targets: list[Tensor], gradients: Gradients, keep: float, factor:
 def clip(v: Tensor, limit: float) -> None:
     """Scale each row of ``v`` [c, d] to a norm of at most ``limit``, in place."""
     norm = torch.linalg.vector_norm(v, dim=-1, keepdim=True).add_(1e-6)
-    if norm.is_cpu and norm.max().item() <= limit:  # asking is cheaper than a factor of one; elsewhere it would wait
+    if norm.is_cpu and norm.max().item() <= limit:  # cheaper than scaling by one; on a GPU it would synchronise
         return
     v.mul_((limit / norm).clamp_(max=1.0))
 
@@ -243,8 +247,8 @@ def clip(v: Tensor, limit: float) -> None:
 def momentum_steps(steps: Tensor, momentum: float, nesterov: bool = False) -> Tensor:
     """Displacement per unit gradient and learning rate after ``steps`` [C] steps of momentum from rest.
 
-    ``(E - m (1 - m^E) / (1 - m)) / (1 - m)``, the one-norm of FedNova's a (Wang et al. 2020); ``E`` without momentum. A step
-    with Nesterov's is one of heavy-ball momentum that has come a step farther, so that m^2 takes the place of the first m.
+    ``(E - m (1 - m^E) / (1 - m)) / (1 - m)``, the 1-norm of FedNova's a (Wang et al. 2020); ``E`` without momentum. Nesterov
+    momentum is heavy-ball momentum one step ahead, so m^2 replaces the first m.
     """
     count = steps.to(torch.float64)
     if momentum == 0.0:

@@ -1,4 +1,4 @@
-"""The memory plan: what a run will hold, and how many clients `stacked` advances together."""
+"""Memory: how much is free, and how many clients `stacked` advances together."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from fedtide.core.errors import SettingsError
 from fedtide.engine.task import Task
 
 TINY = 8192
-"""Parameters up to which a model is tiny: one client's step then spends its time on calls, not on arithmetic."""
+"""Most parameters of a tiny model, whose local steps spend their time on call overhead, not on arithmetic."""
 
 _CACHE = 1 << 20
-"""Floats of parameters and inputs of a chunk that stay in a core's caches; larger chunks lose on a CPU (measured)."""
+"""Floats (parameters and inputs of a chunk) that fit a core's caches; larger chunks are slower on a CPU (measured)."""
 
 _CALLS = 1 << 23
-"""The same for tiny models: their calls cost more than what leaves the caches (measured)."""
+"""The same for tiny models, where call overhead costs more than cache misses (measured)."""
 
 
 def available_bytes(device: torch.device) -> int:
-    """Bytes of a device's memory that can still be had; of the host's, with what its file cache would give back."""
+    """Free bytes of a device's memory; on the host, the reclaimable file cache counts as free."""
     if device.type == "cuda":
         return int(torch.cuda.mem_get_info(device)[0])
     figures = Path("/proc/meminfo")
@@ -33,7 +33,7 @@ def available_bytes(device: torch.device) -> int:
 
 
 def require(wanted: int, device: torch.device, what: str) -> None:
-    """Refuse work that cannot fit.
+    """Refuse what does not fit.
 
     Raises:
         SettingsError: ``wanted`` bytes are more than the device has free.
@@ -44,19 +44,19 @@ def require(wanted: int, device: torch.device, what: str) -> None:
 
 
 def plan_chunk(size: int, clients: int, batch: int, task: Task, lanes: int) -> int:
-    """Clients advanced together: what the caches take on a CPU, what a quarter of the free memory takes elsewhere.
+    """Clients advanced together: as many as fit the caches of a CPU, or a quarter of the free memory of another device.
 
     Args:
         size: parameters d of one client.
-        clients: of the cohort; on a CPU every lane gets as many chunks.
-        batch: samples of one batch.
-        task: the learning problem; its input size bounds the activations.
-        lanes: chunks that can be advanced at the same time.
+        clients: of the cohort; on a CPU they are divided evenly among the lanes.
+        batch: samples per batch.
+        task: the learning problem; the size of its inputs bounds the activations.
+        lanes: chunks that are advanced in parallel.
     """
     sample = math.prod(task.data.input_shape)
     if task.device.type == "cpu":
         most = max(1, (_CALLS if size <= TINY else _CACHE) // (size + batch * sample))
         chunks_per_lane = max(1, math.ceil(clients / (lanes * most)))
         return max(1, math.ceil(clients / (lanes * chunks_per_lane)))
-    activations = batch * sample * 64  # of a network are a multiple of its input
+    activations = batch * sample * 64  # a multiple of the input
     return max(1, available_bytes(task.device) // 4 // (task.dtype.itemsize * (4 * size + activations)))

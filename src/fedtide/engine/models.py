@@ -1,4 +1,4 @@
-"""What can be asked of the clients' models beside gradients and scores."""
+"""Operations on the clients' models beyond gradients and scores."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn.modules.batchnorm import _BatchNorm
 
-from fedtide.engine.workers import Seat, Workers
+from fedtide.engine.workers import Workers, WorkerState
 
 Ints = NDArray[np.int64]
 Result = TypeVar("Result")
@@ -24,12 +24,12 @@ def with_models(
 
     Args:
         workers: the worker pool.
-        points: parameters [C, d]. b: floating buffers [q] of all of them; statistics are those of evaluation mode.
-        use: gets the function from model inputs [n, ...] to logits [n, L], which can be differentiated.
+        points: parameters [C, d]. b: their floating buffers [q], used as in evaluation mode.
+        use: receives a row and the differentiable function from inputs [n, ...] to logits [n, L].
     """
 
-    def client(seat: Seat, row: int) -> Result:
-        module = seat.frozen("asked")
+    def client(worker: WorkerState, row: int) -> Result:
+        module = worker.frozen("with_models")
         module.load(points[row], b)
 
         def logits(inputs: Tensor) -> Tensor:
@@ -42,19 +42,21 @@ def with_models(
     return workers.map(client, range(len(points)))
 
 
-def renewed_statistics(workers: Workers, points: Tensor, buffers: Tensor, shards: Sequence[Ints], batch: int) -> Tensor:
-    """Floating buffers [C, q] in which BatchNorm's statistics are the plain means over batches of each client's samples.
+def recompute_statistics(
+    workers: Workers, points: Tensor, buffers: Tensor, shards: Sequence[Ints], batch: int
+) -> Tensor:
+    """Floating buffers [C, q] with BatchNorm statistics recomputed as means over batches of each client's samples.
 
     Args:
         workers: the worker pool.
-        points: parameters [C, d]. buffers: [C, q]; what is not a statistic stays.
-        shards: positions in the training set of each client.
+        points: parameters [C, d]. buffers: [C, q]; those that are not statistics are kept.
+        shards: each client's positions in the training set.
         batch: samples per pass; a last batch of a single sample is left out.
     """
-    found = buffers.clone()
+    renewed = buffers.clone()
 
-    def client(seat: Seat, row: int) -> None:
-        module, shard = seat.frozen("statistics"), torch.from_numpy(shards[row]).to(points.device)
+    def client(worker: WorkerState, row: int) -> None:
+        module, shard = worker.frozen("statistics"), torch.from_numpy(shards[row]).to(points.device)
         norms = [part for part in module.network.modules() if isinstance(part, _BatchNorm)]
         if not norms or len(shard) < 2:
             return
@@ -67,7 +69,7 @@ def renewed_statistics(workers: Workers, points: Tensor, buffers: Tensor, shards
             for positions in torch.split(shard, batch):
                 if len(positions) > 1:
                     module.network.outputs(workers.task.batch(positions)[0])
-        found[row] = module.b
+        renewed[row] = module.b
 
     workers.map(client, range(len(shards)))
-    return found
+    return renewed

@@ -1,9 +1,9 @@
 """Faster forms of operations on matrices with few columns, such as the logits of ten classes.
 
-Libraries tune matrix products for wide results and softmax for long rows. On a CPU ``[batch, 784] x [784, 10]`` takes less
-than half the time as the transposed product ``[10, 784] x [784, batch]``, and a softmax over the first of two dimensions,
-which runs along the samples, a twentieth. A norm along a few numbers that are not neighbours in memory takes fifty times as
-long as the root of their sum of squares. Results are the same up to rounding.
+Libraries tune matrix products for wide results and softmax for long rows. On a CPU the product ``[batch, 784] x [784, 10]``
+takes less than half the time when computed transposed, ``[10, 784] x [784, batch]``, and a softmax over the first of two
+dimensions, vectorised over samples, a twentieth. A norm over a few non-contiguous numbers takes fifty times as long as the
+root of their sum of squares. Results are the same up to rounding.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from torch import Tensor
 from torch.fx import Graph, Node
 
 _COLUMNS = 16
-"""Columns up to which the transposed forms win (measured)."""
+"""Most columns for which the transposed forms are faster (measured)."""
 
 _aten = torch.ops.aten
 
@@ -38,7 +38,8 @@ def _log_softmax(values: Tensor, dim: int, half_to_float: bool) -> Tensor:
 
 
 def _log_softmax_backward(grad: Tensor, output: Tensor, dim: int, dtype: torch.dtype) -> Tensor:
-    return _aten._log_softmax_backward_data(grad.mT, output.mT, output.dim() - 2, dtype).mT  # type: ignore[no-any-return]
+    result: Tensor = _aten._log_softmax_backward_data(grad.mT, output.mT, output.dim() - 2, dtype)
+    return result.mT
 
 
 def _norm(values: Tensor, order: int, dim: list[int], keepdim: bool = False) -> Tensor:
@@ -55,9 +56,9 @@ def _is_narrow_along_rows(node: Node) -> bool:
 
 
 def _is_root_of_few_squares(node: Node) -> bool:
-    if len(node.args) < 3 or node.args[1] != 2:
+    if len(node.args) < 3 or node.args[1] != 2 or not isinstance(node.args[0], Node):
         return False
-    shape = node.args[0].meta["val"].shape  # type: ignore[union-attr]
+    shape = node.args[0].meta["val"].shape
     return node.args[2] in ([-1], [len(shape) - 1]) and shape[-1] <= _COLUMNS
 
 
@@ -69,11 +70,11 @@ _FORMS: dict[Any, tuple[Callable[..., Tensor], Callable[[Node], bool]]] = {
     _aten._log_softmax_backward_data.default: (_log_softmax_backward, _is_narrow_along_rows),
     _aten.linalg_vector_norm.default: (_norm, _is_root_of_few_squares),
 }
-"""Faster form of an operation, and when to use it; both take the operation's arguments as they are."""
+"""The faster form of an operation, with the operation's own arguments, and the test of whether to use it."""
 
 
 def use_narrow_forms(graph: Graph) -> None:
-    """Put the faster forms, in place, into a traced graph whose nodes carry example values."""
+    """Replace operations by their faster forms, in place, in a traced graph whose nodes carry example values."""
     for node in graph.nodes:
         form, fits = _FORMS.get(node.target, (None, None))
         if form is not None and fits is not None and not node.kwargs and fits(node):

@@ -1,4 +1,4 @@
-"""Which samples a client sees in which local step: a table of indices keyed by (seed, round, client)."""
+"""Which samples each client sees in each local step: a table of indices keyed by (seed, round, client)."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Plan:
     Attributes:
         indices: int64 [C, S, B], positions in the training set, 0 where unused.
         sizes: int64 [C, S] on the CPU, samples in each batch, 0 past a client's last step.
-        steps: number of local steps of each client, list of C.
+        steps: number of local steps of each client, a list of C.
         keys: int64 [C, S], keys of dropout and augmentation.
     """
 
@@ -34,14 +34,14 @@ class Plan:
     keys: Tensor
 
     def without(self, rows: Sequence[int]) -> Plan:
-        """The same plan in which some clients have nothing to do."""
+        """The same plan, with no steps for some clients."""
         sizes = self.sizes.clone()
         sizes[list(rows)] = 0
         return replace(self, sizes=sizes, steps=[0 if row in rows else count for row, count in enumerate(self.steps)])
 
     @property
     def longest(self) -> int:
-        """Steps of the busiest client."""
+        """Most steps of any client."""
         return max(self.steps, default=0)
 
 
@@ -52,8 +52,8 @@ def step_count(size: int, mean_size: float, local: LocalSettings) -> int:
     if local.unit == "steps":
         return local.amount
     if local.straddle:
-        worked = mean_size if local.unit == "mean_epochs" else size
-        return max(1, int(local.amount * worked / min(local.batch_size, worked)))
+        samples = mean_size if local.unit == "mean_epochs" else size
+        return max(1, int(local.amount * samples / min(local.batch_size, samples)))
     batches = -(-size // local.batch_size)
     if local.unit == "capped_steps":
         return min(local.amount, batches)
@@ -65,15 +65,15 @@ def step_count(size: int, mean_size: float, local: LocalSettings) -> int:
 def _balanced(labels: Ints) -> NDArray[np.float64]:
     """Probability of each sample if all classes that occur are equally likely."""
     _, classes, counts = np.unique(labels, return_inverse=True, return_counts=True)
-    chances: NDArray[np.float64] = 1.0 / (len(counts) * counts[classes])
-    return chances
+    probabilities: NDArray[np.float64] = 1.0 / (len(counts) * counts[classes])
+    return probabilities
 
 
 def _passes(
     shard: Ints, labels: Ints, batch: int, steps: int, local: LocalSettings, rng: np.random.Generator
 ) -> list[Ints]:
     """Consecutive batches of repeated passes over a shard."""
-    chances = _balanced(labels[shard]) if local.order == "class_balanced" else None
+    probabilities = _balanced(labels[shard]) if local.order == "class_balanced" else None
     batches: list[Ints] = []
     rest = np.zeros(0, dtype=np.int64)
     while len(batches) < steps:
@@ -81,7 +81,7 @@ def _passes(
         if local.order == "shuffled":
             order = shard[rng.permutation(len(shard))]
         elif local.order == "class_balanced":
-            order = rng.choice(shard, len(shard), p=chances)
+            order = rng.choice(shard, len(shard), p=probabilities)
         if local.straddle:
             order = np.concatenate([rest, order])
             full = len(order) // batch * batch
@@ -104,15 +104,15 @@ def make_plan(
     """The plan of one round.
 
     Args:
-        shards: positions in the training set of each client of the cohort.
+        shards: each client's positions in the training set.
         clients: their ids; each client's draw is keyed by (seed, purpose, keys, id).
         local: amount of work, batch size, order.
-        mean_size: mean number of samples of a client of the population.
+        mean_size: mean number of samples per client of the population.
         seed: the run's seed.
         purpose: ``"batches"`` in training.
-        keys: the round number (and whatever else tells this training apart).
-        device: where the index table goes.
-        labels: of the training set; ``local.order = class_balanced`` draws by them.
+        keys: the round number, and anything else that identifies this training.
+        device: of the index table.
+        labels: of the training set, for ``local.order = class_balanced``.
     """
     steps = [step_count(len(shard), mean_size, local) for shard in shards]
     width = min(local.batch_size, max((len(shard) for shard in shards), default=0))

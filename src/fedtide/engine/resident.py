@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from fedtide.engine.executor import Advance, Executor
-from fedtide.engine.local import Cohort, Term, Update, rows_of
+from fedtide.engine.flat import ResidentModule
+from fedtide.engine.local import Cohort, Direction, Term, Update, rows_of
 from fedtide.engine.task import Task
-from fedtide.engine.workers import Seat, Workers
+from fedtide.engine.workers import Workers, WorkerState
 from fedtide.models.base import Outputs
 
 
@@ -31,7 +33,7 @@ class Resident(Executor):
             nonlocal done
             first, done = done, last
             busy = [row for row, steps in enumerate(cohort.plan.steps) if steps > first]
-            self.workers.map(lambda seat, row: self._client(seat, cohort, row, first, last), busy)
+            self.workers.map(lambda worker, row: self._client(worker, cohort, row, first, last), busy)
 
         return advance
 
@@ -39,12 +41,12 @@ class Resident(Executor):
         """See :meth:`Executor.describe`."""
         return f"resident modules, {self.workers.count} clients at a time"
 
-    def _client(self, seat: Seat, cohort: Cohort, row: int, first: int, last: int) -> None:
-        task, module, plan = self.task, seat.module, cohort.plan
+    def _client(self, worker: WorkerState, cohort: Cohort, row: int, first: int, last: int) -> None:
+        task, module, plan = self.task, worker.module, cohort.plan
         rows = slice(row, row + 1)
         update = Update(cohort, rows, task.local)
         terms = [
-            (term, _number(term, rows), self._references(seat, term, row, cohort.b), _constants(term, row))
+            (term, _number(term, rows), self._references(worker, term, row, cohort.b), _constants(term, row))
             for term in cohort.terms
         ]
         terms = [item for item in terms if item[1] != 0]
@@ -62,16 +64,18 @@ class Resident(Executor):
             def loss(inputs: Tensor = inputs, labels: Tensor = labels, key: Tensor = key) -> Tensor:
                 with task.mixed():
                     outputs = module.network.outputs(inputs)
-                    seen = [(term, weight, _frozen_outputs(frozen, inputs), own) for term, weight, frozen, own in terms]
+                    applied = [
+                        (term, weight, _frozen_outputs(frozen, inputs), own) for term, weight, frozen, own in terms
+                    ]
                     counts = cohort.label_counts[row]
-                    return task.losses(outputs, labels, counts, seen, module.network.head, key).mean()
+                    return task.losses(outputs, labels, counts, applied, module.network.head, key).mean()
 
             if cohort.direction is None:
                 update.seed(g)
                 value = loss()
-                value.backward()  # type: ignore[no-untyped-call]
+                torch.autograd.backward(value)
             else:
-                value = self._general(cohort, module, loss, rows)
+                value = self._own_direction(cohort.direction, module, loss, rows)
             total += value.detach()
             update.step(w, g, m)
         cohort.W[row].copy_(module.w)
@@ -79,8 +83,8 @@ class Resident(Executor):
         cohort.losses[row] += total
 
     @staticmethod
-    def _general(cohort: Cohort, module: Any, loss: Any, rows: slice) -> Tensor:
-        """Leave the algorithm's own direction in ``module.g``; the first gradient's loss is the one reported."""
+    def _own_direction(direction: Direction, module: ResidentModule, loss: Callable[[], Tensor], rows: slice) -> Tensor:
+        """Write the algorithm's own direction into ``module.g``; returns the loss of the first gradient it takes."""
         values: list[Tensor] = []
         here = module.w.clone()
 
@@ -89,22 +93,22 @@ class Resident(Executor):
             module.g.zero_()
             statistics = module.b.clone()
             value = loss()
-            value.backward()
+            torch.autograd.backward(value)
             if values:  # a batch counts once in the running statistics, however many gradients are taken on it
                 module.b.copy_(statistics)
             values.append(value.detach())
-            return module.g.clone().unsqueeze(0)  # type: ignore[no-any-return]
+            return module.g.clone().unsqueeze(0)
 
-        direction = cohort.direction(gradient, here.unsqueeze(0), rows)  # type: ignore[misc]
+        step = direction(gradient, here.unsqueeze(0), rows)
         module.w.copy_(here)
-        module.g.copy_(direction[0])
+        module.g.copy_(step[0])
         return values[0]
 
     @staticmethod
-    def _references(seat: Seat, term: Term, row: int, b: Tensor) -> dict[str, Any]:
+    def _references(worker: WorkerState, term: Term, row: int, b: Tensor) -> dict[str, ResidentModule]:
         modules = {}
         for name, vector in term.references.items():
-            modules[name] = seat.frozen(name)
+            modules[name] = worker.frozen(name)
             modules[name].load(vector[row] if vector.dim() == 2 else vector, term.buffers.get(name, b))
         return modules
 
@@ -118,6 +122,6 @@ def _constants(term: Term, row: int) -> dict[str, Tensor]:
     return {name: value[row] for name, value in term.constants.items()} | term.tensors
 
 
-def _frozen_outputs(modules: dict[str, Any], inputs: Tensor) -> dict[str, Outputs]:
+def _frozen_outputs(modules: dict[str, ResidentModule], inputs: Tensor) -> dict[str, Outputs]:
     with torch.no_grad():
         return {name: module.network.outputs(inputs) for name, module in modules.items()}

@@ -1,4 +1,4 @@
-"""Some rows of a cohort in training: the part of a local step that all executors of traced programs share."""
+"""Rows of a cohort in training: the local step that all executors of traced programs share."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from fedtide.engine.gradient import Gradient
-from fedtide.engine.local import Cohort, Update, accumulate, rows_of
+from fedtide.engine.local import Cohort, Direction, Update, accumulate, rows_of
 
 
 class Rows:
@@ -42,11 +42,11 @@ class Rows:
         return [slot.view(flat) for slot in self.gradient.layout.parameters]
 
     def _shared(self, value: Tensor) -> Tensor:
-        """A tensor that all clients share, shaped as the gradient wants it."""
+        """A tensor shared by all clients, in the shape that the gradient takes."""
         return value.expand(len(self.w), *value.shape) if self.gradient.batched else value
 
     def _cut(self, value: Any) -> Any:
-        """The rows of a vector [d] or [C, d] or of a number or column [C, 1], shaped as the gradient wants them."""
+        """The rows of a vector [d] or [C, d], a number or a column [C, 1], in the shape that the gradient takes."""
         part = rows_of(value, self.rows)
         count, vector = len(self.w), isinstance(part, Tensor) and part.shape[-1:] == self.w.shape[-1:]
         if not self.gradient.batched:
@@ -56,11 +56,11 @@ class Rows:
         return torch.as_tensor(part, dtype=self.w.dtype, device=self.w.device).reshape(-1).expand(count)
 
     def step(self, inputs: Tensor, labels: Tensor, keep: Tensor | None, key: Tensor) -> Tensor:
-        """One local step on one batch; returns the mean loss before it, [] or [c]."""
+        """One local step on one batch; returns the mean loss before the step, [] or [c]."""
         tensors = (self._weights, self._references, self._constants)
         batch = (inputs, labels, keep, key, self.counts, self._terms, *tensors)
         if self.cohort.direction is not None:
-            return self._general(batch)
+            return self._own_direction(self.cohort.direction, batch)
         gradients, value = self.gradient(self._w_views, *batch)
         if self.update.direct:
             self.update.step_by(gradients, self._w_views, self.w)
@@ -70,8 +70,8 @@ class Rows:
             self.update.step(self.w, self._g, self.m)
         return value
 
-    def _general(self, batch: Any) -> Tensor:
-        """A step along the algorithm's own direction; the loss is that of the first gradient it takes."""
+    def _own_direction(self, direction: Direction, batch: Any) -> Tensor:
+        """A step along the algorithm's own direction; returns the loss of the first gradient it takes."""
         values: list[Tensor] = []
 
         def loss_gradient(at: Tensor) -> Tensor:
@@ -81,6 +81,6 @@ class Rows:
             accumulate(self._views(result), gradients, 1.0, 1.0)
             return result
 
-        self._g.copy_(self.cohort.direction(loss_gradient, self.w.clone(), self.rows))  # type: ignore[misc]
+        self._g.copy_(direction(loss_gradient, self.w.clone(), self.rows))
         self.update.step(self.w, self._g, self.m)
         return values[0]

@@ -16,7 +16,7 @@ from fedtide.engine.workers import Workers
 
 
 class Stacked(Executor):
-    """``vmap`` over the clients of a chunk; chunks are dealt to the workers, finished rows are frozen."""
+    """``vmap`` over the clients of a chunk; workers take chunks, finished rows are frozen."""
 
     def __init__(self, task: Task, workers: Workers, chunk: int = 0) -> None:
         self.task, self.workers, self.chunk = task, workers, chunk
@@ -26,7 +26,7 @@ class Stacked(Executor):
         """See :meth:`Executor.begin`."""
         clients = len(cohort.plan.steps)
         size, width = self.gradient.layout.size, cohort.plan.indices.shape[-1]
-        # Only tiny models come out the same to the bit however they are stacked, so only their chunks follow the workers.
+        # Only tiny models give the same bits however they are stacked, so only their chunks may depend on the workers.
         lanes = self.workers.count if size <= TINY else 1
         chunk = self.chunk or plan_chunk(size, clients, width, self.task, lanes)
         chunks = [self._chunk(cohort, slice(at, min(at + chunk, clients))) for at in range(0, clients, chunk)]
@@ -34,10 +34,12 @@ class Stacked(Executor):
 
     def describe(self) -> str:
         """See :meth:`Executor.describe`."""
-        return f"stacked, {self.chunk or 'a planned number of'} clients a chunk, {self.workers.count} chunks at a time"
+        return (
+            f"stacked, {self.chunk or 'a planned number of'} clients per chunk, {self.workers.count} chunks at a time"
+        )
 
     def _chunk(self, cohort: Cohort, rows: slice) -> Iterator[None]:
-        """Takes one local step of the clients of a chunk whenever it is asked for the next item."""
+        """One local step of the clients of a chunk per item."""
         plan, task, longest = cohort.plan, self.task, max(cohort.plan.steps[rows])
         if longest == 0:
             return
@@ -52,7 +54,7 @@ class Stacked(Executor):
         for step in range(longest):
             keys, running = plan.keys[rows, step], steps > step
             inputs, labels = task.batch(plan.indices[rows, step], keys)
-            # A padded batch keeps the full width: a client's sums must not depend on who shares its chunk.
+            # A padded batch keeps the full width: a client's sums must not depend on the others in its chunk.
             keep = None if full[step] else columns < sizes[:, step : step + 1].to(task.device)
             before = [value.clone() for value in written] if step >= shortest else []
             value = training.step(inputs, labels, keep, keys)

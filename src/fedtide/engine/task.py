@@ -1,9 +1,9 @@
-"""What is trained: network, data, loss and augmentation, shared by all executors."""
+"""The learning problem that all executors share: network, data, loss and augmentation."""
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,7 +17,7 @@ from fedtide.objectives.base import Objective
 from fedtide.settings.run import LocalSettings
 from fedtide.world.dataset import Dataset
 
-_STRIDE = 3202034522624059733  # an odd 64-bit multiplier: keys of the samples of a batch
+_STRIDE = 3202034522624059733  # an odd 64-bit multiplier keeps the keys of a batch's samples apart
 
 
 @dataclass(frozen=True)
@@ -46,10 +46,10 @@ class Task:
         """Prepared inputs [n, ...] in the memory layout of the run."""
         return inputs.contiguous(memory_format=self.layout) if inputs.dim() == 4 else inputs
 
-    def mixed(self) -> Any:
-        """Context of a forward pass."""
+    def mixed(self) -> AbstractContextManager[object]:
+        """Context of a forward pass: autocast, where precision is mixed."""
         if self.autocast is None:
-            return contextlib.nullcontext()
+            return nullcontext()
         return torch.autocast(self.device.type, dtype=self.autocast)
 
     def batch(self, indices: Tensor, key: Tensor | None = None) -> tuple[Tensor, Tensor]:

@@ -1,4 +1,4 @@
-"""Executor for CPUs: clients dealt to worker threads, one at a time per worker."""
+"""Executor for CPUs: worker threads, each training one client at a time."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from fedtide.engine.task import Task
 from fedtide.engine.workers import Workers
 
 _WIDTHS = 4
-"""Short batches are padded to one of so many widths, so that few programs are traced."""
+"""Short batches are padded to one of this many widths, so that few programs are traced."""
 
 _TOGETHER = 1 << 19
-"""Numbers in batches that are prepared in one go: small batches share the calls, and all of it stays in a core's cache."""
+"""Numbers in batches that are prepared together: small batches share the call overhead, and all fit a core's cache."""
 
 _WAITING = 1 << 25
-"""Most numbers in the prepared batches of all clients, which wait where clients meet inside a round."""
+"""Most numbers in the prepared batches of all clients, which are held while clients average inside a round."""
 
 
 class Threads(Executor):
@@ -42,7 +42,7 @@ class Threads(Executor):
         return f"threads, {self.workers.count} clients at a time"
 
     def _client(self, cohort: Cohort, row: int) -> Iterator[None]:
-        """Takes one local step of a client whenever it is asked for the next item."""
+        """One local step of a client per item."""
         task, plan, loss = self.task, cohort.plan, cohort.losses[row]
         training = Rows(cohort, slice(row, row + 1), self.gradient)
         grain = -(-plan.indices.shape[-1] // _WIDTHS)
@@ -59,10 +59,10 @@ class Threads(Executor):
 
 
 def _runs(widths: list[int], together: int) -> Iterator[list[int]]:
-    """Consecutive steps whose batches have one width, as many as are prepared in one go.
+    """Runs of consecutive steps whose batches have one width, at most ``together`` samples long.
 
     Args:
-        widths: samples of each step's batch. together: samples that are prepared in one go.
+        widths: samples of each step's batch. together: samples that are prepared together.
     """
     for width, same in itertools.groupby(range(len(widths)), widths.__getitem__):
         steps, most = list(same), max(1, together // width)

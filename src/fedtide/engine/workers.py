@@ -1,7 +1,7 @@
 """A pool of worker threads, each with one resident module and one intra-op thread.
 
-torch releases the GIL inside its kernels, so threads over disjoint rows use all cores without processes. Results come back
-in the order of the items, so nothing depends on which worker was faster, nor on how many there are.
+torch releases the GIL inside its kernels, so threads over disjoint rows use all cores without processes. Results are
+returned in the order of the items, so nothing depends on the number of workers or on which one was faster.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ def available_cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-class Seat:
-    """What one worker owns: the module in training and frozen reference modules, made when first needed."""
+class WorkerState:
+    """The modules of one worker: the one in training, and frozen reference modules, made on first use."""
 
     def __init__(self, task: Task) -> None:
         self._task = task
@@ -44,26 +44,26 @@ class Seat:
 
 
 class Workers:
-    """Runs functions of (seat, item) on all cores."""
+    """Runs functions of (worker state, item) on all cores."""
 
     def __init__(self, task: Task, count: int = 0) -> None:
         self.task = task
         self.count = 1 if task.device.type != "cpu" else count or available_cores()
-        self._seats: queue.SimpleQueue[Seat] = queue.SimpleQueue()
+        self._idle: queue.SimpleQueue[WorkerState] = queue.SimpleQueue()
         for _ in range(self.count):
-            self._seats.put(Seat(task))
+            self._idle.put(WorkerState(task))
         self.forward = Forward(task)
         self._pool = ThreadPoolExecutor(self.count, "fedtide", initializer=torch.set_num_threads, initargs=(1,))
 
-    def map(self, function: Callable[[Seat, Item], Result], items: Iterable[Item]) -> list[Result]:
-        """``[function(seat, item) for item in items]``, in the order of the items."""
+    def map(self, function: Callable[[WorkerState, Item], Result], items: Iterable[Item]) -> list[Result]:
+        """``[function(worker, item) for item in items]``, in the order of the items."""
 
         def call(item: Item) -> Result:
-            seat = self._seats.get()
+            worker = self._idle.get()
             try:
-                return function(seat, item)
+                return function(worker, item)
             finally:
-                self._seats.put(seat)
+                self._idle.put(worker)
 
         return list(self._pool.map(call, items))
 

@@ -14,7 +14,7 @@ from fedtide.algorithms.base import ForwardPass
 from fedtide.core.randomness import generator
 from fedtide.engine.curvature import fisher_diagonal, hessian_diagonal
 from fedtide.engine.evaluation import full_gradient, pass_through
-from fedtide.engine.models import renewed_statistics, with_models
+from fedtide.engine.models import recompute_statistics, with_models
 from fedtide.federation.parts import Parts
 from fedtide.federation.plan import RoundPlan
 from fedtide.federation.state import RunState
@@ -91,7 +91,7 @@ class RoundServices:
         """See :class:`Services`."""
         own = [self.positions(shard) for shard in self._plan.shard_ids]
         batch = self._parts.settings.local.batch_size
-        self.buffers.copy_(renewed_statistics(self._parts.workers, points, self.buffers, own, batch))
+        self.buffers.copy_(recompute_statistics(self._parts.workers, points, self.buffers, own, batch))
 
     def positions(self, shard: int) -> Ints:
         """See :class:`Services`."""
