@@ -66,26 +66,26 @@ MALFORMED = [
 ]
 
 
-def refused(called, said, folder):
+def refused(called, wanted, folder):
     assert called.status == 2, called
     assert called.out == []
     (line,) = called.err
     assert line.startswith("fedtide: ")
-    assert said in line
+    assert wanted in line
     assert not list(folder.glob("runs/*"))
 
 
 @pytest.mark.parametrize(
-    ("setting", "said"),
+    ("setting", "wanted"),
     [*UNKNOWN, *WRONG_TYPE, *OUT_OF_BOUNDS, *IMPOSSIBLE, *MALFORMED],
     ids=lambda value: value.replace("/", "|") if "=" in value else "",
 )
-def test_a_wrong_setting(fedtide, folder, setting, said):
-    refused(fedtide("run", "--set", setting), said, folder)
+def test_a_wrong_setting(fedtide, folder, setting, wanted):
+    refused(fedtide("run", "--set", setting), wanted, folder)
 
 
 @pytest.mark.parametrize(
-    ("content", "said"),
+    ("content", "wanted"),
     [
         (b"- a\n- b\n", "given.yaml should be a mapping of settings, got list"),
         (b"just words", "given.yaml should be a mapping of settings, got str"),
@@ -96,10 +96,10 @@ def test_a_wrong_setting(fedtide, folder, setting, said):
         (None, "no settings file given.yaml"),
     ],
 )
-def test_a_wrong_settings_file(fedtide, folder, content, said):
+def test_a_wrong_settings_file(fedtide, folder, content, wanted):
     if content is not None:
         (folder / "given.yaml").write_bytes(content)
-    refused(fedtide("run", "--params", "given.yaml"), said, folder)
+    refused(fedtide("run", "--params", "given.yaml"), wanted, folder)
 
 
 @pytest.mark.parametrize("name", ["../elsewhere", "a/b", "", ".", ".."])
@@ -118,7 +118,7 @@ def test_several_processes_for_one_of_many_runs(fedtide, folder, command):
 
 
 @pytest.mark.parametrize(
-    ("command", "said"),
+    ("command", "wanted"),
     [
         (["compare", "--set", "compare.algorithms=[fedavgg]"], "did you mean 'fedavg'?"),
         (["list", "fruit"], "no kind 'fruit'; known: algorithms"),
@@ -132,5 +132,5 @@ def test_several_processes_for_one_of_many_runs(fedtide, folder, command):
         (["partition", "--out", "params.yaml"], "params.yaml: cannot make this folder (File exists)"),
     ],
 )
-def test_other_commands(fedtide, folder, command, said):
-    refused(fedtide(*command), said, folder)
+def test_other_commands(fedtide, folder, command, wanted):
+    refused(fedtide(*command), wanted, folder)

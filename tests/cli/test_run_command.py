@@ -7,7 +7,7 @@ import torch
 
 from fedtide.cli.main import main as cli
 
-TOLD = {
+SUMMARY = {
     "run_key", "state", "rounds", "final_accuracy", "best_accuracy", "mean_last10_accuracy", "bytes_up", "bytes_down",
     "seconds",
 }  # fmt: skip
@@ -18,18 +18,18 @@ def test_json_is_one_object_on_the_last_line(fedtide, folder):
     called = fedtide("run", "--json")
     assert called.status == 0
     (line,) = called.out
-    told = json.loads(line)
-    assert told.keys() >= TOLD
-    assert (told["state"], told["rounds"]) == ("complete", 4)
+    summary = json.loads(line)
+    assert summary.keys() >= SUMMARY
+    assert (summary["state"], summary["rounds"]) == ("complete", 4)
     # three devices in each of four rounds, a model there and back, four bytes each number
-    assert told["bytes_up"] == told["bytes_down"] == 4 * 3 * 4 * PARAMETERS
-    rows = [line.split(",") for line in (folder / "runs" / told["run_key"] / "history.csv").read_text().splitlines()]
+    assert summary["bytes_up"] == summary["bytes_down"] == 4 * 3 * 4 * PARAMETERS
+    rows = [line.split(",") for line in (folder / "runs" / summary["run_key"] / "history.csv").read_text().splitlines()]
     accuracies = [float(row[rows[0].index("test_accuracy")]) for row in rows[1:]]
-    assert told["final_accuracy"] == accuracies[-1]
-    assert told["best_accuracy"] == max(accuracies)
-    assert told["mean_last10_accuracy"] == pytest.approx(sum(accuracies) / 4)
-    kept = json.loads((folder / "runs" / told["run_key"] / "summary.json").read_text())
-    assert {key: kept[key] for key in told} == told
+    assert summary["final_accuracy"] == accuracies[-1]
+    assert summary["best_accuracy"] == max(accuracies)
+    assert summary["mean_last10_accuracy"] == pytest.approx(sum(accuracies) / 4)
+    kept = json.loads((folder / "runs" / summary["run_key"] / "summary.json").read_text())
+    assert {key: kept[key] for key in summary} == summary
 
 
 def test_a_finished_run_is_returned_at_once(fedtide, folder):

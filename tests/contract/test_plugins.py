@@ -19,8 +19,8 @@ def settings_of(kind: str, name: str, **values: Any) -> Any:
 
 
 @pytest.mark.parametrize(("kind", "name"), EVERY)
-def test_the_first_line_says_what_it_is(kind: str, name: str) -> None:
-    summary = plugins.load(kind, name).summary()
+def test_the_docstring_begins_with_a_summary(kind: str, name: str) -> None:
+    summary = plugins.summary(kind, name)
     assert 0 < len(summary) < 120
     assert summary.endswith(".")
     assert "__doc__" in vars(plugins.load(kind, name))  # its own line, not that of its base

@@ -1,4 +1,4 @@
-"""What every algorithm, and every part it is combined with, promises: the same run however it is played."""
+"""What every plug-in promises: the same run whether it is repeated, resumed or computed by another engine."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ import torch
 
 from fedtide.core import plugins
 from fedtide.core.errors import SettingsError
-from fedtide.federation.federation import Federation
+from fedtide.federation.parts import assemble
+from fedtide.federation.preview import memory_plan
 from fedtide.federation.state import RunState
 from fedtide.settings.run import RunSettings
 from fedtide.world.dataset import Dataset
@@ -84,7 +85,7 @@ def test_algorithms_are_repeatable_and_resume(world: Any, algorithm: str) -> Non
 
 
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
-def test_algorithms_play_gradient_rounds_and_resume(world: Any, algorithm: str) -> None:
+def test_algorithms_resume_after_gradient_rounds(world: Any, algorithm: str) -> None:
     run = world(algorithm=algorithm, initialiser={"name": "dynamic", "gradient_rounds": 2, "gradient_steps": 1})
     assert_repeatable(run)
 
@@ -114,20 +115,18 @@ def session_starts(world: Timeline) -> list[int]:
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
 def test_the_ledger_counts_what_is_declared(world: Any, algorithm: str) -> None:
     fed = federation(*world(algorithm=algorithm))
-    cls, size, classes = fed.parts.algorithm, fed.parts.layout.size, fed.parts.data.num_classes
-    vectors = {"w", "W", *cls.server, *cls.client}
-    for names, counted in ((cls.down, fed.parts.payload.down), (cls.up, fed.parts.payload.up)):
-        numbers = [size if name in vectors else cls.payload(name, size, classes) for name in names]
+    algorithm, size = fed.parts.algorithm, fed.parts.layout.size
+    vectors = {"w", "W", *(vector.name for vector in algorithm.server_vectors()), *algorithm.client}
+    for names, counted in ((algorithm.down, fed.parts.payload.down), (algorithm.up, fed.parts.payload.up)):
+        numbers = [size if name in vectors else algorithm.payload(name) for name in names]
         assert all(number >= 0 for number in numbers)
         assert counted == 4 * sum(numbers) > 0
     state, reports = play(fed)
     exchanges = sum(int(report.row["selected"]) for report in reports)
-    openings = [
-        cls.opening_traffic(fed.parts.timeline.at(first).clients.size, classes)
-        for first in session_starts(fed.parts.timeline)
-    ]
+    starts = session_starts(fed.parts.timeline)
+    sessions = [algorithm.session_traffic(fed.parts.timeline.at(first).clients.size) for first in starts]
     for direction, each, once in (("up", fed.parts.payload.up, 0), ("down", fed.parts.payload.down, 1)):
-        counted = exchanges * each + sum(opening[once] for opening in openings)
+        counted = exchanges * each + sum(traffic[once] for traffic in sessions)
         assert state.totals[f"bytes_{direction}"] == counted == reports[-1].row[f"bytes_{direction}"]
 
 
@@ -149,7 +148,7 @@ def test_one_sample_is_enough_and_none_is_never_drawn(data: Dataset, algorithm: 
 
 
 def seen_by(run: Run) -> list[Any]:
-    """First model, cohorts and batches of a run."""
+    """Initial model, cohorts and batches of a run."""
     fed = federation(*run)
     watched, plans, begin = watch(fed), [], fed.parts.executor.begin
 
@@ -176,7 +175,7 @@ def test_another_seed_is_another_world(world: Any) -> None:
 def test_every_other_part_is_repeatable_and_resumes(world: Any, key: str, name: str) -> None:
     scenario = {"scenario": name} if key == "scenario" else {"scenario": "static" if key == "partition" else "sessions"}
     choice = {} if key == "scenario" else {key: name}
-    algorithm = "fedavg" if key == "exchange" else "scaffold"  # whose variates forbid averages inside a round
+    algorithm = "fedavg" if key == "exchange" else "scaffold"  # whose control variates forbid averages inside a round
     run = world(**scenario, **choice, algorithm=algorithm)
     assert_repeatable((run[0], short(run[1], 8), run[2]))
 
@@ -222,8 +221,8 @@ def test_states_hold_nothing_but_tensors_and_numbers(world: Any) -> None:
 
 def test_a_memory_that_cannot_fit_is_refused_before_the_first_round(world: Any) -> None:
     chosen, timeline_, data = world(algorithm="scaffold")
-    fed = assemble(chosen, replace(timeline_, num_clients=10**12), data)
-    fed.parts.workers.close()
+    parts = assemble(chosen, replace(timeline_, num_clients=10**12), data)
+    parts.workers.close()
     with pytest.raises(SettingsError, match=r"federation\.memory: c_k of 1000000000000 clients") as caught:
-        memory_plan(fed)
+        memory_plan(parts)
     assert "\n" not in str(caught.value)

@@ -9,6 +9,8 @@ import pytest
 
 from fedtide.costs.wireless import Segment, Wireless
 from fedtide.federation.federation import Federation
+from fedtide.federation.ledger import charge
+from fedtide.federation.plan import plan_round
 from fedtide.federation.state import initial_state
 from fedtide.settings.costs import CostSettings
 from support import assert_same, federation, play, settings, steady, vectors
@@ -52,8 +54,8 @@ def test_a_further_round_is_charged_to_the_round_that_follows() -> None:
 
     def measured(*args: Any) -> None:
         began(*args)
-        call = replace(fed._call(0, 0, 1), purpose="gradient")
-        fed.charge(state, call, [Segment([0, 1], [4, 6])], 1)
+        plan = replace(plan_round(fed.parts, 0), purpose="gradient")
+        charge(fed.parts, state, plan, [Segment([0, 1], [4, 6])], 1)
 
     fed._begin_session = measured  # type: ignore[method-assign]
     _, (report,) = play(fed, state=state)
@@ -65,12 +67,12 @@ def test_a_further_round_is_charged_to_the_round_that_follows() -> None:
 
 
 def test_a_device_that_exchanges_more_often_pays_more() -> None:
-    state, fed = made().start(), made()
-    call = fed._call(2, 0, 3)
+    fed = made()
+    state, plan = initial_state(fed.parts), plan_round(fed.parts, 2)
     end = Segment([0, 1, 2], [0, 0, 0])
-    fed.charge(state, call, [Segment([1], [0])] * 499 + [end], 500)
+    charge(fed.parts, state, plan, [Segment([1], [0])] * 499 + [end], 500)
     first = dict(state.totals)
-    fed.charge(state, call, [end], 500)
+    charge(fed.parts, state, plan, [end], 500)
     assert first["bytes_up"] == 502 * fed.parts.payload.up
     assert first["kappa"] == pytest.approx(502 / (3 * 500), rel=1e-12)
     assert first["energy"] > state.totals["energy"] - first["energy"]

@@ -54,7 +54,7 @@ class Attempt:
         self.run = folder / "runs" / name
         self._output = folder / f"{name}.output"
         command = ["run", "--name", name, *arguments]
-        self._process = _context.Process(target=_play, args=(self.run, command, moments, largest, self._output))
+        self._process = _context.Process(target=_work, args=(self.run, command, moments, largest, self._output))
         self._process.start()
 
     def end(self) -> int:
@@ -64,13 +64,13 @@ class Attempt:
         return self._process.exitcode
 
     def wait_for(self, rows: int) -> None:
-        """Wait until so many rounds are on record."""
+        """Wait until ``rows`` rounds are on record."""
         while rows_of(self.run) < rows:
             self._process.join(0.005)
             assert self._process.is_alive(), self.lines
 
-    def go_on(self) -> None:
-        """Let it go on after it was stopped by SIGSTOP, to its end."""
+    def resume(self) -> None:
+        """Let it continue after it was stopped by SIGSTOP, to its end."""
         while self._process.is_alive():
             os.kill(self._process.pid or 0, signal.SIGCONT)
             self._process.join(0.05)
@@ -81,7 +81,7 @@ class Attempt:
         return self._output.read_text(encoding="utf-8").splitlines()
 
 
-def _play(run: Path, command: list[str], moments: tuple[Moment, ...], largest: int, output: Path) -> None:
+def _work(run: Path, command: list[str], moments: tuple[Moment, ...], largest: int, output: Path) -> None:
     from fedtide.cli.main import main
 
     os.chdir(run.parents[1])

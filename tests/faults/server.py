@@ -1,6 +1,5 @@
-"""What the server of attempts has in memory when it forks: imports, plug-ins, and the syntax trees behind run keys."""
+"""What the server of attempts has in memory when it forks: imports, plug-ins, the syntax trees behind run keys."""
 
-import fedtide.cli.progress
 import pytest  # noqa: F401
 import sklearn.datasets  # noqa: F401
 

@@ -37,9 +37,9 @@ def test_ctrl_c_in_a_terminal_reaches_all_processes_and_every_state_is_saved(fol
     os.killpg(comparison.pid, signal.SIGINT)
     assert comparison.wait() == 130
     until(lambda: not any(is_held(run) for run in folder.glob(RUNS)))
-    said = (folder / "output").read_text()
-    assert "Traceback" not in said
-    assert said.splitlines()[-1] == "interrupted; the state is saved, the same command goes on from there"
+    output = (folder / "output").read_text()
+    assert "Traceback" not in output
+    assert output.splitlines()[-1] == "interrupted; the state is saved, the same command continues from there"
     assert states(folder) == [f"state-{rows_of(run):08d}.pt" for run in sorted(folder.glob(RUNS))]
     assert len(states(folder)) == 2  # the third run was not begun
 
@@ -56,7 +56,7 @@ def test_a_killed_worker_is_one_line(folder, comparison):
                               check=True)  # fmt: skip
     os.kill(int(children.stdout.split()[0]), signal.SIGKILL)
     assert comparison.wait() == 1
-    said = (folder / "output").read_text()
-    assert "Traceback" not in said
-    assert said.splitlines()[-1] == "fedtide: a worker process was killed, perhaps for want of memory"
+    output = (folder / "output").read_text()
+    assert "Traceback" not in output
+    assert output.splitlines()[-1] == "fedtide: a worker process was killed, perhaps for want of memory"
     until(lambda: not any(is_held(run) for run in folder.glob(RUNS)))

@@ -73,7 +73,7 @@ def test_a_full_disk_tears_files_and_the_next_attempt_mends_them(folder):
     same_records(again.run, whole)
 
 
-def test_records_of_a_diverged_run_are_kept_and_it_is_not_played_again(folder):
+def test_records_of_a_diverged_run_are_kept_and_it_is_not_repeated(folder):
     wild = ("--set", "local.lr=100000.0", "--set", "model=mlp", "--set", "local.amount=20")
     first = Attempt(folder, *wild)
     assert first.end() == 1

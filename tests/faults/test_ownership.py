@@ -16,19 +16,19 @@ class Mine(Algorithm):
 '''
 
 
-def test_two_processes_never_play_the_same_run(folder):
+def test_two_processes_never_work_on_the_same_run(folder):
     assert Attempt(folder, name="whole").end() == 0
     first = Attempt(folder, moments=(Moment(3, 0, signal.SIGSTOP),))
     first.wait_for(3)
     second = Attempt(folder)
     assert second.end() == 2
     assert second.lines == ["fedtide: runs/run: another process is working on this run"]
-    first.go_on()
+    first.resume()
     assert first.end() == 0
     same_records(first.run, folder / "runs/whole")
 
 
-def test_a_run_never_goes_on_with_other_settings(folder):
+def test_a_run_never_continues_with_other_settings(folder):
     stopped = Attempt(folder, moments=(Moment(4, 0, signal.SIGTERM),))
     assert stopped.end() == 143
     other = Attempt(folder, "--set", "local.lr=0.2", "--set", "algorithm={name: fedprox, mu: 0.3}")
@@ -41,13 +41,13 @@ def test_a_run_never_goes_on_with_other_settings(folder):
     assert Attempt(folder).end() == 0
 
 
-def test_a_run_never_goes_on_with_other_code(folder):
+def test_a_run_never_continues_with_other_code(folder):
     (folder / "algorithms").mkdir()
     code = folder / "algorithms/mine.py"
     code.write_text(ALGORITHM)
     mine = ("--set", "algorithm=mine")
     assert Attempt(folder, *mine, moments=(Moment(4, 0, signal.SIGTERM),)).end() == 143
-    code.write_text(ALGORITHM + "        # a remark is no other code\n")
+    code.write_text(ALGORITHM + "        # a comment is no other code\n")
     assert Attempt(folder, *mine, moments=(Moment(7, 0, signal.SIGTERM),)).end() == 143
     code.write_text(ALGORITHM.replace("r.mean(r.W)", "2 * r.mean(r.W) - r.w"))
     changed = Attempt(folder, *mine)

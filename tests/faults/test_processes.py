@@ -37,8 +37,8 @@ def start(folder, name, devices, *settings):
 def finish(folder, name, devices, *settings):
     assert start(folder, name, devices, *settings).wait() == 0, (folder / f"{name}.output").read_text()
     lines = (folder / f"{name}.output").read_text().splitlines()
-    (told,) = [json.loads(line) for line in lines if line.startswith("{")]
-    return told, torch.load(folder / "runs" / name / "model.pt", weights_only=True)
+    (summary,) = [json.loads(line) for line in lines if line.startswith("{")]
+    return summary, torch.load(folder / "runs" / name / "model.pt", weights_only=True)
 
 
 def followers(name):
@@ -48,7 +48,7 @@ def followers(name):
 
 
 @pytest.mark.parametrize("algorithm", ["fedavg", "scaffold"])
-def test_two_processes_play_the_run_of_one(folder, algorithm):
+def test_two_processes_run_what_one_runs(folder, algorithm):
     settings = (f"algorithm={algorithm}", "participation={name: fixed, count: 3}", "local.unit=epochs")
     one, expected = finish(folder, "one", 1, *settings)
     two, model = finish(folder, "two", 2, *settings)
@@ -62,7 +62,7 @@ def test_two_processes_play_the_run_of_one(folder, algorithm):
 
 
 @pytest.mark.parametrize(("number", "status"), [(signal.SIGTERM, 143), (signal.SIGKILL, -9)])
-def test_two_processes_stop_together_and_go_on(folder, number, status):
+def test_two_processes_stop_together_and_resume(folder, number, status):
     longer = "scenario={name: sessions, num_devices: 4, num_sessions: 2, rounds_per_session: 400}"
     leader = start(folder, "two", 2, longer)
     run = folder / "runs/two"
@@ -71,8 +71,8 @@ def test_two_processes_stop_together_and_go_on(folder, number, status):
     assert leader.wait() == status
     until(lambda: not followers("two"))
     assert 20 < rows_of(run) < 800
-    told, _ = finish(folder, "two", 2, longer)
-    assert (told["state"], told["rounds"]) == ("complete", 800)
+    summary, _ = finish(folder, "two", 2, longer)
+    assert (summary["state"], summary["rounds"]) == ("complete", 800)
     events = [json.loads(line)["event"] for line in (run / "events.jsonl").read_text().splitlines()]
     assert [event for event in events if event != "session"][-2:] == ["resumed", "complete"]
     assert events.count("session") == 1

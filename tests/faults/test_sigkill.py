@@ -29,7 +29,7 @@ def test_ten_kills_change_nothing(folder, algorithm):
 
 
 def test_kills_change_nothing_where_memories_are_on_disk(folder):
-    """The mapped file dies with the process; drift memories, variates and counts come from the saved state."""
+    """The mapped file dies with the process; drift memories, control variates and counts come from the saved state."""
     chosen = ("--set", "algorithm=fedssg")
     disk = (*chosen, "--set", "federation.memory=disk")
     assert Attempt(folder, *chosen, name="whole").end() == 0

@@ -7,23 +7,23 @@ from records import same_records
 
 
 @pytest.mark.parametrize(("number", "status"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
-def test_asked_to_stop_it_saves_its_state_and_the_same_command_goes_on(folder, number, status):
+def test_a_stopped_run_saves_its_state_and_the_same_command_resumes_it(folder, number, status):
     assert Attempt(folder, name="whole").end() == 0
     attempt = Attempt(folder, "--json", moments=(Moment(4, 0, number),))
     assert attempt.end() == status
-    told = json.loads(next(line for line in attempt.lines if line.startswith("{")))
-    played = rows_of(attempt.run)
-    assert told["state"] == "interrupted"
-    assert told["rounds"] == played
-    assert 4 < played < 15
-    assert (attempt.run / "state" / f"state-{played:08d}.pt").is_file()
+    summary = json.loads(next(line for line in attempt.lines if line.startswith("{")))
+    done = rows_of(attempt.run)
+    assert summary["state"] == "interrupted"
+    assert summary["rounds"] == done
+    assert 4 < done < 15
+    assert (attempt.run / "state" / f"state-{done:08d}.pt").is_file()
     assert not (attempt.run / "summary.json").exists()
     again = Attempt(folder)
     assert again.end() == 0
     same_records(again.run, folder / "runs/whole")
     events = [json.loads(line) for line in (again.run / "events.jsonl").read_text().splitlines()]
     assert [(event["event"], event["round"]) for event in events if event["event"] != "session"] == [
-        ("interrupted", played), ("resumed", played), ("complete", 15)
+        ("interrupted", done), ("resumed", done), ("complete", 15)
     ]  # fmt: skip
 
 

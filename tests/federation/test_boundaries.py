@@ -89,15 +89,15 @@ def test_average_takes_statistics_along() -> None:
         alternating(4, 1),
         images(),
     )
-    state, ends, starts = made.start(), [], []
+    state, ends, starts = initial_state(made.parts), [], []
     for _ in range(4):
-        starter = made.initialiser.start
-        made.initialiser.start = lambda s, start=starter: starts.append(start(s)) or starts[-1]  # type: ignore
+        starter = made.parts.initialiser.start
+        made.parts.initialiser.start = lambda s, start=starter: starts.append(start(s)) or starts[-1]  # type: ignore
         with torch.no_grad():
             made.run_round(state)
-        made.initialiser.start = starter  # type: ignore[method-assign]
+        made.parts.initialiser.start = starter  # type: ignore[method-assign]
         ends.append(state.b.clone())
-    made.workers.close()
+    made.parts.workers.close()
     assert state.b.numel() > 0
     assert closest(starts[3][1], (ends[1] + ends[2]) / 2) < 1e-15
 

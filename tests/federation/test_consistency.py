@@ -56,8 +56,8 @@ def test_training_is_not_touched_and_nothing_is_recorded_unasked() -> None:
     assert unasked[0].clients == {}
 
 
-def test_a_run_writes_them_beside_what_the_algorithm_records(small: Any, play_once: Any, tmp_path: Path) -> None:
-    play_once(small(algorithm="fedssg", evaluation={"consistency": True}))
+def test_a_run_writes_them_beside_what_the_algorithm_records(small: Any, run_once: Any, tmp_path: Path) -> None:
+    run_once(small(algorithm="fedssg", evaluation={"consistency": True}))
     with (tmp_path / "x/clients.csv").open(encoding="utf-8") as stream:
         rows = list(csv.DictReader(stream))
     assert list(rows[0]) == ["round", "client", "gate", "local_loss", "global_loss"]

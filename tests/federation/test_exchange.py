@@ -82,7 +82,7 @@ def golden(run: dict[str, Any], executor: str) -> tuple[Any, Federation, Recordi
     chosen = settings(**case.settings, engine={"executor": executor, "workers": 1})
     fed = federation(chosen, case.world, case.data, cohorts=case.cohorts, start=start)
     fed.parts.exchange, recording = Scheduled(uploads_of(run)), Recording()
-    fed.ranks = recording
+    fed.parts.hardware = replace(fed.parts.hardware, ranks=recording)
     return case, fed, recording
 
 
@@ -188,7 +188,7 @@ def test_statistics_are_averaged_too() -> None:
     local = {"amount": 2, "unit": "steps", "batch_size": 4, "lr": 0.01, "order": "stored"}
     fed = federation(settings(model="cnn_svhn", local=local), steady((4, 12), 1), images())
     fed.parts.exchange, recording = Scheduled(lambda t, id_: [1]), Recording()
-    fed.ranks = recording
+    fed.parts.hardware = replace(fed.parts.hardware, ranks=recording)
     play(fed)
     (_, after), (_, before) = recording.after[0], recording.before[1]
     assert closest(after[0], after[1]) > 1e-6

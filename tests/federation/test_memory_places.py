@@ -1,4 +1,4 @@
-"""Where the clients' memories live changes nothing but that: the same bits, played through, interrupted, resumed."""
+"""Where the clients' memories live changes nothing but that: the same bits, uninterrupted or resumed."""
 
 from __future__ import annotations
 
@@ -13,6 +13,8 @@ import torch
 
 from fedtide.core.errors import SettingsError
 from fedtide.federation.memory import MemoryStore
+from fedtide.federation.preview import memory_plan
+from fedtide.federation.state import restored_state
 from support import assert_same, federation, play, settings, steady, vectors
 
 LOCAL = {"amount": 2, "batch_size": 3, "lr": 0.1, "momentum": 0.9, "momentum_scope": "client"}
@@ -63,14 +65,14 @@ def test_the_plan_says_where(tmp_path: Path) -> None:
 
 
 def test_an_interrupted_run_goes_on_from_memories_on_disk_and_keeps_its_gates(
-    small: Any, stop_after: Callable[[int], Any], play_once: Any, tmp_path: Path
+    small: Any, stop_after: Callable[[int], Any], run_once: Any, tmp_path: Path
 ) -> None:
     """Gates of FedSSG: participations so far over T p, one row per participant and round, none lost or doubled."""
     chosen = small(algorithm="fedssg", federation={"memory": "disk"})
-    assert play_once(chosen, callbacks=[stop_after(3)])["state"] == "interrupted"
+    assert run_once(chosen, callbacks=[stop_after(3)])["state"] == "interrupted"
     with (tmp_path / "x/clients.csv").open("a") as torn:
         torn.write("4,0,0.2\n4,1")
-    assert play_once(chosen)["state"] == "complete"
+    assert run_once(chosen)["state"] == "complete"
     model = torch.load(tmp_path / "x/model.pt", weights_only=True)
     with (tmp_path / "x/clients.csv").open(encoding="utf-8") as stream:
         rows = list(csv.DictReader(stream))
@@ -80,6 +82,6 @@ def test_an_interrupted_run_goes_on_from_memories_on_disk_and_keeps_its_gates(
         seen[int(row["client"])] += 1
         assert float(row["gate"]) == pytest.approx(seen[int(row["client"])] / (6 * 0.5))
     (tmp_path / "x").rename(tmp_path / "stopped")
-    play_once(small(algorithm="fedssg"))
+    run_once(small(algorithm="fedssg"))
     whole = torch.load(tmp_path / "x/model.pt", weights_only=True)
     assert all(torch.equal(model[name], whole[name]) for name in whole)

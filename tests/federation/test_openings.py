@@ -65,19 +65,19 @@ def test_losses_can_be_left_out_and_change_nothing() -> None:
     assert 0 <= opening["test_accuracy"] <= 1
 
 
-def test_a_resumed_run_has_every_session_once(small: Any, play_once: Any, stop_after: Any, tmp_path: Path) -> None:
+def test_a_resumed_run_has_every_session_once(small: Any, run_once: Any, stop_after: Any, tmp_path: Path) -> None:
     """A stop between saved states plays the beginning of a session again; its record is there once, and the same."""
     chosen = small(
         scenario=SESSIONS, participation="all", initialiser={"name": "dynamic", "gradient_steps": 1}, algorithm="fedavg"
     )
     whole = tmp_path / "whole"
     execute(chosen, tmp_path, name="whole")
-    play_once(chosen, callbacks=[stop_after(5)])
+    run_once(chosen, callbacks=[stop_after(5)])
     newest, *_ = checkpoint.generations(tmp_path / "x" / "state")
     newest.unlink()  # the state after round 4 is left, the record of session 3 (round 5) is not
     with (tmp_path / "x" / "events.jsonl").open("a", encoding="utf-8") as stream:
         stream.write('{"event": "sess')
-    play_once(chosen)
+    run_once(chosen)
     events = session_events(tmp_path / "x")
     assert events == session_events(whole)
     assert [(facts["round"], facts["session"]) for facts in events] == [(3, 2), (5, 3), (7, 4)]
@@ -86,9 +86,9 @@ def test_a_resumed_run_has_every_session_once(small: Any, play_once: Any, stop_a
     assert sum(events[-1]["weights"].values()) == pytest.approx(1.0, abs=1e-12)
 
 
-def test_a_run_whose_updates_are_not_finite_has_diverged(small: Any, play_once: Any, tmp_path: Path) -> None:
+def test_a_run_whose_updates_are_not_finite_has_diverged(small: Any, run_once: Any, tmp_path: Path) -> None:
     initialiser = {"name": "dynamic", "gradient_lr": 1e38, "gradient_rounds": 2}
-    summary = play_once(small(scenario=SESSIONS, participation="all", initialiser=initialiser))
+    summary = run_once(small(scenario=SESSIONS, participation="all", initialiser=initialiser))
     assert (summary["state"], summary["rounds"]) == ("diverged", 4)
     assert summary["message"].startswith("session 3: its update is at no finite distance from those of sessions 2")
     assert len(RunDirectory(tmp_path / "x").history()) == 4

@@ -1,10 +1,11 @@
-"""Processes that share the clients of a round, played by threads here."""
+"""Processes that share the clients of a round; threads stand in for them."""
 
 from __future__ import annotations
 
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -56,7 +57,8 @@ def member(algorithm: Any, executor: str, ranks: Ranks) -> Federation:
     """One process."""
     chosen = settings(algorithm=algorithm, local=LOCAL, engine={"executor": executor, "workers": 1})
     fed = federation(chosen, steady(SIZES, 3), vectors())
-    fed.ranks, fed.parts.exchange = ranks, Halfway(PluginSettings(name="halfway"))
+    fed.parts.hardware = replace(fed.parts.hardware, ranks=ranks)
+    fed.parts.exchange = Halfway(PluginSettings(name="halfway"))
     return fed
 
 

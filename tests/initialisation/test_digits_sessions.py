@@ -1,4 +1,4 @@
-"""What a new population makes of the first model it gets: the default world, real digits, three initialisers."""
+"""How well a session's initial model fits its new population: the default world, real digits, three initialisers."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import pytest
 import torch
 
 from fedtide.federation.federation import Federation
+from fedtide.federation.parts import Hardware, assemble
 from fedtide.federation.state import initial_state
 from fedtide.settings.params import Params
 from fedtide.world.files import timeline_for

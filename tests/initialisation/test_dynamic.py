@@ -16,6 +16,7 @@ from session_worlds import LOCAL, SIZES, A, B, alternating, made, populations, s
 from fedtide.core.errors import Diverged, SettingsError
 from fedtide.core.hashing import canonical_json
 from fedtide.engine.evaluation import full_gradient
+from fedtide.federation.boundary import boundary_at
 from fedtide.federation.state import RunState, initial_state
 from fedtide.initialisation import _store as store
 from fedtide.settings.params import Params
@@ -104,12 +105,12 @@ def test_an_update_of_one_full_step_is_minus_the_gradient_at_the_pilot() -> None
     "chosen", [{"algorithm": "fedwcm"}, {"objective": {"name": "balanced_softmax", "prior": "global"}}], ids=str
 )
 def test_an_update_of_the_second_group_is_a_round_among_that_group(chosen: Any) -> None:
-    """What algorithm and objective are told of the population is about those present, not those of the first session."""
+    """Algorithm and objective see the population that is present, not that of the first session."""
     everything: Any = {"local": {"amount": 1, "batch_size": 99, "lr": 0.14}, **chosen}
     state, _ = play(made("dynamic", alternating(2), **everything))
     alone = federation(settings(**everything), populations([B], pilot=0), vectors(), start=state.initialiser["pilot_w"])
     once, _ = play(alone)
-    assert closest(updates(state)[1], (once.w - alone.w0) / 2) < 1e-12
+    assert closest(updates(state)[1], (once.w - alone.parts.w0) / 2) < 1e-12
 
 
 def test_duplicating_every_sample_leaves_the_update() -> None:
@@ -208,7 +209,7 @@ def test_the_statistics_of_the_pilot_are_averaged_like_its_parameters() -> None:
 
 
 def test_gradient_rounds_leave_no_trace_but_their_bytes() -> None:
-    """Everything a run carries on is the same before and after, but for the update and the totals."""
+    """The run's state is the same before and after, but for the update and the totals."""
     fed = made(
         {"name": "dynamic", "gradient_rounds": 2},
         alternating(3, 2),

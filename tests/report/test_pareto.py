@@ -7,7 +7,6 @@ from hypothesis import strategies as st
 from synthetic_runs import write_run
 
 from fedtide.report import pareto, records
-from fedtide.report.front import front
 from fedtide.report.table import tabulate
 
 points = st.lists(st.tuples(st.integers(0, 9), st.integers(0, 9)), min_size=1, max_size=12)

@@ -100,7 +100,7 @@ def test_pictures_of_the_world_are_embedded(single):
     assert base64.b64encode(b"not really a picture").decode() in single.page.read_text()
 
 
-def test_one_seed_is_said_to_prove_nothing(tmp_path):
+def test_one_seed_proves_nothing(tmp_path):
     summary = report([write_run(tmp_path / "runs", label) for label in ("fedavg", "scaffold")], tmp_path / "out")
     page = summary.page.read_text()
     assert "1 seed: no interval and no test is possible" in page
@@ -112,7 +112,7 @@ def test_all_diverged(tmp_path):
     summary = report(dirs, tmp_path / "out")
     assert (summary.complete, summary.total, summary.results) == (0, 2, ())
     assert summary.warnings == (
-        "fedavg · previous diverged: seed 0 in round 8, seed 1 in round 8. Not in means and tests; dotted in the figures.",
+        "fedavg · previous diverged: seed 0 in round 8, seed 1 in round 8. Excluded from means and tests; dotted in the figures.",
     )
     assert summary.warnings[0] in summary.page.read_text()
     assert "0 of 2" in summary.page.read_text()
@@ -142,7 +142,7 @@ def test_many_algorithms_and_classes(tmp_path):
     assert all(f"<td>{label}</td>" in page for label in labels)
 
 
-def test_what_differs_is_told_by_who_has_it(tmp_path):
+def test_differences_are_listed_with_their_runs(tmp_path):
     starts, dirs = ("previous", "average"), []
     for start in starts:
         dirs += [write_run(tmp_path / "runs", label, start) for label in ("fedavg", "fedprox")]

@@ -61,7 +61,7 @@ def test_differing_settings_of_different_methods(tmp_path):
 
 def test_one_run_twice_is_refused(tmp_path):
     dirs = [write_run(tmp_path, tag=tag) for tag in ("-aaa", "-bbb")]
-    with pytest.raises(SettingsError, match=r"fedavg from previous with seed 0 is there 2 times .*aaa.*bbb"):
+    with pytest.raises(SettingsError, match=r"fedavg / previous / seed 0 occurs 2 times .*aaa.*bbb"):
         load(dirs)
 
 

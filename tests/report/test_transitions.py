@@ -48,7 +48,7 @@ def test_who_never_gets_there():
 )
 def test_which_sessions_of_a_run_count(tmp_path, counting, sessions, counted):
     records = load([write_sessions(tmp_path, "fedavg", "dynamic", 0, sessions=sessions)])
-    assert Rules(counting=counting).counted(records, records.runs["key"][0]) == counted
+    assert Rules(counting=counting).sessions(records, records.runs["key"][0]) == counted
     frame = transitions(records, Rules(counting=counting))
     assert frame["session"].tolist() == counted
 

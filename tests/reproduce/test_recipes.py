@@ -88,7 +88,7 @@ def test_filters_choose_cells(tiny):
         ("alpha=3", "known: 0.3, 0.7"),
     ],
 )
-def test_a_wrong_filter_is_said(tiny, item, message):
+def test_a_wrong_filter_is_refused(tiny, item, message):
     with pytest.raises(SettingsError, match=message):
         Recipe(tiny).select([item])
 
@@ -125,13 +125,13 @@ def test_bad_settings_are_one_line(tiny, arguments, message):
         ("alpha,mean\n0.3,much\n", "line 2, mean: 'much' is not a number"),
     ],
 )
-def test_a_wrong_file_of_published_numbers_is_said(tiny, rows, message):
+def test_a_wrong_file_of_published_numbers_is_refused(tiny, rows, message):
     (tiny.parent / "published" / "tiny.csv").write_text(rows)
     with pytest.raises(SettingsError, match=message):
         Recipe(tiny)
 
 
-def test_a_file_without_the_block_and_a_profile_without_a_file_are_said(tiny):
+def test_a_file_without_the_block_and_a_profile_without_a_file_are_refused(tiny):
     (tiny.parent / "profiles" / "plain.yaml").unlink()
     with pytest.raises(SettingsError, match=r"profile 'plain' needs a file .*plain\.yaml"):
         Recipe(tiny)

@@ -1,4 +1,4 @@
-"""MLflow says what the run directory says, and never stands in a run's way."""
+"""MLflow holds what the run directory holds, and never gets in the way of a run."""
 
 from __future__ import annotations
 
@@ -17,11 +17,12 @@ import torch
 from filelock import FileLock
 
 from fedtide.core.errors import SettingsError
+from fedtide.runs.run import run as run_once
 from fedtide.settings.params import Params
 from fedtide.settings.run import RunSettings
 from fedtide.tracking.mlflow import MlflowMirror, mirror
 from fedtide.tracking.store import Store
-from fedtide.tracking.workspace import Workspace, tracked
+from fedtide.tracking.workspace import Workspace
 
 Make = Callable[..., RunSettings]
 EXPERIMENT = "tests"
@@ -42,9 +43,9 @@ class Interrupt(L.Callback):
             raise MemoryError("no more of it")
 
 
-def played(settings: RunSettings, runs: Path, mlruns: Path, *callbacks: L.Callback, **options: Any) -> dict[str, Any]:
-    place = Workspace(runs, None, mlruns, EXPERIMENT, options.get("parent", ""))
-    return tracked(settings, place, options.get("say", lambda _: None), callbacks=callbacks)
+def mirrored(settings: RunSettings, runs: Path, mlruns: Path, *callbacks: L.Callback, **options: Any) -> dict[str, Any]:
+    workspace = Workspace(runs, None, mlruns, EXPERIMENT, options.get("parent", ""))
+    return run_once(settings, workspace, log=options.get("log", lambda _: None), callbacks=callbacks)
 
 
 def only_run(mlruns: Path) -> tuple[Store, Any]:
@@ -55,12 +56,12 @@ def only_run(mlruns: Path) -> tuple[Store, Any]:
 
 @pytest.fixture(scope="module")
 def live(raw: dict[str, Any], empty_store: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
-    """Store and directory of a complete run that was mirrored while it played."""
+    """Store and directory of a complete run that was mirrored while it was running."""
     folder = tmp_path_factory.mktemp("live")
     mlruns = folder / "mlruns"
     mlruns.mkdir()
     shutil.copy(empty_store, mlruns / "mlflow.db")
-    summary = played(Params(raw).run(), folder / "runs", mlruns, parent="a comparison")
+    summary = mirrored(Params(raw).run(), folder / "runs", mlruns, parent="a comparison")
     return mlruns, folder / "runs" / summary["run_key"]
 
 
@@ -121,7 +122,7 @@ def test_a_complete_run_is_mirrored_number_by_number(live: tuple[Path, Path], tm
 
 def test_runs_of_one_comparison_share_one_parent(settings: Make, tmp_path: Path, mlruns: Path) -> None:
     for seed in (0, 1):
-        played(settings(seed=seed), tmp_path / "runs", mlruns, parent="both")
+        mirrored(settings(seed=seed), tmp_path / "runs", mlruns, parent="both")
     store = Store(mlruns, EXPERIMENT)
     parent = store.parent("both")
     children = store.runs(f"tags.mlflow.parentRunId = '{parent}'")
@@ -130,13 +131,13 @@ def test_runs_of_one_comparison_share_one_parent(settings: Make, tmp_path: Path,
 
 
 def test_an_interrupted_run_goes_on_in_the_same_mlflow_run(settings: Make, tmp_path: Path, mlruns: Path) -> None:
-    summary = played(settings(), tmp_path / "runs", mlruns, Interrupt(2))
+    summary = mirrored(settings(), tmp_path / "runs", mlruns, Interrupt(2))
     assert (summary["state"], summary["rounds"]) == ("interrupted", 2)
     store, run = only_run(mlruns)
     assert (run.info.status, run.data.tags["outcome"]) == ("KILLED", "interrupted")
     assert steps(store, run, "train_loss") == [1, 2]
 
-    played(settings(), tmp_path / "runs", mlruns)
+    mirrored(settings(), tmp_path / "runs", mlruns)
     store, again = only_run(mlruns)
     assert again.info.run_id == run.info.run_id
     assert (again.info.status, again.data.tags["outcome"]) == ("FINISHED", "complete")
@@ -144,14 +145,14 @@ def test_an_interrupted_run_goes_on_in_the_same_mlflow_run(settings: Make, tmp_p
         assert steps(store, again, metric) == [1, 2, 3, 4]
 
 
-def test_rounds_that_are_played_again_are_not_logged_again(settings: Make, tmp_path: Path, mlruns: Path) -> None:
+def test_repeated_rounds_are_not_logged_again(settings: Make, tmp_path: Path, mlruns: Path) -> None:
     with pytest.raises(MemoryError):  # the state of round 2 was saved, round 3 was only recorded
-        played(settings(), tmp_path / "runs", mlruns, Interrupt(3, crash=True))
+        mirrored(settings(), tmp_path / "runs", mlruns, Interrupt(3, crash=True))
     store, run = only_run(mlruns)
     assert (run.info.status, run.data.tags["outcome"]) == ("KILLED", "killed")
     before = steps(store, run, "train_loss")
 
-    summary = played(settings(), tmp_path / "runs", mlruns)
+    summary = mirrored(settings(), tmp_path / "runs", mlruns)
     store, run = only_run(mlruns)
     assert before in ([1, 2], [1, 2, 3])
     assert values(store, run, "train_loss") == recorded(tmp_path / "runs" / summary["run_key"], "train_loss")
@@ -159,7 +160,7 @@ def test_rounds_that_are_played_again_are_not_logged_again(settings: Make, tmp_p
 
 def test_a_diverged_run_is_failed_and_keeps_its_finite_history(settings: Make, tmp_path: Path, mlruns: Path) -> None:
     wild = settings(local={"amount": 3, "unit": "steps", "lr": 1e30, "batch_size": 256})
-    summary = played(wild, tmp_path / "runs", mlruns)
+    summary = mirrored(wild, tmp_path / "runs", mlruns)
     assert summary["state"] == "diverged"
     store, run = only_run(mlruns)
     assert (run.info.status, run.data.tags["outcome"]) == ("FAILED", "diverged")
@@ -192,7 +193,7 @@ def test_the_next_run_closes_a_killed_one(settings: Make, tmp_path: Path, mlruns
     store = Store(mlruns, EXPERIMENT)
     tags = {"outcome": "running", "directory": str(tmp_path / "gone")}
     killed = store.client.create_run(store.experiment, tags=tags).info.run_id
-    played(settings(), tmp_path / "runs", mlruns)
+    mirrored(settings(), tmp_path / "runs", mlruns)
     assert store.client.get_run(killed).info.status == "KILLED"
 
 
@@ -200,10 +201,10 @@ def test_training_goes_on_when_the_store_cannot_be_opened(settings: Make, tmp_pa
     broken = tmp_path / "broken"
     broken.mkdir()
     (broken / "mlflow.db").write_bytes(b"not a database " * 100)
-    said: list[str] = []
-    summary = played(settings(), tmp_path / "runs", broken, log=said.append)
+    lines: list[str] = []
+    summary = mirrored(settings(), tmp_path / "runs", broken, log=lines.append)
     assert summary["state"] == "complete"
-    remarks = [line for line in said if line.startswith("MLflow")]
+    remarks = [line for line in lines if line.startswith("MLflow")]
     assert remarks == ["MLflow: file is not a database; training goes on, `fedtide mirror` fills the gap later"]
 
 
@@ -220,13 +221,13 @@ def test_training_goes_on_when_the_store_fails_halfway_and_the_gap_is_filled(
             raise OSError("disk full")
         return log_batch(self, run_id, metrics=metrics, **rest)
 
-    said: list[str] = []
+    lines: list[str] = []
     with monkeypatch.context() as patch:
         patch.setattr(MlflowClient, "log_batch", failing)
-        summary = played(settings(), tmp_path / "runs", mlruns, log=said.append)
+        summary = mirrored(settings(), tmp_path / "runs", mlruns, log=lines.append)
         tried = len(calls)
     assert summary["state"] == "complete"
-    assert [line for line in said if "MLflow" in line] == [
+    assert [line for line in lines if "MLflow" in line] == [
         "MLflow: disk full; training goes on, `fedtide mirror` fills the gap later"
     ]
     store, run = only_run(mlruns)
@@ -257,22 +258,24 @@ def test_mlflow_can_be_rebuilt_from_run_directories(live: tuple[Path, Path], mlr
 def test_rebuilding_leaves_whole_runs_alone(live: tuple[Path, Path]) -> None:
     mlruns, directory = live
     _, before = only_run(mlruns)
-    said: list[str] = []
-    mirror([directory], mlruns, EXPERIMENT, said.append)
-    assert said == ["MLflow: 0 runs written, 1 were there"]
+    lines: list[str] = []
+    mirror([directory], mlruns, EXPERIMENT, lines.append)
+    assert lines == ["MLflow: 0 runs written, 1 were there"]
     store, after = only_run(mlruns)
     assert after.info.end_time == before.info.end_time
     assert steps(store, after, "train_loss") == [1, 2, 3, 4]
 
 
-def test_rebuilding_passes_over_what_is_played_and_what_is_no_run(
-    directory: Path, tmp_path: Path, mlruns: Path
-) -> None:
+def test_rebuilding_skips_runs_in_progress_and_other_folders(directory: Path, tmp_path: Path, mlruns: Path) -> None:
     (tmp_path / "empty").mkdir()
-    said: list[str] = []
+    lines: list[str] = []
     with FileLock(str(directory / ".lock")):
-        mirror([directory, tmp_path / "empty"], mlruns, EXPERIMENT, said.append)
-    assert said == [f"{directory.name}: is being played", "empty: holds no run", "MLflow: 0 runs written, 0 were there"]
+        mirror([directory, tmp_path / "empty"], mlruns, EXPERIMENT, lines.append)
+    assert lines == [
+        f"{directory.name}: is being executed",
+        "empty: holds no run",
+        "MLflow: 0 runs written, 0 were there",
+    ]
     assert Store(mlruns, EXPERIMENT).runs("") == []
 
 

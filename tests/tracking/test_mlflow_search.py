@@ -66,10 +66,10 @@ def test_what_a_search_found_is_at_its_own_run(raw: dict[str, Any], tmp_path: Pa
 def test_a_search_does_not_suffer_from_a_store_that_cannot_be_used(raw: dict[str, Any], tmp_path: Path) -> None:
     (tmp_path / "mlruns").write_text("in the way")
     params = Params({**raw, "tune": {"trials": 2, "workers": 1, "cost": "kappa"}})
-    said: list[str] = []
-    tune(params, Workspace(tmp_path / "runs", None, tmp_path / "mlruns", "tests"), tmp_path / "tuning", said.append)
-    assert said[-1].startswith("MLflow: ")
-    assert said[-1].endswith("; the files of the search are complete")
+    lines: list[str] = []
+    tune(params, Workspace(tmp_path / "runs", None, tmp_path / "mlruns", "tests"), tmp_path / "tuning", lines.append)
+    assert lines[-1].startswith("MLflow: ")
+    assert lines[-1].endswith("; the files of the search are complete")
     assert (tmp_path / "tuning" / "front.png").is_file()
 
 

@@ -15,9 +15,9 @@ from fedtide.tracking.workspace import Workspace
 from fedtide.tuning.study import TuneResult, tune
 
 
-def search(params: Params, home: Path, say: Callable[[str], None] = lambda _: None) -> TuneResult:
+def search(params: Params, home: Path, log: Callable[[str], None] = lambda _: None) -> TuneResult:
     """Run directories in ``home/runs``, results in ``home/tuning``."""
-    return tune(params, Workspace(home / "runs"), home / "tuning", say)
+    return tune(params, Workspace(home / "runs"), home / "tuning", log)
 
 
 KILLED = """
@@ -44,7 +44,7 @@ if __name__ == "__main__":
 
 
 def killed(params: Params, home: Path, workers: int, count: int) -> None:
-    """A search in a process of its own that kills itself: after so many rounds, or trials with several workers."""
+    """A search in a process of its own that kills itself: after ``count`` rounds, or ``count`` trials with several workers."""
     (home / "params.yaml").write_text(yaml.safe_dump(params.raw))
     (home / "killed.py").write_text(KILLED)
     command = [sys.executable, str(home / "killed.py"), str(home), str(workers), str(count)]

@@ -92,7 +92,7 @@ def test_the_front_is_what_no_other_trial_beats(found: TuneResult, home: Path) -
     assert costs == sorted(costs)
 
 
-def test_the_best_of_the_front_can_be_played(found: TuneResult, home: Path, tmp_path: Path) -> None:
+def test_the_best_of_the_front_can_be_run(found: TuneResult, home: Path, tmp_path: Path) -> None:
     best = max(table(home), key=lambda row: (float(row["validation_accuracy"]), -float(row["kappa"])))
     assert best["front"] == "true"
     assert found.value == float(best["validation_accuracy"])
@@ -103,7 +103,7 @@ def test_the_best_of_the_front_can_be_played(found: TuneResult, home: Path, tmp_
     assert execute(run, tmp_path)["state"] == "complete"
 
 
-def test_no_trial_is_given_up_whatever_prune_says(found: TuneResult, front: Make, home: Path, tmp_path: Path) -> None:
+def test_no_trial_is_pruned_with_two_aims(found: TuneResult, front: Make, home: Path, tmp_path: Path) -> None:
     assert {row["outcome"] for row in table(home)} == {"complete"}
     assert search(front({"prune": False, "trials": 1}), tmp_path).study == found.study
 

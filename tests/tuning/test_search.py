@@ -15,7 +15,7 @@ from filelock import FileLock
 from searches import killed, search
 
 from fedtide.core.errors import SettingsError
-from fedtide.federation.federation import Federation
+from fedtide.federation.parts import Parts
 from fedtide.runs.execution import execute
 from fedtide.settings.params import Params
 from fedtide.tracking.run_directory import RunDirectory, read_json
@@ -58,14 +58,14 @@ def test_every_trial_is_a_run_on_the_validation_split(found: tuple[Path, TuneRes
         )
 
 
-def test_the_test_set_is_never_looked_at(params: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    scores, looked = Federation.scores, []
+def test_the_test_set_is_never_evaluated(params: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    scores, looked = Parts.scores, []
 
-    def watched(self: Federation, w: Any, b: Any, split: str = "test", view: Any = None) -> Any:
+    def watched(self: Parts, w: Any, b: Any, split: str = "test", view: Any = None) -> Any:
         looked.append(split)
         return scores(self, w, b, split, view)
 
-    monkeypatch.setattr(Federation, "scores", watched)
+    monkeypatch.setattr(Parts, "scores", watched)
     search(params({"trials": 1}, evaluation={"splits": ["test", "validation"]}), tmp_path)
     assert set(looked) == {"validation"}
 
@@ -108,7 +108,7 @@ def test_without_pruning_every_trial_is_complete(params: Make, tmp_path: Path) -
     assert [row["outcome"] for row in table(tmp_path)] == ["complete"] * 6
 
 
-def test_the_best_settings_can_be_played(found: tuple[Path, TuneResult], tmp_path: Path) -> None:
+def test_the_best_settings_can_be_run(found: tuple[Path, TuneResult], tmp_path: Path) -> None:
     home, result = found
     best = Params.read(home / "tuning" / "best.yaml").run()
     assert {"algorithm.mu": best.algorithm.mu, "local.lr": best.local.lr} == result.best
@@ -137,20 +137,20 @@ def assert_same_files(home: Path, other: Path) -> None:
 def test_a_finished_search_goes_no_further_and_a_longer_one_only_the_rest(
     found: tuple[Path, TuneResult], params: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    played: list[str] = []
+    executed: list[str] = []
 
     def counted(*args: Any, **options: Any) -> Any:
-        played.append(options["name"])
-        return tracked(*args, **options)
+        executed.append(options["name"])
+        return run(*args, **options)
 
-    tracked = trials.tracked
-    monkeypatch.setattr(trials, "tracked", counted)
+    run = trials.run
+    monkeypatch.setattr(trials, "run", counted)
     search(params({"trials": 2}), tmp_path)
-    assert len(played) == 2
+    assert len(executed) == 2
     search(params({"trials": 2}), tmp_path)
-    assert len(played) == 2
+    assert len(executed) == 2
     assert search(params({"trials": 3}), tmp_path).trials == 3
-    assert len(played) == 3
+    assert len(executed) == 3
     assert table(tmp_path) == table(found[0])[:3]
 
 
@@ -165,10 +165,10 @@ def test_an_interrupted_search_ends_as_if_it_had_not_been(
         if rounds == 10:  # in the second round of the third trial
             signal.raise_signal(signal.SIGINT)
 
-    said: list[str] = []
+    lines: list[str] = []
     with monkeypatch.context() as patch:
         patch.setattr(Pruner, "on_train_batch_start", press_ctrl_c)
-        result = search(params(), tmp_path, said.append)
+        result = search(params(), tmp_path, lines.append)
     assert (result.stopped, result.trials) == (signal.SIGINT, 2)
     assert not (tmp_path / "tuning" / "best.yaml").exists()
     assert "stopped after 2 of 8 trials" in result.text
@@ -193,11 +193,11 @@ def test_a_killed_search_ends_as_if_it_had_not_been(
 
 @pytest.mark.slow
 def test_two_workers_share_the_trials(params: Make, tmp_path: Path) -> None:
-    said: list[str] = []
-    result = search(params({"workers": 2, "trials": 5}), tmp_path, said.append)
+    lines: list[str] = []
+    result = search(params({"workers": 2, "trials": 5}), tmp_path, lines.append)
     assert result.trials == len({row["run"] for row in table(tmp_path)}) == 5
     assert len(list((tmp_path / "runs").iterdir())) == 5
-    assert [line.split()[0] for line in said] == ["1/5", "2/5", "3/5", "4/5", "5/5"]
+    assert [line.split()[0] for line in lines] == ["1/5", "2/5", "3/5", "4/5", "5/5"]
 
 
 @pytest.mark.slow
@@ -233,17 +233,17 @@ def test_trials_that_diverge_count_but_are_never_the_best(params: Make, tmp_path
 
 
 def test_one_complete_trial_is_enough(params: Make, tmp_path: Path) -> None:
-    said: list[str] = []
-    result = search(params({"trials": 1}), tmp_path, said.append)
+    lines: list[str] = []
+    result = search(params({"trials": 1}), tmp_path, lines.append)
     assert result.value == float(table(tmp_path)[0]["value"])
-    assert said[-1] == "no importance.png: it needs complete trials of different values"
+    assert lines[-1] == "no importance.png: it needs complete trials of different values"
     assert (tmp_path / "tuning" / "history.png").exists()
 
 
-def test_a_search_that_compares_on_its_own_seed_is_told_so(params: Make, tmp_path: Path) -> None:
-    said: list[str] = []
-    search(params({"trials": 1}, compare={"seeds": [1000]}), tmp_path, said.append)
-    assert said[0].startswith("tune.seed = 1000 is among compare.seeds")
+def test_a_search_that_compares_on_its_own_seed_is_warned(params: Make, tmp_path: Path) -> None:
+    lines: list[str] = []
+    search(params({"trials": 1}, compare={"seeds": [1000]}), tmp_path, lines.append)
+    assert lines[0].startswith("tune.seed = 1000 is among compare.seeds")
 
 
 def test_nothing_is_written_without_a_validation_split(params: Make, tmp_path: Path) -> None:

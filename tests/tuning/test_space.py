@@ -151,7 +151,7 @@ def test_choices_are_put_where_the_run_finds_them(params: Make, key: str, choice
         assert type(found) is type(choice) or isinstance(found, float)
 
 
-def test_a_searched_exchange_keeps_what_the_file_and_the_label_say(params: Make) -> None:
+def test_a_searched_exchange_keeps_what_the_file_and_the_label_set(params: Make) -> None:
     mine = {"name": "fedprox", "with": {"exchange": {"portion": 0.5}}}
     budget = {"name": "dynamic", "beta": 0.75}
     file = params(
@@ -177,7 +177,7 @@ def test_trials_have_the_seed_of_the_search_and_never_see_the_test_set(params: M
     assert (trial.seed, trial.evaluation.splits, trial.evaluation.every) == (77, ("validation",), 2)
 
 
-def test_values_are_put_below_the_label_and_win_over_what_it_says(params: Make) -> None:
+def test_values_are_put_below_the_label_and_override_it(params: Make) -> None:
     mine = {"name": "fedprox", "mu": 1.0, "weighting": "uniform", "with": {"local": {"lr": 0.5, "momentum": 0.9}}}
     file = params(algorithm={"name": "mine", "mu": 3.0}, algorithms={"mine": mine, "fedavg": {}})
     values = {"algorithm.mu": 0.25, "local.lr": 0.125}
@@ -217,7 +217,8 @@ def _three(params: Make) -> Space:
 
 def test_code_of_every_choice_counts(params: Make, tmp_path: Path) -> None:
     def tuned(*choices: str) -> str:
-        code(params({"space": {"model.name": {"choices": list(choices)}}}), tmp_path)
+        space = params({"space": {"model.name": {"choices": list(choices)}}})
+        code(space, Space(space).extremes, tmp_path)
         return (tmp_path / "tuned").read_text()
 
     space = Space(params({"space": {"model.name": {"choices": ["logistic", "mlp"]}}}))

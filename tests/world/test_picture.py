@@ -6,10 +6,10 @@ import json
 
 import numpy as np
 import pytest
-from worlds import timeline, world
 
 from fedtide.world.picture import boundaries, commonest, draw, holdings, presence, summary
 from fedtide.world.timeline import Assignment, Timeline
+from worlds import timeline, world
 
 LABELS = np.array([0, 0, 0, 1, 1, 1, 0, 1])
 

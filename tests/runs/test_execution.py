@@ -13,7 +13,7 @@ import torch
 
 from fedtide.core.errors import SettingsError
 from fedtide.federation import checkpoint
-from fedtide.runs import run
+from fedtide.runs.execution import execute
 from fedtide.tracking.run_directory import RunDirectory
 
 Play = Callable[..., dict[str, Any]]
@@ -44,9 +44,9 @@ def same(first: Any, second: Any) -> bool:
     return torch.equal(first, second) if isinstance(first, torch.Tensor) else first == second
 
 
-def test_a_complete_run_leaves_its_records(small: Any, play_once: Play, tmp_path: Path) -> None:
+def test_a_complete_run_leaves_its_records(small: Any, run_once: Play, tmp_path: Path) -> None:
     lines: list[str] = []
-    summary = play_once(small(), update=lines.append)
+    summary = run_once(small(), update=lines.append)
     folder = tmp_path / "x"
     rows = history(folder)
     assert (summary["state"], summary["rounds"], len(rows), len(lines)) == ("complete", 6, 6, 6)
@@ -65,69 +65,67 @@ def test_a_complete_run_leaves_its_records(small: Any, play_once: Play, tmp_path
     assert not [path for path in folder.rglob("*") if path.suffix == ".part"]
 
 
-def test_a_finished_run_returns_its_record(small: Any, play_once: Play, tmp_path: Path) -> None:
-    first = play_once(small())
+def test_a_finished_run_returns_its_record(small: Any, run_once: Play, tmp_path: Path) -> None:
+    first = run_once(small())
     before = {path: path.stat().st_mtime_ns for path in (tmp_path / "x" / "state").iterdir()}
     remarks: list[str] = []
-    assert play_once(small(), log=remarks.append) == first
+    assert run_once(small(), log=remarks.append) == first
     assert {path: path.stat().st_mtime_ns for path in (tmp_path / "x" / "state").iterdir()} == before
     assert remarks == ["x: already complete, nothing to do"]
 
 
 @pytest.mark.parametrize("stopped", [1, 3, 5])
-def test_an_interrupted_run_goes_on_to_the_same_bits(
-    small: Any, play_once: Play, stop_after: Any, tmp_path: Path, stopped: int
+def test_an_interrupted_run_continues_to_the_same_bits(
+    small: Any, run_once: Play, stop_after: Any, tmp_path: Path, stopped: int
 ) -> None:
     settings = small(local={"momentum": 0.9, "momentum_scope": "client"})
-    run.execute(settings, tmp_path, name="whole")
-    summary = play_once(settings, callbacks=[stop_after(stopped)])
+    execute(settings, tmp_path, name="whole")
+    summary = run_once(settings, callbacks=[stop_after(stopped)])
     assert (summary["state"], summary["rounds"]) == ("interrupted", stopped)
     assert not (tmp_path / "x" / "summary.json").exists()
-    assert play_once(settings)["state"] == "complete"
+    assert run_once(settings)["state"] == "complete"
     assert history(tmp_path / "x") == history(tmp_path / "whole")
     assert same(final(tmp_path / "x"), final(tmp_path / "whole"))
     assert events(tmp_path / "x") == ["interrupted", "resumed", "complete"]
 
 
-def test_a_torn_state_and_a_torn_line_are_repaired(
-    small: Any, play_once: Play, stop_after: Any, tmp_path: Path
-) -> None:
-    """The newest state is damaged, so the run goes on from an older one and drops the rows after it."""
+def test_a_torn_state_and_a_torn_line_are_repaired(small: Any, run_once: Play, stop_after: Any, tmp_path: Path) -> None:
+    """The newest state is damaged, so the run continues from an older one and drops the rows after it."""
     settings, folder = small(), tmp_path / "x"
-    run.execute(settings, tmp_path, name="whole")
-    play_once(settings, callbacks=[stop_after(5)])
+    execute(settings, tmp_path, name="whole")
+    run_once(settings, callbacks=[stop_after(5)])
     newest, older = checkpoint.generations(folder / "state")
     newest.write_bytes(newest.read_bytes()[:100])
     for name in ("history.csv", "per_class.csv"):
         with (folder / name).open("a", encoding="utf-8") as stream:
             stream.write("6,1,0.4")
     remarks: list[str] = []
-    play_once(settings, log=remarks.append)
-    assert remarks[0] == f"{newest.name} is damaged; going on from an older state"
+    run_once(settings, log=remarks.append)
+    assert remarks[0] == f"{newest.name} is damaged; continuing from an older state"
     assert older.name == "state-00000004.pt"
-    assert "x: going on from round 4" in remarks
+    assert "x: continuing from round 4" in remarks
     assert history(folder) == history(tmp_path / "whole")
     assert (folder / "per_class.csv").read_bytes() == (tmp_path / "whole" / "per_class.csv").read_bytes()
     assert same(final(folder), final(tmp_path / "whole"))
 
 
 def test_without_an_intact_state_the_run_is_refused(
-    small: Any, play_once: Play, stop_after: Any, tmp_path: Path
+    small: Any, run_once: Play, stop_after: Any, tmp_path: Path
 ) -> None:
-    play_once(small(), callbacks=[stop_after(5)])
+    run_once(small(), callbacks=[stop_after(5)])
     for path in checkpoint.generations(tmp_path / "x" / "state"):
         path.write_bytes(b"")
     kept = (tmp_path / "x" / "history.csv").read_bytes()
     with pytest.raises(SettingsError, match="no saved state is intact"):
-        play_once(small())
+        run_once(small())
     assert (tmp_path / "x" / "history.csv").read_bytes() == kept
 
 
-def test_other_settings_are_refused_field_by_field(small: Any, play_once: Play, tmp_path: Path) -> None:
-    play_once(small())
+def test_other_settings_are_refused_field_by_field(small: Any, run_once: Play, tmp_path: Path) -> None:
+    run_once(small())
     changed = small(local={"lr": 0.2}, algorithm="fedavg", label="")
     with pytest.raises(SettingsError) as caught:
-        play_once(changed)
+        run_once(changed)
     message = str(caught.value)
     assert "\n" not in message
     assert "local.lr: 0.1 -> 0.2" in message
@@ -137,50 +135,50 @@ def test_other_settings_are_refused_field_by_field(small: Any, play_once: Play, 
     assert json.loads((tmp_path / "x" / "settings.json").read_text(encoding="utf-8"))["local"]["lr"] == 0.1
 
 
-def test_speed_and_saving_are_no_other_settings(small: Any, play_once: Play) -> None:
-    first = play_once(small())
-    assert play_once(small(engine={"workers": 2}, checkpoint={"every": 5})) == first
+def test_speed_and_saving_are_no_other_settings(small: Any, run_once: Play) -> None:
+    first = run_once(small())
+    assert run_once(small(engine={"workers": 2}, checkpoint={"every": 5})) == first
 
 
-def test_a_run_that_another_process_holds_is_refused(small: Any, play_once: Play, tmp_path: Path) -> None:
+def test_a_run_that_another_process_holds_is_refused(small: Any, run_once: Play, tmp_path: Path) -> None:
     with (
         RunDirectory(tmp_path / "x").owned({}, {}),
         pytest.raises(SettingsError, match="another process is working on this run"),
     ):
-        play_once(small())
+        run_once(small())
     assert not (tmp_path / "x" / "history.csv").exists()
 
 
 def test_a_folder_that_cannot_be_written_is_one_line(small: Any, tmp_path: Path) -> None:
     (tmp_path / "runs").write_text("a file where the folder should be")
     with pytest.raises(SettingsError, match="cannot write the run's records") as caught:
-        run.execute(small(), tmp_path / "runs")
+        execute(small(), tmp_path / "runs")
     assert "\n" not in str(caught.value)
 
 
-def test_a_diverged_run_keeps_its_history_and_is_not_played_again(small: Any, play_once: Play, tmp_path: Path) -> None:
+def test_a_diverged_run_keeps_its_history_and_is_not_repeated(small: Any, run_once: Play, tmp_path: Path) -> None:
     settings = small(local={"lr": 1e30}, algorithm="fedavg")
-    summary = play_once(settings)
+    summary = run_once(settings)
     assert summary["state"] == "diverged"
     assert summary["message"].startswith(f"diverged in round {summary['rounds']}")
     rows = history(tmp_path / "x")
     assert [row["round"] for row in rows] == [str(t) for t in range(1, summary["rounds"] + 1)]
     assert rows[-1]["test_accuracy"] == ""
     assert not (tmp_path / "x" / "model.pt").exists()
-    assert play_once(settings) == summary
+    assert run_once(settings) == summary
     assert history(tmp_path / "x") == rows
 
 
-def test_an_exploding_loss_is_divergence(small: Any, play_once: Play) -> None:
-    summary = play_once(small(federation={"divergence_threshold": 1e-9}))
+def test_a_loss_above_the_threshold_is_divergence(small: Any, run_once: Play) -> None:
+    summary = run_once(small(federation={"divergence_threshold": 1e-9}))
     assert (summary["state"], summary["rounds"]) == ("diverged", 1)
 
 
-def test_rounds_without_evaluation_leave_cells_empty(small: Any, play_once: Play, tmp_path: Path) -> None:
+def test_rounds_without_evaluation_leave_cells_empty(small: Any, run_once: Play, tmp_path: Path) -> None:
     """Every fourth round and the last are tested; the columns are those of a tested round from the start."""
     chosen = small(evaluation={"every": 4, "splits": ["test", "validation"], "models": ["cloud", "participants"]})
     lines: list[str] = []
-    summary = play_once(chosen, update=lines.append)
+    summary = run_once(chosen, update=lines.append)
     rows = history(tmp_path / "x")
     assert ["test accuracy" in line for line in lines] == [False, False, False, True, True, True]
     for column in (

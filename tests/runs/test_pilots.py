@@ -1,4 +1,4 @@
-"""Pilot sessions that are equal are played once."""
+"""Pilot sessions that are equal are trained once."""
 
 from __future__ import annotations
 
@@ -47,21 +47,21 @@ def chosen(tmp_path_factory: pytest.TempPathFactory) -> Any:
 
 
 @pytest.fixture
-def rounds_played(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """Fills with the rounds that are really played."""
-    played: list[int] = []
-    play = Federation.play
+def rounds_run(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Fills with the rounds that are really run."""
+    done: list[int] = []
+    run_round = Federation.run_round
 
     def counted(self: Federation, state: Any) -> Any:
-        played.append(state.round + 1)
-        return play(self, state)
+        done.append(state.round + 1)
+        return run_round(self, state)
 
-    monkeypatch.setattr(Federation, "play", counted)
-    return played
+    monkeypatch.setattr(Federation, "run_round", counted)
+    return done
 
 
 def records(run: Path) -> Any:
-    """Everything that must not depend on who played the pilot."""
+    """Everything that must not depend on which run trained the pilot."""
     with (run / "history.csv").open(encoding="utf-8", newline="") as stream:
         history = [{key: cell for key, cell in row.items() if key != "seconds"} for row in csv.DictReader(stream)]
     lines = (run / "events.jsonl").read_text(encoding="utf-8").splitlines()
@@ -77,29 +77,29 @@ def only_run(runs: Path, initialiser: str) -> Path:
 
 
 @pytest.mark.parametrize("initialiser", ["dynamic", "average", "continuous", "oracle", "restart"])
-def test_a_run_that_adopts_its_pilot_equals_one_that_played_it(
-    chosen: Any, tmp_path: Path, rounds_played: list[int], initialiser: str
+def test_a_run_that_adopts_its_pilot_equals_one_that_trained_it(
+    chosen: Any, tmp_path: Path, rounds_run: list[int], initialiser: str
 ) -> None:
     execute(chosen(initialiser), tmp_path / "alone")
     execute(chosen("previous"), tmp_path / "shared")
-    rounds_played.clear()
+    rounds_run.clear()
     remarks: list[str] = []
     summary = execute(chosen(initialiser), tmp_path / "shared", log=remarks.append)
-    assert rounds_played == [5, 6, 7, 8]
+    assert rounds_run == [5, 6, 7, 8]
     assert (summary["state"], summary["rounds"]) == ("complete", 8)
-    assert any(line.endswith("going on from the shared pilot, round 4") for line in remarks)
+    assert any(line.endswith("continuing from the shared pilot, round 4") for line in remarks)
     adopted, alone = (only_run(tmp_path / name, initialiser) for name in ("shared", "alone"))
     assert records(adopted) == records(alone)
     assert [facts["initialiser"] for facts in records(adopted)[1]] == ["pilot", initialiser, initialiser]
     assert json.loads((alone / "summary.json").read_text())["bytes_up"] == summary["bytes_up"]
 
 
-def test_only_the_initialiser_may_differ(chosen: Any, tmp_path: Path, rounds_played: list[int]) -> None:
+def test_only_the_initialiser_may_differ(chosen: Any, tmp_path: Path, rounds_run: list[int]) -> None:
     execute(chosen("previous"), tmp_path)
     for other in ({"seed": 1}, {"algorithm": "fedavg"}, {"local": {"amount": 1, "lr": 0.2}}):
-        rounds_played.clear()
+        rounds_run.clear()
         execute(chosen("average", **other), tmp_path)
-        assert rounds_played[0] == 1
+        assert rounds_run[0] == 1
     assert len(list((tmp_path / "pilots").iterdir())) == 4
     assert len(list(tmp_path.glob("*/manifest.json"))) == 4  # the run directories: a pilot is none
 
@@ -112,31 +112,31 @@ def test_nothing_is_shared_where_nothing_follows(chosen: Any, tmp_path: Path, sc
     assert not (tmp_path / "pilots").exists()
 
 
-def test_a_run_with_a_name_of_its_own_stands_alone(chosen: Any, tmp_path: Path) -> None:
+def test_a_run_with_its_own_name_shares_nothing(chosen: Any, tmp_path: Path) -> None:
     execute(chosen("previous"), tmp_path, name="mine")
     assert not (tmp_path / "pilots").exists()
 
 
-def test_a_damaged_pilot_is_played_again_with_one_remark(chosen: Any, tmp_path: Path, rounds_played: list[int]) -> None:
+def test_a_damaged_pilot_is_trained_again_with_one_remark(chosen: Any, tmp_path: Path, rounds_run: list[int]) -> None:
     execute(chosen("previous"), tmp_path)
     (file,) = (tmp_path / "pilots").glob("*/state-*.pt")
     whole = file.read_bytes()
     file.write_bytes(whole[:-10])
-    rounds_played.clear()
+    rounds_run.clear()
     remarks: list[str] = []
     execute(chosen("average"), tmp_path, log=remarks.append)
-    assert rounds_played == list(range(1, 9))
+    assert rounds_run == list(range(1, 9))
     assert [line for line in remarks if "damaged" in line] == [
-        f"{file.parent}: the shared pilot is damaged; it is played again"
+        f"{file.parent}: the shared pilot is damaged; it is trained again"
     ]
-    rounds_played.clear()
-    execute(chosen("restart"), tmp_path)  # whoever played it again has shared it
-    assert rounds_played == [5, 6, 7, 8]
+    rounds_run.clear()
+    execute(chosen("restart"), tmp_path)  # the run that trained it again has shared it
+    assert rounds_run == [5, 6, 7, 8]
 
 
 @pytest.mark.parametrize("stopped", [2, 6])
-def test_a_stopped_run_lets_go_of_the_pilot_and_goes_on(
-    chosen: Any, tmp_path: Path, rounds_played: list[int], stopped: int
+def test_a_stopped_run_releases_the_pilot_and_continues(
+    chosen: Any, tmp_path: Path, rounds_run: list[int], stopped: int
 ) -> None:
     import lightning as L
 
@@ -146,16 +146,16 @@ def test_a_stopped_run_lets_go_of_the_pilot_and_goes_on(
 
     assert execute(chosen("average"), tmp_path / "alone")["state"] == "complete"
     assert execute(chosen("average"), tmp_path / "shared", callbacks=[Stop()])["state"] == "interrupted"
-    rounds_played.clear()
-    execute(chosen("previous"), tmp_path / "shared")  # plays the pilot itself unless the first run got through it
-    assert rounds_played[0] == (1 if stopped == 2 else 5)
-    rounds_played.clear()
+    rounds_run.clear()
+    execute(chosen("previous"), tmp_path / "shared")  # trains the pilot unless the first run has finished it
+    assert rounds_run[0] == (1 if stopped == 2 else 5)
+    rounds_run.clear()
     execute(chosen("average"), tmp_path / "shared")
-    assert rounds_played[0] == max(stopped, 4) + 1
+    assert rounds_run[0] == max(stopped, 4) + 1
     assert records(only_run(tmp_path / "shared", "average")) == records(only_run(tmp_path / "alone", "average"))
 
 
-def test_a_second_run_waits_for_the_first(chosen: Any, tmp_path: Path, rounds_played: list[int]) -> None:
+def test_a_second_run_waits_for_the_first(chosen: Any, tmp_path: Path, rounds_run: list[int]) -> None:
     settings = chosen("previous")
     from fedtide.world.prepared import load_data
 
@@ -165,10 +165,10 @@ def test_a_second_run_waits_for_the_first(chosen: Any, tmp_path: Path, rounds_pl
     thread = threading.Thread(target=lambda: execute(settings, tmp_path, log=remarks.append))
     with FileLock(str(folder / ".lock")):
         thread.start()
-        until(lambda: any("waiting for another run to play the pilot" in line for line in remarks))
-        assert not rounds_played
+        until(lambda: any("waiting for another run to train the pilot" in line for line in remarks))
+        assert not rounds_run
     thread.join()
-    assert rounds_played == list(range(1, 9))
+    assert rounds_run == list(range(1, 9))
 
 
 def test_a_wait_can_be_ended(tmp_path: Path) -> None:

@@ -1,0 +1,61 @@
+"""Fixtures for tests that execute whole runs: six rounds on the digits."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fedtide.runs.execution import execute
+from fedtide.settings.params import Params
+from fedtide.settings.run import RunSettings
+
+Small = Callable[..., RunSettings]
+
+
+@pytest.fixture(scope="session")
+def small(tmp_path_factory: pytest.TempPathFactory) -> Small:
+    """Settings of a run of six short rounds on the digits: ``small(**changes)``, groups are merged."""
+    root = str(tmp_path_factory.mktemp("data"))
+
+    def make(**changes: Any) -> RunSettings:
+        raw: dict[str, Any] = {
+            "data": {"name": "digits", "root": root},
+            "scenario": {"name": "static", "rounds": 6, "num_clients": 4},
+            "participation": {"name": "fixed", "fraction": 0.5},
+            "model": "logistic",
+            "algorithm": "scaffold",
+            "local": {"amount": 2, "unit": "steps", "batch_size": 16, "lr": 0.1},
+            "engine": {"workers": 1, "accelerator": "cpu"},
+            "checkpoint": {"every": 2},
+        }
+        for key, value in changes.items():
+            merge = isinstance(value, dict) and isinstance(raw.get(key), dict) and "name" not in value
+            raw[key] = {**raw[key], **value} if merge else value
+        return Params(raw).run()
+
+    return make
+
+
+@pytest.fixture
+def stop_after() -> Callable[[int], Any]:
+    """A callback that stops the fit after a round, as a signal would."""
+    import lightning as L
+
+    class Stop(L.Callback):
+        def __init__(self, round_: int) -> None:
+            self.round = round_
+
+        def on_train_batch_end(self, trainer: L.Trainer, pl_module: Any, *_: Any) -> None:
+            if pl_module.state.round >= self.round:
+                trainer.should_stop = True
+
+    return Stop
+
+
+@pytest.fixture
+def run_once(tmp_path: Path) -> Callable[..., dict[str, Any]]:
+    """Executes a run in this test's folder under the name ``x``: ``run_once(settings, ...)`` gives its summary."""
+    return lambda settings, **options: execute(settings, tmp_path, name="x", **options)
