@@ -25,6 +25,7 @@ from support import (
     federation,
     largest_gap,
     play,
+    problem,
     settings,
     smallest,
     timeline,
@@ -173,7 +174,7 @@ def test_the_regularised_parameters_are_the_last_ones(model: str) -> None:
     plugin: Any = plugins.load("algorithms", "cfl_regularization")
     top, full = (plugin(plugin.Settings(layers=layers, B_below=0.5)) for layers in ("top", "full"))
     for algorithm in (top, full):
-        algorithm.bind(layout, 0)
+        algorithm.bind(problem(layout))
         head = {slot.name for slot in layout.parameters if slot.name.startswith("head.")}
         B = torch.zeros(layout.size)
         B[algorithm.first :] = algorithm.B
@@ -188,9 +189,9 @@ def test_what_travels_is_the_model_and_two_vectors_of_the_regularised_size() -> 
     plugin: Any = plugins.load("algorithms", "cfl_regularization")
     algorithm = plugin(plugin.Settings())
     fed = federation(settings(model={"name": "mlp", "widths": [8, 4]}), evolving(), vectors())
-    algorithm.bind(fed.parts.layout, 0)
+    algorithm.bind(problem(fed.parts.layout, classes=3))
     d, top = 5 * 8 + 8 + 8 * 4 + 4 + 4 * 3 + 3, 8 * 4 + 4 + 4 * 3 + 3
-    sent = payload(algorithm, fed.parts.layout.size, 0, 3)
+    sent = payload(algorithm, fed.parts.layout.size, 0)
     assert (sent.down, sent.up) == (4 * (d + 2 * top), 4 * (d + 2 * top))
 
 
@@ -232,7 +233,7 @@ def test_the_current_subset_is_never_replayed_and_others_in_the_order_of_their_f
     plugin: Any = plugins.load("algorithms", "cfl_core_set")
     stored = torch.tensor([[0, 7, 40], [0, 7, 41], [1, 9, 50], [0, 5, 10], [0, 8, 41], [0, 8, 3]])
     own = [np.array([1, 2, 3]), np.array([50, 51]), np.array([60])]
-    found = plugin(plugin.Settings()).shards([0, 1, 2], [5, 9, 9], own, {"stored": stored})
+    found = plugin(plugin.Settings()).training_samples([0, 1, 2], [5, 9, 9], own, {"stored": stored})
     assert [part.tolist() for part in found] == [[1, 2, 3, 40, 41], [50, 51], [60]]
 
 

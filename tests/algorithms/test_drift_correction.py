@@ -11,11 +11,22 @@ from torch import Tensor
 from fedtide.algorithms.base import RunPreview
 from fedtide.algorithms.fedavg import FedAvg
 from fedtide.core import plugins
-from fedtide.federation.payload import payload
+from fedtide.federation.preview import advice
 from fedtide.federation.scoring import all_clients
 from fedtide.federation.state import initial_state
-from fedtide.runs.run import _warnings as run_warnings
-from support import closest, federation, largest_gap, outlook, play, settings, steady, trajectory, vectors, watch
+from support import (
+    closest,
+    federation,
+    largest_gap,
+    outlook,
+    play,
+    settings,
+    steady,
+    traffic,
+    trajectory,
+    vectors,
+    watch,
+)
 
 SIZES = (5, 2, 7, 4)
 LOCAL = {"amount": 2, "batch_size": 3, "lr": 0.1, "weight_decay": 0.01}
@@ -43,15 +54,15 @@ def same(first: list[Tensor], second: list[Tensor]) -> bool:
     return all(torch.equal(a, b) for a, b in zip(first, second, strict=True))
 
 
-def test_what_is_planned_is_told_to_the_algorithm() -> None:
+def test_the_algorithm_sees_the_run_as_planned() -> None:
     """Sizes 5, 2, 7, 4 in batches of three: two batches a pass for a client of mean size, of which there are two passes."""
-    told: list[RunPreview] = []
+    given: list[RunPreview] = []
     schedule = {"schedule": "exponential", "decay": 0.5}
     chosen = settings(local={**LOCAL, **schedule}, participation={"name": "fixed", "fraction": 0.5})
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(FedAvg, "warnings", lambda self, run: told.append(run) or [])
-        run_warnings(chosen, steady(SIZES, 3))
-    assert told == [RunPreview(lr=0.1, last_lr=0.025, steps=4, rounds=3, participation=0.5, smallest=2 / 4.5)]
+        patch.setattr(FedAvg, "advice", lambda self, run: given.append(run) or [])
+        advice(federation(chosen, steady(SIZES, 3), vectors()).parts)
+    assert given == [RunPreview(lr=0.1, last_lr=0.025, steps=4, rounds=3, participation_fraction=0.5, smallest=2 / 4.5)]
 
 
 @pytest.mark.parametrize("algorithm", FAMILY)
@@ -95,7 +106,7 @@ def test_three_models_are_evaluated(algorithm: str) -> None:
             for suffix, model in (("", w), ("_participants", r.W.mean(0)), ("_all", latest.mean(0))):
                 loss = fed.parts.scores(model, state.b).mean_loss(fed.parts.timeline.labels_at(t))
                 assert report.row[f"test_loss{suffix}"] == pytest.approx(loss, abs=1e-12)
-            assert closest(all_clients(fed, state, t), latest.mean(0)) < 1e-15
+            assert closest(all_clients(fed.parts, state, t), latest.mean(0)) < 1e-15
     fed.parts.workers.close()
 
 
@@ -317,7 +328,7 @@ def test_the_variates_use_the_first_or_the_current_learning_rate(algorithm: str)
 )
 def test_what_travels(algorithm: Any, down: int, up: int) -> None:
     chosen = settings(algorithm=algorithm).algorithm
-    sent = payload(plugins.load("algorithms", chosen.name)(chosen), size=1000, buffers=0, classes=10)  # type: ignore[arg-type]
+    sent = traffic(plugins.load("algorithms", chosen.name)(chosen))  # type: ignore[arg-type]
     assert (sent.down, sent.up) == (4000 * down, 4000 * up)
 
 
@@ -345,10 +356,10 @@ def test_what_travels(algorithm: Any, down: int, up: int) -> None:
         ({"name": "fedssg", "control_lr": "current", "gate_clip": True}, {}, 0),
         ({"name": "fedssg", "control_lr": "current", "beta": 0.0}, {}, 0),
         ({"name": "fedssg", "server": "alg1"}, {}, 1),
-        ({"name": "fedssg", "server": "alg1"}, {"participation": 1.0}, 0),
+        ({"name": "fedssg", "server": "alg1"}, {"participation_fraction": 1.0}, 0),
         ({**EARLY, "alpha": 1.0}, {}, 0),
-        ({**EARLY, "alpha": 1.0}, {"participation": 0.02}, 1),
-        ({**EARLY, "alpha": 1.0, "gate_clip": True}, {"participation": 0.02}, 0),
+        ({**EARLY, "alpha": 1.0}, {"participation_fraction": 0.02}, 1),
+        ({**EARLY, "alpha": 1.0, "gate_clip": True}, {"participation_fraction": 0.02}, 0),
     ],
 )
 def test_known_instabilities_are_announced(chosen: dict[str, Any], run: dict[str, Any], warned: int) -> None:

@@ -8,9 +8,21 @@ import pytest
 import torch
 
 from fedtide.core import plugins
-from fedtide.federation.payload import payload
 from fedtide.federation.state import initial_state
-from support import closest, deal, federation, outlook, play, settings, steady, timeline, trajectory, vectors, watch
+from support import (
+    closest,
+    deal,
+    federation,
+    outlook,
+    play,
+    settings,
+    steady,
+    timeline,
+    traffic,
+    trajectory,
+    vectors,
+    watch,
+)
 
 LOCAL = {"amount": 2, "batch_size": 3, "lr": 0.2, "momentum": 0.9}
 SIZES = (5, 2, 7)
@@ -104,7 +116,7 @@ def test_quadratics_start_from_the_lookahead_and_are_pulled_back_to_it(quadratic
 def test_only_the_lookahead_travels_down_and_the_model_up() -> None:
     cls = plugins.load("algorithms", "fedacg")
     algorithm: Any = cls(cls.Settings())
-    sent = payload(algorithm, size=1000, buffers=7, classes=10)
+    sent = traffic(algorithm, buffers=7)
     assert (sent.down, sent.up) == (4 * 1007, 4 * 1007)
 
 

@@ -97,7 +97,7 @@ def test_batchnorm_statistics_are_averaged_with_the_weights() -> None:
     alone = [play(federation(chosen, timeline([shard], [{0: 0}]), images()))[0] for shard in deal((2, 6))]
     assert state.b.numel() > 0
     assert closest(state.b, 0.25 * alone[0].b + 0.75 * alone[1].b) < 1e-14
-    assert closest(state.b, together.b0) > 1e-4
+    assert closest(state.b, together.parts.b0) > 1e-4
 
 
 def test_the_record_says_what_happened() -> None:

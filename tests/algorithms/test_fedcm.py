@@ -9,9 +9,8 @@ import torch
 from torch import Tensor
 
 from fedtide.core import plugins
-from fedtide.federation.payload import payload
 from fedtide.federation.state import initial_state
-from support import closest, federation, largest_gap, play, settings, steady, trajectory, vectors, watch
+from support import closest, federation, largest_gap, play, settings, steady, traffic, trajectory, vectors, watch
 
 SIZES = (5, 2, 7)
 THREADS = {"executor": "threads", "workers": 1}
@@ -149,7 +148,7 @@ def test_delta_is_measured_with_the_rate_of_its_own_round() -> None:
 def test_the_momentum_travels_down_with_the_model() -> None:
     cls = plugins.load("algorithms", "fedcm")
     algorithm: Any = cls(cls.Settings())
-    sent = payload(algorithm, size=1000, buffers=7, classes=10)
+    sent = traffic(algorithm, buffers=7)
     assert (sent.down, sent.up) == (4 * 2007, 4 * 1007)
 
 

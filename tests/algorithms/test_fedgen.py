@@ -65,7 +65,7 @@ def modules(generator: Generator, g: Tensor, statistics: Tensor) -> nn.Sequentia
 
 def drawn() -> tuple[Generator, Tensor, Tensor]:
     made = Generator(3, 6, 3, 5)
-    g, statistics = made.start(1)
+    g, statistics = made.start(torch_generator(1, "test"))
     rng = torch.Generator().manual_seed(0)
     g += 0.3 * torch.randn(g.shape, generator=rng, dtype=torch.float64)
     return made, g, statistics + torch.rand(12, generator=rng, dtype=torch.float64)
@@ -112,7 +112,7 @@ def test_what_the_clients_add() -> None:
 def test_the_server_trains_its_generator_as_plain_modules_would() -> None:
     fed = federation(settings(algorithm=SMALL, local=LOCAL), WORLD, vectors())
     algorithm: Any = fed.parts.algorithm
-    start = algorithm.extra(0, 3, 3)
+    start = algorithm.extra()
     watched = watch(fed)
     play(fed, rounds=1)
     r, _ = watched[0]
@@ -158,7 +158,7 @@ def test_the_generator_travels_down_and_counts_travel_up() -> None:
 def test_labels_of_the_whole_federation_are_taught_whoever_takes_part() -> None:
     fed = federation(settings(algorithm=SMALL, local=LOCAL), steady((7, 9, 5), 1), vectors())
     fed.parts.workers.close()
-    extra = fed.parts.algorithm.extra(fed.parts.layout.size, 3, 3) | {"taken": torch.ones(())}
+    extra = fed.parts.algorithm.extra() | {"taken": torch.ones(())}
     present = torch.tensor([[4.0, 0, 0], [0, 0, 9]])
     services = SimpleNamespace(population_counts=lambda: present)
     r: Any = SimpleNamespace(extra=extra, w=fed.parts.w0, t=2, services=services, label_counts=present[:1])

@@ -8,8 +8,19 @@ import pytest
 import torch
 
 from fedtide.core import plugins
-from fedtide.federation.payload import payload
-from support import closest, federation, largest_gap, outlook, play, settings, steady, trajectory, vectors, watch
+from support import (
+    closest,
+    federation,
+    largest_gap,
+    outlook,
+    play,
+    settings,
+    steady,
+    traffic,
+    trajectory,
+    vectors,
+    watch,
+)
 
 SIZES = (5, 2, 9)
 SLOPES = [[1.0, 2.0, 0.5], [3.0, -4.0, 1.0], [-0.5, 1.0, 2.0]]
@@ -106,7 +117,7 @@ def test_server_momentum_sums_up_the_steps() -> None:
 
 def test_two_numbers_travel_with_the_model() -> None:
     cls = plugins.load("algorithms", "fednova")
-    sent = payload(cls(cls.Settings()), size=1000, buffers=7, classes=10)  # type: ignore[arg-type]
+    sent = traffic(cls(cls.Settings()), buffers=7)  # type: ignore[arg-type]
     assert (sent.down, sent.up) == (4 * 1007, 4 * 1009)
 
 

@@ -16,10 +16,21 @@ from torch import Tensor
 from fedtide.algorithms._imbalance import Imbalance
 from fedtide.core import plugins
 from fedtide.core.errors import SettingsError
-from fedtide.federation.payload import payload
 from fedtide.federation.state import initial_state
 from fedtide.world.dataset import Dataset
-from support import closest, dataset, federation, largest_gap, play, settings, steady, trajectory, vectors, watch
+from support import (
+    closest,
+    dataset,
+    federation,
+    largest_gap,
+    play,
+    settings,
+    steady,
+    traffic,
+    trajectory,
+    vectors,
+    watch,
+)
 
 THREADS = {"executor": "threads", "workers": 1}
 LOCAL = {"amount": 2, "batch_size": 3, "lr": 0.2}
@@ -267,5 +278,5 @@ def test_weights_as_printed_shrink_the_step_by_the_number_of_participants() -> N
 def test_model_momentum_and_one_number_travel_down(name: str) -> None:
     cls = plugins.load("algorithms", name)
     algorithm: Any = cls(cls.Settings())
-    sent = payload(algorithm, size=1000, buffers=0, classes=10)
+    sent = traffic(algorithm)
     assert (sent.down, sent.up) == (8004, 4000)

@@ -10,7 +10,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from fedtide.algorithms import balancefl, creff, fedgrab
-from fedtide.algorithms.base import Passed
+from fedtide.algorithms.base import ForwardPass
 from fedtide.engine.local import TermBatch
 from fedtide.models.base import Outputs
 from support import dataset, federation, largest_gap, play, settings, steady, trajectory, vectors, watch
@@ -76,10 +76,10 @@ def test_balancefls_loss_by_hand() -> None:
 
 def test_balancefls_perturbations_have_the_covariance_of_the_classes() -> None:
     features, labels = random(60, 3, seed=1), torch.arange(60) % 2
-    root = balancefl._root(Passed(features, random(60, 2), labels))
+    root = balancefl._root(ForwardPass(features, random(60, 2), labels))
     expected = sum(0.5 * torch.cov(features[labels == c].T) for c in (0, 1))
     torch.testing.assert_close(root @ root, expected, rtol=1e-9, atol=1e-9)
-    alone = balancefl._root(Passed(features[:2], random(2, 2), labels[:2]))
+    alone = balancefl._root(ForwardPass(features[:2], random(2, 2), labels[:2]))
     assert alone.abs().max() < 1e-12
 
     head = torch.nn.Linear(3, 3, bias=True).double()
@@ -178,7 +178,7 @@ def test_creffs_backbone_is_fedavgs_to_the_bit() -> None:
 def test_creffs_gradients_of_a_head() -> None:
     features, labels = random(9, 5), torch.tensor([0, 0, 0, 2, 2, 2, 2, 3, 3])
     weight, bias = random(4, 5, seed=1), random(4, seed=2)
-    found = creff._gradients(Passed(features, random(9, 4), labels), weight, bias)
+    found = creff._gradients(ForwardPass(features, random(9, 4), labels), weight, bias)
     for c in (0, 2, 3):
         head = torch.cat([weight, bias.unsqueeze(1)], 1).requires_grad_()
         z = functional.linear(features[labels == c], head[:, :-1], head[:, -1])
@@ -193,11 +193,11 @@ def test_creffs_gradients_of_a_head() -> None:
 def test_creff_leaves_features_that_already_agree_and_approaches_others() -> None:
     features, labels = random(12, 5), torch.arange(3).repeat_interleave(4)
     weight, bias = random(3, 5, seed=1), random(3, seed=2)
-    real = creff._gradients(Passed(features, random(12, 3), labels), weight, bias)
+    real = creff._gradients(ForwardPass(features, random(12, 3), labels), weight, bias)
     assert creff._slope(features.view(3, 4, 5), weight, bias, real).abs().max() < 1e-9
 
     def distance(F: Tensor) -> float:
-        own = creff._gradients(Passed(F.flatten(0, 1), random(12, 3), labels), weight, bias)
+        own = creff._gradients(ForwardPass(F.flatten(0, 1), random(12, 3), labels), weight, bias)
         rows = 1 - functional.cosine_similarity(own[..., :-1], real[..., :-1], dim=-1)
         return float(rows.sum() + (1 - functional.cosine_similarity(own[..., -1], real[..., -1], dim=-1)).sum())
 

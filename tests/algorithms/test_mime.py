@@ -8,9 +8,8 @@ import pytest
 import torch
 
 from fedtide.core import plugins
-from fedtide.federation.payload import payload
 from fedtide.federation.state import initial_state
-from support import closest, federation, largest_gap, settings, steady, trajectory, vectors, watch
+from support import closest, federation, largest_gap, settings, steady, traffic, trajectory, vectors, watch
 
 SIZES = (5, 2, 7)
 THREADS = {"executor": "threads", "workers": 1}
@@ -87,5 +86,5 @@ def test_mime_without_momentum_corrects_as_svrg_does(quadratics: Any) -> None:
 def test_what_travels(name: str, down: int) -> None:
     cls = plugins.load("algorithms", name)
     algorithm: Any = cls(cls.Settings())
-    sent = payload(algorithm, size=1000, buffers=0, classes=10)
+    sent = traffic(algorithm)
     assert (sent.down, sent.up) == (4000 * down, 8000)

@@ -16,10 +16,22 @@ from fedtide.algorithms.base import Term
 from fedtide.core import plugins
 from fedtide.engine.local import TermBatch
 from fedtide.federation.federation import Federation
-from fedtide.federation.payload import payload
 from fedtide.federation.state import initial_state
 from fedtide.models.base import Outputs
-from support import closest, deal, federation, largest_gap, play, settings, steady, timeline, trajectory, vectors, watch
+from support import (
+    closest,
+    deal,
+    federation,
+    largest_gap,
+    play,
+    settings,
+    steady,
+    timeline,
+    traffic,
+    trajectory,
+    vectors,
+    watch,
+)
 
 LOCAL = {"amount": 2, "batch_size": 3, "lr": 0.2, "momentum": 0.9}
 SIZES = (5, 2, 7)
@@ -73,7 +85,7 @@ def test_a_client_without_a_previous_model_trains_as_in_fedavg(executor: str) ->
         return federation(chosen, steady(SIZES, 2), vectors(), cohorts=[[0, 1], [1, 2]])
 
     contrastive, plain = made("moon"), made("fedavg")
-    start = plain.start()
+    start = initial_state(plain.parts)
     seen = watch(contrastive), watch(plain)
     play(contrastive)
     start.round, start.w = 1, seen[0][0][1]
@@ -172,5 +184,5 @@ def test_identical_clients_are_one_client(algorithm: Any) -> None:
 def test_only_the_model_travels() -> None:
     cls = plugins.load("algorithms", "moon")
     algorithm: Any = cls(cls.Settings())
-    sent = payload(algorithm, size=1000, buffers=7, classes=10)
+    sent = traffic(algorithm, buffers=7)
     assert (sent.down, sent.up) == (4 * 1007, 4 * 1007)

@@ -8,9 +8,21 @@ import pytest
 import torch
 
 from fedtide.core import plugins
-from fedtide.federation.payload import payload
 from fedtide.federation.state import initial_state
-from support import closest, deal, federation, largest_gap, play, settings, steady, timeline, trajectory, vectors, watch
+from support import (
+    closest,
+    deal,
+    federation,
+    largest_gap,
+    play,
+    settings,
+    steady,
+    timeline,
+    traffic,
+    trajectory,
+    vectors,
+    watch,
+)
 
 LOCAL = {"amount": 5, "unit": "capped_steps", "batch_size": 2, "momentum": 0.9}
 SIZES = (5, 2, 7)
@@ -36,13 +48,13 @@ def test_a_round_goes_the_share_eta_of_fedavgs_way(lr: float) -> None:
     play(fed)
     assert seen[3][0].lr < lr
     for t, (r, new) in enumerate(seen):
-        start = plain.start()
+        start = initial_state(plain.parts)
         start.round, start.w = t, r.w.clone()
         with torch.no_grad():
-            plain.play(start)
+            plain.run_round(start)
         assert closest(new - r.w, r.lr * (start.w - r.w)) < 1e-15
         assert closest(new, r.w) > 1e-5
-    plain.workers.close()
+    plain.parts.workers.close()
 
 
 def test_the_variate_is_the_mean_gradient_along_the_way_and_changes_nothing() -> None:
@@ -74,5 +86,5 @@ def test_identical_clients_are_one_client() -> None:
 def test_variates_double_the_traffic() -> None:
     cls = plugins.load("algorithms", NAME)
     algorithm: Any = cls(cls.Settings(name=NAME))
-    sent = payload(algorithm, size=1000, buffers=7, classes=10)
+    sent = traffic(algorithm, buffers=7)
     assert (sent.down, sent.up) == (4 * 2007, 4 * 2007)

@@ -10,7 +10,6 @@ import torch
 from torch import Tensor
 
 from fedtide.core import plugins
-from fedtide.federation.payload import payload
 from support import (
     closest,
     deal,
@@ -21,6 +20,7 @@ from support import (
     settings,
     steady,
     timeline,
+    traffic,
     trajectory,
     vectors,
     watch,
@@ -223,7 +223,7 @@ def test_feddyn_has_no_server_step() -> None:
 def test_what_travels(algorithm: dict[str, Any], down: int, up: int) -> None:
     cls = plugins.load("algorithms", algorithm["name"])
     made: Any = cls(cls.Settings(**algorithm))
-    sent = payload(made, size=1000, buffers=0, classes=10)
+    sent = traffic(made)
     assert (sent.down, sent.up) == (4000 * down, 4000 * up)
 
 

@@ -18,8 +18,12 @@ from fedtide.core.errors import SettingsError
 from fedtide.costs.wireless import Segment
 from fedtide.exchange._budgets import DynamicBudget, FixBudget, GivenBudget
 from fedtide.exchange.intervals import LETTERS, uploads
+from fedtide.federation import federation as rounds
 from fedtide.federation.federation import Federation
-from fedtide.federation.state import initial_state
+from fedtide.federation.ledger import charge
+from fedtide.federation.parts import Parts
+from fedtide.federation.plan import RoundPlan
+from fedtide.federation.state import RunState, initial_state
 from golden import families
 from golden.families.case import Case
 from support import Listed, closest, federation, play, settings, steady, trajectory, vectors
@@ -64,18 +68,17 @@ def played(run: dict[str, Any]) -> tuple[Case, Federation]:
 
 
 @pytest.mark.parametrize("number", range(len(CONTENT["runs"])))
-def test_every_client_is_charged_its_own_exchanges(number: int) -> None:
+def test_every_client_is_charged_its_own_exchanges(number: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Ledger and wireless model get them client by client; the history has their sum and kappa."""
     run = CONTENT["runs"][number]
     _, fed = played(run)
     charged: list[list[int]] = []
-    charge = fed.charge
 
-    def note(state: Any, call: Any, stretches: Sequence[Segment], length: int) -> int:
-        charged.append([sum(row in stretch.rows for stretch in stretches) for row in range(len(call.ids))])
-        return charge(state, call, stretches, length)
+    def note(parts: Parts, state: RunState, plan: RoundPlan, segments: Sequence[Segment], length: int) -> int:
+        charged.append([sum(row in segment.rows for segment in segments) for row in range(len(plan.ids))])
+        return charge(parts, state, plan, segments, length)
 
-    fed.charge = note  # type: ignore[method-assign]
+    monkeypatch.setattr(rounds, "charge", note)
     state, reports = play(fed)
     assert charged == run["exchanges"]
     assert [report.row["exchanges"] for report in reports] == list(map(sum, run["exchanges"]))
@@ -104,14 +107,13 @@ def test_the_cost_is_relative_to_clients_of_mean_size() -> None:
     assert {report.row["kappa"] for report in play(fed)[1]} == {round(1 / 6, 9)}
 
 
-def test_a_stretch_has_the_samples_of_its_own_steps() -> None:
-    """Six samples in batches of two make three a pass: two steps of the stretch 1-2, two of 3-4, the rest."""
+def test_a_segment_has_the_samples_of_its_own_steps(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Six samples in batches of two make three a pass: two steps of the segment 1-2, two of 3-4, the rest."""
     chosen = settings(local=LOCAL | {"batch_size": 2}, exchange=exchange("2-4", selection={"name": "random"}))
     fed = federation(chosen, steady((6, 5, 6), 1), vectors())
     fed.parts.exchange.selection = Listed([[1]])  # type: ignore[attr-defined]
     found: list[Segment] = []
-    charge = fed.charge
-    fed.charge = lambda state, call, s, length: (found.extend(s), charge(state, call, s, length))[1]  # type: ignore[method-assign]
+    monkeypatch.setattr(rounds, "charge", lambda *args: (found.extend(args[3]), charge(*args))[1])
     play(fed)
     assert found == [Segment([1], [4]), Segment([0, 1, 2], [8, 3, 8]), Segment([0, 1, 2], [4, 3, 4])]
 

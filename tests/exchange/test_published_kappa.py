@@ -20,6 +20,7 @@ from fedtide.engine.flat import Layout
 from fedtide.exchange.intervals import LETTERS, uploads
 from fedtide.federation.payload import payload
 from fedtide.settings.run import RunSettings
+from support import problem
 
 PUBLISHED = Path(__file__).parent / "published"
 STEPS = {"CIFAR10": 250, "CIFAR100": 250, "FEMNIST": 3271}
@@ -110,8 +111,8 @@ def models(method: str, classes: int) -> float:
     chosen = {"FedGen": {"charged_up": True}}.get(method, {})
     cls: Any = plugins.load("algorithms", method.lower())
     algorithm, layout = cls(cls.Settings(**{"name": method.lower(), **chosen})), Layout(network)
-    algorithm.bind(layout, 0)
-    return payload(algorithm, layout.size, layout.buffer_size, classes).models
+    algorithm.bind(problem(layout, classes=classes))
+    return payload(algorithm, layout.size, layout.buffer_size).models
 
 
 @pytest.mark.parametrize("table", ["table04", "table20", "table21", "table22"])

@@ -28,9 +28,9 @@ def test_a_preset_is_valid(file: Path) -> None:
 
 
 def test_the_rule_of_the_main_text_needs_enough_participation() -> None:
-    (line,) = algorithm("fedssg_paper_main").advice(outlook(participation=0.02))
+    (line,) = algorithm("fedssg_paper_main").advice(outlook(participation_fraction=0.02))
     assert line == "algorithm.gate t_p starts at 1 / p = 50: the proximal step diverges"
-    assert not algorithm("fedssg_paper_main").advice(outlook(participation=0.15))
+    assert not algorithm("fedssg_paper_main").advice(outlook(participation_fraction=0.15))
     assert not algorithm("fedssg_paper_alg1").advice(outlook())
 
 

@@ -11,12 +11,12 @@ import numpy as np
 import pytest
 import torch
 
-from fedtide.engine import local
 from fedtide.federation import gradient_rounds
-from fedtide.federation.scoring import all_clients, evaluates
+from fedtide.federation.scoring import all_clients
 from fedtide.federation.state import initial_state
 from fedtide.world.timeline import Assignment, Timeline
 from golden import families
+from golden.clipping import ClippedSteps
 from golden.families.case import TOLERANCE, Case, Played, difference
 from support import federation, settings, watch
 
@@ -43,40 +43,26 @@ def played(case: Case, executor: str, monkeypatch: pytest.MonkeyPatch) -> Played
     fed = federation(chosen, case.world, case.data, cohorts=case.cohorts, start=start)
     fed.parts.participation.share = case.share  # type: ignore[attr-defined]
     case.script(fed)
-    over: list[int] = []
-    clip = local.clip
-
-    def counting(v: torch.Tensor, limit: float) -> None:
-        over.append(int((torch.linalg.vector_norm(v, dim=-1) + 1e-6 > limit).sum()))
-        clip(v, limit)
 
     def present(world: Timeline, t: int) -> Assignment:
         here = world.at(t)
         some = np.isin(here.clients, case.probed.get(t, here.clients))
         return Assignment(here.clients[some], here.shards[some])
 
-    monkeypatch.setattr(local, "clip", counting)
+    clipped_steps = ClippedSteps(monkeypatch)
     monkeypatch.setattr(gradient_rounds, "everybody", present)
-    state, rounds, everybody, clipped, openings, stores, clients = (
-        initial_state(fed.parts),
-        watch(fed),
-        [],
-        [],
-        [],
-        [],
-        [],
-    )
+    state, rounds, everybody, clipped = initial_state(fed.parts), watch(fed), [], []
+    openings, stores, clients = [], [], []
     try:
         for t in range(fed.parts.timeline.rounds):
-            over.clear()
             with torch.no_grad():
-                report = fed.run_round(state)
-            openings.append(report.session)
-            clients.append(report.clients)
+                record = fed.run_round(state)
+            openings.append(record.session)
+            clients.append(record.clients)
             stores.append(dict(state.initialiser))
-            clipped.append(sum(over))
-            if evaluates(fed, "all"):
-                everybody.append(all_clients(fed, state, t))
+            clipped.append(clipped_steps.since_last())
+            if fed.parts.evaluates("all"):
+                everybody.append(all_clients(fed.parts, state, t))
     finally:
         fed.parts.workers.close()
     return Played(fed, state, rounds, everybody, clipped, openings, stores, clients)

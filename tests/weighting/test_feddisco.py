@@ -105,4 +105,4 @@ def test_on_feddyn_only_the_participants_mean_is_weighted() -> None:
     state, _ = play(fed)
     r, w = seen[-1]
     assert closest(w, disco(r.label_counts.tolist()) @ r.W + state.memory["h"].mean(0)) < 1e-14
-    assert closest(all_clients(fed, state, 1), state.memory["latest"].mean(0)) < 1e-15
+    assert closest(all_clients(fed.parts, state, 1), state.memory["latest"].mean(0)) < 1e-15

@@ -70,7 +70,7 @@ def _keeping(kept: list[Any]) -> Callable[[Federation], None]:
     """Core sets as listed, by number of the subset."""
 
     def script(federation: Federation) -> None:
-        federation.algorithm.pick = lambda r, rows: [kept[r.shard_ids[row]] for row in rows]  # type: ignore[attr-defined]
+        federation.parts.algorithm.pick = lambda r, rows: [kept[r.shard_ids[row]] for row in rows]  # type: ignore[attr-defined]
 
     return script
 
@@ -85,7 +85,7 @@ def check(fields: Fields, played: Played) -> Iterator[Check]:
         yield f"w after round {t + 1}", models[t], value
         yield f"samples of round {t + 1}", played.rounds[t][0].n[:, 0], fields["samples"][t]
     for t, value in enumerate(fields.either("broadcast", [])):
-        extra = played.rounds[t - 1][0].extra if t else played.federation.start().extra
+        extra = played.rounds[t - 1][0].extra if t else played.federation.parts.algorithm.extra()
         c, H = played.federation.parts.algorithm.combined(extra, played.rounds[t][0].w)  # type: ignore[attr-defined]
         yield f"c' of round {t + 1}", c, value["c"]
         yield f"H of round {t + 1}", H, value["H"]

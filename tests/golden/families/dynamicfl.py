@@ -31,7 +31,7 @@ def _averaging_often(clients: Sequence[Sequence[int]]) -> Callable[[Federation],
     """The group of each round as listed."""
 
     def script(federation: Federation) -> None:
-        federation.exchange.selection = Listed(clients)  # type: ignore[attr-defined]
+        federation.parts.exchange.selection = Listed(clients)  # type: ignore[attr-defined]
 
     return script
 
