@@ -6,7 +6,7 @@ from abc import abstractmethod
 from dataclasses import dataclass, field
 from typing import ClassVar
 
-from fedtide.algorithms._round import Round
+from fedtide.algorithms.base import Round
 from fedtide.algorithms.base import Algorithm
 from fedtide.core.plugins import Plugin
 from fedtide.settings.run import LocalSettings

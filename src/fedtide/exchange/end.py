@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from fedtide.algorithms._round import Round
+from fedtide.algorithms.base import Round
 from fedtide.exchange.base import Exchange, Schedule
 
 

@@ -9,7 +9,7 @@ from typing import Literal
 import numpy as np
 from pydantic import Field, field_validator
 
-from fedtide.algorithms._round import Round
+from fedtide.algorithms.base import Round
 from fedtide.algorithms.base import Algorithm
 from fedtide.core import plugins
 from fedtide.core.errors import SettingsError

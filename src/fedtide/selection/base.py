@@ -10,7 +10,7 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from fedtide.algorithms._round import Round
+from fedtide.algorithms.base import Round
 from fedtide.core.plugins import Plugin
 from fedtide.core.randomness import generator
 
