@@ -133,8 +133,8 @@ def test_duplicating_every_sample_leaves_the_update() -> None:
 def test_equal_sessions_are_at_distance_zero_and_share_the_weight() -> None:
     local = {**LOCAL, "order": "stored"}
     fed = made({"name": "dynamic", "similarity_scale": math.inf}, alternating(6), local=local)
-    _, _, openings = sessions_of(fed)
-    for opening in openings[3:]:
+    _, _, sessions = sessions_of(fed)
+    for opening in sessions[3:]:
         mine = [z for z in opening["distances"] if (int(z) - opening["session"]) % 2 == 0]
         assert {opening["distances"][z] for z in mine} == {0.0}
         assert all(opening["distances"][z] > 0.1 for z in opening["distances"] if z not in mine)
@@ -183,9 +183,9 @@ def test_no_history_is_the_previous_model() -> None:
 def test_a_diverse_history_keeps_both_populations() -> None:
     world = populations([A, B, A, B, B, A])
     chosen = {"name": "dynamic", "history": 2, "retention": "diverse", "similarity_scale": math.inf}
-    (state,), _, openings = sessions_of(made(chosen, world, local={**LOCAL, "order": "stored"}))
-    assert openings[4]["weights"] == {"3": 0.0, "4": 1.0}
-    assert openings[5]["weights"] == {"3": 1.0, "5": 0.0}  # B's newest replaced its older one
+    (state,), _, sessions = sessions_of(made(chosen, world, local={**LOCAL, "order": "stored"}))
+    assert sessions[4]["weights"] == {"3": 0.0, "4": 1.0}
+    assert sessions[5]["weights"] == {"3": 1.0, "5": 0.0}  # B's newest replaced its older one
     assert store.sessions(state.initialiser, "session") == store.sessions(state.initialiser, "update") == [4, 5]
 
 
@@ -276,12 +276,12 @@ def test_an_update_that_is_not_finite_ends_the_run_and_names_the_sessions() -> N
 
 
 def test_without_a_pilot_the_first_model_takes_its_place() -> None:
-    (state,), _, openings = sessions_of(made("dynamic", alternating(4, pilot=0)))
+    (state,), _, sessions = sessions_of(made("dynamic", alternating(4, pilot=0)))
     fed = made("previous")
     fed.parts.workers.close()
     assert torch.equal(state.initialiser["pilot_w"], fed.parts.w0)
     assert sorted(updates(state)) == [0, 1, 2, 3]
-    assert list(openings[2]["weights"]) == ["1", "2"]
+    assert list(sessions[2]["weights"]) == ["1", "2"]
 
 
 @pytest.mark.parametrize(("pattern", "algorithm"), zip(PATTERNS, ("moon", "scaffold", "fedacg", "fedopt"), strict=True))
@@ -307,15 +307,15 @@ def test_a_convex_loss_of_the_mixture_is_below_the_mixture_of_the_losses() -> No
     ends = []
     state = initial_state(fed.parts)
     with torch.no_grad():
-        openings = []
+        sessions = []
         for _ in range(world.rounds):
-            openings.append(fed.run_round(state).session)
+            sessions.append(fed.run_round(state).session)
             ends.append(state.w.clone())
     from fedtide.federation.boundary import _losses
 
     for t in range(3, 6):
-        weights = openings[t]["weights"]  # type: ignore[index]
-        losses = [float(_losses(fed, [(ends[int(z) - 1], state.b)], t)[0] or 0) for z in weights]
+        weights = sessions[t]["weights"]  # type: ignore[index]
+        losses = [float(_losses(fed.parts, [(ends[int(z) - 1], state.b)], t)[0] or 0) for z in weights]
         mixed = sum(weight * loss for weight, loss in zip(weights.values(), losses, strict=True))
-        assert openings[t]["losses"]["start"] <= mixed + 1e-12  # type: ignore[index]
+        assert sessions[t]["losses"]["start"] <= mixed + 1e-12  # type: ignore[index]
     fed.parts.workers.close()
