@@ -307,5 +307,5 @@ def test_tiny_imagenet_with_incomplete_annotations_is_refused(tmp_path, annotati
 @pytest.mark.parametrize("picture", [b"not a picture", jpeg((1, 2, 3))[:-300], jpeg((1, 2, 3), size=32)])
 def test_tiny_imagenet_with_a_damaged_picture_is_refused(tmp_path, picture):
     write_tiny(tmp_path, **{"train/n01/images/n01_1.JPEG": picture})
-    with pytest.raises(SettingsError, match="a picture is damaged or not 64x64"):
+    with pytest.raises(SettingsError, match="an image is damaged or not 64x64"):
         make(TinyImagenet).read(tmp_path)

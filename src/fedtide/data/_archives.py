@@ -1,4 +1,4 @@
-"""Reading archives in place: members are handed out as bytes and nothing is unpacked onto the disk."""
+"""Reading archives in place: members come as bytes, nothing is unpacked to disk."""
 
 from __future__ import annotations
 
@@ -20,15 +20,14 @@ def members(archive: Path, wanted: Callable[[str], bool]) -> Iterator[tuple[str,
 
     Args:
         archive: the archive; its format is found from its content.
-        wanted: says by name which members to read.
+        wanted: whether to read the member of that name.
 
     Yields:
         ``(name, content)`` in the archive's order.
 
     Raises:
         SettingsError: the archive is missing, damaged or truncated, or one of its members, wanted or not, points
-            outside the archive (``..``, an absolute name, a link that leads out). Such an archive is not what it says
-            it is, so nothing of it is used.
+            outside the archive (``..``, an absolute name, a link that leads out); nothing of such an archive is used.
     """
     try:
         read = _zip_members if zipfile.is_zipfile(archive) else _tar_members
@@ -38,7 +37,7 @@ def members(archive: Path, wanted: Callable[[str], bool]) -> Iterator[tuple[str,
 
 
 def read_all(archive: Path, wanted: Callable[[str], bool]) -> dict[str, bytes]:
-    """:func:`members` as a dictionary, without any content if one member is refused."""
+    """:func:`members` as a dictionary: all of them, or none if one is refused."""
     return dict(members(archive, wanted))
 
 
@@ -68,4 +67,4 @@ def _tar_members(archive: Path, wanted: Callable[[str], bool]) -> Iterator[tuple
 def _refuse_outside(archive: Path, name: str, target: str) -> None:
     place = posixpath.normpath(target.replace("\\", "/"))
     if place == ".." or place.startswith(("/", "../")):
-        raise SettingsError(f"{archive}: refused, its member {name!r} lies or leads outside the archive")
+        raise SettingsError(f"{archive}: refused, its member {name!r} points outside the archive")

@@ -1,4 +1,4 @@
-"""Words to token ids without a stored vocabulary: every word is hashed into a table of fixed size."""
+"""Token ids without a stored vocabulary: every word is hashed into a table of fixed size."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 PADDING = 0
-BERT_VOCABULARY = 30522  # rows of the table of published AG News models; ours only shares the size
+BERT_VOCABULARY = 30522  # rows of the table of published AG News models; only the size is the same here
 
 _WORD = re.compile(r"\w+")
 
@@ -37,7 +37,7 @@ def encode(texts: Iterable[str], length: int, vocabulary: int = BERT_VOCABULARY)
 
     Args:
         texts: n texts.
-        length: words kept per text, from its beginning; shorter texts are padded at the end.
+        length: words kept from the start of each text; shorter texts are padded at the end.
         vocabulary: rows of the table, at least 2; row 0 is padding.
 
     Returns:

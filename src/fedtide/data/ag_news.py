@@ -29,10 +29,10 @@ SPLIT_SEED = 0
 class AgNews(DatasetPlugin):
     """AG News: 120,000 + 7,600 news headlines with a first sentence, 4 topics (Zhang, Zhao and LeCun 2015).
 
-    A text is title, a space and description, in hashed words (:mod:`fedtide.data._text`), cut or padded to ``length``.
+    A text is title and description as hashed words (:mod:`fedtide.data._text`), truncated or padded to ``length``.
 
-    ``source = test_only`` needs the published test file alone: its 7,600 rows are cut into 6,080 + 1,520 with a fixed
-    key, every topic in proportion. Numbers obtained with it are not comparable with published ones.
+    ``source = test_only`` needs only the published test file: its 7,600 rows are split into 6,080 + 1,520 with a fixed
+    key, stratified by topic. Its numbers are not comparable with published ones.
     """
 
     class Settings(DatasetSettings):
@@ -40,7 +40,7 @@ class AgNews(DatasetPlugin):
 
         name: str = "ag_news"
         source: Literal["full", "test_only"] = Field(
-            "full", description="the published split, or a split of the published test rows alone"
+            "full", description="full: the published split; test_only: a split of the published test rows"
         )
         length: int = Field(64, description="words per text", ge=1)
         vocabulary: int = Field(BERT_VOCABULARY, description="rows of the embedding table, row 0 is padding", ge=2)

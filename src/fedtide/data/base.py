@@ -19,8 +19,8 @@ class DatasetPlugin(Plugin):
     """One dataset.
 
     ``resources`` lists the files to download (empty for data that ships with a library); ``read`` turns the raw folder
-    into tensors. Downloading, mirrors and checksums are the business of :mod:`fedtide.world.sources`, keeping the
-    tensors is that of :mod:`fedtide.world.prepared`.
+    into tensors. :mod:`fedtide.world.sources` handles downloads, mirrors and checksums, :mod:`fedtide.world.prepared`
+    stores the tensors.
     """
 
     kind: ClassVar[str] = "data"

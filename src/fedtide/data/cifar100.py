@@ -2,28 +2,27 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import ClassVar, Literal
 
 from pydantic import Field
 
-from fedtide.data.base import DatasetSettings
-from fedtide.data.cifar10 import Cifar10
+from fedtide.data._cifar import Cifar, CifarSettings, Constants
 from fedtide.world.sources import Resource
 
 
-class Cifar100(Cifar10):
+class Cifar100(Cifar):
     """CIFAR-100: 50,000 + 10,000 colour 32x32 photographs, 100 classes (Krizhevsky 2009).
 
     ``normalisation``: ``default`` is that of the dynamic-initialisation paper, ``dynamicfl`` that of the DynamicFL
     paper (one digit apart), ``fedssg`` that of the FedSSG and FedWCM papers.
     """
 
-    class Settings(DatasetSettings):
+    class Settings(CifarSettings):
         """Settings of CIFAR-100."""
 
         name: str = "cifar100"
         normalisation: Literal["default", "dynamicfl", "fedssg"] = Field(
-            "default", description="whose mean and standard deviation"
+            "default", description="which mean and standard deviation"
         )
 
     settings: Settings
@@ -36,7 +35,7 @@ class Cifar100(Cifar10):
             alternatives=("cifar-100-python.tar.xz",),
         ),
     )
-    normalisations = {  # noqa: RUF012 - typed as ClassVar in the base class
+    normalisations: ClassVar[dict[str, Constants]] = {
         "default": ((0.5071, 0.4865, 0.4409), (0.2673, 0.2564, 0.2761)),
         "dynamicfl": ((0.5071, 0.4865, 0.4409), (0.2673, 0.2564, 0.2762)),
         "fedssg": ((0.5071, 0.4867, 0.4408), (0.2675, 0.2565, 0.2761)),

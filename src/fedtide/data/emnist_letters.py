@@ -26,7 +26,7 @@ class EmnistLetters(DatasetPlugin):
 
     ``classes = 10`` keeps the first ten letters only, 48,000 + 8,000 images: the "EMNIST-L" of the FedDyn and FedSSG
     papers. Raw values 0..255 are standardised with the scalar mean and standard deviation of the training images in
-    use. The images lie transposed, as they do in the files.
+    use. Images are transposed, as in the files.
     """
 
     class Settings(DatasetSettings):

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from fedtide.data._idx import idx_resources
-from fedtide.data.base import DatasetSettings
 from fedtide.data.mnist import Mnist
 
 
 class FashionMnist(Mnist):
-    """Fashion-MNIST: 60,000 + 10,000 grey 28x28 pictures of clothes, 10 classes (Xiao et al. 2017)."""
+    """Fashion-MNIST: 60,000 + 10,000 grey 28x28 images of clothing, 10 classes (Xiao et al. 2017)."""
 
-    class Settings(DatasetSettings):
+    class Settings(Mnist.Settings):
         """Settings of Fashion-MNIST."""
 
         name: str = "fashion_mnist"

@@ -27,18 +27,18 @@ Ints = NDArray[np.int64]
 class Femnist(DatasetPlugin):
     """FEMNIST: about 800,000 grey 28x28 handwritten digits and letters, 62 classes (Caldas et al. 2018, LEAF).
 
-    Classes: digits 0..9, upper case 10..35, lower case 36..61. As in the DynamicFL paper writers are ignored: all
-    samples are pooled, permuted with a fixed key and cut 80/20. The files cannot be downloaded: run LEAF's FEMNIST
-    preprocessing and place the ``all_data_*.json`` it writes, or any part of them, in the raw folder.
+    Classes: digits 0..9, upper case 10..35, lower case 36..61. As in the DynamicFL paper, writers are ignored: all
+    samples are pooled, permuted with a fixed key and split 80/20. The files cannot be downloaded: run LEAF's FEMNIST
+    preprocessing and place the ``all_data_*.json`` it writes, or some of them, in the raw folder.
 
-    LEAF stores the first image of every writer but the first twice; ``leaf_duplicates`` keeps the second copy.
+    For every writer except the first, LEAF stores the first image twice; ``leaf_duplicates`` keeps both copies.
     """
 
     class Settings(DatasetSettings):
         """Settings of FEMNIST."""
 
         name: str = "femnist"
-        leaf_duplicates: bool = Field(False, description="keep the doubled first image of every writer")
+        leaf_duplicates: bool = Field(False, description="keep the duplicate of each writer's first image")
 
     settings: Settings
 

@@ -25,10 +25,10 @@ _RULE = re.compile(r"[\s-]*$")
 class Newsgroups20(DatasetPlugin):
     """20 Newsgroups "bydate": 11,314 + 7,532 Usenet posts, 20 groups (collected by Lang 1995, version by Rennie).
 
-    Groups are numbered alphabetically. Posts are Latin-1, in hashed words (:mod:`fedtide.data._text`), cut or padded to
-    ``length``. By default a post is kept whole. ``remove`` takes parts away that betray the group without being its
-    subject: ``headers`` everything up to the first empty line, ``quotes`` lines that start with ``>`` or ``|`` or
-    introduce a quotation, ``footers`` what follows the last line that is empty or a row of dashes.
+    Groups are numbered alphabetically. Posts are Latin-1, as hashed words (:mod:`fedtide.data._text`), truncated or padded
+    to ``length``. ``remove`` drops parts that give the group away without being about its subject: ``headers`` is everything
+    up to the first empty line, ``quotes`` are lines that start with ``>`` or ``|`` or introduce a quotation, ``footers`` is
+    what follows the last line that is empty or a row of dashes.
     """
 
     class Settings(DatasetSettings):

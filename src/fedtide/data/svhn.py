@@ -60,7 +60,7 @@ def _read_mat(path: Path) -> tuple[Tensor, Tensor]:
         content = loadmat(path)
         images = np.ascontiguousarray(content["X"].transpose(3, 2, 0, 1), dtype=np.uint8)
         labels = content["y"].astype(np.int64).reshape(-1)
-    except Exception as error:  # scipy's reader has no error class of its own: anything can come out of damaged bytes
+    except Exception as error:  # scipy's reader may raise anything on damaged bytes
         raise SettingsError(f"{path}: not a MATLAB file of digits ({error}); delete and fetch it again") from error
-    labels[labels == 10] = 0  # the files call the digit 0 "10"
+    labels[labels == 10] = 0  # the files label the digit 0 as 10
     return torch.from_numpy(images), torch.from_numpy(labels)

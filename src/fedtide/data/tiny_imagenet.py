@@ -38,7 +38,7 @@ class TinyImagenet(DatasetPlugin):
         """Settings of Tiny-ImageNet."""
 
         name: str = "tiny_imagenet"
-        normalisation: Literal["default", "fedwcm"] = Field("default", description="whose mean and standard deviation")
+        normalisation: Literal["default", "fedwcm"] = Field("default", description="which mean and standard deviation")
 
     settings: Settings
 
@@ -87,14 +87,14 @@ def _wanted(name: str) -> bool:
     return parts[-1].endswith(".JPEG") or parts[-1] == "val_annotations.txt"
 
 
-def _decode(pictures: Sequence[bytes], archive: Path) -> Tensor:
+def _decode(files: Sequence[bytes], archive: Path) -> Tensor:
     from PIL import Image
 
-    pixels = np.empty((len(pictures), 3, 64, 64), dtype=np.uint8)
-    for place, picture in zip(pixels, pictures, strict=True):
+    pixels = np.empty((len(files), 3, 64, 64), dtype=np.uint8)
+    for target, content in zip(pixels, files, strict=True):
         try:
-            with Image.open(io.BytesIO(picture)) as image:
-                place[:] = np.asarray(image.convert("RGB")).transpose(2, 0, 1)
+            with Image.open(io.BytesIO(content)) as image:
+                target[:] = np.asarray(image.convert("RGB")).transpose(2, 0, 1)
         except (OSError, ValueError) as error:
-            raise SettingsError(f"{archive}: a picture is damaged or not 64x64 ({error})") from error
+            raise SettingsError(f"{archive}: an image is damaged or not 64x64 ({error})") from error
     return torch.from_numpy(pixels)

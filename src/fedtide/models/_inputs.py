@@ -1,4 +1,4 @@
-"""What a model says when the data do not fit it."""
+"""Checks that a model can take the samples of a dataset."""
 
 from __future__ import annotations
 
@@ -45,4 +45,4 @@ def require_tokens(model: str, shape: tuple[int, ...], vocabulary: int) -> int:
 
 def _misfit(model: str, needs: str, shape: tuple[int, ...], vocabulary: int) -> SettingsError:
     values = "token ids" if vocabulary else "numbers"
-    return SettingsError(f"model.name = {model!r}: needs {needs}; a sample of the data is {values} of shape {shape}")
+    return SettingsError(f"model.name = {model!r}: needs {needs}; the data's samples are {values} of shape {shape}")

@@ -1,4 +1,4 @@
-"""The initialisation of the residual-network literature."""
+"""The weight initialisation of the residual-network papers."""
 
 from __future__ import annotations
 

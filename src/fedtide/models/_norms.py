@@ -15,7 +15,7 @@ Norm = Literal["group", "batch", "layer"]
 
 
 class NormSettings(PluginSettings):
-    """Settings of a network with a normalisation to choose."""
+    """Settings of a network with a choice of normalisation."""
 
     norm: Norm = Field(
         "group",
@@ -25,9 +25,9 @@ class NormSettings(PluginSettings):
     groups: Literal[1, 2, 4, 8, 16, 32, 64] = Field(2, description="number of channel groups of norm `group`")
 
     def norm_layer(self) -> Callable[[int], nn.Module]:
-        """Makes a normalisation layer, with an affine map per channel, from a number of channels.
+        """Makes a normalisation layer for a number of channels, with an affine map per channel.
 
-        ``layer`` takes its statistics over (channels, height, width), which is GroupNorm with one group.
+        ``layer`` normalises over (channels, height, width): GroupNorm with one group.
         """
         if self.norm == "batch":
             return nn.BatchNorm2d

@@ -45,14 +45,16 @@ class _ResidualNet(Network):
         self.head = nn.Linear(256 if settings.projection else _WIDTH, num_classes)
 
     def features(self, inputs: Tensor) -> Tensor:
-        return self.projection(self.backbone(inputs))  # type: ignore[no-any-return]
+        features: Tensor = self.projection(self.backbone(inputs))
+        return features
 
 
 class ResidualModel(Model):
-    """Residual network; a sub-class says how many blocks each of the four stages has."""
+    """Residual network; a sub-class sets the number of blocks of each of the four stages."""
 
     blocks: ClassVar[tuple[int, int, int, int]]
     Settings = ResidualSettings
+    settings: ResidualSettings
 
     def build(self, input_shape: tuple[int, ...], num_classes: int, vocabulary: int) -> Network:
         """See :meth:`fedtide.models.base.Model.build`."""

@@ -13,17 +13,17 @@ from fedtide.core.randomness import hashed_uniform
 
 
 class Outputs(NamedTuple):
-    """What a network says about a batch: ``logits`` [B, L] and the ``features`` [B, q] that contrast terms compare."""
+    """A network's outputs on a batch: ``logits`` [B, L] and the ``features`` [B, q] that contrastive terms compare."""
 
     logits: Tensor
     features: Tensor
 
 
 class Network(nn.Module):
-    """A classifier cut in two: ``features`` (everything before the last linear layer) and ``head``.
+    """A classifier in two parts: ``features`` (everything before the last linear layer) and ``head``.
 
-    Sub-classes define both. ``forward`` returns logits. ``contrast`` says which representation contrastive objectives
-    compare; it is the input of the head unless a network says otherwise.
+    Sub-classes define both. ``forward`` returns logits. ``contrast`` is the representation that contrastive objectives
+    compare, by default the input of the head.
     """
 
     head: nn.Module
@@ -38,7 +38,8 @@ class Network(nn.Module):
 
     def forward(self, inputs: Tensor) -> Tensor:
         """Logits [B, L]."""
-        return self.head(self.features(inputs))  # type: ignore[no-any-return]
+        logits: Tensor = self.head(self.features(inputs))
+        return logits
 
     def outputs(self, inputs: Tensor) -> Outputs:
         """Logits and contrastive features from one pass."""
@@ -71,10 +72,10 @@ class Model(Plugin):
     kind: ClassVar[str] = "models"
 
     family: ClassVar[str] = "convolutional"
-    """``linear``, ``mlp``, ``convolutional`` or ``embedding``: the engine's rule chooses an executor by it."""
+    """``linear``, ``mlp``, ``convolutional`` or ``embedding``: the engine chooses an executor by it."""
 
     channels_last: ClassVar[bool] = False
-    """Whether training on a CPU is faster with the channels of an image side by side in memory (measured)."""
+    """Whether training on a CPU is faster with images in channels-last layout (measured)."""
 
     @abstractmethod
     def build(self, input_shape: tuple[int, ...], num_classes: int, vocabulary: int) -> Network:

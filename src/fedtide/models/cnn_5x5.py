@@ -33,7 +33,8 @@ class _Convolutional(Network):
         self.head = nn.Linear(192, num_classes)
 
     def features(self, inputs: Tensor) -> Tensor:
-        return self.body(inputs)  # type: ignore[no-any-return]
+        features: Tensor = self.body(inputs)
+        return features
 
 
 class Cnn5x5(Model):

@@ -36,10 +36,11 @@ class _SvhnNet(Network):
         self.head = nn.Linear(256, num_classes)
 
     def features(self, inputs: Tensor) -> Tensor:
-        return self.dropout(self.hidden(inputs))  # type: ignore[no-any-return]
+        features: Tensor = self.dropout(self.hidden(inputs))
+        return features
 
     def outputs(self, inputs: Tensor) -> Outputs:
-        # Contrastive objectives compare the hidden layer as it is before dropout.
+        # Contrastive objectives compare the hidden layer before dropout.
         hidden = self.hidden(inputs)
         return Outputs(self.head(self.dropout(hidden)), hidden)
 

@@ -26,17 +26,18 @@ class _AveragedEmbedding(Network):
     def features(self, inputs: Tensor) -> Tensor:
         vectors = self.embedding(inputs)
         present = (inputs != _PADDING).to(vectors.dtype)
-        # Padding enters with weight zero, so its row has no gradient whatever it holds.
+        # Padding has weight zero, so its row gets no gradient.
         weights = present / (present.sum(1, keepdim=True) + 1e-6)
-        return (weights.unsqueeze(1) @ vectors).squeeze(1)  # type: ignore[no-any-return]
+        mean: Tensor = (weights.unsqueeze(1) @ vectors).squeeze(1)
+        return mean
 
 
 class EmbeddingBag(Model):
     """Mean of the word embeddings of a text, then one linear layer.
 
-    Takes token ids; id 0 is padding: its row starts at zero, stays out of the mean (whose denominator is the number of
-    tokens + 1e-6) and gets no gradient. 9,157,804 parameters with 30,522 ids, 300 dimensions and 4 classes. Contrastive
-    objectives compare the mean embedding.
+    Takes token ids; id 0 is padding: its row is zero, does not enter the mean (whose denominator is the number of tokens
+    + 1e-6) and gets no gradient. 9,157,804 parameters with 30,522 ids, 300 dimensions and 4 classes. Contrastive objectives
+    compare the mean embedding.
     """
 
     family: ClassVar[str] = "embedding"
@@ -45,7 +46,7 @@ class EmbeddingBag(Model):
         """Settings of ``embedding_bag``."""
 
         name: str = "embedding_bag"
-        size: int = Field(300, gt=0, description="dimensions of a word's embedding")
+        size: int = Field(300, gt=0, description="dimensions of a word embedding")
 
     settings: Settings
 

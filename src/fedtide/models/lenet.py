@@ -38,7 +38,8 @@ class _LeNet(Network):
         kaiming_fan_out(self)
 
     def features(self, inputs: Tensor) -> Tensor:
-        return self.body(inputs)  # type: ignore[no-any-return]
+        features: Tensor = self.body(inputs)
+        return features
 
 
 class Lenet(Model):

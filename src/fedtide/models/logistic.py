@@ -20,7 +20,7 @@ class _Softmax(Network):
         return inputs.flatten(1)
 
     def contrast(self, features: Tensor, logits: Tensor) -> Tensor:
-        # The features are the data: no model differs in them, so contrastive objectives compare the logits.
+        # The features are the inputs, the same for all models, so contrastive objectives compare the logits.
         return logits
 
 

@@ -22,7 +22,8 @@ class _Perceptron(Network):
         self.head = nn.Linear(widths[-1], num_classes)
 
     def features(self, inputs: Tensor) -> Tensor:
-        return self.hidden(inputs.flatten(1))  # type: ignore[no-any-return]
+        features: Tensor = self.hidden(inputs.flatten(1))
+        return features
 
 
 class Mlp(Model):

@@ -26,8 +26,9 @@ class _Block(nn.Module):
 
     def forward(self, inputs: Tensor) -> Tensor:
         active = self.relu(self.norm1(inputs))
-        skipped = inputs if self.shortcut is None else self.shortcut(active)
-        return skipped + self.conv2(self.relu(self.norm2(self.conv1(active))))  # type: ignore[no-any-return]
+        skipped: Tensor = inputs if self.shortcut is None else self.shortcut(active)
+        residual: Tensor = self.conv2(self.relu(self.norm2(self.conv1(active))))
+        return skipped + residual
 
 
 class _PreactResNet(Network):
@@ -45,7 +46,8 @@ class _PreactResNet(Network):
         kaiming_fan_out(self)
 
     def features(self, inputs: Tensor) -> Tensor:
-        return self.relu(self.norm(self.stages(self.stem(inputs)))).mean((2, 3))  # type: ignore[no-any-return]
+        maps: Tensor = self.relu(self.norm(self.stages(self.stem(inputs))))
+        return maps.mean((2, 3))
 
 
 class PreactResnet18(Model):

@@ -16,9 +16,9 @@ from fedtide.objectives.base import Objective
 class BalancedSoftmax(Objective):
     """Cross-entropy of the logits shifted by the log prior (Ren et al. 2020; PriorCE in the FedWCM paper).
 
-    ``CE(z + log(pi + 1e-9), y)`` with ``pi_c = n_c / sum n``; nothing is shifted at inference. The prior is the client's own
-    unless ``prior`` is ``global``: published results at balanced global data differ from cross-entropy, which a global prior
-    cannot explain. A class the client lacks gets the offset log(1e-9) and hardly any gradient.
+    ``CE(z + log(pi + 1e-9), y)`` with ``pi_c = n_c / sum n``; logits are not shifted at inference. The prior is the client's
+    own unless ``prior`` is ``global``: published results on balanced global data differ from cross-entropy, which a global
+    prior could not explain. A class that the client lacks gets the offset log(1e-9) and hardly any gradient.
     """
 
     class Settings(PluginSettings):

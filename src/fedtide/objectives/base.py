@@ -31,6 +31,6 @@ class Objective(Plugin):
         Args:
             outputs: logits [B, L] and features [B, q].
             labels: int64 [B], 0..L-1.
-            counts: number of samples per class [L], floating point, see ``pooled``; None where there is no client, e.g.
-                on test data.
+            counts: number of samples per class [L], floating point, see ``pooled``; None where there is no client, e.g. on
+                test data.
         """

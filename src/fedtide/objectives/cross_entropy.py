@@ -21,5 +21,5 @@ class CrossEntropy(Objective):
     settings: Settings
 
     def loss(self, outputs: Outputs, labels: Tensor, counts: Tensor | None) -> Tensor:
-        """See :meth:`fedtide.objectives.base.Objective.loss`; the counts play no part."""
+        """See :meth:`fedtide.objectives.base.Objective.loss`; the counts are not used."""
         return -functional.log_softmax(outputs.logits, dim=-1).gather(-1, labels.unsqueeze(-1)).squeeze(-1)

@@ -13,22 +13,22 @@ from fedtide.objectives.base import Objective
 
 
 class Focal(Objective):
-    """Cross-entropy that fades for well-classified samples (Lin et al. 2017): -(1 - p)^gamma log p, p = p(label).
+    """Cross-entropy, down-weighted for well-classified samples (Lin et al. 2017): -(1 - p)^gamma log p, p = p(label).
 
-    ``gamma = 0`` is cross-entropy to the bit. No class weights alpha.
+    ``gamma = 0`` is cross-entropy to the bit. Without class weights alpha.
     """
 
     class Settings(PluginSettings):
         """Settings of the focal loss."""
 
         name: str = "focal"
-        gamma: float = Field(2.0, ge=0, description="how fast a sample's loss fades as its probability grows")
+        gamma: float = Field(2.0, ge=0, description="focusing exponent: larger values down-weight easy samples more")
 
     settings: Settings
 
     def loss(self, outputs: Outputs, labels: Tensor, counts: Tensor | None) -> Tensor:
-        """See :meth:`fedtide.objectives.base.Objective.loss`; the counts play no part."""
+        """See :meth:`fedtide.objectives.base.Objective.loss`; the counts are not used."""
         log_p = functional.log_softmax(outputs.logits, dim=-1).gather(-1, labels.unsqueeze(-1)).squeeze(-1)
-        # The floor keeps the slope of (1 - p)^gamma finite at p = 1 for gamma < 1.
+        # The floor keeps the derivative of (1 - p)^gamma finite at p = 1 for gamma < 1.
         rest = (-torch.expm1(log_p)).clamp(min=torch.finfo(log_p.dtype).tiny)
         return -rest.pow(self.settings.gamma) * log_p

@@ -19,7 +19,7 @@ class Ldam(Objective):
 
     ``CE(s (z - m_y onehot(y)), y)`` with ``m_c = max_margin (n_c^(-1/4)) / max_j n_j^(-1/4)``, the maximum over classes that
     have samples; a class without samples gets ``max_margin``. The paper normalises features and the rows of the last layer;
-    here the networks' own linear head is used. Evaluation scores the plain logits, whose scale s is part of training only.
+    here the network's own linear head is used. Evaluation scores the plain logits: the scale s is part of training only.
     """
 
     class Settings(PluginSettings):
@@ -27,7 +27,7 @@ class Ldam(Objective):
 
         name: str = "ldam"
         max_margin: float = Field(0.5, ge=0, description="margin of the rarest class")
-        scale: float = Field(30.0, gt=0, description="factor s on the logits")
+        scale: float = Field(30.0, gt=0, description="factor s of the logits")
         prior: Literal["local", "global"] = Field("local", description="class counts: the client's, or all clients'")
 
     settings: Settings
