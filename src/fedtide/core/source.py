@@ -27,14 +27,17 @@ def tree(file: Path) -> ast.Module:
 
 
 class _Wordless(ast.NodeTransformer):
-    """Blanks what is written for people: docstrings, descriptions of settings, the texts of errors."""
+    """Removes what is written for people: docstrings, descriptions of settings, texts of errors, an algorithm's advice."""
 
     def _without_docstring(self, node: ast.AST) -> ast.AST:
         self.generic_visit(node)
         node.body = [line for line in getattr(node, "body", []) if not _is_text(line)]  # type: ignore[attr-defined]
         return node
 
-    visit_Module = visit_ClassDef = visit_FunctionDef = visit_AsyncFunctionDef = _without_docstring  # noqa: N815
+    visit_Module = visit_ClassDef = visit_AsyncFunctionDef = _without_docstring  # noqa: N815
+
+    def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.AST | None:
+        return None if node.name == "advice" else self._without_docstring(node)
 
     def visit_Call(self, node: ast.Call) -> ast.AST:
         self.generic_visit(node)
@@ -42,18 +45,26 @@ class _Wordless(ast.NodeTransformer):
         return node
 
     def visit_Raise(self, node: ast.Raise) -> ast.AST:
-        return ast.Raise(exc=None, cause=None)
+        return ast.Raise(exc=node.exc.func if isinstance(node.exc, ast.Call) else node.exc)
 
 
 def _is_text(line: ast.stmt) -> bool:
     return isinstance(line, ast.Expr) and isinstance(line.value, ast.Constant) and isinstance(line.value.value, str)
 
 
+def _dump(value: object) -> str:
+    """Like :func:`ast.dump`, but without empty fields: Python's versions differ in them."""
+    if isinstance(value, ast.AST):
+        fields = (f"{name}={_dump(item)}" for name, item in ast.iter_fields(value) if item is not None and item != [])
+        return f"{type(value).__name__}({','.join(fields)})"
+    return f"[{','.join(map(_dump, value))}]" if isinstance(value, list) else repr(value)
+
+
 @functools.cache
 def _meaning(file: Path) -> bytes:
     """What the interpreter makes of a file, without layout, comments and texts for people."""
     fresh = ast.parse(file.read_text(encoding="utf-8"))
-    return ast.dump(_Wordless().visit(fresh)).encode()
+    return _dump(_Wordless().visit(fresh)).encode()
 
 
 @functools.cache

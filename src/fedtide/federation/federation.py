@@ -62,8 +62,9 @@ class Federation:
         record.row |= {name: _digits(state.totals[name] - before[name]) for name in charged}
         state.totals["seconds"] += seconds
         if failed:
-            message = f"diverged in round {t + 1}: training loss {result.train_loss:g}; try a smaller local.lr"
-            raise Diverged(message, record)
+            raise Diverged(
+                f"diverged in round {t + 1}: training loss {result.train_loss:g}; try a smaller local.lr", record
+            )
         if t == first + length - 1:
             end_session(parts, state, t)
         return record

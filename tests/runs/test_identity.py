@@ -1,0 +1,220 @@
+"""Which changes of the sources change which run keys."""
+
+from __future__ import annotations
+
+import ast
+import importlib.util
+import sys
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from fedtide.core import source
+from fedtide.runs.identity import modules, run_key
+from fedtide.settings.params import Params
+from fedtide.settings.run import RunSettings
+
+SOURCE = Path(__file__).parents[2] / "src"
+
+RUNS: dict[str, dict[str, Any]] = {
+    "plain": {},
+    "explicit": {"validation": 0.2},
+    "scaffold": {"algorithm": "scaffold"},
+    "scaffold_released": {"algorithm": "scaffold_released"},
+    "fedwcm": {"algorithm": "fedwcm"},
+    "fedwcm_x": {"algorithm": "fedwcm_x"},
+    "dynamic": {"initialiser": "dynamic", "scenario": "sessions"},
+    "continuous": {"initialiser": "continuous", "scenario": "sessions"},
+    "intervals": {"exchange": "intervals", "model": "lenet", "objective": "focal"},
+}
+EVERY = frozenset(RUNS)
+Keys = dict[str, str]
+Edit = Callable[[str], str]
+
+
+class Reworded(ast.NodeTransformer):
+    """Other docstrings, descriptions and texts of errors; unparsing drops comments and layout."""
+
+    def _documented(self, node: Any) -> Any:
+        self.generic_visit(node)
+        if ast.get_docstring(node) is not None:
+            node.body[0] = ast.Expr(ast.Constant("Reworded."))
+        return node
+
+    visit_Module = visit_ClassDef = visit_FunctionDef = _documented  # noqa: N815
+
+    def visit_keyword(self, node: ast.keyword) -> ast.keyword:
+        return ast.keyword("description", ast.Constant("Reworded.")) if node.arg == "description" else node
+
+    def visit_Raise(self, node: ast.Raise) -> ast.Raise:
+        for part in ast.walk(node):
+            if isinstance(part, ast.Constant) and isinstance(part.value, str):
+                part.value = "reworded"
+        return node
+
+
+class OtherConstant(ast.NodeTransformer):
+    """The first number is another one."""
+
+    done = False
+
+    def visit_Constant(self, node: ast.Constant) -> ast.Constant:
+        if self.done or not isinstance(node.value, int | float) or isinstance(node.value, bool):
+            return node
+        self.done = True
+        return ast.Constant(node.value + 1)
+
+
+def reworded(text: str) -> str:
+    """The same code in other words."""
+    return "# A comment.\n\n\n" + ast.unparse(ast.fix_missing_locations(Reworded().visit(ast.parse(text))))
+
+
+def other_constant(text: str) -> str:
+    """The same text with another constant, or one more."""
+    change = OtherConstant()
+    changed = ast.unparse(ast.fix_missing_locations(change.visit(ast.parse(text))))
+    return changed if change.done else f"{changed}\n_ANOTHER = 1\n"
+
+
+@pytest.fixture(scope="module")
+def settings() -> dict[str, RunSettings]:
+    return {name: Params(raw).run() for name, raw in RUNS.items()}
+
+
+def keys(settings: dict[str, RunSettings]) -> Keys:
+    data: Any = SimpleNamespace(digest="of the data")
+    return {name: run_key(each, data) for name, each in settings.items()}
+
+
+@pytest.fixture(scope="module")
+def before(settings: dict[str, RunSettings]) -> Keys:
+    return keys(settings)
+
+
+@pytest.fixture
+def changed(
+    settings: dict[str, RunSettings], before: Keys, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Callable[[Iterable[str], Edit], set[str]]]:
+    """Runs whose key changes with the sources of some modules: ``changed(["fedtide.engine.local"], other_constant)``."""
+    original = source.source_file
+
+    def change(edited: Iterable[str], edit: Edit) -> set[str]:
+        files = {}
+        for module in edited:
+            file = original(module)
+            assert file is not None, module
+            files[module] = tmp_path / f"{module}.py"
+            files[module].write_text(edit(file.read_text(encoding="utf-8")), encoding="utf-8")
+        with monkeypatch.context() as patch:
+            patch.setattr(source, "source_file", lambda module: files.get(module) or original(module))
+            source._imports.cache_clear()
+            after = keys(settings)
+        return {name for name, key in after.items() if key != before[name]}
+
+    yield change
+    source._imports.cache_clear()
+
+
+def members(package: str) -> list[str]:
+    """All modules of a package, by their names."""
+    files = sorted((SOURCE / "fedtide" / package).glob("*.py"))
+    return [f"fedtide.{package}.{file.stem}" for file in files if file.stem != "__init__"]
+
+
+def test_equal_settings_have_equal_keys(settings: dict[str, RunSettings], before: Keys) -> None:
+    assert keys(settings) == before
+    assert len(set(before.values())) == len(RUNS)
+
+
+def test_wording_changes_no_key(settings: dict[str, RunSettings], changed: Any) -> None:
+    """Docstrings, comments, layout, descriptions and texts of errors, in all modules that count."""
+    assert changed({name for each in settings.values() for name in modules(each)}, reworded) == set()
+
+
+def test_what_only_logs_reports_or_searches_changes_no_key(changed: Any) -> None:
+    silent = [module for package in ("cli", "report", "tracking", "tuning") for module in members(package)]
+    silent += ["fedtide.federation.preview", "fedtide.runs.callbacks", "fedtide.world.picture"]
+    silent += ["fedtide.settings.experiment", "fedtide.settings.tuning"]
+    assert changed(silent, other_constant) == set()
+
+
+@pytest.mark.parametrize(
+    ("module", "runs"),
+    [
+        ("algorithms.scaffold", {"scaffold"}),
+        ("algorithms.fedwcm", {"fedwcm", "fedwcm_x"}),
+        ("algorithms._imbalance", {"fedwcm", "fedwcm_x"}),
+        ("algorithms.fedprox", set()),
+        ("initialisation.dynamic", {"dynamic"}),
+        ("initialisation._distances", {"dynamic"}),
+        ("scenarios.sessions", {"dynamic", "continuous"}),
+        ("exchange._budgets", {"intervals"}),
+        ("selection.dynacomm", {"intervals"}),
+        ("selection.genetic", set()),
+        ("models.lenet", {"intervals"}),
+        ("models.mlp", EVERY - {"intervals"}),
+        ("objectives.focal", {"intervals"}),
+        ("weighting.uniform", {"fedwcm"}),
+    ],
+)
+def test_a_plugin_concerns_the_runs_that_use_it(changed: Any, module: str, runs: set[str]) -> None:
+    assert changed([f"fedtide.{module}"], other_constant) == runs
+
+
+@pytest.mark.parametrize("module", members("engine"))
+def test_the_engine_concerns_every_run(changed: Any, module: str) -> None:
+    assert changed([module], other_constant) == EVERY
+
+
+@pytest.mark.parametrize(
+    "module",
+    [
+        *("algorithms.base", "algorithms._round", "core.randomness", "costs.wireless", "federation.round"),
+        *("federation.boundary", "federation.scoring", "world.build", "world.longtail", "world.timeline"),
+    ],
+)
+def test_the_common_path_concerns_every_run(changed: Any, module: str) -> None:
+    assert changed([f"fedtide.{module}"], other_constant) == EVERY
+
+
+@pytest.fixture
+def run_settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[Edit], dict[str, RunSettings]]:
+    """Settings of the runs, as edited sources of the settings read them."""
+
+    def read(edit: Edit) -> dict[str, RunSettings]:
+        file = tmp_path / "edited.py"
+        file.write_text(
+            edit((SOURCE / "fedtide" / "settings" / "run.py").read_text(encoding="utf-8")), encoding="utf-8"
+        )
+        spec = importlib.util.spec_from_file_location("edited", file)
+        assert spec is not None
+        assert spec.loader is not None
+        module = importlib.util.module_from_spec(spec)
+        monkeypatch.setitem(sys.modules, "edited", module)  # pydantic looks its annotations up there
+        spec.loader.exec_module(module)
+        labels = {name: Params(raw).run() for name, raw in RUNS.items()}
+        return {
+            name: module.RunSettings(**raw, label=labels[name].label, initialiser_label=labels[name].initialiser_label)
+            for name, raw in RUNS.items()
+        }
+
+    return read
+
+
+def test_a_default_concerns_the_runs_that_rely_on_it(before: Keys, run_settings: Any) -> None:
+    def more_validation(text: str) -> str:
+        assert text.count("validation: float = Field(0.1") == 1
+        return text.replace("validation: float = Field(0.1", "validation: float = Field(0.3")
+
+    assert keys(run_settings(reworded)) == before
+    after = keys(run_settings(more_validation))
+    assert {name for name, key in after.items() if key != before[name]} == EVERY - {"explicit"}
+
+
+def test_settings_of_a_run_do_not_import_those_of_reports_and_searches() -> None:
+    found = source.closure(["fedtide.settings.run"])
+    assert not {"fedtide.settings.experiment", "fedtide.settings.tuning"} & set(found)
