@@ -8,8 +8,8 @@ import pytest
 import typer
 
 from fedtide.cli.main import app
-from fedtide.reproduce.play import count_runs, experiments
 from fedtide.reproduce.recipe import Recipe
+from fedtide.reproduce.reproduce import count_runs, experiments
 from fedtide.settings.params import Params
 from fedtide.tuning.space import Space
 

@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 from synthetic_runs import write_run
 
 from fedtide.report import pareto, records
+from fedtide.report.front import pareto_front
 from fedtide.report.table import tabulate
 
 points = st.lists(st.tuples(st.integers(0, 9), st.integers(0, 9)), min_size=1, max_size=12)
@@ -21,7 +22,7 @@ def test_the_front_is_what_nobody_beats(pairs):
             cost <= costs[place] and value >= values[place] and (cost, value) != pairs[place] for cost, value in pairs
         )
 
-    found = front(costs, values)
+    found = pareto_front(costs, values)
     assert sorted(found) == [place for place in range(len(pairs)) if not beaten(place)]
     assert [costs[place] for place in found] == sorted(costs[place] for place in found)
 

@@ -29,7 +29,7 @@ def test_the_page_has_tables_and_figures_of_the_changes(out):
     page = (out / "report.html").read_text()
     assert [int(number) for number in re.findall(r"<b>Table (\d+)", page)] == [1, 2, 3, 4, 5]
     assert "Accuracy in the first 10 rounds after a session change, %" in page
-    assert "Sessions 4 to 7 count" in page
+    assert "Sessions 4 to 7. Mean" in page
     assert "Recovery after a session change, compared with dynamic" in page
     assert ">1 (2)<" in page, "a round until recovery, two with the gradient round"
     assert {"weights.png", "boundary_losses.png", "transitions.csv"} <= {path.name for path in out.iterdir()}
@@ -50,7 +50,7 @@ def test_window_counting_and_reference_are_settings(out, tmp_path):
         [write_sessions(tmp_path, "fedavg", i, 0) for i in ("average", "previous")], tmp_path / "out", rules=rules
     )
     text = page.page.read_text()
-    assert "Sessions 2 to 7 count" in text
+    assert "Sessions 2 to 7. Mean" in text
     assert "first 3 rounds" in text
     assert "compared with average" in text
     assert not (tmp_path / "out" / "weights.png").exists()
@@ -60,7 +60,7 @@ def test_window_counting_and_reference_are_settings(out, tmp_path):
 def test_without_the_reference_there_is_no_recovery(tmp_path):
     text = report([write_run(tmp_path / "runs", initialiser="average")], tmp_path / "out").page.read_text()
     assert "Recovery" not in text
-    assert "Session 2 counts" in text
+    assert "Session 2. Mean" in text
 
 
 @pytest.mark.parametrize(

@@ -145,7 +145,7 @@ def test_trials_that_diverge_are_not_on_the_front(front: Make, tmp_path: Path) -
 
 
 def test_nothing_is_best_if_every_trial_diverges(front: Make, tmp_path: Path) -> None:
-    with pytest.raises(SettingsError, match="none of 2 trials came to an end, all diverged"):
+    with pytest.raises(SettingsError, match="none of 2 trials is complete, all diverged"):
         search(front({"trials": 2, "space": {"local.lr": {"choices": [1e25, 1e30]}}}), tmp_path)
     assert files(tmp_path) == {"front.csv"}
 

@@ -21,7 +21,7 @@ from fedtide.settings.params import Params
 from fedtide.tracking.run_directory import RunDirectory, read_json
 from fedtide.tuning import trial as trials
 from fedtide.tuning.study import TuneResult
-from fedtide.tuning.trial import Pruner, after_changes, last_tenth, measured, score
+from fedtide.tuning.trial import Pruner, after_changes, evaluated_rounds, last_tenth, score
 from support import deal, timeline
 
 Make = Callable[..., Params]
@@ -226,7 +226,7 @@ def test_a_loss_is_made_small(params: Make, tmp_path: Path) -> None:
 
 def test_trials_that_diverge_count_but_are_never_the_best(params: Make, tmp_path: Path) -> None:
     wild = {"local.lr": {"low": 1e20, "high": 1e30}}
-    with pytest.raises(SettingsError, match="none of 2 trials came to an end, all diverged"):
+    with pytest.raises(SettingsError, match="none of 2 trials is complete, all diverged"):
         search(params({"trials": 2, "space": wild}), tmp_path)
     assert [(row["outcome"], row["value"]) for row in table(tmp_path)] == [("diverged", "")] * 2
     assert not (tmp_path / "tuning" / "best.yaml").exists()
@@ -236,7 +236,7 @@ def test_one_complete_trial_is_enough(params: Make, tmp_path: Path) -> None:
     lines: list[str] = []
     result = search(params({"trials": 1}), tmp_path, lines.append)
     assert result.value == float(table(tmp_path)[0]["value"])
-    assert lines[-1] == "no importance.png: it needs complete trials of different values"
+    assert lines[-1] == "no importance.png: it needs complete trials with different values"
     assert (tmp_path / "tuning" / "history.png").exists()
 
 
@@ -285,12 +285,12 @@ def test_rounds_after_the_changes_that_count() -> None:
     sessions = timeline(deal((3, 3)), present, session_of_round=session_of_round, notes={"pilot_sessions": 1})
     assert after_changes(sessions) == (*range(37, 47), *range(49, 59))
     single = timeline(deal((3,)), [{0: 0}] * 4)
-    with pytest.raises(SettingsError, match=r"tune\.over = 'changes': no session comes after"):
-        measured(single, "changes", 1)
-    assert measured(single, "auto", 1) == measured(single, "end", 1) == (4,)
-    assert measured(sessions, "auto", 1) == measured(sessions, "changes", 1) == after_changes(sessions)
+    with pytest.raises(SettingsError, match=r"tune\.over = 'changes': no session follows"):
+        evaluated_rounds(single, "changes", 1)
+    assert evaluated_rounds(single, "auto", 1) == evaluated_rounds(single, "end", 1) == (4,)
+    assert evaluated_rounds(sessions, "auto", 1) == evaluated_rounds(sessions, "changes", 1) == after_changes(sessions)
     pilots = dataclasses.replace(sessions, notes={"pilot_sessions": 5})
-    assert measured(pilots, "auto", 1) == measured(pilots, "end", 1)
+    assert evaluated_rounds(pilots, "auto", 1) == evaluated_rounds(pilots, "end", 1)
 
 
 def test_rounds_that_are_never_evaluated_cannot_be_searched_over() -> None:
@@ -298,13 +298,13 @@ def test_rounds_that_are_never_evaluated_cannot_be_searched_over() -> None:
     session_of_round = [session for session in range(5) for _ in range(12)]
     present = [{session % 2: session % 2} for session in session_of_round]
     sessions = timeline(deal((3, 3)), present, session_of_round=session_of_round, notes={"pilot_sessions": 1})
-    assert measured(sessions, "changes", 40) == after_changes(sessions)
+    assert evaluated_rounds(sessions, "changes", 40) == after_changes(sessions)
     for every in (12, 35):
         with pytest.raises(
-            SettingsError, match=rf"^evaluation\.every = {every}: of the rounds that tune\.over = 'auto'"
+            SettingsError, match=rf"^evaluation\.every = {every}: none of the rounds of tune\.over = 'auto'"
         ):
-            measured(sessions, "auto", every)
-    assert measured(sessions, "end", 100) == tuple(range(55, 61))
+            evaluated_rounds(sessions, "auto", every)
+    assert evaluated_rounds(sessions, "end", 100) == tuple(range(55, 61))
 
 
 def test_a_value_that_is_no_number_is_none() -> None:

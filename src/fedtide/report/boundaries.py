@@ -1,4 +1,4 @@
-"""Figures of how sessions begin: the weights of stored models, and the losses of the models one could begin with."""
+"""Figures of session starts: the weights of stored models, and the losses of the candidate initial models."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from fedtide.report.records import METHOD, Method, Records
 from fedtide.report.style import PALETTE, WIDTH, paper, png
 
 _LOOKS = {
-    "start": ("first model of the session", PALETTE[0], "o"),
-    "previous": ("end of the session before", PALETTE[1], "s"),
+    "start": ("initial model of the session", PALETTE[0], "o"),
+    "previous": ("final model of the session before", PALETTE[1], "s"),
     "average": ("mean of the stored models", PALETTE[2], "^"),
-    "first": ("first model of the run", "#8a8a8a", "x"),
+    "first": ("initial model of the run", "#8a8a8a", "x"),
 }
-"""Name, colour and marker by key of the recorded losses."""
+"""Name, colour and marker of each recorded loss, by its key."""
 
 
 def weights(records: Records, reference: str) -> bytes | None:
-    """Weights of the stored models in a session's first one, mean over the seeds: a panel per algorithm."""
+    """Weights of the stored models in a session's initial model, mean over the seeds: a panel per algorithm."""
     panels = _panels(records, "mu", reference)
     if not panels:
         return None
@@ -60,7 +60,7 @@ def weights(records: Records, reference: str) -> bytes | None:
 
 
 def losses(records: Records, reference: str) -> bytes | None:
-    """Training loss of the candidates for a session's first model, mean and range over the seeds: a panel per algorithm."""
+    """Training loss of the candidate initial models of a session, mean and range over the seeds: a panel per algorithm."""
     panels = _panels(records, "losses", reference)
     if not panels:
         return None
@@ -92,7 +92,7 @@ def losses(records: Records, reference: str) -> bytes | None:
 
 
 def _weight(rows: list[dict[str, Any]], session: int, stored: int) -> float:
-    """Mean over the seeds; NaN where no run mixed a model in this session, or none had stored that one."""
+    """Mean over the seeds; NaN where no run mixed models for this session, or none had stored that one."""
     found = [row["mu"][stored] for row in rows if row["session"] == session and stored in row["mu"]]
     return float(np.mean(found)) if found else math.nan
 
@@ -105,9 +105,9 @@ def _write(axes: Axes, values: np.ndarray[Any, np.dtype[np.float64]]) -> None:
 
 
 def _panels(records: Records, column: str, reference: str) -> list[tuple[str, list[dict[str, Any]]]]:
-    """Algorithm and its rows in ``Records.boundaries`` with something in ``column``, of complete runs.
+    """Name and rows of each algorithm in ``Records.boundaries``: complete runs with a value in ``column``.
 
-    Of the reference initialiser where it recorded any, else of the first that did.
+    Rows of the reference initialiser if it recorded any, else of the first that did.
     """
     rows = [row for row in records.boundaries.to_dict("records") if row[column] and row["state"] == "complete"]
     starts = [row["initialiser"] for row in rows]

@@ -1,4 +1,4 @@
-"""From run directories to a report: a page, its figures, and the numbers as tables."""
+"""From run directories to a report: a page, its figures and tables."""
 
 from __future__ import annotations
 
@@ -36,18 +36,18 @@ from fedtide.report.transitions import Rules, per_session, transitions
 
 _RULES = Rules()
 _PACE = Pace()
-_IN_A_TERMINAL = {"final", "last", "transition", "drop", "backward", "tail", "bytes", "latency", "energy"}
+_TERMINAL_COLUMNS = {"final", "last", "transition", "drop", "backward", "tail", "bytes", "latency", "energy"}
 
 
 @dataclass(frozen=True)
 class ReportSummary:
-    """What was written and what it says.
+    """A report that was written.
 
     Attributes:
         page: the HTML file.
-        complete, total: runs that are complete, and all runs asked for.
+        complete, total: number of complete runs, and of all requested runs.
         results, warnings: one sentence each.
-        table: the final table, to be printed with rich.
+        table: the final table, for a terminal.
     """
 
     page: Path
@@ -71,38 +71,40 @@ def build(
 ) -> ReportSummary:
     """Write ``report.html``, the figures, the tables as CSV and ``metrics.json`` into ``out``.
 
-    Everything is made before anything is written, and every file appears whole. The same runs and arguments give the
-    same bytes.
+    Nothing is written before everything is built, and each file is written atomically. The same runs and arguments give
+    the same bytes.
 
     Args:
-        run_dirs: directories of runs, in the order of the table.
-        out: folder of the report; made if need be.
-        title: headline.
-        last: number of final rounds that are averaged.
+        run_dirs: run directories, in the order of the table.
+        out: folder of the report; created if missing.
+        title: of the page.
+        last: number of last rounds to average.
         command: the command line, shown on the page.
-        timeline_pictures: PNG files of who has what, embedded at the end.
+        timeline_pictures: PNG files of the clients' data over time, embedded at the end.
         rules: how session changes are measured.
         speed: how the speed of runs in one session is measured.
-        tuning: folder of a search for accuracy at low cost, whose front the page shows.
+        tuning: folder of a search with two objectives; the page shows its Pareto front.
 
     Raises:
-        SettingsError: there is no run, a file is not what a run writes, a picture is missing, or the search has no front.
+        SettingsError: there is no run, a file was not written by a run, a picture is missing, or the search has no front.
     """
     if last < 1:
         raise SettingsError(f"report.last = {last} should be at least 1")
     for path in timeline_pictures:
         if not path.is_file():
             raise SettingsError(f"no picture {path}")
-    found = [search.front(tuning)] if tuning else []
+    found = [search.search_front(tuning)] if tuning else []
     read = records.load(run_dirs)
     table = tabulate(read, last, rules)
     changes = transitions(read, rules)
     comparisons = _comparisons(table)
     pictures = [*_pictures(read, table), *(picture for _, picture in found)]
-    world = [Picture(path.stem, path.read_bytes(), "Who has what", _WORLD_CAPTION) for path in timeline_pictures]
+    world = [
+        Picture(path.stem, path.read_bytes(), "Clients and their data", _WORLD_CAPTION) for path in timeline_pictures
+    ]
     target = table.target if speed.target is None else speed.target
-    told = [*pace.sheet(read, last, target, speed.baseline), *sheets(changes, rules), *(sheet for sheet, _ in found)]
-    html = render(title, read, table, told, comparisons, [*pictures, *world], command)
+    tables = [*pace.sheet(read, last, target, speed.baseline), *sheets(changes, rules), *(sheet for sheet, _ in found)]
+    html = render(title, read, table, tables, comparisons, [*pictures, *world], command)
     files = {f"{picture.name}.png": picture.png for picture in pictures}
     files |= {
         "table.csv": _csv(table.methods.reset_index()),
@@ -124,51 +126,50 @@ def build(
     )
 
 
-_WORLD_CAPTION = "Clients and their data, as written before training."
+_WORLD_CAPTION = "As generated before training."
 
 _RANGE = (
-    "Lines: mean of the complete runs of a method; shading: from its lowest to its highest seed. Dotted, ending in a "
-    "cross: a run that diverged or did not finish."
+    "Lines: mean of the complete runs of a method; shading: range over its seeds. Dotted, ending in a cross: a run that "
+    "diverged or did not finish."
 )
 
 
 def _pictures(read: Records, table: Table) -> list[Picture]:
-    """The figures that have something to show, the key figure first."""
+    """The figures that have data, the key figure first."""
     possible = [
         ("accuracy_over_rounds", figures.accuracy_over_rounds(read), "Test accuracy over communication rounds", _RANGE),
         (
             "transition_accuracy",
             figures.transition_accuracy(table),
             "Accuracy after session changes",
-            f"Mean over the first {table.rules.window} rounds after the changes that count. Dots: runs; bars: mean of a "
-            "method.",
+            f"Mean over the first {table.rules.window} rounds after the evaluated changes. Dots: runs; bars: mean of a method.",
         ),
         (
             "weights",
             boundaries.weights(read, table.rules.reference),
-            "Weights of the stored models at the beginning of a session",
+            "Weights of the stored models at the start of a session",
             "Mean over the complete runs. White: not stored yet, or not mixed.",
         ),
         (
             "boundary_losses",
             boundaries.losses(read, table.rules.reference),
-            "Training loss of the models a session could begin with",
-            "On the devices of the new session, before its first round. Lines: mean over the complete runs; shading: from the "
-            "lowest to the highest seed.",
+            "Training loss of the candidate initial models of a session",
+            "On the devices of the new session, before its first round. Lines: mean over the complete runs; shading: range "
+            "over the seeds.",
         ),
         (
             "gates",
             participants.gates(read),
             "Gates of the clients",
-            "Thin: each client, over the rounds it took part in; black: mean of their latest values, 0 before the first. Of "
-            "one run of each method.",
+            "Thin: each client, over the rounds it took part in; black: mean of their latest values, 0 before the first. One "
+            "run of each method.",
         ),
         (
             "consistency",
             participants.consistency(read),
             "Local and global progress from one selection of a client to its next",
-            "A point for each pair of consecutive selections of a client: change of the training loss of the model it "
-            "receives, on all data and on its own. Both axes are linear near zero, logarithmic beyond. Agree: changes of one "
+            "A point per pair of consecutive selections of a client: change of the training loss of the received model, on "
+            "all data and on the client's own. Both axes are linear near zero, logarithmic beyond. Agree: changes of the same "
             "sign. All complete runs of a method.",
         ),
         ("accuracy_over_bytes", figures.accuracy_over_bytes(read), "Test accuracy over communicated bytes", _RANGE),
@@ -176,45 +177,46 @@ def _pictures(read: Records, table: Table) -> list[Picture]:
             "accuracy_over_cost",
             pareto.accuracy_over_cost(read, table),
             "Best test accuracy over communication cost",
-            "Dots: mean of the complete runs of a method; bars: from its lowest to its highest seed; line: methods that no "
-            "other one beats in both.",
+            "Dots: mean of the complete runs of a method; bars: range over its seeds; line: Pareto front of the methods.",
         ),
         (
             "per_class",
             figures.per_class(read),
             "Accuracy per class of the final model",
-            "Mean over the complete runs, on all test samples of a class whether or not it is present at the end.",
+            "Mean over the complete runs, on all test samples of a class, whether or not it is present at the end.",
         ),
         (
             "neurons",
             dynamics.neurons(read),
             "Concentration of the neurons' activity",
             "One minus the normalised entropy of a layer's mean activations, averaged over the hidden layers: 0 if all neurons "
-            "are equally active, 1 if one is. Lines: mean of the complete runs; shading: from the lowest to the highest seed.",
+            "are equally active, 1 if only one is. Lines: mean of the complete runs; shading: range over the seeds.",
         ),
         (
             "momentum",
             dynamics.momentum(read),
             "Momentum of the server",
-            "Norm of the momentum and weight of the gradient in a local step, as the next round is told.",
+            "Norm of the momentum and weight of the gradient in a local step, as used in the next round.",
         ),
     ]
     return [Picture(name, png, title, caption) for name, png, title, caption in possible if png is not None]
 
 
 def _comparisons(table: Table) -> list[Comparison]:
-    """Every method against the leader, by the headline metrics; none for a single method."""
-    done = []
+    """Every method against the best one, by the headline metrics; none for a single method."""
+    comparisons = []
     for column in (column for column in table.columns if column.headline):
         values = table.by_seed(column.key).dropna(axis=1, how="all")
         reference = table.leader(column)
         if reference is not None and values.shape[1] > 1:
-            done.append(Comparison(column.key, column.headline, reference, statistics.compare(values, reference)))
-    return done
+            comparisons.append(
+                Comparison(column.key, column.headline, reference, statistics.compare(values, reference))
+            )
+    return comparisons
 
 
 def _comparison_frame(comparisons: list[Comparison]) -> pd.DataFrame:
-    """All comparisons below each other."""
+    """All comparisons in one frame."""
     frames = [
         comparison.frame.reset_index().assign(
             metric=comparison.metric,
@@ -228,7 +230,7 @@ def _comparison_frame(comparisons: list[Comparison]) -> pd.DataFrame:
 
 
 def _flat(table: Table) -> dict[str, float]:
-    """``<label>/<initialiser>/<metric>`` -> number; what has no finite value is left out."""
+    """``<label>/<initialiser>/<metric>`` -> number, finite ones only."""
     return {
         f"{label}/{start}/{name}": float(f"{value:.12g}") if isinstance(value, float) else int(value)
         for (label, start), row in table.rows()
@@ -238,11 +240,11 @@ def _flat(table: Table) -> dict[str, float]:
 
 
 def _printable(title: str, table: Table) -> RichTable:
-    """The final table for a terminal: what fits one; the page has all columns."""
+    """The final table for a terminal: only the columns that fit; the page has all."""
     printable = RichTable(title=escape(title), box=SIMPLE, pad_edge=False)
     for heading in ("Algorithm", "Initialiser"):
         printable.add_column(heading, no_wrap=True)
-    chosen = [place for place, column in enumerate(table.columns) if column.key in _IN_A_TERMINAL]
+    chosen = [place for place, column in enumerate(table.columns) if column.key in _TERMINAL_COLUMNS]
     for heading in ("Seeds", *(table.columns[place].title for place in chosen)):
         printable.add_column(heading, justify="right")
     for row in rows(table):

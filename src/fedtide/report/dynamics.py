@@ -1,4 +1,4 @@
-"""Figures of what goes on inside: the concentration of the neurons' activity, and the momentum of the server."""
+"""Figures of training dynamics: concentration of the neurons' activity, and momentum of the server."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def neurons(records: Records) -> bytes | None:
 
 
 def momentum(records: Records) -> bytes | None:
-    """Norm of the server's momentum and alpha, where an algorithm has them."""
+    """Norm of the server's momentum and alpha, for algorithms that have them."""
     return _figure(
         [
             (records.history, "momentum_norm", "Norm of the momentum"),
@@ -29,7 +29,7 @@ def momentum(records: Records) -> bytes | None:
 
 
 def _figure(panels: list[tuple[pd.DataFrame, str, str]]) -> bytes | None:
-    """Panels side by side, each a column over the rounds; None if there is nothing to show."""
+    """Panels side by side, each a column over the rounds; None without data."""
     drawn = [(frame[frame["state"] == "complete"].dropna(subset=[name]), name, title) for frame, name, title in panels]
     if any(frame.empty for frame, _, _ in drawn):
         return None

@@ -1,4 +1,4 @@
-"""Figures of a comparison, each as the bytes of a PNG, or None where there is nothing to show."""
+"""Figures of a comparison, each as the bytes of a PNG, or None without data."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ _MOST_MARKERS = 25
 
 
 def accuracy_over_rounds(records: Records) -> bytes | None:
-    """Mean over seeds with the range between the lowest and highest seed; failed runs dotted up to where they ended."""
+    """Mean and range over the seeds; failed runs dotted, up to where they ended."""
     return _curves(records, "round", lambda _: (1.0, "Communication round"))
 
 
 def accuracy_over_bytes(records: Records) -> bytes | None:
-    """The same over the bytes that server and clients have sent each other so far; a line per session."""
+    """The same over the bytes communicated so far; a line per session."""
 
     def axis(most: float) -> tuple[float, str]:
         size, unit = byte_unit(most)
@@ -121,10 +121,10 @@ class _Line:
 
 
 def _facets(methods: list[Method]) -> dict[Method, _Line]:
-    """Where each method is drawn.
+    """Panel and line of each method.
 
-    One panel per algorithm with a line per initialiser, so that one sees where these part; a single initialiser needs
-    just one panel, with a line per algorithm unless these are too many.
+    One panel per algorithm with a line per initialiser, so that initialisers are easy to compare; with a single
+    initialiser one panel with a line per algorithm, unless there are too many.
     """
     labels = list(dict.fromkeys(label for label, _ in methods))
     starts = list(dict.fromkeys(start for _, start in methods))
@@ -134,13 +134,13 @@ def _facets(methods: list[Method]) -> dict[Method, _Line]:
 
 
 def _names(methods: list[Method]) -> dict[Method, str]:
-    """Row names; the initialiser is left out where all share one."""
+    """Row names; without the initialiser if all share one."""
     one = len({start for _, start in methods}) == 1
     return {(label, start): label if one else f"{label} · {start}" for label, start in methods}
 
 
 def _grid(panels: int) -> tuple[int, int]:
-    """Rows and columns: few panels below each other, so that rounds can be told apart."""
+    """Rows and columns: few panels are stacked, so that rounds stay legible."""
     columns = 1 if panels <= 4 else 3 if panels <= 12 else 5
     return -(-panels // columns), columns
 
@@ -161,8 +161,8 @@ def _curves(records: Records, x: str, axis: Callable[[float], tuple[float, str]]
         axes_of = dict(zip(panels, grid.flat, strict=False))
         for spare in list(grid.flat)[len(panels) :]:
             spare.set_visible(False)
-        for method, group in history.groupby(METHOD, sort=False):
-            line = facets[method]  # type: ignore[index]
+        for (name, start), group in history.groupby(METHOD, sort=False):
+            line = facets[str(name), str(start)]
             _draw(axes_of[line.panel], line, group, x, size)
         for number, (panel, axes) in enumerate(axes_of.items()):
             shown = [method for method, line in facets.items() if line.panel == panel]
@@ -186,7 +186,7 @@ def _draw(axes: Axes, line: _Line, group: pd.DataFrame, x: str, size: float) -> 
     per_round = complete.groupby(["session", "round"], as_index=False).agg(
         x=(x, "mean"), mean=("test_accuracy", "mean"), low=("test_accuracy", "min"), high=("test_accuracy", "max")
     )
-    # Algorithms reach a session change at different bytes: the falls of one would hide the lines of the others.
+    # Algorithms reach a session change at different bytes: joined lines would hide each other.
     pieces = [per_round] if x == "round" else [piece for _, piece in per_round.groupby("session")] or [per_round]
     marker = "o" if len(per_round) <= _MOST_MARKERS else ""
     for number, piece in enumerate(pieces):
@@ -199,7 +199,7 @@ def _draw(axes: Axes, line: _Line, group: pd.DataFrame, x: str, size: float) -> 
 
 
 def _session_spans(history: pd.DataFrame, methods: list[Method]) -> list[tuple[int, int, int]]:
-    """(session, first round, last round); none if there is one session, or too many to mark, or if runs disagree."""
+    """(session, first round, last round); empty for one session, too many to mark, or runs that disagree."""
     mine = history[history.set_index(METHOD).index.isin(methods)]
     spans = mine.groupby("session")["round"].agg(["min", "max"])
     begins = mine.groupby(["session", "key"])["round"].min().groupby("session").nunique()
@@ -209,7 +209,7 @@ def _session_spans(history: pd.DataFrame, methods: list[Method]) -> list[tuple[i
 
 
 def _groups_in_turn(records: Records) -> int:
-    """How many groups of devices take turns from session to session; 0 if they do not."""
+    """Number of groups of devices that alternate between sessions; 0 if they do not."""
     turns = {
         {"alternate": 2, "cycle": settings.get("scenario.groups") or 0}.get(str(settings.get("scenario.pattern")), 0)
         for settings in records.settings.values()

@@ -23,7 +23,7 @@ _PARTS = {
 
 
 def facts(records: Records) -> list[tuple[str, str]]:
-    """What was compared on what, as (term, description)."""
+    """The setup of the comparison, as (term, description)."""
     runs, history = records.runs, records.history
     sessions = history.groupby("key")["session"].nunique()
     within = f" in {_span(sessions)} sessions" if sessions.max() > 1 else ""
@@ -34,7 +34,7 @@ def facts(records: Records) -> list[tuple[str, str]]:
         ("Length", f"{_span(runs['rounds'])} rounds{within}"),
         ("Clients", f"{_span(history['present'])} present in a round"),
         (
-            "On a client",
+            "Local training",
             f"{_values(records, 'local.amount')} {_values(records, 'local.unit')} a round, batches of "
             f"{_values(records, 'local.batch_size')}, learning rate {_values(records, 'local.lr')}",
         ),
@@ -57,8 +57,8 @@ def results(table: Table) -> list[str]:
 
 
 def warnings(records: Records) -> list[str]:
-    """What a reader must know before trusting the numbers; empty if all runs are complete and of one world."""
-    lines = [f"{name}: there is no such run." for name in records.missing]
+    """Caveats about the numbers; empty if all runs are complete and of one world."""
+    lines = [f"{name}: no such run." for name in records.missing]
     failed = records.runs[records.runs["state"] != "complete"]
     for (label, start, state), group in failed.groupby([*METHOD, "state"], sort=False):
         when = ", ".join(f"seed {seed} in round {at}" for seed, at in zip(group["seed"], group["rounds"], strict=True))
@@ -69,7 +69,7 @@ def warnings(records: Records) -> list[str]:
     complete = records.runs[records.runs["state"] == "complete"]
     if complete.groupby(METHOD)["seed"].agg(frozenset).nunique() > 1:
         lines.append(
-            "Methods are averaged over different seeds. Only those with the most complete runs are called best; compare "
+            "Methods are averaged over different seeds. Only those with the most complete runs can be marked best; compare "
             "the others by their paired differences."
         )
     world = [name for name in records.differing() if name.split(".")[0] in _WORLD]
@@ -80,7 +80,7 @@ def warnings(records: Records) -> list[str]:
 
 
 def differences(records: Records) -> list[tuple[str, str, str]]:
-    """Settings in which methods differ: dotted name, value, who has it. Left out where the method's name says it."""
+    """Settings in which methods differ: dotted name, value, methods. Without those that are part of the method's name."""
     runs = records.runs
     method_of = dict(zip(runs["key"], runs[METHOD].itertuples(index=False, name=None), strict=True))
     rows = []
@@ -112,7 +112,7 @@ def plain(value: Any) -> str:
 
 
 def _who(holders: set[Method], methods: list[Method]) -> str:
-    """Names of methods in order: just their algorithms, or just their initialisers, where that says it all."""
+    """Names of methods in order: only their algorithms, or only their initialisers, if that identifies them."""
     for part in (0, 1):
         words = dict.fromkeys(names[part] for names in methods if names in holders)
         if holders == {names for names in methods if names[part] in words}:
@@ -121,8 +121,8 @@ def _who(holders: set[Method], methods: list[Method]) -> str:
 
 
 def _part(records: Records, group: str) -> str:
-    """``name (key value, ...)`` of a plug-in; settings that are null or empty are left out."""
-    told: dict[str, None] = {}
+    """``name (key value, ...)`` of a plug-in, without null or empty settings."""
+    parts: dict[str, None] = {}
     for settings in records.settings.values():
         mine = {
             name.removeprefix(f"{group}."): value for name, value in settings.items() if name.startswith(f"{group}.")
@@ -130,8 +130,8 @@ def _part(records: Records, group: str) -> str:
         details = [
             f"{name} {plain(value)}" for name, value in mine.items() if name != "name" and value not in (None, [], "")
         ]
-        told[f"{mine.get('name', '')} ({', '.join(details)})" if details else str(mine.get("name", ""))] = None
-    return "; ".join(told)
+        parts[f"{mine.get('name', '')} ({', '.join(details)})" if details else str(mine.get("name", ""))] = None
+    return "; ".join(parts)
 
 
 def _values(records: Records, name: str) -> str:

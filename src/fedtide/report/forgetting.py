@@ -1,8 +1,8 @@
-"""What a run still knows of the data of its past, from accuracies per class and what was held when.
+"""Forgetting of a run, from accuracies per class and the classes held over time.
 
-A *period* is a session, or a round where data moves within one. Its data is described by the shares of the classes among the
-samples that participants held, so the accuracy on data like it is the mean of the class accuracies with these shares:
-``A[s, u] = sum_c share_u(c) accuracy_s(c)``, s being the model at the end of a period.
+A *period* is a session, or a round where data drifts within one. Its data is described by the class shares of the samples
+that participants held; the accuracy on such data is the mean of the class accuracies with these shares:
+``A[s, u] = sum_c share_u(c) accuracy_s(c)``, with the model at the end of period s.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ Floats = NDArray[np.float64]
 
 
 class Forgetting(NamedTuple):
-    """Of S periods; shares in [-1, 1], NaN where there is nothing to compare.
+    """Over S periods; shares in [-1, 1], NaN without an earlier period.
 
     Attributes:
-        seen: accuracy of the last model on the data of all periods, each counting the same: mean_u A[S, u].
-        backward: backward transfer, mean over u < S of ``A[S, u] - A[u, u]``; negative if later training did harm.
+        seen: accuracy of the last model on the data of all periods, equally weighted: mean_u A[S, u].
+        backward: backward transfer, mean over u < S of ``A[S, u] - A[u, u]``; negative if later training hurt.
         forgotten: mean over u < S of ``max_{u <= s} A[s, u] - A[S, u]``, never negative.
     """
 
@@ -41,9 +41,9 @@ def accuracy_matrix(accuracy: Floats, held: Floats, period: NDArray[np.int64]) -
 
     Args:
         accuracy: [R, L] of each class after each round; NaN rows where the model was not evaluated, NaN columns for classes
-            that are not tested.
+            without test samples.
         held: [R, L] samples of each class that the participants of each round held.
-        period: [R], ascending. One without an evaluated round is counted to the next; one after the last is left out.
+        period: [R], ascending. One without an evaluated round is merged into the next, or dropped if it is the last.
     """
     evaluated = np.flatnonzero(~np.isnan(accuracy).all(axis=1))
     tested = ~np.isnan(accuracy).all(axis=0)
@@ -55,7 +55,7 @@ def accuracy_matrix(accuracy: Floats, held: Floats, period: NDArray[np.int64]) -
         ends += [int(inside[-1])] if len(inside) else []
     if not ends:
         return np.zeros((0, 0))
-    # Data from after a period's last evaluation counts to the period all the same.
+    # A period includes its data from after its last evaluation.
     bounds = [0, *(int(last[np.searchsorted(last, end)]) + 1 for end in ends)]
     amounts = np.array([held[a:b].sum(axis=0) for a, b in pairwise(bounds)])
     shares = amounts / np.maximum(amounts.sum(axis=1, keepdims=True), 1)
@@ -63,7 +63,7 @@ def accuracy_matrix(accuracy: Floats, held: Floats, period: NDArray[np.int64]) -
 
 
 def forgetting(accuracy: Floats, held: Floats, period: NDArray[np.int64]) -> Forgetting:
-    """All of them; the arguments are those of :func:`accuracy_matrix`."""
+    """All measures; arguments as in :func:`accuracy_matrix`."""
     A = accuracy_matrix(accuracy, held, period)
     if len(A) == 0:
         return NOTHING

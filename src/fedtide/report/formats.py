@@ -1,4 +1,4 @@
-"""Numbers as a reader wants them."""
+"""Numbers formatted for people."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import math
 _UNITS = ("B", "kB", "MB", "GB", "TB", "PB")
 
 NOTHING = "\N{EN DASH}"
-"""Stands for a value that does not exist."""
+"""Shown for a missing value."""
 
 
 def percent(share: float, spread: float = math.nan) -> str:
@@ -23,7 +23,7 @@ def points(share: float) -> str:
 
 
 def byte_unit(most: float) -> tuple[float, str]:
-    """Bytes of the decimal unit in which ``most`` bytes read best, and its name."""
+    """Size in bytes and name of the decimal unit that suits ``most`` bytes."""
     power = min(int(math.log10(most) // 3), len(_UNITS) - 1) if most >= 1 else 0
     return 1000.0**power, _UNITS[power]
 
@@ -66,7 +66,7 @@ def joules(count: float) -> str:
 
 
 def _prefixed(value: float, unit: str, largest: int) -> str:
-    """Three digits with the prefix that suits, at most the ``largest``-th power of 1000."""
+    """Three digits with a suitable prefix, at most that of the ``largest``-th power of 1000."""
     if math.isnan(value):
         return NOTHING
     if math.isinf(value):

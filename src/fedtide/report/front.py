@@ -1,15 +1,12 @@
-"""Which of several points, each with a cost and a value, no other one beats in both."""
+"""The Pareto front of points with a cost and a value."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
 
-def front(costs: Sequence[float], values: Sequence[float]) -> list[int]:
-    """Places, by ascending cost, of the points to which no other one is at least as good in both and better in one.
-
-    Good are a low cost and a high value. Of equal points all are on the front.
-    """
+def pareto_front(costs: Sequence[float], values: Sequence[float]) -> list[int]:
+    """Indices of the non-dominated points (low cost, high value), by ascending cost; equal points are all on the front."""
     kept: list[int] = []
     order = sorted(range(len(costs)), key=lambda place: (costs[place], -values[place]))
     for place in order:

@@ -15,10 +15,10 @@ METRICS = (*GROUPS, "worst")
 
 
 def groups(settings: Mapping[str, Any], classes: int) -> dict[str, list[int]]:
-    """Classes of ``head`` (the most frequent ceil(0.3 L)), ``tail`` (the rarest as many) and ``middle``; empty without a tail.
+    """Classes of ``head`` (the ceil(0.3 L) most frequent), ``tail`` (as many of the rarest) and ``middle``; empty if balanced.
 
     Args:
-        settings: of a run, flat; ``long_tail.order`` says which classes are frequent.
+        settings: of a run, flat; ``long_tail.order`` lists the classes by frequency.
         classes: L.
     """
     if settings.get("long_tail.imbalance") in (None, 1.0):
@@ -30,7 +30,7 @@ def groups(settings: Mapping[str, Any], classes: int) -> dict[str, list[int]]:
 
 
 def accuracies(per_class: Sequence[float], settings: Mapping[str, Any]) -> dict[str, float]:
-    """Mean accuracy of each group and that of the worst class [share], from accuracies by class (NaN: no test samples)."""
+    """Mean accuracy of each group and accuracy of the worst class [share], from accuracies by class (NaN: no test samples)."""
     values = np.asarray(per_class, dtype=np.float64)
     found = groups(settings, len(values))
     if not found or np.isnan(values).all():

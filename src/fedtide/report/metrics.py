@@ -1,8 +1,8 @@
-"""What a run's accuracies amount to.
+"""Metrics of a run's accuracies.
 
-All functions take one value per round in order: ``accuracy`` float [R], a share in [0, 1], NaN where the model was not
-evaluated; ``session`` int [R], numbers that change when a session changes. Rounds that were not evaluated are passed
-over. A result that has no value (nothing evaluated, no session change) is NaN.
+All functions take one value per round: ``accuracy`` float [R], a share in [0, 1], NaN where the model was not evaluated;
+``session`` int [R], the session's number. Rounds without evaluation are skipped. A result without a value (nothing
+evaluated, no session change) is NaN.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def mean_of_last(accuracy: ArrayLike, rounds: int) -> float:
 
 
 def drops(accuracy: ArrayLike, session: ArrayLike) -> Floats:
-    """Collapse at each session change, [sessions - 1]: last accuracy of a session minus first of the next."""
+    """Drop at each session change, [sessions - 1]: last accuracy of a session minus first of the next."""
     values = [_evaluated(part) for part in _sessions(accuracy, session)]
     return np.array(
         [a[-1] - b[0] if len(a) and len(b) else math.nan for a, b in pairwise(values)],
@@ -48,10 +48,10 @@ def mean_drop(accuracy: ArrayLike, session: ArrayLike) -> float:
     return mean(drops(accuracy, session))
 
 
-def transition_accuracy(accuracy: ArrayLike, session: ArrayLike, counted: Collection[int], rounds: int = 10) -> float:
-    """Mean accuracy of the first ``rounds`` rounds of each session whose number is ``counted``; each counts the same."""
+def transition_accuracy(accuracy: ArrayLike, session: ArrayLike, sessions: Collection[int], rounds: int = 10) -> float:
+    """Mean accuracy of the first ``rounds`` rounds of the numbered ``sessions``, equally weighted."""
     parts = enumerate(_sessions(accuracy, session), start=1)
-    return mean(np.array([mean(part[:rounds]) for number, part in parts if number in counted], dtype=np.float64))
+    return mean(np.array([mean(part[:rounds]) for number, part in parts if number in sessions], dtype=np.float64))
 
 
 def rounds_to_target(accuracy: ArrayLike, target: float) -> float:
@@ -73,7 +73,7 @@ def mean(values: ArrayLike) -> float:
 
 
 def mean_std(values: ArrayLike) -> tuple[float, float]:
-    """Mean and sample standard deviation (divisor n - 1, NaN for one value) of one value per seed; NaN is left out."""
+    """Mean and sample standard deviation (divisor n - 1, NaN for one value) over the seeds, ignoring NaN."""
     kept = _evaluated(values)
     return mean(kept), float(kept.std(ddof=1)) if len(kept) > 1 and np.isfinite(kept).all() else math.nan
 

@@ -1,4 +1,4 @@
-"""The table of how well, how steadily and how soon methods learn that stay in one session."""
+"""The table of accuracy, stability and speed of learning, for runs of one session."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from fedtide.report.speed import RoundsToTarget
 
 @dataclass(frozen=True)
 class Pace:
-    """What is measured.
+    """How the speed of learning is measured.
 
     Attributes:
-        target: accuracy that rounds are counted to, a share; None for that of the main table.
-        baseline: label of the algorithm that is compared with.
+        target: accuracy to reach, a share; None for that of the main table.
+        baseline: label of the algorithm to compare with.
     """
 
     target: float | None = None
@@ -29,7 +29,7 @@ class Pace:
 
 
 @dataclass(frozen=True)
-class _Learnt:
+class _Measured:
     """One run: mean and spread of its last rounds, and when it reached the target."""
 
     mean: float
@@ -38,19 +38,19 @@ class _Learnt:
 
 
 def sheet(records: Records, last: int, target: float, baseline: str) -> list[Sheet]:
-    """The table, or none: sessions change, nothing was evaluated, or there is no target.
+    """The table; none if sessions change, nothing was evaluated, or there is no target.
 
     Args:
-        records: all runs; the complete ones count.
+        records: all runs; only complete ones are used.
         last: number of last rounds.
-        target: accuracy that rounds are counted to, a share.
-        baseline: label of the algorithm that is compared with, from the same initialiser and with the same seed.
+        target: accuracy to reach, a share.
+        baseline: label of the algorithm to compare with, with the same initialiser and seed.
     """
     history = records.history[records.history["state"] == "complete"]
     if math.isnan(target) or history["session"].nunique() != 1:
         return []
     runs = {
-        str(key): _Learnt(*speed.last_rounds(accuracy, last), speed.rounds_to_target(accuracy, target))
+        str(key): _Measured(*speed.last_rounds(accuracy, last), speed.rounds_to_target(accuracy, target))
         for key, accuracy in history.groupby("key", sort=False)["test_accuracy"]
     }
     places = records.runs[records.runs["key"].isin(list(runs))].to_dict("records")
@@ -61,23 +61,23 @@ def sheet(records: Records, last: int, target: float, baseline: str) -> list[She
         pairs = [(runs[run["key"]], bases.get((run["initialiser"], run["seed"]))) for run in own]
         if pairs:
             rows.append((method, _cells(pairs)))
-    return [_made(rows, last, target, baseline)]
+    return [_sheet(rows, last, target, baseline)]
 
 
-def _made(rows: list[tuple[Method, list[str]]], last: int, target: float, baseline: str) -> Sheet:
+def _sheet(rows: list[tuple[Method, list[str]]], last: int, target: float, baseline: str) -> Sheet:
     goal = f"{100 * target:.4g} %"
     return Sheet(
-        "How well, how steadily and how soon",
-        f"Mean \N{PLUS-MINUS SIGN} population standard deviation over the last {last} rounds of a run, not over seeds; of "
-        f"several seeds, the means of both. Rounds until {goal}, and rounds of {baseline} over them: medians over the seeds. A "
-        "run that never gets there counts with all its rounds, and is written with >.",
+        "Accuracy, stability and speed of learning",
+        f"Mean \N{PLUS-MINUS SIGN} population standard deviation over the last {last} rounds of a run, both averaged over the "
+        f"seeds. Rounds to {goal}, and rounds of {baseline} divided by them: medians over the seeds. A run that never gets "
+        "there counts with all its rounds and is marked with >.",
         [f"Last {last} rounds, %", f"Minus {baseline}, points", f"Rounds to {goal}", "Speed-up"],
         rows,
     )
 
 
-def _cells(pairs: Sequence[tuple[_Learnt, _Learnt | None]]) -> list[str]:
-    """Of the runs of a method, each with that of the baseline where there is one."""
+def _cells(pairs: Sequence[tuple[_Measured, _Measured | None]]) -> list[str]:
+    """Cells of a method, from its runs, each paired with the baseline's run if there is one."""
     mean, spread = (
         100 * float(np.mean(values)) for values in zip(*((own.mean, own.spread) for own, _ in pairs), strict=True)
     )

@@ -19,7 +19,7 @@ from fedtide.report.table import Table
 
 @dataclass(frozen=True)
 class Picture:
-    """A figure: ``name`` of its file without suffix, bytes of the PNG, and what is written below it."""
+    """A figure: ``name`` of its file without suffix, bytes of the PNG, title and caption."""
 
     name: str
     png: bytes
@@ -51,14 +51,14 @@ def render(
     pictures: list[Picture],
     command: str,
 ) -> str:
-    """The page. The same arguments give the same bytes: it holds no dates, durations or paths.
+    """The page. The same arguments give the same bytes: no dates, durations or paths.
 
     Args:
-        title: the headline.
+        title: of the page.
         records: all runs.
         table: their metrics.
         sheets, comparisons: one table each.
-        pictures: the first is the key figure; all are embedded.
+        pictures: figures to embed, the key figure first.
         command: the command line that made the report.
     """
     source = resources.files(__package__).joinpath("page.html.j2").read_text(encoding="utf-8")
@@ -77,8 +77,8 @@ def render(
         table_caption=_table_caption(table),
         sheets=sheets,
         comparisons=[_comparison(comparison) for comparison in comparisons],
-        comparison_caption="The interval is of one comparison; Holm corrects p for all comparisons of the table. The "
-        "reference was chosen because its mean is highest, which flatters it a little.",
+        comparison_caption="The interval is not corrected; Holm corrects p for all comparisons of the table. The reference "
+        "was chosen for its highest mean, which biases the comparison slightly in its favour.",
         caveat=_caveat(comparisons),
         differences=findings.differences(records),
         common=findings.common(records),
@@ -108,17 +108,17 @@ def _table_caption(table: Table) -> str:
     parts = ["Bold: best of its column." if any(table.best(column) for column in table.columns) else ""]
     if any(column.key == "drop" for column in table.columns):
         parts.append(
-            f"After a change: mean of the first {table.rules.window} rounds after the session changes that count. Drop: "
-            "last accuracy before a change minus the first after it, mean over all changes. Accuracy counts the labels that "
-            "are present in the session."
+            f"After a change: mean of the first {table.rules.window} rounds after the evaluated session changes. Drop: last "
+            "accuracy before a change minus the first after it, mean over all changes. Accuracy is over the labels present "
+            "in the session."
         )
     elif not math.isnan(table.target):
-        parts.append(f"The target, {100 * table.target:.0f} %, is nine tenths of the best method's mean at the end.")
+        parts.append(f"The target, {100 * table.target:.0f} %, is nine tenths of the best method's final mean.")
     parts.append("Traffic: what all clients sent and received.")
     if any(column.key == "latency" for column in table.columns):
         parts.append(
-            "Latency and energy: of all rounds in one simulated cell, each as long as its slowest device takes, computation "
-            "included."
+            "Latency and energy: of all rounds in one simulated cell, computation included; a round lasts as long as its "
+            "slowest device."
         )
     return " ".join(filter(None, parts))
 

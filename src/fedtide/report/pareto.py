@@ -1,20 +1,20 @@
-"""Accuracy against communication cost, and the methods that no other one beats in both."""
+"""Accuracy over communication cost, with the Pareto front of the methods."""
 
 from __future__ import annotations
 
 import numpy as np
 from matplotlib.figure import Figure
 
-from fedtide.report.front import front
+from fedtide.report.front import pareto_front
 from fedtide.report.records import METHOD, Records
 from fedtide.report.style import GREY, WIDTH, line_style, paper, percent_axis, png
 from fedtide.report.table import Table
 
 
 def accuracy_over_cost(records: Records, table: Table) -> bytes | None:
-    """Best accuracy over kappa, a dot per method with the range over its seeds, and the front of all methods.
+    """Best accuracy over kappa, a dot per method with the range over its seeds, and the Pareto front.
 
-    None unless clients of some run average inside a round, and there are two methods with a complete run.
+    None unless clients of some run average inside a round, and two methods have a complete run.
     """
     inside = [settings.get("exchange.name", "end") != "end" for settings in records.settings.values()]
     if not any(inside):
@@ -28,7 +28,7 @@ def accuracy_over_cost(records: Records, table: Table) -> bytes | None:
     if len(points) < 2:
         return None
     one = points.index.get_level_values("initialiser").nunique() == 1
-    best = front(points["kappa"].tolist(), points["best"].tolist())
+    best = pareto_front(points["kappa"].tolist(), points["best"].tolist())
     with paper():
         figure = Figure(figsize=(WIDTH, 3.6), layout="constrained")
         axes = figure.subplots()

@@ -1,4 +1,4 @@
-"""Figures of what runs recorded of their participants: gates, and whether local and global progress agree."""
+"""Figures from the participants' records: gates, and whether local and global progress agree."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from matplotlib.ticker import FixedLocator
 from fedtide.report.records import METHOD, Records
 from fedtide.report.style import GREY, PALETTE, WIDTH, paper, png
 
-_LINEAR = 0.01  # loss changes below this are drawn to scale, larger ones by their logarithm
-_MOST_POINTS = 4000  # of a panel; more only cover each other
+_LINEAR = 0.01  # loss changes below this are on a linear scale, larger ones on a logarithmic one
+_MOST_POINTS = 4000  # in a panel; more would only overlap
 
 
 def gates(records: Records) -> bytes | None:
-    """Gate of every client over the rounds it took part in, of the first complete run of each method, and their mean."""
+    """Gate of every client over the rounds it took part in, and their mean, of one complete run per method."""
     panels = _panels(records, "gate")
     if not panels:
         return None
@@ -38,7 +38,7 @@ def gates(records: Records) -> bytes | None:
 
 
 def consistency(records: Records) -> bytes | None:
-    """Change of the local against that of the global training loss from one selection of a client to its next."""
+    """Change of the local over the global training loss, between consecutive selections of a client."""
     panels = [(name, loss_changes(rows)) for name, rows in _panels(records, "local_loss")]
     panels = [(name, changes) for name, changes in panels if len(changes)]
     if not panels:
@@ -67,7 +67,7 @@ def consistency(records: Records) -> bytes | None:
                 axis.set_major_formatter("{x:g}")
             axes.grid(visible=False)
         figure.supxlabel("Change of the global training loss", fontsize=9)
-        figure.supylabel("Change of the local one", fontsize=9)
+        figure.supylabel("Change of the local training loss", fontsize=9)
         bar = figure.colorbar(points, ax=grid, fraction=0.03, pad=0.02)
         bar.set_label("Round")
         bar.outline.set_visible(False)
@@ -75,10 +75,10 @@ def consistency(records: Records) -> bytes | None:
 
 
 def loss_changes(rows: pd.DataFrame) -> pd.DataFrame:
-    """``round``, ``local`` and ``global``: changes of a client's losses since it was last selected, by run and round.
+    """``round``, ``local`` and ``global``: changes of a client's losses since its last selection.
 
     Args:
-        rows: of ``Records.clients``. A client's first selection has no change.
+        rows: of ``Records.clients``. A client's first selection is left out.
     """
     ordered = rows.sort_values(["key", "client", "round"], kind="stable")
     changes = ordered.groupby(["key", "client"])[["local_loss", "global_loss"]].diff()
@@ -95,7 +95,7 @@ def _panels(records: Records, column: str) -> list[tuple[str, pd.DataFrame]]:
 
 
 def _grid(panels: int, height: float) -> tuple[Figure, list[Axes]]:
-    """A figure with so many panels, at most three in a row."""
+    """A figure with this number of panels, at most three in a row."""
     columns = min(panels, 3)
     lines = -(-panels // columns)
     figure = Figure(figsize=(WIDTH, 0.5 + height * lines), layout="constrained")

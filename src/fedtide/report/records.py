@@ -1,4 +1,4 @@
-"""What run directories hold, as frames. Only this file knows their format."""
+"""Contents of run directories as frames. Only this file knows their format."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Method = tuple[str, str]
 """Label and initialiser: what is averaged over seeds."""
 
 METHOD = ["label", "initialiser"]
-"""Columns that say which method a row belongs to."""
+"""Columns that identify a row's method."""
 
 _RUN = ["key", *METHOD, "seed", "state"]
 _HISTORY = ["round", "session", "bytes_up", "bytes_down", "present"]
@@ -41,27 +41,27 @@ _NOT_A_METHOD = (
 
 @dataclass(frozen=True)
 class Records:
-    """Everything a report is made of.
+    """Contents of several run directories.
 
     Attributes:
         runs: one row per run that has settings, in the given order: ``key`` (name of its directory), ``label``,
-            ``initialiser``, ``seed``, ``state`` (complete, diverged or unfinished) and ``rounds`` played.
+            ``initialiser``, ``seed``, ``state`` (complete, diverged or unfinished) and ``rounds`` done.
         history: the rounds of all runs: the run's columns (without ``rounds``), ``round``, ``session`` (both from 1),
             ``test_accuracy`` (share, NaN where not evaluated), ``bytes`` (both directions, cumulative), ``present``,
             ``latency`` [s] and ``energy`` [J] of the round (NaN where not simulated), ``gradient_rounds`` (cumulative),
             ``kappa`` (normalised communication cost of the round), ``alpha`` and ``momentum_norm`` (NaN where the algorithm
             has none).
-        boundaries: one row per run and session that recorded its beginning: the run's columns, ``session`` (from 1),
+        boundaries: one row per run and session whose start was recorded: the run's columns, ``session`` (from 1),
             ``returning`` (to clients of an earlier session after the pilot), ``start_accuracy`` (share, NaN where not
             recorded), ``mu`` (weight by stored session) and ``losses`` (training loss by model), both possibly empty.
-        clients: what runs recorded of participants: the run's columns, ``round``, ``client``, ``gate``, ``local_loss`` and
+        clients: records of participants: the run's columns, ``round``, ``client``, ``gate``, ``local_loss`` and
             ``global_loss``, NaN where not recorded.
         per_class: per run, the test accuracies of its last evaluated model: the run's columns, then one per class.
-        past: by run, what it still knows of the data of its past; nothing where data does not change.
-        neurons: one row per run, round and layer where it was asked for: the run's columns, ``round``, ``layer`` and how
-            concentrated its activity is.
+        past: forgetting by run; NaN where data does not change.
+        neurons: one row per run, round and layer where it was recorded: the run's columns, ``round``, ``layer`` and
+            measures of concentration.
         settings: the settings of each run by key, flat with dotted names.
-        missing: names of the directories without settings.
+        missing: names of directories without settings.
     """
 
     runs: pd.DataFrame
@@ -80,7 +80,7 @@ class Records:
         return [(str(label), str(start)) for label, start in self.runs[METHOD].drop_duplicates().to_numpy()]
 
     def differing(self) -> dict[str, dict[str, Any]]:
-        """Settings in which runs differ, apart from seeds and speed: dotted name -> run that has it -> value."""
+        """Settings in which runs differ, apart from seeds and speed: dotted name -> run -> value."""
         names = dict.fromkeys(name for settings in self.settings.values() for name in settings)
         return {
             name: {key: settings[name] for key, settings in self.settings.items() if name in settings}
@@ -90,18 +90,18 @@ class Records:
 
 
 def load(run_dirs: Sequence[Path]) -> Records:
-    """Read run directories; one that is missing, unfinished or diverged is kept and marked so.
+    """Read run directories, including missing, unfinished and diverged runs.
 
-    Runs of one label and initialiser whose settings differ in more than the seed are different methods: their labels
-    are followed by the settings that tell them apart.
+    Runs of one label and initialiser whose settings differ in more than the seed are different methods: the settings in
+    which they differ are appended to their labels.
 
     Raises:
-        SettingsError: no directory holds a run, a file is not what a run writes, or one run is there twice.
+        SettingsError: no directory holds a run, a file was not written by a run, or a run occurs twice.
     """
     found = [path for path in run_dirs if (path / "settings.json").is_file()]
     if not found:
         example = f", e.g. {run_dirs[0]}" if run_dirs else ""
-        raise SettingsError(f"no runs to report: none of {len(run_dirs)} run directories holds settings.json{example}")
+        raise SettingsError(f"no runs to report: none of {len(run_dirs)} run directories has a settings.json{example}")
     settings = {path.name: _settings(path) for path in found}
     runs, histories, boundaries, clients, classes, neurons = [], [], [], [], [], []
     for path in found:
@@ -114,9 +114,9 @@ def load(run_dirs: Sequence[Path]) -> Records:
         classes.append(_tagged(per_class, run))
         neurons.append(_tagged(_read_csv(path / "neurons.csv", _NEURONS), run))
     frame = pd.DataFrame(runs)
-    labels = _told_apart(frame, settings)
+    labels = _distinct_labels(frame, settings)
     frame["label"] = frame["key"].map(labels)
-    _refuse_twice(frame)
+    _refuse_duplicates(frame)
     return Records(
         runs=frame,
         history=_joined(histories, labels),
@@ -133,11 +133,11 @@ def load(run_dirs: Sequence[Path]) -> Records:
 
 
 def _settings(path: Path) -> Settings:
-    """Flat settings, without the folder of the data: it differs between machines and changes nothing."""
+    """Flat settings, without the data's folder: it differs between machines and has no effect."""
     settings = dict(_flat(_read_json(path / "settings.json")))
     for name in ("algorithm.name", "initialiser.name", "seed"):
         if name not in settings:
-            raise SettingsError(f"{path / 'settings.json'}: no {name}, so it is not the settings of a run")
+            raise SettingsError(f"{path / 'settings.json'}: no {name}, so these are not the settings of a run")
     settings.pop("data.root", None)
     return settings
 
@@ -161,11 +161,11 @@ def _history(path: Path) -> pd.DataFrame:
 
 
 def _boundaries(path: Path) -> pd.DataFrame:
-    """Beginnings of sessions. One that a resumed run played again is there twice: the later counts."""
+    """Starts of sessions. One repeated by a resumed run is recorded twice; the later record is used."""
     file = path / "events.jsonl"
     text = file.read_text(encoding="utf-8") if file.is_file() else ""
     found = {}
-    for line in text[: text.rfind("\n") + 1].splitlines():  # a run that was killed may leave a torn last line
+    for line in text[: text.rfind("\n") + 1].splitlines():  # a killed run may leave a torn last line
         try:
             event = json.loads(line)
         except ValueError as error:
@@ -192,7 +192,7 @@ def _per_class(path: Path) -> pd.DataFrame:
 
 
 def _past(path: Path, history: pd.DataFrame, settings: Settings) -> Forgetting:
-    """Periods are sessions; rounds where there is one session and data that moves."""
+    """Forgetting over sessions; over rounds if there is one session and data drifts."""
     frame = _read_csv(path / "per_class.csv", ["round", "split"])
     by_split = dict(list(frame.set_index("round").groupby("split")))
     if history["session"].nunique() > 1:
@@ -216,13 +216,13 @@ def _tagged(frame: pd.DataFrame, run: dict[str, Any]) -> pd.DataFrame:
 
 
 def _joined(frames: list[pd.DataFrame], labels: dict[str, str]) -> pd.DataFrame:
-    """Rows of all runs; runs without rows must not change the types of the columns."""
+    """Rows of all runs; runs without rows must not change the columns' types."""
     frame = pd.concat([frame for frame in frames if len(frame)] or frames[:1], ignore_index=True)
     return frame.assign(label=frame["key"].map(labels))
 
 
-def _told_apart(runs: pd.DataFrame, settings: dict[str, Settings]) -> dict[str, str]:
-    """Label of each run, with the settings added in which runs of one label and initialiser differ."""
+def _distinct_labels(runs: pd.DataFrame, settings: dict[str, Settings]) -> dict[str, str]:
+    """Label of each run, followed by the settings in which runs of its label and initialiser differ."""
     labels = {}
     for _, group in runs.groupby(METHOD, sort=False):
         members = {key: settings[key] for key in group["key"]}
@@ -238,12 +238,12 @@ def _differs(name: str, settings: Iterable[Settings]) -> bool:
     return name not in _NOT_A_METHOD and len({_text(values.get(name, "absent")) for values in settings}) > 1
 
 
-def _refuse_twice(runs: pd.DataFrame) -> None:
+def _refuse_duplicates(runs: pd.DataFrame) -> None:
     for (label, start, seed), group in runs.groupby([*METHOD, "seed"], sort=False):
         if len(group) > 1:
             raise SettingsError(
-                f"{label} from {start} with seed {seed} is there {len(group)} times ({', '.join(group['key'])}) with "
-                "equal settings, so data or code changed in between; report one of them"
+                f"{label} / {start} / seed {seed} occurs {len(group)} times ({', '.join(group['key'])}) with equal settings: "
+                "data or code changed in between; report one of them"
             )
 
 
@@ -270,7 +270,7 @@ def _read_json(path: Path) -> dict[str, Any]:
 
 
 def _read_csv(path: Path, required: list[str]) -> pd.DataFrame:
-    """A table; without rows if the file is missing or empty, as when a run was stopped before its first round."""
+    """A table; without rows if the file is missing or empty, as for a run stopped before its first round."""
     try:
         frame = pd.read_csv(path)
     except (FileNotFoundError, pd.errors.EmptyDataError):
@@ -279,5 +279,5 @@ def _read_csv(path: Path, required: list[str]) -> pd.DataFrame:
         raise SettingsError(f"{path} is not a table: {' '.join(str(error).split())}") from None
     absent = [name for name in required if name not in frame]
     if absent:
-        raise SettingsError(f"{path}: no column {absent[0]!r}, so it is not what a run writes")
+        raise SettingsError(f"{path}: no column {absent[0]!r}, so it was not written by a run")
     return frame

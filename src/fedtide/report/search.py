@@ -1,4 +1,4 @@
-"""The front of a search for accuracy at low cost: its figure, and the trials that no other one beats in both."""
+"""The Pareto front of a search for accuracy at low communication cost: figure and table of its trials."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ _SETTINGS_FROM = 5
 """Columns of the table before those of the settings: run, outcome, metric, kappa, front."""
 
 
-def front(folder: Path) -> tuple[Sheet, Picture]:
-    """The table and the figure of the front that ``fedtide tune`` has left in a folder.
+def search_front(folder: Path) -> tuple[Sheet, Picture]:
+    """Table and figure of the Pareto front that ``fedtide tune`` has written into a folder.
 
     Raises:
-        SettingsError: there is none, or no trial of the search came to an end.
+        SettingsError: there is none, or no trial of the search is complete.
     """
     table, picture = folder / "front.csv", folder / "front.png"
     if not (table.is_file() and picture.is_file()):
@@ -33,13 +33,13 @@ def front(folder: Path) -> tuple[Sheet, Picture]:
     named = metric.replace("_", " ")
     sheet = Sheet(
         f"Search for {named} at low communication cost",
-        f"Trials that no other one of {len(trials)} beats in both; of equal ones the first. Kappa: mean over the rounds; "
-        f"1 is an exchange after every local step. {named.capitalize()}: over the last tenth of the rounds, one seed.",
+        f"Pareto front of {len(trials)} trials; of equal ones the first. Kappa: mean over the rounds; 1 is an exchange after "
+        f"every local step. {named.capitalize()}: over the last tenth of the rounds, one seed.",
         ["Kappa", f"{named.capitalize()}, %" if metric.endswith("_accuracy") else named.capitalize()],
         [(_names(row), [f"{float(row['kappa']):.4g}", _value(row, metric)]) for _, row in kept.iterrows()],
         names=("Trial", "Settings"),
     )
-    caption = "A dot per trial; blue: those that no other one beats in both."
+    caption = "A dot per trial; blue: the Pareto front."
     return sheet, Picture(
         "search_front", picture.read_bytes(), f"{named.capitalize()} over communication cost", caption
     )
@@ -52,7 +52,7 @@ def _names(row: pd.Series[str]) -> tuple[str, str]:
 
 
 def _short(cell: str) -> str:
-    """A setting as people write it."""
+    """A setting for people."""
     try:
         return f"{float(cell):.4g}"
     except ValueError:

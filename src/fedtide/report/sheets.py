@@ -1,4 +1,4 @@
-"""Session changes as tables of text."""
+"""Tables of text about session changes."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ _MOST_SESSIONS = 6
 
 @dataclass(frozen=True)
 class Sheet:
-    """A table: headings of its columns, and the cells of each method.
+    """A table of text: headings of its columns, and the cells of each method.
 
-    ``rows`` may be about other things with two names; ``names`` says of what kind they are.
+    Rows may also describe other things with two names, whose kinds are ``names``.
     """
 
     title: str
@@ -29,10 +29,10 @@ class Sheet:
 
 
 def sheets(frame: pd.DataFrame, rules: Rules) -> list[Sheet]:
-    """Tables of what :func:`transitions` found, those with something to show."""
+    """Tables of the result of :func:`transitions`, without empty ones."""
     groups = [((str(label), str(start)), group) for (label, start), group in frame.groupby(METHOD, sort=False)]
-    made = [_accuracies(groups, sorted(set(frame["session"])), rules)] if groups else []
-    return made + ([_recovery(groups, rules)] if frame["gain"].notna().any() else [])
+    tables = [_accuracies(groups, sorted(set(frame["session"])), rules)] if groups else []
+    return tables + ([_recovery(groups, rules)] if frame["gain"].notna().any() else [])
 
 
 def _accuracies(groups: list[tuple[Method, pd.DataFrame]], sessions: list[int], rules: Rules) -> Sheet:
@@ -44,19 +44,15 @@ def _accuracies(groups: list[tuple[Method, pd.DataFrame]], sessions: list[int], 
         cells = [_percent(part, "accuracy") for part in parts] + [_percent(group, "accuracy")]
         rows.append((method, cells + ([_percent(group, "start"), _percent(group, "dip")] if starts else [])))
     if len(sessions) == 1:
-        counted = f"Session {sessions[0]} counts"
+        evaluated = f"Session {sessions[0]}"
     elif sessions == list(range(sessions[0], sessions[-1] + 1)):
-        counted = f"Sessions {sessions[0]} to {sessions[-1]} count"
+        evaluated = f"Sessions {sessions[0]} to {sessions[-1]}"
     else:
-        counted = f"Sessions {', '.join(map(str, sessions))} count"
+        evaluated = f"Sessions {', '.join(map(str, sessions))}"
     return Sheet(
         f"Accuracy in the first {rules.window} rounds after a session change, %",
-        f"{counted}. Mean \N{PLUS-MINUS SIGN} sample standard deviation over the seeds."
-        + (
-            " Start: before the first round; dip: how far that is below the end of the session before."
-            if starts
-            else ""
-        ),
+        f"{evaluated}. Mean \N{PLUS-MINUS SIGN} sample standard deviation over the seeds."
+        + (" Start: before the first round; dip: drop from the end of the session before." if starts else ""),
         [*(f"Session {session}" for session in shown), "All", *(["Start", "Dip, points"] if starts else [])],
         rows,
     )
@@ -74,21 +70,21 @@ def _recovery(groups: list[tuple[Method, pd.DataFrame]], rules: Rules) -> Sheet:
         rows.append((method, [*cells[:2], _percent(group, "gain"), *cells[2:]]))
     return Sheet(
         f"Recovery after a session change, compared with {rules.reference}",
-        f"Rounds until {share} of the best accuracy of {rules.reference} in the same session and seed, and how many times "
-        f"sooner {rules.reference} is there: medians over sessions and seeds; in brackets, its gradient rounds count too. "
-        f"Gain of {rules.reference}: difference summed over a session's rounds. Latency and energy: rounds times the "
-        "mean cost of a round.",
+        f"Rounds to {share} of the best accuracy of {rules.reference} in the same session with the same seed, and speed-up of "
+        f"{rules.reference}: medians over sessions and seeds; in brackets, including gradient rounds. Gain of "
+        f"{rules.reference}: difference summed over a session's rounds. Latency and energy: rounds times the mean cost of a "
+        "round.",
         [f"Rounds to {share}", "Speed-up", "Gain, points", *(f"{name.capitalize()} to {share}" for name in costs)],
         rows,
     )
 
 
 def _percent(group: pd.DataFrame, column: str) -> str:
-    """Mean over sessions of each seed, then mean and spread over the seeds."""
+    """Mean over the sessions of each seed, then mean and spread over the seeds."""
     return formats.percent(*metrics.mean_std(group.groupby("seed")[column].mean()))
 
 
 def _twice(group: pd.DataFrame, column: str, write: Callable[[float], str]) -> str:
-    """Median without gradient rounds, and with them in brackets where that differs."""
+    """Median without gradient rounds, and in brackets with them if that differs."""
     plain, counted = (write(group[name].median()) for name in (column, f"{column}_gradient"))
     return plain if plain == counted else f"{plain} ({counted})"

@@ -1,4 +1,4 @@
-"""How fast and how steadily runs learn, as the FedDyn lineage reports it (Zhou et al. 2025, Tables 1 to 6).
+"""Speed and stability of learning, as reported in the FedDyn lineage (Zhou et al. 2025, Tables 1 to 6).
 
 ``accuracy`` is float [R], a share in [0, 1] for each round, NaN where the model was not evaluated.
 """
@@ -16,7 +16,7 @@ from fedtide.report import metrics
 
 @dataclass(frozen=True)
 class RoundsToTarget:
-    """Rounds until a target; a run that never gets there counts with its length T, and is written ``>T``."""
+    """Rounds to a target; a run that never gets there counts with its length T, shown as ``>T``."""
 
     rounds: int
     reached: bool
@@ -25,7 +25,7 @@ class RoundsToTarget:
         return f"{self.rounds}" if self.reached else f">{self.rounds}"
 
     def speed_up(self, reference: RoundsToTarget) -> float:
-        """Rounds of the reference over ours; a bound where one of them did not get there."""
+        """Rounds of the reference over ours; a bound if one of them did not get there."""
         return reference.rounds / self.rounds
 
 

@@ -1,7 +1,7 @@
 """Paired comparison of methods across seeds.
 
-A seed fixes the world, the first model and the cohorts of every method, so methods are compared seed by seed: what
-counts is the spread of the differences, not the spread of the accuracies.
+A seed fixes the world, the initial model and the cohorts of every method, so methods are compared seed by seed: the
+relevant spread is that of the differences, not of the accuracies.
 """
 
 from __future__ import annotations
@@ -15,21 +15,21 @@ import pandas as pd
 from scipy import stats
 
 LEVEL = 0.05
-"""Error rate: intervals cover with probability 1 - LEVEL, a Holm-corrected p below it counts as a difference."""
+"""Significance level: intervals cover with probability 1 - LEVEL; a Holm-corrected p below it is a difference."""
 
 COLUMNS = ("pairs", "difference", "low", "high", "p", "p_holm", "wilcoxon", "wilcoxon_holm")
-"""What :func:`compare` computes."""
+"""Columns of :func:`compare`."""
 
 _ROUNDING = 1e-12
 
 WILCOXON_PAIRS = 6
-"""Fewest pairs with which the two-sided signed-rank test can reach p < 0.05 at all (2 / 2^6 = 0.031)."""
+"""Fewest pairs with which the two-sided signed-rank test can reach p < 0.05 (2 / 2^6 = 0.031)."""
 
 
 def holm(p: pd.Series) -> pd.Series:
     """Holm's step-down correction over the p-values that are not NaN (Holm 1979).
 
-    The i-th smallest of m (from 0) is multiplied by m - i; results never fall along that order and end at 1.
+    The i-th smallest of m (from 0) is multiplied by m - i; results are monotone in that order and at most 1.
     """
     ordered = p.dropna().sort_values(kind="stable")
     factors = np.arange(len(ordered), 0, -1)
@@ -37,17 +37,17 @@ def holm(p: pd.Series) -> pd.Series:
 
 
 def compare(values: pd.DataFrame, reference: Any) -> pd.DataFrame:
-    """Every method against one, over the seeds that both have.
+    """Every method against one, over their common seeds.
 
     Args:
         values: one row per seed, one column per method; NaN where a run is not complete.
-        reference: the column the others are compared with.
+        reference: the column to compare with.
 
     Returns:
         One row per other column, indexed by it: ``pairs``; ``difference`` (method minus reference, mean over pairs);
         ``low``, ``high`` (95 % t interval of one comparison, not corrected); ``p``, ``p_holm`` (paired t-test);
-        ``wilcoxon``, ``wilcoxon_holm`` (signed-rank test, from 6 pairs). NaN where there are fewer than 2 pairs or the
-        difference is the same on every seed, since then there is no spread to judge it by.
+        ``wilcoxon``, ``wilcoxon_holm`` (signed-rank test, from 6 pairs). NaN with fewer than 2 pairs, or if the
+        difference is the same on every seed: there is no spread then.
     """
     others = values.columns.drop([reference])
     rows = [_pair((values[other] - values[reference]).dropna().to_numpy(dtype=np.float64)) for other in others]
@@ -69,7 +69,7 @@ def _pair(differences: np.ndarray[Any, np.dtype[np.float64]]) -> dict[str, float
 
 
 def verdict(row: Mapping[Hashable, Any]) -> str:
-    """What one row of :func:`compare` allows to say."""
+    """Conclusion from one row of :func:`compare`, in words."""
     if row["pairs"] == 0:
         return "no common seed"
     if row["pairs"] == 1:
@@ -77,25 +77,27 @@ def verdict(row: Mapping[Hashable, Any]) -> str:
     if math.isnan(row["p"]):
         return "equal on every seed" if abs(row["difference"]) < _ROUNDING else "same difference on every seed: n/a"
     if row["p_holm"] >= LEVEL:
-        return "no difference shown"
+        return "no difference detected"
     return "higher" if row["difference"] > 0 else "lower"
 
 
 def caveat(pairs: int) -> str:
-    """How much weight a comparison over so many pairs of runs can bear."""
+    """What a comparison over this number of pairs can show."""
     if pairs == 0:
-        return "No two methods completed a common seed: nothing can be compared."
+        return "No two methods completed a common seed: there is nothing to compare."
     if pairs == 1:
         return "1 seed: no interval and no test is possible; any difference may be chance."
     width = stats.t.ppf(1 - LEVEL / 2, pairs - 1)
     text = (
-        f"{pairs} seeds: the intervals are {width:.2f} standard errors wide to either side (1.96 with many seeds) and "
-        f"rest on the assumption that differences are normally distributed"
+        f"{pairs} seeds: the intervals extend {width:.2f} standard errors to either side (1.96 with many seeds) and assume "
+        f"that differences are normally distributed"
     )
     if pairs < WILCOXON_PAIRS:
-        power = "Only large and steady differences can be shown" if pairs <= 3 else "Small differences cannot be shown"
-        return (
-            f"{text}, which so few seeds cannot check. {power}; that none is shown does not mean there is none. The "
-            f"signed-rank test is left out: below {WILCOXON_PAIRS} pairs it cannot reach p < {LEVEL:g}."
+        power = (
+            "Only large and consistent differences can be detected" if pairs <= 3 else "Small differences go undetected"
         )
-    return f"{text}; the signed-rank test (Wilcoxon) does without that assumption."
+        return (
+            f"{text}, which cannot be checked with so few seeds. {power}; no detected difference does not mean that there is "
+            f"none. The signed-rank test is omitted: below {WILCOXON_PAIRS} pairs it cannot reach p < {LEVEL:g}."
+        )
+    return f"{text}; the signed-rank test (Wilcoxon) does not need that assumption."

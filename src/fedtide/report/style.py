@@ -1,4 +1,4 @@
-"""How figures look: a palette for all eyes, axes in percent, sessions as thin lines, the same bytes every time."""
+"""Style of the figures: a colour-blind-safe palette, axes in percent, reproducible PNG bytes."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 PALETTE = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#000000", "#E69F00", "#56B4E9")
-"""Okabe and Ito's colours, those most alike far apart, without yellow, which is too faint for a line on white."""
+"""Okabe and Ito's colours, similar ones far apart, without yellow, which is too faint for lines on white."""
 
 GREY = "#8a8a8a"
 WIDTH = 9.0
-"""Width of every figure in inches: that of the page."""
+"""Width of every figure in inches, that of the page."""
 
 _DASHES = ("solid", (0, (4, 1.5)), (0, (1, 1)), (0, (4, 1, 1, 1)))
 _RULES: dict[str, Any] = {
@@ -48,19 +48,19 @@ _RULES: dict[str, Any] = {
 
 @contextmanager
 def paper() -> Iterator[None]:
-    """Matplotlib's defaults and the rules above, whatever the user's own configuration says."""
+    """Matplotlib's defaults and the rules above, ignoring the user's own configuration."""
     with style.context(["default", _RULES]):
         yield
 
 
 def line_style(number: int) -> dict[str, Any]:
-    """Colour and dashes of the ``number``-th line; 28 differ."""
+    """Colour and dashes of the ``number``-th line; 28 are distinct."""
     turn, colour = divmod(number, len(PALETTE))
     return {"color": PALETTE[colour], "linestyle": _DASHES[turn % len(_DASHES)]}
 
 
 def percent_axis(axes: Axes, low: float, high: float) -> None:
-    """The y axis of ``axes`` in percent: everything if the shares reach far, else what they span with some room."""
+    """The y axis of ``axes`` in percent: 0 to 100 for a wide range, else the range with a margin."""
     if high - low > 0.5:
         low, high = 0.0, 1.0
     room = max(0.04 * (high - low), 0.005)
@@ -69,7 +69,7 @@ def percent_axis(axes: Axes, low: float, high: float) -> None:
 
 
 def png(figure: Figure) -> bytes:
-    """The figure as a PNG that holds neither dates nor versions."""
+    """The figure as a PNG without dates or versions."""
     stream = io.BytesIO()
     figure.savefig(stream, format="png", dpi=180, metadata={"Software": None})
     return stream.getvalue()

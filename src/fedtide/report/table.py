@@ -29,9 +29,9 @@ class Column:
     Attributes:
         key: its name in frames.
         title: the heading.
-        text: writes mean and spread.
-        good: which values are marked as best.
-        headline: completes "accuracy in the ..."; set for the metrics by which methods are compared.
+        text: formats mean and spread.
+        good: which values are marked best.
+        headline: completes "accuracy in the ..."; set for metrics that methods are compared by.
     """
 
     key: str
@@ -49,10 +49,10 @@ class Table:
         runs: ``Records.runs`` with one column per metric; shares in [0, 1], rounds, bytes.
         methods: one row per (label, initialiser): ``seeds`` (complete runs), ``diverged``, ``unfinished`` and
             ``<metric>_mean``, ``<metric>_std`` over the complete runs.
-        columns: the metrics that have a value and are worth showing, in order.
-        rules: which session changes count and how many rounds after them.
-        target: the accuracy that rounds and bytes to target refer to: nine tenths of the best method's mean of the last
-            rounds, in whole percent; NaN without a complete run.
+        columns: the metrics to show, in order.
+        rules: which session changes are evaluated, and over how many rounds.
+        target: accuracy for rounds and bytes to target: nine tenths of the best method's mean of the last rounds, rounded
+            down to whole percent; NaN without a complete run.
     """
 
     runs: pd.DataFrame
@@ -68,7 +68,7 @@ class Table:
         return wide.reindex(columns=[method for method in self.methods.index if method in wide.columns])
 
     def rows(self) -> list[tuple[Method, dict[str, Any]]]:
-        """``methods`` row by row: its names, and value by column."""
+        """``methods`` row by row: names of the method, and values by column."""
         names = [(str(label), str(start)) for label, start in self.methods.index]
         columns = [str(name) for name in self.methods.columns]
         values = self.methods.itertuples(index=False, name=None)
@@ -80,7 +80,7 @@ class Table:
         return max(means, key=lambda names: means[names]) if means else None
 
     def best(self, column: Column) -> list[Method]:
-        """The methods with the best mean as it is written, among those with the most complete runs; none of one."""
+        """The methods with the best mean as printed, among those with the most complete runs; none of a single one."""
         means = self._means(column)
         if len(means) < 2 or column.good == "none":
             return []
@@ -94,16 +94,16 @@ class Table:
 
 
 def tabulate(records: Records, last: int, rules: Rules = _RULES) -> Table:
-    """All metrics of all runs; ``last`` is the number of final rounds that are averaged."""
+    """All metrics of all runs; ``last`` is the number of last rounds to average."""
     histories = dict(list(records.history.groupby("key", sort=False)))
     empty = records.history.iloc[:0]
     rows = [
-        _of_run(histories.get(key, empty), last, rules.counted(records, key), rules.window)
+        _of_run(histories.get(key, empty), last, rules.sessions(records, key), rules.window)
         for key in records.runs["key"]
     ]
     past = [records.past[key]._asdict() for key in records.runs["key"]]
-    rare = [_rare(records, key) for key in records.runs["key"]]
-    parts = (pd.DataFrame(part, index=records.runs.index) for part in (rows, past, rare))
+    tails = [_long_tail(records, key) for key in records.runs["key"]]
+    parts = (pd.DataFrame(part, index=records.runs.index) for part in (rows, past, tails))
     runs = pd.concat([records.runs, *parts], axis=1)
     target = _target(runs)
     runs["rounds_to_target"], runs["bytes_to_target"] = zip(
@@ -113,13 +113,13 @@ def tabulate(records: Records, last: int, rules: Rules = _RULES) -> Table:
     return Table(runs, _over_seeds(runs), _columns(last, target, rules, shown), rules, target)
 
 
-def _of_run(history: pd.DataFrame, last: int, counted: list[int], window: int) -> dict[str, float]:
+def _of_run(history: pd.DataFrame, last: int, sessions: list[int], window: int) -> dict[str, float]:
     accuracy, session = history["test_accuracy"], history["session"]
     return {
         "final": metrics.final(accuracy),
         "best": metrics.best(accuracy),
         "last": metrics.mean_of_last(accuracy, last),
-        "transition": metrics.transition_accuracy(accuracy, session, counted, window),
+        "transition": metrics.transition_accuracy(accuracy, session, sessions, window),
         "drop": metrics.mean_drop(accuracy, session),
         "bytes": float(history["bytes"].iloc[-1]) if len(history) else math.nan,
         "latency": history["latency"].sum(min_count=1),
@@ -127,7 +127,7 @@ def _of_run(history: pd.DataFrame, last: int, counted: list[int], window: int) -
     }
 
 
-def _rare(records: Records, key: str) -> dict[str, float]:
+def _long_tail(records: Records, key: str) -> dict[str, float]:
     frame = records.per_class[records.per_class["key"] == key].filter(regex=r"^class_\d+$")
     return imbalance.accuracies(frame.iloc[0].to_list() if len(frame) else [], records.settings[key])
 
@@ -157,7 +157,7 @@ def _over_seeds(runs: pd.DataFrame) -> pd.DataFrame:
 
 
 def _columns(last: int, target: float, rules: Rules, shown: list[str]) -> list[Column]:
-    """Transition metrics where sessions change; else rounds to a target, which a change of task would make void."""
+    """Transition metrics if sessions change; else rounds to a target, meaningless if the task changes."""
     columns = [
         Column("final", "Final, %", formats.percent),
         Column("best", "Best, %", formats.percent),

@@ -1,7 +1,6 @@
-"""What happens after a session change: how accurate a method is at once, how soon it is itself again, what that costs.
+"""Recovery after a session change: initial accuracy, time to accuracy and its cost, accumulated gain (Chang et al.).
 
-Chang et al., time to accuracy and accumulated gain. Times and gains are relative to one initialiser, run by run: the same
-algorithm, seed and session.
+Times and gains are relative to a reference initialiser, with the same algorithm, seed and session.
 """
 
 from __future__ import annotations
@@ -17,21 +16,21 @@ from numpy.typing import ArrayLike, NDArray
 
 from fedtide.report import metrics
 from fedtide.report.records import METHOD, Records
-from fedtide.world.timeline import sessions_that_count
+from fedtide.world.timeline import transition_sessions
 
 Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
 class Rules:
-    """What is measured.
+    """How session changes are measured.
 
     Attributes:
-        window: rounds after a change that are averaged.
-        counting: which sessions count. ``stored``: those that return to clients with a stored model, that is of an earlier
-            session after the pilot (as published), or as ``all`` where there are none; ``all``: every one after the pilot.
-        reference: label of the initialiser whose recovery the others are compared with.
-        rho: share of the reference's peak that counts as recovered.
+        window: number of rounds after a change to average.
+        counting: which sessions are evaluated. ``stored``: those that return to clients with a stored model, that is of an
+            earlier session after the pilot (as published), or as ``all`` if there are none; ``all``: all after the pilot.
+        reference: label of the initialiser to compare recovery with.
+        rho: share of the reference's best accuracy that is considered recovered.
     """
 
     window: int = 10
@@ -39,13 +38,13 @@ class Rules:
     reference: str = "dynamic"
     rho: float = 0.95
 
-    def counted(self, records: Records, key: str) -> list[int]:
-        """Numbers (from 1) of a run's sessions that count."""
+    def sessions(self, records: Records, key: str) -> list[int]:
+        """Numbers (from 1) of a run's evaluated sessions."""
         own = records.boundaries[records.boundaries["key"] == key]
         returning = own.loc[own["returning"].eq(True), "session"] if self.counting == "stored" else ()
-        sessions = records.history.loc[records.history["key"] == key, "session"].nunique()
+        count = records.history.loc[records.history["key"] == key, "session"].nunique()
         pilot = int(records.settings[key].get("scenario.pilot_sessions") or 0)
-        return sessions_that_count(pilot, sessions, set(returning))
+        return transition_sessions(pilot, count, set(returning))
 
 
 def time_to_accuracy(accuracy: ArrayLike, reference: ArrayLike, rho: float) -> float:
@@ -54,7 +53,7 @@ def time_to_accuracy(accuracy: ArrayLike, reference: ArrayLike, rho: float) -> f
 
 
 def speed_up(rounds: float, reference: float) -> float:
-    """How many times sooner the reference is there: inf if only the other never is, NaN if neither is."""
+    """Speed-up of the reference: inf if only the other never gets there, NaN if the reference never does."""
     return math.nan if math.isinf(reference) else rounds / reference
 
 
@@ -64,13 +63,13 @@ def gain(accuracy: ArrayLike, reference: ArrayLike) -> float:
 
 
 def transitions(records: Records, rules: Rules) -> pd.DataFrame:
-    """One row per complete run and session that counts.
+    """One row per complete run and evaluated session.
 
     Columns: ``key``, ``label``, ``initialiser``, ``seed``, ``session``; ``accuracy`` (mean over the window), ``start``
     (before the first round), ``dip`` (last accuracy before the change minus ``start``); ``rounds`` (T_rho), ``speed_up`` of
     the reference and ``gain`` of the reference [sum of shares]; ``latency`` [s] and ``energy`` [J] until T_rho, at the mean
-    cost of the session's rounds; ``_gradient`` marks those that count the gradient rounds before the session too. NaN where
-    something was not recorded, there is no reference, or its session has another number of rounds.
+    cost of the session's rounds; ``_gradient`` marks those that include the gradient rounds before the session. NaN where
+    something was not recorded, there is no reference, or its session has a different number of rounds.
     """
     curves = {(str(key), session): curve for key, session, curve in _curves(records)}
     starts = {(row["key"], row["session"]): row["start_accuracy"] for row in records.boundaries.to_dict("records")}
@@ -83,7 +82,7 @@ def transitions(records: Records, rules: Rules) -> pd.DataFrame:
     rows = []
     for run in complete.to_dict("records"):
         key, base = str(run["key"]), names.get((run["label"], run["seed"]), "")
-        for session in rules.counted(records, key):
+        for session in rules.sessions(records, key):
             curve, before = curves[key, session], curves[key, session - 1]
             start = starts.get((key, session), math.nan)
             row = {name: run[name] for name in ("key", *METHOD, "seed")} | {"session": session}
@@ -97,7 +96,7 @@ def transitions(records: Records, rules: Rules) -> pd.DataFrame:
 def per_session(frame: pd.DataFrame) -> pd.DataFrame:
     """:func:`transitions` over the seeds: one row per method and session.
 
-    Mean and sample standard deviation (divisor n - 1); medians of what may be infinite.
+    Mean and sample standard deviation (divisor n - 1); medians of columns that may be infinite.
     """
     rows = []
     for names, group in frame.groupby([*METHOD, "session"], sort=False):
@@ -126,13 +125,13 @@ class _Curve:
 
 def _curves(records: Records) -> Iterator[tuple[str, int, _Curve]]:
     for key, history in records.history.groupby("key", sort=False):
-        counted = 0.0
+        total = 0.0
         for session, rounds in history.groupby("session"):
-            begun, counted = counted, rounds["gradient_rounds"].max()
-            played = len(rounds) + counted - begun
-            costs = [rounds[name].sum(min_count=len(rounds)) / played for name in ("latency", "energy")]
+            before, total = total, rounds["gradient_rounds"].max()
+            done = len(rounds) + total - before
+            costs = [rounds[name].sum(min_count=len(rounds)) / done for name in ("latency", "energy")]
             accuracy = rounds["test_accuracy"].to_numpy(dtype=np.float64)
-            yield str(key), int(str(session)), _Curve(accuracy, counted - begun, *costs)
+            yield str(key), int(str(session)), _Curve(accuracy, total - before, *costs)
 
 
 def _recovery(curve: _Curve, reference: _Curve | None, rho: float) -> dict[str, float]:

@@ -1,1 +1,1 @@
-"""Search for settings: a study of real runs on the validation split."""
+"""Search for good settings: a study of real runs on the validation split."""

@@ -1,61 +1,61 @@
-"""A search with two aims, a good metric and a low cost: the trials that no other one beats in both."""
+"""The Pareto front of a search with two objectives, a good metric and a low cost."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Any
 
-from fedtide.report import front as pareto
+from fedtide.report import front
 from fedtide.settings.tuning import Value
 
 
-def front(study: Any) -> list[Any]:
-    """Complete trials of a study with two aims that no other one beats in both, by ascending cost and rising metric."""
+def pareto_front(study: Any) -> list[Any]:
+    """Complete, non-dominated trials of a study with two objectives, by ascending cost and improving metric."""
     complete = [trial for trial in study.trials if trial.state.name == "COMPLETE"]
-    costs, goods = [trial.values[1] for trial in complete], [_good(study, trial) for trial in complete]
-    return [complete[place] for place in pareto.front(costs, goods)]
+    costs, qualities = [trial.values[1] for trial in complete], [_quality(study, trial) for trial in complete]
+    return [complete[place] for place in front.pareto_front(costs, qualities)]
 
 
-def distinct(kept: Sequence[Any]) -> list[Any]:
-    """Of trials that reached the same the first, in the order given: not all settings matter beside others."""
-    return list({tuple(trial.values): trial for trial in reversed(kept)}.values())[::-1]
+def distinct(trials: Sequence[Any]) -> list[Any]:
+    """The first of trials with equal values, in the given order: some settings have no effect beside others."""
+    return list({tuple(trial.values): trial for trial in reversed(trials)}.values())[::-1]
 
 
 def best_of_front(study: Any) -> Any:
-    """The trial with the best metric on the front: of several, the first; ``None`` without a complete trial."""
-    return max(front(study), key=lambda trial: _good(study, trial), default=None)
+    """The first trial with the best metric on the front; ``None`` without a complete trial."""
+    return max(pareto_front(study), key=lambda trial: _quality(study, trial), default=None)
 
 
-def _good(study: Any, trial: Any) -> float:
-    """The metric, or its negative where it is to be small."""
+def _quality(study: Any, trial: Any) -> float:
+    """The metric, negated if it is minimised."""
     value = float(trial.values[0])
     return value if study.directions[0].name == "MAXIMIZE" else -value
 
 
 def picture(study: Any, keys: Sequence[str], metric: str) -> bytes:
-    """A PNG: all complete trials as dots over their cost, those on the front joined and named by their settings ``keys``."""
+    """A PNG: all complete trials as dots over their cost; those on the front joined and labelled with settings ``keys``."""
     from matplotlib.figure import Figure
     from matplotlib.ticker import LogLocator
 
     from fedtide.report.style import GREY, PALETTE, WIDTH, paper, percent_axis, png
 
-    kept = front(study)
+    best = pareto_front(study)
     values, costs = zip(*(trial.values for trial in study.trials if trial.state.name == "COMPLETE"), strict=True)
     with paper():
         figure = Figure(figsize=(WIDTH, 3.6), layout="constrained")
         axes = figure.subplots()
         axes.plot(costs, values, "o", color=GREY, alpha=0.6, markersize=4, markeredgewidth=0)
-        goods, prices = zip(*(trial.values for trial in kept), strict=True)
-        axes.step(prices, goods, "o-", where="post", color=PALETTE[0], linewidth=1.0, markersize=5)
-        free = (-4, 3 if metric.endswith("_accuracy") else -9)  # what is cheaper and better than the front is empty
-        for trial in distinct(kept):
-            name = ", ".join(shown(trial.params[key], 2) for key in keys)
-            axes.annotate(name, trial.values[::-1], free, textcoords="offset points", ha="right", fontsize=7.5)
+        best_values, best_costs = zip(*(trial.values for trial in best), strict=True)
+        axes.step(best_costs, best_values, "o-", where="post", color=PALETTE[0], linewidth=1.0, markersize=5)
+        offset = (-4, 3 if metric.endswith("_accuracy") else -9)  # into the empty region beyond the front
+        for trial in distinct(best):
+            name = ", ".join(format_value(trial.params[key], 2) for key in keys)
+            axes.annotate(name, trial.values[::-1], offset, textcoords="offset points", ha="right", fontsize=7.5)
         axes.set_xscale("log")
         axes.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
         axes.xaxis.set_major_formatter("{x:g}")
         axes.xaxis.set_minor_formatter("")
-        axes.margins(x=0.1)  # room for the leftmost name
+        axes.margins(x=0.1)  # room for the leftmost label
         axes.grid(visible=True, axis="both")
         if metric.endswith("_accuracy"):
             percent_axis(axes, min(values), max(values))
@@ -64,6 +64,6 @@ def picture(study: Any, keys: Sequence[str], metric: str) -> bytes:
         return png(figure)
 
 
-def shown(value: Value, digits: int = 4) -> str:
+def format_value(value: Value, digits: int = 4) -> str:
     """A setting's value for people."""
     return f"{value:.{digits}g}" if isinstance(value, float) else str(value)

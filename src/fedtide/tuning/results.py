@@ -1,4 +1,4 @@
-"""What a search leaves behind: the best settings, a table of the trials, figures."""
+"""Results of a search: the best settings, a table of the trials, figures."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from typing import Any
 import yaml
 
 from fedtide.settings.tuning import Value
-from fedtide.tuning.front import best_of_front, distinct, front, picture, shown
+from fedtide.tuning.front import best_of_front, distinct, format_value, pareto_front, picture
 from fedtide.tuning.space import Space
 
 _TABLES_AND_FIGURES = ("trials.csv", "history.png", "importance.png", "front.csv", "front.png")
@@ -26,56 +26,58 @@ def best(study: Any) -> Any:
     return study.best_trial if any(trial.state.name == "COMPLETE" for trial in study.trials) else None
 
 
-def listed(values: Mapping[str, Value]) -> str:
-    """Settings in a line."""
-    return ", ".join(f"{key} = {shown(value)}" for key, value in values.items())
+def settings_line(values: Mapping[str, Value]) -> str:
+    """Settings in one line."""
+    return ", ".join(f"{key} = {format_value(value)}" for key, value in values.items())
 
 
-def reached(aims: Sequence[str], values: Sequence[float]) -> str:
-    """What a trial reached, in a line."""
-    return ", ".join(f"{aim} {value:.4f}" for aim, value in zip(aims, values, strict=True))
+def values_line(objectives: Sequence[str], values: Sequence[float]) -> str:
+    """A trial's values in one line."""
+    return ", ".join(f"{name} {value:.4f}" for name, value in zip(objectives, values, strict=True))
 
 
-def summary(study: Any, aims: Sequence[str], folder: Path) -> str:
-    """What a search with a complete trial found, in a few lines."""
-    top, counted, complete = best(study), len(list(_counted(study))), len(_complete(study))
-    lines = [f"{reached(aims, top.values)} with {listed(top.params)}"]
-    lines += [f"{counted} trials, {complete} of them complete; {folder / 'best.yaml'} can be given to --params"]
-    if len(aims) == 2:
-        lines += [f"no other trial beats one of these in both ({folder / 'front.csv'} has all):"]
-        lines += [f"  {reached(aims, trial.values)}  {listed(trial.params)}" for trial in distinct(front(study))]
+def summary(study: Any, objectives: Sequence[str], folder: Path) -> str:
+    """The outcome of a search with a complete trial, in a few lines."""
+    top, ended, complete = best(study), len(list(_ended(study))), len(_complete(study))
+    lines = [f"{values_line(objectives, top.values)} with {settings_line(top.params)}"]
+    lines += [f"{ended} trials, {complete} of them complete; {folder / 'best.yaml'} is a file for --params"]
+    if len(objectives) == 2:
+        lines += [f"Pareto front (all trials are in {folder / 'front.csv'}):"]
+        front = distinct(pareto_front(study))
+        lines += [f"  {values_line(objectives, trial.values)}  {settings_line(trial.params)}" for trial in front]
     return "\n".join(lines)
 
 
-def facts(study: Any, aims: Sequence[str]) -> tuple[dict[str, str], dict[str, float]]:
-    """What a search with a complete trial found as words (the best trial and its settings) and as numbers."""
+def facts(study: Any, objectives: Sequence[str]) -> tuple[dict[str, str], dict[str, float]]:
+    """The outcome of a search with a complete trial: words (the best trial and its settings) and numbers."""
     top = best(study)
     words = {"best_run": str(top.user_attrs["run"]), **{f"best {key}": str(value) for key, value in top.params.items()}}
-    numbers = {f"best_{aim}": value for aim, value in zip(aims, top.values, strict=True)}
-    counts = {"trials": len(list(_counted(study))), "complete": len(_complete(study))}
-    return words, {**numbers, **counts, **({"front": len(front(study))} if len(aims) == 2 else {})}
+    numbers = {f"best_{name}": value for name, value in zip(objectives, top.values, strict=True)}
+    counts = {"trials": len(list(_ended(study))), "complete": len(_complete(study))}
+    return words, {**numbers, **counts, **({"front": len(pareto_front(study))} if len(objectives) == 2 else {})}
 
 
-def write(study: Any, space: Space, aims: Sequence[str], folder: Path, log: Callable[[str], None]) -> list[Path]:
+def write(study: Any, space: Space, objectives: Sequence[str], folder: Path, log: Callable[[str], None]) -> list[Path]:
     """Write ``best.yaml`` (a settings file) and a table of the trials with its figures.
 
-    One aim: ``trials.csv``, ``history.png`` and ``importance.png``, the share of the variance of a random forest's
-    prediction that a setting explains by itself (fANOVA, Hutter et al. 2014). Two aims: ``front.csv`` and ``front.png``.
+    One objective: ``trials.csv``, ``history.png`` and ``importance.png``, the share of the variance of a random forest's
+    prediction that a setting explains alone (fANOVA, Hutter et al. 2014). Two objectives: ``front.csv`` and ``front.png``.
 
     Args:
-        study: an Optuna study; without a complete trial there is only the table.
+        study: an Optuna study; without a complete trial only the table is written.
         space: of the search.
-        aims: names of what it optimises, one or two.
-        folder: where to write; every file is renamed into place when it is whole. Tables and figures that an earlier
-            search has left here, and this one does not make, are removed.
-        log: told if a figure cannot be drawn.
+        objectives: their names, one or two.
+        folder: where to write; every file is renamed into place when complete. Tables and figures of an earlier search that
+            this one does not write are removed.
+        log: gets a line if a figure cannot be drawn.
 
     Returns:
         The files.
     """
     keys = [dimension.key for dimension in space.dimensions]
-    made = _one_aim(study, keys, folder, log) if len(aims) == 1 else _two_aims(study, keys, aims, folder)
-    files = [folder / name for name in made]
+    single = len(objectives) == 1
+    names = _one_objective(study, keys, folder, log) if single else _two_objectives(study, keys, objectives, folder)
+    files = [folder / name for name in names]
     if (found := best(study)) is not None:
         with _renamed(folder / "best.yaml") as part:
             text = yaml.safe_dump(space.raw(found.params), sort_keys=False, allow_unicode=True)
@@ -86,15 +88,15 @@ def write(study: Any, space: Space, aims: Sequence[str], folder: Path, log: Call
     return files
 
 
-def _one_aim(study: Any, keys: list[str], folder: Path, log: Callable[[str], None]) -> list[str]:
-    """Write the table and figures of a search for one aim; their names."""
+def _one_objective(study: Any, keys: list[str], folder: Path, log: Callable[[str], None]) -> list[str]:
+    """Write table and figures of a search with one objective; returns their names."""
     rows = (
         [
             *_outcome(trial),
             trial.value if trial.state.name == "COMPLETE" else None,
             *(trial.params[key] for key in keys),
         ]
-        for trial in _counted(study)
+        for trial in _ended(study)
     )
     _write_table(["run", "outcome", "value", *keys], rows, folder / "trials.csv")
     if not (complete := _complete(study)):
@@ -104,30 +106,30 @@ def _one_aim(study: Any, keys: list[str], folder: Path, log: Callable[[str], Non
 
     _draw(lambda: figures.plot_optimization_history(study), folder / "history.png")
     if len({trial.value for trial in complete}) == 1:
-        log("no importance.png: it needs complete trials of different values")
+        log("no importance.png: it needs complete trials with different values")
         return ["trials.csv", "history.png"]
     evaluator = FanovaImportanceEvaluator(seed=0)
     _draw(lambda: figures.plot_param_importances(study, evaluator=evaluator), folder / "importance.png")
     return ["trials.csv", "history.png", "importance.png"]
 
 
-def _two_aims(study: Any, keys: list[str], aims: Sequence[str], folder: Path) -> list[str]:
-    """Write the table and the figure of a search for two aims; their names."""
-    on_it = {trial.number for trial in front(study)}
+def _two_objectives(study: Any, keys: list[str], objectives: Sequence[str], folder: Path) -> list[str]:
+    """Write table and figure of a search with two objectives; returns their names."""
+    front = {trial.number for trial in pareto_front(study)}
     rows = (
-        [*_outcome(trial), *(trial.values or (None, None)), str(trial.number in on_it).lower(),
+        [*_outcome(trial), *(trial.values or (None, None)), str(trial.number in front).lower(),
          *(trial.params[key] for key in keys)]
-        for trial in _counted(study)
+        for trial in _ended(study)
     )  # fmt: skip
-    _write_table(["run", "outcome", *aims, "front", *keys], rows, folder / "front.csv")
-    if not on_it:
+    _write_table(["run", "outcome", *objectives, "front", *keys], rows, folder / "front.csv")
+    if not front:
         return ["front.csv"]
     with _renamed(folder / "front.png") as part:
-        part.write_bytes(picture(study, keys, aims[0]))
+        part.write_bytes(picture(study, keys, objectives[0]))
     return ["front.csv", "front.png"]
 
 
-def _counted(study: Any) -> Iterator[Any]:
+def _ended(study: Any) -> Iterator[Any]:
     """Trials that have ended."""
     return (trial for trial in study.trials if trial.state.name in ("COMPLETE", "PRUNED"))
 
@@ -146,11 +148,11 @@ def _write_table(head: list[str], rows: Iterable[list[Any]], path: Path) -> None
 
 
 def _draw(plot: Callable[[], Any], path: Path) -> None:
-    """Save one of Optuna's figures, without leaving its style behind."""
+    """Save one of Optuna's figures, without keeping its style."""
     from matplotlib import pyplot
 
     with warnings.catch_warnings(), pyplot.rc_context(), _renamed(path) as part:
-        warnings.simplefilter("ignore")  # that they are experimental
+        warnings.simplefilter("ignore")  # the figures are experimental
         figure = plot().figure
         figure.savefig(part, format="png", bbox_inches="tight")
         pyplot.close(figure)
@@ -158,7 +160,7 @@ def _draw(plot: Callable[[], Any], path: Path) -> None:
 
 @contextmanager
 def _renamed(path: Path) -> Iterator[Path]:
-    """A temporary name, renamed to ``path`` at the end."""
+    """A temporary path that is renamed to ``path`` at the end."""
     part = path.with_name(f"{path.name}.{os.getpid()}.part")
     yield part
     part.replace(path)

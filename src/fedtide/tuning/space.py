@@ -1,4 +1,4 @@
-"""What a search varies: settings by dotted key, and the settings that a choice of values makes."""
+"""The search space: varied settings by dotted key, and the settings of a trial."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Dimension:
 
     @property
     def limits(self) -> tuple[Value, ...]:
-        """Values that are allowed if all are."""
+        """Both ends of the range, which are allowed if all values between are."""
         return tuple(int(end) if self.integer else end for end in (self.low, self.high))
 
 
@@ -45,20 +45,19 @@ class Choice:
 class Space:
     """The settings that a search varies, around those of a settings file.
 
-    What belongs to the initialiser is put under its label in ``initialisers``; everything else under the label of the
-    algorithm in ``algorithms`` (settings of the run in its ``with``), so that a comparison tunes each algorithm by
-    itself.
+    Values of the initialiser's settings are put under its label in ``initialisers``, all others under the algorithm's label
+    in ``algorithms`` (settings of the run in its ``with``), so that each algorithm of a comparison is tuned separately.
 
     Args:
-        params: the settings file; its ``algorithm`` and ``initialiser`` are searched.
+        params: the settings file; its ``algorithm`` and ``initialiser`` are tuned.
 
     Attributes:
-        dimensions: what is varied. base: settings of a trial that varies nothing. extremes: settings with each end of a
-            range and each choice by itself; between them they use all code that a trial may depend on.
+        dimensions: what is varied. base: settings of a trial without varied values. extremes: settings with each end of a
+            range and each choice alone; together they use all code that a trial may depend on.
 
     Raises:
-        SettingsError: ``tune.space`` names a setting that does not exist, is not a number, is fixed elsewhere, or may
-            not take a value of the range or one of the choices.
+        SettingsError: ``tune.space`` names a setting that does not exist, is not a number, is fixed elsewhere, or does
+            not allow a value of the range or one of the choices.
     """
 
     def __init__(self, params: Params) -> None:
@@ -69,13 +68,13 @@ class Space:
         self.extremes = [self._checked(dim.key, value) for dim in self.dimensions for value in dim.limits]
 
     def settings(self, values: Values) -> RunSettings:
-        """Settings of a trial: with the seed of the search, and evaluated on the validation split alone."""
+        """Settings of a trial: with the seed of the search, evaluated on the validation split only."""
         run = self._merged(values).run(seed=self._tune.seed)
         evaluation = run.evaluation.model_copy(update={"splits": ("validation",)})
         return run.model_copy(update={"evaluation": evaluation})
 
     def raw(self, values: Values) -> dict[str, Any]:
-        """Content of the settings file with ``values`` merged in."""
+        """The settings file with ``values`` merged in."""
         return self._merged(values).raw
 
     def _merged(self, values: Values) -> Params:
@@ -95,26 +94,27 @@ class Space:
     def _checked(self, key: str, value: Value) -> RunSettings:
         settings = self.settings({key: value})
         found = _find(settings, key)[2]
-        if found != value and str(found) != value:  # infinity is chosen by its word
+        if found != value and str(found) != value:  # infinity is given as a word
             raise SettingsError(
-                f"tune.space: {key} cannot be searched: it stays {found!r}, since it is fixed elsewhere"
+                f"tune.space: {key} cannot be searched: it stays {found!r} because it is fixed elsewhere"
             )
         return settings
 
 
 def _own_entry(raw: dict[str, Any], single: str) -> dict[str, Any]:
-    """The labelled settings of the chosen algorithm or initialiser, into which its direct settings are moved."""
+    """The labelled entry of the chosen algorithm or initialiser; its direct settings are moved there."""
     chosen = raw.get(single) or {}
     direct = {"name": chosen} if isinstance(chosen, str) else dict(chosen)
     label = direct.pop("name", RunSettings.model_fields[single].default)
-    table = raw[f"{single}s"] = dict(raw.get(f"{single}s") or {})
-    table[label] = {**(table.get(label) or {}), **direct}
+    table = dict(raw.get(f"{single}s") or {})
+    entry = {**(table.get(label) or {}), **direct}
+    raw[f"{single}s"] = table | {label: entry}
     raw[single] = {"name": label}
-    return table[label]  # type: ignore[no-any-return]
+    return entry
 
 
 def _put(raw: dict[str, Any], resolved: Any, path: list[str], value: Value) -> None:
-    """Set a nested value; a group on the way that goes by a name becomes a mapping with that name."""
+    """Set a nested value; a group on the path given by its name alone becomes a mapping with that name."""
     *groups, last = path
     for group in groups:
         resolved = getattr(resolved, group)
@@ -145,7 +145,9 @@ def _find(settings: RunSettings, key: str) -> tuple[SettingsModel, str, Any]:
 def _dimension(settings: RunSettings, key: str, wanted: SearchRange | SearchChoices) -> Dimension | Choice:
     owner, field, present = _find(settings, key)
     if field in ("seed", "world_seed"):
-        raise SettingsError(f"tune.space: {key} decides about luck, not about a method, so it cannot be searched")
+        raise SettingsError(
+            f"tune.space: {key} is a source of randomness, not part of a method, so it cannot be searched"
+        )
     if isinstance(wanted, SearchChoices):
         if not isinstance(present, Value):
             raise SettingsError(f"tune.space: {key} is neither a word nor a number, so it cannot be searched")
@@ -162,7 +164,7 @@ def _dimension(settings: RunSettings, key: str, wanted: SearchRange | SearchChoi
 
 
 def _tunables(settings: RunSettings) -> Iterator[tuple[str, SearchRange]]:
-    """Settings that come with a range of their own."""
+    """Tunable settings with their default ranges."""
     for group in _SEARCHED:
         yield from _tunables_below(getattr(settings, group), group)
 

@@ -1,4 +1,4 @@
-"""One trial: a real run on the validation split that may be given up on the way."""
+"""One trial: a real run on the validation split that may be pruned."""
 
 from __future__ import annotations
 
@@ -19,19 +19,19 @@ from fedtide.tracking.run_directory import RunDirectory
 from fedtide.tracking.workspace import Workspace
 from fedtide.world.timeline import Timeline
 
-_DIGITS = 9  # of a cost: what costs the same in theory must not differ by rounding, or the front would prefer it
+_DIGITS = 9  # of a cost: equal costs must not differ by rounding, or one would dominate the other
 
-Ask = Callable[[int, float], bool]
-"""Takes a round and the metric after it, says whether to give the trial up."""
+ShouldPrune = Callable[[int, float], bool]
+"""Given a round and the metric after it: whether to prune the trial."""
 
 
 @dataclass(frozen=True)
 class Task:
-    """What a trial is to do. Settings are plain, so that another process can be asked.
+    """What to run in a trial. Settings are plain, so that it can be sent to another process.
 
     Attributes:
-        name: of the run directory. settings: of the run, JSON-able. workspace: where its records go. metric: a column of
-            the history. rounds: over which it is averaged, from 1.
+        name: of the run directory. settings: of the run, JSON-able. workspace: for its records. metric: a column of the
+            history. rounds: numbers (from 1) of those it is averaged over.
     """
 
     name: str
@@ -43,11 +43,11 @@ class Task:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What came of a trial.
+    """The outcome of a trial.
 
     Attributes:
         state: complete, pruned, diverged or interrupted. values: metric (see :func:`score`) and mean communication cost
-            kappa of a complete trial. signal: that interrupted it. remarks: what the run had to log about its tracking.
+            kappa of a complete trial. signal: that interrupted it. remarks: log lines of the run about its tracking.
     """
 
     state: str
@@ -57,56 +57,56 @@ class Outcome:
 
 
 class Pruner(L.Callback):
-    """Asks after every evaluated round whether the run is worth going on with.
+    """Stops the run as soon as, after an evaluated round, it should be pruned.
 
     Args:
-        directory: of the run: rounds that an earlier process has played are asked about first.
+        directory: of the run; rounds of an earlier process are considered first.
         metric: column of the history.
-        ask: see :data:`Ask`.
+        should_prune: see :data:`ShouldPrune`.
 
     Attributes:
-        pruned: whether the run was given up; :func:`fedtide.runs.run.execute` looks at it.
+        pruned: whether the run was pruned; read by :func:`fedtide.runs.execution.execute`.
     """
 
-    def __init__(self, directory: RunDirectory, metric: str, ask: Ask) -> None:
-        self.directory, self.metric, self.ask = directory, metric, ask
+    def __init__(self, directory: RunDirectory, metric: str, should_prune: ShouldPrune) -> None:
+        self.directory, self.metric, self.should_prune = directory, metric, should_prune
         self.pruned = False
-        self._asked = 0
+        self._last = 0
 
     def catch_up(self) -> None:
-        """Ask about the recorded rounds."""
+        """Consider the recorded rounds."""
         for row in self.directory.history():
             self._consider(row)
 
     def on_train_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
-        """Catch up with a run that goes on."""
+        """Catch up with a continued run."""
         self.catch_up()
         trainer.should_stop = self.pruned
 
     def on_train_epoch_end(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
-        """Ask about the round that was just played."""
+        """Consider the round that has just ended."""
         if isinstance(pl_module, FederatedModule) and pl_module.record is not None:
             self._consider(pl_module.record.row)
             trainer.should_stop |= self.pruned
 
     def _consider(self, row: Mapping[str, Any]) -> None:
         round_, cell = int(row["round"]), row.get(self.metric)
-        if round_ > self._asked and cell not in (None, "") and math.isfinite(float(cell)):
-            self._asked = round_
-            self.pruned |= self.ask(round_, float(cell))
+        if round_ > self._last and cell not in (None, "") and math.isfinite(float(cell)):
+            self._last = round_
+            self.pruned |= self.should_prune(round_, float(cell))
 
 
-def play(task: Task, ask: Ask) -> Outcome:
-    """Play a trial to its end, or return what is recorded of a finished one, or go on with a half-done one.
+def run_trial(task: Task, should_prune: ShouldPrune) -> Outcome:
+    """Run a trial; a finished one is read from its records, an interrupted one continues.
 
-    A process of an interrupted search that still works on it is waited for.
+    Waits for a process of an interrupted search that still works on it.
     """
     settings: RunSettings = parse(RunSettings, task.settings)
     directory = RunDirectory(task.workspace.runs / task.name)
-    pruner = Pruner(directory, task.metric, ask)
+    pruner = Pruner(directory, task.metric, should_prune)
     remarks: list[str] = []
     summary = run(settings, task.workspace, name=task.name, log=remarks.append, wait=True, callbacks=[pruner])
-    pruner.catch_up()  # a finished run was not played again
+    pruner.catch_up()  # a finished run was not executed again
     state, history = summary["state"], directory.history()
     value = score(history, task.metric, task.rounds) if state == "complete" else None
     if state == "complete" and value is None:
@@ -120,44 +120,43 @@ _WINDOW = 10
 
 
 def last_tenth(timeline: Timeline) -> tuple[int, ...]:
-    """Numbers of the last tenth of the rounds, at least the last one."""
+    """Numbers of the last tenth of the rounds, at least the last."""
     return tuple(range(timeline.rounds - max(1, timeline.rounds // 10) + 1, timeline.rounds + 1))
 
 
 def after_changes(timeline: Timeline) -> tuple[int, ...]:
-    """Numbers of the first ten rounds of every session that counts in reports.
+    """Numbers of the first ten rounds of every session that reports evaluate.
 
     Raises:
         SettingsError: there is no such session.
     """
-    if not (counted := timeline.counted):
-        raise SettingsError("tune.over = 'changes': no session comes after another one and the pilot; use end")
+    if not (counted := timeline.transition_sessions):
+        raise SettingsError("tune.over = 'changes': no session follows another one after the pilot; use end")
     starts = timeline.session_starts
     spans = [timeline.session_span(starts[number - 1]) for number in counted]
     return tuple(first + round_ for first, length in spans for round_ in range(1, min(_WINDOW, length) + 1))
 
 
-def measured(timeline: Timeline, over: str, every: int) -> tuple[int, ...]:
-    """Numbers of the rounds that ``tune.over`` names, when every so many rounds and the last one are evaluated.
+def evaluated_rounds(timeline: Timeline, over: str, every: int) -> tuple[int, ...]:
+    """Numbers of the rounds given by ``tune.over``, when every ``every``-th round and the last are evaluated.
 
     Raises:
-        SettingsError: changes are asked for and there are none, or none of the rounds is evaluated.
+        SettingsError: there are no changes to evaluate, or none of the rounds is evaluated.
     """
-    changes = over == "changes" or (over == "auto" and bool(timeline.counted))
+    changes = over == "changes" or (over == "auto" and bool(timeline.transition_sessions))
     rounds = after_changes(timeline) if changes else last_tenth(timeline)
     if not any(round_ % every == 0 or round_ == timeline.rounds for round_ in rounds):
         raise SettingsError(
-            f"evaluation.every = {every}: of the rounds that tune.over = {over!r} looks at, the first ten of a session, none "
-            "is evaluated"
+            f"evaluation.every = {every}: none of the rounds of tune.over = {over!r}, the first ten of a session, is evaluated"
         )
     return rounds
 
 
 def score(history: Iterable[Mapping[str, str]], metric: str, rounds: Collection[int]) -> float | None:
-    """Mean of a metric over the evaluated ones of some rounds.
+    """Mean of a metric over some rounds, as far as they are evaluated.
 
     Returns:
-        The mean; ``None`` if it is not finite or none of them was evaluated.
+        The mean; ``None`` if it is not finite or none was evaluated.
     """
     values = [float(row[metric]) for row in history if int(row["round"]) in rounds and row[metric]]
     mean = sum(values) / len(values) if values else math.nan

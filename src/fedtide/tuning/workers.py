@@ -1,4 +1,4 @@
-"""Who plays the trials: this process, or several that are asked and answered over pipes."""
+"""Running the trials of a search: in this process, or in several that are served over pipes."""
 
 from __future__ import annotations
 
@@ -16,38 +16,38 @@ import torch
 from fedtide.core.errors import SettingsError
 from fedtide.runs.callbacks import GracefulStop
 from fedtide.runs.processes import stop_with_parent
-from fedtide.tuning.trial import Ask, Outcome, Task, play
+from fedtide.tuning.trial import Outcome, ShouldPrune, Task, run_trial
 
 
-class Bench(Protocol):
-    """Hands out trials and takes what comes of them; lives in one process, whoever plays."""
+class TrialQueue(Protocol):
+    """Hands out trials and takes their outcomes; lives in one process, wherever trials run."""
 
     def next(self) -> Task | None:
-        """A trial to play, ``None`` if there is no more."""
+        """The next trial, ``None`` at the end."""
 
-    def ask(self, name: str, round_: int, value: float) -> bool:
-        """Whether to give the trial ``name`` up, given its metric after a round."""
+    def should_prune(self, name: str, round_: int, value: float) -> bool:
+        """Whether to prune the trial ``name``, given its metric after a round."""
 
     def finish(self, name: str, outcome: Outcome) -> None:
         """Take the outcome of a trial."""
 
     def stop(self, number: int) -> None:
-        """Hand out no more, because of a signal."""
+        """Hand out no more trials, because of a signal."""
 
 
-def one_by_one(bench: Bench) -> None:
-    """Play all trials in this process."""
-    while (task := bench.next()) is not None:
-        bench.finish(task.name, play(task, functools.partial(bench.ask, task.name)))
+def run_sequentially(queue: TrialQueue) -> None:
+    """Run all trials in this process."""
+    while (task := queue.next()) is not None:
+        queue.finish(task.name, run_trial(task, functools.partial(queue.should_prune, task.name)))
 
 
-def side_by_side(bench: Bench, count: int) -> None:
-    """Play all trials in ``count`` processes, which stop when this one does, however it ends.
+def run_in_parallel(queue: TrialQueue, count: int) -> None:
+    """Run all trials in ``count`` processes, which stop when this one does, however it ends.
 
     Ctrl-C and SIGTERM end the trials in progress after their round.
 
     Raises:
-        SettingsError: a trial could not be played. RuntimeError: it failed, or its process died.
+        SettingsError: a trial has bad settings. RuntimeError: a trial failed, or its process died.
     """
     context = multiprocessing.get_context("spawn")
     processes: list[SpawnProcess] = []
@@ -59,13 +59,14 @@ def side_by_side(bench: Bench, count: int) -> None:
                 process = context.Process(target=_serve, args=(theirs,), daemon=True)
                 process.start()
                 processes.append(process)
-                theirs.close()  # otherwise the end of the process would go unnoticed
-                _hand_out(bench, ours, busy)
+                theirs.close()  # otherwise the end of the process is not noticed
+                _hand_out(queue, ours, busy)
             while busy:
-                for connection in wait(list(busy), timeout=1.0):
-                    _listen(bench, connection, busy, stop)  # type: ignore[arg-type]
+                ready = wait(list(busy), timeout=1.0)
+                for connection in [item for item in busy if item in ready]:
+                    _receive(queue, connection, busy, stop)
                 if stop.received is not None:
-                    bench.stop(stop.received)
+                    queue.stop(stop.received)
                     for process in processes:
                         process.terminate()
         finally:
@@ -74,52 +75,52 @@ def side_by_side(bench: Bench, count: int) -> None:
                 process.join()
 
 
-def _hand_out(bench: Bench, connection: Connection, busy: dict[Connection, str]) -> None:
-    task = bench.next()
+def _hand_out(queue: TrialQueue, connection: Connection, busy: dict[Connection, str]) -> None:
+    task = queue.next()
     connection.send(task)
     if task is not None:
         busy[connection] = task.name
 
 
-def _listen(bench: Bench, connection: Connection, busy: dict[Connection, str], stop: GracefulStop) -> None:
-    """Answer one message of a process: a question, an outcome, or what went wrong."""
+def _receive(queue: TrialQueue, connection: Connection, busy: dict[Connection, str], stop: GracefulStop) -> None:
+    """Handle one message of a process: a metric to judge, an outcome, or an error."""
     name = busy[connection]
     try:
         message = connection.recv()
     except (EOFError, ConnectionResetError):
         if stop.received is None:
-            raise RuntimeError(f"the process that played {name} died; the same command goes on from there") from None
+            raise RuntimeError(f"the process of {name} died; the same command continues from there") from None
         del busy[connection]
         return
     if isinstance(message, Exception):
         raise message
     if isinstance(message, Outcome):
         del busy[connection]
-        bench.finish(name, message)
-        _hand_out(bench, connection, busy)
+        queue.finish(name, message)
+        _hand_out(queue, connection, busy)
     else:
-        connection.send(bench.ask(name, *message))
+        connection.send(queue.should_prune(name, *message))
 
 
 def _serve(connection: Connection) -> None:
-    """Play what is handed out, in a process of its own, until there is no more or nobody listens."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # a Ctrl-C reaches every process; a run in progress handles it itself
+    """Main function of a worker process: run the trials it is sent until there are no more or the pipe is closed."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches every process; a run in progress handles it itself
     stop_with_parent()
     torch.set_num_threads(1)
 
-    def ask(round_: int, value: float) -> bool:
+    def should_prune(round_: int, value: float) -> bool:
         connection.send((round_, value))
         return bool(connection.recv())
 
     with contextlib.suppress(EOFError, ConnectionError):
         while (task := connection.recv()) is not None:
-            connection.send(_attempt(task, ask))
+            connection.send(_attempt(task, should_prune))
 
 
-def _attempt(task: Task, ask: Ask) -> Outcome | Exception:
+def _attempt(task: Task, should_prune: ShouldPrune) -> Outcome | Exception:
     try:
-        return play(task, ask)
+        return run_trial(task, should_prune)
     except SettingsError as error:
         return error
-    except Exception:  # told to the process that can show it
+    except Exception:  # raised again by the process that the user started
         return RuntimeError(f"{task.name} failed:\n{traceback.format_exc()}")
