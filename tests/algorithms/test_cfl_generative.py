@@ -135,7 +135,7 @@ def test_two_runs_on_one_federation_do_not_see_each_other() -> None:
 def test_bytes_are_stored_as_bytes() -> None:
     plain = images()
     pixels = torch.full_like(plain.train_inputs, 7).to(torch.uint8)
-    data = replace(plain, train_inputs=pixels, mean=(0.5,), std=(2.0,)).with_room(2)
+    data = replace(plain, train_inputs=pixels, mean=(0.5,), std=(2.0,)).with_capacity(2)
     labels = data.train_labels.numpy()
     rows = SyntheticSamples(data, labels, len(plain.train_labels))
     extra: dict[str, Tensor] = {}

@@ -32,7 +32,7 @@ SIZES = (5, 2, 7, 4)
 LOCAL = {"amount": 2, "batch_size": 3, "lr": 0.1, "weight_decay": 0.01}
 ONE_STEP = {"amount": 1, "unit": "steps", "batch_size": 3, "lr": 0.1}
 COHORTS = [[0, 2], [1, 2, 3], [2], [0, 1, 3], [3]]
-EARLY = {"name": "fedssg", "penalty": "prox", "penalty_gated": True, "gate": "t_p"}
+MAIN_TEXT = {"name": "fedssg", "variant": "main_text"}
 UNIFORM = {"name": "fedavg", "weighting": "uniform"}
 FAMILY = ["feddyn", "feddc", "fedssg", "fedvra"]
 EXECUTORS = pytest.mark.parametrize("executor", ["threads", "stacked"])
@@ -46,7 +46,7 @@ def models(algorithm: Any, sizes: tuple[int, ...] = SIZES, **values: Any) -> lis
 
 def ssg(**values: Any) -> dict[str, Any]:
     """Settings of FedSSG without a gate: q = beta."""
-    return {"name": "fedssg", "gate": "none", **values}
+    return {"name": "fedssg", "gate": False, **values}
 
 
 def same(first: list[Tensor], second: list[Tensor]) -> bool:
@@ -125,8 +125,8 @@ def test_one_step_without_a_gate_is_feddc_and_without_correction_feddyn(executor
 
 
 @pytest.mark.parametrize("correction", [True, False])
-@pytest.mark.parametrize("penalty", ["inner", "none"])
-def test_a_weight_of_zero_is_uniform_fedavg(correction: bool, penalty: str) -> None:
+@pytest.mark.parametrize("penalty", [True, False])
+def test_a_weight_of_zero_is_uniform_fedavg(correction: bool, penalty: bool) -> None:
     chosen = ssg(beta=0.0, alpha=0.7, correction=correction, penalty=penalty)
     ours, state = trajectory(chosen, steady(SIZES, 5), vectors(), local=LOCAL, cohorts=COHORTS)
     assert largest_gap(ours, models(UNIFORM)) < 1e-15
@@ -157,16 +157,24 @@ def test_the_order_of_full_batches_does_not_matter(algorithm: str) -> None:
     assert largest_gap(shuffled, stored) < 1e-14
 
 
-def test_a_proximal_penalty_with_a_weight_of_zero_is_fedprox() -> None:
-    sizes = (4, 4, 4, 4)
-    ours = models(ssg(beta=0.0, alpha=0.7, penalty="prox"), sizes)
-    assert largest_gap(ours, models({"name": "fedprox", "mu": 0.7, "weighting": "uniform"}, sizes)) < 1e-14
+def test_the_main_text_trains_as_fedprox_in_the_first_round_and_as_fedavg_without_a_gate() -> None:
+    """Everybody takes part: the gate is 1 up to the 1e-6 of eq. 5."""
+    sizes, everybody = (4, 4, 4, 4), [[0, 1, 2, 3]] * 5
+    trained = []
+    for algorithm in ({**MAIN_TEXT, "alpha": 0.7}, {"name": "fedprox", "mu": 0.7}):
+        fed = federation(settings(algorithm=algorithm, local=LOCAL), steady(sizes, 1), vectors())
+        seen = watch(fed)
+        play(fed)
+        trained.append(seen[0][0].W)
+    assert closest(*trained) < 1e-6
+    ungated = models({**MAIN_TEXT, "alpha": 0.7, "gate": False}, sizes, cohorts=everybody)
+    assert largest_gap(ungated, models(UNIFORM, sizes, cohorts=everybody)) < 1e-14
 
 
 @EXECUTORS
 def test_an_inner_memory_only_is_feddyn_without_a_penalty(executor: str) -> None:
     common = {"engine": {"executor": executor, "workers": 1}}
-    bare = ssg(penalty="none", correction=False)
+    bare = ssg(penalty=False, correction=False)
     assert same(models(bare, **common), models({"name": "feddyn", "alpha": 0.0}, **common))
 
 
@@ -174,9 +182,9 @@ def test_without_penalty_and_memory_it_is_scaffold() -> None:
     """h kept at zero, K steps for everybody, equal sizes: FedSSG with q = 1 and FedDC with alpha = 0 are SCAFFOLD."""
     local = {**LOCAL, "schedule": "exponential", "decay": 0.8}
     sizes = (4, 4, 4, 4)
-    reference = {"name": "scaffold", "divisor": "mean", "control_lr": "initial", "weighting": "uniform"}
+    reference = {"name": "scaffold", "variant": "fedssg", "weighting": "uniform"}
     scaffold = models(reference, sizes, local=local)
-    for algorithm in (ssg(penalty="none"), {"name": "feddc", "alpha": 0.0}):
+    for algorithm in (ssg(penalty=False), {"name": "feddc", "alpha": 0.0}):
         fed = federation(settings(algorithm=algorithm, local=local), steady(sizes, 5), vectors(), cohorts=COHORTS)
         seen, state, ours = watch(fed), initial_state(fed.parts), []
         with torch.no_grad():
@@ -223,10 +231,15 @@ def test_fedvra_is_feddyn_or_fedprox() -> None:
 
 
 def test_servers_agree_where_everybody_takes_part() -> None:
-    code, eq28, alg1 = (models(ssg(server=server), cohorts=[[0, 1, 2, 3]] * 5) for server in ("code", "eq28", "alg1"))
-    assert largest_gap(code, eq28) < 1e-14
-    assert largest_gap(code, alg1) < 1e-14
-    assert largest_gap(*(models(ssg(server=server)) for server in ("code", "eq28"))) > 1e-3
+    """With one beta the gates k / (T p) and k N / (T |S|) agree where everybody is there, and so do the means of the memories."""
+
+    def both(cohorts: list[list[int]]) -> list[list[Tensor]]:
+        return [
+            models({"name": "fedssg", "variant": v, "beta": 1.0}, cohorts=cohorts) for v in ("released", "algorithm_1")
+        ]
+
+    assert largest_gap(*both([[0, 1, 2, 3]] * 5)) < 1e-14
+    assert largest_gap(*both(COHORTS)) > 1e-3
 
 
 def gates(p: float, cohorts: list[list[int]], **values: Any) -> list[Tensor]:
@@ -242,69 +255,62 @@ def gates(p: float, cohorts: list[list[int]], **values: Any) -> list[Tensor]:
 def test_gates_count_participations_against_expectation() -> None:
     counts = [[1, 1], [1, 2, 1], [3], [2, 2, 2], [3]]
     expected = {
-        "T_p": lambda t: 5 * 0.4,
-        "T_S": lambda t: 5 * len(COHORTS[t]) / 4,
-        "t_p": lambda t: (t + 1) * 0.4 + 1e-6,
+        "released": lambda t: 5 * 0.4,
+        "algorithm_1": lambda t: 5 * len(COHORTS[t]) / 4,
+        "main_text": lambda t: (t + 1) * 0.4 + 1e-6,
     }
-    for gate, divisor in expected.items():
-        for clip in (False, True):
-            for t, found in enumerate(gates(0.4, COHORTS, gate=gate, gate_clip=clip)):
-                value = torch.tensor(counts[t], dtype=torch.float64) / divisor(t)
-                assert closest(found, value.clamp(max=1) if clip else value) < 1e-14
-    assert not torch.cat(gates(0.4, COHORTS, gate="none")).any()
+    for variant, divisor in expected.items():
+        for t, found in enumerate(gates(0.4, COHORTS, variant=variant)):
+            assert closest(found, torch.tensor(counts[t], dtype=torch.float64) / divisor(t)) < 1e-14
+        assert not torch.cat(gates(0.4, COHORTS, variant=variant, gate=False)).any()
 
 
 def test_gates_of_everybody_are_the_share_of_the_rounds() -> None:
     everybody = [[0, 1, 2, 3]] * 5
-    for t, (planned, running) in enumerate(zip(gates(1.0, everybody), gates(1.0, everybody, gate="t_p"), strict=True)):
+    found = (gates(1.0, everybody, variant=variant) for variant in ("released", "main_text"))
+    for t, (planned, running) in enumerate(zip(*found, strict=True)):
         assert closest(planned, torch.full((4,), (t + 1) / 5, dtype=torch.float64)) < 1e-15
         assert closest(running, torch.ones(4, dtype=torch.float64)) < 1e-5
 
 
-@pytest.mark.parametrize("penalty", ["inner", "prox"])
-def test_a_gated_penalty_has_the_gate_as_its_weight(penalty: str) -> None:
-    """A single client in a single round: the gate T p is 1 with p = 1 and 1/2 with p = 2."""
+def test_a_gated_penalty_has_the_gate_as_its_weight() -> None:
+    """A single client in a single round: the gate t p is 1 with p = 1 and 1/2 with p = 2."""
     world, local = steady((6,), 1), {"amount": 3, "batch_size": 3, "lr": 0.1}
-    memory = torch.ones(1, 18, dtype=torch.float64)
     found = []
-    for alpha, gated in ((0.4, True), (0.4, False), (0.8, True)):
-        algorithm = {"name": "fedssg", "alpha": alpha, "penalty": penalty, "penalty_gated": gated, "correction": False}
-        fed = federation(settings(algorithm=algorithm, local=local), world, vectors(), cohorts=[[0]])
-        fed.parts.participation.share = 1.0 if alpha == 0.4 else 2.0  # type: ignore[attr-defined]
+    for alpha, p in ((0.4, 1.0), (0.8, 2.0), (0.4, 2.0)):
+        chosen = settings(algorithm={**MAIN_TEXT, "alpha": alpha}, local=local)
+        fed = federation(chosen, world, vectors(), cohorts=[[0]])
+        fed.parts.participation.share = p  # type: ignore[attr-defined]
         state = initial_state(fed.parts)
-        state.memory["h"].copy_(memory)
+        state.memory["h"].fill_(1.0)
         seen = watch(fed)
         play(fed, state=state)
         found.append(seen[0][0].W)
-    assert closest(found[0], found[1]) < 1e-15
-    assert closest(found[0], found[2]) < 1e-14
+    assert closest(found[0], found[1]) < 1e-6
+    assert closest(found[0], found[2]) > 1e-3
 
 
-def test_scales_of_the_correction() -> None:
-    """After one round c_i = -Delta_i / (divisor eta): K = 2 epochs of 3 batches for the mean client, E = 2."""
-    sizes = (7, 7)
+def test_the_scale_of_the_correction() -> None:
+    """c_i+ = c_i - c - q Delta_i / (K eta_0): K = 2 epochs of 3 batches for the mean client, eta_0 undecayed."""
     local = {**LOCAL, "schedule": "exponential", "decay": 0.5, "weight_decay": 0.0}
-    found = {}
-    for scale in ("K", "E"):
-        algorithm = {"name": "fedssg", "beta": 0.5, "gate": "none", "correction_scale": scale}
-        fed = federation(settings(algorithm=algorithm, local=local), steady(sizes, 1), vectors())
-        seen = watch(fed)
-        state, _ = play(fed)
-        r, _ = seen[0]
-        found[scale] = state.memory["c_k"]
-        divisor = 6 if scale == "K" else 2
-        assert closest(state.memory["c_k"], -0.5 * (r.W - r.w) / (divisor * 0.1)) < 1e-14
-    assert closest(found["E"], 3 * found["K"]) < 1e-13
+    fed = federation(settings(algorithm=ssg(beta=0.5), local=local), steady((7, 7), 2), vectors())
+    seen, state = watch(fed), initial_state(fed.parts)
+    with torch.no_grad():
+        for t in range(2):
+            before = state.memory["c_k"] - state.server["c"]
+            fed.run_round(state)
+            r, _ = seen[t]
+            assert closest(state.memory["c_k"], before - 0.5 * (r.W - r.w) / (6 * 0.1)) < 1e-13
+    fed.parts.workers.close()
 
 
-@pytest.mark.parametrize("algorithm", ["feddc", "fedssg"])
-def test_the_variates_use_the_first_or_the_current_learning_rate(algorithm: str) -> None:
+def test_feddcs_control_variates_use_the_first_or_the_current_learning_rate() -> None:
     """In round 2 the only difference is a factor decay^-1 on what Delta adds."""
     local = {**LOCAL, "schedule": "exponential", "decay": 0.5}
     change = {}
     for control_lr in ("initial", "current"):
-        chosen = {"name": algorithm, "control_lr": control_lr}
-        fed = federation(settings(algorithm=chosen, local=local), steady((4, 4), 2), vectors())
+        chosen = settings(algorithm={"name": "feddc", "control_lr": control_lr}, local=local)
+        fed = federation(chosen, steady((4, 4), 2), vectors())
         state = initial_state(fed.parts)
         with torch.no_grad():
             fed.run_round(state)
@@ -346,20 +352,15 @@ def test_what_travels(algorithm: Any, down: int, up: int) -> None:
         ({"name": "fedvra", "d": 10.0}, {}, 1),
         ({"name": "fedssg"}, {}, 0),
         ({"name": "fedssg"}, {"last_lr": 0.074}, 1),
-        ({"name": "fedssg", "gate": "none"}, {"last_lr": 0.074}, 0),
+        ({"name": "fedssg", "gate": False}, {"last_lr": 0.074}, 0),
         ({"name": "fedssg", "beta": 0.0}, {"last_lr": 0.074}, 0),
+        ({"name": "fedssg", "variant": "algorithm_1"}, {"last_lr": 0.074}, 0),
         ({"name": "fedssg", "alpha": 20.0}, {}, 0),
-        ({"name": "fedssg", "alpha": 20.0, "penalty": "prox"}, {}, 1),
-        ({"name": "fedssg", "alpha": 10.0, "penalty": "prox"}, {"smallest": 0.5}, 1),
-        ({"name": "fedssg", "control_lr": "current"}, {}, 1),
-        ({"name": "fedssg", "control_lr": "current", "gate": "none"}, {}, 0),
-        ({"name": "fedssg", "control_lr": "current", "gate_clip": True}, {}, 0),
-        ({"name": "fedssg", "control_lr": "current", "beta": 0.0}, {}, 0),
-        ({"name": "fedssg", "server": "alg1"}, {}, 1),
-        ({"name": "fedssg", "server": "alg1"}, {"participation_fraction": 1.0}, 0),
-        ({**EARLY, "alpha": 1.0}, {}, 0),
-        ({**EARLY, "alpha": 1.0}, {"participation_fraction": 0.02}, 1),
-        ({**EARLY, "alpha": 1.0, "gate_clip": True}, {"participation_fraction": 0.02}, 0),
+        ({**MAIN_TEXT, "alpha": 1.0}, {}, 0),
+        ({**MAIN_TEXT, "alpha": 1.0}, {"participation_fraction": 0.02}, 1),
+        ({**MAIN_TEXT, "alpha": 1.0}, {"smallest": 0.3}, 1),
+        ({**MAIN_TEXT, "alpha": 1.0, "gate": False}, {"participation_fraction": 0.02}, 0),
+        ({**MAIN_TEXT, "alpha": 1.0, "penalty": False}, {"participation_fraction": 0.02}, 0),
     ],
 )
 def test_known_instabilities_are_announced(chosen: dict[str, Any], run: dict[str, Any], warned: int) -> None:

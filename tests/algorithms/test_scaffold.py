@@ -58,7 +58,7 @@ def test_one_full_batch_step_with_equal_sizes_is_fedavg() -> None:
 
 @pytest.mark.parametrize("option", ["I", "II"])
 @pytest.mark.parametrize("momentum", [0.0, 0.9])
-def test_c_is_the_mean_of_the_clients_variates(option: str, momentum: float) -> None:
+def test_c_is_the_mean_of_the_clients_control_variates(option: str, momentum: float) -> None:
     for cohorts in (None, COHORTS):
         local = {**LOCAL, "momentum": momentum}
         _, state = trajectory(scaffold(option=option), steady(SIZES, 5), vectors(), cohorts=cohorts, local=local)
@@ -74,8 +74,8 @@ def test_c_weighted_by_samples_is_the_weighted_mean() -> None:
     assert closest(state.server["c"], share @ state.memory["c_k"]) < 1e-14
 
 
-def test_c_with_relative_sizes_is_the_mean_of_the_scaled_variates() -> None:
-    chosen = scaffold(relative_size=True, divisor="mean", control_lr="initial", weighting="uniform")
+def test_c_of_the_fedssg_variant_is_the_mean_of_the_scaled_control_variates() -> None:
+    chosen = scaffold(variant="fedssg", weighting="uniform")
     local = {**LOCAL, "unit": "mean_epochs", "schedule": "exponential", "decay": 0.9}
     _, state = trajectory(chosen, steady(SIZES, 5), vectors(), cohorts=COHORTS, local=local)
     omega = torch.tensor(SIZES, dtype=torch.float64).unsqueeze(1) / (sum(SIZES) / len(SIZES))
@@ -107,7 +107,7 @@ def test_option_one_keeps_the_gradient_at_the_received_model() -> None:
 def test_a_server_step_of_zero_freezes_the_model() -> None:
     models, state = trajectory(scaffold(server_lr=0.0), steady(SIZES, 3), vectors(), local=LOCAL)
     assert all(torch.equal(w, models[0]) for w in models)
-    assert float(state.server["c"].norm()) > 1e-3  # the variates go on
+    assert float(state.server["c"].norm()) > 1e-3  # the control variates go on
 
 
 @pytest.mark.parametrize("step", [0.5, 1.3])
@@ -119,14 +119,14 @@ def test_the_server_step_scales_the_mean_displacement(step: float) -> None:
     assert closest(w, r.w + step * (r.mean(r.W) - r.w)) < 1e-15
 
 
-@pytest.mark.parametrize(("divisor", "factor"), [("effective", 1.0), ("steps", 13.1441 / 5)])
-def test_with_momentum_only_the_effective_divisor_recovers_the_gradient(
-    quadratics: Any, divisor: str, factor: float
+@pytest.mark.parametrize(("variant", "factor"), [("momentum_aware", 1.0), ("printed", 13.1441 / 5)])
+def test_with_momentum_only_the_aware_variant_recovers_the_gradient(
+    quadratics: Any, variant: str, factor: float
 ) -> None:
     """A constant gradient, momentum 0.9 and five steps: the plain count is wrong by 13.1441 / 5."""
     data, chosen = quadratics([2, 2], [1e-12, 1e-12], [[1e12, 2e12], [3e12, -4e12]])
     local = {"amount": 5, "unit": "steps", "batch_size": 2, "lr": 0.1, "momentum": 0.9}
-    _, state = trajectory(scaffold(divisor=divisor), steady([2, 2], 1, classes=2), data, local=local, **chosen)
+    _, state = trajectory(scaffold(variant=variant), steady([2, 2], 1, classes=2), data, local=local, **chosen)
     gradients = -torch.tensor([[1.0, 2.0], [3.0, -4.0]], dtype=torch.float64)
     assert closest(state.memory["c_k"], factor * gradients) < 1e-8
 
@@ -152,7 +152,7 @@ def test_the_stationary_state_is_left_unchanged(quadratics: Any, option: str) ->
 
 @pytest.mark.parametrize("weights", ["plain", "samples"])
 def test_where_it_converges_with_unequal_sizes(quadratics: Any, weights: str) -> None:
-    """Plain variates end where the plain sum of gradients is zero, weighted ones at the optimum of the session's loss."""
+    """Plain control variates end where the plain sum of gradients is zero, weighted ones at the session's optimum."""
     a, sizes = [0.5, 1.0, 2.0], [6, 2, 4]
     z = [[1.0, -2.0, 0.5], [-4.0, 1.0, 3.0], [7.0, 0.0, -1.0]]
     data, chosen = quadratics(sizes, a, z)
@@ -177,13 +177,13 @@ def test_where_it_converges_with_unequal_sizes(quadratics: Any, weights: str) ->
     [
         (scaffold(), False),
         (scaffold(variate_weights="samples"), True),
-        (scaffold(relative_size=True), True),
+        (scaffold(variant="fedssg"), True),
         ("feddc", True),
         ("fedssg", True),
     ],
 )
 def test_a_kept_c_fits_those_who_are_present(algorithm: Any, weighted: bool) -> None:
-    """Session 2 has clients 1, 2 and 3: c becomes the mean of their variates, which stay, weighted as changes are."""
+    """Session 2 has clients 1, 2 and 3: c becomes the mean of their control variates, which stay, weighted as changes are."""
     shards = deal(SIZES)
     present = [{0: 0, 1: 1, 2: 2}] * 2 + [{1: 1, 2: 2, 3: 3}]
     world = timeline(shards, present, session_of_round=[0, 0, 1])

@@ -29,7 +29,9 @@ def test_a_preset_is_valid(file: Path) -> None:
 
 def test_the_rule_of_the_main_text_needs_enough_participation() -> None:
     (line,) = algorithm("fedssg_paper_main").advice(outlook(participation_fraction=0.02))
-    assert line == "algorithm.gate t_p starts at 1 / p = 50: the proximal step diverges"
+    assert line == (
+        "algorithm.variant main_text: the penalty's weight starts at alpha / (omega p) = 50: the proximal step diverges"
+    )
     assert not algorithm("fedssg_paper_main").advice(outlook(participation_fraction=0.15))
     assert not algorithm("fedssg_paper_alg1").advice(outlook())
 
@@ -37,13 +39,10 @@ def test_the_rule_of_the_main_text_needs_enough_participation() -> None:
 @pytest.mark.parametrize(
     ("label", "values"),
     [
-        (
-            "fedssg_paper_main",
-            {"gate": "t_p", "beta": 0.0, "penalty": "prox", "penalty_gated": True, "alpha": 1.0, "correction": False},
-        ),
-        ("fedssg_paper_alg1", {"gate": "T_S", "beta": 0.0, "penalty": "inner", "correction": True, "server": "eq28"}),
+        ("fedssg_paper_main", {"variant": "main_text", "alpha": 1.0, "beta": None, "gate": True, "penalty": True}),
+        ("fedssg_paper_alg1", {"variant": "algorithm_1", "beta": None, "penalty": True, "correction": True}),
         ("fedprox_release", {"name": "fedprox", "mu": 2e-4}),
-        ("scaffold_release", {"divisor": "mean", "relative_size": True, "control_lr": "initial"}),
+        ("scaffold_release", {"variant": "fedssg"}),
     ],
 )
 def test_what_a_preset_says(label: str, values: dict[str, Any]) -> None:

@@ -243,9 +243,9 @@ def test_switches_of_the_ablation(name, recipe):
     for cell in found.cells:
         if cell.algorithm.startswith("fedssg"):
             chosen = found.runs(cell, 0)[0].algorithm
-            own = (chosen.penalty == "inner", chosen.correction, chosen.gate == "T_p")
+            own = (chosen.penalty, chosen.correction, chosen.gate)
             assert own == switches[cell.algorithm.partition("_")[2] or "full"]
-            assert (chosen.beta, chosen.server) == (1, "code")
+            assert (chosen.variant, chosen.beta) == ("released", None)
 
 
 def test_settings_of_the_eight_methods_on_mnist(recipe):

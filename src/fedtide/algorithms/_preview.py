@@ -1,4 +1,4 @@
-"""What is known of a run before its first round, for advice on settings that are known to be unstable."""
+"""A run as planned, for advice on settings that are known to be unstable."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class RunPreview:
-    """A run as planned.
+    """What is known of a run before its first round.
 
     Attributes:
         lr, last_lr: learning rates of the first and of the last round.
@@ -22,8 +22,3 @@ class RunPreview:
     rounds: int
     participation_fraction: float
     smallest: float
-
-    def stiff(self, key: str, strength: float, what: str = "proximal step") -> list[str]:
-        """A warning if an explicit step on (strength / 2) |theta - w|^2 diverges; ``key`` is the setting of the strength."""
-        product = self.lr * strength
-        return [f"local.lr * algorithm.{key} = {product:g} is not below 2: the {what} diverges"] if product >= 2 else []

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from torch import Tensor
 
+from fedtide.algorithms._stability import explicit_step
 from fedtide.algorithms.base import Algorithm, AlgorithmSettings, Local, Round, RunPreview, Tunable
 
 
 class FedAcg(Algorithm):
-    """Server momentum broadcast as a lookahead (Kim et al. 2024): accelerated client gradient.
+    """Accelerated client gradient: server momentum, broadcast as a lookahead (Kim et al. 2024).
 
     Clients start from ``x~ = x + lambda m`` and minimise ``f_k + (beta/2) |y - x~|^2``; with ``D = sum_k p_k (y_k - x~)`` the
-    server sets ``m+ = lambda m + D`` and ``x+ = x + m+``, which is the mean of the y_k. Only x~ travels, and x+ is evaluated.
-    The authors' program has no factor 1/2 in the penalty and weights clients uniformly.
+    server sets ``m+ = lambda m + D`` and ``x+ = x + m+``, which is the mean of the y_k. Only x~ is sent, and x+ is evaluated.
+    The released code has no factor 1/2 in the penalty and weights clients uniformly.
     """
 
     class Settings(AlgorithmSettings):
@@ -37,11 +38,11 @@ class FedAcg(Algorithm):
         return Local(pull=beta, towards=self.start(r)) if beta else Local()
 
     def finish(self, r: Round) -> Tensor:
-        """x+ is the mean of the y_k, and m+ the step it makes."""
+        """x+, the mean of the y_k, and m+, the step to it."""
         x = r.mean(r.W)
         r.server.m = x - r.w
         return x
 
     def advice(self, run: RunPreview) -> list[str]:
         """The stability bound of the explicit proximal step."""
-        return run.stiff("beta", self.settings.beta)
+        return explicit_step(run, "beta", self.settings.beta)

@@ -2,13 +2,21 @@
 
 from typing import ClassVar
 
-from fedtide.algorithms.base import Algorithm
+from fedtide.algorithms._averaging import Averaging, AveragingSettings
 
 
-class FedAvg(Algorithm):
+class FedAvg(Averaging):
     """Average of the local models (McMahan et al. 2017).
 
-    ``w+ = sum_k p_k theta_k`` over the participants, ``p_k`` by samples or uniform.
+    ``w+ = w + eta_g sum_k p_k (theta_k - w)`` over the participants, the mean of their models for ``eta_g = 1``; ``p_k`` by
+    samples or uniform.
     """
+
+    class Settings(AveragingSettings):
+        """Settings of FedAvg."""
+
+        name: str = "fedavg"
+
+    settings: Settings
 
     averages_inside_round: ClassVar[bool] = True

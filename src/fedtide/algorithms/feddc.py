@@ -7,12 +7,13 @@ from typing import Literal
 from pydantic import Field
 from torch import Tensor
 
+from fedtide.algorithms._stability import explicit_step
 from fedtide.algorithms.base import Algorithm, AlgorithmSettings, Local, Round, RunPreview, ServerVector, Tunable
-from fedtide.settings.choices import WeightingChoice
+from fedtide.settings.choices import WeightingChoice, choice_field
 
 
 class FedDc(Algorithm):
-    """Local drift decoupled and corrected: drift variables and control variates (Gao et al. 2022).
+    """Local drift, decoupled and corrected by drift variables and control variates (Gao et al. 2022).
 
     Client k minimises ``f_k + (alpha_k/2) |theta - (w - h_k)|^2 + <theta, c / omega_k - c_k>`` with its drift ``h_k``, then
 
@@ -20,21 +21,21 @@ class FedDc(Algorithm):
         c_k+ = c_k - c / omega_k - Delta_k / (K eta),  c+ = c + 1/N sum_S omega_k (c_k+ - c_k)
         w+ = mean_S theta_k + mean_N h_k
 
-    The paper words the correction as ``(Delta_k - Delta) / (K eta)`` of the round before; the recursion of the authors'
-    program, followed here, is that with the c of all clients. From the program too: ``alpha_k = alpha / omega_k``
-    (omega_k: relative size), K the steps of a client of mean size, the undecayed eta in ``control_lr: initial``, equal
-    weights. The authors train without local momentum; with it the variates come out larger by up to 1 / (1 - momentum).
+    The paper writes the correction as ``(Delta_k - Delta) / (K eta)`` of the round before; the recursion of the released code,
+    which is used here, is the same with the c of all clients. Also from that code: ``alpha_k = alpha / omega_k`` (omega_k:
+    relative size), K the steps of a client of mean size, the undecayed eta (``control_lr: initial``), equal weights. With local
+    momentum, which the authors do not use, the control variates come out larger by up to 1 / (1 - momentum).
     """
 
     class Settings(AlgorithmSettings):
         """Settings of FedDC."""
 
         name: str = "feddc"
-        weighting: WeightingChoice = Field("uniform", description="how participants are weighted")  # type: ignore[assignment]
+        weighting: WeightingChoice = choice_field("uniform", "how participants are weighted")
         alpha: float = Tunable(0.1, low=1e-3, high=1.0, log=True, ge=0, description="strength of the pull to w - h_k")
         correction: bool = Field(True, description="gradient correction by control variates; without it, FedDyn")
         control_lr: Literal["initial", "current"] = Field(
-            "initial", description="learning rate in the variates: undecayed, or of the round"
+            "initial", description="learning rate in the control variates: undecayed, or of the round"
         )
 
     settings: Settings
@@ -54,7 +55,7 @@ class FedDc(Algorithm):
         return added
 
     def finish(self, r: Round) -> Tensor:
-        """Drifts and variates of the participants, then the server's means and the model."""
+        """Drifts and control variates of the participants, then the server's means and the model."""
         delta = r.W - r.w
         r.client.h = r.client.h + delta
         r.server.h_mean = r.server.h_mean + r.total(delta) / r.population
@@ -66,9 +67,9 @@ class FedDc(Algorithm):
         return r.mean(r.W) + r.server.h_mean
 
     def payload(self, name: str) -> int:
-        """Without correction no variate travels."""
+        """Without the correction no control variate is sent."""
         return super().payload(name) if self.settings.correction else 0
 
     def advice(self, run: RunPreview) -> list[str]:
         """The stability bound of the explicit proximal step, which is steepest for the smallest client."""
-        return run.stiff("alpha / omega", self.settings.alpha / run.smallest)
+        return explicit_step(run, "alpha / omega", self.settings.alpha / run.smallest)

@@ -5,8 +5,9 @@ from __future__ import annotations
 from pydantic import Field
 from torch import Tensor
 
+from fedtide.algorithms._stability import explicit_step
 from fedtide.algorithms.base import Algorithm, AlgorithmSettings, Local, Round, RunPreview, ServerVector, Tunable
-from fedtide.settings.choices import WeightingChoice
+from fedtide.settings.choices import WeightingChoice, choice_field
 
 
 class FedDyn(Algorithm):
@@ -17,16 +18,16 @@ class FedDyn(Algorithm):
     ``h_k+ = h_k + theta_k - w``, and the server adds their mean over *all* clients, ``w+ = mean_S theta_k + mean_N h_k``.
     A client never seen counts with ``h_k = 0``.
 
-    As in the authors' program ``alpha_k = alpha / omega_k`` with the relative size ``omega_k``, participants count the
-    same, and ``alpha_k theta`` joins the weight decay, outside the clip. ``alpha = 0`` is *not* FedAvg: local training is,
-    but the server goes on adding the mean memory, unless ``memory_in_server`` is off.
+    As in the released code ``alpha_k = alpha / omega_k`` with the relative size ``omega_k``, participants have equal weights,
+    and ``alpha_k theta`` joins the weight decay, outside the clip. ``alpha = 0`` is *not* FedAvg: local training is, but the
+    server still adds the mean memory unless ``memory_in_server`` is off.
     """
 
     class Settings(AlgorithmSettings):
         """Settings of FedDyn."""
 
         name: str = "feddyn"
-        weighting: WeightingChoice = Field("uniform", description="how participants are weighted")  # type: ignore[assignment]
+        weighting: WeightingChoice = choice_field("uniform", "how participants are weighted")
         alpha: float = Tunable(0.01, low=1e-3, high=1.0, log=True, ge=0, description="strength of the regulariser")
         memory_in_server: bool = Field(True, description="the server adds the mean memory of all clients")
 
@@ -52,4 +53,4 @@ class FedDyn(Algorithm):
 
     def advice(self, run: RunPreview) -> list[str]:
         """The stability bound of the explicit step on the regulariser, which is steepest for the smallest client."""
-        return run.stiff("alpha / omega", self.settings.alpha / run.smallest, "regulariser's step")
+        return explicit_step(run, "alpha / omega", self.settings.alpha / run.smallest, "regulariser's step")

@@ -4,16 +4,23 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from fedtide.algorithms.base import Algorithm
+from fedtide.algorithms._averaging import Averaging, AveragingSettings
 
 
-class FedEnsemble(Algorithm):
-    """FedAvg whose participants predict together: their logits are added up (DynamicFL's baseline).
+class FedEnsemble(Averaging):
+    """FedAvg whose participants predict together: their logits are summed (DynamicFL's baseline).
 
-    Training is FedAvg. Beside the server's model, the models of a round's participants after local training are evaluated as
-    an ensemble (column ``test_accuracy_ensemble``, or ``evaluation.reported: ensemble``). FedGen's program adds up all
-    clients, of which those that were not drawn hold the server's model.
+    Training is FedAvg. Beside the global model, the participants' models after local training are evaluated as an ensemble
+    (column ``test_accuracy_ensemble``, or ``evaluation.reported: ensemble``). FedGen's released code sums over all clients,
+    where those that were not drawn hold the global model.
     """
+
+    class Settings(AveragingSettings):
+        """Settings of FedEnsemble."""
+
+        name: str = "fedensemble"
+
+    settings: Settings
 
     models = ("cloud", "ensemble")
     averages_inside_round: ClassVar[bool] = True

@@ -7,9 +7,10 @@ from typing import Literal
 from pydantic import Field, model_validator
 from torch import Tensor
 
+from fedtide.algorithms._averaging import Averaging, AveragingSettings
+from fedtide.algorithms._dual import Dual, DualSettings
+from fedtide.algorithms._sharpness import radius
 from fedtide.algorithms.base import Algorithm, AlgorithmSettings, Gradient, Local, Round, RunPreview, Tunable
-from fedtide.algorithms.fedsam import FedSam, radius
-from fedtide.algorithms.fedspeed import FedSpeed
 from fedtide.algorithms.scaffold import Scaffold
 from fedtide.core.errors import SettingsError
 
@@ -21,8 +22,8 @@ class FedLesam(Algorithm):
     model client k received when it last took part (no perturbation before that). Everything else is the base: FedAvg, SCAFFOLD
     (FedLESAM-S) or FedDyn in FedSpeed's form (FedLESAM-D); ``rho = 0`` is the base itself.
 
-    The released program indexes a flat vector by tensor and scales SCAFFOLD's correction by FedDyn's coefficient; both are
-    taken as defects.
+    The released code indexes a flat vector by tensor and scales SCAFFOLD's correction by FedDyn's coefficient; both are
+    treated as defects.
     """
 
     class Settings(AlgorithmSettings):
@@ -73,14 +74,14 @@ class FedLesam(Algorithm):
         return self.base.finish(r)
 
     def advice(self, run: RunPreview) -> list[str]:
-        """Those of the base."""
+        """That of the base."""
         return self.base.advice(run)
 
 
 def _base(s: FedLesam.Settings) -> Algorithm:
-    """The algorithm whose local terms, memories and server are used; never its direction."""
+    """The algorithm whose local terms, memories and server are used."""
     if s.base == "scaffold":
         return Scaffold(Scaffold.Settings(server_lr=s.server_lr))
     if s.base == "feddyn":
-        return FedSpeed(FedSpeed.Settings(a=s.a))
-    return FedSam(FedSam.Settings(server_lr=s.server_lr))
+        return Dual(DualSettings(name="feddyn", a=s.a))
+    return Averaging(AveragingSettings(name="fedavg", server_lr=s.server_lr))

@@ -6,6 +6,7 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
+from fedtide.algorithms._stability import explicit_step
 from fedtide.algorithms.base import Algorithm, AlgorithmSettings, Local, Round, RunPreview, Tunable
 
 
@@ -14,12 +15,12 @@ class FedNova(Algorithm):
 
     With ``Delta_k = w - theta_k`` and ``|a_k|``, the displacement of client k's tau_k steps per unit of learning rate
     under a constant unit gradient, ``w+ = w - tau_eff sum_k p_k Delta_k / |a_k|`` (eq. 3 there); tau_eff is
-    ``sum p_k |a_k|``, or ``sum p_k tau_k`` with a proximal term, as in the authors' program. Server momentum is the
-    program's ``gmf``: ``b+ = gmf b + (w - w+) / eta``, and ``w - eta b+`` is sent.
+    ``sum p_k |a_k|``, or ``sum p_k tau_k`` with a proximal term, as in the released code. Server momentum is its
+    ``gmf``: ``b+ = gmf b + (w - w+) / eta``, and ``w - eta b+`` is sent.
 
-    For local momentum *and* a proximal term together the program adds two separate rules; here ``|a_k|`` is the exact
-    displacement of that recursion, which is theirs for either alone. Nesterov's lookahead counts, clipping and weight decay
-    do not. ``|a_k|`` is for momentum that starts at zero every round, whatever ``local.momentum_scope``.
+    For local momentum *and* a proximal term together the released code applies two separate rules; here ``|a_k|`` is the exact
+    displacement of the combined recursion, which is theirs for either alone. It includes Nesterov's lookahead, but neither
+    clipping nor weight decay, and assumes momentum that starts at zero every round, whatever ``local.momentum_scope``.
     """
 
     class Settings(AlgorithmSettings):
@@ -66,4 +67,4 @@ class FedNova(Algorithm):
 
     def advice(self, run: RunPreview) -> list[str]:
         """The stability bound of the explicit proximal step."""
-        return run.stiff("mu", self.settings.mu)
+        return explicit_step(run, "mu", self.settings.mu)

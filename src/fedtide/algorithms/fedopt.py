@@ -23,8 +23,7 @@ class FedOpt(Algorithm):
 
     The adaptive three use m = beta1 m + (1 - beta1) D, v_0 = tau^2 unless set, no bias correction, and
     w + lr m / (sqrt(v) + tau). ``torch.optim`` provides the momentum form; its Adam corrects the bias and its Adagrad has no
-    first moment, so the adaptive three are written out. Buffers (BatchNorm statistics) are averaged,
-    never optimised.
+    first moment, so the adaptive three are written out. Buffers (BatchNorm statistics) are averaged, never optimised.
     """
 
     class Settings(AlgorithmSettings):

@@ -2,16 +2,18 @@
 
 from typing import ClassVar
 
-from fedtide.algorithms.base import Algorithm, AlgorithmSettings, Local, Round, RunPreview, Tunable
+from fedtide.algorithms._averaging import Averaging, AveragingSettings
+from fedtide.algorithms._stability import explicit_step
+from fedtide.algorithms.base import Local, Round, RunPreview, Tunable
 
 
-class FedProx(Algorithm):
-    """Proximal local objectives f_k + (mu/2) |theta - w|^2 (Li et al. 2020), averaged as FedAvg.
+class FedProx(Averaging):
+    """Proximal local objectives f_k + (mu/2) |theta - w|^2 (Li et al. 2020), averaged as in FedAvg.
 
     ``mu = 0`` is FedAvg to the bit: the term is left out. An explicit step needs ``lr * mu < 2``.
     """
 
-    class Settings(AlgorithmSettings):
+    class Settings(AveragingSettings):
         """Settings of FedProx."""
 
         name: str = "fedprox"
@@ -28,4 +30,4 @@ class FedProx(Algorithm):
 
     def advice(self, run: RunPreview) -> list[str]:
         """The stability bound of the explicit proximal step."""
-        return run.stiff("mu", self.settings.mu)
+        return explicit_step(run, "mu", self.settings.mu)

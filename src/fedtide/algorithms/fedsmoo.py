@@ -4,18 +4,17 @@ from __future__ import annotations
 
 from torch import Tensor
 
+from fedtide.algorithms._dual import Dual, DualSettings
+from fedtide.algorithms._sharpness import radius
 from fedtide.algorithms.base import Gradient, Round
-from fedtide.algorithms.fedsam import radius
-from fedtide.algorithms.fedspeed import DualSettings, FedSpeed
 
 
-class FedSmoo(FedSpeed):
+class FedSmoo(Dual):
     """Dynamic regularisation of model and perturbation, which agree on a global one s (Sun et al. 2023).
 
     Every local step takes ``e = rho t / |t|``, ``t = g(y) - mu_k - s``, sets ``mu_k+ = mu_k + e - s`` and follows
-    ``v = g(y + e) + a (y - x + h_k)``; h_k and the server's x are FedSpeed's (FedDyn's). The server's
-    ``s = rho m / |m|`` is along the participants' plain mean m of mu_k, as in the authors' program; the paper adds a small
-    term in s.
+    ``v = g(y + e) + a (y - x + h_k)``; h_k and the server's x are FedSpeed's (FedDyn's). The server's ``s = rho m / |m|`` is
+    along the participants' plain mean m of mu_k, as in the released code; the paper adds a small term in s.
     """
 
     class Settings(DualSettings):
@@ -25,7 +24,7 @@ class FedSmoo(FedSpeed):
 
     settings: Settings
 
-    server = (*FedSpeed.server, "s")
+    server = (*Dual.server, "s")
     client = ("h", "mu")
     down = ("w", "s")
     up = ("W", "mu")

@@ -5,8 +5,9 @@ from __future__ import annotations
 from pydantic import Field
 from torch import Tensor
 
+from fedtide.algorithms._stability import dual_step, explicit_step
 from fedtide.algorithms.base import Algorithm, AlgorithmSettings, Local, Round, RunPreview, ServerVector, Tunable
-from fedtide.settings.choices import WeightingChoice
+from fedtide.settings.choices import WeightingChoice, choice_field
 
 
 class FedVra(Algorithm):
@@ -16,9 +17,9 @@ class FedVra(Algorithm):
 
         h_k+ = h_k + a (theta_k - w),  w+ = d mean_S theta_k + mean_N h_k
 
-    A reconstruction: no program of the authors is public, and what circulates as FedVRA (the FedSSG repository) is FedDyn
-    to the bit. The published d = 10 stands for N/|S| at 10 % participation: the server's average must have total weight
-    one, so ``d`` here is relative to that, 1 by default. ``a = 1`` is FedDyn with alpha = gamma and equal sizes, ``a = 0``
+    A reconstruction: the authors released no code, and what FedSSG's repository calls FedVRA is FedDyn to the bit. The
+    published d = 10 is N/|S| at 10 % participation: the server's average must have total weight one, so ``d`` here is
+    relative to that, 1 by default. ``a = 1`` is FedDyn with alpha = gamma and equal sizes, ``a = 0``
     FedProx with equal weights. The dual shrinks by ``1 - a gamma eta K`` per round of K steps: the published a = 7,
     gamma = 0.1 diverge above eta K = 2.9, hence a = 1 by default.
     """
@@ -27,7 +28,7 @@ class FedVra(Algorithm):
         """Settings of FedVRA."""
 
         name: str = "fedvra"
-        weighting: WeightingChoice = Field("uniform", description="how participants are weighted")  # type: ignore[assignment]
+        weighting: WeightingChoice = choice_field("uniform", "how participants are weighted")
         gamma: float = Tunable(0.1, low=1e-3, high=1.0, log=True, ge=0, description="strength of the penalty")
         a: float = Tunable(1.0, low=0.1, high=10.0, log=True, ge=0, description="step size of the dual variables")
         d: float = Field(1.0, gt=0, description="weight of the participants' mean, relative to its proper weight 1")
@@ -53,11 +54,6 @@ class FedVra(Algorithm):
 
     def advice(self, run: RunPreview) -> list[str]:
         """The bounds of the proximal step and of the dual recursion, and what d does to the model."""
-        s, lines = self.settings, run.stiff("gamma", self.settings.gamma)
-        if (factor := s.a * s.gamma * run.lr * run.steps) >= 2:
-            lines.append(
-                f"algorithm.a * gamma * local.lr * {run.steps} steps = {factor:g} is not below 2: the dual diverges"
-            )
-        if s.d != 1:
-            lines.append(f"algorithm.d = {s.d:g} rescales the model by that factor in every round")
-        return lines
+        s = self.settings
+        rescaled = [f"algorithm.d = {s.d:g} multiplies the model by that factor every round"] if s.d != 1 else []
+        return [*explicit_step(run, "gamma", s.gamma), *dual_step(run, s.a, s.gamma), *rescaled]

@@ -12,8 +12,8 @@ class MimeLite(Algorithm):
     """Local steps with the server's momentum, frozen during the round (Karimireddy et al. 2021).
 
     With ``U(z) = (1 - beta) z + beta m`` clients follow ``v = U(g(y))``. They also send the gradient of their whole data at x,
-    whose mean c makes the next momentum ``m+ = U(c)``. Without ``dampening`` ``U(z) = z + beta m`` as in the authors'
-    program. The mean c has the weights of the models, by samples as in the paper. ``beta = 0`` is FedAvg to the bit.
+    whose mean c makes the next momentum ``m+ = U(c)``. Without ``dampening`` ``U(z) = z + beta m`` as in the released
+    code. The mean c has the weights of the models, by samples as in the paper. ``beta = 0`` is FedAvg to the bit.
     """
 
     class Settings(AlgorithmSettings):

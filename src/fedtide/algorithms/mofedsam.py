@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from torch import Tensor
 
+from fedtide.algorithms._sharpness import ascended
 from fedtide.algorithms.base import Gradient, Round, Tunable
 from fedtide.algorithms.fedcm import FedCm
-from fedtide.algorithms.fedsam import ascended
 
 
 class MoFedSam(FedCm):

@@ -5,21 +5,21 @@ from __future__ import annotations
 from torch import Tensor
 from torch.nn import functional
 
-from fedtide.algorithms.base import Algorithm, AlgorithmSettings, Round, Term, Tunable
-from fedtide.engine.local import TermBatch
+from fedtide.algorithms._averaging import Averaging, AveragingSettings
+from fedtide.algorithms.base import Round, Term, TermBatch, Tunable
 
 
-class Moon(Algorithm):
-    """Model-contrastive local objectives (Li, He and Song 2021), averaged as FedAvg.
+class Moon(Averaging):
+    """Model-contrastive local objectives (Li, He and Song 2021), averaged as in FedAvg.
 
     ``f_k + mu l``, ``l = -log( e^{cos(z, z_g) / tau} / (e^{cos(z, z_g) / tau} + e^{cos(z, z_p) / tau}) )`` (eq. 3), with the
     features z of the model in training, z_g of the global model and z_p of the client's previous local model. A client
-    without a previous model trains on f_k alone (in the authors' program its first z_p is that of a random network). z_p is
+    without a previous model trains on f_k alone (in the released code its first z_p is that of a random network). z_p is
     taken with the broadcast normalisation statistics, not with those the client had. ``mu = 0`` is FedAvg to the bit: the
     term is left out.
     """
 
-    class Settings(AlgorithmSettings):
+    class Settings(AveragingSettings):
         """Settings of MOON."""
 
         name: str = "moon"
@@ -39,7 +39,7 @@ class Moon(Algorithm):
     def finish(self, r: Round) -> Tensor:
         """Remember the local models, then average them."""
         r.client.previous = r.W
-        return r.mean(r.W)
+        return super().finish(r)
 
     def _contrast(self, batch: TermBatch) -> Tensor:
         """l [B], in its stable form softplus((cos(z, z_p) - cos(z, z_g)) / tau)."""

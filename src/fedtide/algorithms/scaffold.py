@@ -12,36 +12,36 @@ from fedtide.algorithms.base import Algorithm, AlgorithmSettings, Local, Round, 
 
 
 class Scaffold(Algorithm):
-    """Control variates against client drift (Karimireddy et al. 2020), options I and II.
+    """Control variates against client drift (Karimireddy et al. 2020), options I and II of Algorithm 1.
 
-    Local gradients become ``g - c_k + c`` (eq. 3). Option II sets ``c_k+ = c_k - c + (w - y_k) / (a_k eta)`` (eq. 4), with
-    ``a_k`` the displacement per unit gradient: the number of steps, or with local momentum the norm of its weights
-    (FedNova's recursion, for momentum that starts at zero every round whatever ``local.momentum_scope``); with the plain count
-    the variates come out too large by up to 1 / (1 - momentum).
-    The FedSSG-family reference differs in named settings: ``relative_size`` divides c by omega_k = n_k / mean n and
-    multiplies the change by it, ``control_lr: initial`` divides by the undecayed rate, ``divisor: mean`` by the steps of a
-    client of mean size.
+    Option II divides the displacement ``x - y_k`` by ``a_k eta``, an estimate of the mean gradient on the way. ``variant``:
+
+    * ``momentum_aware``: ``a_k`` is the displacement per unit gradient, which is the number of steps K unless there is local
+      momentum (then the norm of FedNova's weights, for momentum that starts at zero every round whatever
+      ``local.momentum_scope``).
+    * ``printed``: ``a_k`` is the number of steps. With momentum the control variates come out too large by up to
+      1 / (1 - momentum), as in DynamicFL's released code.
+    * ``fedssg``: the SCAFFOLD of the FedSSG family's released code. ``a_k`` is the number of steps of a client of mean size and
+      eta undecayed; c is divided by the relative size omega_k, and the changes of c_k are multiplied by it.
     """
 
     class Settings(AlgorithmSettings):
         """Settings of SCAFFOLD."""
 
+        renamed = dict.fromkeys(("divisor", "control_lr", "relative_size"), "it is part of variant now")
+
         name: str = "scaffold"
+        variant: Literal["momentum_aware", "printed", "fedssg"] = Field(
+            "momentum_aware",
+            description="option II divides by momentum-aware steps, plain steps, or as in FedSSG's released code",
+        )
         option: Literal["I", "II"] = Field(
-            "II", description="I: gradient over all local data at w; II: from the local steps"
+            "II", description="I: gradient over all local data at x; II: from the local steps"
         )
         server_lr: float = Tunable(1.0, low=0.1, high=1.5, ge=0, description="server step size eta_g")
-        divisor: Literal["effective", "steps", "mean"] = Field(
-            "effective",
-            description="option II divides by: momentum-aware steps, plain steps, steps of a mean-sized client",
-        )
-        control_lr: Literal["current", "initial"] = Field(
-            "current", description="learning rate in option II: of the round, or undecayed"
-        )
         variate_weights: Literal["plain", "samples"] = Field(
             "plain", description="c is the plain mean of the c_k (|S|/N of the round's changes), or weighted by samples"
         )
-        relative_size: bool = Field(False, description="scale the variates by relative client sizes omega_k")
 
     settings: Settings
 
@@ -52,36 +52,32 @@ class Scaffold(Algorithm):
 
     def __init__(self, settings: Settings) -> None:
         super().__init__(settings)
-        by_size = settings.relative_size or settings.variate_weights == "samples"
-        self.server = (ServerVector("c", mean_of="c_k", by_size=by_size),)
+        self.fedssg = settings.variant == "fedssg"
+        self.by_size = self.fedssg or settings.variate_weights == "samples"
+        self.server = (ServerVector("c", mean_of="c_k", by_size=self.by_size),)
 
     def local(self, r: Round) -> Local:
-        """g - c_k + c / omega_k."""
-        return Local(linear=r.server.c / self._omega(r) - r.client.c_k)
+        """g(y) - c_k + c."""
+        c = r.server.c / r.omega if self.fedssg else r.server.c
+        return Local(linear=c - r.client.c_k)  # eq. 3, line 10
 
     def finish(self, r: Round) -> Tensor:
-        """New control variates (old c for all participants), then x+ = x + eta_g sum p_k (y_k - x)."""
-        c, c_k = r.server.c, r.client.c_k
-        change = self._variates(r) - c_k
-        r.client.c_k = c_k + change
-        r.server.c = c + r.total(self._shares(r) * change)
-        return r.average(self.settings.server_lr)
+        """New control variates (with the old c for all participants), then the model."""
+        change = self.c_plus(r) - r.client.c_k
+        r.client.c_k = r.client.c_k + change  # line 14
+        share = (r.omega if self.by_size else torch.ones_like(r.omega)) / r.population
+        r.server.c = r.server.c + r.total(share * change)  # eq. 5, line 17
+        return r.average(self.settings.server_lr)  # eq. 5, line 17
 
-    def _variates(self, r: Round) -> Tensor:
-        s = self.settings
-        if s.option == "I":
+    def c_plus(self, r: Round) -> Tensor:
+        """c_k+ [C, d]: eq. 4, line 12."""
+        if self.settings.option == "I":
             gradient = r.services.full_gradient(r.w)
             return gradient + r.local.weight_decay * r.w if r.local.weight_decay else gradient
-        lr = r.lr0 if s.control_lr == "initial" else r.lr
-        mean = torch.full_like(r.steps, r.mean_steps)
-        a = {"effective": r.effective_steps, "steps": r.steps, "mean": mean}[s.divisor]
-        return r.client.c_k - r.server.c + (r.w - r.W) / (a * lr)
+        return r.client.c_k - r.server.c + (r.w - r.W) / self.a_eta(r)
 
-    def _shares(self, r: Round) -> Tensor:
-        """What each change of c_k adds to c: 1/N, or D_k / D over the clients present."""
-        if self.settings.variate_weights == "samples":
-            return r.omega / r.population
-        return self._omega(r) / r.population
-
-    def _omega(self, r: Round) -> Tensor:
-        return r.omega if self.settings.relative_size else r.omega.new_ones(r.omega.shape)
+    def a_eta(self, r: Round) -> Tensor:
+        """What turns a displacement into a gradient [C, 1]."""
+        if self.fedssg:
+            return torch.full_like(r.steps, r.mean_steps) * r.lr0
+        return (r.effective_steps if self.settings.variant == "momentum_aware" else r.steps) * r.lr

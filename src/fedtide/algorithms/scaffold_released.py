@@ -8,12 +8,12 @@ from fedtide.algorithms.base import Algorithm, Round
 
 
 class ScaffoldReleased(Algorithm):
-    """FedAvg damped by the clients' learning rate: what dynamic initialisation (Chang et al.) released as SCAFFOLD.
+    """FedAvg damped by the clients' learning rate, released as SCAFFOLD with dynamic initialisation (Chang et al.).
 
     Local training is plain. With ``dy_k = y_k - x`` the server sets ``x+ = x + eta sum_k p_k dy_k``, eta being the round's
-    *local* rate, and ``c+ = c + sum_k p_k (-c - dy_k / (eta E_k))``; variates travel as in SCAFFOLD but correct nothing.
-    Kept to compare with the published rows; ``scaffold`` is the algorithm. Differs from the snapshot in BatchNorm
-    statistics, which are averaged rather than damped.
+    *local* rate, and ``c+ = c + sum_k p_k (-c - dy_k / (eta E_k))``; control variates are sent as in SCAFFOLD but correct
+    nothing. Kept to compare with the published rows; ``scaffold`` is the algorithm. Unlike the snapshot, BatchNorm statistics
+    are averaged, not damped.
     """
 
     server = ("c",)
@@ -22,7 +22,7 @@ class ScaffoldReleased(Algorithm):
     models = ("cloud", "participants")
 
     def finish(self, r: Round) -> Tensor:
-        """The damped step, and the control variate nobody reads."""
+        """The damped step, and the control variate that nothing reads."""
         dy = r.W - r.w
         r.server.c = r.server.c + r.mean(-r.server.c - dy / (r.lr * r.steps))
         return r.w + r.lr * r.mean(dy)

@@ -14,13 +14,13 @@ CONVENTIONS: dict[str, dict[str, Any]] = {
     "fedavg": {"weighting": "samples"},
     "fedprox": {"weighting": "samples", "mu": 2e-4},
     "feddisco": {"weighting": "feddisco"},
-    "scaffold": {"divisor": "mean", "control_lr": "initial", "relative_size": True},
+    "scaffold": {"variant": "fedssg"},
 }
 """What the lineage's reference does and its files do not say."""
 
 SWITCHES: dict[str, dict[str, Any]] = {
-    "gate_on": {"gate": "none"},
-    "pen": {"penalty": "none"},
+    "gate_on": {"gate": False},
+    "pen": {"penalty": False},
     "corr": {"correction": False},
 }
 """What a part that is switched off is called here."""

@@ -1,0 +1,23 @@
+"""What the methods share whose server does what FedAvg's does."""
+
+from __future__ import annotations
+
+from torch import Tensor
+
+from fedtide.algorithms.base import Algorithm, AlgorithmSettings, Round, Tunable
+
+
+class AveragingSettings(AlgorithmSettings):
+    """Settings of all of them."""
+
+    server_lr: float = Tunable(1.0, low=0.1, high=1.5, gt=0, description="server step size eta_g")
+
+
+class Averaging(Algorithm):
+    """``w+ = w + eta_g sum_k p_k (theta_k - w)``, the mean of the local models for ``eta_g = 1``."""
+
+    settings: AveragingSettings
+
+    def finish(self, r: Round) -> Tensor:
+        """The server's step along the mean displacement."""
+        return r.average(self.settings.server_lr)
