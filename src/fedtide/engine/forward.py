@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import torch
@@ -13,6 +14,7 @@ from torch.func import functional_call
 from fedtide.engine.flat import Layout
 from fedtide.engine.program import trace_plain
 from fedtide.engine.task import Task
+from fedtide.engine.traces import shapes, shared, structure
 
 
 class Forward:
@@ -30,7 +32,10 @@ class Forward:
         shape = (inputs.shape, inputs.stride())
         program = self._programs.get(shape)
         if program is None:
-            program = self._programs.setdefault(shape, self._trace(list(state), [*state.values(), inputs]))
+            arguments = [*state.values(), inputs]
+            described = structure(self._network, self._task.autocast, list(state))
+            key = None if described is None else ("forward", described, shapes(arguments))
+            program = self._programs.setdefault(shape, shared(key, partial(self._trace, list(state), arguments)))
         return program(*state.values(), inputs)
 
     def _trace(self, names: list[str], arguments: list[Tensor]) -> Callable[..., Tensor]:

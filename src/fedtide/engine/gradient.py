@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import threading
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 from torch import Tensor, nn
@@ -14,6 +15,7 @@ from fedtide.engine.flat import Layout
 from fedtide.engine.local import Term
 from fedtide.engine.program import Gradients, Program, trace
 from fedtide.engine.task import Task
+from fedtide.engine.traces import shapes, shared, structure
 from fedtide.models.base import Network, Outputs
 
 
@@ -78,8 +80,19 @@ class Gradient:
         shape = (inputs.shape, keep is None, losses, names, tuple(value.shape for value in constants))
         program = self._programs.get(shape)
         if program is None:
-            program = self._programs.setdefault(shape, trace(self._function(terms, keep is not None), arguments))
+            make = partial(trace, self._function(terms, keep is not None), arguments)
+            program = self._programs.setdefault(shape, shared(self._key(terms, arguments), make))
         return program(*arguments)
+
+    def _key(self, terms: Sequence[Term], arguments: Sequence[Tensor]) -> Any | None:
+        """Everything that goes into a trace."""
+        task = self.task
+        losses = [
+            (term.loss, *map(tuple, (term.references, term.constants, term.tensors)), term.replaces) for term in terms
+        ]
+        about = (self._train, self._frozen, task.objective, task.autocast, task.dtype, task.device, losses)
+        described = structure(*about)
+        return None if described is None else ("gradient", self.batched, described, shapes(arguments))
 
     def _function(self, terms: Sequence[Term], masked: bool) -> Callable[..., tuple[Tensor, ...]]:
         slots = self.layout.parameters

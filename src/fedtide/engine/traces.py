@@ -1,0 +1,86 @@
+"""Traced programs that all runs of a process share: what is equal is traced once.
+
+Tracing costs a tenth of a second per shape, as much as a small run; searches, comparisons and tests execute many runs of one
+model in one process.
+"""
+
+from __future__ import annotations
+
+import io
+import pickle
+import threading
+import types
+from collections import OrderedDict
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
+
+import torch
+from torch import Tensor, nn
+
+Program = TypeVar("Program")
+
+_MOST = 256
+"""Programs kept; the one that has not been asked for longest goes first."""
+
+_programs: OrderedDict[Any, Any] = OrderedDict()
+_lock = threading.Lock()
+_code: dict[int, Any] = {}
+"""Classes and functions that keys refer to by address: kept, so that the address stays theirs."""
+
+
+def shared(key: Any | None, make: Callable[[], Program]) -> Program:
+    """The program of a key, made if there is none; ``None`` for a key makes one that is not kept."""
+    if key is None:
+        return make()
+    with _lock:
+        if key in _programs:
+            _programs.move_to_end(key)
+            found: Program = _programs[key]
+            return found
+    made = make()
+    with _lock:
+        _programs[key] = made
+        if len(_programs) > _MOST:
+            _programs.popitem(last=False)
+    return made
+
+
+def structure(*parts: Any) -> bytes | None:
+    """Everything a trace can see of some objects but for the values of parameters, which are its arguments.
+
+    Returns:
+        Equal bytes for equal objects; ``None`` if an object cannot be described.
+    """
+    stream = io.BytesIO()
+    try:
+        _Describing(stream, protocol=5).dump(parts)
+    except (pickle.PicklingError, TypeError, AttributeError):
+        return None
+    return stream.getvalue()
+
+
+def shapes(arguments: Sequence[Tensor]) -> tuple[Any, ...]:
+    """What a trace can see of its arguments."""
+    return tuple(map(_about, arguments))
+
+
+def _about(value: Tensor) -> tuple[Any, ...]:
+    return tuple(value.shape), str(value.dtype), value.stride(), str(value.device), value.requires_grad
+
+
+class _Describing(pickle.Pickler):
+    """Code by identity, parameters by shape, everything else by value."""
+
+    def persistent_id(self, obj: Any) -> Any:
+        """See :class:`pickle.Pickler`; what gets an id is not pickled."""
+        if isinstance(obj, Tensor):
+            content = None if isinstance(obj, nn.Parameter) else obj.detach().cpu().contiguous().numpy().tobytes()
+            return "tensor", _about(obj), content
+        if getattr(obj, "__closure__", None):
+            raise pickle.PicklingError("a closure can hold anything")
+        if isinstance(obj, type | types.FunctionType | types.BuiltinFunctionType | types.ModuleType):
+            _code[id(obj)] = obj
+            return "code", id(obj)
+        if isinstance(obj, torch.dtype | torch.memory_format | torch.device):
+            return "torch", str(obj)
+        return None

@@ -1,0 +1,72 @@
+"""Traced programs are shared when all that a trace can see is equal, and only then."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+
+from fedtide.engine import traces
+from fedtide.federation.state import initial_state
+from support import assert_same, federation, play, settings, steady, vectors
+
+
+class Scaled(nn.Module):
+    """A layer with a number that a trace bakes in."""
+
+    def __init__(self, factor: Any, width: int = 3) -> None:
+        super().__init__()
+        self.linear, self.factor = nn.Linear(4, width), factor
+
+
+def test_values_of_parameters_do_not_count() -> None:
+    assert traces.structure(Scaled(2.0)) == traces.structure(Scaled(2.0))
+
+
+@pytest.mark.parametrize(
+    "other",
+    [Scaled(3.0), Scaled(2.0, width=5), Scaled(2.0).eval(), Scaled(2.0).double(), Scaled(torch.tensor(2.0))],
+    ids=["number", "shape", "mode", "type", "tensor"],
+)
+def test_everything_else_counts(other: nn.Module) -> None:
+    assert traces.structure(Scaled(2.0)) != traces.structure(other)
+
+
+def test_a_tensor_that_is_no_parameter_counts_by_value() -> None:
+    first, second = (Scaled(torch.tensor(value)) for value in (1.0, 2.0))
+    assert traces.structure(first) != traces.structure(second)
+
+
+def test_what_holds_a_closure_is_not_shared() -> None:
+    def closure(limit: float) -> Callable[[float], float]:
+        return lambda value: min(value, limit)
+
+    assert traces.structure(Scaled(closure(1.0))) is None
+    made: list[int] = []
+    for _ in range(2):
+        traces.shared(None, lambda: made.append(1))
+    assert len(made) == 2
+
+
+def test_the_oldest_program_goes_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(traces, "_programs", type(traces._programs)())
+    monkeypatch.setattr(traces, "_MOST", 2)
+    for key in ("a", "b", "a", "c"):
+        traces.shared(key, lambda key=key: key)  # type: ignore[misc]
+    assert list(traces._programs) == ["a", "c"]
+
+
+@pytest.mark.parametrize("algorithm", ["fedavg", "moon"])
+def test_a_run_with_shared_programs_equals_one_with_its_own(algorithm: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    chosen, world, data = settings(algorithm=algorithm), steady((6, 9), 3), vectors()
+    states = []
+    for _ in range(2):  # the second finds the programs of the first
+        fed = federation(chosen, world, data)
+        states.append(play(fed, state=initial_state(fed.parts))[0])
+    monkeypatch.setattr(traces, "_programs", type(traces._programs)())
+    own, _ = play(federation(chosen, world, data))
+    for state in states:
+        assert_same(state, own)
