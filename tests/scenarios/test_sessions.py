@@ -149,7 +149,7 @@ def test_sessions_that_return_to_devices_with_a_stored_model(chosen, returning):
     made = timeline("sessions", world(), num_devices=5, **chosen)
     assert [session + 1 for session in range(made.sessions) if made.returning(session)] == returning
     later = range(made.pilot + 1, made.sessions + 1)
-    assert made.counted == (returning or list(later))
+    assert made.transition_sessions == (returning or list(later))
 
 
 def test_settings_come_from_strict_json():

@@ -7,7 +7,7 @@ import json
 import numpy as np
 import pytest
 
-from fedtide.world.picture import boundaries, commonest, draw, holdings, presence, summary
+from fedtide.world.picture import boundaries, draw, holdings, most_frequent_labels, presence, summary
 from fedtide.world.timeline import Assignment, Timeline
 from worlds import timeline, world
 
@@ -39,9 +39,9 @@ def test_holdings_count_a_sample_once(moving):
     assert holdings(moving, LABELS).tolist() == [[3, 1], [0, 2], [0, 0], [0, 0]]
 
 
-def test_the_commonest_label_of_clients_whose_data_moves(moving):
-    assert commonest(moving, LABELS).tolist() == [[0, 0, 0], [-1, -1, 1], [-1, -1, -1], [-1, -1, -1]]
-    assert commonest(timeline("static", world(), rounds=2, num_clients=3), np.zeros(300, dtype=int)) is None
+def test_the_most_frequent_labels_of_clients_whose_data_moves(moving):
+    assert most_frequent_labels(moving, LABELS).tolist() == [[0, 0, 0], [-1, -1, 1], [-1, -1, -1], [-1, -1, -1]]
+    assert most_frequent_labels(timeline("static", world(), rounds=2, num_clients=3), np.zeros(300, dtype=int)) is None
 
 
 def test_presence_and_boundaries(moving):

@@ -4,7 +4,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fedtide.core.errors import SettingsError
-from fedtide.world.validation import cut
+from fedtide.world.validation import stratified_split
 
 
 def labels_of(counts):
@@ -16,7 +16,7 @@ def labels_of(counts):
 def test_split_is_a_stratified_partition(counts, fraction, seed):
     labels = labels_of(counts)
     positions = np.arange(len(labels))
-    train, validation = cut(labels, positions, fraction, seed)
+    train, validation = stratified_split(labels, positions, fraction, seed)
     assert np.array_equal(np.sort(np.concatenate([train, validation])), positions)
     assert (np.diff(train) > 0).all()
     assert (np.diff(validation) > 0).all()
@@ -30,40 +30,46 @@ def test_split_is_a_stratified_partition(counts, fraction, seed):
 @settings(max_examples=50, deadline=None)
 def test_total_is_the_rounded_share(each, classes, fraction):
     labels = labels_of([each] * classes)
-    _, validation = cut(labels, np.arange(len(labels)), fraction, 0)
+    _, validation = stratified_split(labels, np.arange(len(labels)), fraction, 0)
     assert len(validation) == int(np.floor(fraction * each * classes + 0.5))
 
 
 def test_largest_remainders_are_rounded_up_and_ties_go_to_the_lower_class():
     labels = labels_of([13, 18, 12, 12])  # 1.3, 1.8, 1.2, 1.2 of 5.5, rounded to 6
-    _, validation = cut(labels, np.arange(len(labels)), 0.1, 5)
+    _, validation = stratified_split(labels, np.arange(len(labels)), 0.1, 5)
     assert np.bincount(labels[validation]).tolist() == [2, 2, 1, 1]
     labels = labels_of([12, 12, 12, 12])  # 1.2 each of 4.8, rounded to 5
-    _, validation = cut(labels, np.arange(len(labels)), 0.1, 5)
+    _, validation = stratified_split(labels, np.arange(len(labels)), 0.1, 5)
     assert np.bincount(labels[validation]).tolist() == [2, 1, 1, 1]
 
 
 def test_single_samples_do_not_push_other_classes_up():
     labels = labels_of([1, 1, 1, 1, 1, 14])  # 1.4 of the last class; the five singles would make it 1.9
-    _, validation = cut(labels, np.arange(len(labels)), 0.1, 0)
+    _, validation = stratified_split(labels, np.arange(len(labels)), 0.1, 0)
     assert np.bincount(labels[validation]).tolist() == [0, 0, 0, 0, 0, 1]
 
 
 def test_only_the_given_positions_are_cut():
     labels = labels_of([30, 30])
     chosen = np.arange(0, 60, 2)
-    train, validation = cut(labels, chosen, 0.2, 1)
+    train, validation = stratified_split(labels, chosen, 0.2, 1)
     assert sorted([*train.tolist(), *validation.tolist()]) == chosen.tolist()
 
 
 def test_seed_decides_the_draw():
     labels, positions = labels_of([50, 50]), np.arange(100)
-    assert cut(labels, positions, 0.2, 1)[1].tolist() == cut(labels, positions, 0.2, 1)[1].tolist()
-    assert cut(labels, positions, 0.2, 1)[1].tolist() != cut(labels, positions, 0.2, 2)[1].tolist()
+    assert (
+        stratified_split(labels, positions, 0.2, 1)[1].tolist()
+        == stratified_split(labels, positions, 0.2, 1)[1].tolist()
+    )
+    assert (
+        stratified_split(labels, positions, 0.2, 1)[1].tolist()
+        != stratified_split(labels, positions, 0.2, 2)[1].tolist()
+    )
 
 
 def test_zero_gives_an_empty_validation_set():
-    train, validation = cut(labels_of([5, 5]), np.arange(10), 0.0, 0)
+    train, validation = stratified_split(labels_of([5, 5]), np.arange(10), 0.0, 0)
     assert train.tolist() == list(range(10))
     assert validation.shape == (0,)
 
@@ -71,4 +77,4 @@ def test_zero_gives_an_empty_validation_set():
 @pytest.mark.parametrize("fraction", [-0.1, 1.0, 1.5])
 def test_share_out_of_range_is_refused(fraction):
     with pytest.raises(SettingsError, match=f"validation = {fraction}: allowed is 0 <= validation < 1"):
-        cut(labels_of([5]), np.arange(5), fraction, 0)
+        stratified_split(labels_of([5]), np.arange(5), fraction, 0)

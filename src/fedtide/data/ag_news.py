@@ -17,7 +17,7 @@ from fedtide.data._text import BERT_VOCABULARY, encode
 from fedtide.data.base import DatasetPlugin, DatasetSettings
 from fedtide.world.dataset import Dataset
 from fedtide.world.sources import Resource
-from fedtide.world.validation import cut
+from fedtide.world.validation import stratified_split
 
 ADDRESS = "https://raw.githubusercontent.com/mhjabreel/CharCnn_Keras/master/data/ag_news_csv/"
 TRAIN = Resource("train.csv", (f"{ADDRESS}train.csv",), "md5:b1a00f826fdfbd249f79597b59e1dc12")
@@ -57,7 +57,7 @@ class AgNews(DatasetPlugin):
         if self.settings.source == "full":
             train_inputs, train_labels = self._read_csv(TRAIN.path(raw))
         else:
-            train, test = cut(test_labels, np.arange(len(test_labels)), TEST_FRACTION, SPLIT_SEED)
+            train, test = stratified_split(test_labels, np.arange(len(test_labels)), TEST_FRACTION, SPLIT_SEED)
             train_inputs, train_labels = test_inputs[train], test_labels[train]
             test_inputs, test_labels = test_inputs[test], test_labels[test]
         return Dataset(

@@ -9,7 +9,7 @@ import torch
 
 from fedtide.data.base import DatasetPlugin, DatasetSettings
 from fedtide.world.dataset import Dataset
-from fedtide.world.validation import cut
+from fedtide.world.validation import stratified_split
 
 TEST_FRACTION = 0.2
 SPLIT_SEED = 0
@@ -36,7 +36,7 @@ class Digits(DatasetPlugin):
         bundled = load_digits()
         images = torch.from_numpy(bundled.images.astype(np.uint8)).unsqueeze(1)
         labels = bundled.target.astype(np.int64)
-        train, test = cut(labels, np.arange(len(labels)), TEST_FRACTION, SPLIT_SEED)
+        train, test = stratified_split(labels, np.arange(len(labels)), TEST_FRACTION, SPLIT_SEED)
         return Dataset(
             name="digits",
             kind="image",

@@ -161,7 +161,7 @@ def assemble(settings: RunSettings, timeline: Timeline, data: Dataset, hardware:
     algorithm = plugins.create(Algorithm, settings.algorithm)
     _refuse_unsuitable(settings, timeline, data, algorithm)
     own = len(data.train_labels)
-    data = data.resident(device, dtype).with_room(capacity(timeline, algorithm.synthetic_per_shard))
+    data = data.resident(device, dtype).with_capacity(capacity(timeline, algorithm.synthetic_per_shard))
     labels: Ints = data.train_labels.cpu().numpy()
     exchange = plugins.create(Exchange, settings.exchange)
     exchange.require(algorithm, local)

@@ -11,11 +11,11 @@ from fedtide.settings.run import RunSettings
 from fedtide.world.dataset import Dataset
 from fedtide.world.longtail import thin
 from fedtide.world.timeline import Timeline
-from fedtide.world.validation import cut
+from fedtide.world.validation import stratified_split
 
 
 def build_timeline(settings: RunSettings, data: Dataset) -> Timeline:
-    """The timeline: long-tail thinning, validation cut, partition, scenario, all keyed by the world's seed.
+    """The timeline: long-tail thinning, validation split, partition, scenario, all keyed by the world's seed.
 
     Raises:
         SettingsError: the request is impossible.
@@ -26,7 +26,7 @@ def build_timeline(settings: RunSettings, data: Dataset) -> Timeline:
     kept = np.arange(len(labels), dtype=np.int64)
     if tail.imbalance is not None:
         kept = thin(labels, tail.imbalance, tail.mode, tail.order, seed)
-    train, validation = cut(labels, kept, settings.validation, seed)
+    train, validation = stratified_split(labels, kept, settings.validation, seed)
     partition = plugins.create(Partition, settings.partition)
     world = WorldInput(labels, train, validation, data.num_classes, partition, seed)
     return plugins.create(Scenario, settings.scenario).timeline(world)

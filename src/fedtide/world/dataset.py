@@ -1,4 +1,4 @@
-"""The dataset as every run sees it: tensors held in memory, once, on the run's device."""
+"""The dataset of a run: tensors in memory, on the run's device."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Dataset:
         train_inputs, train_labels, test_inputs, test_labels: samples and int64 labels 0..num_classes-1.
         num_classes: number of classes L.
         mean, std: per-channel constants that :meth:`prepare` applies to uint8 images after division by ``scale``.
-        scale: largest raw value of a uint8 image (255 for most sets).
+        scale: largest raw value of a uint8 image (255 for most datasets).
         vocabulary: number of token ids (text only, else 0).
         digest: hash of the content; part of the run key.
     """
@@ -53,7 +53,7 @@ class Dataset:
         return tuple(self.train_inputs.shape[1:])
 
     def prepare(self, inputs: Tensor, dtype: torch.dtype = torch.float32) -> Tensor:
-        """Model inputs from stored samples: uint8 images become normalised floats, everything else passes."""
+        """Model inputs from stored samples: uint8 images become normalised floats, other values are only cast."""
         if inputs.dtype != torch.uint8:
             return inputs if inputs.dtype in (torch.int64, dtype) else inputs.to(dtype)
         return self.normalise(inputs.to(dtype) / self.scale)
@@ -67,8 +67,8 @@ class Dataset:
         std = torch.tensor(self.std, dtype=images.dtype, device=images.device).view(shape)
         return (images - mean) / std
 
-    def with_room(self, count: int) -> Dataset:
-        """The dataset with ``count`` empty training samples behind its own, to be filled later."""
+    def with_capacity(self, count: int) -> Dataset:
+        """The dataset with ``count`` empty training samples appended, to be filled later."""
         if count == 0:
             return self
         inputs = self.train_inputs.new_zeros(count, *self.input_shape)
@@ -80,7 +80,7 @@ class Dataset:
         )
 
     def resident(self, device: torch.device, dtype: torch.dtype, float_limit: int = 1 << 30) -> Dataset:
-        """The dataset on ``device``; uint8 images are prepared once if the floats stay below ``float_limit`` bytes."""
+        """The dataset on ``device``; uint8 images are prepared once if the floats take at most ``float_limit`` bytes."""
 
         def place(inputs: Tensor) -> Tensor:
             inputs = inputs.to(device)

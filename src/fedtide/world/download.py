@@ -1,4 +1,4 @@
-"""One download over the network that can be taken up again."""
+"""A download that can be resumed."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ PARTIAL_CONTENT = 206
 
 
 def download(url: str, part: Path, timeout: float = 30.0) -> None:
-    """Write what ``url`` sends to ``part``, going on where an earlier, interrupted call stopped.
+    """Download ``url`` to ``part``, resuming where an interrupted call stopped.
 
     Args:
         url: the address.
-        part: where to write; the caller checks the content and gives it its real name.
-        timeout: seconds without an answer after which to give up.
+        part: where to write; the caller checks the content and renames the file.
+        timeout: seconds without a response before giving up.
 
     Raises:
         OSError, http.client.HTTPException: no connection, an HTTP error, a web page instead of data, or a connection
@@ -30,7 +30,7 @@ def download(url: str, part: Path, timeout: float = 30.0) -> None:
     except HTTPError as error:
         if not have or error.code != RANGE_NOT_SATISFIABLE:
             raise
-        part.unlink()  # as long as the file or longer: not a beginning of it
+        part.unlink()  # at least as long as the file: not a part of it
         return download(url, part, timeout)
     with response:
         if response.headers.get_content_type() == "text/html":

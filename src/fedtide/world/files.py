@@ -1,4 +1,4 @@
-"""Timelines kept in files, each under a name that says what it was made from."""
+"""Timelines in files, named after what they were made from."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def world_identity(settings: RunSettings, data: Dataset) -> str:
 
 
 def world_file(folder: Path, settings: RunSettings, data: Dataset) -> Path:
-    """Where the partition stage keeps the timeline of these settings."""
+    """The file in which the partition stage keeps the timeline of these settings."""
     return folder / f"seed-{settings.canonical()['world_seed']}-{world_identity(settings, data)}.npz"
 
 

@@ -27,8 +27,7 @@ def thin(
 ) -> Ints:
     """Keep ``n_c = floor(n_max * imbalance ** (c / (C - 1)))`` samples of the class at rank c = 0..C-1.
 
-    The samples of a class are taken from the front of a seeded permutation of that class, so of two thinnings with one
-    seed the stronger keeps a subset of the weaker.
+    Each class keeps the front of a seeded permutation, so with one seed a stronger thinning keeps a subset of a weaker one.
 
     Args:
         labels: int64 [N] labels, 0..C-1.
@@ -37,7 +36,7 @@ def thin(
             to the largest integer at which every class has enough, so the profile is exact.
         order: the class at each rank, most frequent first; by default 0, 1, ..., C-1.
         seed: seed of the draw, one generator per class.
-        n_max: samples asked of the first class; by default N / C for ``clip``, not rounded, and no limit for
+        n_max: samples wanted of the first class; by default N / C (not rounded) for ``clip``, and no limit for
             ``feasible``.
 
     Returns:
@@ -54,13 +53,13 @@ def thin(
         raise SettingsError(
             f"long_tail.order = {tuple(ranks.tolist())}: must name each class 0..{len(available) - 1} once"
         )
-    room = available[ranks]
+    ranked = available[ranks]
     if mode == "clip":
         head = len(labels) / len(available) if n_max is None else n_max
-        kept = np.minimum(_profile(head, imbalance, len(room)), room)
+        kept = np.minimum(_profile(head, imbalance, len(ranked)), ranked)
     else:
-        limit = int(room[0]) if n_max is None else int(n_max)
-        kept = _profile(_largest_feasible(room, imbalance, limit), imbalance, len(room))
+        limit = int(ranked[0]) if n_max is None else int(n_max)
+        kept = _profile(_largest_feasible(ranked, imbalance, limit), imbalance, len(ranked))
     if kept.sum() == 0:
         raise SettingsError(
             f"long_tail.imbalance = {imbalance}, mode = {mode}: no sample is left; a class may be empty"
@@ -76,13 +75,13 @@ def thin(
 
 
 def _profile(head: float, imbalance: float, classes: int) -> Ints:
-    # Python's power, not NumPy's: the last digit of the latter depends on the processor, and with it the floor
+    # Python's power: the last digit of NumPy's depends on the processor, and with it the floor
     shares = (imbalance ** (rank / max(classes - 1, 1)) for rank in range(classes))
     return np.array([math.floor(head * share) for share in shares], dtype=np.int64)
 
 
-def _largest_feasible(room: Ints, imbalance: float, limit: int) -> int:
+def _largest_feasible(available: Ints, imbalance: float, limit: int) -> int:
     def too_many(head: int) -> bool:
-        return bool((_profile(head, imbalance, len(room)) > room).any())
+        return bool((_profile(head, imbalance, len(available)) > available).any())
 
     return bisect_left(range(limit + 1), True, key=too_many) - 1

@@ -7,17 +7,17 @@ import mmap
 import torch
 from torch import Tensor
 
-_WORTH_IT = 8 << 20
-"""Bytes from which a table of ordinary pages no longer fits the processor's address caches."""
+_LARGE = 8 << 20
+"""Bytes from which the page table entries of ordinary pages no longer fit the TLB."""
 
 
 def on_large_pages(values: Tensor) -> Tensor:
-    """The same values in memory that the system may back by pages of 2 MB, where it offers them; else ``values`` itself.
+    """The same values in memory that may be backed by 2 MB pages, where the system offers them; else ``values`` itself.
 
-    Drawing random rows then spends less time on finding their addresses: 16 to 35 % of a gather of images (measured).
+    Gathering random rows then has fewer TLB misses: 16 to 35 % less time for images (measured).
     """
     size = values.numel() * values.element_size()
-    if values.device.type != "cpu" or size < _WORTH_IT or not hasattr(mmap, "MADV_HUGEPAGE"):
+    if values.device.type != "cpu" or size < _LARGE or not hasattr(mmap, "MADV_HUGEPAGE"):
         return values
     memory = mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
     try:

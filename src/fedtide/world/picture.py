@@ -1,4 +1,4 @@
-"""A timeline as numbers and as a figure a person can read."""
+"""A timeline as numbers and as a figure."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _LABELLED_SESSIONS = 24  # more do not fit above the axes
 
 
 def holdings(timeline: Timeline, labels: Ints) -> Ints:
-    """Samples of each class that each client holds in the course of the run, int64 [N, L]; each sample counts once."""
+    """Samples of each class that each client holds over the run, int64 [N, L]; each sample counts once."""
     shards: list[set[int]] = [set() for _ in range(timeline.num_clients)]
     for assignment in timeline.assignments:
         for client, shard in zip(assignment.clients.tolist(), assignment.shards.tolist(), strict=True):
@@ -36,14 +36,14 @@ def holdings(timeline: Timeline, labels: Ints) -> Ints:
 
 
 def presence(timeline: Timeline) -> NDArray[np.bool_]:
-    """Who is present when, bool [N, rounds]."""
-    there = np.zeros((len(timeline.assignments), timeline.num_clients), dtype=np.bool_)
-    for row, assignment in zip(there, timeline.assignments, strict=True):
+    """Whether each client is present in each round, bool [N, rounds]."""
+    present = np.zeros((len(timeline.assignments), timeline.num_clients), dtype=np.bool_)
+    for row, assignment in zip(present, timeline.assignments, strict=True):
         row[assignment.clients] = True
-    return there[timeline.assignment_of_round].T
+    return present[timeline.assignment_of_round].T
 
 
-def commonest(timeline: Timeline, labels: Ints) -> Ints | None:
+def most_frequent_labels(timeline: Timeline, labels: Ints) -> Ints | None:
     """The most frequent label each client holds in each round, int64 [N, rounds], -1 where it is absent or has no data.
 
     None if every client holds the same data whenever it is present.
@@ -62,7 +62,7 @@ def commonest(timeline: Timeline, labels: Ints) -> Ints | None:
 
 
 def boundaries(timeline: Timeline) -> list[dict[str, int]]:
-    """What changes where a session begins: session and first round (from 0), devices that arrived, departed, stayed."""
+    """Changes at session boundaries: session and first round (from 0), devices that arrived, departed, stayed."""
     changes = []
     for first in (np.flatnonzero(np.diff(timeline.session_of_round)) + 1).tolist():
         before, after = timeline.at(first - 1).clients, timeline.at(first).clients
@@ -115,9 +115,9 @@ def summary(timeline: Timeline, labels: Ints) -> dict[str, Any]:
 
 
 def draw(timeline: Timeline, labels: Ints, path_png: Path) -> None:
-    """Write a PNG: who holds what (clients by classes) and who is there when (clients by rounds), with totals below.
+    """Write a PNG: who holds what (clients by classes) and who is present when (clients by rounds), with totals below.
 
-    Where data moves, the second panel also shows the most frequent label that each client holds.
+    If the clients' data changes, the second panel also shows the most frequent label that each client holds.
 
     Args:
         timeline: what to draw.
@@ -132,8 +132,8 @@ def draw(timeline: Timeline, labels: Ints, path_png: Path) -> None:
     raster.sharey(heat)
     _draw_holdings(figure, heat, per_class, holdings(timeline, labels))
     _draw_presence(raster, per_round, timeline)
-    if (moving := commonest(timeline, labels)) is not None:
-        _draw_moving(figure, raster, moving, timeline.num_classes)
+    if (changing := most_frequent_labels(timeline, labels)) is not None:
+        _draw_labels(figure, raster, changing, timeline.num_classes)
     for axes in (heat, raster):
         axes.set_ylabel("client")
         axes.yaxis.set_major_locator(_whole_numbers())
@@ -168,11 +168,11 @@ def _draw_holdings(figure: Figure, heat: Any, per_class: Any, counts: Ints) -> N
     per_class.set(xlabel="class", ylabel="samples", ylim=(0, 1.1 * total.max()), yticks=(0, total.max()))
 
 
-def _draw_moving(figure: Figure, raster: Any, most: Ints, classes: int) -> None:
-    """The most frequent label of each client in each round, over the presence."""
-    clients, rounds = most.shape
+def _draw_labels(figure: Figure, raster: Any, labels: Ints, classes: int) -> None:
+    """The most frequent label of each client in each round, drawn over its presence."""
+    clients, rounds = labels.shape
     image = raster.imshow(
-        np.ma.masked_less(most, 0),
+        np.ma.masked_less(labels, 0),
         aspect="auto",
         interpolation="nearest",
         cmap="tab10" if classes <= 10 else "turbo",
@@ -184,10 +184,10 @@ def _draw_moving(figure: Figure, raster: Any, most: Ints, classes: int) -> None:
 
 
 def _draw_presence(raster: Any, per_round: Any, timeline: Timeline) -> None:
-    """Presence over bands of sessions, and below the number present with arrivals and departures at boundaries."""
-    there, rounds = presence(timeline), timeline.rounds
+    """Presence over bands of sessions; below, the number present, with arrivals and departures at boundaries."""
+    present, rounds = presence(timeline), timeline.rounds
     raster.imshow(
-        np.where(there, 2, timeline.session_of_round % 2),
+        np.where(present, 2, timeline.session_of_round % 2),
         aspect="auto",
         interpolation="nearest",
         cmap=ListedColormap([*_ABSENT, _PRESENT]),
@@ -203,7 +203,7 @@ def _draw_presence(raster: Any, per_round: Any, timeline: Timeline) -> None:
         place = {"xycoords": raster.get_xaxis_transform(), "textcoords": "offset points"}
         raster.annotate(str(session + 1), (middle, 1), (0, 3), ha="center", va="bottom", fontsize=9, **place)
 
-    number = there.sum(axis=0)
+    number = present.sum(axis=0)
     per_round.stairs(number, np.arange(rounds + 1), color=_BAR, fill=True)
     changes = boundaries(timeline)
     starts = np.array([change["round"] for change in changes])

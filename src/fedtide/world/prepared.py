@@ -1,4 +1,4 @@
-"""A dataset ready to use: read once from its raw files, then kept as plain arrays next to them."""
+"""Prepared datasets: read once from the raw files, then kept as plain arrays next to them."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ UNREADABLE = (OSError, EOFError, KeyError, TypeError, ValueError, zipfile.BadZip
 
 
 def load_data(settings: RunSettings) -> Dataset:
-    """The dataset of a run, fetched and prepared if need be."""
+    """The dataset of a run, fetched and prepared if necessary."""
     choice = settings.data
     return load(
         plugins.create(DatasetPlugin, choice), Path(choice.root), Path(choice.mirror) if choice.mirror else None
@@ -36,14 +36,14 @@ def load_data(settings: RunSettings) -> Dataset:
 
 
 def load(plugin: DatasetPlugin, root: Path, mirror: Path | None = None) -> Dataset:
-    """The dataset of ``plugin``, fetched and read at the first call, from the prepared file afterwards.
+    """The dataset of ``plugin``: fetched and read at the first call, loaded from the prepared file afterwards.
 
     The prepared file is made again when it is damaged, when a source file of the plug-in has changed, or when the raw
     files that are present are not those it was made from. Several processes may call this at once: one prepares.
 
     Args:
-        plugin: dataset with its settings; each choice of settings has its own prepared file,
-            whatever its ``root`` and ``mirror`` say: the arguments below count.
+        plugin: dataset with its settings; each choice of settings has its own prepared file. Its ``root`` and ``mirror``
+            are ignored.
         root: data folder; everything goes to ``<root>/<name>``.
         mirror: see :func:`fedtide.world.sources.fetch`.
 
@@ -51,7 +51,7 @@ def load(plugin: DatasetPlugin, root: Path, mirror: Path | None = None) -> Datas
         The dataset on the CPU; ``digest`` is the SHA-256 of the arrays and of the preprocessing constants.
 
     Raises:
-        SettingsError: a file cannot be had or is not what its name says.
+        SettingsError: a file is unavailable or not what its name says.
     """
     path = _path(plugin, root)
     dataset = _cached(plugin, path)
@@ -63,7 +63,7 @@ def load(plugin: DatasetPlugin, root: Path, mirror: Path | None = None) -> Datas
 
 
 def prepare(plugin: DatasetPlugin, root: Path, mirror: Path | None = None) -> Path:
-    """Make sure that the prepared file exists and is sound, and say where it is; arguments as :func:`load`."""
+    """Make sure that the prepared file exists and is intact; returns its path. Arguments as in :func:`load`."""
     load(plugin, root, mirror)
     return _path(plugin, root)
 
@@ -125,15 +125,15 @@ def _build(plugin: DatasetPlugin, path: Path, root: Path, mirror: Path | None) -
         "reader": _reader(plugin),
         "raw_files": _raw_files(plugin, raw),
     }
-    half = path.with_suffix(".part")
+    part = path.with_suffix(".part")
     try:
-        with half.open("wb") as writing:
+        with part.open("wb") as writing:
             np.savez(
                 writing, record=np.array(json.dumps(record)), **{key: getattr(dataset, key).numpy() for key in ARRAYS}
             )
-        half.replace(path)
+        part.replace(path)
     finally:
-        half.unlink(missing_ok=True)
+        part.unlink(missing_ok=True)
     return dataset
 
 

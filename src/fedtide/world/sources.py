@@ -25,11 +25,11 @@ class Resource:
     """One file of a dataset.
 
     Attributes:
-        file: its name under the raw folder. A pattern (``all_data_*.json``) stands for one or more files.
+        file: its name in the raw folder. A pattern (``all_data_*.json``) matches one or more files.
         urls: addresses, tried in turn; none if the file can only be placed by hand.
-        checksum: ``md5:<hex>`` or ``sha256:<hex>`` of the file; empty if none is known.
-        alternatives: other names, for the same content in another wrapping; their checksum is not known, so only their
-            reader judges them.
+        checksum: ``md5:<hex>`` or ``sha256:<hex>`` of the file; empty if unknown.
+        alternatives: other names, for the same content in another format; their checksums are unknown, so only the reader
+            checks them.
     """
 
     file: str
@@ -38,11 +38,11 @@ class Resource:
     alternatives: tuple[str, ...] = ()
 
     def present(self, raw: Path) -> list[Path]:
-        """The files of this resource that lie under the raw folder, sorted by name; empty if there are none."""
+        """The files of this resource in the raw folder, sorted by name; empty if there are none."""
         return next(filter(None, (sorted(raw.glob(name)) for name in (self.file, *self.alternatives))), [])
 
     def paths(self, raw: Path) -> list[Path]:
-        """The same for a reader.
+        """The same, at least one.
 
         Raises:
             SettingsError: there are none.
@@ -53,11 +53,11 @@ class Resource:
         return found
 
     def path(self, raw: Path) -> Path:
-        """The only file of this resource under the raw folder; errors as :meth:`paths`."""
+        """The only file of this resource in the raw folder; raises as :meth:`paths`."""
         return self.paths(raw)[0]
 
     def request(self, raw: Path) -> str:
-        """What to ask of the user."""
+        """What the user can do to provide it."""
         known = f" ({self.checksum.replace(':', ' ')})" if self.checksum else ""
         return f"place {self.file}{known} in {raw} or set data.mirror to a folder that holds it"
 
@@ -75,31 +75,31 @@ class Resource:
 
 
 def fetch(name: str, resources: Sequence[Resource], root: Path, mirror: Path | None = None) -> Path:
-    """Bring all files of a dataset under ``<root>/<name>/raw``.
+    """Collect all files of a dataset in ``<root>/<name>/raw``.
 
-    A file gets its name there only when it is complete and its checksum is right. A second process that wants the same
+    A file gets its name there only when it is complete and its checksum is right. A second process that needs the same
     dataset waits for the first.
 
     Args:
         name: the dataset.
         resources: its files.
         root: data folder.
-        mirror: folder that is searched, with everything below it, before the network is asked; by default the one in
-            the environment variable ``FEDTIDE_MIRROR``. A file may lie there compressed (``<file>.gz``).
+        mirror: folder searched recursively before the network is tried; by default the one in the environment variable
+            ``FEDTIDE_MIRROR``. Files there may be compressed (``<file>.gz``).
 
     Returns:
         The raw folder.
 
     Raises:
-        SettingsError: a file cannot be had, or the one in the raw folder is not the right one. The message says what
-            was tried, what was expected and what to place where.
+        SettingsError: a file is unavailable, or the one in the raw folder is wrong. The message lists what was tried, what
+            was expected and what to place where.
     """
     raw = root / name / "raw"
     if resources:
         make_folder(raw)
         with FileLock(root / name / "raw.lock"):
             for resource in resources:
-                _bring(name, resource, raw, mirror)
+                _obtain(name, resource, raw, mirror)
     return raw
 
 
@@ -115,7 +115,7 @@ def make_folder(folder: Path) -> None:
         raise SettingsError(f"data.root: cannot create {folder} ({error.strerror})") from error
 
 
-def _bring(name: str, resource: Resource, raw: Path, mirror: Path | None) -> None:
+def _obtain(name: str, resource: Resource, raw: Path, mirror: Path | None) -> None:
     present = resource.present(raw)
     for path in present:
         if path.name in resource.alternatives:
@@ -136,7 +136,7 @@ def _bring(name: str, resource: Resource, raw: Path, mirror: Path | None) -> Non
 
 
 def _from_mirror(resource: Resource, raw: Path, mirror: Path | None) -> Iterator[str]:
-    """One attempt per folder of the mirror that has the file: the reason why it failed, or nothing when it is there."""
+    """Attempts, one per folder of the mirror that has the file: why it failed, or an empty string on success."""
     chosen = mirror or os.environ.get(MIRROR_VARIABLE)
     if not chosen:
         return
@@ -158,7 +158,7 @@ def _from_mirror(resource: Resource, raw: Path, mirror: Path | None) -> Iterator
 
 
 def _from_network(resource: Resource, raw: Path) -> Iterator[str]:
-    """One attempt per address, as :func:`_from_mirror`."""
+    """Attempts, one per address, as in :func:`_from_mirror`."""
     part = raw / f"{resource.file}.part"
     for url in resource.urls:
         try:

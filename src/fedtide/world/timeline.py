@@ -1,4 +1,4 @@
-"""The world as a table: in round t, which clients are present, which shard each one holds, which labels are evaluated.
+"""The world as a table: which clients are present in round t, which shard each one holds, which labels are evaluated.
 
 Consecutive rounds usually share one assignment of clients to shards, so the table is stored as a list of *assignments*
 and one index per round. Everything is a NumPy array; the file is one ``.npz``.
@@ -21,11 +21,11 @@ from numpy.typing import NDArray
 Ints = NDArray[np.int64]
 
 
-def sessions_that_count(pilot: int, sessions: int, returning: Container[int]) -> list[int]:
-    """Numbers (from 1) of the sessions that return to clients of an earlier session after the pilot.
+def transition_sessions(pilot: int, sessions: int, returning: Container[int]) -> list[int]:
+    """Numbers (from 1) of the sessions that return to the clients of an earlier session after the pilot.
 
-    Two groups that take turns do from session pilot + 3 on. Where no session does, every one that follows another, after the
-    pilot.
+    With two groups that take turns, these are all from session pilot + 3 on. If no session returns, they are all sessions
+    after the pilot that follow another one.
     """
     later = range(max(2, pilot + 1), sessions + 1)
     return [number for number in later if number in returning] or list(later)
@@ -52,16 +52,16 @@ class Timeline:
     (2, [0, 1, 2, 3])
 
     Attributes:
-        num_clients: N, ids are 0..N-1 (also those never present).
+        num_clients: N, ids are 0..N-1 (including clients that are never present).
         num_classes: L.
         shards: list of int64 arrays of positions in the training set (unique within a shard).
         assignments: distinct client-to-shard tables.
         assignment_of_round: int64 [rounds], index into ``assignments``.
         session_of_round: int64 [rounds], 0-based session number, non-decreasing.
-        label_views: bool [rounds' distinct views, L], labels that are evaluated.
+        label_views: bool [views, L], distinct sets of labels that are evaluated.
         view_of_round: int64 [rounds], index into ``label_views``.
         validation: int64 positions of the training set held out for tuning; never in a shard.
-        notes: JSON-able facts about how it was made.
+        notes: JSON-able facts about its construction.
     """
 
     num_clients: int
@@ -103,7 +103,7 @@ class Timeline:
         return view
 
     def labels_until(self, round_: int) -> NDArray[np.bool_]:
-        """Labels that were evaluated in a round or in any before it, bool [L]."""
+        """Labels that were evaluated up to and including a round, bool [L]."""
         views = self.label_views[np.unique(self.view_of_round[: round_ + 1])]
         return np.asarray(views.any(axis=0), dtype=np.bool_)
 
@@ -120,20 +120,20 @@ class Timeline:
 
     @property
     def pilot(self) -> int:
-        """Number of pilot sessions P; 0 in a scenario that knows none."""
+        """Number of pilot sessions P; 0 in a scenario without a pilot."""
         return int(self.notes.get("pilot_sessions", 0))
 
     def returning(self, session: int) -> bool:
-        """Whether a session (0-based) has the very clients of an earlier one after the pilot, by those who begin it."""
+        """Whether a session (0-based) begins with exactly the clients of an earlier session after the pilot."""
         starts = self.session_starts
         own = self.at(starts[session]).clients
         return any(np.array_equal(self.at(round_).clients, own) for round_ in starts[self.pilot : session])
 
     @property
-    def counted(self) -> list[int]:
-        """Numbers (from 1) of the sessions that count in reports, see :func:`sessions_that_count`."""
+    def transition_sessions(self) -> list[int]:
+        """Numbers (from 1) of the sessions that reports count as transitions, see :func:`transition_sessions`."""
         returning = {session + 1 for session in range(self.sessions) if self.returning(session)}
-        return sessions_that_count(self.pilot, self.sessions, returning)
+        return transition_sessions(self.pilot, self.sessions, returning)
 
     @property
     def digest(self) -> str:
@@ -169,7 +169,7 @@ class Timeline:
         }
         part = path.with_name(path.name + f".{os.getpid()}.part")
         with zipfile.ZipFile(part, "w") as archive:
-            for name, values in arrays.items():  # not np.savez: it stamps the time, and equal timelines are equal files
+            for name, values in arrays.items():  # np.savez stamps the time, but equal timelines should be equal files
                 with archive.open(zipfile.ZipInfo(f"{name}.npy"), "w", force_zip64=True) as stream:
                     np.lib.format.write_array(stream, values, allow_pickle=False)
         part.replace(path)

@@ -1,4 +1,4 @@
-"""A stratified validation split."""
+"""Stratified splits."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from fedtide.core.randomness import generator
 Ints = NDArray[np.int64]
 
 
-def cut(labels: Ints, positions: Ints, fraction: float, seed: int) -> tuple[Ints, Ints]:
-    """Cut a validation set off some samples, with every class in proportion.
+def stratified_split(labels: Ints, positions: Ints, fraction: float, seed: int) -> tuple[Ints, Ints]:
+    """Split a validation set off some samples, stratified by class.
 
-    Class c with n_c samples gives ``fraction * n_c`` of them, rounded up or down such that the total is the rounded
-    sum of these numbers: the classes with the largest remainders are rounded up, among equals the lower class. A class
-    with a single sample counts as 0 and gives none, and no class gives its last one.
+    Class c contributes ``fraction * n_c`` of its n_c samples, rounded up or down such that the total is the rounded sum:
+    the classes with the largest remainders are rounded up, ties go to the lower class. A class with a single sample counts
+    as 0, and no class contributes its last sample.
 
     Args:
         labels: int64 [N] labels of all samples.
-        positions: int64 [n] positions into ``labels``: the samples to cut.
-        fraction: share of the validation set, 0 <= fraction < 1.
+        positions: int64 [n] positions into ``labels``: the samples to split.
+        fraction: size of the validation set as a fraction, 0 <= fraction < 1.
         seed: seed of the draw, one generator per class.
 
     Returns:
