@@ -5,8 +5,6 @@ import sys
 import pytest
 import torch
 
-from fedtide.cli.main import main as cli
-
 SUMMARY = {
     "run_key", "state", "rounds", "final_accuracy", "best_accuracy", "mean_last10_accuracy", "bytes_up", "bytes_down",
     "seconds",
@@ -67,7 +65,7 @@ def test_ctrl_c_anywhere_is_130(fedtide, monkeypatch):
     def interrupted(kind):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(cli, "listing", interrupted)
+    monkeypatch.setattr("fedtide.cli.describe.listing", interrupted)
     called = fedtide("list", "algorithms")
     assert called.status == 130
     assert not any("Traceback" in line for line in called.err)

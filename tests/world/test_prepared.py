@@ -11,6 +11,7 @@ import pytest
 import torch
 
 from fedtide.core.errors import SettingsError
+from fedtide.core.source import _meaning as fingerprint_of_file
 from fedtide.data.ag_news import AgNews
 from fedtide.data.mnist import Mnist
 from fedtide.world import prepared
@@ -134,9 +135,11 @@ def test_changed_reader_reads_again(root, reads, tmp_path, monkeypatch):
     load(plugin, root)
     load(plugin, root)
     assert len(reads) == 1
-    source.write_text(source.read_text() + "# changed\n")
-    load(plugin, root)
-    assert len(reads) == 2
+    for addition, times in (("    # a comment\n", 1), ("    note = 1\n", 2)):
+        source.write_text(source.read_text() + addition)
+        fingerprint_of_file.cache_clear()
+        load(plugin, root)
+        assert len(reads) == times
 
 
 def test_each_choice_of_settings_has_its_own_file(tmp_path):
@@ -217,9 +220,10 @@ def test_two_processes_prepare_once(plugin, root, together, monkeypatch, tmp_pat
     assert len(log.read_text().splitlines()) == 1
 
 
-def test_readers_are_imported_only_when_used():
-    modules = "dataset, sources, prepared, digits, svhn, tiny_imagenet, ag_news, newsgroups20"
+def test_the_libraries_of_readers_are_imported_only_when_used():
+    readers, world = "digits, svhn, tiny_imagenet, ag_news, newsgroups20", "dataset, sources, prepared"
     heavy = "{'sklearn', 'scipy', 'torchvision', 'pandas', 'PIL'}"
-    code = f"import sys; from fedtide.data import {modules}; print(sorted({heavy} & set(sys.modules)))"
+    code = f"import sys; from fedtide.data import {readers}; from fedtide.world import {world}\n"
+    code += f"print(sorted({heavy} & set(sys.modules)))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"

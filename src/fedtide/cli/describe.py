@@ -16,6 +16,8 @@ _ALIASES = {
     "weightings": "weighting",
 }
 
+_OWNERS = ("server", "client")
+
 
 def kind_of(word: str) -> str:
     """The kind a user means: plural or singular, datasets or data.
@@ -49,8 +51,8 @@ def describe(kind: str, name: str) -> str:
     if kind == "algorithms":
         down, up = (", ".join(getattr(cls, way)) for way in ("down", "up"))
         lines += ["", "Traffic per participant and exchange", f"  down: {down}", f"  up:   {up}"]
-        lines += [f"  kept by the server: {', '.join(cls.server) or 'nothing'}"]  # type: ignore[attr-defined]
-        lines += [f"  kept by each client: {', '.join(cls.client) or 'nothing'}"]  # type: ignore[attr-defined]
+        server, client = (", ".join(getattr(item, "name", item) for item in getattr(cls, owner)) for owner in _OWNERS)
+        lines += [f"  kept by the server: {server or 'nothing'}", f"  kept by each client: {client or 'nothing'}"]
     return "\n".join(lines)
 
 
