@@ -6,14 +6,16 @@ from pathlib import Path
 from fedtide.cli.exits import guarded, leave
 from fedtide.cli.options import PARAMS, mlruns_folder
 from fedtide.cli.reporter import log
-from fedtide.runs import stages
-from fedtide.runs.processes import stop_with_parent
-from fedtide.settings.params import Params
+from fedtide.runs.processes import start_workers_early, stop_with_parent
 
 
 def main() -> None:
     """Execute the runs of the algorithm named on the command line."""
     stop_with_parent()
+    start_workers_early()
+    from fedtide.runs import stages  # with torch, while the workers import it too
+    from fedtide.settings.params import Params
+
     params, label = Params.read(PARAMS), sys.argv[1]
     workspace = stages.workspace(params, Path("runs"), Path("worlds"), mlruns_folder(None))
     _, stopped = stages.train(params, workspace, log, [label], Path("outcomes") / f"{label}.json")

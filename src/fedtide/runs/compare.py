@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from fedtide.core.errors import SettingsError
 from fedtide.engine.workers import available_cores
+from fedtide.runs.identity import run_key
 from fedtide.runs.processes import in_parallel
 from fedtide.runs.run import run
 from fedtide.settings.run import RunSettings
+from fedtide.tracking.run_directory import RunDirectory
 from fedtide.tracking.workspace import Workspace
+from fedtide.world.dataset import Dataset
 from fedtide.world.prepared import load_data
 
 
 @dataclass(frozen=True)
 class _Job:
+    number: int
     settings: RunSettings
     workspace: Workspace
 
@@ -63,27 +67,41 @@ def compare(
     """
     for settings in grid:
         refuse_several_processes(settings)
-    load_data(grid[0])  # one process prepares the data before many read it
     found: dict[int, dict[str, Any]] = {}
-    together = min(workers or available_cores(), len(grid))
-    if together > 1:  # several runs share the cores: one worker thread each; no result depends on it
-        grid = [item.model_copy(update={"engine": item.engine.model_copy(update={"workers": 1})}) for item in grid]
-    jobs = [_Job(settings, workspace) for settings in grid]
-    said: set[str] = set()
-    order = {id(job): index for index, job in enumerate(jobs)}
+    reported: set[str] = set()
 
-    def done(job: _Job, result: tuple[dict[str, Any], list[str]]) -> None:
-        summary, remarks = result
-        found[order[id(job)]] = summary
+    def done(number: int, summary: dict[str, Any], remarks: Sequence[str] = ()) -> None:
+        found[number] = summary
         for line in remarks:
-            if line not in said:  # runs of one comparison have much to log in common
-                said.add(line)
+            if line not in reported:  # runs of one comparison have many remarks in common
+                reported.add(line)
                 log(f"  {line}")
-        log(f"{len(found)}/{len(jobs)}  {_line(job.settings, summary)}")
+        log(f"{len(found)}/{len(grid)}  {_line(grid[number], summary)}")
         ended(summary)
 
-    stopped = in_parallel(_work, jobs, together, done)
-    return [found[index] for index in sorted(found)], stopped
+    jobs = []
+    together = min(workers or available_cores(), len(grid))
+    for number, (settings, summary) in enumerate(zip(grid, _finished(grid, workspace), strict=True)):
+        if summary is not None:
+            done(number, summary)
+            continue
+        engine = settings.engine
+        if together > 1:  # several runs share the cores: one worker thread each; no result depends on it
+            engine = engine.model_copy(update={"workers": 1})
+        jobs.append(_Job(number, settings.model_copy(update={"engine": engine}), workspace))
+    stopped = in_parallel(_work, jobs, together, lambda job, result: done(job.number, *result)) if jobs else None
+    return [found[number] for number in sorted(found)], stopped
+
+
+def _finished(grid: Sequence[RunSettings], workspace: Workspace) -> Iterator[dict[str, Any] | None]:
+    """The summary of each run that has ended; each dataset is prepared once, before many processes read it."""
+    datasets: dict[str, Dataset] = {}
+    for settings in grid:
+        name = settings.data.model_dump_json()
+        if name not in datasets:
+            datasets[name] = load_data(settings)
+        key = run_key(settings, datasets[name])
+        yield RunDirectory(workspace.runs / key).finished(key)
 
 
 def _line(settings: RunSettings, summary: dict[str, Any]) -> str:

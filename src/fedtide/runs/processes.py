@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import gc
 import multiprocessing
 import os
 import signal
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
+from multiprocessing import connection, forkserver
 from multiprocessing.context import BaseContext
 from typing import Any, TypeVar
 
@@ -21,10 +23,12 @@ Result = TypeVar("Result")
 
 def stop_with_parent(every: float = 0.5) -> None:
     """Ask this process to stop (SIGTERM, so a run saves its state) once its parent is gone, however it went."""
-    parent = os.getppid()
+    starter, parent = multiprocessing.parent_process(), os.getppid()
 
     def watch() -> None:
-        while os.getppid() == parent:
+        if starter is not None:  # not getppid(): workers are forked by a server of their parent
+            connection.wait([starter.sentinel])
+        while starter is None and os.getppid() == parent:
             time.sleep(every)
         while True:
             os.kill(os.getpid(), signal.SIGTERM)
@@ -38,8 +42,14 @@ def worker_context() -> BaseContext:
     if "forkserver" not in multiprocessing.get_all_start_methods():
         return multiprocessing.get_context("spawn")
     context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["fedtide.runs.execution", "fedtide.tracking.mlflow"])
+    context.set_forkserver_preload(["fedtide.runs.preload"])
     return context
+
+
+def start_workers_early() -> None:
+    """Begin to import what workers need, beside the imports of this process."""
+    if worker_context().get_start_method() == "forkserver":
+        forkserver.ensure_running()
 
 
 @contextmanager
@@ -58,16 +68,19 @@ def main_module_hidden() -> Iterator[None]:
             main.__file__ = file
 
 
-def _begin(threads: int) -> None:
-    """Start of a worker process: torch shares the cores with the other workers."""
+def begin_worker(environment: Mapping[str, str], threads: int = 1) -> None:
+    """Start of a worker process: the environment of its parent, and few threads, for it shares the cores with others."""
     import torch
 
     from fedtide.core import plugins
 
+    os.environ.clear()
+    os.environ.update(environment)
     stop_with_parent()
     for kind in plugins.KINDS:  # makes plug-ins of the user's own folders importable, before jobs that name them arrive
         plugins.names(kind)
     torch.set_num_threads(threads)
+    gc.freeze()  # what is imported is not searched for garbage after every run
 
 
 @contextmanager
@@ -100,10 +113,11 @@ def in_parallel(
         ChildProcessError: a worker was killed.
     """
     received: list[int] = []
+    context, environment = worker_context(), dict(os.environ)
     waiting = list(jobs)
     with (
         _forwarding(received),
-        ProcessPoolExecutor(workers, mp_context=worker_context(), initializer=_begin, initargs=(1,)) as pool,
+        ProcessPoolExecutor(workers, mp_context=context, initializer=begin_worker, initargs=(environment,)) as pool,
     ):
         running: dict[Future[Result], Job] = {}
         while (waiting and not received) or running:

@@ -1,4 +1,4 @@
-"""The mirror of runs in MLflow: written while they are running, rebuilt from run directories at any time."""
+"""The mirror of runs in MLflow: updated during a run, and rebuilt from run directories at any time."""
 
 from __future__ import annotations
 
@@ -18,25 +18,28 @@ from fedtide.world.timeline import Ints, Timeline
 
 __all__ = ["MlflowMirror", "mirror", "ui_command"]
 
-_LONGEST = 250  # characters of a parameter's value
-_BLOCK = 1000  # metrics in one call; MLflow takes no more
-_PARAMS = 100  # parameters in one call; MLflow takes no more
-_EVERY_ROUND = "session"  # a number that each round has, finite whatever happens: says which rounds are there
+_MAX_VALUE = 250  # characters of a parameter's value
+_MAX_METRICS = 1000  # per call, MLflow's limit
+_MAX_PARAMS = 100  # per call, MLflow's limit
+_EVERY_ROUND = "session"  # a metric that is finite in every round, so it tells which rounds are logged
 _FILES = ("settings.json", "history.csv", "per_class.csv", "timeline.png", "model.pt")
 _STATUS = {"complete": "FINISHED", "pruned": "FINISHED", "diverged": "FAILED"}  # otherwise KILLED
 
+_PICTURES: dict[str, bytes] = {}
+"""Pictures of timelines by their digests."""
+
 
 class MlflowMirror:
-    """Mirrors one run into MLflow. The run never suffers: trouble is logged once, then MLflow is left alone.
+    """Mirrors one run into MLflow. Failures never stop the run: the first is logged, and mirroring ends.
 
     ``with MlflowMirror(...) as mirror: execute(..., tracker=mirror)``
 
     Args:
         mlruns: folder of the store.
         experiment: MLflow's experiment.
-        parent: name of the comparison or search the run belongs to; empty for none.
+        parent: name of the comparison or search that the run belongs to; empty for none.
         log: gets the remark.
-        labels: of the training samples, for a picture of the timeline of a complete run; without them there is none.
+        labels: of the training samples, to draw the timeline of a complete run; None for no picture.
     """
 
     def __init__(
@@ -48,49 +51,49 @@ class MlflowMirror:
         labels: Ints | None = None,
     ) -> None:
         self.mlruns, self.experiment, self.parent, self.log, self.labels = mlruns, experiment, parent, log, labels
-        self._counterpart: _Counterpart | None = None
+        self._run: _MlflowRun | None = None
 
     def begin(self, directory: RunDirectory) -> None:
-        """Begin, or continue, the MLflow run of a run directory, and close runs of killed processes."""
+        """Start or continue the MLflow run of a run directory, and close runs of killed processes."""
         self._try(lambda: self._begin(directory))
 
     def log_round(self, row: dict[str, Any]) -> None:
         """Log the round."""
-        self._with_counterpart(lambda counterpart: counterpart.add([row]))
+        self._with_run(lambda run: run.add([row]))
 
     def __enter__(self) -> MlflowMirror:
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Log files, pictures and outcome, however the run ended."""
-        self._with_counterpart(self._end)
+        """Log files, figures and outcome, however the run ended."""
+        self._with_run(self._end)
 
-    def _end(self, counterpart: _Counterpart) -> None:
-        if self.labels is not None and _outcome(counterpart.directory) == "complete":
-            _draw_timeline(counterpart.directory.path, self.labels)
-        counterpart.end()
+    def _end(self, run: _MlflowRun) -> None:
+        if self.labels is not None and _outcome(run.directory) == "complete":
+            _draw_timeline(run.directory.path, self.labels)
+        run.end()
 
     def _begin(self, directory: RunDirectory) -> None:
         store = Store(self.mlruns, self.experiment)
         store.close_killed()
-        self._counterpart = _Counterpart(store, directory)
-        self._counterpart.open(self.parent)
-        self._counterpart.add(directory.history())
+        self._run = _MlflowRun(store, directory)
+        self._run.open(self.parent)
+        self._run.add(directory.history())
 
-    def _with_counterpart(self, action: Callable[[_Counterpart], None]) -> None:
-        if self._counterpart is not None:
-            self._try(functools.partial(action, self._counterpart))
+    def _with_run(self, action: Callable[[_MlflowRun], None]) -> None:
+        if self._run is not None:
+            self._try(functools.partial(action, self._run))
 
     def _try(self, action: Callable[[], None]) -> None:
         try:
             action()
         except Exception as error:  # whatever MLflow, SQLAlchemy or the disk may raise
-            self._counterpart = None
-            self.log(f"MLflow: {reason(error)}; training goes on, `fedtide mirror` fills the gap later")
+            self._run = None
+            self.log(f"MLflow: {reason(error)}; training continues, `fedtide mirror` fills the gap later")
 
 
-class _Counterpart:
-    """The MLflow run of one run directory: the one with its run key and its name, found again or created."""
+class _MlflowRun:
+    """The MLflow run of a run directory: found by run key and name, or created."""
 
     def __init__(self, store: Store, directory: RunDirectory) -> None:
         self.directory, self._client, self._store = directory, store.client, store
@@ -106,7 +109,7 @@ class _Counterpart:
     def _id(self) -> str:
         return str(self._run.info.run_id)
 
-    def is_whole(self) -> bool:
+    def is_complete(self) -> bool:
         """Whether MLflow has every round and the outcome."""
         return (
             self._run is not None
@@ -116,7 +119,7 @@ class _Counterpart:
         )
 
     def open(self, parent: str) -> None:
-        """Mark the run as running, with its settings and tags; create it below ``parent`` if it is new."""
+        """Mark the run as running and log its settings and tags; create it below ``parent`` if it is new."""
         from mlflow.entities import Param, RunTag
 
         tags = self._tags()
@@ -129,11 +132,11 @@ class _Counterpart:
             self._client.log_batch(self._id, tags=[RunTag(key, value) for key, value in tags.items()])
         settings = read_json(self.directory.path / "settings.json") or {}
         params = [Param(key, value) for key, value in _flat(settings)]
-        for start in range(0, len(params), _PARAMS):
-            self._client.log_batch(self._id, params=params[start : start + _PARAMS])
+        for start in range(0, len(params), _MAX_PARAMS):
+            self._client.log_batch(self._id, params=params[start : start + _MAX_PARAMS])
 
     def add(self, rows: Iterable[Mapping[str, Any]]) -> None:
-        """Log the rounds that are not there yet, as few calls as possible, each round in one call."""
+        """Log the missing rounds in as few calls as possible, each round within one call."""
         from mlflow.entities import Metric
 
         now = int(time.time() * 1000)
@@ -143,7 +146,7 @@ class _Counterpart:
             if step in self._rounds:
                 continue
             metrics = [Metric(key, value, now, step) for key, value in _finite(row)]
-            if len(block) + len(metrics) > _BLOCK:
+            if len(block) + len(metrics) > _MAX_METRICS:
                 self._client.log_batch(self._id, metrics=block)
                 block = []
             block += metrics
@@ -152,7 +155,7 @@ class _Counterpart:
             self._client.log_batch(self._id, metrics=block)
 
     def end(self) -> None:
-        """Log files, pictures and the outcome."""
+        """Log files, figures and the outcome."""
         for path in (self.directory.path / name for name in _FILES):
             if path.is_file():
                 self._client.log_artifact(self._id, str(path))
@@ -179,40 +182,40 @@ def mirror(
     log: Callable[[str], None] = lambda _: None,
     parent: str = "",
 ) -> None:
-    """Bring MLflow up to date with run directories: missing runs are created, partial ones completed, whole ones left.
+    """Bring MLflow up to date with run directories: create missing runs, complete partial ones.
 
     Args:
-        run_dirs: the directories; those that a process is working on, or that hold no run, are passed over.
+        run_dirs: the directories; those in use by a process, or without a run, are skipped.
         mlruns: folder of the store.
         experiment: MLflow's experiment.
-        log: gets one line at the end, and one per directory passed over.
-        parent: name of the comparison that new runs are put below; empty for none.
+        log: gets one line at the end, and one per skipped directory.
+        parent: name of the comparison for new runs; empty for none.
 
     Raises:
         SettingsError: the store cannot be used.
     """
-    whole = written = 0
+    complete = written = 0
     try:
         store = Store(mlruns, experiment)
         for path in run_dirs:
             if not (path / "manifest.json").is_file():
-                log(f"{path.name}: holds no run")
+                log(f"{path.name}: skipped, no run directory")
             elif is_held(path):
-                log(f"{path.name}: is being executed")
-            elif (counterpart := _Counterpart(store, RunDirectory(path))).is_whole():
-                whole += 1
+                log(f"{path.name}: skipped, in use by another process")
+            elif (run := _MlflowRun(store, RunDirectory(path))).is_complete():
+                complete += 1
             else:
-                counterpart.open(parent)
-                counterpart.add(counterpart.directory.history())
-                counterpart.end()
+                run.open(parent)
+                run.add(run.directory.history())
+                run.end()
                 written += 1
     except Exception as error:  # whatever MLflow, SQLAlchemy or the disk may raise
         raise SettingsError(f"MLflow's store {mlruns} cannot be used: {reason(error)}") from error
-    log(f"MLflow: {written} runs written, {whole} were there")
+    log(f"MLflow: {written} runs written, {complete} up to date")
 
 
 def _outcome(directory: RunDirectory) -> str:
-    """What came of the run: its summary's state, else ``interrupted`` if it said so, else ``killed``."""
+    """Outcome of a run: its summary's state, else ``interrupted`` if its last event is that, else ``killed``."""
     summary, facts = directory.summary(), read_json(directory.path / "manifest.json") or {}
     if summary is not None and summary.get("run_key") == facts.get("run_key"):
         return str(summary["state"])
@@ -222,27 +225,36 @@ def _outcome(directory: RunDirectory) -> str:
 
 
 def _finite(row: Mapping[str, Any]) -> Iterator[tuple[str, float]]:
-    """The finite numbers of a round's record, by column; cells may be text."""
+    """The finite numbers of a round's record by column; cells may be text."""
     for column, cell in row.items():
         if column != "round" and cell not in (None, "") and math.isfinite(value := float(cell)):
             yield column, value
 
 
 def _flat(values: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, str]]:
-    """Nested settings as dotted keys and texts that MLflow takes."""
+    """Nested settings as dotted keys and values short enough for MLflow."""
     for key, value in values.items():
         if isinstance(value, Mapping):
             yield from _flat(value, f"{prefix}{key}.")
         else:
-            yield prefix + key, (value if isinstance(value, str) else json.dumps(value))[:_LONGEST]
+            yield prefix + key, (value if isinstance(value, str) else json.dumps(value))[:_MAX_VALUE]
 
 
 def _draw_timeline(folder: Path, labels: Ints) -> None:
+    """The picture of a run's timeline; runs of one process often share theirs, so it is drawn once."""
     from fedtide.world.picture import draw
 
-    path = folder / "timeline.png"
-    if not path.is_file():
-        draw(Timeline.load(folder / "timeline.npz"), labels, path)
+    path, timeline = folder / "timeline.png", Timeline.load(folder / "timeline.npz")
+    if path.is_file():
+        return
+    known = _PICTURES.get(timeline.digest)
+    if known is None:
+        draw(timeline, labels, path)
+        _PICTURES[timeline.digest] = path.read_bytes()
+    else:
+        part = path.with_name(f"{path.name}.part")
+        part.write_bytes(known)
+        part.replace(path)
 
 
 def _draw_accuracy(history: Sequence[Mapping[str, str]], path: Path) -> bool:
