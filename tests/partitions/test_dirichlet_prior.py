@@ -87,5 +87,5 @@ def test_the_counts_have_the_law_of_sample_by_sample_draws():
 
 
 def test_more_than_there_is_is_refused():
-    with pytest.raises(SettingsError, match="5 parts of 1000 samples are more than the 4000 there are"):
+    with pytest.raises(SettingsError, match="5 parts of 1000 samples exceed the 4000 samples available"):
         parts(5, 1000, 0.1)

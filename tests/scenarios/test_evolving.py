@@ -141,7 +141,7 @@ def test_clients_that_do_not_remember_are_refused_memories(algorithm):
     [
         ({"subsets": 1000}, "subsets = 1000 is too large: 280 samples for 4 clients; the largest feasible value is 70"),
         ({"drift": "pointer", "window": 71}, "window = 71 is too large: client 0 has 70 samples"),
-        ({"drift": "fresh", "window": 71}, "4 parts of 71 samples are more than the 280 there are"),
+        ({"drift": "fresh", "window": 71}, "4 parts of 71 samples exceed the 280 samples available"),
     ],
 )
 def test_impossible_requests_are_refused(chosen, message):
@@ -152,8 +152,8 @@ def test_impossible_requests_are_refused(chosen, message):
 @pytest.mark.parametrize(
     ("chosen", "message"),
     [
-        ({"overlap": 0.5}, "overlap = 0.5 means nothing to drift visits"),
-        ({"window": 5}, "window = 5 means nothing to drift visits"),
+        ({"overlap": 0.5}, "overlap = 0.5 has no effect with drift visits"),
+        ({"window": 5}, "window = 5 has no effect with drift visits"),
         ({"first_clients": 9}, "first_clients = 9 should be at most num_clients = 4"),
         ({"min_clients": 5}, "min_clients = 5 should be at most first_clients = 4"),
     ],

@@ -90,7 +90,7 @@ def test_population_rules_deal_to_all_groups_at_once(partition, first, second):
     made = timeline("sessions", world(partition=partition), num_devices=3, num_sessions=2)
     assert counted(made, 0) == set(first)
     assert counted(made, 1) == set(second)
-    with pytest.raises(SettingsError, match=rf"^label_overlap = 0.2 means nothing to partition {partition}"):
+    with pytest.raises(SettingsError, match=rf"^label_overlap = 0.2 has no effect with partition {partition}"):
         timeline("sessions", world(partition=partition), num_devices=3, label_overlap="0.2")
 
 
@@ -187,7 +187,7 @@ def test_contradictory_settings_are_refused(chosen, message):
         ({"pattern": "cycle", "groups": 11}, r"^groups = 11 .*largest feasible value is 10$"),
         (
             {"pattern": "explicit", "num_sessions": 2, "explicit": ((0,), ()), "rounds_per_session": 3},
-            r"^nobody is present in round 3 ",
+            r"^no client is present in round 3 ",
         ),
     ],
 )

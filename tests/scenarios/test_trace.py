@@ -113,5 +113,5 @@ def test_bad_files_are_refused(tmp_path):
     [(["0,1,3"], {}, 0), (["0,0,2", "1,4,6"], {}, 2), (["0,0,2"], {"rounds": 5}, 2)],
 )
 def test_rounds_without_anybody_are_refused(tmp_path, rows, chosen, empty):
-    with pytest.raises(SettingsError, match=f"^nobody is present in round {empty} "):
+    with pytest.raises(SettingsError, match=f"^no client is present in round {empty} "):
         timeline("trace", world(), file=str(write(tmp_path, rows)), **chosen)

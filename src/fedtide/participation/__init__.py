@@ -1,1 +1,1 @@
-"""Participation rules say who of the present clients is drawn in a round."""
+"""Participation rules: which of the present clients are drawn in a round."""

@@ -1,4 +1,4 @@
-"""Everybody takes part."""
+"""Full participation."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a participation plug-in provides: who of the present clients is drawn in a round."""
+"""What a participation plug-in provides: which of the present clients are drawn in a round."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from fedtide.core.randomness import generator
 
 
 def coins(present: NDArray[np.int64], round_: int, seed: int, attempt: int = 0) -> NDArray[np.float64]:
-    """One uniform number in [0, 1) per present client, the same whoever else is present."""
-    everybody: NDArray[np.float64] = generator(seed, "participation", round_, attempt).random(int(present[-1]) + 1)
-    return everybody[present]
+    """One uniform number in [0, 1) per present client, independent of who else is present."""
+    uniform: NDArray[np.float64] = generator(seed, "participation", round_, attempt).random(int(present[-1]) + 1)
+    return uniform[present]
 
 
 class Participation(Plugin):

@@ -1,4 +1,4 @@
-"""Every client decides for itself."""
+"""Independent participation of each client."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _ATTEMPTS = 100_000
 
 
 class Bernoulli(Participation):
-    """Each present client joins independently with one probability; a round nobody joins is drawn again."""
+    """Each present client joins independently with one probability; an empty round is drawn again."""
 
     class Settings(PluginSettings):
         """Settings of the rule."""
@@ -27,16 +27,16 @@ class Bernoulli(Participation):
     settings: Settings
 
     def draw(self, present: NDArray[np.int64], round_: int, seed: int) -> NDArray[np.int64]:
-        """See :meth:`Participation.draw`; refuses after 100,000 draws without a client."""
+        """See :meth:`Participation.draw`; raises :class:`SettingsError` after 100,000 draws without a client."""
         for attempt in range(_ATTEMPTS):
             joined = np.flatnonzero(coins(present, round_, seed, attempt) < self.settings.probability)
             if len(joined):
                 return joined
         raise SettingsError(
             f"participation.probability = {self.settings.probability:g} is too small for {len(present)} present "
-            f"clients: nobody joined round {round_} in {_ATTEMPTS} draws"
+            f"clients: none joined round {round_} in {_ATTEMPTS} draws"
         )
 
     def participation_fraction(self, present: int) -> float:
-        """The probability itself, as in FedSSG: that empty rounds are drawn again is left out."""
+        """The probability itself, as in FedSSG; that empty rounds are drawn again is ignored."""
         return float(self.settings.probability)

@@ -1,4 +1,4 @@
-"""The cohorts of the FedDyn lineage's programs."""
+"""The cohorts of the code released with FedDyn and its successors."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ _ATTEMPTS = 100_000
 
 
 class BernoulliReference(Participation):
-    """Bernoulli cohorts from the very stream of the FedDyn, FedDC and FedSSG programs.
+    """Bernoulli cohorts from the random stream of the code released with FedDyn, FedDC and FedSSG.
 
-    Before round t the legacy generator MT19937 starts from ``t + seed + k`` and gives one uniform number per client; those
-    at most ``probability`` join, and k goes up from 0 until somebody does. For comparison with published cohorts only: two
-    seeds that differ by s draw the same cohorts s rounds apart, so `bernoulli` is the rule for repeated runs.
+    In round t the legacy generator MT19937 is seeded with ``t + seed + k`` and draws one uniform number per client; clients
+    with at most ``probability`` join, and k increases from 0 until one does. For comparison with published cohorts only: two
+    seeds that differ by s draw the same cohorts s rounds apart, so use `bernoulli` for repeated runs.
     """
 
     class Settings(PluginSettings):
@@ -32,7 +32,7 @@ class BernoulliReference(Participation):
     settings: Settings
 
     def draw(self, present: NDArray[np.int64], round_: int, seed: int) -> NDArray[np.int64]:
-        """See :meth:`Participation.draw`; this one stream is the programs', not :mod:`fedtide.core.randomness`."""
+        """See :meth:`Participation.draw`; the stream is that of the released code, not :mod:`fedtide.core.randomness`."""
         for k in range(_ATTEMPTS):
             stream = np.random.RandomState((round_ + seed + k) % 2**32)
             joined = np.flatnonzero(stream.uniform(size=int(present[-1]) + 1)[present] <= self.settings.probability)
@@ -40,7 +40,7 @@ class BernoulliReference(Participation):
                 return joined
         raise SettingsError(
             f"participation.probability = {self.settings.probability:g} is too small for {len(present)} present "
-            f"clients: nobody joined round {round_} in {_ATTEMPTS} draws"
+            f"clients: none joined round {round_} in {_ATTEMPTS} draws"
         )
 
     def participation_fraction(self, present: int) -> float:

@@ -11,23 +11,23 @@ from fedtide.participation.base import Participation, coins
 
 
 class Fixed(Participation):
-    """A fixed share or number of the present clients, drawn uniformly without replacement."""
+    """A fixed fraction or number of the present clients, drawn uniformly without replacement."""
 
     class Settings(PluginSettings):
         """Settings of the rule."""
 
         name: str = "fixed"
         fraction: float = Field(
-            0.1, gt=0, le=1, description="share of the present clients, rounded, at least one client"
+            0.1, gt=0, le=1, description="fraction of the present clients, rounded, at least one client"
         )
         count: int | None = Field(
-            None, ge=1, description="clients per round instead of a share; all if fewer are present"
+            None, ge=1, description="clients per round instead of a fraction; all if fewer are present"
         )
 
     settings: Settings
 
     def draw(self, present: NDArray[np.int64], round_: int, seed: int) -> NDArray[np.int64]:
-        """See :meth:`Participation.draw`; the clients with the smallest coins."""
+        """See :meth:`Participation.draw`; the clients with the smallest uniform numbers."""
         order = np.argsort(coins(present, round_, seed), kind="stable")
         return np.sort(order[: self._size(len(present))])
 

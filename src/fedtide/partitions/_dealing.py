@@ -1,4 +1,4 @@
-"""The dealer's moves that the rules share: equal sizes, shuffled pools, slots filled one by one, parts handed out."""
+"""Steps that partitions share: equal sizes, shuffled pools per class, filling slots one by one, handing out parts."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from fedtide.partitions.base import Ints
 
 Floats = NDArray[np.float64]
 
-NEGLIGIBLE = 1e-12  # a prior with less mass than this on the classes that are left has nothing to say
+NEGLIGIBLE = 1e-12  # mass on the remaining classes below which a prior is ignored
 
 logger = logging.getLogger(__name__)
 
@@ -29,7 +29,7 @@ def require_at_most(name: str, value: int, limit: int, reason: str) -> None:
 
 
 def require_least(min_per_client: int, samples: int, num_clients: int) -> None:
-    """Refuse a smallest size that the samples cannot give to every client."""
+    """Refuse a smallest size that there are too few samples for."""
     reason = f"{samples} samples for {num_clients} clients"
     require_at_most("min_per_client", min_per_client, samples // num_clients, reason)
 
@@ -60,7 +60,7 @@ def rarest(labels: Ints, classes: Iterable[int]) -> int:
 
 
 def equal_sizes(samples: int, num_clients: int) -> Ints:
-    """Sizes that differ by at most one, larger ones first: int64 [num_clients]."""
+    """Sizes that differ by at most one, largest first: int64 [num_clients]."""
     return samples // num_clients + (np.arange(num_clients) < samples % num_clients).astype(np.int64)
 
 
@@ -70,13 +70,13 @@ def class_pools(labels: Ints, classes: Iterable[int], rng: np.random.Generator) 
 
 
 def by_owner(owner: Ints, values: Ints, num_clients: int) -> list[Ints]:
-    """``values[owner == k]`` for every client k, in their order."""
+    """``values[owner == k]`` for every client k, in order."""
     ordered = values[np.argsort(owner, kind="stable")]
     return np.split(ordered, np.cumsum(np.bincount(owner, minlength=num_clients))[:-1])
 
 
 def cut(pools: Sequence[Ints], counts: Ints) -> list[Ints]:
-    """Cut every pool into consecutive parts: ``counts`` is int64 [classes, clients] with the length of every part."""
+    """Cut every pool into consecutive parts, one per client: ``counts`` [classes, clients], int64, has their lengths."""
     pieces = [np.split(pool, np.cumsum(row)[:-1]) for pool, row in zip(pools, counts, strict=True)]
     return [np.concatenate(parts) for parts in zip(*pieces, strict=True)]
 
@@ -85,7 +85,7 @@ def hand_out(shares: Iterable[tuple[Ints, Sequence[int]]], num_clients: int) -> 
     """Cut every pool into one contiguous part per holder (sizes differ by at most one, larger parts first).
 
     Args:
-        shares: pairs of a shuffled pool of positions and its holders (clients, in order; repetition allowed).
+        shares: pairs of a shuffled pool of positions and its holders (clients in order, possibly repeated).
         num_clients: number of clients.
 
     Returns:
@@ -106,28 +106,27 @@ def fill_slots(
     gives_up: Callable[[Floats], Floats],
     fallback: Callable[[Ints], Floats],
 ) -> list[Ints]:
-    """Deal one sample per slot: its client draws a class from its prior restricted to the classes that are left.
+    """Deal one sample per slot: its client draws a class from its prior restricted to the remaining classes.
 
-    "Draw a class from the prior until one is left" has exactly this law, but need not end; here a client may give up on
-    its prior, and then draws from the fallback.
+    Redrawing from the prior until a class remains has the same distribution, but may never end; here a client may give up
+    on its prior and draw from the fallback.
 
     Args:
         slots: int64 [n], the client of each slot in the order of dealing; the pools hold n positions in total.
-        prior: float64 [clients, classes], what each client wants.
+        prior: float64 [clients, classes], label proportions of each client.
         pools: shuffled positions per class; each is used from its front.
         rng: one uniform number per slot for the class, one for giving up.
-        gives_up: prior mass of the classes that are left, float64 [clients] -> probability of giving up; must be 1 for
-            mass 0.
+        gives_up: prior mass of the remaining classes, float64 [clients] -> probability of giving up; must be 1 for mass 0.
         fallback: samples left, int64 [classes] -> weights of the classes, float64 [classes], 0 where none are left.
 
     Returns:
         One int64 array of positions per client; every position is dealt once.
     """
     left = np.array([len(pool) for pool in pools], dtype=np.int64)
-    height = 1.0 - rng.random(len(slots))  # in (0, 1], so that a class of weight 0 is never met
-    doubt = rng.random(len(slots))
+    quantile = 1.0 - rng.random(len(slots))  # in (0, 1], so that a class of weight 0 is never drawn
+    persistence = rng.random(len(slots))
     chosen = np.empty(len(slots), dtype=np.int64)
-    surrendered = 0
+    given_up = 0
 
     def restricted() -> tuple[list[Floats], list[float]]:
         cumulative = np.cumsum(prior * (left > 0), axis=1)
@@ -135,20 +134,20 @@ def fill_slots(
         rows = np.divide(cumulative, mass, out=np.zeros_like(cumulative), where=mass > 0)
         return list(rows), gives_up(np.minimum(mass[:, 0], 1.0)).tolist()
 
-    rows, surrender = restricted()
+    rows, probability = restricted()
     for slot, client in enumerate(slots.tolist()):
         row = rows[client]
-        if doubt[slot] < surrender[client]:
+        if persistence[slot] < probability[client]:
             row = np.cumsum(fallback(left))
             row /= row[-1]
-            surrendered += 1
-        label = int(row.searchsorted(height[slot]))
+            given_up += 1
+        label = int(row.searchsorted(quantile[slot]))
         chosen[slot] = label
         left[label] -= 1
         if left[label] == 0:
-            rows, surrender = restricted()
-    if surrendered:
-        logger.info("%d of %d samples were dealt against their client's prior", surrendered, len(slots))
+            rows, probability = restricted()
+    if given_up:
+        logger.info("%d of %d samples were dealt against their client's prior", given_up, len(slots))
 
     positions = np.empty(len(slots), dtype=np.int64)
     positions[np.argsort(chosen, kind="stable")] = np.concatenate(pools)

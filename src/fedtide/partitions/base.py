@@ -16,9 +16,9 @@ Ints = NDArray[np.int64]
 class Partition(Plugin):
     """Deals samples to clients.
 
-    ``scope`` says what one call covers when the population consists of groups (scenario ``sessions``): ``group`` rules
-    are applied to each group on its own labels; ``population`` rules deal to all clients at once and the groups are cut
-    from the clients in id order.
+    ``scope`` is what one call covers if the population consists of groups (scenario ``sessions``): rules of scope ``group``
+    deal each group's own labels; rules of scope ``population`` deal to all clients at once, and the groups are consecutive
+    clients.
     """
 
     kind: ClassVar[str] = "partitions"
@@ -27,18 +27,18 @@ class Partition(Plugin):
 
     @abstractmethod
     def deal(self, labels: Ints, num_clients: int, num_classes: int, seed: int, group: int = 0) -> list[Ints]:
-        """Deal all samples (or what the rule says) to ``num_clients`` clients.
+        """Deal all samples (or those that the rule uses) to ``num_clients`` clients.
 
         Args:
-            labels: int64 [n] labels of the samples that may be dealt (a subset of 0..num_classes-1 may be present).
+            labels: int64 [n] labels of the samples that may be dealt; not all of 0..num_classes-1 need occur.
             num_clients: number of clients.
             num_classes: L.
             seed: world seed; every draw uses ``generator(seed, "partition.<purpose>", group, ...)``.
-            group: number of the group, a key of the draws.
+            group: number of the group, part of the keys of the draws.
 
         Returns:
             One int64 array of positions into ``labels`` per client.
 
         Raises:
-            SettingsError: impossible request, refused before drawing, naming the largest feasible value.
+            SettingsError: the request is impossible; raised before drawing, with the largest feasible value.
         """

@@ -1,4 +1,4 @@
-"""Each class spreads over the clients that are not yet full."""
+"""Each class is spread over the clients that are not yet full."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ _ATTEMPTS = 1000
 
 
 class DirichletBalanced(Partition):
-    """Dirichlet over clients per class, closed for clients that reached the mean size (NIID-Bench, DynamicFL).
+    """Dirichlet over clients per class, without clients that have reached the mean size (NIID-Bench, DynamicFL).
 
     Li et al. 2022: classes are dealt in order, a client with n/N samples or more gets nothing of the next classes, and
-    the whole deal is repeated until every client has ``min_per_client``.
+    the whole deal is repeated until every client has ``min_per_client`` samples.
     """
 
     class Settings(PluginSettings):
@@ -26,12 +26,12 @@ class DirichletBalanced(Partition):
 
         name: str = "dirichlet_balanced"
         alpha: float = Field(0.3, gt=0, description="concentration per client; small values put a class on few clients")
-        min_per_client: int = Field(10, ge=0, description="samples every client has at least")
+        min_per_client: int = Field(10, ge=0, description="smallest number of samples of a client")
 
     settings: Settings
 
     def deal(self, labels: Ints, num_clients: int, num_classes: int, seed: int, group: int = 0) -> list[Ints]:
-        """See :meth:`Partition.deal`; refuses too if no deal in 1000 gives every client enough."""
+        """See :meth:`Partition.deal`; also raises if none of 1000 deals gives every client enough samples."""
         least, alpha = self.settings.min_per_client, self.settings.alpha
         require_a_sample_each(num_clients, len(labels))
         require_least(least, len(labels), num_clients)
@@ -54,7 +54,7 @@ def _counts(pools: list[Ints], num_clients: int, alpha: float, rng: np.random.Ge
     counts = np.zeros((len(pools), num_clients), dtype=np.int64)
     mean = sum(map(len, pools)) / num_clients
     for row, pool in zip(counts, pools, strict=True):
-        # Drawing over the open clients alone has the law of masking and renormalising, and no sum can be zero.
+        # Drawing over the open clients has the same distribution as masking and renormalising, and no sum is zero.
         open_ = np.flatnonzero(counts.sum(axis=0) < mean)
         share = rng.dirichlet(np.full(len(open_), alpha))
         ends = np.floor(np.cumsum(share) * len(pool)).astype(np.int64)

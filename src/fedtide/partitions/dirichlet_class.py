@@ -1,4 +1,4 @@
-"""Each class spreads over the clients by its own Dirichlet draw; quantities differ widely."""
+"""Each class is spread over the clients by its own Dirichlet draw."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from fedtide.partitions.base import Ints, Partition
 class DirichletClass(Partition):
     """Dirichlet over clients per class, every sample drawn independently (FedGraB); quantities differ widely.
 
-    Clients may end up empty unless ``min_per_client`` is positive; then, as long as a client has fewer, it gets a
-    random sample of the largest client.
+    Clients may end up empty unless ``min_per_client`` is positive: clients with fewer samples then get random samples of
+    the largest client.
     """
 
     class Settings(PluginSettings):
@@ -23,7 +23,7 @@ class DirichletClass(Partition):
 
         name: str = "dirichlet_class"
         alpha: float = Field(0.1, gt=0, description="concentration per client; small values put a class on few clients")
-        min_per_client: int = Field(0, ge=0, description="samples every client has at least")
+        min_per_client: int = Field(0, ge=0, description="smallest number of samples of a client")
 
     settings: Settings
 
@@ -41,7 +41,7 @@ class DirichletClass(Partition):
 
 
 def _fill_up(shares: list[Ints], least: int, rng: np.random.Generator) -> None:
-    """Move random samples of the largest client until everyone has ``least``."""
+    """Move random samples of the largest client until every client has ``least``."""
     sizes = np.array([len(share) for share in shares])
     for client in np.flatnonzero(sizes < least):
         while sizes[client] < least:

@@ -1,4 +1,4 @@
-"""Each client draws its own label proportions; quantities may be skewed too."""
+"""Each client draws its own label proportions; sizes may be skewed too."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from fedtide.partitions.base import Ints, Partition
 class DirichletClient(Partition):
     """Dirichlet label proportions per client, equal or lognormal sizes (FedDyn, FedDC, FedSSG).
 
-    Acar et al. 2021, as used by the FedSSG family: a client with free slots is drawn uniformly, then a class from its
-    proportions until one is met that is not exhausted. The redraw is done in one draw from the proportions of the
-    classes that are left, which is the same law; if they have no mass at all, the class is uniform among those left.
+    Acar et al. 2021, as used by the FedSSG family: a client with free slots is drawn uniformly, then classes from its
+    proportions until one is not exhausted. The redraws are replaced by one draw from the proportions of the remaining
+    classes, which has the same distribution; if these have no mass, the class is uniform among them.
     """
 
     class Settings(PluginSettings):
@@ -29,8 +29,8 @@ class DirichletClient(Partition):
         sigma: float = Field(0.0, ge=0, description="standard deviation of the logarithm of the sizes; 0: equal sizes")
         sizes: Literal["exact", "reference"] = Field(
             "exact",
-            description="exact: largest remainders; reference: truncate and give the whole rest to the first client, "
-            "as published code does",
+            description="exact: largest remainders; reference: truncate and give the whole remainder to the first client, "
+            "as released code does",
         )
 
     settings: Settings

@@ -1,4 +1,4 @@
-"""Equal quantities, Dirichlet label proportions per client."""
+"""Equal sizes, Dirichlet label proportions per client."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from fedtide.partitions.base import Ints, Partition
 
 
 class DirichletEqual(Partition):
-    """Equal quantities, Dirichlet label proportions per client (FedWCM).
+    """Equal sizes, Dirichlet label proportions per client (FedWCM).
 
-    The slots of all clients are shuffled and filled one by one from the client's proportions among the classes that are
-    left; once all classes a client prefers are exhausted, from the samples that are left. Every sample is dealt. On
-    long-tailed data clients become more alike, since the last draws must take frequent classes: mean total variation to
-    the population at alpha 0.1, 10 classes, 100 clients is 0.66 for balanced data and 0.47 at imbalance 0.01.
+    The slots of all clients are shuffled and filled one by one from the client's proportions among the remaining classes;
+    once all classes that a client prefers are exhausted, from the remaining samples. Every sample is dealt. On long-tailed
+    data clients become more alike, since the last draws must take frequent classes: the mean total variation to the
+    population at alpha 0.1, 10 classes, 100 clients is 0.66 for balanced data and 0.47 at imbalance 0.01.
     """
 
     class Settings(PluginSettings):
@@ -28,11 +28,12 @@ class DirichletEqual(Partition):
         name: str = "dirichlet_equal"
         alpha: float = Field(0.6, gt=0, description="concentration per class; small values give few classes per client")
         base: Literal["uniform", "global"] = Field(
-            "uniform", description="mean of the proportions: all classes alike, or the frequencies in the population"
+            "uniform",
+            description="mean of the proportions: uniform over classes, or their frequencies in the population",
         )
         remainder: Literal["spread", "first"] = Field(
             "spread",
-            description="who gets what equal division leaves: one each for the first clients, or all for client 0",
+            description="remainder of equal division: one sample each to the first clients, or all to client 0",
         )
 
     settings: Settings

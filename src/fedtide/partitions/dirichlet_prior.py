@@ -1,4 +1,4 @@
-"""Equal parts whose label proportions are drawn around those of the data."""
+"""Parts of equal size with label proportions drawn around those of the data."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ Scale = Literal["prior", "per_class"]
 
 
 class DirichletPrior(Partition):
-    """Parts of one size with Dirichlet proportions around the population's (Guo, Lin and Tang 2021, Algorithms 4 and 5).
+    """Equal parts with Dirichlet proportions around the population's (Guo, Lin and Tang 2021, Algorithms 4 and 5).
 
-    One part after the other draws ``theta ~ Dirichlet(alpha p)``, p being the shares of the classes in all of the data, and
-    then fills up: a class from theta, a sample of that class, and a class that runs out leaves theta. What equal parts
-    leave over is not dealt. Concentrations sum to alpha, so 10 classes at alpha 0.1 have 0.01 each: 1.5 classes in a part
-    of 238; with ``per_class`` every class has alpha, as in the other rules here.
+    Parts are drawn one after the other: ``theta ~ Dirichlet(alpha p)``, with p the class frequencies of all data, then
+    sample by sample a class from theta, where exhausted classes are dropped. The remainder of equal division is not dealt.
+    Concentrations sum to alpha, so 10 classes at alpha 0.1 have 0.01 each, which gives 1.5 classes in a part of 238 samples;
+    with ``per_class`` every class has concentration alpha, as in the other partitions.
     """
 
     class Settings(PluginSettings):
@@ -31,7 +31,7 @@ class DirichletPrior(Partition):
 
         name: str = "dirichlet_prior"
         alpha: float = Field(0.1, gt=0, description="concentration; small values give few classes per client")
-        scale: Scale = Field("prior", description="prior: alpha times the share of a class; per_class: alpha for each")
+        scale: Scale = Field("prior", description="prior: alpha times the frequency of a class; per_class: alpha")
 
     settings: Settings
 
@@ -45,15 +45,15 @@ class DirichletPrior(Partition):
 
 
 def draw_parts(labels: Ints, parts: int, size: int, alpha: float, scale: Scale, rng: np.random.Generator) -> list[Ints]:
-    """Disjoint parts of the data, each with proportions of its own.
+    """Disjoint parts of the data, each with its own proportions.
 
-    Sample by sample, a class that has run out is drawn again. Here as many classes as are missing are drawn at once and
-    what a class does not have is drawn again from the others, which is the same law.
+    All missing samples of a part are drawn at once, and what a class lacks is redrawn from the others; drawing sample by
+    sample and redrawing exhausted classes has the same distribution.
 
     Args:
-        labels: int64 [n]. parts: how many. size: samples of each.
-        alpha, scale: of :class:`DirichletPrior`.
-        rng: of all draws.
+        labels: int64 [n]. parts: their number. size: samples of each.
+        alpha, scale: as in :class:`DirichletPrior`.
+        rng: for all draws.
 
     Returns:
         One int64 [size] of positions into ``labels`` per part.
@@ -62,7 +62,7 @@ def draw_parts(labels: Ints, parts: int, size: int, alpha: float, scale: Scale, 
         SettingsError: fewer than ``parts * size`` samples.
     """
     if parts * size > len(labels):
-        raise SettingsError(f"{parts} parts of {size} samples are more than the {len(labels)} there are")
+        raise SettingsError(f"{parts} parts of {size} samples exceed the {len(labels)} samples available")
     pools = class_pools(labels, np.unique(labels), rng)
     left = np.array([len(pool) for pool in pools], dtype=np.int64)
     concentration = alpha * (left / len(labels) if scale == "prior" else np.ones(len(pools)))
@@ -80,12 +80,12 @@ def draw_parts(labels: Ints, parts: int, size: int, alpha: float, scale: Scale, 
 
 
 def _take(theta: NDArray[np.float64], left: Ints, size: int, rng: np.random.Generator) -> Ints:
-    """Samples of each class in one part: int64 that sum to ``size``, at most ``left``."""
+    """Samples of each class in one part: int64, sum ``size``, at most ``left``."""
     taken = np.zeros_like(left)
     while missing := size - int(taken.sum()):
-        chances = np.where(taken < left, theta, 0.0)
-        if not chances.sum() > 0:  # underflow: nothing is known of the classes that are left but their sizes
-            chances = (left - taken).astype(np.float64)
-        drawn = rng.multinomial(missing, chances / chances.sum())
+        weights = np.where(taken < left, theta, 0.0)
+        if not weights.sum() > 0:  # underflow: draw from the remaining samples
+            weights = (left - taken).astype(np.float64)
+        drawn = rng.multinomial(missing, weights / weights.sum())
         taken = np.minimum(taken + drawn, left)
     return taken

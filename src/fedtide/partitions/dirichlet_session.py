@@ -1,4 +1,4 @@
-"""Equal quotas filled client after client, Dirichlet label proportions per client."""
+"""Equal quotas filled client by client, Dirichlet label proportions per client."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ from fedtide.partitions.base import Ints, Partition
 
 
 class DirichletSession(Partition):
-    """Equal quotas filled client after client, Dirichlet label proportions per client (dynamic initialisation).
+    """Equal quotas filled client by client, Dirichlet label proportions per client (dynamic initialisation).
 
-    Chang et al. 2025. Clients are served in id order, so the last ones are pushed towards what is left and are less
-    like their proportions. A client tries 3 n + 5 times (n labels) to draw a class that is left, then takes any
-    class that is left; the tries are done at once with the probability that all of them fail, which is the same law.
+    Chang et al. 2025. Clients are filled in id order, so the last ones get what is left and deviate from their proportions.
+    A client tries 3 n + 5 times (n labels) to draw a class that remains, then takes any remaining class; instead of trying,
+    one draw decides with the probability that all tries fail, which has the same distribution.
     """
 
     class Settings(PluginSettings):
@@ -34,7 +34,7 @@ class DirichletSession(Partition):
         name: str = "dirichlet_session"
         alpha: float = Field(0.3, gt=0, description="concentration per class; small values give few classes per client")
         rule: Literal["literal", "efficient"] = Field(
-            "literal", description="literal: give up after 3 n + 5 tries; efficient: only when no wanted class is left"
+            "literal", description="literal: give up after 3 n + 5 tries; efficient: only if no wanted class remains"
         )
 
     settings: Settings

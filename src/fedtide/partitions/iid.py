@@ -21,7 +21,9 @@ class Iid(Partition):
         """Settings of the rule."""
 
         name: str = "iid"
-        stratified: bool = Field(False, description="deal class by class, so that all clients have the same labels")
+        stratified: bool = Field(
+            False, description="deal class by class: all clients have the same label counts, up to one"
+        )
 
     settings: Settings
 

@@ -17,14 +17,14 @@ class Shards(Partition):
     """K class shards of equal size per client (DynamicFL's balanced K-class split).
 
     Every class is cut, in stored order, into clients x K / classes shards, and the shards are dealt at random. A client
-    may get one class twice, so K is the largest number of classes a client has.
+    may get two shards of one class, so K is the largest number of classes of a client.
     """
 
     class Settings(PluginSettings):
         """Settings of the rule."""
 
         name: str = "shards"
-        classes_per_client: int = Field(2, ge=1, description="K, shards per client and largest number of its classes")
+        classes_per_client: int = Field(2, ge=1, description="K: shards per client, and largest number of its classes")
 
     settings: Settings
 

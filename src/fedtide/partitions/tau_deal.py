@@ -1,4 +1,4 @@
-"""Chunks of sorted data dealt in turns."""
+"""Chunks of sorted data, dealt in turns."""
 
 from __future__ import annotations
 
@@ -14,12 +14,11 @@ from fedtide.partitions.base import Ints, Partition
 
 
 class TauDeal(Partition):
-    """Equal quantities, chunks of tau neighbours of the sorted data dealt in turns (BalanceFL).
+    """Equal sizes; chunks of tau consecutive samples of the sorted data are dealt in turns (BalanceFL).
 
-    Samples lie from the rarest class to the most frequent one. In every cycle each client that is not full takes the next
-    tau of them, in a new order, tau being ``ratio`` times the size of the rarest class. A client about to be full takes what
-    it has room for. Every sample is dealt. The authors' program begins with a cycle in the order of the ids, which says
-    nothing but what the clients are called.
+    Samples are sorted from the rarest class to the most frequent one. In every cycle, in a new order, each client that is
+    not full takes the next tau samples, or what it has room for; tau is ``ratio`` times the size of the rarest class. Every
+    sample is dealt. The released code starts with a cycle in id order, which only relabels the clients.
     """
 
     class Settings(PluginSettings):
@@ -34,17 +33,17 @@ class TauDeal(Partition):
         """See :meth:`Partition.deal`."""
         require_a_sample_each(num_clients, len(labels))
         classes, counts = np.unique(labels, return_counts=True)
-        rising = classes[np.lexsort((-classes, counts))]  # of classes alike, the last one is the tail
+        rising = classes[np.lexsort((-classes, counts))]  # of equally frequent classes, the last one is the rarest
         tau = self.settings.ratio * int(counts.min())
         pools = np.concatenate(class_pools(labels, rising, generator(seed, "partition.pools", group)))
         rng = generator(seed, "partition.turns", group)
-        room = equal_sizes(len(labels), num_clients)
+        free = equal_sizes(len(labels), num_clients)
         held: list[list[Ints]] = [[] for _ in range(num_clients)]
         place = 0
         while place < len(pools):
-            for client in rng.permutation(np.flatnonzero(room)).tolist():
-                taken = min(tau, int(room[client]))
+            for client in rng.permutation(np.flatnonzero(free)).tolist():
+                taken = min(tau, int(free[client]))
                 held[client].append(pools[place : place + taken])
-                room[client] -= taken
+                free[client] -= taken
                 place += taken
         return [np.concatenate(parts) for parts in held]

@@ -17,8 +17,8 @@ class TwoShard(Partition):
     """Two different batches of labels per client, every batch cut evenly among the clients that hold it.
 
     A batch is one label, or 10 labels if there are 100 or more (and 10 divides their number). With C batches and a
-    multiple of C clients, client i holds batches i mod C and (i mod C + 1 + floor(i / C) mod (C - 1)) mod C, so all are
-    equally wanted; with another number of clients the batches are dealt at random, as evenly as possible.
+    multiple of C clients, client i holds batches i mod C and (i mod C + 1 + floor(i / C) mod (C - 1)) mod C, so that all
+    have equally many holders; with another number of clients the batches are dealt at random, as evenly as possible.
     """
 
     scope: ClassVar[Literal["group", "population"]] = "population"
@@ -62,7 +62,7 @@ def _regular(num_clients: int, batches: int) -> Ints:
 
 
 def _random(num_clients: int, batches: int, rng: np.random.Generator) -> Ints:
-    """The same, dealt at random; a client with twice the same batch swaps one with the next client that lacks it."""
+    """The same, dealt at random; a client with one batch twice swaps one of them with the next client that lacks it."""
     wanted = rng.permutation(np.arange(2 * num_clients) % batches).reshape(num_clients, 2)
     for client in np.flatnonzero(wanted[:, 0] == wanted[:, 1]):
         batch = wanted[client, 0]

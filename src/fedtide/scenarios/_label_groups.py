@@ -1,4 +1,4 @@
-"""Which labels each group of devices may hold, for a wanted overlap between neighbouring groups."""
+"""Which labels each group of devices may hold, for a given overlap between neighbouring groups."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from fedtide.core.errors import SettingsError
 
 
 def parse_overlap(value: float | str) -> Fraction:
-    """The decimal number as an exact fraction, so that 0.2 is 1/5 and no rounding moves a label.
+    """A decimal number as an exact fraction, so that 0.2 is 1/5 and rounding moves no label.
 
     Raises:
         SettingsError: not a decimal number in [0, 1).
@@ -27,10 +27,10 @@ def parse_overlap(value: float | str) -> Fraction:
 def label_groups(num_classes: int, groups: int, overlap: Fraction) -> list[range]:
     """Consecutive labels of each group, for ``num_classes`` labels 0, 1, ... and any number of groups.
 
-    Every group has G labels and shares O = floor(overlap G) of them with the next one; G is the largest size with which
-    all groups fit, G + (groups - 1) (G - O) <= num_classes (for two groups floor(num_classes / (2 - overlap)), Chang et
-    al. 2025), and labels beyond the last group are not used. If O = 0, the labels are divided without overlap: group j
-    has labels floor(j L / groups) up to floor((j + 1) L / groups).
+    Every group has G labels and shares O = floor(overlap G) of them with the next one. G is the largest size for which all
+    groups fit, G + (groups - 1) (G - O) <= num_classes (for two groups floor(num_classes / (2 - overlap)), Chang et al.
+    2025); labels beyond the last group are not used. If O = 0, the labels are divided without overlap: group j has labels
+    floor(j L / groups) up to floor((j + 1) L / groups).
 
     Raises:
         SettingsError: more groups than labels.

@@ -11,7 +11,7 @@ from fedtide.world.timeline import Ints
 
 
 def cycle(num_devices: int, groups: int, sessions: int) -> Iterator[Ints]:
-    """Groups of ``num_devices`` consecutive ids take turns; the whole population changes at each boundary."""
+    """Groups of ``num_devices`` consecutive ids take turns: the whole population changes at each boundary."""
     for session in range(sessions):
         yield session % groups * num_devices + np.arange(num_devices)
 
@@ -21,9 +21,9 @@ def markov(
 ) -> Iterator[Ints]:
     """Devices leave and arrive at random between sessions.
 
-    At a boundary each present device leaves with probability ``p_leave``; if fewer than ``min_devices`` would remain,
-    the leavers with the lowest ids stay, as many as are missing. Then ``arrivals`` ids (or all, if there are fewer)
-    arrive, drawn without replacement from those that were absent before the boundary.
+    At a boundary each present device leaves with probability ``p_leave``; if fewer than ``min_devices`` would remain, the
+    leaving devices with the lowest ids stay. Then ``arrivals`` devices (or all, if there are fewer) arrive, drawn without
+    replacement from those that were absent before the boundary.
 
     Args:
         first: int64 ids of the first session, ascending; at least ``min_devices``.
@@ -31,8 +31,8 @@ def markov(
         sessions: number of sessions.
         p_leave: probability in [0, 1].
         arrivals: devices per boundary.
-        min_devices: smallest number that remains.
-        seed: world seed; a boundary's draw depends on nothing else but its number.
+        min_devices: smallest number of devices that remain.
+        seed: world seed; a boundary's draw depends only on it and on the boundary's number.
     """
     present = first
     yield present

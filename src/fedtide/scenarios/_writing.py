@@ -1,4 +1,4 @@
-"""From spans of rounds to a timeline: what all scenarios do at the end."""
+"""From spans of rounds to a timeline."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def deal(world: WorldInput, positions: Ints, num_clients: int, group: int = 0) -
     """Deal some positions of the training set with the world's partition: one ascending array per client.
 
     Raises:
-        SettingsError: no positions, or what the partition refuses.
+        SettingsError: no positions, or as the partition.
     """
     if len(positions) == 0:
         raise SettingsError("there are no training samples to deal")
@@ -63,18 +63,18 @@ def write(
         world: what the scenario was given.
         shards: positions of the training set, one array per client.
         spans: all rounds, in order.
-        views: bool [sessions, L], labels that count in the evaluation of a session.
-        notes: facts about how it was made, JSON-able; the name of the partition is added.
+        views: bool [sessions, L], labels that are evaluated in each session.
+        notes: facts about its construction, JSON-able; the name of the partition is added.
 
     Raises:
-        SettingsError: a round in which nobody is present, or nobody who holds data.
+        SettingsError: a round without clients, or without a client that holds data.
     """
     sizes = np.array([len(shard) for shard in shards])
     start = 0
     for span in spans:
         if sizes[span.clients].sum() == 0:
-            who = "no client with data" if len(span.clients) else "nobody"
-            raise SettingsError(f"{who} is present in round {start} (rounds count from 0); every round needs somebody")
+            who = "no client with data" if len(span.clients) else "no client"
+            raise SettingsError(f"{who} is present in round {start} (counted from 0); every round needs one with data")
         start += span.rounds
     assignments, assignment_of_span = _distinct([span.clients for span in spans])
     label_views, view_of_session = _distinct(list(views))
@@ -95,7 +95,7 @@ def write(
 
 
 def _distinct(rows: list[NDArray[Any]]) -> tuple[list[NDArray[Any]], Ints]:
-    """The different rows in order of appearance, and for each row which one it is."""
+    """The distinct rows in order of appearance, and the index of each row among them."""
     index: dict[bytes, int] = {}
     which = [index.setdefault(row.tobytes(), len(index)) for row in rows]
     firsts = [rows[which.index(number)] for number in range(len(index))]

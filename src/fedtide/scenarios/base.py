@@ -14,14 +14,14 @@ from fedtide.world.timeline import Ints, Timeline
 
 @dataclass(frozen=True)
 class WorldInput:
-    """What a scenario may look at.
+    """What a scenario is made from.
 
     Attributes:
         labels: int64 [n], labels of the whole training set.
-        train: int64, positions that may be dealt (after long-tail thinning and the validation cut), ascending.
+        train: int64, positions that may be dealt (after long-tail thinning and the validation split), ascending.
         validation: int64, positions held out for tuning.
         num_classes: L.
-        partition: the rule that deals positions to clients.
+        partition: deals positions to clients.
         seed: the world's seed; draws use ``generator(seed, purpose, ...)``.
     """
 

@@ -21,18 +21,18 @@ from fedtide.world.timeline import Assignment, Ints, Timeline
 
 
 class Evolving(Scenario):
-    """Clients whose data changes every round, who may come and go (Guo, Lin and Tang 2021, Algorithms 4 to 6).
+    """Clients whose data changes every round, and who may come and go (Guo, Lin and Tang 2021, Algorithms 4 to 6).
 
     The partition deals the training set to the clients, and each client's data is split again by class into ``subsets`` of
-    one size (the rule of partition ``dirichlet_prior`` with concentration ``beta``). What a client holds in a round:
+    equal size (as in partition ``dirichlet_prior``, with concentration ``beta``). In each round a client holds
 
-    * ``visits``: one of its subsets, drawn uniformly.
-    * ``pointer``: consecutive samples of its subsets, one subset after the other and round again; every round the pointer
-      moves on, so that consecutive rounds share ``overlap`` of their samples.
-    * ``fresh``: a subset drawn anew from the whole training set; clients remember nothing, and algorithms with client
-      memories are refused.
+    * ``visits``: one of its subsets, drawn uniformly;
+    * ``pointer``: a window on its concatenated subsets that moves on every round and wraps around at the end; consecutive
+      rounds share ``overlap`` of their samples;
+    * ``fresh``: a subset newly drawn from the whole training set; clients are stateless, so algorithms with client memories
+      are refused.
 
-    Data moves on whether or not its client is present. All labels count in the evaluation.
+    Data changes whether or not its client is present. All labels are evaluated.
     """
 
     class Settings(PluginSettings):
@@ -46,18 +46,20 @@ class Evolving(Scenario):
         )
         scale: Scale = Field("prior", description="meaning of beta, as in partition dirichlet_prior")
         drift: Literal["visits", "pointer", "fresh"] = Field(
-            "visits", description="visits: a random subset each round; pointer: a moving window; fresh: drawn anew"
+            "visits", description="visits: a random subset each round; pointer: a moving window; fresh: newly drawn"
         )
         overlap: float = Field(0.0, ge=0, lt=1, description="pointer: share of samples that consecutive rounds share")
         window: int | None = Field(
-            None, ge=1, description="samples of a client in a round with pointer or fresh; null: size of a subset"
+            None, ge=1, description="pointer, fresh: samples of a client in a round; null: size of a subset"
         )
         num_sessions: int = Field(1, ge=1, description="sessions; clients come and go between them")
         rounds_per_session: int = Field(100, ge=1, description="communication rounds of a session")
         first_clients: int | None = Field(None, ge=1, description="clients of the first session; null: all")
         p_leave: float = Field(0.0, ge=0, le=1, description="probability that a client leaves at a boundary")
-        arrivals: int = Field(0, ge=0, description="clients that arrive at a boundary, or all absent ones if fewer")
-        min_clients: int = Field(1, ge=1, description="clients that remain at least at a boundary")
+        arrivals: int = Field(
+            0, ge=0, description="clients that arrive at a boundary; all absent ones if there are fewer"
+        )
+        min_clients: int = Field(1, ge=1, description="smallest number of clients that remain at a boundary")
 
         @model_validator(mode="after")
         def _consistent(self) -> Self:
@@ -67,16 +69,16 @@ class Evolving(Scenario):
             if self.min_clients > first:
                 raise SettingsError(f"min_clients = {self.min_clients} should be at most first_clients = {first}")
             if self.overlap and self.drift != "pointer":
-                raise SettingsError(f"overlap = {self.overlap} means nothing to drift {self.drift}; leave it at 0")
+                raise SettingsError(f"overlap = {self.overlap} has no effect with drift {self.drift}; leave it at 0")
             if self.window and self.drift == "visits":
-                raise SettingsError(f"window = {self.window} means nothing to drift visits; leave it at null")
+                raise SettingsError(f"window = {self.window} has no effect with drift visits; leave it at null")
             return self
 
     settings: Settings
 
     def timeline(self, world: WorldInput) -> Timeline:
         """See :meth:`Scenario.timeline`."""
-        chosen: Evolving.Settings = self.settings
+        chosen = self.settings
         first = np.arange(chosen.num_clients if chosen.first_clients is None else chosen.first_clients)
         present = list(
             markov(
@@ -90,15 +92,15 @@ class Evolving(Scenario):
             )
         )
         session_of_round = np.repeat(np.arange(chosen.num_sessions), chosen.rounds_per_session)
-        moved = self._moved(world, len(session_of_round))
+        holdings = self._holdings(world, len(session_of_round))
         assignments = [
             Assignment(present[session], held[present[session]])
-            for session, held in zip(session_of_round, moved.held, strict=True)
+            for session, held in zip(session_of_round, holdings.held, strict=True)
         ]
         return Timeline(
             num_clients=chosen.num_clients,
             num_classes=world.num_classes,
-            shards=moved.shards,
+            shards=holdings.shards,
             assignments=assignments,
             assignment_of_round=np.arange(len(assignments)),
             session_of_round=session_of_round,
@@ -113,8 +115,8 @@ class Evolving(Scenario):
             },
         )
 
-    def _moved(self, world: WorldInput, rounds: int) -> _Moved:
-        chosen: Evolving.Settings = self.settings
+    def _holdings(self, world: WorldInput, rounds: int) -> _Holdings:
+        chosen = self.settings
         subset = len(world.train) // (chosen.num_clients * chosen.subsets)
         size = chosen.window or subset
         beta = getattr(world.partition.settings, "alpha", None) if chosen.beta is None else chosen.beta
@@ -134,13 +136,13 @@ class Evolving(Scenario):
                 for t in range(rounds)
             ]
             shards = [np.sort(part) for parts in split for part in parts]
-            return _Moved(shards, np.arange(chosen.num_clients) * chosen.subsets + np.stack(drawn))
+            return _Holdings(shards, np.arange(chosen.num_clients) * chosen.subsets + np.stack(drawn))
         return _pointer([np.concatenate(parts) for parts in split], rounds, size, chosen.overlap)
 
 
 @dataclass(frozen=True)
-class _Moved:
-    """``shards``: positions in the training set. ``held``: int64 [rounds, clients], which shard each has in each round."""
+class _Holdings:
+    """``shards``: positions in the training set. ``held``: int64 [rounds, clients], the shard of each in each round."""
 
     shards: list[Ints]
     held: Ints
@@ -159,23 +161,23 @@ def _split(world: WorldInput, clients: int, subsets: int, beta: float, scale: Sc
         yield [positions[part] for part in parts]
 
 
-def _fresh(world: WorldInput, rounds: int, clients: int, size: int, beta: float, scale: Scale) -> _Moved:
-    """New subsets for everybody in every round, disjoint within it."""
+def _fresh(world: WorldInput, rounds: int, clients: int, size: int, beta: float, scale: Scale) -> _Holdings:
+    """New subsets for all clients in every round, disjoint within a round."""
     labels, shards = world.labels[world.train], list[Ints]()
     for t in range(rounds):
         parts = draw_parts(labels, clients, size, beta, scale, generator(world.seed, "scenario.fresh", t))
         shards += [np.sort(world.train[part]) for part in parts]
-    return _Moved(shards, np.arange(rounds * clients).reshape(rounds, clients))
+    return _Holdings(shards, np.arange(rounds * clients).reshape(rounds, clients))
 
 
-def _pointer(lines: list[Ints], rounds: int, size: int, overlap: float) -> _Moved:
-    """Windows of ``size`` samples of each client's line, moved on by ``(1 - overlap) size`` (rounded down) every round."""
+def _pointer(sequences: list[Ints], rounds: int, size: int, overlap: float) -> _Holdings:
+    """Windows of ``size`` samples of each client's sequence, moved by ``(1 - overlap) size`` (rounded down) every round."""
     step = max(1, math.floor(round((1 - overlap) * size, 9)))
-    shards, held = list[Ints](), np.empty((rounds, len(lines)), dtype=np.int64)
-    for client, line in enumerate(lines):
-        if size > len(line):
-            raise SettingsError(f"window = {size} is too large: client {client} has {len(line)} samples")
-        starts, which = np.unique(np.arange(rounds) * step % len(line), return_inverse=True)
+    shards, held = list[Ints](), np.empty((rounds, len(sequences)), dtype=np.int64)
+    for client, sequence in enumerate(sequences):
+        if size > len(sequence):
+            raise SettingsError(f"window = {size} is too large: client {client} has {len(sequence)} samples")
+        starts, which = np.unique(np.arange(rounds) * step % len(sequence), return_inverse=True)
         held[:, client] = len(shards) + which
-        shards += [np.sort(line[(start + np.arange(size)) % len(line)]) for start in starts]
-    return _Moved(shards, held)
+        shards += [np.sort(sequence[(start + np.arange(size)) % len(sequence)]) for start in starts]
+    return _Holdings(shards, held)

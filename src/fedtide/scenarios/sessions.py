@@ -22,8 +22,8 @@ class Sessions(Scenario):
 
     The population consists of groups of ``num_devices``. A partition of scope ``group`` deals each group's labels (see
     :func:`label_groups`) to its devices, so a sample of a label that two groups share is held once in each; a partition
-    of scope ``population`` deals everything at once. A device keeps its id and its data. In a session the labels count
-    that its devices hold.
+    of scope ``population`` deals everything at once. A device keeps its id and its data. A session is evaluated on the
+    labels that its devices hold.
     """
 
     class Settings(PluginSettings):
@@ -36,21 +36,21 @@ class Sessions(Scenario):
         )
         num_sessions: int = Field(7, ge=1, description="sessions, pilot included")
         rounds_per_session: int = Field(10, ge=1, description="communication rounds of a session")
-        pilot_sessions: int = Field(1, ge=1, description="first sessions, which only train the pilot model")
-        rounds_pilot: int | None = Field(None, ge=1, description="rounds of a pilot session; null: as the others")
+        pilot_sessions: int = Field(1, ge=1, description="number of first sessions that only train the pilot model")
+        rounds_pilot: int | None = Field(None, ge=1, description="rounds of a pilot session; null: as in the others")
         label_overlap: float | str = Field(
-            "0", description="share of its labels that a group shares with the next one, a decimal number below 1"
+            "0", description="fraction of its labels that a group shares with the next one, a decimal number below 1"
         )
         pattern: Literal["alternate", "cycle", "markov", "explicit"] = Field(
             "alternate",
             description="alternate: two groups take turns; cycle: any number of groups take turns; markov: devices of "
-            "all groups leave and arrive at random, group 0 begins; explicit: as listed",
+            "all groups leave and arrive at random, starting with group 0; explicit: as listed",
         )
         p_leave: float = Field(0.5, ge=0, le=1, description="markov: probability that a device leaves at a boundary")
         arrivals: int = Field(
-            5, ge=0, description="markov: devices that arrive at a boundary, or all absent ones if fewer"
+            5, ge=0, description="markov: devices that arrive at a boundary; all absent ones if there are fewer"
         )
-        min_devices: int = Field(1, ge=1, description="markov: devices that remain at least at a boundary")
+        min_devices: int = Field(1, ge=1, description="markov: smallest number of devices that remain at a boundary")
         explicit: tuple[tuple[int, ...], ...] = Field((), description="explicit: device ids of each session")
 
         @field_validator("label_overlap")
@@ -93,7 +93,7 @@ class Sessions(Scenario):
 
     def timeline(self, world: WorldInput) -> Timeline:
         """See :meth:`Scenario.timeline`."""
-        chosen: Sessions.Settings = self.settings
+        chosen = self.settings
         shards, labels_of_group = self._deal(world)
         pilot = chosen.rounds_per_session if chosen.rounds_pilot is None else chosen.rounds_pilot
         spans = [
@@ -111,14 +111,14 @@ class Sessions(Scenario):
 
     def _deal(self, world: WorldInput) -> tuple[list[Ints], list[range]]:
         """Shards of all devices, and the labels of each group where the scenario chooses them."""
-        chosen: Sessions.Settings = self.settings
+        chosen = self.settings
         overlap = parse_overlap(chosen.label_overlap)
         if world.partition.scope == "group":
             groups = label_groups(world.num_classes, chosen.groups, overlap)
             return [shard for group, labels in enumerate(groups) for shard in self._group(world, group, labels)], groups
         if overlap:
             raise SettingsError(
-                f"label_overlap = {chosen.label_overlap} means nothing to partition {world.partition.settings.name}, "
+                f"label_overlap = {chosen.label_overlap} has no effect with partition {world.partition.settings.name}, "
                 "which chooses the labels of all devices itself; leave it at 0"
             )
         return deal(world, world.train, chosen.groups * chosen.num_devices), []
@@ -135,7 +135,7 @@ class Sessions(Scenario):
 
     def _present(self, seed: int) -> Iterable[Ints]:
         """Ids present in each session, ascending."""
-        chosen: Sessions.Settings = self.settings
+        chosen = self.settings
         if chosen.pattern == "explicit":
             return (np.array(sorted(ids), dtype=np.int64) for ids in chosen.explicit)
         if chosen.pattern == "markov":

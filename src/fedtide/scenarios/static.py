@@ -1,4 +1,4 @@
-"""Everybody is there all the time."""
+"""A fixed population."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from fedtide.world.timeline import Timeline
 
 
 class Static(Scenario):
-    """The same clients with the same data in every round: one session, all labels count."""
+    """The same clients with the same data in every round: one session, all labels are evaluated."""
 
     class Settings(PluginSettings):
         """Settings of the scenario."""

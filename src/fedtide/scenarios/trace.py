@@ -21,7 +21,7 @@ _LARGEST = {"client": 2**62, "join": _LAST_ROUND, "leave": _LAST_ROUND}
 
 
 class Interval(NamedTuple):
-    """One row: ``client`` is present in rounds ``join`` to ``leave - 1``; ``line`` is where it stands in the file."""
+    """One row: ``client`` is present in rounds ``join`` to ``leave - 1``; ``line`` is its line in the file."""
 
     client: int
     join: int
@@ -30,13 +30,13 @@ class Interval(NamedTuple):
 
 
 class Trace(Scenario):
-    """Clients come and go as a file says, round by round.
+    """Clients come and go round by round, as listed in a file.
 
-    The file is a CSV with a header and the columns ``client,join,leave`` (others are ignored), integers: the client is
-    present from round ``join`` up to but not including round ``leave``; rounds count from 0. A client may have several
-    rows. Its id may be any integer from 0; clients are numbered by ascending id and the data is dealt to all of them.
-    In a session the labels count that its clients hold. Who leaves comes back with the same data. Algorithms remember nothing
-    of it, except with ``session_at_change``: then ``federation.at_session`` says what they do.
+    The file is a CSV with a header and the integer columns ``client,join,leave`` (others are ignored): the client is
+    present from round ``join`` up to but not including round ``leave``, counted from 0. A client may have several rows. Its
+    id may be any integer from 0; clients are numbered by ascending id and the data is dealt to all of them. A session is
+    evaluated on the labels that its clients hold. A client that returns has the same data, but its memories are lost, unless
+    ``session_at_change`` is set: then ``federation.at_session`` decides.
     """
 
     class Settings(PluginSettings):
@@ -47,7 +47,7 @@ class Trace(Scenario):
         rounds: int | None = Field(
             None, ge=1, le=_LAST_ROUND, description="rounds; null: until the last client has left"
         )
-        session_at_change: bool = Field(False, description="a new session begins whenever somebody comes or goes")
+        session_at_change: bool = Field(False, description="begin a new session whenever clients come or go")
 
     settings: Settings
 
@@ -67,10 +67,10 @@ class Trace(Scenario):
 
 
 def read_trace(path: Path) -> list[Interval]:
-    """The rows of a trace file, by client and then by time.
+    """The rows of a trace file, sorted by client and then by time.
 
     Raises:
-        SettingsError: the file cannot be read, or a row is wrong; the message names file, line and value.
+        SettingsError: the file cannot be read, or a row is invalid; the message names file, line and value.
     """
     try:
         with path.open(encoding="utf-8-sig", newline="") as stream:
@@ -106,7 +106,7 @@ def _interval(path: Path, line: int, row: dict[str, str]) -> Interval:
 
 
 def _spans(intervals: list[Interval], ids: list[int], rounds: int, session_at_change: bool) -> list[Span]:
-    """Spans of rounds between two changes of the set of present clients."""
+    """Spans of rounds between changes of the set of present clients."""
     number = {id_: client for client, id_ in enumerate(ids)}
     changes: dict[int, list[tuple[int, bool]]] = {0: []}
     for interval in intervals:
@@ -117,8 +117,8 @@ def _spans(intervals: list[Interval], ids: list[int], rounds: int, session_at_ch
     spans: list[Span] = []
     for start, end in zip(starts, [*starts[1:], rounds], strict=True):
         # Departures first, so that a client that leaves and joins in one round stays.
-        for client, is_there in sorted(changes[start], key=lambda change: change[1]):
-            present[client] = is_there
+        for client, arrives in sorted(changes[start], key=lambda change: change[1]):
+            present[client] = arrives
         clients: Ints = np.flatnonzero(present)
         changed = bool(spans) and not np.array_equal(clients, spans[-1].clients)
         session = spans[-1].session + int(changed and session_at_change) if spans else 0
