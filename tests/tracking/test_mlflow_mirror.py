@@ -205,7 +205,7 @@ def test_training_goes_on_when_the_store_cannot_be_opened(settings: Make, tmp_pa
     summary = mirrored(settings(), tmp_path / "runs", broken, log=lines.append)
     assert summary["state"] == "complete"
     remarks = [line for line in lines if line.startswith("MLflow")]
-    assert remarks == ["MLflow: file is not a database; training goes on, `fedtide mirror` fills the gap later"]
+    assert remarks == ["MLflow: file is not a database; training continues, `fedtide mirror` fills the gap later"]
 
 
 def test_training_goes_on_when_the_store_fails_halfway_and_the_gap_is_filled(
@@ -228,7 +228,7 @@ def test_training_goes_on_when_the_store_fails_halfway_and_the_gap_is_filled(
         tried = len(calls)
     assert summary["state"] == "complete"
     assert [line for line in lines if "MLflow" in line] == [
-        "MLflow: disk full; training goes on, `fedtide mirror` fills the gap later"
+        "MLflow: disk full; training continues, `fedtide mirror` fills the gap later"
     ]
     store, run = only_run(mlruns)
     assert steps(store, run, "session") == [1, 2]
@@ -260,7 +260,7 @@ def test_rebuilding_leaves_whole_runs_alone(live: tuple[Path, Path]) -> None:
     _, before = only_run(mlruns)
     lines: list[str] = []
     mirror([directory], mlruns, EXPERIMENT, lines.append)
-    assert lines == ["MLflow: 0 runs written, 1 were there"]
+    assert lines == ["MLflow: 0 runs written, 1 up to date"]
     store, after = only_run(mlruns)
     assert after.info.end_time == before.info.end_time
     assert steps(store, after, "train_loss") == [1, 2, 3, 4]
@@ -272,9 +272,9 @@ def test_rebuilding_skips_runs_in_progress_and_other_folders(directory: Path, tm
     with FileLock(str(directory / ".lock")):
         mirror([directory, tmp_path / "empty"], mlruns, EXPERIMENT, lines.append)
     assert lines == [
-        f"{directory.name}: is being executed",
-        "empty: holds no run",
-        "MLflow: 0 runs written, 0 were there",
+        f"{directory.name}: skipped, in use by another process",
+        "empty: skipped, no run directory",
+        "MLflow: 0 runs written, 0 up to date",
     ]
     assert Store(mlruns, EXPERIMENT).runs("") == []
 

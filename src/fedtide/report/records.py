@@ -57,7 +57,7 @@ class Records:
         clients: records of participants: the run's columns, ``round``, ``client``, ``gate``, ``local_loss`` and
             ``global_loss``, NaN where not recorded.
         per_class: per run, the test accuracies of its last evaluated model: the run's columns, then one per class.
-        past: forgetting by run; NaN where data does not change.
+        forgetting: by run; NaN where data does not change.
         neurons: one row per run, round and layer where it was recorded: the run's columns, ``round``, ``layer`` and
             measures of concentration.
         settings: the settings of each run by key, flat with dotted names.
@@ -69,7 +69,7 @@ class Records:
     boundaries: pd.DataFrame
     clients: pd.DataFrame
     per_class: pd.DataFrame
-    past: dict[str, Forgetting]
+    forgetting: dict[str, Forgetting]
     neurons: pd.DataFrame
     settings: dict[str, Settings]
     missing: tuple[str, ...]
@@ -123,8 +123,9 @@ def load(run_dirs: Sequence[Path]) -> Records:
         boundaries=_joined(boundaries, labels),
         clients=_joined(clients, labels),
         per_class=_joined(classes, labels),
-        past={
-            path.name: _past(path, history, settings[path.name]) for path, history in zip(found, histories, strict=True)
+        forgetting={
+            path.name: _forgetting(path, history, settings[path.name])
+            for path, history in zip(found, histories, strict=True)
         },
         neurons=_joined(neurons, labels),
         settings=settings,
@@ -191,7 +192,7 @@ def _per_class(path: Path) -> pd.DataFrame:
     return final
 
 
-def _past(path: Path, history: pd.DataFrame, settings: Settings) -> Forgetting:
+def _forgetting(path: Path, history: pd.DataFrame, settings: Settings) -> Forgetting:
     """Forgetting over sessions; over rounds if there is one session and data drifts."""
     frame = _read_csv(path / "per_class.csv", ["round", "split"])
     by_split = dict(list(frame.set_index("round").groupby("split")))

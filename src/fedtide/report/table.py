@@ -101,9 +101,9 @@ def tabulate(records: Records, last: int, rules: Rules = _RULES) -> Table:
         _of_run(histories.get(key, empty), last, rules.sessions(records, key), rules.window)
         for key in records.runs["key"]
     ]
-    past = [records.past[key]._asdict() for key in records.runs["key"]]
+    forgetting = [records.forgetting[key]._asdict() for key in records.runs["key"]]
     tails = [_long_tail(records, key) for key in records.runs["key"]]
-    parts = (pd.DataFrame(part, index=records.runs.index) for part in (rows, past, tails))
+    parts = (pd.DataFrame(part, index=records.runs.index) for part in (rows, forgetting, tails))
     runs = pd.concat([records.runs, *parts], axis=1)
     target = _target(runs)
     runs["rounds_to_target"], runs["bytes_to_target"] = zip(

@@ -1,8 +1,8 @@
-"""The run directory: the truth about a run, from which MLflow, tables and figures are derived.
+"""The run directory: the primary record of a run, from which MLflow, tables and figures are derived.
 
 ``settings.json`` · ``manifest.json`` · ``history.csv`` (a row per round) · ``per_class.csv`` · ``clients.csv`` (a row per
-round and participant, where the algorithm records something of each) · ``neurons.csv`` (a row per round and layer, where asked
-for) · ``events.jsonl`` · ``state/`` · ``timeline.npz`` · ``model.pt`` and ``summary.json`` at the end.
+round and participant, if the algorithm records any) · ``neurons.csv`` (a row per round and layer, if enabled) ·
+``events.jsonl`` · ``state/`` · ``timeline.npz`` · ``model.pt`` and ``summary.json`` at the end.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ HISTORY_COLUMNS = (
 )  # fmt: skip
 
 TABLES = ("history.csv", "per_class.csv", "clients.csv", "neurons.csv")
-"""Files with rows of rounds."""
+"""Tables with rows per round."""
 
 SESSION = "session"
-"""Kind of the events that belong to a round: the beginning of a session."""
+"""Kind of events that belong to a round: the start of a session."""
 
 
 def write_json(path: Path, values: Any) -> None:
@@ -71,13 +71,13 @@ class RunDirectory:
 
     @contextmanager
     def owned(self, settings: dict[str, Any], manifest: dict[str, Any], wait: bool = False) -> Iterator[RunDirectory]:
-        """Hold the run for this process (``wait`` for another that holds it) and record its settings.
+        """Lock the run for this process (``wait`` for the lock or refuse) and record its settings.
 
-        A new run that turns out to be impossible (a SettingsError before its first round) leaves nothing behind.
+        A new run with bad settings (a SettingsError before its first round) leaves nothing behind.
 
         Raises:
-            SettingsError: another process holds it, the folder cannot be written, or it belongs to other settings (the
-                message lists every field that differs), other code or other data.
+            SettingsError: another process holds it, the folder cannot be written, or it belongs to a run with other settings
+                (the message lists every field that differs), code or data.
         """
         new = not self.path.exists()
         try:
@@ -110,7 +110,7 @@ class RunDirectory:
         return read_json(self.path / "summary.json")
 
     def finished(self, key: str) -> dict[str, Any] | None:
-        """The summary, if the run of this key has ended; ``None`` if there is anything left to do."""
+        """The summary if the run of this key has ended, else ``None``."""
         summary = self.summary()
         ended = summary is not None and summary.get("run_key") == key and summary.get("state") != "interrupted"
         return summary if ended else None
@@ -125,7 +125,7 @@ class RunDirectory:
             stream.write(json.dumps({"event": kind, **facts}) + "\n")
 
     def sessions(self) -> list[dict[str, Any]]:
-        """What is recorded of the starts of sessions, as :meth:`event` takes it."""
+        """Recorded starts of sessions, as arguments of :meth:`event`."""
         path = self.path / "events.jsonl"
         lines = path.read_text(encoding="utf-8").splitlines(keepends=True) if path.exists() else []
         found = [facts for facts in map(_event, lines) if facts is not None and facts["event"] == SESSION]
@@ -142,10 +142,13 @@ class RunDirectory:
         clients: dict[str, Sequence[float]] | None = None,
         neurons: dict[str, dict[str, float]] | None = None,
     ) -> None:
-        """Append a round to ``history.csv``, and what goes beside it to other files.
+        """Append a round to ``history.csv`` and its details to the other tables.
 
-        ``per_class``: accuracies by split, and samples held. ``clients``: columns (``client``, ...) with a value for
-        each participant. ``neurons``: by layer, columns of how concentrated its activity is.
+        Args:
+            row: of the history.
+            per_class: accuracies by split, and samples held.
+            clients: columns (``client``, ...) with a value per participant.
+            neurons: by layer, measures of how concentrated its activity is.
         """
         columns = [*HISTORY_COLUMNS, *sorted(row.keys() - set(HISTORY_COLUMNS))]
         _append(self.path / "history.csv", columns, row)
@@ -164,7 +167,7 @@ class RunDirectory:
             _append(self.path / "neurons.csv", list(layers[0]), *layers)
 
     def rewind(self, rounds: int) -> None:
-        """Drop rows of rounds, and sessions begun in rounds, after ``rounds`` and torn lines: records and state agree."""
+        """Drop the records of later rounds than ``rounds``, and torn lines, so that records and saved state agree."""
         self._rewind_events(rounds)
         for name in TABLES:
             path = self.path / name
@@ -196,7 +199,7 @@ class RunDirectory:
 
 
 def _event(line: str) -> dict[str, Any] | None:
-    """An event, ``None`` for a torn line."""
+    """The event of a line, ``None`` if it is torn."""
     try:
         facts = json.loads(line)
     except json.JSONDecodeError:
@@ -205,7 +208,7 @@ def _event(line: str) -> dict[str, Any] | None:
 
 
 def _rows(path: Path) -> list[dict[str, str]]:
-    """Complete lines of a CSV file: a torn last line (no newline, or fields missing) is left out."""
+    """Rows of a CSV file without a torn last line (no newline, or missing fields)."""
     if not path.exists():
         return []
     text = path.read_text(encoding="utf-8")
@@ -215,7 +218,7 @@ def _rows(path: Path) -> list[dict[str, str]]:
 
 
 def _append(path: Path, columns: list[str], *rows: dict[str, Any]) -> None:
-    """Append lines in one write; the header comes first. Columns are those of the file if it exists."""
+    """Append rows in one write, after a header in a new file. An existing file keeps its columns."""
     new = not path.exists() or path.stat().st_size == 0
     if not new:
         with path.open(encoding="utf-8") as stream:

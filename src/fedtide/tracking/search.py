@@ -1,4 +1,4 @@
-"""What a search found, in MLflow: at the run that gathers its trials."""
+"""The results of a search in MLflow, logged to the parent run of its trials."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ def record(
 ) -> None:
     """Log words as tags, numbers as metrics (their step is the number of trials) and files as artifacts.
 
-    The search never suffers: trouble is logged once.
+    Failures never stop the search; they are logged.
 
     Args:
         workspace: with a folder for MLflow; its comparison is the search.
-        words, numbers: by key; ``trials`` is among the numbers. What an earlier, shorter search has logged is replaced.
+        words, numbers: by key; ``trials`` is among the numbers. Those of an earlier, shorter search are replaced.
         files: tables, figures, settings.
         log: gets the remark.
     """

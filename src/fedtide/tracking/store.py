@@ -22,10 +22,10 @@ _PATIENCE = 5.0  # seconds to wait for a database that another process holds
 
 
 class Store:
-    """One experiment in the store below a folder; made if need be.
+    """One experiment in the store of a folder, created if missing.
 
-    Only one process makes a database at a time (several at once break it for good), under a temporary name, so that a
-    killed one leaves nothing half-made. Artifact addresses are absolute: moving the folder breaks their links.
+    Only one process at a time creates a database (several would corrupt it), under a temporary name, so that a killed one
+    leaves no partial file. Artifact addresses are absolute: moving the folder breaks their links.
 
     Args:
         mlruns: the folder.
@@ -39,14 +39,14 @@ class Store:
         os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")
         from mlflow import MlflowClient
 
-        logging.getLogger("mlflow").setLevel(logging.CRITICAL)  # what goes wrong is said in one line, by us
+        logging.getLogger("mlflow").setLevel(logging.CRITICAL)  # we report errors ourselves, in one line
         self.root = mlruns.resolve()
         self.root.mkdir(parents=True, exist_ok=True)
         with self.locked():
             database = self.root / _DATABASE
             if not database.exists():
-                _make(database, self._artifacts)
-            _refuse_unusable(database)
+                _create(database, self._artifacts)
+            _check_usable(database)
             self.client: Any = MlflowClient(tracking_uri=address(self.root))
             found = self.client.get_experiment_by_name(experiment)
             self.experiment: str = (
@@ -59,12 +59,12 @@ class Store:
 
     @contextmanager
     def locked(self) -> Iterator[None]:
-        """Keep other processes from creating something here."""
+        """Keep other processes from creating anything here."""
         with FileLock(str(self.root / ".lock"), timeout=60):
             yield
 
     def runs(self, condition: str) -> list[Any]:
-        """Runs that fulfil a condition in MLflow's search language, newest first."""
+        """Runs that match a filter in MLflow's search syntax, newest first."""
         found, token = [], None
         while token != "":
             page = self.client.search_runs([self.experiment], condition, page_token=token)
@@ -73,7 +73,7 @@ class Store:
         return found
 
     def parent(self, name: str) -> str:
-        """Id of the run that gathers those of a comparison or a search; created once, whoever comes first."""
+        """Id of the parent run of a comparison or search, created by the first process that asks for it."""
         with self.locked():
             found = self.runs(f"tags.comparison = '{name}'")
             if found:
@@ -83,7 +83,7 @@ class Store:
             return str(run.info.run_id)
 
     def close_killed(self) -> None:
-        """Close the runs whose process is gone: those left running although nobody holds their run directory."""
+        """Close the runs of killed processes: marked as running, but no process holds their run directory."""
         for run in self.runs("attributes.status = 'RUNNING' and tags.outcome = 'running'"):
             if not is_held(Path(run.data.tags["directory"])):
                 self.client.set_tag(run.info.run_id, "outcome", "killed")
@@ -91,12 +91,12 @@ class Store:
 
 
 def address(root: Path) -> str:
-    """Tracking URI of the store below an absolute folder."""
+    """Tracking URI of the store in an absolute folder."""
     return f"sqlite:///{root / _DATABASE}"
 
 
-def _make(database: Path, artifacts: str) -> None:
-    """A new database with MLflow's tables, in the mode in which readers and a writer do not wait for each other."""
+def _create(database: Path, artifacts: str) -> None:
+    """Create a database with MLflow's tables, in WAL mode: readers and a writer do not block each other."""
     from mlflow.store.tracking.sqlalchemy_store import SqlAlchemyStore
 
     part = database.with_name(f"{_DATABASE}.{os.getpid()}.part")
@@ -106,8 +106,8 @@ def _make(database: Path, artifacts: str) -> None:
     part.replace(database)
 
 
-def _refuse_unusable(database: Path) -> None:
-    """Fail early: MLflow itself would try again for most of an hour to open a damaged or locked database."""
+def _check_usable(database: Path) -> None:
+    """Fail early: MLflow itself retries for most of an hour to open a damaged or locked database."""
     with closing(sqlite3.connect(database, timeout=_PATIENCE, isolation_level=None)) as connection:
         connection.execute("BEGIN IMMEDIATE")
         connection.execute("ROLLBACK")
@@ -125,7 +125,7 @@ def is_held(directory: Path) -> bool:
 
 
 def reason(error: BaseException) -> str:
-    """First line of the error that began it all: MLflow wraps SQLAlchemy, which wraps SQLite."""
+    """First line of the root cause: MLflow wraps SQLAlchemy, which wraps SQLite."""
     while error.__cause__ is not None:
         error = error.__cause__
     return (str(error).splitlines() or [type(error).__name__])[0]
@@ -133,7 +133,7 @@ def reason(error: BaseException) -> str:
 
 @functools.cache
 def git_commit() -> str | None:
-    """Commit of the working directory, followed by ``-dirty`` if files differ from it; ``None`` without git."""
+    """Commit of the working directory, with ``-dirty`` for uncommitted changes; ``None`` without git."""
     command = ["git", "describe", "--always", "--dirty", "--abbrev=40", "--exclude=*"]
     try:
         return subprocess.run(command, capture_output=True, text=True, timeout=10, check=True).stdout.strip()
@@ -145,14 +145,14 @@ def ui_command(mlruns: Path, host: str = "127.0.0.1", port: int = 5000) -> tuple
     """MLflow's UI with one worker and without its job queues: two processes instead of ten.
 
     Returns:
-        The command, and what to add to its environment.
+        The command, and variables to add to its environment.
 
     Raises:
         SettingsError: there is no store in the folder.
     """
     root = mlruns.resolve()
     if not (root / _DATABASE).is_file():
-        raise SettingsError(f"{mlruns}: no MLflow store here; play a run first, or rebuild it with `fedtide mirror`")
+        raise SettingsError(f"{mlruns}: no MLflow store here; run something first, or rebuild it with `fedtide mirror`")
     command = [sys.executable, "-m", "mlflow", "ui", "--backend-store-uri", address(root), "--workers", "1"]
     command += ["--host", host, "--port", str(port)]
     return command, {"MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false", "MLFLOW_DISABLE_TELEMETRY": "true"}

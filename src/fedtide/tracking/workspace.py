@@ -1,4 +1,4 @@
-"""Where runs and what belongs to them are kept."""
+"""Where runs and their mirrors are kept."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ class Workspace:
 
     Attributes:
         runs: run directories. worlds: timelines of the partition stage, or None.
-        mlruns: MLflow's folder, or None for no mirror. experiment, comparison: MLflow's names for this grid.
+        mlruns: MLflow's folder, or None for no mirror. experiment, comparison: names of the experiment and the parent run in
+            MLflow.
     """
 
     runs: Path
