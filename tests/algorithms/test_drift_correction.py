@@ -231,7 +231,7 @@ def test_fedvra_is_feddyn_or_fedprox() -> None:
 
 
 def test_servers_agree_where_everybody_takes_part() -> None:
-    """With one beta the gates k / (T p) and k N / (T |S|) agree where everybody is there, and so do the means of the memories."""
+    """With one beta, gates k / (T p) and k N / (T |S|) agree where everybody is there, and so do the means."""
 
     def both(cohorts: list[list[int]]) -> list[list[Tensor]]:
         return [

@@ -1,4 +1,4 @@
-"""Exchanges of label histograms: exact sums, masks that cancel, what is sent, what happens when somebody leaves."""
+"""Protocols for summing label histograms: exact sums, masks that cancel, traffic, clients that leave."""
 
 import builtins
 import math
@@ -11,10 +11,12 @@ from hypothesis import settings as examples
 from hypothesis import strategies as st
 
 from fedtide.core.errors import SettingsError
+from fedtide.core.randomness import Randomness
 from fedtide.privacy import he, masked
 from fedtide.privacy.factory import histograms
 from support import assert_same, federation, play, settings, steady, timeline, vectors
 
+FIVE = Randomness(5)
 COUNTS = np.random.default_rng(0).integers(0, 600, (100, 10))
 SHAPES = st.tuples(st.integers(1, 6), st.integers(1, 5), st.integers(0, 99))
 
@@ -24,8 +26,8 @@ SHAPES = st.tuples(st.integers(1, 6), st.integers(1, 5), st.integers(0, 99))
 def test_sums_are_exact(shape):
     clients, classes, seed = shape
     counts = np.random.default_rng(seed).integers(0, 10**6, (clients, classes))
-    for way in ("plain", "masked"):
-        assert histograms(way).total(counts, seed, 0).tolist() == counts.sum(0).tolist()
+    for protocol in ("plain", "masked"):
+        assert histograms(protocol).total(counts, Randomness(seed), 0).tolist() == counts.sum(0).tolist()
 
 
 @given(SHAPES, st.data())
@@ -34,28 +36,30 @@ def test_the_sum_of_those_who_answer_survives_those_who_leave(shape, data):
     clients, classes, seed = shape
     counts = np.random.default_rng(seed).integers(0, 1000, (clients, classes))
     gone = data.draw(st.sets(st.integers(0, clients - 1), max_size=clients - 1))
-    exchange = masked.Exchange()
+    exchange = masked.Masked()
     uploads = {
-        client: counts[client].astype(np.uint32) + exchange.mask(client, clients, classes, seed, 0)
+        client: counts[client].astype(np.uint32) + exchange.mask(client, clients, classes, Randomness(seed), 0)
         for client in range(clients)
         if client not in gone
     }
-    assert exchange.unmask(uploads, gone, seed, 0).tolist() == counts[list(uploads)].sum(0).tolist()
+    assert exchange.unmask(uploads, gone, Randomness(seed), 0).tolist() == counts[list(uploads)].sum(0).tolist()
 
 
 def test_a_masked_upload_is_uniform_and_another_in_every_session():
     """Zero counts of two clients under 4000 masks: mean and spread of a uniform number below 2^32."""
-    exchange = masked.Exchange()
-    mask = exchange.mask(0, 2, 4000, 5, 0).astype(np.float64) / 2**32
+    exchange = masked.Masked()
+    mask = exchange.mask(0, 2, 4000, FIVE, 0).astype(np.float64) / 2**32
     assert mask.mean() == pytest.approx(0.5, abs=0.02)
     assert mask.std() == pytest.approx(math.sqrt(1 / 12), abs=0.01)
-    assert not np.array_equal(exchange.mask(0, 2, 8, 5, 0), exchange.mask(0, 2, 8, 5, 1))
-    assert np.array_equal(exchange.mask(0, 2, 8, 5, 0) + exchange.mask(1, 2, 8, 5, 0), np.zeros(8, dtype=np.uint32))
+    assert not np.array_equal(exchange.mask(0, 2, 8, FIVE, 0), exchange.mask(0, 2, 8, FIVE, 1))
+    assert np.array_equal(
+        exchange.mask(0, 2, 8, FIVE, 0) + exchange.mask(1, 2, 8, FIVE, 0), np.zeros(8, dtype=np.uint32)
+    )
 
 
 def test_a_sum_beyond_32_bits_is_refused():
     with pytest.raises(SettingsError, match="do not fit into 32 bits"):
-        histograms("masked").total(np.full((2, 1), 2**31), 0, 0)
+        histograms("masked").total(np.full((2, 1), 2**31), Randomness(0), 0)
 
 
 def test_what_is_sent():
@@ -70,10 +74,10 @@ def test_masks_change_nothing_but_the_bytes_of_a_sessions_first_round(name):
         [np.arange(0, 20), np.arange(20, 30), np.arange(30, 60)], [everybody] * 4, session_of_round=[0, 0, 1, 1]
     )
     played = {}
-    for way in ("plain", "masked"):
-        own = {"name": name, "label_histogram": way}
+    for protocol in ("plain", "masked"):
+        own = {"name": name, "label_histogram": protocol}
         fed = federation(settings(algorithm=own), world, vectors())
-        played[way] = (*play(fed), fed.parts.payload)
+        played[protocol] = (*play(fed), fed.parts.payload)
     (plain, rows, payload), (hidden, other, _) = played["plain"], played["masked"]
     assert_same(plain, hidden)
     first, second, third, _ = (report.row["bytes_up"] for report in rows)
@@ -83,7 +87,7 @@ def test_masks_change_nothing_but_the_bytes_of_a_sessions_first_round(name):
     assert extra == [3 * 36, 3 * 36, 6 * 36, 6 * 36]  # a key and a score more, in each session
 
 
-def test_a_missing_extra_is_told_before_anything_is_played(monkeypatch):
+def test_a_missing_extra_is_reported_before_the_run_starts(monkeypatch):
     imported = builtins.__import__
 
     def without(name, *arguments, **options):
@@ -99,7 +103,7 @@ def test_a_missing_extra_is_told_before_anything_is_played(monkeypatch):
 
 def test_encrypted_sums_are_exact_and_ciphertexts_have_the_published_size():
     pytest.importorskip("tenseal")
-    exchange = he.Exchange()
+    exchange = he.Encrypted()
     own, public = exchange.contexts()
     assert not public.has_secret_key()
     uploads = [exchange.encrypt(public, each) for each in COUNTS]
@@ -108,7 +112,7 @@ def test_encrypted_sums_are_exact_and_ciphertexts_have_the_published_size():
     for ciphertext in (*uploads, summed):
         assert 88_000 < len(ciphertext) < 89_000
     assert np.mean([len(each) for each in uploads]) == pytest.approx(he.CIPHERTEXT, abs=60)
-    assert exchange.total(COUNTS, 0, 0).tolist() == COUNTS.sum(0).tolist()
+    assert exchange.total(COUNTS, Randomness(0), 0).tolist() == COUNTS.sum(0).tolist()
     up, down = exchange.traffic(100, 10)
     assert up == 134_269 + 100 * 88_556 + 40
     assert down == 99 * 134_269 + 88_556 + 100 * 40
@@ -116,22 +120,24 @@ def test_encrypted_sums_are_exact_and_ciphertexts_have_the_published_size():
 
 def test_the_size_does_not_tell_the_number_of_classes_and_large_counts_are_refused():
     pytest.importorskip("tenseal")
-    exchange = he.Exchange()
+    exchange = he.Encrypted()
     _, public = exchange.contexts()
     for classes in (10, 20, 50, 100):
         assert 88_000 < len(exchange.encrypt(public, np.arange(classes))) < 89_000
-    assert exchange.total(np.full((2, 1), 258_048), 0, 0).tolist() == [516_096]
+    assert exchange.total(np.full((2, 1), 258_048), Randomness(0), 0).tolist() == [516_096]
     with pytest.raises(SettingsError, match="a class of 516097 samples; the plain modulus allows 516096"):
-        exchange.total(np.array([[258_048], [258_049]]), 0, 0)
+        exchange.total(np.array([[258_048], [258_049]]), Randomness(0), 0)
 
 
 def test_an_encrypted_run_is_the_plain_one():
     pytest.importorskip("tenseal")
     states = [
         play(
-            federation(settings(algorithm={"name": "fedwcm", "label_histogram": way}), steady((25, 35), 2), vectors())
+            federation(
+                settings(algorithm={"name": "fedwcm", "label_histogram": protocol}), steady((25, 35), 2), vectors()
+            )
         )[0]
-        for way in ("plain", "he")
+        for protocol in ("plain", "he")
     ]
     assert_same(*states)
     assert torch.equal(states[0].extra["histogram"], states[1].extra["histogram"])

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+from pydantic import Field
 from torch import Tensor
 
-from fedtide.algorithms.base import Algorithm, AlgorithmSettings, Round, Tunable
+from fedtide.algorithms.base import Algorithm, AlgorithmSettings, Round
 
 
 class AveragingSettings(AlgorithmSettings):
     """Settings of all of them."""
 
-    server_lr: float = Tunable(1.0, low=0.1, high=1.5, gt=0, description="server step size eta_g")
+    server_lr: float = Field(1.0, gt=0, description="server step size eta_g")
 
 
 class Averaging(Algorithm):

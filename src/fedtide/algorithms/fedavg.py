@@ -3,6 +3,7 @@
 from typing import ClassVar
 
 from fedtide.algorithms._averaging import Averaging, AveragingSettings
+from fedtide.algorithms.base import Tunable
 
 
 class FedAvg(Averaging):
@@ -16,6 +17,7 @@ class FedAvg(Averaging):
         """Settings of FedAvg."""
 
         name: str = "fedavg"
+        server_lr: float = Tunable(1.0, low=0.1, high=1.5, gt=0, description="server step size eta_g")
 
     settings: Settings
 

@@ -3,70 +3,65 @@
 from __future__ import annotations
 
 import math
-from typing import Any, Literal
+from collections.abc import Sequence
+from typing import Literal
 
 import torch
 from pydantic import Field, field_validator
 from torch import Tensor
 
-from fedtide.algorithms._imbalance import Imbalance
+from fedtide.algorithms._imbalance import Imbalance, relative_score
+from fedtide.algorithms._momentum import ClientMomentum, MomentumSettings
 from fedtide.algorithms.base import Round
-from fedtide.algorithms.fedcm import FedCm, MomentumSettings
 from fedtide.core.errors import SettingsError
 from fedtide.privacy.base import NUMBER
-from fedtide.privacy.factory import Way, histograms
-from fedtide.settings.choices import WeightingChoice
+from fedtide.privacy.factory import Protocol, histograms
+from fedtide.settings.choices import WeightingChoice, choice_field
 
 
-class WeightedMomentumSettings(MomentumSettings):
-    """Settings of FedWCM and FedWCM-X."""
-
-    weighting: WeightingChoice = Field("uniform", description="what the softmax of the scores multiplies")  # type: ignore[assignment]
-    alpha0: float = Field(0.1, gt=0, le=1, description="weight of the gradient in the first round")
-    score: Literal["abs", "scarce"] = Field(
-        "abs", description="a sample scores |target - p| of its class (eq. 3), or only what the class lacks"
-    )
-    target: tuple[float, ...] | None = Field(None, description="class frequencies aimed at; default uniform")
-    label_histogram: Way = Field(
-        "plain",
-        description="how clients tell the server their summed class counts: in the clear, under masks, or encrypted (extra he)",
-    )
-    alpha_argument: Literal["discrepancy", "temperature", "per_client"] = Field(
-        "discrepancy", description="x of alpha = 0.1 + 0.9 (1 - e^-x) q: L1, T / L, or L L1 / K"
-    )
-
-    @field_validator("target")
-    @classmethod
-    def _simplex(cls, value: tuple[float, ...] | None) -> tuple[float, ...] | None:
-        if value is not None and (min(value, default=-1) < 0 or abs(sum(value) - 1) > 1e-6):
-            raise SettingsError(f"should be non-negative and sum to 1, got {list(value)}")
-        return value
-
-
-class FedWcm(FedCm):
+class FedWcm(ClientMomentum):
     """Weighted client momentum for long-tailed data: FedCM with score-based weights and an adaptive alpha.
 
-    All clients' class frequencies p and a target give scores s_k (eq. 3, 4), weights ``w_k ~ exp(s_k / T)`` (eq. 5) and
-    ``alpha+ = clamp(0.1 + 0.9 (1 - e^-L1) q, 0.1, 1)``, q being the participants' mean score over everybody's. Exactly
-    balanced data give FedCM with alpha 0.1.
+    The class frequencies p of all clients and a target give scores s_k (eq. 3, 4), weights ``w_k ~ exp(s_k / T)`` (eq. 5) and
+    ``alpha+ = clamp(0.1 + 0.9 (1 - exp(-L1)) q, 0.1, 1)``, q being the participants' mean score over that of all clients.
+    Exactly balanced data give FedCM with alpha 0.1.
 
     The paper leaves T open: ``T = 1 / (L L1)`` for L classes keeps s_k / T free of scale and makes balanced data FedCM, as
     its appendix demands. Its Delta_k has the wrong sign (the server would ascend); here ``u_k = x - y_k`` as in FedCM.
-    "A higher score means scarcer data" is false for eq. 3, whose head classes score most: ``score: scarce`` is what the text
-    means. Class histograms are exchanged once per session, among those present in its first round (``label_histogram``); the
+    "A higher score means scarcer data" is false for eq. 3, under which head classes score most: ``score: scarce`` is what the
+    text means. The clients present in a session's first round exchange class histograms once (``label_histogram``); the
     ledger counts the bytes in that round, the cost model neither their seconds nor joules.
     """
 
-    class Settings(WeightedMomentumSettings):
+    class Settings(MomentumSettings):
         """Settings of FedWCM."""
 
         name: str = "fedwcm"
+        weighting: WeightingChoice = choice_field("uniform", "what the softmax of the scores is multiplied by")
+        alpha0: float = Field(0.1, gt=0, le=1, description="weight of the gradient in the first round")
+        score: Literal["abs", "scarce"] = Field(
+            "abs", description="a sample scores |target - p| of its class (eq. 3), or only what the class lacks"
+        )
+        target: tuple[float, ...] | None = Field(None, description="class frequencies aimed at; default uniform")
+        label_histogram: Protocol = Field(
+            "plain", description="how class counts are summed: in the clear, under masks, or encrypted (extra he)"
+        )
+        alpha_argument: Literal["discrepancy", "temperature", "per_client"] = Field(
+            "discrepancy", description="x of alpha = 0.1 + 0.9 (1 - exp(-x)) q: L1, T / L, or L L1 / K"
+        )
+
+        @field_validator("target")
+        @classmethod
+        def _simplex(cls, value: tuple[float, ...] | None) -> tuple[float, ...] | None:
+            if value is not None and (min(value, default=-1) < 0 or abs(sum(value) - 1) > 1e-6):
+                raise SettingsError(f"should be non-negative and sum to 1, got {list(value)}")
+            return value
 
     settings: Settings
 
-    down = ("w", "Delta", "alpha")
+    down: Sequence[str] = ("w", "Delta", "alpha")
 
-    def __init__(self, settings: Any) -> None:
+    def __init__(self, settings: Settings) -> None:
         super().__init__(settings)
         self.histograms = histograms(settings.label_histogram)
 
@@ -88,34 +83,38 @@ class FedWcm(FedCm):
         """alpha_r."""
         return float(r.extra["alpha"])
 
-    def imbalance(self, r: Round) -> Imbalance:
-        """Of the clients present."""
-        counts, target = r.services.population_counts(), self.settings.target
-        share = torch.full_like(counts[0], 1 / counts.shape[1]) if target is None else counts.new_tensor(target)
-        return Imbalance.of(counts, share, self.settings.score, r.extra["histogram"])
-
-    def weights(self, r: Round) -> Tensor:
-        """Weights of the participants; the clients present exchange histograms in the first round of a session."""
+    def start(self, r: Round) -> Tensor:
+        """In the first round of a session the clients present exchange class histograms."""
         if r.session_round == 0:
             counts = r.services.population_counts().to(torch.int64).numpy()
-            summed = self.histograms.total(counts, r.randomness.seed, r.session)
+            summed = self.histograms.total(counts, r.randomness, r.session)
             r.extra["histogram"] = torch.from_numpy(summed.astype("float64"))
+        return r.w
+
+    def imbalance(self, r: Round) -> Imbalance:
+        """Of the clients that have exchanged histograms, against the target."""
+        total, target = r.extra["histogram"].cpu(), self.settings.target
+        uniform = torch.full_like(total, 1 / len(total))
+        return Imbalance.of(total, uniform if target is None else total.new_tensor(target), self.settings.score)
+
+    def weights(self, r: Round) -> Tensor:
+        """w_k: the softmax of the scores times the weighting."""
         data = self.imbalance(r)
-        s = data.score(r.label_counts)
-        return self.weigh(torch.softmax(s / data.T, 0).unsqueeze(1).to(r.weights), r.weights)
+        softmax = torch.softmax(data.scores(r.label_counts) / data.T, 0)  # eq. 5
+        return self.weigh(softmax.unsqueeze(1).to(r.weights), r.weights)
 
     def weigh(self, softmax: Tensor, prior: Tensor) -> Tensor:
-        """Weights [C, 1] from the softmax of the scores (eq. 5) and the weighting."""
+        """Weights [C, 1] from the softmax of the scores and the weighting."""
         w = softmax * prior
         return w / w.sum()
 
     def finish(self, r: Round) -> Tensor:
-        """FedCM's server, alpha of the next round."""
-        data = self.imbalance(r)
-        s = data.score(r.label_counts)
+        """alpha of the next round, then FedCM's server."""
+        data, counts = self.imbalance(r), r.services.population_counts()
+        q = relative_score(data.scores(r.label_counts), data.scores(counts[counts.sum(1) > 0]))
         L, K = len(data.p), r.population
         x = {"discrepancy": data.L1, "temperature": data.T / L, "per_client": L * data.L1 / K}
-        alpha = 0.1 + 0.9 * (1 - math.exp(-x[self.settings.alpha_argument])) * data.q(s)
+        alpha = 0.1 + 0.9 * (1 - math.exp(-x[self.settings.alpha_argument])) * q
         r.extra["alpha"] = torch.tensor(min(max(alpha, 0.1), 1.0), dtype=torch.float64)
         return super().finish(r)
 

@@ -6,8 +6,8 @@ from pydantic import Field
 from torch import Tensor
 
 from fedtide.algorithms.base import Local, Round
-from fedtide.algorithms.fedwcm import FedWcm, WeightedMomentumSettings
-from fedtide.settings.choices import WeightingChoice
+from fedtide.algorithms.fedwcm import FedWcm
+from fedtide.settings.choices import WeightingChoice, choice_field
 
 
 class FedWcmX(FedWcm):
@@ -20,11 +20,11 @@ class FedWcmX(FedWcm):
     sizes give FedWCM.
     """
 
-    class Settings(WeightedMomentumSettings):
+    class Settings(FedWcm.Settings):
         """Settings of FedWCM-X."""
 
         name: str = "fedwcm_x"
-        weighting: WeightingChoice = Field("samples", description="what the softmax of the scores multiplies")  # type: ignore[assignment]
+        weighting: WeightingChoice = choice_field("samples", "what the softmax of the scores is multiplied by")
         renormalise: bool = Field(True, description="weights sum to one")
         lr_cap: float | None = Field(None, gt=0, description="largest learning rate of a client; null for none")
 
@@ -46,7 +46,7 @@ class FedWcmX(FedWcm):
         return self.lr_scale(r) * r.effective_steps
 
     def kappa(self, r: Round) -> Tensor:
-        """One: rescaled rates make up for the number of steps."""
+        """One: the rescaled rates make up for the number of steps."""
         return self.lr_scale(r) * r.effective_steps / self.step_count(r)
 
     def weigh(self, softmax: Tensor, prior: Tensor) -> Tensor:
@@ -54,7 +54,7 @@ class FedWcmX(FedWcm):
         return super().weigh(softmax, prior) if self.settings.renormalise else softmax * prior
 
     def finish(self, r: Round) -> Tensor:
-        """With weights as printed, x moves by the weighted displacements alone."""
+        """With the weights as printed, x moves by the weighted displacements alone."""
         x, s = super().finish(r), self.settings
         if s.renormalise or s.server_step == "gradient_units":
             return x

@@ -1,1 +1,1 @@
-"""How clients tell the server their summed label histogram without, or with, telling it their own: one way per file."""
+"""How the clients' label histograms are summed, with or without showing the server each of them: one protocol per file."""

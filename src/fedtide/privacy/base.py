@@ -1,4 +1,4 @@
-"""What an exchange of label histograms provides."""
+"""What a protocol for summing label histograms provides."""
 
 from __future__ import annotations
 
@@ -8,6 +8,8 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from fedtide.core.randomness import Randomness
+
 Ints = NDArray[np.int64]
 
 NUMBER = 4
@@ -15,17 +17,17 @@ NUMBER = 4
 
 
 class Histograms(ABC):
-    """A one-off exchange: every client's counts go up, the sum comes down to all of them.
+    """A one-off exchange: all clients upload their counts and receive the sum.
 
     Attributes:
-        hides: whether the server learns nothing but the sum, so that clients work out their own scores and send them.
+        hides: whether the server learns nothing but the sum, so that clients compute and send their own scores.
     """
 
     hides: ClassVar[bool] = True
 
     @abstractmethod
-    def total(self, counts: Ints, seed: int, session: int) -> Ints:
-        """Exact sum [L] of the clients' counts [K, L]; ``seed`` and ``session`` key its draws.
+    def total(self, counts: Ints, randomness: Randomness, session: int) -> Ints:
+        """Exact sum [L] of the clients' counts [K, L]; draws are keyed by ``session``.
 
         Raises:
             SettingsError: the sum is too large for the arithmetic.
@@ -33,4 +35,4 @@ class Histograms(ABC):
 
     @abstractmethod
     def traffic(self, clients: int, classes: int) -> tuple[int, int]:
-        """Bytes that all clients together send and receive in it."""
+        """Bytes that all clients together send and receive."""

@@ -1,4 +1,4 @@
-"""How an exchange of label histograms is chosen."""
+"""Protocols by name."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from typing import Literal
 from fedtide.privacy import he, masked, plain
 from fedtide.privacy.base import Histograms
 
-Way = Literal["plain", "masked", "he"]
+Protocol = Literal["plain", "masked", "he"]
 
 
-def histograms(way: Way) -> Histograms:
-    """The exchange of a name.
+def histograms(protocol: Protocol) -> Histograms:
+    """How label histograms are summed under a protocol.
 
     Raises:
         SettingsError: it needs a package that is not installed.
     """
-    ways: dict[Way, type[Histograms]] = {"plain": plain.Exchange, "masked": masked.Exchange, "he": he.Exchange}
-    return ways[way]()
+    known: dict[Protocol, type[Histograms]] = {"plain": plain.Plain, "masked": masked.Masked, "he": he.Encrypted}
+    return known[protocol]()

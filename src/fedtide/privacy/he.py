@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from fedtide.core.errors import SettingsError
+from fedtide.core.randomness import Randomness
 from fedtide.privacy.base import NUMBER, Histograms, Ints
 
 DEGREE = 4096
@@ -13,14 +14,14 @@ PLAIN_MODULUS = 1_032_193
 
 CIPHERTEXT, PUBLIC_KEY = 88_556, 134_269
 """Bytes of a serialised ciphertext, whatever the number of classes, and of the public context. Serialisation compresses, so
-real ones differ by some hundred bytes from time to time; the ledger must not."""
+real sizes vary by some hundred bytes; the ledger's must not."""
 
 
-class Exchange(Histograms):
-    """A client holds the key, everybody encrypts under it, the server adds ciphertexts, the key holder decrypts the sum.
+class Encrypted(Histograms):
+    """One client holds the key, all clients encrypt under it, the server adds ciphertexts, the key holder decrypts the sum.
 
-    Degree 4096 with TenSEAL's coefficient moduli. Encryption draws from the system, not from the run's generators; sums are
-    exact, so nothing depends on it.
+    Degree 4096 with TenSEAL's coefficient moduli. Encryption uses the system's randomness, not the run's; sums are exact, so
+    results do not depend on it.
 
     Raises:
         SettingsError: TenSEAL is not installed.
@@ -36,7 +37,7 @@ class Exchange(Histograms):
         self._tenseal: Any = tenseal
 
     def contexts(self) -> tuple[Any, Any]:
-        """The key holder's context, and the public one that it sends to everybody else."""
+        """The key holder's context, and the public one that it sends to the other clients."""
         scheme = self._tenseal.SCHEME_TYPE.BFV
         own = self._tenseal.context(scheme, poly_modulus_degree=DEGREE, plain_modulus=PLAIN_MODULUS)
         return own, self._tenseal.context_from(own.serialize(save_galois_keys=False, save_relin_keys=False))
@@ -47,7 +48,7 @@ class Exchange(Histograms):
         return found
 
     def add(self, public: Any, uploads: list[bytes]) -> bytes:
-        """The sum of ciphertexts; needs no secret."""
+        """The sum of ciphertexts; no secret is needed."""
         first, *rest = (self._tenseal.bfv_vector_from(public, upload) for upload in uploads)
         for each in rest:
             first += each
@@ -55,11 +56,11 @@ class Exchange(Histograms):
         return found
 
     def decrypt(self, own: Any, ciphertext: bytes) -> list[int]:
-        """By the key holder."""
+        """The key holder's part."""
         found: list[int] = self._tenseal.bfv_vector_from(own, ciphertext).decrypt()
         return found
 
-    def total(self, counts: Ints, seed: int, session: int) -> Ints:
+    def total(self, counts: Ints, randomness: Randomness, session: int) -> Ints:
         """See :meth:`Histograms.total`."""
         most = int(counts.sum(0).max())
         if most > PLAIN_MODULUS // 2:

@@ -8,59 +8,59 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedtide.core.errors import SettingsError
-from fedtide.core.randomness import generator
+from fedtide.core.randomness import Randomness
 from fedtide.privacy.base import NUMBER, Histograms, Ints
 
 Words = NDArray[np.uint32]
 KEY = 32
-"""Bytes of a public key, and of a seed that is given away."""
+"""Bytes of a public key, and of a revealed seed."""
 
 
-class Exchange(Histograms):
-    """Every client adds a mask for each other one, the negative of which that one adds; all modulo 2^32.
+class Masked(Histograms):
+    """Each pair of clients shares a mask, which one adds and the other subtracts; all modulo 2^32.
 
-    The two clients of a pair agree on a seed by exchanging public keys through the server. A client that leaves before its
-    upload arrives spoils the sum of the others until these give away the seeds they had agreed on with it. In a simulated
-    run everybody present answers, and the seeds come from the run's generators.
+    The two clients of a pair agree on a seed by exchanging public keys through the server. If a client leaves before its
+    upload arrives, the sum stays masked until the others reveal the seeds they share with it. In a simulated run all clients
+    present answer, and the seeds come from the run's generators.
     """
 
-    def mask(self, client: int, clients: int, classes: int, seed: int, session: int) -> Words:
+    def mask(self, client: int, clients: int, classes: int, randomness: Randomness, session: int) -> Words:
         """What a client adds to its counts: uint32 [L]."""
         total = np.zeros(classes, dtype=np.uint32)
         for other in range(clients):
             if other != client:
-                shared = _shared(client, other, classes, seed, session)
+                shared = _shared(client, other, classes, randomness, session)
                 total = total + shared if client < other else total - shared
         return total
 
-    def unmask(self, uploads: Mapping[int, Words], gone: Collection[int], seed: int, session: int) -> Ints:
-        """The sum [L] of the clients that answered, after they gave away their seeds with those that are ``gone``."""
+    def unmask(self, uploads: Mapping[int, Words], gone: Collection[int], randomness: Randomness, session: int) -> Ints:
+        """The sum [L] of the clients that answered, once they have revealed the seeds they share with those ``gone``."""
         total: Words = np.sum(list(uploads.values()), axis=0, dtype=np.uint32)
         for client in uploads:
             for other in gone:
-                shared = _shared(client, other, len(total), seed, session)
+                shared = _shared(client, other, len(total), randomness, session)
                 total = total - shared if client < other else total + shared
         return total.astype(np.int64)
 
-    def total(self, counts: Ints, seed: int, session: int) -> Ints:
+    def total(self, counts: Ints, randomness: Randomness, session: int) -> Ints:
         """See :meth:`Histograms.total`."""
         if counts.sum() >= 2**32:
             raise SettingsError(f"algorithm.label_histogram = masked: {counts.sum()} samples do not fit into 32 bits")
         clients, classes = counts.shape
         uploads = {
-            client: counts[client].astype(np.uint32) + self.mask(client, clients, classes, seed, session)
+            client: counts[client].astype(np.uint32) + self.mask(client, clients, classes, randomness, session)
             for client in range(clients)
         }
-        return self.unmask(uploads, (), seed, session)
+        return self.unmask(uploads, (), randomness, session)
 
     def traffic(self, clients: int, classes: int) -> tuple[int, int]:
-        """A public key and masked counts up; everybody else's keys and the frequencies down."""
+        """A public key and masked counts up; the other clients' keys and the frequencies down."""
         up = KEY + classes * NUMBER
         down = (clients - 1) * KEY + classes * NUMBER
         return clients * up, clients * down
 
 
-def _shared(first: int, second: int, classes: int, seed: int, session: int) -> Words:
-    """What the seed of two clients gives: uint32 [L], uniform."""
-    rng = generator(seed, "histogram.mask", session, *sorted((first, second)))
+def _shared(first: int, second: int, classes: int, randomness: Randomness, session: int) -> Words:
+    """The mask of a pair of clients: uint32 [L], uniform."""
+    rng = randomness.generator("histogram.mask", session, *sorted((first, second)))
     return rng.integers(0, 2**32, classes, dtype=np.uint32)

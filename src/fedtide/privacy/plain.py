@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+from fedtide.core.randomness import Randomness
 from fedtide.privacy.base import NUMBER, Histograms, Ints
 
 
-class Exchange(Histograms):
+class Plain(Histograms):
     """The server sees every client's counts."""
 
     hides = False
 
-    def total(self, counts: Ints, seed: int, session: int) -> Ints:
+    def total(self, counts: Ints, randomness: Randomness, session: int) -> Ints:
         """See :meth:`Histograms.total`."""
         return counts.sum(0)  # type: ignore[no-any-return]
 

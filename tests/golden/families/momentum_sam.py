@@ -7,6 +7,7 @@ from typing import Any
 
 import torch
 
+from fedtide.algorithms._imbalance import relative_score
 from golden.families.case import Case, Check, Fields, Played, chosen, samples, vectors_at_end
 from support import steady
 
@@ -96,8 +97,9 @@ def check_setup(setup: dict[str, Any], played: Played) -> Iterator[Check]:
     """What FedWCM derives from the class counts of all clients."""
     algorithm: Any = played.federation.parts.algorithm
     r, _ = played.rounds[0]
-    ours = vars(algorithm.imbalance(r))
-    ours |= {"class_counts": r.services.population_counts(), "p_global": ours["p"], "score_mean": ours["mean"]}
+    data, counts = algorithm.imbalance(r), r.services.population_counts()
+    scores = data.scores(counts)
+    ours = vars(data) | {"class_counts": counts, "p_global": data.p, "scores": scores, "score_mean": scores.mean()}
     for name, value in setup.items():
         yield f"setup {name}", ours.get(name, "unknown"), value
 
@@ -108,7 +110,8 @@ def adaptive(played: Played, t: int) -> dict[str, Any]:
     r, _ = played.rounds[t]
     before = played.rounds[t - 1][0].extra["alpha"] if t else algorithm.settings.alpha0
     data = algorithm.imbalance(r)
-    found = {"alpha": before, "alpha_next": r.extra["alpha"], "q": data.q(data.score(r.label_counts))}
+    q = relative_score(data.scores(r.label_counts), data.scores(r.services.population_counts()))
+    found = {"alpha": before, "alpha_next": r.extra["alpha"], "q": q}
     if hasattr(algorithm, "lr_scale"):
         found["lr_client"] = r.lr * algorithm.lr_scale(r)[:, 0]
     return found
