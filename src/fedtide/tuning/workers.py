@@ -4,18 +4,17 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import multiprocessing
+import gc
+import os
 import signal
 import traceback
 from multiprocessing.connection import Connection, wait
-from multiprocessing.context import SpawnProcess
+from multiprocessing.process import BaseProcess
 from typing import Protocol
-
-import torch
 
 from fedtide.core.errors import SettingsError
 from fedtide.runs.callbacks import GracefulStop
-from fedtide.runs.processes import stop_with_parent
+from fedtide.runs.processes import begin_worker, main_module_hidden, worker_context
 from fedtide.tuning.trial import Outcome, ShouldPrune, Task, run_trial
 
 
@@ -37,8 +36,12 @@ class TrialQueue(Protocol):
 
 def run_sequentially(queue: TrialQueue) -> None:
     """Run all trials in this process."""
-    while (task := queue.next()) is not None:
-        queue.finish(task.name, run_trial(task, functools.partial(queue.should_prune, task.name)))
+    gc.freeze()  # what is imported is not searched for garbage after every trial
+    try:
+        while (task := queue.next()) is not None:
+            queue.finish(task.name, run_trial(task, functools.partial(queue.should_prune, task.name)))
+    finally:
+        gc.unfreeze()
 
 
 def run_in_parallel(queue: TrialQueue, count: int) -> None:
@@ -49,15 +52,16 @@ def run_in_parallel(queue: TrialQueue, count: int) -> None:
     Raises:
         SettingsError: a trial has bad settings. RuntimeError: a trial failed, or its process died.
     """
-    context = multiprocessing.get_context("spawn")
-    processes: list[SpawnProcess] = []
+    context, environment = worker_context(), dict(os.environ)
+    processes: list[BaseProcess] = []
     busy: dict[Connection, str] = {}
     with GracefulStop() as stop:
         try:
             for _ in range(count):
                 ours, theirs = context.Pipe()
-                process = context.Process(target=_serve, args=(theirs,), daemon=True)
-                process.start()
+                process = context.Process(target=_serve, args=(theirs, environment), daemon=True)  # type: ignore[attr-defined]
+                with main_module_hidden():
+                    process.start()
                 processes.append(process)
                 theirs.close()  # otherwise the end of the process is not noticed
                 _hand_out(queue, ours, busy)
@@ -102,11 +106,10 @@ def _receive(queue: TrialQueue, connection: Connection, busy: dict[Connection, s
         connection.send(queue.should_prune(name, *message))
 
 
-def _serve(connection: Connection) -> None:
+def _serve(connection: Connection, environment: dict[str, str]) -> None:
     """Main function of a worker process: run the trials it is sent until there are no more or the pipe is closed."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches every process; a run in progress handles it itself
-    stop_with_parent()
-    torch.set_num_threads(1)
+    begin_worker(environment)
 
     def should_prune(round_: int, value: float) -> bool:
         connection.send((round_, value))
