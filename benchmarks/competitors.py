@@ -1,4 +1,4 @@
-"""The ways to play a workload's rounds that are compared."""
+"""The compared ways to run the rounds of a workload."""
 
 from __future__ import annotations
 
@@ -14,9 +14,12 @@ from fedtide.engine.plan import step_count
 from fedtide.engine.workers import WorkerState
 from fedtide.federation.federation import Federation
 from fedtide.federation.module import FederatedModule
+from fedtide.federation.parts import Parts
+from fedtide.federation.state import initial_state
+from fedtide.runs.run import run as run_once
 from fedtide.settings.params import Params
 from fedtide.settings.run import RunSettings
-from fedtide.tracking.workspace import Workspace, tracked
+from fedtide.tracking.workspace import Workspace
 from fedtide.world.files import timeline_for
 from fedtide.world.prepared import load_data
 from naive import NaiveLoop
@@ -27,70 +30,70 @@ def library(settings: RunSettings, scratch: Path, mlruns: Path | None = None) ->
     """A whole run in a new run directory below ``scratch``: Lightning, engine, records, and MLflow if there is a folder.
 
     Raises:
-        SettingsError: while playing, if the run is refused or diverges, or MLflow gives up.
+        SettingsError: in a round, if the run is refused or diverges, or MLflow gives up.
     """
 
-    def play(clock: RoundClock) -> None:
+    def rounds(clock: RoundClock) -> None:
         remarks: list[str] = []
         with tempfile.TemporaryDirectory(dir=scratch) as runs:
-            summary = tracked(settings, Workspace(Path(runs), mlruns=mlruns), log=remarks.append, callbacks=[clock])
+            summary = run_once(settings, Workspace(Path(runs), mlruns=mlruns), log=remarks.append, callbacks=[clock])
         if summary["state"] == "interrupted":
             raise KeyboardInterrupt
         failed = [remark for remark in remarks if remark.startswith("MLflow")]
         if summary["state"] != "complete" or failed:
             raise SettingsError("; ".join([summary.get("message", summary["state"]), *failed]))
 
-    return play
+    return rounds
 
 
-def federation(settings: RunSettings) -> Federation:
-    """The federation of a run, as Lightning would build it."""
+def assembled(settings: RunSettings) -> Parts:
+    """The parts of a run, as Lightning would build them."""
     data = load_data(settings)
     module = FederatedModule(settings, timeline_for(settings, data), data)
     module.to("cpu" if settings.engine.accelerator == "cpu" else "cuda").build()
-    return module.federation
+    return module.parts
 
 
-def bare(world: Federation) -> Segment:
+def bare(world: Parts) -> Segment:
     """The same rounds without Lightning and without records."""
 
-    def play(clock: RoundClock) -> None:
-        state = world.start()
+    def rounds(clock: RoundClock) -> None:
+        state, federation = initial_state(world), Federation(world)
         with torch.no_grad():
             for _ in range(world.timeline.rounds):
-                world.play(state)
+                federation.run_round(state)
                 clock.tick()
 
-    return play
+    return rounds
 
 
-def naive(world: Federation, evaluate: bool = False) -> Segment:
+def naive(world: Parts, evaluate: bool = False) -> Segment:
     """The same rounds by a plain loop."""
     loop = NaiveLoop(world, evaluate)
-    return lambda clock: loop.play(world.timeline.rounds, clock.tick)
+    return lambda clock: loop.run(world.timeline.rounds, clock.tick)
 
 
-def disagreement(world: Federation, rounds: int) -> float:
+def disagreement(world: Parts, rounds: int) -> float:
     """Largest difference between the library's and the plain loop's model, relative to the largest change since the start."""
-    state, loop = world.start(), NaiveLoop(world)
+    state, federation, loop = initial_state(world), Federation(world), NaiveLoop(world)
     with torch.no_grad():
         for _ in range(rounds):
-            world.play(state)
-    loop.play(rounds, lambda: None)
+            federation.run_round(state)
+    loop.run(rounds, lambda: None)
     return float((loop.vector() - state.w).abs().max() / (state.w - world.w0).abs().max())
 
 
 def alone(competitor: str, raw: dict[str, Any]) -> None:
-    """Play a run by ``library`` or ``naive`` and nothing else; for measuring memory in a process of its own."""
+    """Execute a run by ``library`` or ``naive`` and nothing else; for measuring memory in a process of its own."""
     settings, clock = Params(raw).run(), RoundClock()
     if competitor == "naive":
-        naive(federation(settings))(clock)
+        naive(assembled(settings))(clock)
         return
     with tempfile.TemporaryDirectory() as scratch:
         library(settings, Path(scratch))(clock)
 
 
-def products(world: Federation) -> Segment:
+def products(world: Parts) -> Segment:
     """Only the matrix products of the rounds' local steps, on the same workers: the least time any engine can need.
 
     Fits networks of linear layers, and cohorts of clients with as many samples as the average client.
@@ -119,9 +122,9 @@ def products(world: Federation) -> Segment:
                 if place:
                     torch.mm(errors, weight)
 
-    def play(clock: RoundClock) -> None:
+    def rounds(clock: RoundClock) -> None:
         for _ in range(world.timeline.rounds):
             world.workers.map(client, range(cohort))
             clock.tick()
 
-    return play
+    return rounds

@@ -13,25 +13,25 @@ from torch.nn.functional import cross_entropy
 
 from fedtide.core.randomness import generator
 from fedtide.engine.plan import step_count
-from fedtide.federation.federation import Federation
+from fedtide.federation.parts import Parts
 
 
 class NaiveLoop:
     """One client after the other: a fresh module, a fresh optimiser, data resident as tensors, no data loader, one thread.
 
-    Cohorts, batches and the first model are those of ``world``, so both arrive at the same model up to rounding.
+    Cohorts, batches and the initial model are those of ``world``, so both end with the same model up to rounding.
 
     Args:
-        world: whose data, timeline, cohorts and network are used; its engine is not.
+        world: parts of a run whose data, timeline, cohorts and network are used; its engine is not.
         evaluate: test the model after every round.
     """
 
-    def __init__(self, world: Federation, evaluate: bool = False) -> None:
+    def __init__(self, world: Parts, evaluate: bool = False) -> None:
         self.world, self.evaluate = world, evaluate
         self.model: nn.Module = copy.deepcopy(world.task.network).to(world.device, world.w0.dtype)
 
-    def play(self, rounds: int, after_round: Callable[[], None]) -> None:
-        """Play ``rounds`` rounds from the first model on."""
+    def run(self, rounds: int, after_round: Callable[[], None]) -> None:
+        """Run ``rounds`` rounds from the initial model on."""
         torch.set_num_threads(1)
         self.model.load_state_dict(self.world.task.network.state_dict())
         for t in range(rounds):

@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from competitors import alone, bare, disagreement, federation, library, naive, products
+from competitors import alone, assembled, bare, disagreement, library, naive, products
 from fedtide.core import plugins
 from fedtide.core.errors import SettingsError
 from fedtide.engine.workers import available_cores
@@ -64,14 +64,14 @@ class Bench:
 
     Attributes:
         scratch: folder for data and run directories. engine: group of settings. turns: of the competitors.
-        quick: few rounds instead of enough. say: gets remarks.
+        quick: few rounds instead of enough. log: gets remarks.
     """
 
     scratch: Path
     engine: dict[str, Any]
     turns: int
     quick: bool
-    say: Callable[[str], None]
+    log: Callable[[str], None]
 
     def raw(self, workload: Workload, timed: int = 0, **changes: dict[str, Any]) -> dict[str, Any]:
         """Settings of a run as in the settings file, with at least ``timed`` timed rounds."""
@@ -84,14 +84,14 @@ class Bench:
         return Params(self.raw(workload, timed, **changes)).run()
 
 
-def play_workload(bench: Bench, workload: Workload) -> list[Row]:
+def measure_workload(bench: Bench, workload: Workload) -> list[Row]:
     """The library against the plain loop, and what lies around the training.
 
     ``tested``: 10,000 test samples after every round. ``bare rounds``: without Lightning and records. ``products
     alone``: the matrix products of the local steps, on the same workers or one. ``state saved``: with the run's state written
-    every so many rounds. ``state and MLflow``: with the mirror too, which is everything around the training.
+    every ten rounds. ``state and MLflow``: with the mirror too, which is everything around the training.
     """
-    world = federation(bench.settings(workload))
+    world = assembled(bench.settings(workload))
     tested = bench.settings(workload, evaluation={"every": 1})
     competitors: dict[str, Segment] = {
         "fedtide": library(bench.settings(workload), bench.scratch),
@@ -108,7 +108,7 @@ def play_workload(bench: Bench, workload: Workload) -> list[Row]:
         competitors["bare rounds"] = bare(world)
         competitors[f"state saved / {SAVING}"] = library(saving, bench.scratch)
         competitors["products alone"] = products(world)
-        competitors["products, one core"] = products(federation(bench.settings(workload, engine={"workers": 1})))
+        competitors["products, one core"] = products(assembled(bench.settings(workload, engine={"workers": 1})))
         pairs += [(name, "fedtide") for name in ("bare rounds", "products alone", f"state saved / {SAVING}")]
         pairs += [("products alone", "products, one core")]
         if importlib.util.find_spec("mlflow"):
@@ -120,12 +120,12 @@ def play_workload(bench: Bench, workload: Workload) -> list[Row]:
     return [Row(workload.name, name, other, found[name], found[other], executor, difference) for name, other in pairs]
 
 
-def play_cohorts(bench: Bench) -> list[Row]:
+def measure_cohorts(bench: Bench) -> list[Row]:
     """Growing cohorts, with the memory of either side in a process of its own."""
     rows = []
     for model, cohort in itertools.product(("mlp", "logistic"), COHORTS):
         workload = crowd(model, cohort)
-        world = federation(bench.settings(workload))
+        world = assembled(bench.settings(workload))
         executor = world.executor.describe()
         sides: dict[str, Segment] = {
             "fedtide": library(bench.settings(workload), bench.scratch),
@@ -140,7 +140,7 @@ def play_cohorts(bench: Bench) -> list[Row]:
     return rows
 
 
-def play_algorithms(bench: Bench) -> list[Row]:
+def measure_algorithms(bench: Bench) -> list[Row]:
     """Every algorithm there is, with its defaults, against FedAvg."""
     workload = WORKLOADS["W1"]
     competitors: dict[str, Segment] = {}
@@ -149,7 +149,7 @@ def play_algorithms(bench: Bench) -> list[Row]:
         try:
             library(bench.settings(workload, scenario={"rounds": 1}, algorithm=chosen), bench.scratch)(RoundClock())
         except SettingsError as error:
-            bench.say(f"algorithm {name} left out: {error}")
+            bench.log(f"algorithm {name} left out: {error}")
             continue
         competitors[name] = library(bench.settings(workload, algorithm=chosen), bench.scratch)
     found = take_turns(competitors, bench.turns)

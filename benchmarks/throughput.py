@@ -1,8 +1,8 @@
 """Speed of the library as ratios to a plain loop: same machine, same process, same batches, turn by turn.
 
 Every figure is a whole round: cohort, batches, local training, aggregation, Lightning, records. ``speed`` is a ratio of
-times on the wall, ``CPU`` the processor time as a multiple of the other side's. Nothing here passes or fails; timings belong
-to a machine and its mood.
+times on the wall, ``CPU`` the processor time as a multiple of the other side's. Nothing here passes or fails; timings depend
+on the machine and its load.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from rich.table import Table
 
 from fedtide.core.errors import SettingsError
 from fedtide.engine.workers import available_cores
-from parts import COHORTS, Bench, Row, play_algorithms, play_cohorts, play_workload
+from parts import COHORTS, Bench, Row, measure_algorithms, measure_cohorts, measure_workload
 from workloads import WORKLOADS, crowd
 
 PARTS = (*WORKLOADS, "cohorts", "algorithms")
@@ -43,7 +43,7 @@ def main() -> None:
         bench = Bench(Path(scratch), engine, options.turns or (2 if options.quick else 5), options.quick, console.print)
         for part in options.only:
             with console.status(part):
-                rows += _play(bench, part)
+                rows += _measure(bench, part)
             console.print(_table(part, [row for row in rows if row.part == part]))
     if options.json:
         half = options.json.with_suffix(".part")
@@ -76,10 +76,10 @@ def _machine(options: argparse.Namespace) -> dict[str, Any]:
     return {**facts, "torch": version("torch"), "executor": options.executor, "precision": options.precision}
 
 
-def _play(bench: Bench, part: str) -> list[Row]:
+def _measure(bench: Bench, part: str) -> list[Row]:
     if part in WORKLOADS:
-        return play_workload(bench, WORKLOADS[part])
-    return play_cohorts(bench) if part == "cohorts" else play_algorithms(bench)
+        return measure_workload(bench, WORKLOADS[part])
+    return measure_cohorts(bench) if part == "cohorts" else measure_algorithms(bench)
 
 
 def _table(part: str, rows: list[Row]) -> Table:
@@ -105,7 +105,7 @@ def _table(part: str, rows: list[Row]) -> Table:
 def _caption(rows: list[Row]) -> str:
     found = sorted({row.executor for row in rows} - {""})
     differences = {row.difference for row in rows} - {None}
-    return "; ".join([*found, *(f"models differ by {value:.0e} of what was learnt" for value in differences)])
+    return "; ".join([*found, *(f"models differ by {value:.0e} of what was learned" for value in differences)])
 
 
 if __name__ == "__main__":

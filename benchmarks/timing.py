@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import lightning as L
 import torch
 
-WARM = 1  # rounds at the start of a stretch that are not timed: caches, allocators and threads settle
+WARM = 1  # rounds at the start of a segment that are not timed: caches, allocators and threads settle
 EXTRA = WARM + 1  # the last round is not timed either: it evaluates and saves the state
 
 
@@ -27,7 +27,7 @@ class Times(NamedTuple):
 
 
 class RoundClock(L.Callback):
-    """Notes when each round is over, whatever plays it. Give it to the trainer last."""
+    """Notes when each round is over, whatever runs it. Give it to the trainer last."""
 
     def __init__(self) -> None:
         self.ends: list[Times] = []
@@ -44,23 +44,23 @@ class RoundClock(L.Callback):
 
     @property
     def seconds(self) -> Times:
-        """Means of the timed rounds; means, because some costs come only every so many rounds."""
+        """Means of the timed rounds; means, because some costs come only every few rounds."""
         timed = self.ends[WARM - 1 : -1]
         wall, processor = ((last - first) / (len(timed) - 1) for first, last in zip(timed[0], timed[-1], strict=True))
         return Times(wall, processor)
 
 
 Segment = Callable[[RoundClock], None]
-"""Plays some rounds from the start and lets the clock tick after each."""
+"""Runs some rounds from the start and lets the clock tick after each."""
 
 
 def take_turns(competitors: Mapping[str, Segment], turns: int) -> dict[str, list[Times]]:
     """Seconds per round of every competitor, once per turn: A B C A B C ..., so that all meet the same disturbances."""
     found: dict[str, list[Times]] = {name: [] for name in competitors}
     for _ in range(turns):
-        for name, play in competitors.items():
+        for name, segment in competitors.items():
             clock = RoundClock()
-            play(clock)
+            segment(clock)
             found[name].append(clock.seconds)
     return found
 

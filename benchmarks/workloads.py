@@ -18,8 +18,8 @@ class Workload:
         name: short name. text: what it is. model: of the library. shape: of an image.
         clients, samples: number of clients, and training samples of each. cohort: participants of a round.
         local: the clients' training, as in the settings file.
-        timed: rounds timed at a stretch. surroundings: whether the costs around training are measured too; where rounds
-            are long they disappear.
+        timed: rounds timed in one go. surroundings: whether the costs around training are measured too; in long rounds
+            they disappear.
     """
 
     name: str
