@@ -96,14 +96,26 @@ def address(root: Path) -> str:
 
 
 def _create(database: Path, artifacts: str) -> None:
-    """Create a database with MLflow's tables, in WAL mode: readers and a writer do not block each other."""
+    """A new database with MLflow's tables, in the mode in which readers and a writer do not wait for each other."""
     from mlflow.store.tracking.sqlalchemy_store import SqlAlchemyStore
+    from sqlalchemy import event
+    from sqlalchemy.engine import Engine
 
     part = database.with_name(f"{_DATABASE}.{os.getpid()}.part")
-    SqlAlchemyStore(f"sqlite:///{part}", artifacts).engine.dispose()  # type: ignore[no-untyped-call]
+    event.listen(Engine, "connect", _without_sync)  # each of many migrations would wait for the disk
+    try:
+        SqlAlchemyStore(f"sqlite:///{part}", artifacts).engine.dispose()  # type: ignore[no-untyped-call]
+    finally:
+        event.remove(Engine, "connect", _without_sync)
     with closing(sqlite3.connect(part)) as connection:
         connection.execute("PRAGMA journal_mode=WAL")
+    with part.open("rb") as stream:
+        os.fsync(stream.fileno())
     part.replace(database)
+
+
+def _without_sync(connection: sqlite3.Connection, _: object) -> None:
+    connection.execute("PRAGMA synchronous=OFF")
 
 
 def _check_usable(database: Path) -> None:
