@@ -1,4 +1,4 @@
-"""A copy of the project with a small params.yaml, where ``dvc repro`` is really played."""
+"""A copy of the project with a small params.yaml, where ``dvc repro`` really runs."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ class Project:
         return project
 
     def copy(self, root: Path) -> Project:
-        """An independent copy with all that was made so far."""
+        """An independent copy with everything made so far."""
         shutil.copytree(self.root, root, symlinks=True)
         return Project(root)
 
@@ -78,7 +78,7 @@ class Project:
             )  # fmt: skip
 
     def repro(self, *arguments: str) -> tuple[set[str], set[str]]:
-        """Play the pipeline; the stages that ran and those that were skipped."""
+        """Run the pipeline; the stages that ran and those that were skipped."""
         log = self.root.parent / f"{self.root.name}.log"
         status = self.start(*arguments, log=log).wait()
         text = log.read_text(encoding="utf-8")

@@ -1,4 +1,4 @@
-"""What a change makes DVC play again, and what it leaves alone."""
+"""Which stages a change makes DVC run again, and which it leaves alone."""
 
 import pytest
 
@@ -31,9 +31,9 @@ def test_the_source_of_one_algorithm_concerns_that_algorithm(project):
     assert project.runs("fedavg").keys() > own.keys()
 
 
-def test_a_remark_in_a_source_concerns_nothing(project):
+def test_a_comment_in_a_source_concerns_nothing(project):
     source = project.root / "src/fedtide/algorithms/fedavg.py"
-    source.write_text("# a remark\n" + source.read_text())
+    source.write_text("# a comment\n" + source.read_text())
     ran, skipped = project.repro()
     assert ran == {"code"}
     assert {"train@fedavg", "train@fedprox", "tune"} <= skipped

@@ -1,4 +1,4 @@
-"""``kill -9`` of DVC while a stage trains: the trainer saves its state and ends, the same command goes on."""
+"""``kill -9`` of DVC while a stage trains: the trainer saves its state and ends, the same command continues."""
 
 import json
 import signal
@@ -17,7 +17,7 @@ def rounds(run):
     return history.read_text().count("\n") - 1 if history.is_file() else 0
 
 
-def test_killed_while_training_it_goes_on_and_finishes(built, tmp_path):
+def test_killed_while_training_it_resumes_and_finishes(built, tmp_path):
     project = built[0].copy(tmp_path / "project")
     project.change(scenario={"name": "sessions", "num_devices": 3, "num_sessions": 2, "rounds_per_session": 600},
                    tracking={"mlflow": True, "experiment": "fedtide"})  # fmt: skip
@@ -46,7 +46,7 @@ def test_killed_while_training_it_goes_on_and_finishes(built, tmp_path):
     assert (outcome["run_key"], outcome["state"]) == (run.name, "complete")
 
 
-def test_a_stopped_repro_leaves_no_output_and_goes_on(built, tmp_path):
+def test_a_stopped_repro_leaves_no_output_and_resumes(built, tmp_path):
     project = built[0].copy(tmp_path / "project")
     project.change(scenario={"name": "sessions", "num_devices": 3, "num_sessions": 2, "rounds_per_session": 600})
     known = set((project.root / "runs").iterdir())
