@@ -90,7 +90,7 @@ def test_a_run_whose_updates_are_not_finite_has_diverged(small: Any, run_once: A
     initialiser = {"name": "dynamic", "gradient_lr": 1e38, "gradient_rounds": 2}
     summary = run_once(small(scenario=SESSIONS, participation="all", initialiser=initialiser))
     assert (summary["state"], summary["rounds"]) == ("diverged", 4)
-    assert summary["message"].startswith("session 3: its update is at no finite distance from those of sessions 2")
+    assert summary["message"].startswith("session 3: the distances of its update from those of sessions 2 are not")
     assert len(RunDirectory(tmp_path / "x").history()) == 4
 
 

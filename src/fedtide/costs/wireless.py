@@ -1,8 +1,8 @@
-"""Seconds and joules of a round over one cell, and of the computation on its devices (Chang et al.).
+"""Seconds and joules of a round in one cell: communication and the devices' computation (Chang et al.).
 
 The server broadcasts on the whole band W; K participants upload at once on W/K each. Path loss and shadowing are those of a
-street canyon in line of sight (3GPP TR 38.901, table 7.4.1-1, UMi), fading is a first-order Gauss-Markov process with the
-correlation of Jakes' spectrum. Nothing here changes what is learned.
+street canyon in line of sight (3GPP TR 38.901, table 7.4.1-1, UMi); fading is a first-order Gauss-Markov process with the
+correlation of Jakes' spectrum. Nothing here affects training.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ CHUNK = 1024
 """Most slots simulated at a time; no result depends on it."""
 
 PAPER_SAMPLES = 5 * 128
-"""Samples a device computes on in every published round."""
+"""Samples that a device processes in every published round."""
 
 _FADES, _SHARES = np.polynomial.laguerre.laggauss(60)
 
@@ -56,7 +56,7 @@ class Link:
     """One direction of K transfers.
 
     Attributes:
-        bandwidth: of each transfer [Hz]. snr: [K] signal over noise where |h| = 1. bits: of each transfer, [K] or one number.
+        bandwidth: of each transfer [Hz]. snr: [K] signal-to-noise ratio at |h| = 1. bits: of each transfer, [K] or a number.
     """
 
     bandwidth: float
@@ -77,7 +77,7 @@ class Link:
 class Fading:
     """|h|^2 of K independent stationary processes h[n] = rho h[n-1] + sqrt(1 - rho^2) e[n], e ~ CN(0, 1).
 
-    Each device draws from its own generator, in the order of its slots: who else is simulated changes nothing.
+    Each device draws from its own generator, in the order of its slots, independently of the other devices.
     """
 
     def __init__(self, generators: Sequence[np.random.Generator], correlation: float) -> None:
@@ -102,11 +102,11 @@ def _complex_normal(rng: np.random.Generator, count: int) -> NDArray[np.complex1
 
 
 def transmission_slots(links: Sequence[Link], fading: Fading, s: CostSettings) -> Ints:
-    """Slots that transfers take which follow one another on the same fading process.
+    """Slots taken by consecutive transfers on the same fading process.
 
-    A transfer takes the slots from the end of the one before it until its bits are through. Transfers expected to need more
-    than ``s.long_transfer`` slots take their bits over the mean rate, in whole slots; fading averages out over so many (the
-    error is below 0.5 % from 20 Mbit on).
+    A transfer starts at the end of the previous one and lasts until its bits are sent. Transfers expected to need more than
+    ``s.long_transfer`` slots are computed at the mean rate, in whole slots, since fading averages out (the error is below
+    0.5 % from 20 Mbit on).
 
     Args:
         links: the transfers of K devices, one entry per direction, in order.
@@ -144,11 +144,10 @@ def transmission_slots(links: Sequence[Link], fading: Fading, s: CostSettings) -
 
 @dataclass(frozen=True)
 class Segment:
-    """Local work up to an exchange of models, and the upload to it.
+    """Local work up to an exchange of models, and the upload.
 
     Attributes:
-        rows: who takes part, places among the devices of the round, at least one. samples: on how many each of them has
-            computed since its exchange before.
+        rows: rows of the devices that take part, at least one. samples: processed by each since its previous exchange.
     """
 
     rows: list[int]
@@ -182,7 +181,7 @@ class RoundCost:
 
 
 def total(rounds: float, costs: Sequence[RoundCost]) -> tuple[float, float]:
-    """Latency [s] and energy [J] of ``rounds`` rounds at the mean cost of those seen; both infinite if ``rounds`` is."""
+    """Latency [s] and energy [J] of ``rounds`` rounds at the mean of ``costs``; both infinite if ``rounds`` is."""
     latency, energy = (np.mean([[cost.latency_s, cost.energy_J] for cost in costs], axis=0) * rounds).tolist()
     return latency, energy
 
@@ -192,10 +191,10 @@ class Wireless:
 
     Args:
         settings: constants.
-        seed: of the run; a device's place and fading depend on nothing but (seed, device) and (seed, round, device).
+        seed: of the run; a device's place depends only on (seed, device), its fading on (seed, round, device).
         parameters: trainable parameters N_p.
         phi: FLOPs of a forward pass per parameter and sample, as :func:`flops_per_parameter` counts them; ``settings.phi``
-            goes before it.
+            takes precedence.
     """
 
     def __init__(self, settings: CostSettings, seed: int, parameters: int, phi: float) -> None:
@@ -204,7 +203,7 @@ class Wireless:
         self._gains: dict[int, float] = {}
 
     def gain(self, device: int, keys: Sequence[int]) -> float:
-        """psi: attenuation of a device's place with its shadowing, as a factor on the power."""
+        """psi: path loss and shadowing at a device's place, as a factor of the power."""
         if self.settings.placement == "every_round":
             return self._placed(device, *keys)
         if device not in self._gains:
@@ -227,16 +226,16 @@ class Wireless:
     ) -> RoundCost:
         """Cost of one round of K devices.
 
-        Whoever takes part in a segment receives the model once at the beginning. At the end of every segment its members
-        upload at once and share the band evenly; after all but the last they wait for the slowest of them and receive the
+        Devices that take part in any segment receive the model once at the beginning. At the end of every segment its members
+        upload at once and share the band evenly; after all but the last they wait for the slowest member and receive the
         average.
 
         Args:
             keys: of the round (its number), with ``purpose`` those of its fading.
             devices: ids of the K devices, at least one.
-            segments: of the round, in order; none if nobody trains.
-            bytes_down, bytes_up: what a device receives and sends in one exchange; not looked at with ``payload: paper``.
-            purpose: of the round: training's ``batches``, or of a round of another kind with the same number.
+            segments: of the round, in order; none if no device trains.
+            bytes_down, bytes_up: what a device receives and sends in one exchange; ignored with ``payload: paper``.
+            purpose: ``batches`` in training; tells it apart from other rounds with the same number.
         """
         s = self.settings
         gains = np.array([self.gain(device, keys) for device in devices])
@@ -249,7 +248,7 @@ class Wireless:
         for row in member:
             links.append(self._link(s.bandwidth / row.sum(), s.send_power, gains, 8 * bytes_up * row))
             links.append(self._link(s.bandwidth, s.server_power, gains, 8 * bytes_down * row))
-        del links[max(1, 2 * len(segments)) :]  # nobody receives at the end
+        del links[max(1, 2 * len(segments)) :]  # no device receives at the end
         keyed = [generator(self.seed, f"wireless.{purpose}", *keys, device) for device in devices]
         slots = transmission_slots(links, Fading(keyed, correlation(s)), s)
         took = slots.astype(np.float64) * s.slot
@@ -261,7 +260,7 @@ class Wireless:
         return RoundCost(down_s, up_s, compute.sum(0), _waits(member > 0, down, up, compute), energy)
 
     def _samples(self, segments: Sequence[Segment], member: Floats) -> Floats:
-        """Samples computed on, [segments, K]; a number given for the round is spread evenly over a device's segments."""
+        """Samples processed, [segments, K]; a fixed number per round is spread evenly over a device's segments."""
         s = self.settings
         fixed = PAPER_SAMPLES if s.payload == "paper" and s.samples is None else s.samples
         if fixed is not None:
@@ -277,7 +276,10 @@ class Wireless:
 
 
 def _waits(member: NDArray[np.bool_], down: Floats, up: Floats, compute: Floats) -> Floats:
-    """Seconds [K] that devices wait for the slowest member at the end of all segments but the last; all [segments, K]."""
+    """Seconds [K] that devices wait for the slowest member at the end of each segment but the last.
+
+    All arguments are [segments, K].
+    """
     clock, waited = np.zeros(member.shape[1]), np.zeros(member.shape[1])
     for rows, received, sent, computed in zip(member[:-1], down, up, compute, strict=False):
         clock += received + computed + sent
@@ -294,13 +296,11 @@ def flops_per_parameter(network: nn.Module, inputs: Tensor) -> float:
     counter, are up to 2.2 % higher.
 
     Args:
-        network: left as it is.
-        inputs: any batch [B, ...] it accepts.
+        network: not changed.
+        inputs: any batch [B, ...] that it accepts.
     """
     counter = FlopCounterMode(display=False, custom_mapping={torch.ops.aten.bmm: lambda *args, **kwargs: 0})
-    frozen = (
-        copy.deepcopy(network).eval().requires_grad_(False)
-    )  # the counter follows graphs, and stumbles over parameters
+    frozen = copy.deepcopy(network).eval().requires_grad_(False)  # the counter fails on parameters with gradients
     with counter:
         frozen(inputs)
     parameters = sum(parameter.numel() for parameter in network.parameters())

@@ -26,6 +26,7 @@ class DatasetPlugin(Plugin):
     kind: ClassVar[str] = "data"
 
     Settings: ClassVar[type[PluginSettings]] = DatasetSettings
+    settings: DatasetSettings
 
     resources: Sequence[Resource] = ()
 

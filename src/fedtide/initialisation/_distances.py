@@ -1,7 +1,7 @@
-"""How far apart the updates G of two sessions are (dynamic-initialisation paper, section on similarity).
+"""Distances between the updates G of two sessions (dynamic-initialisation paper, section on similarity).
 
-``global_l2`` is the text's distance, ``layerwise_unit`` and ``inner_product`` are those of the authors' program: they look
-at every trainable tensor on its own, scaled to unit norm, and leave out biases. A tensor that is zero stays zero.
+``global_l2`` is the paper's distance, ``layerwise_unit`` and ``inner_product`` are those of the released code: they compare
+each trainable tensor separately, scaled to unit norm, without biases. A zero tensor stays zero.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from torch import Tensor
 from fedtide.engine.flat import Layout
 
 Distance = Callable[[Tensor, Tensor, Layout], float]
-"""Of two updates [d], in float64."""
+"""Distance between two updates [d], in float64."""
 
 
 def global_l2(first: Tensor, second: Tensor, layout: Layout) -> float:
@@ -29,7 +29,7 @@ def layerwise_unit(first: Tensor, second: Tensor, layout: Layout) -> float:
 
 
 def inner_product(first: Tensor, second: Tensor, layout: Layout) -> float:
-    """Minus the mean over tensors of <G/|G|, H/|H|>, between -1 and 1, so that near is small here too."""
+    """Minus the mean over tensors of <G/|G|, H/|H|>, between -1 and 1, so that smaller is nearer here too."""
     return -_mean(float(torch.sum(a * b)) for a, b in _unit_tensors(first, second, layout))
 
 

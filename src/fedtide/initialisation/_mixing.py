@@ -1,4 +1,4 @@
-"""From distances to weights, and from weights to a model; the pilot model, too, is a weighted mean."""
+"""From distances to weights, and from weights to a model; the pilot model is a weighted mean, too."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ import torch
 from torch import Tensor
 
 Model = tuple[Tensor, Tensor]
-"""Parameters [d] and floating buffers [q]; integer ones (counters of batches) belong to no model and are not mixed."""
+"""Parameters [d] and floating buffers [q]; integer buffers (batch counters) are not mixed."""
 
-_TIE = 1e-12  # distances that differ by less, relatively, are equally near to an infinite scale
+_TIE = 1e-12  # relative difference below which two distances are equal under an infinite scale
 
 
 def similarity_weights(distances: Sequence[float], scale: float) -> list[float]:
     """mu_z = exp(-R d_z) / sum exp(-R d_z'), in float64 and without overflow.
 
-    An infinite scale R gives all weight to the nearest, ties in equal parts; R = 0 weighs all alike.
+    An infinite scale R gives all weight to the nearest (ties share it equally); R = 0 gives equal weights.
 
     Raises:
         ValueError: a distance is not finite.
@@ -35,7 +35,7 @@ def similarity_weights(distances: Sequence[float], scale: float) -> list[float]:
 
 
 def mix(weights: Sequence[float], models: Sequence[Model]) -> Model:
-    """Weighted sum of parameters and buffers, in float64; with all weight on one model, that model to the bit."""
+    """Weighted sum of parameters and buffers, in float64; all weight on one model gives that model to the bit."""
     used = [(weight, model) for weight, model in zip(weights, models, strict=True) if weight > 0]
     if len(used) == 1 and used[0][0] == 1:  # a sum would lose the sign of a zero
         return used[0][1]
@@ -50,8 +50,8 @@ def mix(weights: Sequence[float], models: Sequence[Model]) -> Model:
 def pilot_weights(count: int, mode: Literal["average", "ema"], decay: float) -> list[float]:
     """Weights of the pilot sessions' models, oldest first.
 
-    ``average``: equal. ``ema``: m <- decay m + (1 - decay) w from the oldest model on, that is decay^(P-1) for the oldest
-    and (1 - decay) decay^(P-1-i) for the i-th after it.
+    ``average``: equal. ``ema``: m <- decay m + (1 - decay) w, starting from the oldest model: decay^(P-1) for the oldest and
+    (1 - decay) decay^(P-1-i) for the i-th after it.
     """
     if mode == "average":
         return [1 / count] * count

@@ -1,4 +1,4 @@
-"""Which stored sessions are kept when there may be only so many."""
+"""Which stored sessions are kept when their number is limited."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from itertools import combinations
 def kept(
     sessions: Sequence[int], cap: int | None, diverse: bool, distance: Callable[[int, int], float] = lambda *_: 0.0
 ) -> list[int]:
-    """Sessions that stay, ascending.
+    """Sessions to keep, ascending.
 
     Args:
-        sessions: stored ones, ascending.
-        cap: how many may stay; ``None`` for all.
-        diverse: drop the older one of the nearest pair (ties: the smallest pair) until the rest fits, which keeps one
-            recent representative of each population; otherwise the oldest go.
-        distance: of two sessions, for ``diverse``.
+        sessions: the stored ones, ascending.
+        cap: most sessions to keep; ``None`` for all.
+        diverse: drop the older one of the nearest pair (ties: the smallest pair) until the rest fits, which keeps a recent
+            representative of each population; otherwise drop the oldest.
+        distance: between two sessions, for ``diverse``.
     """
     if cap is None or len(sessions) <= cap:
         return list(sessions)

@@ -8,17 +8,17 @@ Store = dict[str, Tensor]
 
 
 def remember(store: Store, group: str, session: int, **tensors: Tensor) -> None:
-    """Keep named tensors of a session under ``<group>.<session>.<name>``."""
+    """Store named tensors of a session under ``<group>.<session>.<name>``."""
     store.update({f"{group}.{session}.{name}": value for name, value in tensors.items()})
 
 
 def recall(store: Store, group: str, session: int, name: str) -> Tensor:
-    """One of them."""
+    """One stored tensor."""
     return store[f"{group}.{session}.{name}"]
 
 
 def sessions(store: Store, group: str) -> list[int]:
-    """Sessions a group has tensors of, ascending."""
+    """Sessions of which a group has tensors, ascending."""
     parts = (key.split(".") for key in store)
     return sorted({int(part[1]) for part in parts if len(part) == 3 and part[0] == group})
 

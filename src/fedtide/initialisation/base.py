@@ -1,4 +1,4 @@
-"""What an initialiser is, and what all of them share: the pilot sessions and the start of the first session after them."""
+"""What an initialiser is, and what all share: the pilot sessions and the start of the first session after them."""
 
 from __future__ import annotations
 
@@ -39,13 +39,13 @@ class Boundary:
     Attributes:
         session: 0-based number of the session that begins (in ``start``) or has ended (in ``end``).
         pilot: number of pilot sessions P.
-        w, b: current model. w0, b0: the run's first model.
+        w, b: current model. w0, b0: the run's initial model.
         devices: ids of the clients of that session.
-        store: named tensors the initialiser keeps; saved with the run.
+        store: named tensors that the initialiser keeps; saved with the run.
         lr: learning rate at the start of the schedule.
         old_labels: bool [L], labels of the sessions before this one.
         services: what the federation can do for an initialiser.
-        facts: JSON-able remarks on how the model was chosen, recorded with the session.
+        facts: JSON-able facts on how the model was chosen, recorded with the session.
     """
 
     session: int
@@ -65,16 +65,17 @@ class Boundary:
 class Initialiser(Plugin):
     """Chooses the model a session starts from.
 
-    Pilot sessions and the first session after them are the same for every initialiser; they differ from session P + 2 on
-    (1-based; dynamic-initialisation paper, Algorithm 1). What is stored during the pilot is the same, too.
+    The pilot sessions, what is stored during them, and the first session after them are the same for every initialiser; they
+    differ from session P + 2 on (1-based; dynamic-initialisation paper, Algorithm 1).
 
     Attributes:
-        trains: whether it trains at session starts, on memories of their own beside the run's.
+        trains: whether it trains at session starts, on memories separate from the run's.
     """
 
     kind: ClassVar[str] = "initialisation"
 
     Settings: ClassVar[type[PluginSettings]] = InitialiserSettings
+    settings: InitialiserSettings
     trains: ClassVar[bool] = False
 
     def start(self, s: Boundary) -> Start:
@@ -92,7 +93,7 @@ class Initialiser(Plugin):
         return (s.w, s.b) if self.settings.post_pilot_start == "carry" else (s.w0, s.b0)
 
     def end(self, s: Boundary) -> None:
-        """Called with the final model of every session: keeps those of the pilot, and the sums of those after it."""
+        """Called with the final model of every session: keeps those of the pilot, and the sum of those after it."""
         if s.session < s.pilot:
             remember(s.store, "pilot", s.session, w=s.w.clone(), b=s.b.clone())
             return
@@ -103,7 +104,7 @@ class Initialiser(Plugin):
         self.keep(s)
 
     def prepare(self, s: Boundary) -> None:
-        """Called first at the start of every session after the pilot, where the models of its sessions are still there."""
+        """Called first at the start of every session after the pilot, before the pilot's models are dropped."""
 
     @abstractmethod
     def construct(self, s: Boundary) -> Start:
@@ -118,12 +119,12 @@ class Initialiser(Plugin):
 
 
 def pilot_models(s: Boundary) -> list[Start]:
-    """Final models of the pilot sessions, oldest first; after :meth:`Initialiser.prepare` they are gone."""
+    """Final models of the pilot sessions, oldest first; dropped after :meth:`Initialiser.prepare`."""
     return [(recall(s.store, "pilot", z, "w"), recall(s.store, "pilot", z, "b")) for z in sessions(s.store, "pilot")]
 
 
 def average(s: Boundary) -> Start | None:
-    """Plain mean of the final models of all sessions after the pilot, summed in float64; ``None`` before there is one."""
+    """Plain mean of the final models of all sessions after the pilot, summed in float64; ``None`` if there is none yet."""
     if "count" not in s.store:
         return None
     count = int(s.store["count"])

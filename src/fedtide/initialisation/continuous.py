@@ -19,18 +19,18 @@ TEACHER = "session_teacher"
 
 
 class Continuous(Initialiser):
-    """Each session starts from the final model of the one before, which stays on as the teacher of a distillation term.
+    """Each session starts from the final model of the previous one, which becomes the teacher of a distillation term.
 
     ``distillation``: kappa KL(q || p) = kappa sum_c q_c (ln q_c - ln p_c), with q the teacher's softmax and p that of the
-    model in training, temperature 1, all classes; this is what the authors' program calls Continuous (Chang et al. 2025),
-    there on top of FedAvg, here on top of the run's own algorithm.
-    ``glfc``: relation distillation of Dong et al. 2022 in the form of their program, kappa times the mean over classes of
-    the binary cross-entropy of the logits with Y', the one-hot label whose entries of old classes (those of all earlier
-    sessions) are the teacher's sigmoids. They halve this term and the classification loss, which is kappa = 1 at half the
-    learning rate, and they weigh classes by gradient magnitude, which is left out: the run's objective is used.
+    model in training, temperature 1, all classes; Continuous in the released code (Chang et al. 2025), there on top of
+    FedAvg, here on top of the run's own algorithm.
+    ``glfc``: relation distillation as in the code released by Dong et al. 2022, kappa times the mean over classes of the
+    binary cross-entropy of the logits with Y', the one-hot label with the entries of old classes (those of all earlier
+    sessions) replaced by the teacher's sigmoids. Their code halves this term and the classification loss, which is kappa = 1
+    at half the learning rate, and weights classes by gradient magnitude, which is left out: the run's objective is used.
 
     The first teacher is the model at the end of the pilot, in the first session after it; with ``post_pilot_start: reset``
-    that session has none (in the authors' program an all-zero network, ``reset_teacher: uniform``). The teacher is the
+    that session has none (in the released code an all-zero network, ``reset_teacher: uniform``). The teacher is the
     session's first broadcast, so its bytes are not counted again.
     """
 
@@ -42,7 +42,8 @@ class Continuous(Initialiser):
         loss: Literal["distillation", "glfc"] = Field("distillation", description="form of the term")
         reset_teacher: Literal["none", "uniform"] = Field(
             "none",
-            description="teacher of the session that post_pilot_start: reset begins; uniform: equal probabilities",
+            description="teacher in the first session after the pilot with post_pilot_start: reset; uniform: equal "
+            "probabilities",
         )
 
     settings: Settings
@@ -50,7 +51,7 @@ class Continuous(Initialiser):
     _relation: _Relation | None = None
 
     def prepare(self, s: Boundary) -> None:
-        """The model that has just been trained becomes the teacher."""
+        """Make the model at the end of the previous session the teacher."""
         for name in ("teacher_w", "teacher_b", "teacher_labels"):
             s.store.pop(name, None)
         first_again = s.session == s.pilot and self.settings.post_pilot_start == "reset"
@@ -64,14 +65,14 @@ class Continuous(Initialiser):
         return s.w, s.b
 
     def terms(self, store: Store) -> list[Term]:
-        """kappa times the distance from the teacher, where there is one."""
+        """kappa times the distance from the teacher, if there is one."""
         if self.settings.strength == 0 or "teacher_w" not in store:
             return []
         loss = distillation if self.settings.loss == "distillation" else self._glfc(store["teacher_labels"])
         return [Term(loss, {TEACHER: store["teacher_w"]}, self.settings.strength, {TEACHER: store["teacher_b"]})]
 
     def _glfc(self, old: Tensor) -> Callable[[TermBatch], Tensor]:
-        # One object a session: a term is traced once for each function it is given.
+        # One object per session: a term is traced once per loss function.
         if self._relation is None or self._relation.old is not old:
             self._relation = _Relation(old)
         return self._relation.loss

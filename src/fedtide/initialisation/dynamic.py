@@ -26,22 +26,22 @@ def _to_text(value: float) -> float | str:
 
 
 Scale = Annotated[float, BeforeValidator(_from_text), PlainSerializer(_to_text, when_used="json")]
-"""A number that may be infinite, which JSON writes as the word ``inf``."""
+"""A number that may be infinite, which is written to JSON as ``inf``."""
 
 
 class Dynamic(Initialiser):
-    """Each session starts from earlier sessions' models, weighted by how alike their populations are (Chang et al. 2025).
+    """Each session starts from earlier sessions' models, weighted by population similarity (Chang et al. 2025).
 
     At the start of every session s after the pilot, V rounds of the run's own algorithm from the pilot model give
-    ``G_s = w_V - w_pilot``, which shows the population of s; and from the second such session on (Algorithm 1)::
+    ``G_s = w_V - w_pilot``, which characterises the population of s; and from the second such session on (Algorithm 1)::
 
         w_init = sum_z mu_z w_z,   mu_z = exp(-R d(G_s, G_z)) / sum_z' exp(-R d(G_s, G_z'))
 
-    over the stored final models w_z. The text has d the distance of whole vectors, ``global_l2``; the default is that of
-    the authors' program, ``layerwise_unit``, whose useful R does not depend on the learning rate. Their gradient rounds
-    leave traces in the clients' memories; here they start from empty memories that are thrown away. They are paid for: their
-    bytes are counted, and the history says how many there were. Without pilot sessions the run's first model takes the
-    pilot's place. ``history`` and ``retention`` are ours: the paper suggests both and gives no rule.
+    over the stored final models w_z. In the paper d is the distance of whole vectors, ``global_l2``; the default is that of
+    the released code, ``layerwise_unit``, whose useful R does not depend on the learning rate. In the released code gradient
+    rounds change the clients' memories; here they use memories of their own, empty at the start and then discarded. Their
+    costs are counted, and the history records their number. Without pilot sessions the run's initial model is the pilot
+    model. ``history`` and ``retention`` are extensions, which the paper suggests without giving a rule.
     """
 
     class Settings(InitialiserSettings):
@@ -49,17 +49,23 @@ class Dynamic(Initialiser):
 
         name: str = "dynamic"
         pilot_mode: Literal["average", "ema"] = Field(
-            "average", description="how several pilot sessions become one model"
+            "average", description="how the models of several pilot sessions are combined"
         )
-        pilot_decay: float = Field(0.5, ge=0, lt=1, description="ema: share of the older models in each step")
-        gradient_rounds: int = Field(1, ge=1, description="rounds V that make the update G of a session")
-        gradient_lr: float | None = Field(None, gt=0, description="their learning rate; null: half of local.lr")
-        gradient_steps: int | None = Field(None, ge=1, description="their local steps; null: as in training")
-        gradient_batch_size: int | None = Field(None, ge=1, description="their batch size; null: as in training")
+        pilot_decay: float = Field(0.5, ge=0, lt=1, description="ema: weight of the older models in each step")
+        gradient_rounds: int = Field(1, ge=1, description="gradient rounds V, which give the update G of a session")
+        gradient_lr: float | None = Field(
+            None, gt=0, description="learning rate of gradient rounds; null: half of local.lr"
+        )
+        gradient_steps: int | None = Field(
+            None, ge=1, description="local steps in gradient rounds; null: as in training"
+        )
+        gradient_batch_size: int | None = Field(
+            None, ge=1, description="batch size in gradient rounds; null: as in training"
+        )
         distance: Literal["layerwise_unit", "global_l2", "inner_product"] = Field(
             "layerwise_unit",
-            description="of two updates: of unit tensors without biases, averaged; of whole vectors; minus the cosine of "
-            "tensors, averaged",
+            description="distance d of two updates: layerwise_unit: mean over tensors of unit norm, without biases; "
+            "global_l2: of whole vectors; inner_product: minus the mean cosine of tensors",
         )
         similarity_scale: Scale = Tunable(
             10.0,
@@ -70,9 +76,10 @@ class Dynamic(Initialiser):
             allow_inf_nan=True,
             description="R; 0: plain mean; .inf: nearest",
         )
-        history: int | None = Field(None, ge=0, description="sessions stored at most; null: all")
+        history: int | None = Field(None, ge=0, description="largest number of stored sessions; null: all")
         retention: Literal["recent", "diverse"] = Field(
-            "recent", description="which go first: the oldest; the older one of the most alike pair"
+            "recent",
+            description="dropped first: recent: the oldest session; diverse: the older one of the most similar pair",
         )
 
     settings: Settings
@@ -99,8 +106,8 @@ class Dynamic(Initialiser):
         distances = [self._distance(s, s.session, z) for z in stored]
         if not all(map(math.isfinite, distances)):
             raise Diverged(
-                f"session {s.session + 1}: its update is at no finite distance from those of sessions "
-                f"{', '.join(str(z + 1) for z in stored)}; try a smaller initialiser.gradient_lr"
+                f"session {s.session + 1}: the distances of its update from those of sessions "
+                f"{', '.join(str(z + 1) for z in stored)} are not finite; try a smaller initialiser.gradient_lr"
             )
         weights = similarity_weights(distances, self.settings.similarity_scale)
         for name, values in (("weights", weights), ("distances", distances)):
@@ -108,14 +115,14 @@ class Dynamic(Initialiser):
         return mix(weights, [(recall(s.store, "session", z, "w"), recall(s.store, "session", z, "b")) for z in stored])
 
     def keep(self, s: Boundary) -> None:
-        """Store the model beside its G; both go when there are too many."""
+        """Store the model with its G; drop both when there are too many."""
         c = self.settings
         remember(s.store, "session", s.session, w=s.w.clone(), b=s.b.clone())
         stored = sessions(s.store, "session")
-        stay = kept(stored, c.history, c.retention == "diverse", lambda a, z: self._distance(s, a, z))
-        for gone in set(stored) - set(stay):
-            forget(s.store, "session", gone)
-            forget(s.store, "update", gone)
+        keep = kept(stored, c.history, c.retention == "diverse", lambda a, z: self._distance(s, a, z))
+        for dropped in set(stored) - set(keep):
+            forget(s.store, "session", dropped)
+            forget(s.store, "update", dropped)
 
     def _distance(self, s: Boundary, first: int, second: int) -> float:
         a: Tensor = recall(s.store, "update", first, "G")

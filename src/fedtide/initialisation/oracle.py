@@ -9,8 +9,8 @@ from fedtide.initialisation.base import Boundary, Initialiser, Start
 class Oracle(Initialiser):
     """Each session starts from the latest final model of a session with exactly the same devices, if there is one.
 
-    Otherwise from the current model. It knows what ``dynamic`` has to find out, and is a reference for it. Only the latest
-    model of each set of devices is stored.
+    Otherwise from the current model. It knows what ``dynamic`` has to infer, and is a reference for it. Only the latest model
+    of each set of devices is stored.
     """
 
     def construct(self, s: Boundary) -> Start:
@@ -21,7 +21,7 @@ class Oracle(Initialiser):
         return recall(s.store, "session", same, "w"), recall(s.store, "session", same, "b")
 
     def keep(self, s: Boundary) -> None:
-        """Store the model, in place of an earlier one of the same devices."""
+        """Store the model, replacing an earlier one of the same devices."""
         if (same := self._same(s)) is not None:
             forget(s.store, "session", same)
         remember(s.store, "session", s.session, w=s.w.clone(), b=s.b.clone(), devices=torch.tensor(s.devices))

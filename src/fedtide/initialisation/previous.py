@@ -1,10 +1,10 @@
-"""Go on with the current model."""
+"""Continue with the current model."""
 
 from fedtide.initialisation.base import Boundary, Initialiser, Start
 
 
 class Previous(Initialiser):
-    """Each session starts from the final model of the one before."""
+    """Each session starts from the final model of the previous one."""
 
     def construct(self, s: Boundary) -> Start:
         """The current model."""
