@@ -1,4 +1,4 @@
-"""What the methods of continual federated learning share: how much of the past they lose."""
+"""What the methods of continual federated learning share: how much of the past they lose, and the server's step."""
 
 from __future__ import annotations
 
@@ -8,43 +8,46 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
-from fedtide.algorithms.base import Algorithm, AlgorithmSettings, Round
-from fedtide.settings.choices import WeightingChoice
+from fedtide.algorithms._averaging import Averaging, AveragingSettings
+from fedtide.algorithms.base import Round
+from fedtide.settings.choices import WeightingChoice, choice_field
 
 
-class ContinualSettings(AlgorithmSettings):
+class ContinualSettings(AveragingSettings):
     """Settings of all of them."""
 
-    weighting: WeightingChoice = Field("uniform", description="how participants are weighted")  # type: ignore[assignment]
+    weighting: WeightingChoice = choice_field("uniform", "how participants are weighted")
     measure_every: int = Field(
-        0, ge=0, description="record the information loss of every so many rounds (and of the last); 0: never"
+        0, ge=0, description="record the information loss every that many rounds, and in the last; 0: never"
     )
 
 
-class Continual(Algorithm):
-    """A method that stands in for past objectives f_{tau,i} with approximations F_{tau,i} (Guo, Lin and Tang 2021).
+class Continual(Averaging):
+    """A method that approximates past objectives f_{tau,i} by F_{tau,i} (Guo, Lin and Tang 2021).
 
-    The information loss (eq. 3), the mean over all rounds tau <= t and their participants i of
-    ``|grad f_{tau,i}(w_t) - grad F_{tau,i}(w_t)|``, needs the data of the past: it is a measurement of the simulator. w_t is
-    the model that was sent in round t; the data of round t count, and so does what a method has forgotten since.
+    The information loss (eq. 3) is the mean over all rounds tau <= t and their participants i of
+    ``|grad f_{tau,i}(w_t) - grad F_{tau,i}(w_t)|``, w_t being the model sent in round t. It needs the data of the past, so only
+    the simulator can measure it. Round t itself is included, and so is what a method has forgotten since.
     """
+
+    settings: ContinualSettings
 
     def extra(self) -> dict[str, Tensor]:
         """``visits``: client and subset of every participation so far, int64 [n, 2], while the loss is measured."""
         return {"visits": torch.zeros(0, 2, dtype=torch.int64)}
 
     def visit(self, r: Round) -> None:
-        """Take note of this round's data."""
+        """Remember which data this round used."""
         if self.settings.measure_every:
             visited = torch.tensor([r.ids, r.shard_ids]).T.to(r.extra["visits"])
             r.extra["visits"] = torch.cat([r.extra["visits"], visited])
 
     @abstractmethod
     def remembered(self, r: Round, visits: list[tuple[int, int]]) -> Tensor:
-        """grad F(w_t) [n, d] of each visit, in order; entries that F says nothing about are NaN."""
+        """grad F(w_t) [n, d] of each visit, in order; NaN where F leaves an entry open."""
 
     def information_loss(self, r: Round) -> float:
-        """Eq. 3 of round t."""
+        """Eq. 3 in round t."""
         visits = [(client, subset) for client, subset in r.extra["visits"].tolist()]
         known = {subset: place for place, subset in enumerate(dict.fromkeys(subset for _, subset in visits))}
         true = r.services.full_gradient(r.w, [r.services.positions(subset) for subset in known])
@@ -52,7 +55,7 @@ class Continual(Algorithm):
         return float(torch.linalg.vector_norm(gap.nan_to_num(0.0), dim=-1).mean())
 
     def record(self, r: Round) -> dict[str, Tensor | float]:
-        """``information_loss``, the same for all participants; NaN in rounds where it is not due."""
+        """``information_loss``, the same for all participants; NaN in rounds without a measurement."""
         every = self.settings.measure_every
         if not every:
             return {}

@@ -1,4 +1,4 @@
-"""What the methods share that keep samples of the past and train on them again."""
+"""What the methods share that store samples and replay them."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from fedtide.algorithms.base import Ints, Round
 class Replay(Continual):
     """Clients store samples in their first round with a subset, and train on them whenever they hold another one.
 
-    They train on the union of what they hold and what they have stored of all other subsets, so a stored subset of m
-    samples weighs ``m / (N_t + sum m)``. A sample is trained on once even if overlapping subsets hold it. The more a client
-    has stored, the more batches an epoch has: fix ``local.unit: steps`` when comparing.
+    They train on the union of the subset they hold and the samples stored of all others, so a stored subset of m samples has
+    the weight ``m / (N_t + sum m)``. A sample of several overlapping subsets is trained on once. The more a client has stored,
+    the more batches an epoch has: fix ``local.unit: steps`` when comparing.
     """
 
     remembers: ClassVar[bool] = True
@@ -43,10 +43,10 @@ class Replay(Continual):
 
     @abstractmethod
     def pick(self, r: Round, rows: list[int]) -> list[Ints]:
-        """Positions that the participants in these rows store of the subsets they have just met, ascending."""
+        """Positions that the participants in these rows store of the subsets they hold for the first time, ascending."""
 
     def finish(self, r: Round) -> Tensor:
-        """Store samples of subsets met for the first time."""
+        """Store samples of subsets held for the first time."""
         known = {(client, subset) for client, subset, _ in r.extra["stored"].tolist()}
         places = list(zip(r.ids, r.shard_ids, strict=True))
         new = [row for row, place in enumerate(places) if place not in known]
@@ -55,7 +55,7 @@ class Replay(Continual):
             place = torch.tensor([places[row]]).to(positions).expand(len(positions), -1)
             r.extra["stored"] = torch.cat([r.extra["stored"], torch.cat([place, positions], 1)])
         self.visit(r)
-        return r.mean(r.W)
+        return super().finish(r)
 
     def remembered(self, r: Round, visits: list[tuple[int, int]]) -> Tensor:
         """The gradient over the stored samples."""

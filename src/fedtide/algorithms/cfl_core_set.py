@@ -16,14 +16,14 @@ from fedtide.algorithms.base import Ints, Round
 
 
 class CflCoreSet(Replay):
-    """Clients keep some samples of every subset they have met and train on them too (Guo, Lin and Tang 2021).
+    """Clients keep some samples of every subset they have held and train on them too (Guo, Lin and Tang 2021).
 
     In its first round with a subset a client stores ``size`` of its samples for good. ``uniform`` draws them; ``herding``
-    (Algorithm 3, Rebuffi et al. 2017) picks class by class the sample that brings the mean feature of those picked nearest
-    to that of the class, under the model as received. ``size: 0`` is FedAvg.
+    (Algorithm 3, Rebuffi et al. 2017) picks, class by class, the sample that brings the mean feature of those picked closest
+    to the mean of the class, under the received model. ``size: 0`` is FedAvg.
 
-    Chosen where the paper is silent: features are scaled to length one, as in the program of iCaRL, nothing is picked
-    twice, classes have equal shares as far as they go.
+    Not given in the paper and chosen here: features have unit length as in iCaRL's released code, no sample is picked twice,
+    and classes have equal shares as far as their samples go.
     """
 
     class Settings(ContinualSettings):
@@ -59,7 +59,7 @@ class CflCoreSet(Replay):
 
 
 def herd(phi: Tensor, count: int) -> list[int]:
-    """Rows of ``phi`` [n, q] in the order of their picking: pick k minimises |mean - (phi + sum of those picked) / k|."""
+    """Rows of ``phi`` [n, q] in the order picked: pick k minimises |mean - (phi + sum of those picked) / k| (Algorithm 3)."""
     mean, total, picked = phi.mean(0), torch.zeros_like(phi[0]), list[int]()
     for k in range(1, count + 1):
         distance = torch.linalg.vector_norm(mean - (phi + total) / k, dim=1)
@@ -70,7 +70,7 @@ def herd(phi: Tensor, count: int) -> list[int]:
 
 
 def equal_shares(sizes: Ints, total: int) -> Ints:
-    """``total`` (or all) dealt to classes of these sizes: as equally as the sizes allow, first classes first."""
+    """``total`` (or all) divided among classes of these sizes, as equally as the sizes allow; first classes first."""
     shares = np.zeros_like(sizes)
     while rest := min(total, int(sizes.sum())) - int(shares.sum()):
         open_ = np.flatnonzero(shares < sizes)

@@ -18,24 +18,24 @@ Energy = Callable[[Tensor], Tensor]
 
 
 class CflGenerative(Replay):
-    """Clients make up samples of every subset they have met and train on those later (Guo, Lin and Tang 2021).
+    """Clients synthesise samples of every subset they have held and train on those later (Guo, Lin and Tang 2021).
 
     After its local steps in its first round with a subset, a client draws ``size`` samples by Langevin dynamics in the space
     of inputs, scaled to the unit cube::
 
         x^0 ~ Uniform[0, 1],   x^k = x^{k-1} - eta_x grad E(x^{k-1}) + xi,   xi ~ N(0, s^2)
 
-    The paper says of E no more than that it is a distance to the local distribution. Here it is
+    The paper defines E only as a distance to the local distribution. Here it is
     ``CE(f_w(x), y) + smoothness TV(x)`` with labels y drawn from those of the subset and w the client's own trained model,
-    TV only for images; samples are kept in the cube. Statistics of BatchNorm, which made-up samples would spoil, are taken
-    anew from real ones before the upload.
+    TV only for images; samples are kept in the cube. BatchNorm's statistics, which synthetic samples would spoil, are
+    recomputed from real ones before the upload.
     """
 
     class Settings(ContinualSettings):
         """Settings of CFL-Generative."""
 
         name: str = "cfl_generative"
-        size: int = Field(75, ge=0, description="samples made up of a subset")
+        size: int = Field(75, ge=0, description="synthetic samples of a subset")
         steps: int = Field(100, ge=0, description="Langevin steps")
         eta_x: float = Field(0.1, ge=0, description="size of a Langevin step")
         s: float = Field(0.005, ge=0, description="standard deviation of a step's noise")
@@ -48,7 +48,7 @@ class CflGenerative(Replay):
         self.synthetic_per_shard = settings.size
 
     def pick(self, r: Round, rows: list[int]) -> list[Ints]:
-        """Make samples up, by the models of the participants in these rows."""
+        """Synthesise samples with the models of the participants in these rows."""
         draws = [r.randomness.generator("generated", r.ids[row], r.shard_ids[row]) for row in rows]
         labels = [
             torch.from_numpy(
@@ -65,7 +65,7 @@ class CflGenerative(Replay):
         return [r.services.add_samples(x, y) for x, y in zip(made, labels, strict=True)]
 
     def finish(self, r: Round) -> Tensor:
-        """Store samples, then renew the statistics of BatchNorm."""
+        """Store samples, then recompute BatchNorm's statistics."""
         w = super().finish(r)
         r.services.renew_statistics(r.W)
         return w

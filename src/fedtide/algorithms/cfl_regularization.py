@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Literal
 
 import torch
@@ -13,26 +14,33 @@ from fedtide.algorithms.base import Local, Problem, Round, Tunable
 from fedtide.core.errors import SettingsError
 from fedtide.engine.flat import Layout
 
-_EXACT = 8192  # parameters up to which a Hessian-vector product for each is bearable
+_EXACT = 8192
+"""Most parameters for which one Hessian-vector product each is feasible."""
 
 
 class CflRegularization(Continual):
-    """Past objectives remembered as diagonal Taylor models, added to the local ones (Guo, Lin and Tang 2021).
+    """Past objectives kept as diagonal Taylor models and added to the local ones (Guo, Lin and Tang 2021).
 
-    After its K steps client i sends the gradient g and the diagonal curvature h of its data at its own final model w^:
-    ``F(w) = g (w - w^) + 1/2 h (w - w^)^2``. The server combines the last ``window`` of these triples of all clients and
-    sends two vectors, which is exact, for every F is a quadratic in the same coordinates::
+    After its K steps client i sends the gradient g and the diagonal curvature h of its data at its own final model w^::
 
-        sum_j a_j grad F_j(w) = c' + H (w - w_t),   H = sum_j a_j h_j,   c' = sum_j a_j (g_j - h_j w^_j) + H w_t
+        F(w) = g (w - w^) + 1/2 h (w - w^)^2                                                                     (1)
 
-    Clients follow ``grad f + B (c' + H (w - w_t)) + mu (w - w_t)``; mu > 0 is the combination with FedProx. With
-    ``past: lemma`` they follow ``p_t grad f + (1 - p_t) (c' + H (w - w_t))`` instead, with the weights of Lemma B.4. The
-    first round is FedAvg's. B is ``B_head`` on the last layer and ``B_below`` on the layer or stage below it (``top``) or on
-    everything below it (``full``).
+    The server combines the last ``window`` of these triples of all clients and sends two vectors. That is exact, since every
+    F is a quadratic in the same coordinates::
+
+        sum_j a_j grad F_j(w) = c' + H (w - w_t),   H = sum_j a_j h_j,   c' = sum_j a_j (g_j - h_j w^_j) + H w_t    (2)
+
+    Clients follow (3), or with ``past: lemma`` (4) with p_t of Lemma B.4; mu > 0 is the combination with FedProx::
+
+        grad f + B (c' + H (w - w_t)) + mu (w - w_t)                                                             (3)
+        p_t grad f + (1 - p_t) (c' + H (w - w_t)) + mu (w - w_t)                                                 (4)
+
+    The first round is FedAvg's. B is ``B_head`` on the last layer and ``B_below`` on the layer or stage below it (``top``) or
+    on everything below it (``full``). The paper does not number these equations.
 
     Not given in the paper and chosen here: a_j = 1/n rather than 1, the window counts triples, the last stage is that of
     the last weight matrix before the head, 10 probes, single-sample gradients in the Fisher information (its formula
-    squares "the gradient"; ``fisher_group`` > 1 squares those of batches). Statistics of BatchNorm are as broadcast.
+    squares "the gradient"; ``fisher_group`` > 1 squares those of batches). BatchNorm's statistics are the broadcast ones.
     """
 
     class Settings(ContinualSettings):
@@ -44,7 +52,7 @@ class CflRegularization(Continual):
         )
         probes: int = Field(10, ge=1, description="Rademacher vectors of hutchinson")
         fisher_group: int = Field(1, ge=1, description="samples whose mean gradient fisher squares")
-        clamp: bool = Field(False, description="negative curvatures count as zero")
+        clamp: bool = Field(False, description="treat negative curvatures as zero")
         expand_at: Literal["final", "received"] = Field("final", description="w^: the client's own model or w_t")
         layers: Literal["top", "full"] = Field("top", description="top: last layer and what is below it; full: all")
         B_head: float = Tunable(1.0, low=0.01, high=10.0, log=True, ge=0, description="weight B on the last layer")
@@ -53,13 +61,13 @@ class CflRegularization(Continual):
         D2: float = Field(1.0, ge=0, description="lemma: time drift D^2")
         R2: float = Field(1.0, ge=0, description="lemma: information loss R^2")
         mu: float = Field(0.0, ge=0, description="strength of FedProx's term")
-        window: int | None = Field(40, ge=1, description="triples that are remembered; null: all")
+        window: int | None = Field(40, ge=1, description="triples kept; null: all")
         reduce: Literal["mean", "sum"] = Field("mean", description="a_j: 1/n or 1")
 
     settings: Settings
 
-    down: tuple[str, ...] = ("w", "c", "H")
-    up: tuple[str, ...] = ("W", "g", "h")
+    down: Sequence[str] = ("w", "c", "H")
+    up: Sequence[str] = ("W", "g", "h")
 
     def bind(self, problem: Problem) -> None:
         """B on the regularised parameters, which are the last ones of a flat vector."""
@@ -75,7 +83,7 @@ class CflRegularization(Continual):
         return super().payload(name) - self.first
 
     def extra(self) -> dict[str, Tensor]:
-        """``sums`` of g - h w^ and h over the triples that count, ``kept`` ones of the window, and how many they are."""
+        """``sums`` of g - h w^ and h over the window, the pairs ``kept`` in it, and how many ``triples`` these are."""
         d = self.problem.layout.size - self.first
         if self.settings.curvature == "exact" and d > _EXACT:
             raise SettingsError(
@@ -91,39 +99,43 @@ class CflRegularization(Continual):
         }
 
     def combined(self, extra: dict[str, Tensor], w: Tensor) -> tuple[Tensor, Tensor]:
-        """c' and H on the regularised parameters, as sent with the model ``w`` [d]."""
+        """c' and H of (2) on the regularised parameters, as sent with the model ``w`` [d]."""
         a = 1 / max(1, int(extra["triples"])) if self.settings.reduce == "mean" else 1.0
         shift, H = a * extra["sums"].to(w.device)
         return (shift + H * w[self.first :]).to(w.dtype), H.to(w.dtype)
 
     def local(self, r: Round) -> Local:
-        """B (c' + H (w - w_t)) + mu (w - w_t)."""
-        mu = self.settings.mu
+        """The past as a linear term and a pull towards w_t."""
+        s = self.settings
         if int(r.extra["triples"]) == 0:
-            return Local(pull=mu, towards=r.w) if mu else Local()
-        lemma = self.settings.past == "lemma"
-        p = present_weight(r.t + 1, self.settings.D2, self.settings.R2) if lemma else 1.0
-        B = 1 - p if lemma else self.B.to(r.w)
+            return Local(pull=s.mu, towards=r.w) if s.mu else Local()
+        if s.past == "lemma":
+            p: float | None = present_weight(r.t + 1, s.D2, s.R2)  # Lemma B.4
+            B: float | Tensor = 1 - p  # (4)
+        else:
+            p, B = None, self.B.to(r.w)  # (3)
         c, H = self.combined(r.extra, r.w)
-        linear, pull = torch.zeros_like(r.w), torch.full_like(r.w, mu)
+        linear, pull = torch.zeros_like(r.w), torch.full_like(r.w, s.mu)
         linear[self.first :] = B * c
         pull[self.first :] += B * H
-        return Local(linear=linear, pull=pull, towards=r.w, scale=p if lemma else None)
+        return Local(linear=linear, pull=pull, towards=r.w, scale=p)
 
     def finish(self, r: Round) -> Tensor:
-        """The participants' triples enter the window, in client order."""
-        s = self.settings
-        at = r.W if s.expand_at == "final" else r.w.expand_as(r.W)
-        g = r.services.full_gradient(at)[:, self.first :]
-        h = {
-            "fisher": lambda: r.services.fisher_diagonal(at, s.fisher_group, self.first),
-            "hutchinson": lambda: r.services.hessian_diagonal(at, s.probes, self.first),
-            "exact": lambda: r.services.hessian_diagonal(at, None, self.first),
-        }[s.curvature]()
-        h = h.clamp(min=0) if s.clamp else h
+        """The participants' triples (1) enter the window, in client order."""
+        at = r.W if self.settings.expand_at == "final" else r.w.expand_as(r.W)
+        g, h = r.services.full_gradient(at)[:, self.first :], self.h(r, at)
         self._push(r.extra, torch.stack([g - h * at[:, self.first :], h], 1))
         self.visit(r)
-        return r.mean(r.W)
+        return super().finish(r)
+
+    def h(self, r: Round, at: Tensor) -> Tensor:
+        """Diagonal curvature [C, d'] of the participants' losses ``at`` [C, d]."""
+        s = self.settings
+        if s.curvature == "fisher":
+            h = r.services.fisher_diagonal(at, s.fisher_group, self.first)
+        else:
+            h = r.services.hessian_diagonal(at, s.probes if s.curvature == "hutchinson" else None, self.first)
+        return h.clamp(min=0) if s.clamp else h
 
     def _push(self, extra: dict[str, Tensor], new: Tensor) -> None:
         """Add pairs (g - h w^, h) [C, 2, d] and drop the oldest beyond the window."""
@@ -139,7 +151,7 @@ class CflRegularization(Continual):
             extra["uploads"] = torch.cat([extra["uploads"].to(new), new])
 
     def remembered(self, r: Round, visits: list[tuple[int, int]]) -> Tensor:
-        """g + h (w_t - w^)."""
+        """grad F(w_t) = g + h (w_t - w^), from (1)."""
         shift, h = r.extra["uploads"].unbind(1)
         found = torch.full((len(visits), len(r.w)), torch.nan, dtype=r.w.dtype, device=r.w.device)
         found[:, self.first :] = shift + h * r.w[self.first :]
@@ -150,7 +162,7 @@ def present_weight(t: int, D2: float, R2: float) -> float:
     """p_t of Lemma B.4 in round t = 1, 2, ...; the past shares 1 - p_t equally.
 
     ``p_t = ((t-1) R^2 + D^2) / (t D^2 + (t-1) R^2)``, the minimiser of ``R^2 (sum_{tau<t} p_tau)^2 + D^2 sum_{tau<=t} p_tau^2``
-    among weights that sum to one; 1/t without information loss, 1 without drift (then nothing is gained by the past).
+    among weights that sum to one; 1/t without information loss, 1 without drift (then the past adds nothing).
     """
     if D2 == 0:
         return 1.0
