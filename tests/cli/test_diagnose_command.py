@@ -104,6 +104,6 @@ def test_other_models_are_refused(fedtide):
     called = fedtide("diagnose", "--set", "model=mlp")
     assert called.status == 2
     assert called.err == [
-        "fedtide: model mlp with objective cross_entropy: the constants are known for model logistic with objective "
+        "fedtide: model mlp with objective cross_entropy: the constants are known only for model logistic with objective "
         "cross_entropy"
     ]

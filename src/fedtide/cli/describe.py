@@ -1,4 +1,4 @@
-"""What there is to choose from, in words: names, documentation, settings, traffic."""
+"""Plug-ins in words: names, documentation, settings, traffic."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import Any
 
 from fedtide.core import plugins
 from fedtide.core.errors import SettingsError
+from fedtide.core.plugins import PluginSettings
 
 _ALIASES = {
     "datasets": "data",
@@ -16,14 +17,12 @@ _ALIASES = {
     "weightings": "weighting",
 }
 
-_OWNERS = ("server", "client")
-
 
 def kind_of(word: str) -> str:
-    """The kind a user means: plural or singular, datasets or data.
+    """The kind of plug-in for a word: plural or singular, datasets or data.
 
     Raises:
-        SettingsError: there is none.
+        SettingsError: there is no such kind.
     """
     for candidate in (word, _ALIASES.get(word, ""), f"{word}s", _ALIASES.get(f"{word}s", "")):
         if candidate in plugins.KINDS:
@@ -38,7 +37,7 @@ def listing(kind: str) -> list[dict[str, str]]:
 
 
 def describe(kind: str, name: str) -> str:
-    """Docstring, settings with defaults and bounds, and (for algorithms) what travels."""
+    """Docstring, settings with defaults and bounds, and for algorithms traffic and memory, with default settings."""
     kind = kind_of(kind)
     cls = plugins.load(kind, name)
     lines = [name, "", inspect.getdoc(cls) or "", "", "Settings"]
@@ -49,11 +48,25 @@ def describe(kind: str, name: str) -> str:
         default = getattr(default, "name", default)
         lines.append(f"  {key} = {default}  ({_allowed(field)})  {field.description or ''}".replace("  ()", ""))
     if kind == "algorithms":
-        down, up = (", ".join(getattr(cls, way)) for way in ("down", "up"))
-        lines += ["", "Traffic per participant and exchange", f"  down: {down}", f"  up:   {up}"]
-        server, client = (", ".join(getattr(item, "name", item) for item in getattr(cls, owner)) for owner in _OWNERS)
-        lines += [f"  kept by the server: {server or 'nothing'}", f"  kept by each client: {client or 'nothing'}"]
+        lines += ["", *_traffic(cls.Settings(name=name))]
     return "\n".join(lines)
+
+
+def _traffic(settings: PluginSettings) -> list[str]:
+    """What an algorithm sends and keeps; declarations may depend on its settings."""
+    from fedtide.algorithms.base import Algorithm  # imports torch, which listings do without
+
+    algorithm = plugins.create(Algorithm, settings)
+    names = {
+        "down: ": algorithm.down,
+        "up:   ": algorithm.up,
+        "kept by the server: ": [vector.name for vector in algorithm.server_vectors()],
+        "kept by each client: ": algorithm.client,
+    }
+    return [
+        "Traffic per participant and exchange, and memory",
+        *(f"  {title}{', '.join(items) or 'nothing'}" for title, items in names.items()),
+    ]
 
 
 def _allowed(field: Any) -> str:

@@ -17,19 +17,19 @@ from fedtide.cli.options import PARAMS, Json, Override, ParamsFile, Quiet, World
 from fedtide.cli.reporter import log, output, silent
 
 MEANING = {
-    "F_init": "F of its first model",
-    "F_previous": "F of the previous model",
+    "F_init": "F of its initial model",
+    "F_previous": "F of the previous final model",
     "F_average": "F of the mean of stored models",
-    "F_first": "F of the run's first model",
+    "F_first": "F of the run's initial model",
     "F_end": "F of its final model",
     "gradient": "mean |grad F|^2",
     "beta": "beta",
-    "theta": "Theta, at least",
+    "theta": "Theta (lower bound)",
     "sigma": "sigma",
     "zeta2": "zeta_2",
     "drift": "Lambda",
     "rate": "eta",
-    "largest_rate": "eta allowed",
+    "largest_rate": "largest eta allowed",
     "a": "(a) descent",
     "b": "(b) sampling, 1/D_k",
     "b_tight": "(b) sampling, 1/D",
@@ -60,7 +60,7 @@ def diagnose(
     as_json: Json = False,
     quiet: Quiet = False,
 ) -> None:
-    """The convergence analysis of one run of softmax regression: losses at session starts, constants, the bound's terms."""
+    """Convergence analysis of a run of softmax regression: losses at session starts, constants, terms of the bound."""
     from fedtide.core.errors import Diverged
     from fedtide.diagnostics import trace
     from fedtide.settings.params import Params
@@ -70,14 +70,14 @@ def diagnose(
     settings = Params.read(params, overrides or ()).run()
     data = load_data(settings)
     options = trace.Options(1 if theta_power == 1 else 2, spread.value, pairs)
-    ignore = silent if quiet else log
+    report = silent if quiet else log
     try:
-        rows = trace.diagnose(settings, data, timeline_for(settings, data, worlds), options, ignore)
+        rows = trace.diagnose(settings, data, timeline_for(settings, data, worlds), options, report)
     except Diverged as error:
         leave({"state": "diverged", "message": str(error)})
         return
     for line in trace.remarks(settings):
-        ignore(line)
+        report(line)
     if as_json:
         finite = [{key: value if math.isfinite(value) else None for key, value in row.values().items()} for row in rows]
         print(json.dumps(finite))

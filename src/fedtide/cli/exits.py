@@ -1,4 +1,4 @@
-"""How a process that a user started ends: exit statuses, and one line for what went wrong."""
+"""Exit statuses and one-line errors of the commands."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from fedtide.core.errors import SettingsError
 
 
 def guarded(function: Callable[[], None]) -> None:
-    """Call an entry point: bad input is one line and exit status 2, a failing disk is one and 1, Ctrl-C is 130."""
+    """Call an entry point. Errors are one line; exit status 2 for bad input, 1 for a failing disk, 130 for Ctrl-C."""
     logging.getLogger("mlflow").setLevel(logging.ERROR)
     try:
         function()
@@ -33,7 +33,7 @@ def guarded(function: Callable[[], None]) -> None:
 
 
 def leave(summary: dict[str, Any]) -> None:
-    """Exit status of a run: 0 complete, 1 diverged, 128 + signal when interrupted."""
+    """Exit with the status of a run: 0 complete, 1 diverged, 128 + signal if interrupted."""
     if summary["state"] == "interrupted":
         log("interrupted; the state is saved, the same command continues from there")
         raise typer.Exit(128 + int(summary.get("signal", signal.SIGINT)))

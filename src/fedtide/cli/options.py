@@ -1,4 +1,4 @@
-"""Options that commands share."""
+"""Options shared by several commands."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import typer
 ParamsFile = Annotated[Path, typer.Option("--params", help="Settings file.")]
 Override = Annotated[list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Override one setting.")]
 Runs = Annotated[Path, typer.Option("--runs", help="Folder of run directories.")]
-Worlds = Annotated[Path, typer.Option("--worlds", help="Folder of timelines written by `fedtide partition`.")]
+Worlds = Annotated[Path, typer.Option("--worlds", help="Folder of the timelines that `fedtide partition` writes.")]
 Mlruns = Annotated[Path | None, typer.Option("--mlruns", help="MLflow's folder; default $FEDTIDE_MLRUNS or mlruns.")]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object (or list) on the last line.")]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress.")]
@@ -20,5 +20,5 @@ PARAMS = Path("params.yaml")
 
 
 def mlruns_folder(given: Path | None) -> Path:
-    """MLflow's folder: given, or from the environment, or ``mlruns``; absolute, since MLflow stores it."""
+    """MLflow's folder: the argument, the environment's, or ``mlruns``; absolute, since MLflow stores it."""
     return (given or Path(os.environ.get("FEDTIDE_MLRUNS", "mlruns"))).resolve()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import json
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 from rich.box import SIMPLE
@@ -19,8 +19,8 @@ PUBLISHED = Path("experiments/cfl/table7_rates.csv")
 
 
 def quadratic(
-    seeds: Annotated[int, typer.Option(min=1, help="Random instances that are averaged.")] = 5,
-    curves: Annotated[Path | None, typer.Option(help="CSV file for the losses over rounds (Figure 2).")] = None,
+    seeds: Annotated[int, typer.Option(min=1, help="Number of random instances to average.")] = 5,
+    curves: Annotated[Path | None, typer.Option(help="CSV file to write the losses over rounds to (Figure 2).")] = None,
     as_json: Json = False,
 ) -> None:
     """The noisy quadratic model of CFL: best learning rates and losses of FedAvg, FedProx and CFL in eight settings."""
@@ -31,7 +31,8 @@ def quadratic(
     if curves is not None and not curves.parent.is_dir():
         raise SettingsError(f"curves = {str(curves)!r}: no folder {curves.parent}")
     chosen = tuple(range(seeds))
-    rows, lines = [], []
+    rows: list[dict[str, Any]] = []
+    lines: list[tuple[str, str, int, float]] = []
     for setting in nqm.SETTINGS:
         best = nqm.best_rates(setting, chosen)
         for method, (rate, loss) in best.items():
@@ -51,13 +52,13 @@ def quadratic(
     published = _published()
     table = Table("setting", "method", "best rate", "published", "loss, last 10 rounds", box=SIMPLE, pad_edge=False)
     for row in rows:
-        there = published.get((str(row["setting"]), str(row["method"])), "")
-        table.add_row(row["setting"], row["method"], f"{row['rate']:g}", there, f"{row['loss']:.4f}")  # type: ignore[arg-type]
+        reference = published.get((row["setting"], row["method"]), "")
+        table.add_row(row["setting"], row["method"], f"{row['rate']:g}", reference, f"{row['loss']:.4f}")
     output().print(table)
 
 
 def _published() -> dict[tuple[str, str], str]:
-    """Best learning rates of Table 7 by setting and method, where the project's folder is the current one."""
+    """Best learning rates of Table 7 by setting and method; empty outside the project's folder."""
     if not PUBLISHED.is_file():
         return {}
     with PUBLISHED.open(newline="", encoding="utf-8") as stream:

@@ -1,4 +1,4 @@
-"""What a user sees while work is going on, and at its end: remarks, a line of progress, the table of a report."""
+"""Output of the commands: log lines, a line of progress, tables."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ if TYPE_CHECKING:
     from fedtide.report.build import ReportSummary
 
 LOG_WIDTH = 140
-"""Columns of a table that goes to a file."""
+"""Columns of a table written to a file."""
 
 _LOG_SECONDS = 10.0
 _console = Console(stderr=True, highlight=False)
 
 
 def log(line: str) -> None:
-    """Print a remark, on standard error."""
+    """Print a line on standard error."""
     _console.print(line, markup=False, soft_wrap=True)
 
 
@@ -45,7 +45,7 @@ def print_report(summary: ReportSummary) -> None:
 
 @contextmanager
 def progress(quiet: bool) -> Iterator[Callable[[str], None] | None]:
-    """A function that updates the line of progress: live in a terminal, at most every ten seconds elsewhere."""
+    """A function that updates the line of progress: live in a terminal, otherwise a line at most every ten seconds."""
     if quiet:
         yield None
     elif _console.is_terminal:

@@ -1,1 +1,1 @@
-"""The quantities of the convergence analysis, for softmax regression, where they can be had."""
+"""Quantities of the convergence analyses, computed where they have closed forms."""

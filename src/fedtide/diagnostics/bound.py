@@ -9,8 +9,8 @@ For FedAvg with full participation, without momentum::
     c = 4 beta^2 eta^2 / (D (1 - Lambda)) sum_k (e_k - 1)(1 - B_k/D_k) Theta^q sigma_k^2 / B_k
     d = 8 beta^2 eta^2 e_max (e_max - 1) zeta_2 / (1 - Lambda)
 
-The printed text has q = 1 in (c), its derivation q = 2; calls sigma_k^2 a variance where the last step needs the scatter;
-and has 1/D_k^2 in (b) where the derivation gives 1/(D_k D), which is smaller. All readings can be asked for.
+The printed text has q = 1 in (c), its derivation q = 2; it calls sigma_k^2 a variance where the last step needs the scatter;
+and it has 1/D_k^2 in (b) where the derivation gives 1/(D_k D), which is smaller. All readings are implemented.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ Spread = Literal["scatter", "variance"]
 
 @dataclass(frozen=True)
 class Work:
-    """What the clients of a round do, arrays [K]: samples D_k, samples per batch B_k <= D_k, local steps e_k."""
+    """Local work in a round, arrays [K]: samples D_k, samples per batch B_k <= D_k, local steps e_k."""
 
     samples: Floats
     batch: Floats
@@ -37,7 +37,7 @@ class Work:
 
 @dataclass(frozen=True)
 class Constants:
-    """Of a session: smoothness beta, Theta, zeta_2, and sigma_k^2 [K] (scatter of the samples of each client)."""
+    """Constants of a session: smoothness beta, Theta, zeta_2, and sigma_k^2 [K] (scatter of the samples of each client)."""
 
     beta: float
     theta: float
@@ -62,7 +62,7 @@ class Terms:
 
 
 def drift(beta: float, lr: float, steps: float, zeta1: float = 1.0) -> float:
-    """Lambda, the smallest value with which the second step-size condition holds; NaN if there is none.
+    """Lambda, the smallest value that satisfies the second step-size condition; NaN if there is none.
 
     ``q = 4 beta^2 eta^2 e_max (e_max - 1)``; ``Lambda = q zeta_1 / (1 - q)``, for q < 1 and Lambda < min(1, zeta_1).
     """
@@ -74,7 +74,7 @@ def drift(beta: float, lr: float, steps: float, zeta1: float = 1.0) -> float:
 def largest_rate(beta: float, steps: float) -> float:
     """The first step-size condition, eta < (1/2 - (1/e_min - 1)^2) / beta; negative from e_min = 4 on.
 
-    The bracket comes from comparing grad F with the sum of e steps' gradients; a mean over the steps would not need it.
+    The bracket arises from comparing grad F with the sum of the gradients of e steps; a mean over the steps would avoid it.
     """
     return (0.5 - (1 / steps - 1) ** 2) / beta
 

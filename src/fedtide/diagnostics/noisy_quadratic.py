@@ -1,12 +1,13 @@
-"""The noisy quadratic model of continual federated learning: an exact laboratory (Guo, Lin and Tang 2021, section 5).
+"""The noisy quadratic model of continual federated learning: an exact testbed (Guo, Lin and Tang 2021, section 5).
 
-``f(w) = 1/2 w'Aw + B'w``; client i sees in round t at local step k the gradient ``Aw + B + delta_i + xi_{t,i} + nu_{t,i,k}``
-with zero-mean normal noises of total second moments 0.01, 0.01 (small, SRD) or 100 (big round drift, BRD), and 1e-5. The
-loss is ``|Aw + B|``. CFL remembers past objectives by their Taylor models with the full matrix A, which is exact up to nu:
-then nothing is lost, R = 0, and all rounds weigh 1/t.
+``f(w) = 1/2 w'Aw + B'w``; at local step k of round t client i observes the gradient ``Aw + B + delta_i + xi_{t,i} +
+nu_{t,i,k}`` with zero-mean normal noises of total second moments 0.01, 0.01 (small, SRD) or 100 (big round drift, BRD), and
+1e-5. The loss is ``|Aw + B|``. CFL approximates past objectives by Taylor expansions with the full matrix A, which are exact
+up to nu: no information is lost, R = 0, and all rounds have weight 1/t.
 
-Not given and chosen here: dimension 20, 10 clients, 5 local steps, 100 rounds, start at 5 in every coordinate, eigenvalues
-equally spaced from mu to L, a Haar rotation, B = -A w* with normal w*, mu = 0.1 in FedProx. The text leaves out the 1/2.
+Unspecified in the paper and chosen here: dimension 20, 10 clients, 5 local steps, 100 rounds, start at 5 in every coordinate,
+eigenvalues equally spaced from mu to L, a Haar rotation, B = -A w* with normal w*, mu = 0.1 in FedProx. The paper omits the
+1/2.
 """
 
 from __future__ import annotations
@@ -27,11 +28,11 @@ DIMENSION, CLIENTS, STEPS, ROUNDS, PROXIMAL = 20, 10, 5, 100, 0.1
 DELTA, NU = 0.01, 1e-5
 """E |delta|^2 and E |nu|^2."""
 RATES = tuple(rate / 100 for rate in range(1, 41))
-"""Learning rates that are searched; a hundredth is the step of Table 7."""
+"""Searched learning rates; Table 7 has the same step of 0.01."""
 
 
 class Setting(NamedTuple):
-    """One of the eight: E |xi|^2 of the time drift, largest and smallest eigenvalue."""
+    """One of eight settings: E |xi|^2 of the time drift, largest and smallest eigenvalue."""
 
     xi: float
     largest: float
@@ -83,8 +84,8 @@ def simulate(given: Problem, method: Method, rates: Floats, curvature: Literal["
     """Losses |A w_t + B| [rates, T + 1] of a method, from t = 0, for several learning rates at once.
 
     In round t CFL's clients follow ``(1/t) (own gradient + sum_{tau<t} (g_tau + H (w - w^_tau)))`` with the triples of their
-    own earlier rounds: g the gradient at the final local model w^ under the noise of the last step, H = A or its diagonal
-    only. The diagonal is not exact in rotated coordinates, and CFL then stalls.
+    own earlier rounds: g is the gradient at the final local model w^ with the noise of the last step, H = A or only its
+    diagonal. The diagonal is inexact in rotated coordinates; CFL then stalls.
     """
     mu = PROXIMAL if method == "fedprox" else 0.0
     H = given.A if curvature == "full" else np.diag(np.diag(given.A))
@@ -128,7 +129,7 @@ def recursion(given: Problem, method: Method, rate: float) -> Floats:
 
 
 def stationary(setting: Setting, rate: float) -> float:
-    """E |A w + B|^2 of FedAvg in the long run without delta and nu; infinite unless ``rate < 2 / L``.
+    """Stationary E |A w + B|^2 of FedAvg without delta and nu; infinite unless ``rate < 2 / L``.
 
     ``sum_j (1 - m_j) / (1 + m_j) E|xi|^2 / (N n)``, ``m_j = (1 - rate lambda_j)^K``.
     """
@@ -139,7 +140,7 @@ def stationary(setting: Setting, rate: float) -> float:
 
 
 class Best(NamedTuple):
-    """A method's best learning rate, and the mean loss over the last ten rounds it leads to."""
+    """A method's best learning rate, and its mean loss over the last ten rounds."""
 
     rate: float
     loss: float
@@ -148,7 +149,7 @@ class Best(NamedTuple):
 def best_rates(
     setting: Setting, seeds: tuple[int, ...], rates: tuple[float, ...] = RATES, window: int = ROUNDS
 ) -> dict[Method, Best]:
-    """Of every method, by the mean loss over the last ``window`` rounds and over the seeds."""
+    """The best learning rate of every method, by the mean loss over the last ``window`` rounds and the seeds."""
     grid = np.array(rates)
     found: dict[Method, Best] = {}
     for method in METHODS:

@@ -1,8 +1,8 @@
 """Convergence rates of continual federated learning, as formulas (Guo, Lin and Tang 2021, Table 1, Theorems 4.1 to 4.5).
 
-Everything is up to the constants that O(.) hides, so values can be compared with each other and with their limits, not
-with counted rounds. Bounds are squared: ``G2 = G^2`` client drift, ``D2 = D^2`` time drift, ``R2 = R^2`` information loss,
-``A2``, ``B2`` their parts that grow with the gradient, ``sigma2`` noise of local gradients.
+All values are up to the constants hidden by O(.): they can be compared with each other and with their limits, not with
+actual numbers of rounds. Bounds are squared: ``G2 = G^2`` client drift, ``D2 = D^2`` time drift, ``R2 = R^2`` information loss,
+``A2``, ``B2`` the parts of the drifts that grow with the gradient, ``sigma2`` noise of local gradients.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ class World:
         N, K: clients per round, local steps. eta_g: server learning rate.
         L, mu: smoothness, strong convexity (0: convex only).
         G2, D2, R2, A2, B2, sigma2: see the module. F: ``|w_0 - w*|^2``.
-        stateful: whether clients keep their data's past; without, client drift counts as time drift.
+        stateful: whether clients remember their past data; otherwise client drift adds to time drift.
     """
 
     N: int
@@ -44,13 +44,13 @@ class World:
 
     @property
     def c_A(self) -> float:  # noqa: N802
-        """What does not vanish with more memory: ``G^2 + D^2 R^2 / (R^2 + D^2)``, or with D^2 + G^2 in the place of D^2."""
+        """The part that memory does not remove: ``G^2 + D^2 R^2 / (R^2 + D^2)``; stateless: D^2 + G^2 for D^2, 0 for G^2."""
         drift = self.D2 if self.stateful else self.D2 + self.G2
         return (self.G2 if self.stateful else 0.0) + _ratio(drift * self.R2, self.R2 + drift)
 
     @property
     def c_B(self) -> float:  # noqa: N802
-        """What vanishes with more rounds: ``D^6 / (R^2 + D^2)^2``, or with D^2 + G^2 in the place of D^2."""
+        """The part that vanishes over the rounds: ``D^6 / (R^2 + D^2)^2``; stateless: D^2 + G^2 for D^2."""
         drift = self.D2 if self.stateful else self.D2 + self.G2
         return _ratio(drift**3, (self.R2 + drift) ** 2)
 
@@ -58,7 +58,7 @@ class World:
 def largest_local_rate(world: World) -> float:
     """The condition on eta_l for eta_g = 1: ``(sqrt(3 + 4c) - sqrt(4c)) / (6 K L sqrt(c))``, c = c_O.
 
-    The appendix has 12 in the place of 6 once.
+    The appendix once has 12 instead of 6.
     """
     c = world.c_O
     return (math.sqrt(3 + 4 * c) - math.sqrt(4 * c)) / (6 * world.K * world.L * math.sqrt(c))
@@ -68,7 +68,7 @@ def one_round(world: World, weights: Sequence[Sequence[float]], eta_l: float, be
     """Bound on ``f(w_t) - f*`` (Theorem 4.1), phi_t included.
 
     ``(1/eta) (1 - mu eta / 2) before - after / eta + c_1 eta + c_2 eta^2 + phi_t``, ``eta = K eta_g eta_l``, with
-    ``phi_t = (2/N) sum_i sum_{tau<t} p_{tau,i} R |w_0 - w*|``; the theorem prints p_{t,i} there, its proof p_{tau,i}.
+    ``phi_t = (2/N) sum_i sum_{tau<t} p_{tau,i} R |w_0 - w*|``; the theorem has p_{t,i} there, its proof p_{tau,i}.
 
     Args:
         weights: of each client p_{1,i}, ..., p_{t,i}, which sum to one.
@@ -93,7 +93,7 @@ def rounds_strongly_convex(world: World, epsilon: float) -> float:
 
         L c_O/mu + sigma^2/(mu N K e) + c_A/(mu e) + sqrt(c_B/(mu e)) + sqrt(c_C/(mu^2 e)) + cbrt(c_D/(mu^2 e))
 
-    with ``c_C = L/eta_g^2 (sigma^2/K + c_A)`` and ``c_D = L c_B/eta_g^2``. Table 1 prints some roots without denominators.
+    with ``c_C = L/eta_g^2 (sigma^2/K + c_A)`` and ``c_D = L c_B/eta_g^2``. Table 1 omits the denominators of some roots.
     """
     mu, e, scale = world.mu, epsilon, world.L / world.eta_g**2
     return (
@@ -123,7 +123,7 @@ def rounds_convex(world: World, epsilon: float) -> float:
 
 
 def floor(world: World, rounds: int) -> float:
-    """The accuracy that information loss costs: ``R (D^2/s - (D^2/s)^2 ln T / T) |w_0 - w*|``, s = D^2 + R^2."""
+    """The accuracy lost to information loss: ``R (D^2/s - (D^2/s)^2 ln T / T) |w_0 - w*|``, s = D^2 + R^2."""
     share = _ratio(world.D2, world.D2 + world.R2)
     return math.sqrt(world.R2 * world.F) * (share - share**2 * math.log(rounds) / rounds)
 

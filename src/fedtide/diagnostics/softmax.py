@@ -1,4 +1,4 @@
-"""Softmax regression on the clients of one session: losses, gradients and constants in closed form, in float64."""
+"""Softmax regression on the clients of one session: losses, gradients and constants in closed form (float64)."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class SoftmaxProblem:
         """beta = max_k 1/2 lambda_max((1/D_k) sum x x^T), the bias being a constant feature.
 
         An upper bound for every F_k: the Hessian is the mean of (diag(p) - p p^T) (x) x x^T, whose first factor is at most
-        1/2; it is attained by two classes of probability 1/2.
+        1/2; attained by two classes of probability 1/2.
         """
         return max(
             0.5 * float(torch.linalg.eigvalsh((x @ x.T if len(x) < x.shape[1] else x.T @ x) / len(x))[-1])
@@ -62,17 +62,17 @@ class SoftmaxProblem:
         )
 
     def scatter(self) -> Tensor:
-        """sum_d |d - mean|^2 over the samples of every client, [K]; sigma^2 of the analysis, as its last step needs it."""
+        """sum_d |d - mean|^2 over the samples of every client, [K]; sigma^2 as the last step of the analysis needs it."""
         return torch.stack([(x - x.mean(0)).square().sum() for x in self.features])
 
     def lipschitz(self, m: Tensor, pairs: int, seed: int) -> float:
         """Lower bound of Theta: largest |grad f(M, d) - grad f(M, d')| / |d - d'| over sampled pairs of a client.
 
-        Only pairs of one label: equal features with different labels would make it infinite.
+        Only pairs with the same label: equal features with different labels would make it infinite.
 
         Args:
             m: [L, f + 1].
-            pairs: how many are drawn per client; those of different labels or equal features are passed over.
+            pairs: number drawn per client; those with different labels or equal features are skipped.
             seed: of the draw.
         """
         highest = 0.0

@@ -24,7 +24,7 @@ from fedtide.world.timeline import Timeline
 
 @dataclass(frozen=True)
 class Options:
-    """How the bound is read, see :mod:`fedtide.diagnostics.bound`; ``pairs`` are drawn per client for Theta."""
+    """Reading of the bound, see :mod:`fedtide.diagnostics.bound`; ``pairs`` are drawn per client for Theta."""
 
     theta_power: Literal[1, 2] = 2
     spread: Spread = "scatter"
@@ -33,14 +33,14 @@ class Options:
 
 @dataclass(frozen=True)
 class SessionDiagnosis:
-    """One session.
+    """Diagnosis of one session.
 
     Attributes:
         session: from 1. rounds: T.
-        F_init, F_previous, F_average, F_first: training loss, over the data of this session, of the model it starts from,
-            of the last session's final model, of the mean of the final models after the pilot (NaN before there is one),
-            and of the run's first model. F_end: of its final model.
-        gradient: mean of |grad F(w_t)|^2 over the rounds, which the bound is about.
+        F_init, F_previous, F_average, F_first, F_end: training loss, on the data of this session, of its initial model, of
+            the previous session's final model, of the mean of the final models since the pilot (NaN before there is one), of
+            the run's initial model, and of the session's final model.
+        gradient: mean of |grad F(w_t)|^2 over the rounds, the bounded quantity.
         beta, theta, sigma, zeta2: constants; theta is a lower bound, sigma the root of the largest sigma_k^2, zeta2 the
             largest over the rounds.
         drift: Lambda of the first round. rate, largest_rate: eta of the first round, and the condition on it.
@@ -74,8 +74,8 @@ class SessionDiagnosis:
         return {field.name: getattr(self, field.name) for field in fields(self)}
 
 
-class _Watched(Federation):
-    """Remembers the model each session starts from, which is gone after its first round."""
+class _InitialModels(Federation):
+    """Keeps the initial model of the current session, which the first round overwrites."""
 
     initial: Tensor
 
@@ -86,17 +86,17 @@ class _Watched(Federation):
 
 
 def remarks(settings: RunSettings) -> list[str]:
-    """Assumptions of the analysis that a run does not fulfil."""
+    """Assumptions of the analysis that a run violates."""
     local, weighting = settings.local, settings.algorithm.weighting.name
     unmet = [
-        (settings.algorithm.name != "fedavg", f"algorithm {settings.algorithm.name}: the analysis is of fedavg"),
+        (settings.algorithm.name != "fedavg", f"algorithm {settings.algorithm.name}: the analysis is for fedavg"),
         (weighting != "samples", f"algorithm.weighting {weighting}: F weights clients by samples"),
         (settings.exchange.name != "end", f"exchange {settings.exchange.name}: the analysis averages once a round"),
         (local.momentum > 0, f"local.momentum = {local.momentum:g}: the analysis has none"),
         (local.weight_decay > 0, "local.weight_decay: not part of F"),
-        (bool(local.clip), "local.clip: the constants are those of whole gradients"),
-        (local.flip > 0 or local.crop > 0, "local.flip, local.crop: F is of the samples as they are"),
-        (settings.participation.name != "all", "participation: the analysis assumes that everybody takes part"),
+        (bool(local.clip), "local.clip: the constants are for unclipped gradients"),
+        (local.flip > 0 or local.crop > 0, "local.flip, local.crop: F is over unaugmented samples"),
+        (settings.participation.name != "all", "participation: the analysis assumes full participation"),
     ]
     return [text for problem, text in unmet if problem]
 
@@ -107,8 +107,8 @@ def diagnose(
     """Execute the run in float64 and measure every session.
 
     Args:
-        settings, data, timeline: of the run; nothing of it is recorded.
-        options: how the bound is read.
+        settings, data, timeline: of the run, which is not recorded.
+        options: reading of the bound.
         log: gets one line per session.
 
     Raises:
@@ -116,17 +116,17 @@ def diagnose(
     """
     if settings.model.name != "logistic" or settings.objective.name != "cross_entropy":
         raise SettingsError(
-            f"model {settings.model.name} with objective {settings.objective.name}: the constants are known for "
-            "model logistic with objective cross_entropy"
+            f"model {settings.model.name} with objective {settings.objective.name}: the constants are known "
+            "only for model logistic with objective cross_entropy"
         )
     changes = np.flatnonzero(np.diff(timeline.assignment_of_round)) + 1
     if len(inside := np.setdiff1d(changes, timeline.session_starts)):
         raise SettingsError(
             f"scenario {settings.scenario.name}: in round {inside[0] + 1} clients or their data change inside a session; the "
-            "analysis is of sessions in which they stay"
+            "analysis assumes that they do not"
         )
     parts = assemble(settings, timeline, data, Hardware(dtype=torch.float64))
-    fed, state = _Watched(parts), initial_state(parts)
+    fed, state = _InitialModels(parts), initial_state(parts)
     found: list[SessionDiagnosis] = []
     stored: list[Tensor] = []
     first = _matrix(parts, state.w)
@@ -198,7 +198,7 @@ def _measure(
 
 
 def _problem(parts: Parts, t: int) -> SoftmaxProblem:
-    """The clients present in round t, with their samples as the model sees them."""
+    """The problem of the clients present in round t, with samples as the model sees them."""
     shards = [torch.from_numpy(shard) for shard in _shards(parts, t)]
     inputs = [parts.data.prepare(parts.data.train_inputs[shard], torch.float64).flatten(1) for shard in shards]
     return SoftmaxProblem(inputs, [parts.data.train_labels[shard] for shard in shards], parts.data.num_classes)
@@ -217,7 +217,7 @@ def _shards(parts: Parts, t: int) -> list[Any]:
 
 
 def _matrix(parts: Parts, w: Tensor) -> Tensor:
-    """[L, f + 1] of a flat model."""
+    """The matrix [L, f + 1] of a flat model."""
     named = parts.layout.named(w)
     return torch.cat([named["head.weight"], named["head.bias"].unsqueeze(1)], 1).to(torch.float64).clone()
 
