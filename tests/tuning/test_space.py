@@ -28,7 +28,7 @@ def searched(make: Make, key: str, low: float, high: float, **values: Any) -> Sp
 
 
 def test_an_algorithm_without_tunable_settings_is_searched_over_the_learning_rate_alone(params: Make) -> None:
-    assert Space(params(algorithm="fedavg")).dimensions == (LEARNING_RATE,)
+    assert Space(params(algorithm="fedensemble")).dimensions == (LEARNING_RATE,)
 
 
 def test_an_algorithm_brings_its_own_ranges(params: Make) -> None:

@@ -83,7 +83,7 @@ def compare(
     together = min(workers or available_cores(), len(grid))
     for number, (settings, summary) in enumerate(zip(grid, _finished(grid, workspace), strict=True)):
         if summary is not None:
-            done(number, summary)
+            done(number, summary, [f"{summary['run_key']}: already {summary['state']}, nothing to do"])
             continue
         engine = settings.engine
         if together > 1:  # several runs share the cores: one worker thread each; no result depends on it
