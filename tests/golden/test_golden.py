@@ -50,7 +50,7 @@ def played(case: Case, executor: str, monkeypatch: pytest.MonkeyPatch) -> Played
         return Assignment(here.clients[some], here.shards[some])
 
     clipped_steps = ClippedSteps(monkeypatch)
-    monkeypatch.setattr(gradient_rounds, "everybody", present)
+    monkeypatch.setattr(gradient_rounds, "eligible_clients", present)
     state, rounds, everybody, clipped = initial_state(fed.parts), watch(fed), [], []
     openings, stores, clients = [], [], []
     try:

@@ -1,1 +1,1 @@
-"""The federation: rounds, memories, saved state, and the Lightning module that runs them."""
+"""The federation: rounds, client memories, saved state, and the Lightning module that runs them."""

@@ -1,4 +1,4 @@
-"""What happens between sessions: the initialiser's model, memories for a new population, and a record of both."""
+"""Session boundaries: the initialiser's model, memories for the new population, and a record of both."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from fedtide.initialisation.base import Boundary, Start, average
 
 
 def begin_session(parts: Parts, state: RunState, t: int) -> dict[str, Any] | None:
-    """The initialiser's model, and memories reset or handed to the new population, at the start of round ``t``.
+    """Start a session with round ``t``: take the initialiser's model, reset memories or adapt them to the population.
 
     Returns:
-        What is recorded of the session, see :func:`session_record`; ``None`` for the first one.
+        The record of the session, see :func:`session_record`; ``None`` for the first one.
     """
     boundary = boundary_at(parts, state, t)
     w, b = parts.initialiser.start(boundary)
@@ -29,7 +29,7 @@ def begin_session(parts: Parts, state: RunState, t: int) -> dict[str, Any] | Non
 
 
 def end_session(parts: Parts, state: RunState, t: int) -> None:
-    """Hand the final model of the session that ended with round ``t`` to the initialiser."""
+    """Pass the final model of the session that ended with round ``t`` to the initialiser."""
     parts.initialiser.end(boundary_at(parts, state, t))
 
 
@@ -54,15 +54,15 @@ def boundary_at(parts: Parts, state: RunState, t: int) -> Boundary:
 
 
 def forget_departed(parts: Parts, state: RunState, t: int) -> None:
-    """Who has left inside a session comes back as a new client; the server's memories stay, or are brought in line."""
+    """Clear the memories of clients that have left inside a session; kept server memories follow the new population."""
     present = parts.timeline.at(t).clients
-    gone = torch.from_numpy(np.setdiff1d(parts.timeline.at(t - 1).clients, present))
-    if not len(gone):
+    departed = torch.from_numpy(np.setdiff1d(parts.timeline.at(t - 1).clients, present))
+    if not len(departed):
         return
     for name, rows in state.memory.items():
         if name != "latest":
-            rows.index_fill_(0, gone.to(rows.device), 0)
-    state.seen[gone] = False
+            rows.index_fill_(0, departed.to(rows.device), 0)
+    state.seen[departed] = False
     if parts.settings.federation.at_session == "keep":
         _keep_memories(parts, state, t)
 
@@ -93,11 +93,12 @@ def _keep_memories(parts: Parts, state: RunState, t: int) -> None:
 def session_record(parts: Parts, s: Boundary, start: Start, t: int) -> dict[str, Any]:
     """Facts about the session that begins with round ``t``, JSON-able.
 
-    ``session`` (from 1); ``returning``: whether its clients had one after the pilot before; ``initialiser``, ``pilot`` in
-    pilot sessions; what the initialiser remarks (``weights`` and ``distances`` by stored session); ``<split>_accuracy`` of
-    its initial model on the session's labels before any training; and ``losses``: mean cross-entropy over all training samples
-    of the clients present, of the session's initial model (``start``), the last one of the session before (``previous``), the
-    plain mean of all sessions after the pilot (``average``, null before there is one) and the run's initial model (``first``).
+    ``session`` (from 1); ``returning``: whether the same clients had an earlier session after the pilot; ``initialiser``
+    (``pilot`` in pilot sessions); the initialiser's own facts (``weights`` and ``distances`` by stored session);
+    ``<split>_accuracy`` of the initial model on the session's labels; and ``losses``: mean cross-entropy over all training
+    samples of the clients present, of the session's initial model (``start``), the previous session's final model
+    (``previous``), the mean over all sessions after the pilot (``average``, null if there is none yet) and the run's initial
+    model (``first``).
     """
     evaluation = parts.settings.evaluation
     facts = {
@@ -115,7 +116,7 @@ def session_record(parts: Parts, s: Boundary, start: Start, t: int) -> dict[str,
 
 
 def _losses(parts: Parts, models: list[Start | None], t: int) -> list[float | None]:
-    """Loss of each model; a sample that several clients hold counts as often."""
+    """Loss of each model; a sample counts once for every client that holds it."""
     samples = torch.from_numpy(np.concatenate(parts.timeline.shards_at(t))).to(parts.device)
     inputs, labels = parts.data.train_inputs[samples], parts.data.train_labels[samples]
     batch = parts.settings.evaluation.batch_size

@@ -16,7 +16,7 @@ _HEADER = 65  # hex digest and a newline
 
 
 class _Hashed(io.RawIOBase):
-    """Writes to a file, hashes what is written, and keeps what went wrong: torch would hide it."""
+    """Writes to a file, hashes what is written, and keeps an error of the file, which torch would hide."""
 
     def __init__(self, file: BinaryIO) -> None:
         self.file, self.digest = file, hashlib.sha256()
@@ -39,7 +39,7 @@ def save(folder: Path, round_: int, values: dict[str, Any], keep: int = 2) -> No
     with part.open("wb") as file:
         file.write(b"\n" * _HEADER)
         hashed: Any = _Hashed(file)
-        torch.save(values, hashed)  # memories may be larger than main memory: they pass through in pieces
+        torch.save(values, hashed)  # streamed in pieces: memories may exceed main memory
         if hashed.failure is not None:
             raise hashed.failure
         file.seek(0)
@@ -57,10 +57,10 @@ def generations(folder: Path) -> list[Path]:
 
 
 def load(folder: Path) -> tuple[dict[str, Any] | None, list[Path]]:
-    """The newest intact state and the damaged files that were passed over; ``None`` if nothing was ever saved.
+    """The newest intact state, and the damaged files that were skipped; ``None`` if nothing was ever saved.
 
     Raises:
-        SettingsError: states exist, but none is intact: a run never starts afresh in silence.
+        SettingsError: states exist, but none is intact: a run never silently starts over.
     """
     damaged: list[Path] = []
     for path in generations(folder):

@@ -1,4 +1,4 @@
-"""What is recorded of the participants before they train: how well the model they receive fits them, and everybody."""
+"""Loss of the broadcast model on each participant's data and on all data, recorded before training."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from fedtide.federation.plan import RoundPlan
 
 
 def consistency(parts: Parts, w: Tensor, b: Tensor, plan: RoundPlan) -> dict[str, list[float]]:
-    """Columns of ``clients.csv``, a value for each participant (Zhou et al. 2025, Fig. 2, asks for their changes).
+    """Columns of ``clients.csv``, one value per participant (Zhou et al. 2025, Fig. 2, shows their changes).
 
     ``client``; ``local_loss``, mean cross-entropy of the model ``w``, ``b`` over the participant's training samples;
-    ``global_loss``, over those of all clients present, the same for all participants of a round. It costs a forward pass over
-    all samples and does not touch training.
+    ``global_loss``, over those of all clients present, the same for all participants of a round. This takes a forward pass
+    over all samples and does not affect training.
     """
     shards = parts.timeline.shards_at(plan.t)
     clients = np.repeat(parts.timeline.at(plan.t).clients, [len(shard) for shard in shards])

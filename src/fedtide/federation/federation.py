@@ -34,8 +34,8 @@ class Federation:
         """Run round ``state.round`` and advance the state.
 
         Raises:
-            Diverged: the loss or the model is not finite, or the loss is above its threshold; ``state.round`` counts the
-                round and the exception's ``record`` holds its row.
+            Diverged: the loss or the model is not finite, or the loss exceeds its threshold; ``state.round`` includes the
+                round, and the exception's ``record`` holds its row.
         """
         parts, began, t, before = self.parts, time.perf_counter(), state.round, dict(state.totals)
         first, length = parts.timeline.session_span(t)
@@ -104,5 +104,5 @@ class Federation:
 
 
 def _digits(value: float) -> float:
-    """Nine digits: the difference of two sums is not worth more."""
+    """Nine digits: the difference of two sums is no more precise."""
     return float(f"{value:.9g}")

@@ -1,4 +1,4 @@
-"""Rounds that an initialiser asks for at the start of a session: they leave no trace but their costs."""
+"""Gradient rounds, which an initialiser runs at the start of a session: they change nothing but the run's costs."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from fedtide.federation.state import RunState, initial_state
 from fedtide.world.timeline import Assignment, Timeline
 
 
-def everybody(timeline: Timeline, t: int) -> Assignment:
+def eligible_clients(timeline: Timeline, t: int) -> Assignment:
     """Clients present in round ``t`` that have data."""
     present, eligible = timeline.at(t), timeline.sizes_at(t) > 0
     return Assignment(present.clients[eligible], present.shards[eligible])
@@ -24,11 +24,11 @@ def everybody(timeline: Timeline, t: int) -> Assignment:
 
 @dataclass(frozen=True)
 class GradientRounds:
-    """Training at the start of the session that begins with round ``t``, on memories of its own.
+    """Training at the start of the session that begins with round ``t``, with separate memories.
 
-    Everybody takes part, whatever share the run's own rounds draw. The memories of server and clients start as in a new run,
-    live through the rounds of one call and are thrown away. Batches are drawn under keys of their own, so training sees the
-    batches it would see anyway.
+    All eligible clients take part, whatever fraction the run's own rounds draw. The memories of server and clients start as
+    in a new run, last for the rounds of one call and are discarded. Batches have their own keys, so those of training stay
+    the same.
     """
 
     parts: Parts
@@ -44,13 +44,13 @@ class GradientRounds:
         """Parameters [d] after some rounds of the run's own algorithm.
 
         Args:
-            w, b: model the first of them starts from.
-            rounds: how many; each counts in the run's costs and in ``gradient_rounds``.
+            w, b: model that the first round starts from.
+            rounds: number of rounds; each is charged to the run and counted in ``gradient_rounds``.
             lr: constant learning rate.
             steps, batch_size: local steps of every client and samples per step; ``None``: as in training.
         """
         scratch = initial_state(self.parts)
-        scratch.memory.pop("latest", None)  # is for evaluation only
+        scratch.memory.pop("latest", None)  # for evaluation only
         scratch.w, scratch.b = w, b
         for v in range(rounds):
             plan = self._plan(v, lr, steps, batch_size)
@@ -62,7 +62,7 @@ class GradientRounds:
 
     def _plan(self, v: int, lr: float, steps: int | None, batch_size: int | None) -> RoundPlan:
         timeline, local = self.parts.timeline, self.parts.settings.local
-        drawn, sizes = everybody(timeline, self.t), timeline.sizes_at(self.t)
+        drawn, sizes = eligible_clients(timeline, self.t), timeline.sizes_at(self.t)
         session = int(timeline.session_of_round[self.t])
         amount = {} if steps is None else {"amount": steps, "unit": "steps"}
         batches = {} if batch_size is None else {"batch_size": batch_size}

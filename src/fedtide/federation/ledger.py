@@ -15,13 +15,13 @@ def charge(parts: Parts, state: RunState, plan: RoundPlan, segments: Sequence[Se
 
     Args:
         parts: of the run.
-        state: of the run, not of a scratch copy.
-        plan: who took part, and the key of the fading (``keys`` and ``purpose``).
-        segments: who trained how much before each exchange of models; each costs its members one payload both ways.
-        length: local steps of the round, which its exchanges are counted against.
+        state: of the run, not a scratch copy.
+        plan: of the round: participants, and the keys of the fading (``keys`` and ``purpose``).
+        segments: local work before each exchange of models; each costs its members one payload in both directions.
+        length: L, local steps of a client of mean size, for kappa.
 
     Returns:
-        How often a participant exchanged models, all together.
+        Number of exchanges of models, summed over participants.
     """
     payload = parts.payload
     exchanges = sum(len(segment.rows) for segment in segments)

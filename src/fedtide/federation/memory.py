@@ -18,13 +18,13 @@ from fedtide.engine.memory import require
 class MemoryStore:
     """Keeps the clients' memories [N, d].
 
-    A file of ``disk`` loses its name as soon as it is mapped, so the system takes it back however the process ends: what
-    survives is the saved state, which holds the memories themselves wherever they live.
+    A file of ``disk`` is unlinked as soon as it is mapped, so the system frees it however the process ends; the saved state
+    contains the memories themselves, wherever they are kept.
 
     Args:
         kind: ``device``, ``host`` or ``disk``.
         device: of training.
-        folder: of the files; the system's temporary folder without one.
+        folder: of the files; by default the system's temporary folder.
     """
 
     def __init__(self, kind: Literal["device", "host", "disk"], device: torch.device, folder: Path | None) -> None:
@@ -47,16 +47,16 @@ class MemoryStore:
             Path(name).unlink()
 
     def adopt(self, saved: dict[str, Tensor]) -> dict[str, Tensor]:
-        """Saved memories, brought here."""
+        """Saved memories, moved into this store."""
         if not self.on_disk:
             return {name: rows.to(self.device) for name, rows in saved.items()}
         return {name: self.rows(len(rows), rows.shape[1], rows.dtype).copy_(rows) for name, rows in saved.items()}
 
     def require(self, wanted: int, what: str) -> None:
-        """Refuse memories that cannot fit.
+        """Refuse memories that do not fit.
 
         Raises:
-            SettingsError: ``wanted`` bytes are more than this place has free.
+            SettingsError: ``wanted`` bytes are more than there are free.
         """
         if not self.on_disk:
             require(wanted, self.device, what)

@@ -8,8 +8,6 @@ from typing import Any
 
 import lightning as L
 import torch
-from torch import Tensor
-from torch.utils.data import DataLoader
 
 from fedtide.core.errors import Diverged
 from fedtide.engine.process import prepare_process
@@ -30,7 +28,7 @@ class FederatedModule(L.LightningModule):
 
     Args:
         settings, timeline, data: of the run.
-        saved: state to go on from, or None.
+        saved: state to resume from, or None.
         announce: called with the assembled parts and a line about the process, before anything large is allocated.
         scratch: folder of memories kept on disk.
 
@@ -60,7 +58,7 @@ class FederatedModule(L.LightningModule):
         self.diverged: str | None = None
 
     def on_fit_start(self) -> None:
-        """Build the federation where Lightning has put us."""
+        """Build the federation on the device that Lightning has chosen."""
         self.build()
 
     def build(self) -> None:
@@ -83,11 +81,11 @@ class FederatedModule(L.LightningModule):
     def configure_optimizers(self) -> None:
         """None for Lightning: the server's step is part of the round."""
 
-    def train_dataloader(self) -> DataLoader[int]:
+    def train_dataloader(self) -> list[int]:
         """One batch per epoch: an epoch is a round."""
-        return DataLoader([0], batch_size=None)  # type: ignore[arg-type]
+        return [0]
 
-    def training_step(self, batch: Tensor, batch_idx: int) -> None:
+    def training_step(self, batch: int, batch_idx: int) -> None:
         """One communication round."""
         with torch.no_grad():
             try:

@@ -62,14 +62,14 @@ class Parts:
     """One run's world, engine and plug-ins; nothing here changes while rounds are run.
 
     Attributes:
-        settings: of the run. timeline: who is present when, with what. hardware: where it is computed.
+        settings: of the run. timeline: who is present when, with what data. hardware: where it is computed.
         data: resident on the device. labels: of all training samples, on the CPU.
         algorithm, initialiser, participation, exchange, weighting: plug-ins.
         task: what is trained. layout: of its parameters. w0 [d], b0 [q]: the initial model and its floating buffers.
-        workers, executor: who trains.
+        workers, executor: of local training.
         memory: where the clients' memories are kept. synthetic: samples that the algorithm makes.
-        payload: what one exchange of models sends. wireless: what a round takes, or None.
-        randomness: the run's draws.
+        payload: bytes of one exchange of models. wireless: cost model, or None.
+        randomness: source of the run's draws.
     """
 
     settings: RunSettings
@@ -145,16 +145,16 @@ class Parts:
 
 
 def assemble(settings: RunSettings, timeline: Timeline, data: Dataset, hardware: Hardware | None = None) -> Parts:
-    """Put a run together.
+    """Assemble a run.
 
     Args:
         settings: of the run.
-        timeline: who is present when, with what.
-        data: the dataset, on any device; it is made resident on that of ``hardware``.
+        timeline: who is present when, with what data.
+        data: the dataset, on any device; it is moved to that of ``hardware``.
         hardware: where to compute; by default one CPU process in single precision.
 
     Raises:
-        SettingsError: parts that do not go together.
+        SettingsError: parts are incompatible.
     """
     hardware = hardware or Hardware()
     device, dtype, local = hardware.device, hardware.dtype, settings.local
@@ -214,7 +214,7 @@ def _refuse_unsuitable(settings: RunSettings, timeline: Timeline, data: Dataset,
 
 
 def _network(model: Model, seed: int, data: Dataset) -> Network:
-    """The run's network; library initialisers draw from torch's global stream, so it is keyed and put back."""
+    """The run's network; torch's initialisers draw from the global generator, so it is seeded and then restored."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(key64(seed, "model") & (2**63 - 1))
         return model.build(data.input_shape, data.num_classes, data.vocabulary)

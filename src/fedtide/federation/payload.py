@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from fedtide.algorithms.base import Algorithm
 
 BYTES = 4
-"""Bytes of one number on the wire, whatever the precision of the simulation."""
+"""Bytes of one number on the wire, independent of the simulation's precision."""
 
 
 @dataclass(frozen=True)
 class Payload:
-    """Bytes of one exchange of one client, and what that is in exchanges of the model alone."""
+    """Bytes of one exchange of one client, and their size in exchanges of the model alone."""
 
     down: int
     up: int
@@ -22,9 +22,9 @@ class Payload:
 def payload(algorithm: Algorithm, size: int, buffers: int) -> Payload:
     """Bytes that one participant receives and sends in one exchange.
 
-    The model (``w``, ``W``) counts its parameters d and floating buffers q, any other name what :meth:`Algorithm.payload`
-    says: d unless overridden. The normalised cost kappa of a round (DynamicFL, section 4) is ``models`` times its exchanges
-    over n L, the steps of n participants of mean size: 1 where the model is exchanged after every step.
+    The model (``w``, ``W``) has d parameters and q floating buffers; the size of any other name is :meth:`Algorithm.payload`,
+    d unless overridden. The normalised cost kappa of a round (DynamicFL, section 4) is ``models`` times its exchanges over
+    n L, the steps of n participants of mean size: 1 if the model is exchanged after every step.
     """
 
     def numbers(name: str) -> int:

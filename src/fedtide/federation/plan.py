@@ -1,4 +1,4 @@
-"""Who trains in a round, on what, at which learning rate, and under which key."""
+"""The plan of a round: participants, their data, learning rate and keys."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ class RoundPlan:
         ids: participants, ascending. shard_ids: number of the shard each holds. shards: positions in the training set.
         population: clients present. mean_size: their mean number of samples.
         participation_fraction: expected share of the population that is drawn.
-        session, session_round: where in the timeline. t: round of the run, for what changes with time. at: row of the
-            timeline that says who is present.
-        lr: learning rate. local: settings of training; those of the run, or with another amount of work, batch and rate.
-        purpose, keys: of the batches' draws.
+        session, session_round: place in the timeline. t: round, for what changes over rounds. at: round of the timeline that
+            decides who is present.
+        lr: learning rate. local: settings of training: the run's, possibly with another amount of work, batch size and rate.
+        purpose, keys: of the draws of batches.
     """
 
     ids: list[int]

@@ -1,4 +1,4 @@
-"""What is said of a run before its first round: what it will hold in memory, and what the algorithm advises."""
+"""What is logged before the first round: the memory that a run needs, and the algorithm's advice."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from fedtide.federation.schedules import learning_rate
 
 
 def memory_plan(parts: Parts) -> str:
-    """What the run will hold, as one line.
+    """The memory that the run needs, in one line.
 
     Raises:
-        SettingsError: it does not fit.
+        SettingsError: the run does not fit.
     """
     size, clients = parts.layout.size, parts.timeline.num_clients
     vector = size * parts.w0.element_size()
@@ -37,7 +37,7 @@ def memory_plan(parts: Parts) -> str:
 
 
 def advice(parts: Parts) -> list[str]:
-    """What the algorithm says of its settings in the run's first session."""
+    """The algorithm's advice on its settings, for the run's first session."""
     timeline, local = parts.timeline, parts.settings.local
     sizes = timeline.sizes_at(0)
     mean = float(sizes.mean())

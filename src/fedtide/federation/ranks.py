@@ -1,4 +1,4 @@
-"""Several processes that share the clients of a round: each trains a block of rows, one sum makes them whole."""
+"""Several processes that share the clients of a round: each trains a block of rows, a sum combines them."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Ranks:
         )
 
     def begin(self, executor: Executor, cohort: Cohort) -> Advance:
-        """Training of this process's block of rows, after which all rows are added up; the other blocks count as zero."""
+        """Training of this process's block of rows; all blocks are then summed over the processes."""
         if self.size == 1:
             return executor.begin(cohort)
         clients = len(cohort.plan.steps)

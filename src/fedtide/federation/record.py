@@ -14,9 +14,9 @@ class RoundRecord:
     Attributes:
         row: of ``history.csv``. per_class: accuracies of the reported model by split; ``held``: samples of each class
             that the participants held.
-        clients: columns recorded of participants.
-        neurons: by layer, how concentrated its activity is.
-        session: facts about the session that began with this round; ``None`` inside a session and for the first one.
+        clients: columns of ``clients.csv``, one value per participant.
+        neurons: concentration of activity, by layer.
+        session: facts about the session that begins with this round; ``None`` inside a session and for the first one.
     """
 
     row: dict[str, float | int | None]

@@ -21,19 +21,19 @@ from fedtide.federation.services import RoundServices, prior
 from fedtide.federation.state import RunState
 
 _NUMBERS = 1 << 20
-"""Size of a temporary of a few rows."""
+"""Numbers in a temporary of a few rows."""
 
 
 @dataclass(frozen=True)
 class RoundResult:
-    """What a round produced: the new model, and its facts.
+    """What a round produced.
 
     Attributes:
         w, b: the new model. participants: mean of the local models. members: the local models. train_loss, drift: of the
             cohort.
-        segments: who trained on how many samples before each exchange of models, in order.
+        segments: local work before each exchange of models, in order.
         length: L, local steps of a client of mean size.
-        clients: columns of numbers about the participants to keep, empty if there are none. server: numbers about the server.
+        clients: columns to record of the participants, empty if there are none. server: numbers to record of the server.
     """
 
     w: Tensor
@@ -62,11 +62,11 @@ def train_round(parts: Parts, state: RunState, plan: RoundPlan) -> RoundResult:
     )
     ids = torch.tensor(plan.ids, dtype=torch.int64)
     state.counts[ids] += 1
-    memory = _lend(state, ids)
-    r, services = _record(parts, state, plan, batches, memory)
-    schedule = parts.exchange.schedule(r, parts.settings.seed)
+    memory = _gather(state, ids)
+    r, services = _make_round(parts, state, plan, batches, memory)
+    schedule = parts.exchange.schedule(r)
     if schedule.idle:
-        batches = _rest(batches, r, schedule)
+        batches = _without_idle(batches, r, schedule)
     cohort = _cohort(parts, state, batches, r, services, memory)
     segments = _advance(parts, cohort, r, schedule)
     services.buffers = cohort.buffers
@@ -78,7 +78,7 @@ def train_round(parts: Parts, state: RunState, plan: RoundPlan) -> RoundResult:
         memory["latest"] = cohort.W
     if cohort.momentum is not None and "momentum" in memory:
         memory["momentum"] = cohort.momentum
-    _return(state, ids, memory)
+    _scatter(state, ids, memory)
     clients, server = _recorded(plan.ids, algorithm.record(r))
     return RoundResult(
         w=w,
@@ -94,19 +94,20 @@ def train_round(parts: Parts, state: RunState, plan: RoundPlan) -> RoundResult:
     )
 
 
-def _lend(state: RunState, ids: Tensor) -> dict[str, Tensor]:
+def _gather(state: RunState, ids: Tensor) -> dict[str, Tensor]:
     """The participants' memories [C, d], on the training device."""
     return {name: rows[ids.to(rows.device)].to(state.w.device) for name, rows in state.memory.items()}
 
 
-def _return(state: RunState, ids: Tensor, memory: dict[str, Tensor]) -> None:
+def _scatter(state: RunState, ids: Tensor, memory: dict[str, Tensor]) -> None:
+    """Write the participants' memories back."""
     for name, rows in memory.items():
         kept = state.memory[name]
         kept[ids.to(kept.device)] = rows.to(kept.device)
     state.seen[ids] = True
 
 
-def _record(
+def _make_round(
     parts: Parts, state: RunState, plan: RoundPlan, batches: Plan, memory: dict[str, Tensor]
 ) -> tuple[Round, RoundServices]:
     """The round as the algorithm sees it, and its services."""
@@ -182,14 +183,14 @@ def _cohort(
 
 
 def _recorded(ids: list[int], values: dict[str, Tensor | float]) -> tuple[dict[str, Sequence[float]], dict[str, float]]:
-    """Columns about the participants (with their ids, if there are any), and numbers about the server."""
+    """Columns about the participants (with their ids, if any), and numbers about the server."""
     columns = {name: value[:, 0].tolist() for name, value in values.items() if isinstance(value, Tensor)}
     numbers = {name: value for name, value in values.items() if not isinstance(value, Tensor)}
     return ({"client": ids, **columns} if columns else {}), numbers
 
 
 def _mean_loss(cohort: Cohort, plan: RoundPlan, batches: Plan) -> float:
-    """Mean training loss over the samples of those who trained."""
+    """Mean training loss over the samples of the clients that trained."""
     steps = torch.tensor(batches.steps, dtype=torch.float64)
     n = torch.tensor([len(shard) for shard in plan.shards], dtype=torch.float64)
     trained = n * (steps > 0)
@@ -204,14 +205,14 @@ def _drift(W: Tensor, w: Tensor) -> float:
 
 
 def _momentum(memory: dict[str, Tensor], W: Tensor, coefficient: float) -> Tensor | None:
-    """Momentum rows [C, d] that training starts with: kept ones, zeros, or none without momentum."""
+    """Momentum rows [C, d] at the start of training: kept ones, zeros, or none without momentum."""
     if coefficient == 0.0:
         return None
     return memory["momentum"] if "momentum" in memory else torch.zeros_like(W)
 
 
-def _rest(batches: Plan, r: Round, schedule: Schedule) -> Plan:
-    """The batches without those who sit the round out; ``r`` leaves them out of its average unless they count."""
+def _without_idle(batches: Plan, r: Round, schedule: Schedule) -> Plan:
+    """The batches without those of idle clients; ``r`` leaves these out of its average unless ``idle_count`` is set."""
     trains = torch.ones_like(r.steps)
     trains[schedule.idle] = 0
     r.steps, r.effective_steps = r.steps * trains, r.effective_steps * trains
@@ -221,10 +222,10 @@ def _rest(batches: Plan, r: Round, schedule: Schedule) -> Plan:
 
 
 def _advance(parts: Parts, cohort: Cohort, r: Round, schedule: Schedule) -> list[Segment]:
-    """Local steps, cut where clients average inside the round; the last segment ends with the exchange of the round's end."""
+    """Local steps, in segments that end where clients average; the last one ends with the exchange of the round's end."""
     segments = []
     trained = np.zeros(len(r.ids), dtype=np.int64)  # steps of each client that are part of a segment
-    samples = np.pad(cohort.plan.sizes.numpy().cumsum(1), ((0, 0), (1, 0)))  # seen after 0, 1, ... steps
+    samples = np.pad(cohort.plan.sizes.numpy().cumsum(1), ((0, 0), (1, 0)))  # processed after 0, 1, ... steps
 
     def close(rows: list[int], step: int) -> None:
         segments.append(Segment(rows, (samples[rows, step] - samples[rows, trained[rows]]).tolist()))

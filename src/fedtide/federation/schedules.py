@@ -14,11 +14,11 @@ def learning_rate(local: LocalSettings, t: int, rounds: int) -> float:
     min after T rounds; ``exponential``: lr * decay^t.
     """
     lowest = local.floor * local.lr
-    passed = min(t / (local.schedule_rounds or rounds), 1.0)
+    progress = min(t / (local.schedule_rounds or rounds), 1.0)
     if local.schedule == "exponential":
         return float(local.lr * local.decay**t)
     if local.schedule == "cosine":
-        return lowest + (local.lr - lowest) * (1 + math.cos(math.pi * passed)) / 2
+        return lowest + (local.lr - lowest) * (1 + math.cos(math.pi * progress)) / 2
     if local.schedule == "polynomial":
-        return float((local.lr - lowest) * (1 - passed) ** local.power + lowest)
+        return float((local.lr - lowest) * (1 - progress) ** local.power + lowest)
     return local.lr

@@ -1,4 +1,4 @@
-"""The evaluation of a round: which models, into which columns."""
+"""The evaluation of a round: models and columns."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from fedtide.federation.state import RunState
 
 
 def columns(parts: Parts) -> list[str]:
-    """Columns of the scores; every round has them, because the first one decides on the columns of the history."""
+    """Columns of the scores; every round has them, since the first one fixes the columns of the history."""
     endings = [f"{score}{suffix}" for _, suffix in _models(parts) for score in ("accuracy", "loss")]
     endings += ["accuracy_seen", "accuracy_masked"] if _has_views(parts) else []
     return [f"{split}_{ending}" for split in parts.settings.evaluation.splits for ending in endings]
@@ -53,7 +53,7 @@ def all_clients(parts: Parts, state: RunState, t: int) -> Tensor:
 
 
 def _models(parts: Parts) -> list[tuple[str, str]]:
-    """Models that are evaluated, and what their columns end in."""
+    """Models that are evaluated, and the suffixes of their columns."""
     reported = parts.settings.evaluation.reported
     names = [name for name in ("cloud", "participants", "all", "ensemble") if parts.evaluates(name)]
     return [(name, "" if name == reported else f"_{name}") for name in names]

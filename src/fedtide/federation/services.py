@@ -24,7 +24,7 @@ Result = TypeVar("Result")
 
 
 def prior(parts: Parts, counts: Tensor, at: int, like: Tensor) -> Tensor:
-    """The clients' samples per class [C, L] as the objective sees them: those of each, or of everybody in a round."""
+    """The clients' samples per class [C, L] as the objective sees them: each client's own, or those of all present."""
     pooled = parts.task.objective.pooled
     return (parts.population_counts(at).sum(0).expand_as(counts) if pooled else counts).to(like)
 
@@ -40,7 +40,7 @@ class RoundServices:
     def __init__(self, parts: Parts, state: RunState, plan: RoundPlan, counts: Tensor) -> None:
         self._parts, self._state, self._plan, self.counts = parts, state, plan, counts
         self._batch = parts.settings.evaluation.batch_size
-        self.buffers = state.b  # the participants' [C, q], once there are any
+        self.buffers = state.b  # the participants' [C, q] after training
 
     def forward(self, point: Tensor, shards: Sequence[Ints] | None = None) -> list[ForwardPass]:
         """See :class:`Services`."""

@@ -1,4 +1,4 @@
-"""Everything that is needed to go on with a run; no generator is ever part of it."""
+"""Everything needed to resume a run; random generators are never part of it."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class RunState:
             models where they are evaluated.
         seen: bool [N], clients that have a memory. counts: int64 [N], rounds each client took part in.
         extra: the algorithm's further tensors. initialiser: the initialiser's.
-        totals: so far, bytes, gradient rounds, seconds on this machine, simulated latency [s] and energy [J], and the
+        totals: up to now: bytes, gradient rounds, seconds on this machine, simulated latency [s] and energy [J], and the
             sum of the rounds' normalised communication costs kappa.
     """
 

@@ -1,4 +1,4 @@
-"""Synthetic samples that an algorithm makes and trains on: rows behind those of the training set."""
+"""Synthetic samples that an algorithm makes and trains on: rows after those of the training set."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Ints = NDArray[np.int64]
 
 
 def capacity(timeline: Timeline, per_shard: int) -> int:
-    """Samples there will be at most, if clients make so many for every shard they hold."""
+    """Largest number of synthetic samples, if clients make at most ``per_shard`` for every shard they hold."""
     if per_shard == 0:
         return 0
     pairs = [np.stack([item.clients, item.shards]) for item in timeline.assignments]
@@ -26,11 +26,11 @@ def capacity(timeline: Timeline, per_shard: int) -> int:
 class SyntheticSamples:
     """The last rows of a run's training set, kept in step with the state in use.
 
-    They are part of the state (``synthetic_inputs`` and ``synthetic_labels`` in its ``extra``): a resumed run has them again,
+    They are part of the state (``synthetic_inputs`` and ``synthetic_labels`` in its ``extra``): a resumed run gets them back,
     and rounds on a scratch state have their own.
 
     Args:
-        data: with room for them behind its ``own`` samples.
+        data: with capacity for them after its ``own`` samples.
         labels: of all training samples, on the CPU.
         own: number of real samples.
     """
@@ -40,7 +40,7 @@ class SyntheticSamples:
         self._loaded: Tensor | None = None
 
     def inputs(self, unit: Tensor) -> Tensor:
-        """Model inputs for points [n, ...] of the unit cube, which stands for the range of the data."""
+        """Model inputs for points [n, ...] of the unit cube, scaled to the range of the data."""
         if self._data.mean or self._data.train_inputs.dtype == torch.uint8:
             return self._data.normalise(unit)
         return torch.lerp(*self._range, unit)
@@ -50,7 +50,7 @@ class SyntheticSamples:
         return torch.aminmax(self._data.train_inputs[: self._own])
 
     def add(self, extra: dict[str, Tensor], unit: Tensor, labels: Tensor) -> Ints:
-        """Take over points ``unit`` [m, ...] of the unit cube with int64 ``labels`` [m]; returns their positions."""
+        """Append points ``unit`` [m, ...] of the unit cube with int64 ``labels`` [m]; returns their positions."""
         self.load(extra)
         inputs, device = self._data.train_inputs, self._data.train_labels.device
         pixels = (unit * self._data.scale).round() if inputs.dtype == torch.uint8 else self.inputs(unit)
