@@ -9,7 +9,7 @@ from fedtide.settings.params import Params
 
 
 def main() -> None:
-    """Write what the dataset is."""
+    """Prepare the dataset and write its description."""
     stages.download(Params.read(PARAMS), Path("data/dataset.json"))
 
 

@@ -1,4 +1,4 @@
-"""DVC stage: one small file per compared algorithm, whose content changes when code it depends on changes."""
+"""DVC stage: one small file per compared algorithm that changes when the code it depends on changes."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""DVC stage: search settings on the validation split."""
+"""DVC stage: search for good settings on the validation split."""
 
 from pathlib import Path
 
@@ -12,7 +12,7 @@ from fedtide.tuning.study import tune
 
 
 def main() -> None:
-    """Run the study."""
+    """Run the search."""
     stop_with_parent()
     params = Params.read(PARAMS)
     result = tune(params, stages.workspace(params, Path("runs"), None, mlruns_folder(None)), Path("tuning"), log)

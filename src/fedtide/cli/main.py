@@ -37,7 +37,7 @@ def run(
     as_json: Json = False,
     quiet: Quiet = False,
 ) -> None:
-    """One run of `algorithm`, `initialiser` and `seed`. A finished run is returned at once, a half-done one continues."""
+    """Run one `algorithm`, `initialiser` and `seed`. A finished run is returned at once, an interrupted one continues."""
     from fedtide.runs.run import run as one_run
     from fedtide.runs.stages import workspace
     from fedtide.settings.params import Params
@@ -69,7 +69,7 @@ def compare(
     as_json: Json = False,
     quiet: Quiet = False,
 ) -> None:
-    """All runs of `compare`: algorithms x initialisers x seeds, several at once; what is done is reused."""
+    """Run the grid of `compare`: algorithms x initialisers x seeds, several at once. Finished runs are reused."""
     from fedtide.runs.stages import train, workspace
     from fedtide.settings.params import Params
 
@@ -89,9 +89,11 @@ def report(
     runs: Runs = Path("runs"),
     worlds: Worlds = Path("worlds"),
     out: Annotated[Path, typer.Option(help="Folder of the report.")] = Path("report"),
-    tuning: Annotated[Path | None, typer.Option(help="Folder of a search with tune.cost: shows its front.")] = None,
+    tuning: Annotated[
+        Path | None, typer.Option(help="Folder of a search with tune.cost: adds its Pareto front.")
+    ] = None,
 ) -> None:
-    """Tables, figures and one HTML page of the grid of `compare`, from its run directories."""
+    """Write tables, figures and an HTML page about the runs of `compare`, from their run directories."""
     from fedtide.runs.stages import report as build
     from fedtide.settings.params import Params
 
@@ -111,7 +113,7 @@ def tune(
     out: Annotated[Path, typer.Option(help="Folder of the study.")] = Path("tuning"),
     mlruns: Mlruns = None,
 ) -> None:
-    """Search good settings of `algorithm` on the validation split; the best become a file that --params accepts."""
+    """Search for good settings of `algorithm` on the validation split; the best are written to a file for --params."""
     from fedtide.runs.stages import workspace
     from fedtide.settings.params import Params
     from fedtide.tuning.study import tune as search
@@ -128,9 +130,9 @@ def tune(
 def download(
     params: ParamsFile = PARAMS,
     overrides: Override = None,
-    out: Annotated[Path, typer.Option(help="Where to write what it is.")] = Path("data/dataset.json"),
+    out: Annotated[Path, typer.Option(help="File for the dataset's description.")] = Path("data/dataset.json"),
 ) -> None:
-    """Fetch the dataset and prepare it."""
+    """Fetch and prepare the dataset."""
     from fedtide.runs import stages
     from fedtide.settings.params import Params
 
@@ -146,7 +148,7 @@ def partition(
     overrides: Override = None,
     out: Annotated[Path, typer.Option(help="Folder of the timelines.")] = Path("worlds"),
 ) -> None:
-    """Write who is present when, with which data: one timeline per compared seed, with a summary and a picture."""
+    """Write one timeline per compared seed (which clients are present when, with which data), a summary and a picture."""
     from fedtide.runs import stages
     from fedtide.settings.params import Params
 
@@ -163,7 +165,7 @@ def list_(
     kind: Annotated[str, typer.Argument(help="algorithms, scenarios, partitions, datasets, models, objectives, ...")],
     as_json: Json = False,
 ) -> None:
-    """What can be chosen, by kind."""
+    """List the plug-ins of a kind."""
     from rich.table import Table
 
     from fedtide.cli.describe import listing
@@ -180,7 +182,7 @@ def list_(
 
 @app.command()
 def show(kind: str, name: str) -> None:
-    """Documentation, settings with bounds, and traffic of one plug-in."""
+    """Show documentation, settings with bounds, and traffic of a plug-in."""
     from fedtide.cli.describe import describe
 
     print(describe(kind, name))
@@ -188,7 +190,7 @@ def show(kind: str, name: str) -> None:
 
 @app.command()
 def schema() -> None:
-    """JSON Schema of the settings file, for editors."""
+    """Print the JSON Schema of the settings file, for editors."""
     from fedtide.settings.experiment import Experiment
 
     print(json.dumps(Experiment.model_json_schema(), indent=2))
@@ -196,7 +198,7 @@ def schema() -> None:
 
 @app.command()
 def mirror(params: ParamsFile = PARAMS, runs: Runs = Path("runs"), mlruns: Mlruns = None) -> None:
-    """Rebuild MLflow from the run directories: missing runs, missing rounds."""
+    """Bring MLflow up to date with the run directories: missing runs and rounds."""
     from fedtide.core.errors import SettingsError
     from fedtide.settings.params import Params
     from fedtide.tracking.mlflow import mirror as rebuild
@@ -217,7 +219,7 @@ def ui(
     from fedtide.tracking.mlflow import ui_command
 
     command, environment = ui_command(mlruns_folder(mlruns), port=port)
-    log(f"http://127.0.0.1:{port}  (Ctrl-C ends it)")
+    log(f"http://127.0.0.1:{port}  (Ctrl-C to stop)")
     try:
         raise typer.Exit(subprocess.call(command, env={**os.environ, **environment}))
     except KeyboardInterrupt:

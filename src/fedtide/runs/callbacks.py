@@ -1,4 +1,4 @@
-"""What happens around a round: records, saved state, signals, a line of progress."""
+"""Callbacks of a run: records, saved state, signals, a line of progress."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ from fedtide.tracking.run_directory import SESSION, RunDirectory
 
 
 class Tracker(Protocol):
-    """Mirrors a run's records while it is running."""
+    """Mirrors a run's records while it runs."""
 
     def begin(self, directory: RunDirectory) -> None:
-        """The run directory is ours, and holds the rounds done so far."""
+        """Called when the run directory is locked; it holds the rounds done so far."""
 
     def log_round(self, row: dict[str, Any]) -> None:
-        """A round is on record."""
+        """Called when a round is recorded."""
 
 
 class Recorder(L.Callback):
-    """Appends each round to the run directory and saves the state every so many rounds, and when stopping."""
+    """Appends each round to the run directory; saves the state every ``every`` rounds and when stopping."""
 
     def __init__(self, directory: RunDirectory, every: int, tracker: Tracker | None = None) -> None:
         self.directory, self.every, self.tracker = directory, every, tracker
@@ -59,17 +59,17 @@ class GracefulStop(L.Callback):
         for number in (signal.SIGINT, signal.SIGTERM):
             try:
                 self._before[number] = signal.signal(number, self._handle)
-            except ValueError:  # not in the main thread: whoever owns it handles signals
+            except ValueError:  # signals are handled in the main thread only
                 return self
         return self
 
     def __exit__(self, kind: object, error: object, traceback: object) -> bool:
         for number, handler in self._before.items():
             signal.signal(number, handler)
-        return isinstance(error, SIGTERMException)  # Lightning's, with exit status 0: a SIGTERM before the first round
+        return isinstance(error, SIGTERMException)  # Lightning's, with exit status 0, for a SIGTERM before round 1
 
     def on_train_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
-        """Take SIGTERM back from Lightning, which would leave with status 0 and talk to other processes meanwhile."""
+        """Take SIGTERM back from Lightning, which would exit with status 0 and contact other processes first."""
         for number in self._before:
             signal.signal(number, self._handle)
 
@@ -80,7 +80,7 @@ class GracefulStop(L.Callback):
         self.received = number
 
     def on_train_batch_end(self, trainer: L.Trainer, *_: Any) -> None:
-        """Ask Lightning to stop; the recorder then saves the state."""
+        """Tell Lightning to stop; the recorder then saves the state."""
         if trainer.strategy.reduce_boolean_decision(self.received is not None, all=False):
             trainer.should_stop = True
 
@@ -95,7 +95,7 @@ class Progress(L.Callback):
         self._accuracy: Any = None
 
     def on_train_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
-        """Remember when and where this process began."""
+        """Store the start time and the first round of this process."""
         self._began, self._first = time.perf_counter(), _federated(pl_module).state.round
 
     def on_train_epoch_end(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
@@ -120,5 +120,5 @@ class Progress(L.Callback):
 
 def _federated(module: L.LightningModule) -> FederatedModule:
     if not isinstance(module, FederatedModule):
-        raise TypeError(f"these callbacks belong to a FederatedModule, got {type(module).__name__}")
+        raise TypeError(f"these callbacks need a FederatedModule, got {type(module).__name__}")
     return module

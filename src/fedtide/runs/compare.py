@@ -1,4 +1,4 @@
-"""A comparison: many runs of one grid, several at once; what is done is reused."""
+"""A comparison: the runs of a grid, several at once; finished runs are reused."""
 
 from __future__ import annotations
 
@@ -26,15 +26,15 @@ class _Job:
 
 
 def refuse_several_processes(settings: RunSettings) -> None:
-    """A run of several processes starts its whole command again in each of them, so it has to be the command's only one.
+    """Refuse runs of several processes: each process executes the whole command again, so the run must be its only one.
 
     Raises:
         SettingsError: the settings ask for several.
     """
     if settings.engine.devices > 1:
         raise SettingsError(
-            f"engine.devices = {settings.engine.devices}: several processes for one run are for `fedtide run` alone; "
-            "here runs are executed side by side, see compare.workers and tune.workers"
+            f"engine.devices = {settings.engine.devices}: only `fedtide run` supports several processes for one run; "
+            "here whole runs are executed in parallel, see compare.workers and tune.workers"
         )
 
 
@@ -57,7 +57,7 @@ def compare(
         workspace: where records go.
         workers: runs at once; 0 for one per core.
         log: gets one line per finished run.
-        ended: gets the summary of each finished run, as they come.
+        ended: gets the summary of each run as it finishes.
 
     Returns:
         Summaries in the order of the grid (of the runs that ended), and the signal that stopped it, if any.
@@ -86,7 +86,7 @@ def compare(
             done(number, summary, [f"{summary['run_key']}: already {summary['state']}, nothing to do"])
             continue
         engine = settings.engine
-        if together > 1:  # several runs share the cores: one worker thread each; no result depends on it
+        if together > 1:  # several runs share the cores: one worker thread each; results do not depend on it
             engine = engine.model_copy(update={"workers": 1})
         jobs.append(_Job(number, settings.model_copy(update={"engine": engine}), workspace))
     stopped = in_parallel(_work, jobs, together, lambda job, result: done(job.number, *result)) if jobs else None

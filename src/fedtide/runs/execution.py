@@ -39,18 +39,18 @@ def execute(
     wait: bool = False,
     data: Dataset | None = None,
 ) -> dict[str, Any]:
-    """Execute a run to its end, or return the record of a finished one, or continue a half-done one.
+    """Execute a run; a finished one is read from its records, an interrupted one continues.
 
     Args:
         settings: of the run.
-        runs: folder of run directories. name: of this one; by default the run key. Runs that are called by their key share
-            pilot sessions that are equal; a run with a name of its own stands alone.
+        runs: folder of run directories. name: of this one; by default the run key. Runs named by their key share equal
+            pilot sessions; a run with a name of its own trains its own pilot.
         worlds: folder of timelines written by the partition stage.
-        callbacks: further Lightning callbacks (pruning); one that has a true ``pruned`` gave the run up.
-        tracker: mirrors the records while the run is going on.
-        update: gets one progress line per round. log: gets remarks.
+        callbacks: further Lightning callbacks; a true attribute ``pruned`` marks the run as pruned.
+        tracker: mirrors the records during the run.
+        update: gets one progress line per round. log: gets log lines.
         wait: for another process that works on this run, instead of refusing.
-        data: of the run, where it has been loaded before.
+        data: of the run, if already loaded.
 
     Returns:
         The summary: ``run_key, state`` (``complete``, ``diverged``, ``pruned``, ``interrupted``), ``rounds``, accuracies,
@@ -80,7 +80,7 @@ def execute(
         with SharedPilot(runs / "pilots" / pilot_key(settings, data), shared, directory, log) as pilot:
             with GracefulStop() as stop:
                 saved = pilot.adopt(saved, lambda: stop.received is not None)
-            if stop.received is not None:  # while it waited for another run
+            if stop.received is not None:  # while waiting for another run
                 done_rounds = saved["round"] if saved else 0
                 directory.event("interrupted", round=done_rounds)
                 return {**manifest, "state": "interrupted", "rounds": done_rounds, "signal": int(stop.received)}
@@ -98,7 +98,7 @@ def execute(
 
 
 def _follow(settings: RunSettings, timeline: Timeline, data: Dataset, directory: RunDirectory) -> dict[str, Any]:
-    """A further process of a distributed run: trains its share, writes nothing."""
+    """Another process of a distributed run: trains its share, writes nothing."""
     saved, _ = checkpoint.load(directory.state)
     module = FederatedModule(settings, timeline, data, saved, scratch=directory.path)
     with GracefulStop() as stop, quiet_lightning():
@@ -127,7 +127,7 @@ def _recorded(settings: RunSettings) -> dict[str, Any]:
 
 
 def _resume(directory: RunDirectory, log: Callable[[str], None]) -> dict[str, Any] | None:
-    """The saved state to continue from; records are cut back to it."""
+    """The saved state to continue from; later records are dropped."""
     saved, damaged = checkpoint.load(directory.state)
     for path in damaged:
         log(f"{path.name} is damaged; continuing from an older state")
@@ -161,7 +161,7 @@ def _fit(
         summary["message"] = module.diverged
     if state == "complete":
         part = directory.path / "model.part"
-        with part.open("wb") as stream:  # given a path instead, torch hides what went wrong with the disk
+        with part.open("wb") as stream:  # given a path, torch hides disk errors
             torch.save(module.parts.named(module.state.w, module.state.b), stream)
         part.replace(directory.path / "model.pt")
     if state == "interrupted" and stop.received is not None:

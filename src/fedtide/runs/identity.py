@@ -26,7 +26,7 @@ def _counts(module: str) -> bool:
 
 
 def modules(settings: RunSettings) -> list[str]:
-    """Modules whose source a run depends on: the world, the engine, the federation, and just the plug-ins it uses."""
+    """Modules whose source a run depends on: world, engine, federation, and only the plug-ins it uses."""
     chosen = {
         "algorithms": settings.algorithm.name,
         "exchange": settings.exchange.name,

@@ -1,6 +1,6 @@
-"""Pilot sessions are the same for every initialiser: the first run of a comparison trains them, the others continue from there.
+"""Shared pilot sessions: equal for all initialisers, so the first run of a comparison trains them for the others.
 
-``<runs>/pilots/<key>/`` holds the state after the last pilot round together with the records up to it, in one hashed file.
+``<runs>/pilots/<key>/`` holds the state after the last pilot round and the records up to it, in one hashed file.
 """
 
 from __future__ import annotations
@@ -28,28 +28,28 @@ Saved = dict[str, Any]
 
 
 def pilot_rounds(timeline: Timeline) -> int:
-    """Rounds of the pilot sessions; 0 if nothing follows them."""
+    """Number of rounds of the pilot sessions; 0 if no session follows them."""
     rounds = int((timeline.session_of_round < timeline.pilot).sum())
     return rounds if rounds < timeline.rounds else 0
 
 
 def pilot_key(settings: RunSettings, data: Dataset) -> str:
-    """The run key but for the initialiser."""
+    """The run key without the initialiser."""
     anyone = {"initialiser": InitialiserSettings(name="previous"), "initialiser_label": "pilot"}
     return run_key(settings.model_copy(update=anyone), data)
 
 
 class SharedPilot(L.Callback):
-    """The pilot of a run and of all that differ from it in the initialiser alone.
+    """The pilot of all runs that differ in the initialiser alone.
 
-    ``with SharedPilot(...) as pilot: saved = pilot.adopt(saved)`` and then fit with the pilot as a callback. Of several
-    processes one trains the pilot, under a lock that ends with its process, and the others wait for it.
+    ``with SharedPilot(...) as pilot: saved = pilot.adopt(saved)`` then fit with the pilot as a callback. Of several
+    processes one trains the pilot, under a lock that is released when the process ends, and the others wait.
 
     Args:
         folder: of the shared pilot.
         rounds: of the pilot; 0 for nothing to share.
         directory: of the run, open for writing.
-        log: gets remarks.
+        log: gets log lines.
     """
 
     def __init__(self, folder: Path, rounds: int, directory: RunDirectory, log: Callable[[str], None]) -> None:
@@ -61,7 +61,7 @@ class SharedPilot(L.Callback):
 
     def __exit__(self, kind: object, error: object, traceback: object) -> None:
         self._lock.release()
-        if self._new and isinstance(error, SettingsError):  # an impossible run leaves nothing behind
+        if self._new and isinstance(error, SettingsError):  # bad settings leave nothing behind
             shutil.rmtree(self.folder, ignore_errors=True)
             with contextlib.suppress(OSError):
                 self.folder.parent.rmdir()
@@ -69,8 +69,8 @@ class SharedPilot(L.Callback):
     def adopt(self, saved: Saved | None, stopped: Callable[[], bool] = lambda: False) -> Saved | None:
         """The state to continue from: the run's own if it is past the pilot, else the shared one, with its records.
 
-        Where nobody has trained the pilot yet the lock is held until this run has. A true ``stopped()`` ends the wait for
-        another run that trains it.
+        If there is no shared pilot yet, this run trains it and keeps the lock meanwhile. A true ``stopped()`` ends the wait
+        for another run that trains it.
         """
         if (saved["round"] if saved else 0) >= self.rounds or not self._acquire(stopped):
             return saved
@@ -88,10 +88,11 @@ class SharedPilot(L.Callback):
         checkpoint.save(self.directory.state, self.rounds, shared["state"])
         self.directory.event("adopted", round=self.rounds, pilot=self.folder.name)
         self.log(f"{self.directory.path.name}: continuing from the shared pilot, round {self.rounds}")
-        return shared["state"]  # type: ignore[no-any-return]
+        state: Saved = shared["state"]
+        return state
 
     def on_train_epoch_end(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
-        """Share the pilot when its last round is on record."""
+        """Share the pilot when its last round is recorded."""
         if not self._lock.is_locked or not isinstance(pl_module, FederatedModule):
             return
         if pl_module.state.round == self.rounds and pl_module.diverged is None:

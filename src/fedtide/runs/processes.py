@@ -22,7 +22,7 @@ Result = TypeVar("Result")
 
 
 def stop_with_parent(every: float = 0.5) -> None:
-    """Ask this process to stop (SIGTERM, so a run saves its state) once its parent is gone, however it went."""
+    """Stop this process (SIGTERM, so a run saves its state) once its parent is gone, for whatever reason."""
     starter, parent = multiprocessing.parent_process(), os.getppid()
 
     def watch() -> None:
@@ -69,7 +69,7 @@ def main_module_hidden() -> Iterator[None]:
 
 
 def begin_worker(environment: Mapping[str, str], threads: int = 1) -> None:
-    """Start of a worker process: the environment of its parent, and few threads, for it shares the cores with others."""
+    """Initialise a worker process: its parent's environment, and few threads, since workers share the cores."""
     import torch
 
     from fedtide.core import plugins
@@ -77,10 +77,10 @@ def begin_worker(environment: Mapping[str, str], threads: int = 1) -> None:
     os.environ.clear()
     os.environ.update(environment)
     stop_with_parent()
-    for kind in plugins.KINDS:  # makes plug-ins of the user's own folders importable, before jobs that name them arrive
+    for kind in plugins.KINDS:  # makes plug-ins in the user's folders importable before jobs that use them arrive
         plugins.names(kind)
     torch.set_num_threads(threads)
-    gc.freeze()  # what is imported is not searched for garbage after every run
+    gc.freeze()  # skip imported objects in later garbage collections
 
 
 @contextmanager
@@ -104,10 +104,10 @@ def _forwarding(received: list[int]) -> Iterator[None]:
 def in_parallel(
     function: Callable[[Job], Result], jobs: Sequence[Job], workers: int, done: Callable[[Job, Result], None]
 ) -> int | None:
-    """Call a picklable function on every job, ``workers`` at a time; ``done`` is called as results come.
+    """Call a picklable function on every job, ``workers`` at a time; ``done`` is called with each result.
 
     Returns:
-        The signal that stopped it early, or ``None``. Jobs in progress are asked to stop; the others are not begun.
+        The signal that stopped it early, or ``None``. Jobs in progress are told to stop; the others are not started.
 
     Raises:
         ChildProcessError: a worker was killed.

@@ -1,4 +1,4 @@
-"""One run with its records: returned at once if it is finished, executed otherwise."""
+"""One run with its records: returned at once if finished, executed otherwise."""
 
 from __future__ import annotations
 
@@ -51,4 +51,4 @@ def run(
         with MlflowMirror(workspace.mlruns, workspace.experiment, workspace.comparison, log, labels) as mirror:
             return execute(settings, workspace.runs, callbacks=callbacks, tracker=mirror, data=data, **common)
     finally:
-        gc.collect()  # trainer, module and data refer to each other: else a process piles up the data of many runs
+        gc.collect()  # trainer, module and data form a cycle that would keep the data of past runs in memory

@@ -1,4 +1,4 @@
-"""The stages of the pipeline as functions, settings in and declared files out, for the command line and for DVC."""
+"""The stages of the pipeline as functions from settings to declared files, for the command line and DVC."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ Log = Callable[[str], None]
 
 
 def folder(path: Path) -> Path:
-    """A folder that can be written.
+    """A writable folder, created if missing.
 
     Raises:
-        SettingsError: it cannot.
+        SettingsError: it cannot be created or written.
     """
     try:
         path.mkdir(parents=True, exist_ok=True)
@@ -44,7 +44,7 @@ def folder(path: Path) -> Path:
 
 
 def workspace(params: Params, runs: Path, worlds: Path | None, mlruns: Path | None) -> Workspace:
-    """Where the runs of a comparison go; the comparison is named after what all of them share."""
+    """The workspace of a comparison, which is named after the settings shared by its runs."""
     tracking = params.experiment.tracking
     shared = params.run().canonical()
     for key in ("algorithm", "initialiser", "seed", "world_seed"):
@@ -54,7 +54,7 @@ def workspace(params: Params, runs: Path, worlds: Path | None, mlruns: Path | No
 
 
 def download(params: Params, out: Path) -> dict[str, Any]:
-    """Fetch and prepare the dataset; write what it is to ``out`` (JSON)."""
+    """Fetch and prepare the dataset; write its description to ``out`` (JSON)."""
     data = load_data(params.run())
     facts = {
         "name": data.name,
@@ -96,10 +96,10 @@ def partition(params: Params, out: Path, log: Log) -> list[Path]:
 def train(
     params: Params, where: Workspace, log: Log, algorithms: Sequence[str] | None = None, out: Path | None = None
 ) -> tuple[list[dict[str, Any]], int | None]:
-    """Execute the grid (of some algorithms); ``out`` gets a JSON list of the outcome of each run.
+    """Execute the grid, or its runs of some algorithms.
 
     Returns:
-        Summaries and the signal that stopped the comparison, if any; ``out`` is written only when it was not stopped.
+        Summaries and the signal that stopped the comparison, if any. Unless stopped, ``out`` gets the outcomes as JSON.
     """
     grid = params.grid()
     if algorithms is not None:
@@ -119,7 +119,7 @@ def _rounded(value: Any) -> Any:
 
 
 def run_directories(params: Params, runs: Path) -> list[Path]:
-    """Run directories of the grid, whether they exist or not."""
+    """Run directories of the grid, existing or not."""
     data = load_data(params.run())
     return [runs / run_key(settings, data) for settings in params.grid()]
 
@@ -127,7 +127,7 @@ def run_directories(params: Params, runs: Path) -> list[Path]:
 def report(
     params: Params, runs: Path, worlds: Path | None, out: Path, command: str, tuning: Path | None = None
 ) -> ReportSummary:
-    """Build the report of the grid from its run directories, with the front of a search if its folder is given."""
+    """Build the report of the grid from its run directories, with the Pareto front of a search if its folder is given."""
     from fedtide.report.build import build
     from fedtide.report.pace import Pace
     from fedtide.report.transitions import Rules
@@ -153,11 +153,11 @@ def report(
 def code(params: Params, tuned: Sequence[RunSettings], out: Path) -> None:
     """Write ``out/<label>`` for every compared algorithm, and ``out/tuned``: a hash of the code its runs depend on.
 
-    DVC's training stages depend on these files rather than on the sources, so that a change to one algorithm's file
-    concerns that algorithm alone.
+    DVC's training stages depend on these files instead of the sources, so that a change to one algorithm's file affects
+    that algorithm alone.
 
     Args:
-        params: of the comparison. tuned: settings of the runs that a search may make. out: the folder.
+        params: of the comparison. tuned: settings of the runs that a search may execute. out: the folder.
     """
     folder(out)
     grid = params.experiment.compare

@@ -1,4 +1,4 @@
-"""Lightning's trainer, as a federated run needs it."""
+"""Lightning's trainer, configured for federated runs."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from fedtide.settings.run import RunSettings
 
 
 def trainer(settings: RunSettings, rounds: int, callbacks: list[L.Callback]) -> L.Trainer:
-    """A trainer for so many rounds; records, saved state and progress are the callbacks' business."""
+    """A trainer for a number of rounds; callbacks handle records, saved state and progress."""
     engine = settings.engine
     return L.Trainer(
         max_epochs=rounds,
@@ -33,10 +33,10 @@ def trainer(settings: RunSettings, rounds: int, callbacks: list[L.Callback]) -> 
 
 
 def refuse_missing_device(settings: RunSettings) -> None:
-    """Ask Lightning whether this machine has what the settings want, before anything is written.
+    """Check that the machine has the requested devices, before anything is written.
 
     Raises:
-        SettingsError: it has not.
+        SettingsError: it does not.
     """
     try:
         with quiet_lightning():
@@ -49,7 +49,7 @@ def refuse_missing_device(settings: RunSettings) -> None:
 
 @contextlib.contextmanager
 def quiet_lightning() -> Iterator[None]:
-    """Lightning's banners and hints say nothing about a federated run."""
+    """Silence Lightning's banners and hints, which do not apply to federated runs."""
     loggers = [logging.getLogger(name) for name in ("lightning.pytorch", "lightning.fabric")]
     levels = [logger.level for logger in loggers]
     for logger in loggers:
