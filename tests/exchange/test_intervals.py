@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from fedtide.core.errors import SettingsError
+from fedtide.core.randomness import Randomness
 from fedtide.costs.wireless import Segment
 from fedtide.exchange._budgets import DynamicBudget, FixBudget, GivenBudget
 from fedtide.exchange.intervals import LETTERS, uploads
@@ -221,16 +222,16 @@ def test_what_cannot_be_combined_is_refused_in_one_line() -> None:
 
 def test_budgets() -> None:
     fix = FixBudget(beta=0.29)
-    tau = fix.of_clients(100, 250, 1, seed=0)
+    tau = fix.of_clients(100, 250, 1, Randomness(0))
     assert sorted(tau) == [1.0] * 71 + [250.0] * 29
-    assert not np.array_equal(tau, fix.of_clients(100, 250, 1, seed=1))
+    assert not np.array_equal(tau, fix.of_clients(100, 250, 1, Randomness(1)))
     assert fix.of_server(10, 250) == 10 * 250
     for beta, clients in ((0.3, 3), (0.6, 6), (0.9, 9), (0.99, 9), (1.0, 10)):
         assert DynamicBudget(beta=beta).of_server(10, 250) == clients * 250
     given_ = GivenBudget(clients=(250.0, 100.0, 0.0), network=(250.0, 300.0, 600.0))
-    assert given_.of_clients(3, 250, 1, seed=0).tolist() == [250, 200, 300]
+    assert given_.of_clients(3, 250, 1, Randomness(0)).tolist() == [250, 200, 300]
     with pytest.raises(SettingsError, match="3 clients and 3 networks listed; the run has 4 clients"):
-        given_.of_clients(4, 250, 1, seed=0)
+        given_.of_clients(4, 250, 1, Randomness(0))
 
 
 def test_only_clients_that_can_afford_it_are_in_the_group_and_no_more_than_the_server_can_serve() -> None:

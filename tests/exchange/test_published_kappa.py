@@ -16,6 +16,7 @@ import pytest
 import torch
 
 from fedtide.core import plugins
+from fedtide.core.randomness import Randomness
 from fedtide.engine.flat import Layout
 from fedtide.exchange.intervals import LETTERS, uploads
 from fedtide.federation.payload import payload
@@ -179,17 +180,24 @@ def group_share(dataset: str, partition: str, config: str, beta: float, world: i
     )
     exchange: Any = plugins.load("exchange", "intervals")(chosen.exchange)
     budget = chosen.exchange.budget  # type: ignore[attr-defined]
-    able = budget.of_clients(100, 249, 1, world) >= 249
+    randomness = Randomness(world)
+    eligible = budget.of_clients(100, 249, 1, randomness) >= 249
     rng, found, chance = np.random.default_rng(world), 0, 0
     for t in range(rounds):
         ids = np.sort(rng.permutation(100)[:10]).tolist()
         services = SimpleNamespace(population_counts=lambda: counts)
         r: Any = SimpleNamespace(
-            ids=ids, t=t, clients=100, steps=torch.full((10, 1), 250.0), label_counts=counts[ids], services=services
+            ids=ids,
+            t=t,
+            clients=100,
+            steps=torch.full((10, 1), 250.0),
+            label_counts=counts[ids],
+            services=services,
+            randomness=randomness,
         )
-        averages = exchange.schedule(r, world).averages  # none if nobody can afford it
+        averages = exchange.schedule(r).averages  # none if nobody can afford it
         found += len(averages[0][1]) if averages else 0
-        chance += int(able[ids].sum()) - 10 * beta if config == "Fix" else 0
+        chance += int(eligible[ids].sum()) - 10 * beta if config == "Fix" else 0
     return (found - chance) / (10 * rounds)
 
 

@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 
 from fedtide.core import plugins
 from fedtide.core.errors import SettingsError
+from fedtide.core.randomness import Randomness
 from fedtide.selection._divergence import divergence
 from fedtide.selection.base import Candidates, Floats
 from fedtide.selection.brute_force import optimum
@@ -35,13 +36,16 @@ def selection(name: str, **values: Any) -> Any:
     return cls(cls.Settings(name=name, **values))
 
 
-def candidates(counts: Floats, able: Any = None, most: int = 99, size: int | None = None, seed: int = 0) -> Candidates:
+def candidates(
+    counts: Floats, eligible: Any = None, most: int = 99, size: int | None = None, seed: int = 0
+) -> Candidates:
     """Active clients that are the whole population."""
-    able = np.arange(len(counts)) if able is None else np.array(able)
+    eligible = np.arange(len(counts)) if eligible is None else np.array(eligible)
     table = torch.from_numpy(np.array(counts, dtype=np.float64))
     slots = [SimpleNamespace(name="head.weight", start=0, stop=table.shape[1])]
     r: Any = SimpleNamespace(
         t=3,
+        randomness=Randomness(seed),
         label_counts=table,
         n=table.sum(1, keepdim=True),
         w=None,
@@ -50,7 +54,7 @@ def candidates(counts: Floats, able: Any = None, most: int = 99, size: int | Non
             population_counts=lambda: table, full_gradient=lambda w: table / table.sum(1, keepdim=True)
         ),
     )
-    return Candidates(r, able, min(most, len(able)), size, seed)
+    return Candidates(r, eligible, min(most, len(eligible)), size)
 
 
 def golden(case: dict[str, Any], size: int | None = None, orders: Any = None) -> tuple[list[int], float]:
@@ -81,13 +85,13 @@ def test_dynacomm_finds_the_golden_groups(case: dict[str, Any]) -> None:
 def test_brute_force_finds_the_golden_optima(case: dict[str, Any]) -> None:
     counts = np.array(case["counts"], dtype=np.float64)
     population = counts.sum(0) / counts.sum()
-    able = [m for m in case["active"] if case["budgets"][m] >= case["k_high"]]
-    most = min(case["budget_high"] // case["k_high"], len(able))
+    eligible = [m for m in case["active"] if case["budgets"][m] >= case["k_high"]]
+    most = min(case["budget_high"] // case["k_high"], len(eligible))
     instances = [(range(1, most + 1), case["optimum"])]
     instances += [([int(size)], wanted["optimum"]) for size, wanted in case["by_size"].items()]
     for sizes, wanted in instances:
-        found, value = optimum(counts[able], population, sizes)
-        assert [able[row] for row in found] == wanted["selected"]
+        found, value = optimum(counts[eligible], population, sizes)
+        assert [eligible[row] for row in found] == wanted["selected"]
         assert value == pytest.approx(wanted["kl"], abs=1e-12)
 
 
@@ -131,13 +135,13 @@ def test_the_optimum_is_what_a_plain_enumeration_finds(counts: Floats) -> None:
 @pytest.mark.parametrize("name", plugins.names("selection"))
 def test_every_selection_keeps_to_what_can_be_afforded(name: str) -> None:
     counts = np.random.default_rng(1).integers(1, 30, (9, 5)).astype(np.float64)
-    able = [0, 2, 3, 5, 8]
+    eligible = [0, 2, 3, 5, 8]
     for most, size in ((5, None), (2, None), (5, 4), (1, 1)):
-        found = selection(name).choose(candidates(counts, able, most, size))
+        found = selection(name).choose(candidates(counts, eligible, most, size))
         assert found == sorted(set(found))
-        assert set(found) <= set(able)
+        assert set(found) <= set(eligible)
         assert len(found) == size if size else 1 <= len(found) <= most
-        assert found == selection(name).choose(candidates(counts, able, most, size))
+        assert found == selection(name).choose(candidates(counts, eligible, most, size))
 
 
 @given(st.lists(st.integers(0, 5), min_size=1, max_size=10), st.integers(1, 9))

@@ -7,24 +7,27 @@ from pydantic import Field
 from torch import Tensor
 from torch.nn import functional
 
-from fedtide.algorithms.base import Algorithm, AlgorithmSettings, ForwardPass, Round, Term, Tunable
+from fedtide.algorithms._averaging import Averaging, AveragingSettings
+from fedtide.algorithms.base import ForwardPass, Round, Term, TermBatch, Tunable
 from fedtide.core.randomness import hashed_uniform
-from fedtide.engine.local import TermBatch
 
 
-class BalanceFl(Algorithm):
-    """Local training as if on balanced data (Shuai et al. 2022), averaged as FedAvg.
+class BalanceFl(Averaging):
+    """Local training as if on balanced data (Shuai et al. 2022), averaged as in FedAvg.
 
-    With P the classes that occur in a batch, N the others, z logits and zT those of the frozen global model, the loss is
-    ``CE(z~[P], y) + lambda KD - mu sum_i H(softmax(z_i[P]))``, ``KD = -mean_i softmax(zT_i[N] / T) . log softmax(z_i[N] / T)``;
-    it takes the place of the objective. z~ belongs to features perturbed along the client's pooled within-class covariance
-    under the global model, with probability ``1 - n_y / max_c n_c``. The method also samples classes evenly:
-    ``local.order: class_balanced``. ``spread = 0`` and batches of all classes make it FedAvg with an entropy bonus.
+    With P the classes that occur in a batch, N the others, z the logits and zT those of the frozen global model, the loss is
+    (1), in place of the objective. z~ are the logits of features that are perturbed, with probability
+    ``1 - n_y / max_c n_c`` (3), along the client's pooled within-class covariance under the global model (4)::
 
-    The authors' program draws 500 perturbations once a round and uses them in turns; here every sample draws its own.
+        CE(z~[P], y) + lambda KD - mu sum_i H(softmax(z_i[P]))                                                      (1)
+        KD = - mean_i softmax(zT_i[N] / T) . log softmax(z_i[N] / T)                                                (2)
+
+    The method also samples classes evenly: ``local.order: class_balanced``. ``spread = 0`` and batches of all classes make it
+    FedAvg with an entropy bonus. The released code draws 500 perturbations once a round and uses them in turn; here every
+    sample draws its own. The paper's own equation numbers differ.
     """
 
-    class Settings(AlgorithmSettings):
+    class Settings(AveragingSettings):
         """Settings of BalanceFL."""
 
         name: str = "balancefl"
@@ -37,32 +40,31 @@ class BalanceFl(Algorithm):
 
     def terms(self, r: Round) -> list[Term]:
         """The whole loss."""
-        seen, most = r.services.forward(r.w), r.label_counts.amax(1, keepdim=True)
+        passes = r.services.forward(r.w)
         constants = {
-            "root": self.settings.spread * torch.stack([_root(each) for each in seen]),
-            "chance": 1 - r.label_counts / most,
+            "root": self.settings.spread * torch.stack([_root(seen) for seen in passes]),
+            "chance": 1 - r.label_counts / r.label_counts.amax(1, keepdim=True),  # (3)
         }
         return [Term(self._loss, {"teacher": r.w}, constants=constants, replaces=True)]
 
     def _loss(self, batch: TermBatch) -> Tensor:
-        """[B]."""
+        """(1) of each sample [B]; the entropies are summed over the batch, which takes the mean of this."""
         s, z, y = self.settings, batch.outputs.logits, batch.labels
         own = y.unsqueeze(-1) == torch.arange(z.shape[-1], device=z.device)
         real = torch.ones_like(y, dtype=torch.bool) if batch.real is None else batch.real
         P = (own & real.unsqueeze(-1)).any(0)
 
-        shifted = functional.log_softmax(_only(P, z + self._shift(batch)), dim=-1)
-        loss = -torch.where(own, shifted, 0.0).sum(-1)
-        here = functional.log_softmax(_only(P, z), dim=-1)
-        entropy = -torch.where(P, here.exp() * here, 0.0).sum(-1)
+        CE = -torch.where(own, functional.log_softmax(_only(P, z + self._shift(batch)), dim=-1), 0.0).sum(-1)
+        log_p = functional.log_softmax(_only(P, z), dim=-1)
+        H = -torch.where(P, log_p.exp() * log_p, 0.0).sum(-1)
         teacher = functional.softmax(_only(~P, batch.references["teacher"].logits) / s.temperature, dim=-1)
         student = functional.log_softmax(_only(~P, z) / s.temperature, dim=-1)
-        distilled = -torch.where(P, 0.0, teacher * student).sum(-1)
-        total: Tensor = loss + s.strength * distilled - s.entropy * (real.sum() * entropy)
+        KD = -torch.where(P, 0.0, teacher * student).sum(-1)  # (2)
+        total: Tensor = CE + s.strength * KD - s.entropy * (real.sum() * H)
         return total
 
     def _shift(self, batch: TermBatch) -> Tensor:
-        """What the perturbation of the features does to the logits [B, L]: the last layer is affine."""
+        """z~ - z [B, L]; the last layer is affine, so the perturbation alone goes through it."""
         chance, root = batch.constants["chance"], batch.constants["root"]
         size, width = len(batch.labels), len(root)
         u = hashed_uniform(batch.key, size * (2 * width + 1)).view(size, -1).to(root.dtype)
@@ -74,12 +76,12 @@ class BalanceFl(Algorithm):
 
 
 def _only(classes: Tensor, z: Tensor) -> Tensor:
-    """Logits whose softmax is that of some ``classes`` (bool [L]) alone."""
+    """Logits whose softmax is that over some ``classes`` (bool [L]) alone."""
     return torch.where(classes, z, torch.finfo(z.dtype).min / 4)
 
 
 def _root(seen: ForwardPass) -> Tensor:
-    """Root [q, q] of the within-class covariance, classes weighted by their samples; a single sample has none."""
+    """(4): root [q, q] of the within-class covariance, classes weighted by their samples; a single sample has none."""
     features, labels = seen.features.to(torch.float64), seen.labels
     counts = torch.bincount(labels, minlength=seen.logits.shape[-1]).to(features)
     sums = torch.zeros(len(counts), features.shape[1], dtype=features.dtype, device=features.device)

@@ -11,14 +11,18 @@ from fedtide.algorithms.base import Algorithm, AlgorithmSettings, ForwardPass, P
 
 
 class Creff(Algorithm):
-    """Classifier re-training on federated features (Shang et al. 2022); what is trained on clients is FedAvg.
+    """Classifier re-training with federated features (Shang et al. 2022); local training is FedAvg's.
 
-    Clients send, for each of their classes, the mean gradient of the re-trained head on the features of their samples. The
-    server moves synthetic features until they give the same gradients (row by row, 1 - cos), and trains a new head on them,
-    the same number for every class. The new model is FedAvg's with that head; the next round starts from FedAvg's own.
+    With h_r the re-trained head and F [L, m, q] synthetic features on the server, a round is, beside FedAvg's:
 
-    Real gradients are means over all samples of a class, not over ten draws of 32 augmented ones; a new head starts at zero,
-    which for a convex loss is as good as at random. The ledger counts gradients for every class, also those a client lacks.
+    1. Clients send, for each of their classes, the mean gradient of h_r on the features of their samples.
+    2. The server averages these gradients per class over the clients that have it: ``g_real``.
+    3. It moves F by gradient steps on ``sum_c 1 - cos(g_syn_c, g_real_c)`` (row by row), ``g_syn`` being the gradient on F.
+    4. It trains a new head h_{r+1} on F, which has the same number of features for every class.
+
+    The new model is FedAvg's with the head h_{r+1}; the next round starts from FedAvg's own. Real gradients are means over
+    all samples of a class, not over ten draws of 32 augmented ones; a new head starts at zero, which for a convex loss is as
+    good as at random. The ledger counts gradients for every class, also those a client lacks.
     """
 
     class Settings(AlgorithmSettings):
@@ -38,8 +42,14 @@ class Creff(Algorithm):
     down = ("w", "head")
     up = ("W", "head_gradients")
 
+    def bind(self, problem: Problem) -> None:
+        """The size of the head."""
+        super().bind(problem)
+        layout = problem.layout
+        self.head_size: int = sum(slot.stop - slot.start for slot in layout.parameters if slot.name.startswith("head."))
+
     def extra(self) -> dict[str, Tensor]:
-        """The features [L, m, q], drawn in the first round: q is not known before."""
+        """The features F, drawn in the first round: q is not known before."""
         return {"features": torch.zeros(0)}
 
     def start(self, r: Round) -> Tensor:
@@ -47,49 +57,41 @@ class Creff(Algorithm):
         return r.server.average if r.session_round else r.w
 
     def finish(self, r: Round) -> Tensor:
-        """FedAvg, after the gradients of the head on the features of its model."""
+        """FedAvg, then the head."""
         weight, bias = _head(r, r.w)
-        seen = r.services.forward(self.start(r))
-        real = _mean_over_clients([_gradients(each, weight, bias) for each in seen], r.label_counts)
+        g = [_gradients(seen, weight, bias) for seen in r.services.forward(self.start(r))]  # step 1
+        g_real = _mean_over_clients(g, r.label_counts)  # step 2
+        r.extra["features"] = F = self._matched(r, g_real, weight, bias)  # step 3
         r.server.average = r.mean(r.W)
-        return self._retrained(r, real)
+        model = r.server.average.clone()
+        for part, values in zip(_head(r, model), self._new_head(F, r), strict=True):  # step 4
+            part.copy_(values)
+        return model
 
-    def _retrained(self, r: Round, real: Tensor) -> Tensor:
-        """Match the features to the gradients under the old head, train a new one."""
-        s, w = self.settings, r.server.average
-        weight, bias = _head(r, r.w)
-        F = r.extra["features"]
+    def _matched(self, r: Round, g_real: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
+        """F after ``match_steps`` gradient steps."""
+        s, F = self.settings, r.extra["features"]
         if not F.numel():
             draw = r.randomness.generator("creff.features").standard_normal((len(bias), s.per_class, weight.shape[1]))
             F = torch.from_numpy(draw).to(weight)
         for _ in range(s.match_steps):
-            F = F - s.match_lr * _slope(F, weight, bias, real)
-        r.extra["features"] = F
-        model = w.clone()
-        for part, values in zip(_head(r, model), self._new_head(F, r), strict=True):
-            part.copy_(values)
-        return model
+            F = F - s.match_lr * _slope(F, weight, bias, g_real)
+        return F
 
     def _new_head(self, F: Tensor, r: Round) -> tuple[Tensor, Tensor]:
-        s, classes, size = self.settings, len(F), self.settings.head_batch
+        """Weight and bias of a head trained on F by SGD."""
+        s, classes = self.settings, len(F)
         x = functional.pad(F.flatten(0, 1), (0, 1), value=1.0)
         y = torch.eye(classes, dtype=F.dtype, device=F.device).repeat_interleave(s.per_class, 0)
-        theta, rng = (
-            torch.zeros(classes, x.shape[1], dtype=F.dtype, device=F.device),
-            r.randomness.generator("creff", r.t),
-        )
+        theta = torch.zeros(classes, x.shape[1], dtype=F.dtype, device=F.device)
+        rng = r.randomness.generator("creff", r.t)
         for _ in range(s.head_epochs):
             order = torch.from_numpy(rng.permutation(len(x))).to(F.device)
-            for features, labels in zip(torch.split(x[order], size), torch.split(y[order], size), strict=True):
+            batches = (torch.split(rows[order], s.head_batch) for rows in (x, y))
+            for features, labels in zip(*batches, strict=True):
                 wrong = torch.softmax(features @ theta.T, 1).sub_(labels)
                 theta.addmm_(wrong.T, features, alpha=-s.head_lr / len(features))
         return theta[:, :-1], theta[:, -1]
-
-    def bind(self, problem: Problem) -> None:
-        """Take note of the size of the head."""
-        super().bind(problem)
-        layout = problem.layout
-        self.head_size: int = sum(slot.stop - slot.start for slot in layout.parameters if slot.name.startswith("head."))
 
     def payload(self, name: str) -> int:
         """The head, and its gradient for each class."""
@@ -117,13 +119,13 @@ def _mean_over_clients(gradients: list[Tensor], counts: Tensor) -> Tensor:
     return torch.stack(gradients).sum(0) / holders
 
 
-def _slope(F: Tensor, weight: Tensor, bias: Tensor, real: Tensor) -> Tensor:
-    """Gradient [L, m, q] of the sum of 1 - cos over classes, rows of the weight, and the bias as one row."""
+def _slope(F: Tensor, weight: Tensor, bias: Tensor, g_real: Tensor) -> Tensor:
+    """Gradient [L, m, q] of the sum of 1 - cos(g_syn, g_real) over classes, rows of the weight, and the bias as one row."""
     F = F.detach().requires_grad_()
-    known = real.flatten(1).any(1)
+    known = g_real.flatten(1).any(1)
     with torch.enable_grad():
         wrong = torch.softmax(functional.linear(F, weight, bias), -1) - torch.eye(len(F)).to(F).unsqueeze(1)
-        rows = torch.einsum("cml,cmq->clq", wrong, functional.pad(F, (0, 1), value=1.0)) / F.shape[1]
-        agreement = functional.cosine_similarity(rows[..., :-1], real[..., :-1], dim=-1).sum(1)
-        agreement = agreement + functional.cosine_similarity(rows[..., -1], real[..., -1], dim=-1)
+        g_syn = torch.einsum("cml,cmq->clq", wrong, functional.pad(F, (0, 1), value=1.0)) / F.shape[1]
+        agreement = functional.cosine_similarity(g_syn[..., :-1], g_real[..., :-1], dim=-1).sum(1)
+        agreement = agreement + functional.cosine_similarity(g_syn[..., -1], g_real[..., -1], dim=-1)
         return torch.autograd.grad(-agreement[known].sum(), F)[0]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import ClassVar
 
 import torch
@@ -9,26 +10,33 @@ from pydantic import Field
 from torch import Tensor
 from torch.nn import functional
 
+from fedtide.algorithms._averaging import Averaging, AveragingSettings
 from fedtide.algorithms._generator import Generator, imagine
-from fedtide.algorithms.base import Algorithm, AlgorithmSettings, Problem, Round, Term, Tunable
+from fedtide.algorithms.base import Problem, Round, Term, TermBatch, Tunable
 from fedtide.core.errors import SettingsError
 from fedtide.core.randomness import hashed_uniform
-from fedtide.engine.local import TermBatch
 
 
-class FedGen(Algorithm):
-    """Data-free distillation by a generator of features (Zhu, Hong and Zhou 2021), averaged as FedAvg.
+class FedGen(Averaging):
+    """Data-free distillation by a generator of features (Zhu, Hong and Zhou 2021), averaged as in FedAvg.
 
-    After a round the server trains ``G(eps, y)`` by Adam on ``sum_k w_k(y) CE(head_k(G), y) + exp(-mean(|G_a - G_b|
-    |eps_a - eps_b|^2))`` with the share ``w_k`` of client k in the samples of class y seen. In later rounds clients add
-    ``a_t CE(head(G(eps, y')), y') + b_t KL(sg[softmax head(G(eps, y))] || softmax f(x))``, y from the batch, y' from the labels
-    present in the federation; eps is uniform, a_t and b_t decay from ``alpha`` and ``beta``. ``alpha = beta = 0`` is FedAvg.
+    ``G(eps, y)`` generates inputs of the last layer (head) from uniform noise eps and a label. After a round the server trains
+    it by Adam on ``L_T + L_div``, means over a batch, with N_k(y) the samples of class y that client k has seen::
 
-    As in the authors' program the first round has no extra terms and N_k(y) starts at 1 every round; the expected number of
-    samples seen stands for the counted one. The generator travels down only; DynamicFL's tables charge it both ways.
+        L_T   = sum_k mean_b w_k(y_b) CE(head_k(G(eps_b, y_b)), y_b),  w_k(y) = N_k(y) / sum_j N_j(y)               (1)
+        L_div = exp( - mean_{a,b} ( mean |G_a - G_b| * mean (eps_a - eps_b)^2 ) )                                   (2)
+
+    In later rounds clients add, y being the labels of the batch and y' drawn from those present in the federation::
+
+        a_t CE(head(G(eps, y')), y')                                 a_t = max(1e-4, alpha decay^t)                 (3)
+        b_t KL(sg[softmax head(G(eps, y))] || softmax f(x))          b_t = max(1e-4, beta decay^t)                  (4)
+
+    ``alpha = beta = 0`` is FedAvg. As in the released code the first round has no extra terms and N_k(y) starts at 1 every
+    round; the expected number of samples seen replaces the counted one. The generator is sent down only; DynamicFL's tables
+    charge it both ways. The paper's own equation numbers differ.
     """
 
-    class Settings(AlgorithmSettings):
+    class Settings(AveragingSettings):
         """Settings of FedGen."""
 
         name: str = "fedgen"
@@ -50,7 +58,7 @@ class FedGen(Algorithm):
     settings: Settings
 
     down = ("w", "generator")
-    up: tuple[str, ...] = ("W", "counts")
+    up: Sequence[str] = ("W", "counts")
     averages_inside_round: ClassVar[bool] = True
 
     def __init__(self, settings: Settings) -> None:
@@ -76,44 +84,49 @@ class FedGen(Algorithm):
         state = {"generator": g, "statistics": statistics, "first": zero, "second": zero.clone()}
         return {**state, "taken": torch.zeros(())}
 
+    # Clients.
+
     def terms(self, r: Round) -> list[Term]:
-        """Both extra losses, once there is a trained generator."""
+        """(3) and (4), once there is a trained generator."""
         if not r.extra["taken"]:
             return []
         maps = self._generator.folded(r.extra["generator"], r.extra["statistics"])
-        there = (r.services.population_counts().sum(0) > 0).double().cumsum(0)
-        tensors = {name: value.to(r.w) for name, value in {**maps, "labels": there / there[-1]}.items()}
+        present = (r.services.population_counts().sum(0) > 0).double().cumsum(0)
+        tensors = {name: value.to(r.w) for name, value in {**maps, "labels": present / present[-1]}.items()}
         pairs = ((self._teach, self.settings.alpha), (self._align, self.settings.beta))
         fade = self.settings.decay**r.t
         return [Term(loss, weight=max(1e-4, start * fade), tensors=tensors) for loss, start in pairs if start]
 
     def _teach(self, batch: TermBatch) -> Tensor:
-        """CE(head(G(eps, y')), y') [B]."""
+        """(3): CE(head(G(eps, y')), y') [B]."""
         draw = hashed_uniform(batch.key + 1, len(batch.labels)).to(batch.outputs.logits.dtype)
         labels = (draw.unsqueeze(-1) >= batch.constants["labels"][:-1]).sum(-1)
         return functional.cross_entropy(self._imagined(batch, labels, 2), labels, reduction="none")
 
     def _align(self, batch: TermBatch) -> Tensor:
-        """KL(sg[softmax head(G(eps, y))] || softmax f(x)) [B]."""
+        """(4): KL(sg[softmax head(G(eps, y))] || softmax f(x)) [B]."""
         target = torch.log_softmax(self._imagined(batch, batch.labels, 3).detach(), -1)
         return (target.exp() * (target - torch.log_softmax(batch.outputs.logits, -1))).sum(-1)
 
     def _imagined(self, batch: TermBatch, labels: Tensor, number: int) -> Tensor:
-        """Logits [B, L] of the head on generated features."""
+        """head(G(eps, labels)) [B, L]."""
         size, noise = len(labels), self.settings.noise
         eps = hashed_uniform(batch.key + number, size * noise).view(size, noise).to(batch.outputs.logits.dtype)
         return batch.head(imagine(batch.constants, eps, labels))
 
+    # Server.
+
     def finish(self, r: Round) -> Tensor:
-        """FedAvg's model; the server trains the generator."""
+        """Train the generator, then average."""
         if self.settings.alpha or self.settings.beta:
             self._train_generator(r)
-        return r.mean(r.W)
+        return super().finish(r)
 
     def _train_generator(self, r: Round) -> None:
+        """``generator_steps`` of Adam on L_T + L_div."""
         s, x, w = self.settings, r.extra, r.w
-        seen = 1 + r.label_counts * (r.steps * r.local.batch_size / r.n)
-        known = (seen.max(0).values > 1).nonzero()[:, 0]
+        N = 1 + r.label_counts * (r.steps * r.local.batch_size / r.n)
+        known = (N.max(0).values > 1).nonzero()[:, 0]
         draws = r.randomness.torch_generator("fedgen.server", r.t)
         eps = torch.rand(s.generator_steps, s.generator_batch, s.noise, generator=draws, dtype=torch.float64).to(w)
         picks = torch.randint(len(known), (s.generator_steps, s.generator_batch), generator=draws)
@@ -124,23 +137,28 @@ class FedGen(Algorithm):
         adam.state[g] = {"step": x["taken"].cpu().clone(), **moments}
         for noise, labels in zip(eps, known[picks.to(w.device)], strict=True):
             with torch.enable_grad():
-                loss = self._objective(self._generator.train(g, statistics, noise, labels), noise, labels, seen, r)
-                (g.grad,) = torch.autograd.grad(loss, g)
+                G = self._generator.train(g, statistics, noise, labels)
+                (g.grad,) = torch.autograd.grad(self._L_T(G, labels, N, r) + _L_div(G, noise), g)
             adam.step()
         x["generator"], x["statistics"], x["taken"] = g.detach(), statistics, adam.state[g]["step"]
         x["first"], x["second"] = moments["exp_avg"], moments["exp_avg_sq"]
 
-    def _objective(self, features: Tensor, eps: Tensor, labels: Tensor, seen: Tensor, r: Round) -> Tensor:
-        """What the generator minimises on one batch: all heads should know its features, and noise should matter."""
+    def _L_T(self, G: Tensor, labels: Tensor, N: Tensor, r: Round) -> Tensor:  # noqa: N802
+        """(1), for features [B, q] with labels [B] and samples seen N [C, L]."""
         heads = {name: slot.view(r.W) for name, slot in self._head.items()}
-        logits = features @ heads["head.weight"].mT
+        logits = G @ heads["head.weight"].mT
         if "head.bias" in heads:
             logits = logits + heads["head.bias"].unsqueeze(1)
         losses = -torch.log_softmax(logits, -1)[:, torch.arange(len(labels)), labels]
-        shares = (seen / seen.sum(0))[:, labels]
-        apart = (features.unsqueeze(1) - features).abs().mean(-1) * (eps.unsqueeze(1) - eps).square().mean(-1)
-        return (shares * losses).mean(1).sum() + torch.exp(-apart.mean())
+        w = (N / N.sum(0))[:, labels]
+        return (w * losses).mean(1).sum()
 
     def payload(self, name: str) -> int:
         """The generator's parameters; a number per class."""
         return {"generator": self._generator.size, "counts": self.problem.classes}.get(name, super().payload(name))
+
+
+def _L_div(G: Tensor, eps: Tensor) -> Tensor:  # noqa: N802
+    """(2), for features [B, q] from noise [B, r]: different noise should give different features."""
+    apart = (G.unsqueeze(1) - G).abs().mean(-1) * (eps.unsqueeze(1) - eps).square().mean(-1)
+    return torch.exp(-apart.mean())

@@ -9,30 +9,36 @@ from pydantic import Field
 from torch import Tensor
 from torch.nn import functional
 
-from fedtide.algorithms.base import Algorithm, AlgorithmSettings, ForwardPass, Round, Term
+from fedtide.algorithms._averaging import Averaging, AveragingSettings
+from fedtide.algorithms.base import ForwardPass, Round, Term, TermBatch
 from fedtide.core.randomness import hashed_uniform
-from fedtide.engine.local import TermBatch
 
 _LIMIT = 100.0
 
 
-class FedGrab(Algorithm):
-    """Self-adjusting gradient balancer for long-tailed data (Xiao et al. 2023), averaged as FedAvg.
+class FedGrab(Averaging):
+    """Self-adjusting gradient balancer for long-tailed data (Xiao et al. 2023), averaged as in FedAvg.
 
-    The loss is the sum over classes of binary cross-entropies, in place of the objective; the gradient of logit c is
-    multiplied by ``f(u_c)`` on samples of c and by ``f(-u_c)`` on others, ``f(x) = (10/9) / (1/9 + e^(-x/2))``. A controller
-    per client and class drives e_c, accumulated gradients on others minus those on own samples, towards zero:
-    ``u += Kp (e - e1) + Ki e + Kd (e - 2 e1 + e2)``, |u| <= 100. In every step a class is left out at random: the first with
-    certainty, and with probability ``0.1^(i / (L' - 1))`` after i of L' open classes were. Zero gains are FedAvg with this
-    loss.
+    The loss, in place of the objective, is the sum over classes of binary cross-entropies, whose gradient at logit c is
+    multiplied by ``f(u_c)`` on samples of c and by ``f(-u_c)`` on others::
+
+        f(x) = (10/9) / (1/9 + exp(-x/2))                                                                           (1)
+
+    A controller per client and class drives the imbalance e_c of the accumulated gradients to zero (S-: on samples of other
+    classes, S+: on those of c; e1, e2: the last two e)::
+
+        e = S- - S+,   u += Kp (e - e1) + Ki e + Kd (e - 2 e1 + e2),   |u| <= 100                                   (2)
+
+    In every step classes are left out at random: the first of the L' open ones with certainty, and after i of them were left
+    out the next with probability ``0.1^(i / (L' - 1))`` (3). Zero gains are FedAvg with this loss.
 
     A controller moves once per round, by the mean gradient over the client's data under the global model, instead of once
-    per local step by that of a batch. The authors' program never trains the last layer and does not enforce the limit on u;
-    both are done here. ``prior: weight_norm`` takes class frequencies proportional to the norms of the last layer's rows,
-    ``oracle`` the true ones. Reported training losses are those that are weighted.
+    per local step by that of a batch. The released code never trains the last layer and does not enforce the limit on u; here
+    both happen. ``prior: weight_norm`` takes class frequencies proportional to the norms of the last layer's rows,
+    ``oracle`` the true ones. Reported training losses are the weighted ones. The paper's own equation numbers differ.
     """
 
-    class Settings(AlgorithmSettings):
+    class Settings(AveragingSettings):
         """Settings of FedGraB."""
 
         name: str = "fedgrab"
@@ -42,29 +48,34 @@ class FedGrab(Algorithm):
         open: Literal["all", "tail"] = Field(
             "all", description="classes with a controller: all, or those rarer than the mean class"
         )
-        prior: Literal["oracle", "weight_norm"] = Field("oracle", description="class frequencies that `open` goes by")
+        prior: Literal["oracle", "weight_norm"] = Field("oracle", description="class frequencies that open goes by")
         bypass: bool = Field(True, description="leave classes out at random")
 
     settings: Settings
 
     def extra(self) -> dict[str, Tensor]:
-        """Of every client and class: S on own samples, S on others, u, e1, e2."""
+        """Of every client and class: S+, S-, u, e1, e2."""
         return {"balancer": torch.zeros(self.problem.clients, 5, self.problem.classes, dtype=torch.float64)}
 
     def terms(self, r: Round) -> list[Term]:
-        """Move the participants' controllers, then the weighted loss."""
-        state, s = r.extra["balancer"][r.ids], self.settings
-        own, other, u, e1, e2 = state.unbind(1)
-        amounts = torch.stack([_amounts(seen, f(u[k]), f(-u[k])) for k, seen in enumerate(r.services.forward(r.w))])
+        """The weighted loss, with the controllers' new u; NaN for classes that are not open."""
+        u = torch.where(self._open(r), self._controlled(r), torch.nan)
+        return [Term(self._loss, constants={"u": u.to(r.w)}, replaces=True)]
+
+    def _controlled(self, r: Round) -> Tensor:
+        """Move the participants' controllers (2); their u [C, L]."""
+        s = self.settings
+        own, other, u, e1, e2 = r.extra["balancer"][r.ids].unbind(1)
+        passes = r.services.forward(r.w)
+        amounts = torch.stack([_amounts(seen, f(u[k]), f(-u[k])) for k, seen in enumerate(passes)])
         own, other = own + amounts[:, 0], other + amounts[:, 1]
         e = other - own
         u = (u + s.Kp * (e - e1) + s.Ki * e + s.Kd * (e - 2 * e1 + e2)).clamp(-_LIMIT, _LIMIT)
         r.extra["balancer"][r.ids] = torch.stack([own, other, u, e, e1], 1)
-        u = torch.where(self._open(r), u, torch.nan)
-        return [Term(self._loss, constants={"u": u.to(r.w)}, replaces=True)]
+        return u
 
     def _open(self, r: Round) -> Tensor:
-        """bool [L]."""
+        """Classes with a controller, bool [L]."""
         if self.settings.prior == "oracle":
             frequency = r.services.population_counts().sum(0)
         else:
@@ -72,7 +83,7 @@ class FedGrab(Algorithm):
         return (frequency < frequency.mean()) | torch.tensor(self.settings.open == "all")
 
     def _loss(self, batch: TermBatch) -> Tensor:
-        """[B]; weights are constants, so they multiply the gradients."""
+        """[B]; the weights are constants, so they multiply the gradients."""
         z, u = batch.outputs.logits, batch.constants["u"]
         own = (batch.labels.unsqueeze(-1) == torch.arange(z.shape[-1], device=z.device)).to(z.dtype)
         active = ~u.isnan()
@@ -84,19 +95,19 @@ class FedGrab(Algorithm):
 
 
 def f(x: Tensor) -> Tensor:
-    """Weight of a gradient, one at zero, between 0 and 10."""
+    """(1): weight of a gradient, one at zero, between 0 and 10."""
     return (10 / 9) / (1 / 9 + torch.exp(-x / 2))
 
 
 def _amounts(seen: ForwardPass, positive: Tensor, negative: Tensor) -> Tensor:
-    """Mean weighted |gradient| on own and on other samples of each class: float64 [2, L] on the CPU."""
+    """What a round adds to S+ and S-: the mean weighted |gradient| of each class, float64 [2, L] on the CPU."""
     p = torch.sigmoid(seen.logits).to("cpu", torch.float64)
     own = functional.one_hot(seen.labels.cpu(), p.shape[1]).to(p)
     return torch.stack([positive * (own * (1 - p)).mean(0), negative * ((1 - own) * p).mean(0)])
 
 
 def _bypassed(key: Tensor, active: Tensor) -> Tensor:
-    """Classes left out in this step: bool [L], a walk over the open ones in order."""
+    """(3): classes left out in this step, bool [L]; a walk over the open ones in order."""
     draws, steps = hashed_uniform(key, len(active)), (active.sum() - 1).clamp(min=1)
     passed, found = torch.zeros_like(draws[0]), []
     for u, is_open in zip(draws.unbind(), active.unbind(), strict=True):

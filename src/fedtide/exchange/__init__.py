@@ -1,1 +1,1 @@
-"""Exchanges: when, inside a round, clients average."""
+"""Exchanges: when clients average inside a round."""

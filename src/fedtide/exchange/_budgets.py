@@ -1,6 +1,6 @@
 """What clients and server can afford (DynamicFL, section 3), in exchanges per round.
 
-An exchange costs 2|W| numbers whoever makes it, so kappa_m / (2|W|) = nu_m and budgets are compared in exchanges.
+An exchange costs 2|W| numbers for every client, so kappa_m / (2|W|) = nu_m and budgets are compared in exchanges.
 """
 
 from __future__ import annotations
@@ -14,16 +14,16 @@ from pydantic import Field
 
 from fedtide.core.errors import SettingsError
 from fedtide.core.plugins import SettingsModel
-from fedtide.core.randomness import generator
+from fedtide.core.randomness import Randomness
 
 Floats = NDArray[np.float64]
 
 _ROUNDING = 1e-9
-"""0.29 of 100 is a little less than 29 in binary; shares are meant in decimal."""
+"""In binary, 0.29 of 100 is a little less than 29; shares are decimal numbers."""
 
 
 class FixBudget(SettingsModel):
-    """Fix-beta: some clients can afford the short interval for good, the server can serve all of them.
+    """Fix-beta: the same clients can afford the short interval in all rounds, the server can serve all of them.
 
     ``ceil(beta M)`` clients, drawn once per run, have ``tau_m = kappa_high``, the others ``kappa_low``.
     """
@@ -31,15 +31,15 @@ class FixBudget(SettingsModel):
     name: Literal["fix"] = "fix"
     beta: float = Field(0.3, ge=0, le=1, description="share of all clients that can afford the short interval")
 
-    def of_clients(self, clients: int, high: int, low: int, seed: int) -> Floats:
+    def of_clients(self, clients: int, high: int, low: int, randomness: Randomness) -> Floats:
         """tau_m of all clients [M], where the intervals cost ``high`` and ``low`` exchanges."""
-        rich = generator(seed, "exchange.rich").permutation(clients)[: math.ceil(self.beta * clients - _ROUNDING)]
+        rich = randomness.generator("exchange.rich").permutation(clients)[: math.ceil(self.beta * clients - _ROUNDING)]
         tau = np.full(clients, float(low))
         tau[rich] = high
         return tau
 
     def of_server(self, active: int, high: int) -> float:
-        """What it can spend on the short interval with ``active`` clients."""
+        """Exchanges it can spend on the short interval with ``active`` clients."""
         return float(active * high)
 
 
@@ -47,9 +47,11 @@ class DynamicBudget(SettingsModel):
     """Dynamic-beta: every client can afford the short interval, the server only ``floor(beta n)`` of n at a time."""
 
     name: Literal["dynamic"] = "dynamic"
-    beta: float = Field(0.3, ge=0, le=1, description="share of the active clients the server can serve often")
+    beta: float = Field(
+        0.3, ge=0, le=1, description="share of the active clients that the server can serve at the short interval"
+    )
 
-    def of_clients(self, clients: int, high: int, low: int, seed: int) -> Floats:
+    def of_clients(self, clients: int, high: int, low: int, randomness: Randomness) -> Floats:
         """tau_m of all clients [M]."""
         return np.full(clients, float(high))
 
@@ -59,15 +61,15 @@ class DynamicBudget(SettingsModel):
 
 
 class GivenBudget(SettingsModel):
-    """Budgets as listed; the mean of what a client's user wants and its network carries, where both are given."""
+    """Budgets as listed, or the weighted mean of what a client's user wants and what its network carries."""
 
     name: Literal["given"] = "given"
     clients: tuple[float, ...] = Field(min_length=1, description="exchanges per round of each client, by id")
     network: tuple[float, ...] | None = Field(None, description="exchanges per round each client's network carries")
-    weight: float = Field(0.5, ge=0, le=1, description="of the user's wish; the network's is the rest")
+    weight: float = Field(0.5, ge=0, le=1, description="of the user's wish against the network's capacity")
     server: float | None = Field(None, ge=0, description="exchanges of the whole group per round; null: no limit")
 
-    def of_clients(self, clients: int, high: int, low: int, seed: int) -> Floats:
+    def of_clients(self, clients: int, high: int, low: int, randomness: Randomness) -> Floats:
         """tau_m = weight * user + (1 - weight) * network [M].
 
         Raises:

@@ -1,4 +1,4 @@
-"""What an exchange plug-in provides: partial averages inside a round, and who sits the round out."""
+"""What an exchange plug-in provides: partial averages inside a round, and clients that sit it out."""
 
 from __future__ import annotations
 
@@ -6,22 +6,21 @@ from abc import abstractmethod
 from dataclasses import dataclass, field
 from typing import ClassVar
 
-from fedtide.algorithms.base import Round
-from fedtide.algorithms.base import Algorithm
+from fedtide.algorithms.base import Algorithm, Round
 from fedtide.core.plugins import Plugin
 from fedtide.settings.run import LocalSettings
 
 
 @dataclass(frozen=True)
 class Schedule:
-    """Who averages when in one round. Rows are places in the cohort, ascending.
+    """When which clients average in one round. Rows are places in the cohort, ascending.
 
     Attributes:
         averages: pairs (step, rows) by ascending step: after ``step`` local steps (1-based, below the longest client's
             count) the models of these rows are replaced by their average, weighted by samples. Each costs its members one
             exchange.
         idle: rows that take no local step and exchange nothing.
-        idle_count: whether their unchanged models enter the average at the end of the round nevertheless.
+        idle_count: whether their unchanged models still enter the average at the end of the round.
     """
 
     averages: list[tuple[int, list[int]]] = field(default_factory=list)
@@ -30,16 +29,16 @@ class Schedule:
 
 
 class Exchange(Plugin):
-    """Says who averages after which local step; the average at the end of the round belongs to the algorithm."""
+    """Decides which clients average after which local step; the average at the end of the round is the algorithm's."""
 
     kind: ClassVar[str] = "exchange"
 
     @abstractmethod
-    def schedule(self, r: Round, seed: int) -> Schedule:
-        """The schedule of a round, made before training. ``seed`` is the run's, for keyed draws."""
+    def schedule(self, r: Round) -> Schedule:
+        """The schedule of a round, made before training."""
 
     def require(self, algorithm: Algorithm, local: LocalSettings) -> None:
-        """Refuse what it cannot be combined with, before work starts.
+        """Refuse algorithms and local settings it cannot be combined with.
 
         Raises:
             SettingsError: it cannot be combined with this algorithm or this kind of local work.

@@ -9,6 +9,6 @@ from fedtide.exchange.base import Exchange, Schedule
 class End(Exchange):
     """Every client averages once, at the end of the round."""
 
-    def schedule(self, r: Round, seed: int) -> Schedule:
+    def schedule(self, r: Round) -> Schedule:
         """Nothing inside the round."""
         return Schedule()

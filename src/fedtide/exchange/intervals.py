@@ -9,15 +9,14 @@ from typing import Literal
 import numpy as np
 from pydantic import Field, field_validator
 
-from fedtide.algorithms.base import Round
-from fedtide.algorithms.base import Algorithm
+from fedtide.algorithms.base import Algorithm, Round
 from fedtide.core import plugins
 from fedtide.core.errors import SettingsError
 from fedtide.core.plugins import PluginSettings
 from fedtide.exchange._budgets import Budget, FixBudget
 from fedtide.exchange.base import Exchange, Schedule
 from fedtide.selection.base import Candidates, Selection
-from fedtide.settings.choices import SelectionChoice
+from fedtide.settings.choices import SelectionChoice, choice_field
 from fedtide.settings.run import LocalSettings
 
 LETTERS = {"a": 1, "b": 4, "c": 16, "d": 32, "e": 64, "f": 128, "g": 256}
@@ -30,7 +29,7 @@ Counting = Literal["paper", "legacy"]
 def uploads(length: int, interval: int, counting: Counting = "paper") -> list[int]:
     """Local steps (1-based) after which a client exchanges models, in a round of ``length`` of them.
 
-    ``paper``: after every ``interval``-th step and after the last. ``legacy``: the released program starts blocks at 1, 1 + I,
+    ``paper``: after every ``interval``-th step and after the last. ``legacy``: the released code starts blocks at 1, 1 + I,
     1 + 2I, ... *below* L and the last one ends at L, so an upload after step L - 1 is missing (interval a only, in practice).
     """
     interval = min(interval, length)
@@ -39,16 +38,16 @@ def uploads(length: int, interval: int, counting: Counting = "paper") -> list[in
 
 
 class Intervals(Exchange):
-    """DynamicFL: clients that average every few steps, a selected group more often (Le et al. 2024).
+    """DynamicFL: clients average every few steps, a selected group more often (Le et al. 2024).
 
-    After each local step, *one* average over whoever is due (with the weights of the last one) replaces the models of those
-    clients; everybody is due after the last step. ``a-g`` is DynamicAvg with intervals of 1 and 256 steps (letters a to g: 1,
+    After each local step, *one* average over the clients that are due (with the weights of the last one) replaces their
+    models; all are due after the last step. ``a-g`` is DynamicAvg with intervals of 1 and 256 steps (letters a to g: 1,
     4, 16, 32, 64, 128, 256, cut to the length L of the round; any two numbers do too), ``a`` is DynamicSGD, an interval of L or
-    more is FedAvg with L equal steps, and with ``a*`` only the group trains. The group is what ``selection`` chooses among the
-    clients that can afford it.
+    more is FedAvg with L equal steps, and with ``a*`` only the group trains. ``selection`` chooses the group among the clients
+    that can afford it.
 
-    Deviations: local momentum starts anew every round (``local.momentum_scope: client`` is the released program). The
-    transfer of label counts (once) and of the label-private sketches is not priced.
+    Deviations: local momentum starts at zero every round (``local.momentum_scope: client`` is the released code). The
+    transfer of label counts (once) and of the label-private sketches is not charged.
     """
 
     class Settings(PluginSettings):
@@ -58,20 +57,20 @@ class Intervals(Exchange):
         intervals: str = Field(
             "a-g", description="x: everybody; x-y: the selected group x, the others y; x*: only the group trains, at x"
         )
-        selection: SelectionChoice = Field("dynacomm", description="who is in the group")  # type: ignore[assignment]
-        budget: Budget = Field(FixBudget(), description="who can afford to be in the group, and how many")
+        selection: SelectionChoice = choice_field("dynacomm", "how the group is chosen")
+        budget: Budget = Field(FixBudget(), description="which clients can afford to be in the group, and how many")
         portion: float | None = Field(
             None,
             gt=0,
             le=1,
-            description="share of the active clients that the group has exactly; null: up to the selection",
+            description="exact share of the active clients in the group; null: the selection decides",
         )
         schedule: Counting = Field(
-            "paper", description="legacy: without the upload after the last step but one, as the released program"
+            "paper", description="legacy: without the upload after the last step but one, as in the released code"
         )
         star_mode: Literal["exclusive", "damped"] = Field(
             "exclusive",
-            description="x*: the last average is over the group alone, or (as published) over the others' untouched models too",
+            description="x*: the last average is over the group alone, or (as published) includes the others' unchanged models",
         )
 
         @field_validator("intervals")
@@ -93,16 +92,15 @@ class Intervals(Exchange):
         self.high = _steps(parts["high"])
         self.low = _steps(parts["low"] or parts["high"])
         self.star = bool(parts["star"])
-        chosen = settings.selection
-        self.selection: Selection = plugins.load("selection", chosen.name)(chosen)  # type: ignore[assignment]
+        self.selection = plugins.create(Selection, settings.selection)
 
-    def schedule(self, r: Round, seed: int) -> Schedule:
+    def schedule(self, r: Round) -> Schedule:
         """See :meth:`Exchange.schedule`."""
         length, everybody = int(r.steps.max()), range(len(r.ids))
         often, seldom = (uploads(length, interval, self.settings.schedule) for interval in (self.high, self.low))
         if self.star:
             seldom = []
-        group = set(self._group(r, seed, len(often), len(seldom)) if often != seldom else everybody)
+        group = set(self._group(r, len(often), len(seldom)) if often != seldom else everybody)
         others = set(everybody) - group
         due = [(group, set(often)), (set() if self.star else others, set(seldom))]
         averages = [
@@ -112,17 +110,17 @@ class Intervals(Exchange):
         idle = sorted(others) if self.star else []
         return Schedule([pair for pair in averages if pair[1]], idle, self.settings.star_mode == "damped")
 
-    def _group(self, r: Round, seed: int, high: int, low: int) -> Sequence[int]:
-        """Rows of the group that uses the short interval, which costs ``high`` exchanges and not ``low``."""
+    def _group(self, r: Round, high: int, low: int) -> Sequence[int]:
+        """Rows of the group that uses the short interval, which costs ``high`` exchanges instead of ``low``."""
         active, budget = len(r.ids), self.settings.budget
-        affordable = budget.of_clients(r.clients, high, low, seed)[r.ids] >= high
+        affordable = budget.of_clients(r.clients, high, low, r.randomness)[r.ids] >= high
         most = int(min(active, budget.of_server(active, high) // high))
-        able = np.flatnonzero(affordable)
+        eligible = np.flatnonzero(affordable)
         portion = self.settings.portion
-        size = None if portion is None else min(max(1, round(portion * active)), most, len(able))
-        if min(most, len(able)) == 0:
+        size = None if portion is None else min(max(1, round(portion * active)), most, len(eligible))
+        if min(most, len(eligible)) == 0:
             return []
-        return self.selection.choose(Candidates(r, able, most, size, seed))
+        return self.selection.choose(Candidates(r, eligible, most, size))
 
     def require(self, algorithm: Algorithm, local: LocalSettings) -> None:
         """See :meth:`Exchange.require`."""

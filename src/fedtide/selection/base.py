@@ -12,7 +12,6 @@ from numpy.typing import NDArray
 
 from fedtide.algorithms.base import Round
 from fedtide.core.plugins import Plugin
-from fedtide.core.randomness import generator
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -20,20 +19,18 @@ Ints = NDArray[np.int64]
 
 @dataclass(frozen=True)
 class Candidates:
-    """Among whom to select.
+    """The clients to select from.
 
     Attributes:
         r: the round; its C participants are rows 0..C-1.
-        able: int64, rows that can afford to be selected, ascending, at least one.
+        eligible: int64, rows that can afford to be selected, ascending, at least one.
         most: largest size of the group, at least 1. size: its exact size, or None.
-        seed: of the run.
     """
 
     r: Round
-    able: Ints
+    eligible: Ints
     most: int
     size: int | None
-    seed: int
 
     @cached_property
     def counts(self) -> Floats:
@@ -50,7 +47,7 @@ class Candidates:
 
     def generator(self, purpose: str, *keys: int) -> np.random.Generator:
         """Draws of this round."""
-        return generator(self.seed, f"selection.{purpose}", self.r.t, *keys)
+        return self.r.randomness.generator(f"selection.{purpose}", self.r.t, *keys)
 
 
 class Selection(Plugin):
@@ -60,4 +57,4 @@ class Selection(Plugin):
 
     @abstractmethod
     def choose(self, candidates: Candidates) -> list[int]:
-        """Rows of the group, ascending; some of ``candidates.able``."""
+        """Rows of the group, ascending; some of ``candidates.eligible``."""

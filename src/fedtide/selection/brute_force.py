@@ -1,4 +1,4 @@
-"""The best selection, by trying all."""
+"""The best selection, by enumeration."""
 
 from __future__ import annotations
 
@@ -39,14 +39,14 @@ class BruteForce(Selection):
             SettingsError: there are too many groups.
         """
         c = candidates
-        sizes = range(1, min(c.most, len(c.able)) + 1) if c.size is None else [c.size]
-        groups = sum(math.comb(len(c.able), size) for size in sizes)
+        sizes = range(1, min(c.most, len(c.eligible)) + 1) if c.size is None else [c.size]
+        groups = sum(math.comb(len(c.eligible), size) for size in sizes)
         if groups > self.settings.limit:
             raise SettingsError(
-                f"exchange.selection.limit = {self.settings.limit}: {groups} groups of {len(c.able)} clients are more"
+                f"exchange.selection.limit = {self.settings.limit}: {groups} groups of {len(c.eligible)} clients are more"
             )
-        chosen, _ = optimum(c.counts[c.able], c.population, sizes)
-        return c.able[chosen].tolist()  # type: ignore[no-any-return]
+        chosen, _ = optimum(c.counts[c.eligible], c.population, sizes)
+        return c.eligible[chosen].tolist()  # type: ignore[no-any-return]
 
 
 def optimum(counts: Floats, population: Floats, sizes: Iterable[int]) -> tuple[list[int], float]:

@@ -23,22 +23,24 @@ class DynaComm(Selection):
     random order and keeps the best group of each size; it is a heuristic, since the best group of j clients need not contain
     the best of j - 1. Ties go to the smaller group and to the earlier order.
 
-    Pooled counts are kept beside the groups, so O(orders n^2 L) for n clients and L classes; the authors' program pools
-    anew for each candidate. All orders advance together.
+    Pooled counts are kept beside the groups, so O(orders n^2 L) for n clients and L classes; the released code pools
+    again for each candidate. All orders advance together.
     """
 
     class Settings(PluginSettings):
         """Settings of the programme."""
 
         name: str = "dynacomm"
-        orders: int = Field(10, ge=1, description="random orders of the clients, the best of which counts")
+        orders: int = Field(10, ge=1, description="random orders of the clients; the best result counts")
 
     settings: Settings
 
     def choose(self, candidates: Candidates) -> list[int]:
         """See :meth:`Selection.choose`."""
         c = candidates
-        orders = np.stack([c.generator("order", number).permutation(c.able) for number in range(self.settings.orders)])
+        orders = np.stack(
+            [c.generator("order", number).permutation(c.eligible) for number in range(self.settings.orders)]
+        )
         return programme(c.counts, partial(divergence, population=c.population), orders, c.most, c.size)[0]
 
 

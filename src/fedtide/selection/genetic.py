@@ -21,7 +21,7 @@ class Genetic(Selection):
 
     A chromosome has a bit per client; tournaments of three with replacement, two-point crossover of each individual with the
     one half a population away, a flip of each bit with ``mutation``. There is no elitism, but the best individual ever seen is
-    returned. The paper says mutation 0.01, its program uses 0.001; it runs ten times and keeps the best.
+    returned. The paper gives mutation 0.01, the released code has 0.001; it runs ten times and keeps the best.
     """
 
     class Settings(PluginSettings):
@@ -31,22 +31,22 @@ class Genetic(Selection):
         population: int = Field(50, ge=2, multiple_of=2, description="individuals")
         generations: int = Field(200, ge=1, description="generations")
         mutation: float = Field(0.01, ge=0, le=1, description="probability that a bit flips")
-        repeats: int = Field(10, ge=1, description="searches, the best of which counts")
+        repeats: int = Field(10, ge=1, description="searches; the best result counts")
 
     settings: Settings
 
     def choose(self, candidates: Candidates) -> list[int]:
         """See :meth:`Selection.choose`."""
         c, least = candidates, _PENALTY  # a group of a wrong size is none
-        chosen = c.able[: c.size or 1]
+        chosen = c.eligible[: c.size or 1]
         for repeat in range(self.settings.repeats):
             bits, value = self._search(c, c.generator("genetic", repeat))
             if value < least - TOLERANCE:
-                chosen, least = c.able[bits], value
+                chosen, least = c.eligible[bits], value
         return chosen.tolist()  # type: ignore[no-any-return]
 
     def _search(self, c: Candidates, rng: np.random.Generator) -> tuple[Bools, float]:
-        s, genes, counts = self.settings, len(c.able), c.counts[c.able]
+        s, genes, counts = self.settings, len(c.eligible), c.counts[c.eligible]
         people = rng.random((s.population, genes)) < 0.5
         best, least = people[0], np.inf
         for _ in range(s.generations):

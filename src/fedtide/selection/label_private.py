@@ -1,4 +1,4 @@
-"""DynaComm's programme without labels."""
+"""DynaComm without labels."""
 
 from __future__ import annotations
 
@@ -10,25 +10,24 @@ from pydantic import Field
 
 from fedtide.core.errors import SettingsError
 from fedtide.core.plugins import PluginSettings
-from fedtide.core.randomness import generator
 from fedtide.selection.base import Candidates, Floats, Selection
 from fedtide.selection.dynacomm import programme
 
 
 class LabelPrivate(Selection):
-    """Sketched last-layer updates instead of labels: the group's sum points where everybody's does (ours).
+    """Sketched last-layer updates instead of labels: the group's sum points in the direction of the sum of all (ours).
 
-    The paper names cosine similarity of private information in place of label counts and no algorithm. Here each active client
-    sends ``u_m``, a fixed Gaussian sketch of the gradient of its last layer's weights at the model sent (the update of one
-    full-batch step, up to the learning rate), and the programme of ``dynacomm`` minimises
-    ``1 - cos(sum_z n_m u_m, sum_A n_m u_m)``. No labels leave the client; that is no formal guarantee.
+    The paper mentions cosine similarity of private information in place of label counts, but gives no algorithm. Here each
+    active client sends ``u_m``, a fixed Gaussian sketch of the gradient of its last layer's weights at the model received (the
+    update of one full-batch step, up to the learning rate), and the dynamic programme of ``dynacomm`` minimises
+    ``1 - cos(sum_z n_m u_m, sum_A n_m u_m)``. No labels leave the client; this is no formal guarantee.
     """
 
     class Settings(PluginSettings):
         """Settings of the sketch and the programme."""
 
         name: str = "label_private"
-        orders: int = Field(10, ge=1, description="random orders of the clients, the best of which counts")
+        orders: int = Field(10, ge=1, description="random orders of the clients; the best result counts")
         sketch: int = Field(64, ge=1, description="numbers a client sends")
 
     settings: Settings
@@ -37,7 +36,9 @@ class LabelPrivate(Selection):
         """See :meth:`Selection.choose`."""
         c = candidates
         sent = c.r.n.cpu().numpy() * self._sketches(c)
-        orders = np.stack([c.generator("order", number).permutation(c.able) for number in range(self.settings.orders)])
+        orders = np.stack(
+            [c.generator("order", number).permutation(c.eligible) for number in range(self.settings.orders)]
+        )
         return programme(sent, partial(turn, whole=sent.sum(0)), orders, c.most, c.size)[0]
 
     def _sketches(self, c: Candidates) -> Floats:
@@ -46,7 +47,7 @@ class LabelPrivate(Selection):
         if not slots:
             raise SettingsError("exchange.selection.name = 'label_private': the model's head has no weight matrix")
         gradient = c.r.services.full_gradient(c.r.w)[:, slots[0].start : slots[0].stop].to(torch.float64).cpu().numpy()
-        rng = generator(c.seed, "selection.sketch")
+        rng = c.r.randomness.generator("selection.sketch")
         projection = rng.standard_normal((gradient.shape[1], self.settings.sketch)) / np.sqrt(self.settings.sketch)
         sketches: Floats = gradient @ projection
         return sketches

@@ -1,4 +1,4 @@
-"""Selection by lot."""
+"""Random selection."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from fedtide.selection.base import Candidates, Selection
 
 
 class Random(Selection):
-    """As many clients as can be afforded (or as are asked for), uniformly without replacement."""
+    """As many clients as the budget allows (or ``portion`` asks for), uniformly without replacement."""
 
     class Settings(PluginSettings):
         """No settings."""
@@ -21,5 +21,5 @@ class Random(Selection):
     def choose(self, candidates: Candidates) -> list[int]:
         """See :meth:`Selection.choose`."""
         c = candidates
-        size = min(c.most, len(c.able)) if c.size is None else c.size
-        return np.sort(c.generator("lot").permutation(c.able)[:size]).tolist()  # type: ignore[no-any-return]
+        size = min(c.most, len(c.eligible)) if c.size is None else c.size
+        return np.sort(c.generator("lot").permutation(c.eligible)[:size]).tolist()  # type: ignore[no-any-return]
