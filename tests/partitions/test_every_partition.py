@@ -39,5 +39,5 @@ def test_the_deal_is_a_function_of_seed_and_group(name):
 def test_default_settings_carry_the_name_and_a_summary(name):
     cls = plugins.load("partitions", name)
     assert cls.Settings().name == name
-    assert cls.summary().endswith(".")
+    assert plugins.summary("partitions", name).endswith(".")
     assert all(field.description for key, field in cls.Settings.model_fields.items() if key != "name")

@@ -130,7 +130,7 @@ def test_other_settings_are_refused_field_by_field(small: Any, run_once: Play, t
     assert "\n" not in message
     assert "local.lr: 0.1 -> 0.2" in message
     assert "algorithm.name: 'scaffold' -> 'fedavg'" in message
-    assert "algorithm.server_lr: 1.0 -> None" in message
+    assert "algorithm.option: 'II' -> None" in message
     assert "local.amount" not in message
     assert json.loads((tmp_path / "x" / "settings.json").read_text(encoding="utf-8"))["local"]["lr"] == 0.1
 
@@ -142,7 +142,7 @@ def test_speed_and_saving_are_no_other_settings(small: Any, run_once: Play) -> N
 
 def test_a_run_that_another_process_holds_is_refused(small: Any, run_once: Play, tmp_path: Path) -> None:
     with (
-        RunDirectory(tmp_path / "x").owned({}, {}),
+        RunDirectory(tmp_path / "x").locked({}, {}),
         pytest.raises(SettingsError, match="another process is working on this run"),
     ):
         run_once(small())
