@@ -3,7 +3,7 @@
 import sys
 from pathlib import Path
 
-from fedtide.cli.exits import guarded, leave
+from fedtide.cli.exits import exit_with, guarded
 from fedtide.cli.options import PARAMS, mlruns_folder
 from fedtide.cli.reporter import log
 from fedtide.runs.processes import start_workers_early, stop_with_parent
@@ -20,7 +20,7 @@ def main() -> None:
     workspace = stages.workspace(params, Path("runs"), Path("worlds"), mlruns_folder(None))
     _, stopped = stages.train(params, workspace, log, [label], Path("outcomes") / f"{label}.json")
     if stopped is not None:
-        leave({"state": "interrupted", "signal": stopped})
+        exit_with({"state": "interrupted", "signal": stopped})
 
 
 if __name__ == "__main__":

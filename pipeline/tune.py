@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from fedtide.cli.exits import guarded, leave
+from fedtide.cli.exits import exit_with, guarded
 from fedtide.cli.options import PARAMS, mlruns_folder
 from fedtide.cli.reporter import log
 from fedtide.runs import stages
@@ -17,7 +17,7 @@ def main() -> None:
     params = Params.read(PARAMS)
     result = tune(params, stages.workspace(params, Path("runs"), None, mlruns_folder(None)), Path("tuning"), log)
     if result.stopped is not None:
-        leave({"state": "interrupted", "signal": result.stopped})
+        exit_with({"state": "interrupted", "signal": result.stopped})
     print(result.text)
 
 

@@ -12,7 +12,7 @@ import typer
 from rich.box import SIMPLE
 from rich.table import Table
 
-from fedtide.cli.exits import leave
+from fedtide.cli.exits import exit_with
 from fedtide.cli.options import PARAMS, Json, Override, ParamsFile, Quiet, Worlds
 from fedtide.cli.reporter import log, output, silent
 
@@ -74,7 +74,7 @@ def diagnose(
     try:
         rows = trace.diagnose(settings, data, timeline_for(settings, data, worlds), options, report)
     except Diverged as error:
-        leave({"state": "diverged", "message": str(error)})
+        exit_with({"state": "diverged", "message": str(error)})
         return
     for line in trace.remarks(settings):
         report(line)

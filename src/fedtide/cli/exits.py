@@ -25,14 +25,14 @@ def guarded(function: Callable[[], None]) -> None:
     except OSError as error:
         print(f"fedtide: {error}", file=sys.stderr)
         sys.exit(1)
-    except typer.Exit as leaving:
-        sys.exit(leaving.exit_code)
+    except typer.Exit as request:
+        sys.exit(request.exit_code)
     except KeyboardInterrupt:
         print("fedtide: interrupted", file=sys.stderr)
         sys.exit(130)
 
 
-def leave(summary: dict[str, Any]) -> None:
+def exit_with(summary: dict[str, Any]) -> None:
     """Exit with the status of a run: 0 complete, 1 diverged, 128 + signal if interrupted."""
     if summary["state"] == "interrupted":
         log("interrupted; the state is saved, the same command continues from there")

@@ -11,7 +11,7 @@ from typing import Annotated
 import typer
 
 from fedtide.cli.diagnose import diagnose
-from fedtide.cli.exits import guarded, leave
+from fedtide.cli.exits import exit_with, guarded
 from fedtide.cli.options import PARAMS, Json, Mlruns, Override, ParamsFile, Quiet, Runs, Worlds, mlruns_folder
 from fedtide.cli.quadratic import quadratic
 from fedtide.cli.reporter import log, output, print_report, progress, silent
@@ -56,7 +56,7 @@ def run(
         accuracy = summary["final_accuracy"]
         shown = "" if accuracy is None else f": final accuracy {accuracy:.2%}, best {summary['best_accuracy']:.2%}"
         print(f"{runs / (name or summary['run_key'])}{shown}")
-    leave(summary)
+    exit_with(summary)
 
 
 @app.command()
@@ -79,7 +79,7 @@ def compare(
     if as_json:
         print(json.dumps(summaries))
     if stopped is not None:
-        leave({"state": "interrupted", "signal": stopped})
+        exit_with({"state": "interrupted", "signal": stopped})
 
 
 @app.command()
@@ -122,7 +122,7 @@ def tune(
     where = workspace(chosen, runs, None, mlruns_folder(mlruns))
     result = search(chosen, where, out, log)
     if result.stopped is not None:
-        leave({"state": "interrupted", "signal": result.stopped})
+        exit_with({"state": "interrupted", "signal": result.stopped})
     print(result.text)
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.table import Table
 
-from fedtide.cli.exits import leave
+from fedtide.cli.exits import exit_with
 from fedtide.cli.options import Override, Quiet, Runs
 from fedtide.cli.reporter import log, output, silent
 from fedtide.core.errors import SettingsError
@@ -71,7 +71,7 @@ def reproduce(
         console.print(f"missing: {len(lines) - SHOWN} more, listed in the .md file")
     console.print(f"results: {results / recipe.name / recipe.profile}.csv and .md", markup=False, soft_wrap=True)
     if stopped is not None:
-        leave({"state": "interrupted", "signal": stopped})
+        exit_with({"state": "interrupted", "signal": stopped})
 
 
 def _experiments() -> Table:

@@ -89,7 +89,7 @@ def render(
 def rows(table: Table) -> list[dict[str, Any]]:
     """The final table as text: one row per method; ``best`` marks the best cells of a column."""
     best = {column.key: table.best(column) for column in table.columns}
-    written = []
+    lines = []
     for names, row in table.rows():
         planned = row["seeds"] + row["diverged"] + row["unfinished"]
         cells = [
@@ -99,9 +99,9 @@ def rows(table: Table) -> list[dict[str, Any]]:
             }
             for column in table.columns
         ]
-        counted = str(planned) if row["seeds"] == planned else f"{row['seeds']} of {planned}"
-        written.append({"label": names[0], "initialiser": names[1], "seeds": counted, "cells": cells})
-    return written
+        seeds = str(planned) if row["seeds"] == planned else f"{row['seeds']} of {planned}"
+        lines.append({"label": names[0], "initialiser": names[1], "seeds": seeds, "cells": cells})
+    return lines
 
 
 def _table_caption(table: Table) -> str:

@@ -17,7 +17,7 @@ from fedtide.report.forgetting import NOTHING, Forgetting, forgetting
 Settings = dict[str, Any]
 
 Method = tuple[str, str]
-"""Label and initialiser: what is averaged over seeds."""
+"""Label and initialiser; runs of one method differ in their seeds."""
 
 METHOD = ["label", "initialiser"]
 """Columns that identify a row's method."""

@@ -86,5 +86,5 @@ def _percent(group: pd.DataFrame, column: str) -> str:
 
 def _twice(group: pd.DataFrame, column: str, write: Callable[[float], str]) -> str:
     """Median without gradient rounds, and in brackets with them if that differs."""
-    plain, counted = (write(group[name].median()) for name in (column, f"{column}_gradient"))
-    return plain if plain == counted else f"{plain} ({counted})"
+    plain, extended = (write(group[name].median()) for name in (column, f"{column}_gradient"))
+    return plain if plain == extended else f"{plain} ({extended})"

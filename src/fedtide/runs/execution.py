@@ -69,7 +69,7 @@ def execute(
     if int(os.environ.get("LOCAL_RANK", "0")) > 0:
         return _follow(settings, timeline, data, directory)
     manifest = _manifest(settings, timeline, key, data)
-    with directory.owned(_recorded(settings), manifest, wait):
+    with directory.locked(_recorded(settings), manifest, wait):
         if (done := directory.finished(key)) is not None:
             log(f"{directory.path.name}: already {done['state']}, nothing to do")
             return done

@@ -59,7 +59,7 @@ def differences(old: Any, new: Any, prefix: str = "") -> list[str]:
 
 
 class RunDirectory:
-    """One run's folder. Open it with :meth:`owned` before writing."""
+    """One run's folder. Hold its lock (:meth:`locked`) while writing."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -70,7 +70,7 @@ class RunDirectory:
         return self.path / "state"
 
     @contextmanager
-    def owned(self, settings: dict[str, Any], manifest: dict[str, Any], wait: bool = False) -> Iterator[RunDirectory]:
+    def locked(self, settings: dict[str, Any], manifest: dict[str, Any], wait: bool = False) -> Iterator[RunDirectory]:
         """Lock the run for this process (``wait`` for the lock or refuse) and record its settings.
 
         A new run with bad settings (a SettingsError before its first round) leaves nothing behind.

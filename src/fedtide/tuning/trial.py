@@ -130,10 +130,10 @@ def after_changes(timeline: Timeline) -> tuple[int, ...]:
     Raises:
         SettingsError: there is no such session.
     """
-    if not (counted := timeline.transition_sessions):
+    if not (sessions := timeline.transition_sessions):
         raise SettingsError("tune.over = 'changes': no session follows another one after the pilot; use end")
     starts = timeline.session_starts
-    spans = [timeline.session_span(starts[number - 1]) for number in counted]
+    spans = [timeline.session_span(starts[number - 1]) for number in sessions]
     return tuple(first + round_ for first, length in spans for round_ in range(1, min(_WINDOW, length) + 1))
 
 
