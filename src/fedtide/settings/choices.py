@@ -15,7 +15,7 @@ from fedtide.core.plugins import PluginSettings
 
 
 def _inlined(schema: dict[str, Any]) -> dict[str, Any]:
-    """A schema without definitions of its own: it becomes part of a larger one, whose root its references would mean."""
+    """A schema with its definitions inlined: inside a larger schema, its references would point to the wrong root."""
     definitions = {f"#/$defs/{name}": part for name, part in schema.pop("$defs", {}).items()}
 
     def inline(part: Any) -> Any:
@@ -27,7 +27,8 @@ def _inlined(schema: dict[str, Any]) -> dict[str, Any]:
             return inline(definitions[part["$ref"]])
         return {key: inline(value) for key, value in part.items() if key != "discriminator"}
 
-    return inline(schema)  # type: ignore[no-any-return]
+    inlined: dict[str, Any] = inline(schema)
+    return inlined
 
 
 class Choice:
@@ -37,7 +38,7 @@ class Choice:
         self.kind, self.default = kind, default
 
     def __call__(self, value: Any) -> Any:
-        """The settings that a value of the file stands for."""
+        """The plug-in's settings for a value of the file."""
         if isinstance(value, PluginSettings):
             return value
         if isinstance(value, str):
@@ -60,7 +61,7 @@ class Choice:
 
 
 def choice(kind: str, default: str) -> Any:
-    """Annotation of a field that holds the settings of a plug-in of a kind; without a name they are those of ``default``."""
+    """Annotation of a field with the settings of a plug-in of a kind; without a name, of ``default``."""
     validator = Choice(kind, default)
     return BeforeValidator(validator), validator
 

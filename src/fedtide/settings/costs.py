@@ -1,4 +1,4 @@
-"""Settings of the cost model: what a round sends, the cell it is sent over, the processors it runs on."""
+"""Settings of the cost model: payload, radio cell and processors."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ class CostSettings(SettingsModel):
     """What a round costs: the cell, its radios and the devices' processors; the defaults are the published constants."""
 
     wireless: bool = Field(
-        True, description="simulate seconds and joules of every round; nothing learned depends on it"
+        True, description="simulate seconds and joules of every round; training does not depend on it"
     )
     payload: Literal["algorithm", "paper"] = Field(
         "algorithm",
-        description="algorithm: the bytes it declares, as often as it exchanges them; paper: 32 bits per parameter each way, "
-        "no buffers",
+        description="algorithm: the bytes it declares, in every exchange; paper: 32 bits per parameter in both directions, "
+        "without buffers",
     )
     samples: int | None = Field(
         None,
         ge=0,
-        description="samples e B a device computes on in a round; null: those of its batches, or 5 x 128 with payload paper",
+        description="samples e B that a device processes per round; null: those of its batches, or 5 x 128 with payload paper",
     )
     carrier: float = Field(3.5, gt=0, description="carrier frequency f_c [GHz]")
     cell_radius: float = Field(250.0, gt=0, description="largest horizontal distance R_cell of a device [m]")
@@ -46,21 +46,21 @@ class CostSettings(SettingsModel):
         description="a transfer expected to need more slots is computed at its mean rate, not slot by slot",
     )
     clock: float = Field(1e9, gt=0, description="processor frequency f of a device [cycles/s]")
-    flops_per_cycle: float = Field(8.0, gt=0, description="work of a cycle chi [FLOPs]")
-    capacitance: float = Field(1e-28, ge=0, description="energy of a cycle over f squared xi [J s^2 / cycle^3]")
+    flops_per_cycle: float = Field(8.0, gt=0, description="FLOPs per cycle chi")
+    capacitance: float = Field(1e-28, ge=0, description="energy per cycle divided by f squared, xi [J s^2 / cycle^3]")
     phi: float | None = Field(
         None, gt=0, description="FLOPs of a forward pass per parameter and sample; null: counted on the network"
     )
     passes: float = Field(
         1.0, gt=0, description="work of a step in forward passes: 1 forward only (published), 3 with the backward pass"
     )
-    placement: Literal["once", "every_round"] = Field("once", description="when devices get their place in the cell")
+    placement: Literal["once", "every_round"] = Field("once", description="when devices are placed in the cell")
 
     @model_validator(mode="after")
     def _possible(self) -> CostSettings:
         if self.min_distance > self.cell_radius:
             raise SettingsError(
-                f"min_distance = {self.min_distance:g} exceeds cell_radius = {self.cell_radius:g}: nowhere to put a device"
+                f"min_distance = {self.min_distance:g} exceeds cell_radius = {self.cell_radius:g}: no room for a device"
             )
         if self.environment_height >= min(self.base_height, self.device_height):
             raise SettingsError(

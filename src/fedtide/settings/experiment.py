@@ -1,4 +1,4 @@
-"""The whole of ``params.yaml``: a run's settings, and those of what is done with runs."""
+"""The whole of ``params.yaml``: the settings of a run, and of comparison, tuning, report and tracking."""
 
 from __future__ import annotations
 
@@ -34,19 +34,19 @@ class ReportSettings(SettingsModel):
     title: str = Field("Comparison", description="headline of the page")
     last: int = Field(10, ge=1, description="rounds averaged in the table")
     target: float | None = Field(
-        None, gt=0, le=1, description="accuracy that rounds are counted to; null: nine tenths of the best method's"
+        None, gt=0, le=1, description="target accuracy for rounds to target; null: 90 % of the best method's accuracy"
     )
     baseline: str = Field("fedavg", description="label of the algorithm that speed-ups are relative to")
-    transition_window: int = Field(10, ge=1, description="rounds after a session change that are averaged")
+    transition_window: int = Field(10, ge=1, description="rounds averaged after a session change")
     transition_counting: Literal["stored", "all"] = Field(
         "stored",
         description="sessions that count as transitions: stored: those that return to clients with a stored model (as "
-        "published), or as all where there are none; all: every one after the pilot",
+        "published), or all if there are none; all: every one after the pilot",
     )
-    reference: str = Field(
-        "dynamic", description="label of the initialiser whose recovery the others are compared with"
+    reference: str = Field("dynamic", description="label of the initialiser that recovery is compared with")
+    rho: float = Field(
+        0.95, gt=0, le=1, description="fraction of the reference's peak accuracy that counts as recovery"
     )
-    rho: float = Field(0.95, gt=0, le=1, description="share of the reference's peak accuracy that counts as recovered")
 
 
 class TrackingSettings(SettingsModel):
@@ -60,11 +60,11 @@ class Experiment(RunSettings):
     """The whole of ``params.yaml``."""
 
     algorithms: dict[str, dict[str, Any]] = Field(
-        {}, description="settings by label; `name` defaults to the label; `with` overrides other run settings"
+        {}, description="settings by label; `name` defaults to the label; `with` overrides other settings of the run"
     )
     initialisers: dict[str, dict[str, Any]] = Field({}, description="the same for initialisers")
     compare: CompareSettings = Field(CompareSettings(), description="the grid of a comparison")
-    tune: TuneSettings = Field(TuneSettings(), description="the study of a search")
+    tune: TuneSettings = Field(TuneSettings(), description="the search")
     report: ReportSettings = Field(ReportSettings(), description="the report")
     tracking: TrackingSettings = Field(TrackingSettings(), description="MLflow")
 

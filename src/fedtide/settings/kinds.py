@@ -29,5 +29,5 @@ class InitialiserSettings(PluginSettings):
     """Settings every initialiser has."""
 
     post_pilot_start: Literal["carry", "reset"] = Field(
-        "carry", description="first session after the pilot: go on from the current model, or from the initial one"
+        "carry", description="first session after the pilot: carry: continue; reset: start from the initial model"
     )

@@ -80,7 +80,7 @@ class Params:
         return merged
 
     def run(self, algorithm: str | None = None, initialiser: str | None = None, seed: int | None = None) -> RunSettings:
-        """Settings of one run; what is not named comes from the file's ``algorithm``, ``initialiser`` and ``seed``."""
+        """Settings of one run; what is not given comes from the file's ``algorithm``, ``initialiser`` and ``seed``."""
         raw, source = dict(self.raw), self.source
         if algorithm is not None:
             source += f", algorithms.{algorithm}"
@@ -148,10 +148,11 @@ def override(raw: dict[str, Any], item: str) -> None:
 
 
 def deep_merge(base: Mapping[str, Any], extra: Mapping[str, Any]) -> dict[str, Any]:
-    """``base`` with the values of ``extra``; groups that both have are merged."""
+    """``base`` with the values of ``extra``; groups in both are merged."""
     merged = dict(base)
     for key, value in extra.items():
         old = merged.get(key)
-        both = isinstance(old, Mapping) and isinstance(value, Mapping)
-        merged[key] = deep_merge(old, value) if both else value  # type: ignore[arg-type]
+        if isinstance(old, Mapping) and isinstance(value, Mapping):
+            value = deep_merge(old, value)
+        merged[key] = value
     return merged

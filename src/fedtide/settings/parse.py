@@ -29,7 +29,7 @@ def parse(model: type[SettingsModel], raw: Mapping[str, Any], source: str = "set
 
 
 def _unknown(model: type[SettingsModel], raw: Any, place: tuple[int | str, ...]) -> str:
-    """What is wrong with the unknown key at a path: the name it has now, or the nearest known one."""
+    """Message for the unknown key at a path, with its new name or the nearest known one."""
     group, word = _group(model, raw, place[:-1]), str(place[-1])
     problem = f"unknown key {'.'.join(map(str, place))!r}"
     if group is None:

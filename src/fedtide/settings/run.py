@@ -1,4 +1,4 @@
-"""What one run depends on."""
+"""The settings of one run."""
 
 from __future__ import annotations
 
@@ -42,13 +42,13 @@ Seed = Annotated[int, Field(ge=0, lt=2**63)]
 
 
 class LongTail(SettingsModel):
-    """Thinning of the training classes before anything else sees them."""
+    """Long-tailed thinning of the training set, before anything else."""
 
     imbalance: float | None = Field(
         None,
         gt=0,
         le=1,
-        description="rarest class over most frequent class, 1: equally frequent; null keeps everything",
+        description="size of the rarest class over that of the most frequent one, 1: balanced; null: no thinning",
     )
     mode: Literal["clip", "feasible"] = Field("clip", description="clip: at most what exists; feasible: exact profile")
     order: tuple[int, ...] | None = Field(None, description="classes from most to least frequent; default 0, 1, 2, ...")
@@ -60,37 +60,37 @@ class LocalSettings(SettingsModel):
     amount: int = Field(5, ge=1, description="how much work a client does in a round, in `unit`")
     unit: Literal["epochs", "steps", "capped_steps", "mean_epochs"] = Field(
         "epochs",
-        description="epochs over own data; steps (exactly); capped_steps (at most one epoch); mean_epochs (every client "
-        "takes the steps of a client of mean size)",
+        description="epochs: over the client's own data; steps: exactly; capped_steps: at most one epoch; mean_epochs: every "
+        "client takes the steps of a client of mean size",
     )
     batch_size: int = Field(32, ge=1, description="samples per local step; the last batch of a pass may be short")
     order: Literal["shuffled", "stored", "class_balanced"] = Field(
         "shuffled",
-        description="samples of each pass: all in a new order; all as stored; as many draws with replacement in which the "
-        "client's classes are equally likely",
+        description="samples of each pass: shuffled: all in a new order; stored: all as stored; class_balanced: as many draws "
+        "with replacement, the client's classes equally likely",
     )
-    straddle: bool = Field(False, description="a batch may straddle two passes, so that none is short")
+    straddle: bool = Field(False, description="batches may straddle two passes, so that none is short")
     lr: float = plugins.Tunable(0.1, low=1e-3, high=1.0, log=True, gt=0, description="learning rate at the start")
     schedule: Literal["constant", "exponential", "cosine", "polynomial"] = Field(
         "constant", description="learning rate over rounds"
     )
     decay: float = Field(0.998, gt=0, le=1, description="factor per round of the exponential schedule")
-    floor: float = Field(0.0, ge=0, le=1, description="last rate of cosine and polynomial as a share of lr")
+    floor: float = Field(0.0, ge=0, le=1, description="final rate of cosine and polynomial as a fraction of lr")
     power: float = Field(0.9, gt=0, description="exponent of the polynomial schedule")
     schedule_rounds: int | None = Field(
-        None, ge=1, description="rounds over which cosine and polynomial fall to the floor; null: all there are"
+        None, ge=1, description="rounds over which cosine and polynomial fall to the floor; null: all rounds"
     )
-    restart: bool = Field(True, description="the schedule starts again with every session")
+    restart: bool = Field(True, description="restart the schedule in every session")
     momentum: float = Field(0.0, ge=0, lt=1, description="heavy-ball momentum of the local optimiser")
-    nesterov: bool = Field(False, description="look ahead along the momentum")
+    nesterov: bool = Field(False, description="Nesterov momentum")
     momentum_scope: Literal["round", "client"] = Field(
         "round", description="round: starts at zero every round; client: kept until the client's next round"
     )
-    weight_decay: float = Field(0.0, ge=0, description="coefficient of the parameters added to the gradient")
+    weight_decay: float = Field(0.0, ge=0, description="multiple of the parameters that is added to the gradient")
     clip: float | None = Field(None, gt=0, description="largest gradient norm per client; null for none")
     clip_scope: Literal["total", "total_with_decay", "loss"] = Field(
         "total",
-        description="what is clipped: everything but decay; everything; the loss gradient alone",
+        description="total: everything but decay; total_with_decay: everything; loss: only the loss gradient",
     )
     flip: float = Field(0.0, ge=0, le=1, description="probability of a horizontal flip of a training image")
     crop: int = Field(0, ge=0, description="padding in pixels of the random crop of a training image")
@@ -105,35 +105,34 @@ class LocalSettings(SettingsModel):
 
 
 class EvaluationSettings(SettingsModel):
-    """Which models are tested, on what, how often."""
+    """Which models are evaluated, on what data, how often."""
 
-    every: int = Field(1, ge=1, description="evaluate after every so many rounds (and always after the last)")
+    every: int = Field(1, ge=1, description="rounds between evaluations; the last round is always evaluated")
     splits: tuple[Literal["test", "validation"], ...] = Field(
         ("test",), min_length=1, description="data to evaluate on"
     )
     batch_size: int = Field(2000, ge=1, description="samples per forward pass")
     models: tuple[Literal["cloud", "participants", "all", "ensemble"], ...] | None = Field(
         None,
-        description="cloud: the model sent next; participants: mean of this round's local models; all: mean of every "
-        "client's latest model; ensemble: the local models, logits added up; default: what the algorithm "
-        "distinguishes",
+        description="cloud: the global model; participants: mean of this round's local models; all: mean of all clients' "
+        "latest models; ensemble: mean logits of this round's local models; null: those that the algorithm distinguishes",
     )
     reported: Literal["cloud", "participants", "all", "ensemble"] = Field(
-        "cloud", description="the model in test_accuracy"
+        "cloud", description="the model that test_accuracy refers to"
     )
     neurons: int = Field(
         0,
         ge=0,
-        description="test samples of each class on which the concentration of the neurons' activity is measured; 0: it is not",
+        description="test samples per class on which the concentration of neuron activity is measured; 0: off",
     )
     boundary_losses: bool = Field(
         True,
-        description="record the training loss of four models at every session's start: its first one, the previous "
-        "session's last, the mean of the stored ones, the run's first",
+        description="record the training loss of four models at the start of every session: its initial model, the previous "
+        "session's final model, the mean of the stored ones, the run's initial model",
     )
     consistency: bool = Field(
         False,
-        description="record in every round the training loss of the model sent: on each participant's data and on everybody's",
+        description="record in every round the training loss of the broadcast model, on each participant's data and on all",
     )
 
 
@@ -147,26 +146,26 @@ class FederationSettings(SettingsModel):
     )
     at_session: Literal["reset", "keep"] = Field(
         "reset",
-        description="algorithm memories when a new session begins: cleared, or kept by those who stay; who leaves inside a "
-        "session loses its own",
+        description="algorithm memories when a session begins: reset: cleared; keep: kept by clients that stay; a client that "
+        "leaves inside a session always loses its own",
     )
     divergence_threshold: float = Field(1e6, gt=0, description="training loss above which a run counts as diverged")
 
 
 class EngineSettings(SettingsModel):
-    """How local training is executed: ``workers``, ``allocator`` change no result, the others at most its rounding."""
+    """How local training is executed: ``workers`` and ``allocator`` change no result, the others at most the rounding."""
 
     executor: Literal["auto", "threads", "stacked"] = Field("auto", description="auto: by model family and device")
     workers: Annotated[int, INCIDENTAL] = Field(0, ge=0, description="worker threads; 0 for all cores")
     chunk: int = Field(0, ge=0, description="clients advanced together by `stacked`; 0 to plan it from memory")
     layout: Literal["auto", "contiguous", "channels_last"] = Field(
-        "auto", description="order of image tensors in memory; auto: what the model is fastest with on this device"
+        "auto", description="memory layout of image tensors; auto: the fastest for the model on this device"
     )
     allocator: Annotated[Literal["keep", "default"], INCIDENTAL] = Field(
         "keep", description="keep: freed memory stays with the process"
     )
     accelerator: Literal["auto", "cpu", "gpu", "cuda", "mps"] = Field("auto", description="Lightning's accelerator")
-    devices: int = Field(1, ge=1, description="processes (CPU) or cards (GPU) that share the clients of a round")
+    devices: int = Field(1, ge=1, description="processes (CPU) or GPUs that share the clients of a round")
     precision: Literal["32-true", "64-true", "bf16-mixed", "16-mixed"] = Field(
         "32-true", description="Lightning's precision"
     )
@@ -175,7 +174,7 @@ class EngineSettings(SettingsModel):
 class CheckpointSettings(SettingsModel):
     """Saved state."""
 
-    every: int = Field(10, ge=1, description="save the state after every so many rounds")
+    every: int = Field(10, ge=1, description="rounds between saved states")
 
 
 class RunSettings(SettingsModel):
@@ -183,32 +182,30 @@ class RunSettings(SettingsModel):
 
     seed: Seed = Field(0, description="seed of models, cohorts and batches")
     world_seed: Seed | None = Field(None, description="seed of the timeline; default: seed")
-    label: Annotated[Label, INCIDENTAL] = Field(
-        "", description="how the algorithm is called in tables; default: its name"
-    )
+    label: Annotated[Label, INCIDENTAL] = Field("", description="name of the algorithm in tables; default: its name")
     initialiser_label: Annotated[Label, INCIDENTAL] = Field(
-        "", description="how the initialiser is called in tables; default: its name"
+        "", description="name of the initialiser in tables; default: its name"
     )
     data: DataChoice = choice_field("digits", "dataset")
     long_tail: LongTail = Field(LongTail(), description="long-tailed training classes")
     validation: float = Field(0.1, ge=0, lt=1, description="share of the training set held out for tuning")
-    scenario: ScenarioChoice = choice_field("static", "who is there when")
-    partition: PartitionChoice = choice_field("dirichlet_equal", "who has what")
-    participation: ParticipationChoice = choice_field("all", "who is drawn")
+    scenario: ScenarioChoice = choice_field("static", "which clients are present when")
+    partition: PartitionChoice = choice_field("dirichlet_equal", "which client holds which data")
+    participation: ParticipationChoice = choice_field("all", "which clients are drawn in a round")
     model: ModelChoice = choice_field("mlp", "network")
     objective: ObjectiveChoice = choice_field("cross_entropy", "loss of a sample")
     algorithm: AlgorithmChoice = choice_field("fedavg", "federated algorithm")
-    initialiser: InitialiserChoice = choice_field("previous", "what a session starts from")
-    exchange: ExchangeChoice = choice_field("end", "when clients average in a round")
+    initialiser: InitialiserChoice = choice_field("previous", "initial model of each session")
+    exchange: ExchangeChoice = choice_field("end", "when clients average inside a round")
     local: LocalSettings = Field(LocalSettings(), description="training on a client")
     federation: FederationSettings = Field(FederationSettings(), description="state of server and clients")
-    evaluation: EvaluationSettings = Field(EvaluationSettings(), description="what is tested")
+    evaluation: EvaluationSettings = Field(EvaluationSettings(), description="what is evaluated")
     costs: CostSettings = Field(CostSettings(), description="what a round costs")
     engine: EngineSettings = Field(EngineSettings(), description="how it is executed")
     checkpoint: Annotated[CheckpointSettings, INCIDENTAL] = Field(CheckpointSettings(), description="saved state")
 
     def canonical(self) -> dict[str, Any]:
-        """The settings that determine the numbers, JSON-able: no labels, no places, no speed, no saving."""
+        """The settings that determine the numbers, JSON-able: without labels, paths, speed and saving."""
         return {**super().canonical(), "world_seed": self.seed if self.world_seed is None else self.world_seed}
 
     def world(self) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Settings of a search: what is varied, what is optimised, how long."""
+"""Settings of a search: its space, objective and length."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from fedtide.core.errors import SettingsError
 from fedtide.core.plugins import SettingsModel
 
 Value = bool | int | float | str | None
-"""What a searched setting may be."""
+"""A value of a tuned setting."""
 
 
 class SearchRange(SettingsModel):
@@ -21,7 +21,7 @@ class SearchRange(SettingsModel):
 
     low: float = Field(description="smallest value")
     high: float = Field(description="largest value")
-    log: bool = Field(False, description="search the exponent")
+    log: bool = Field(False, description="search on a logarithmic scale")
 
     @model_validator(mode="after")
     def _ordered(self) -> SearchRange:
@@ -31,7 +31,7 @@ class SearchRange(SettingsModel):
 
 
 class SearchChoices(SettingsModel):
-    """Values of one tuned setting, among which there is no order."""
+    """Unordered values of one tuned setting."""
 
     choices: tuple[Value, ...] = Field(description="two values or more: words, numbers, true, false, null")
 
@@ -44,11 +44,11 @@ class SearchChoices(SettingsModel):
             raise SettingsError(f"should be words, numbers, true, false or null, got {groups[0]!r}")
         if len(set(value)) != len(value):
             raise SettingsError(f"lists something twice: {', '.join(map(str, value))}")
-        return tuple(str(item) if item in (math.inf, -math.inf) else item for item in value)  # settings know the words
+        return tuple(str(item) if item in (math.inf, -math.inf) else item for item in value)  # settings parse the words
 
 
 def _either(value: Any) -> Any:
-    """The range or the choices that a mapping stands for; so its errors are about the one that is meant."""
+    """The range or the choices of a mapping, so that errors refer to the right one."""
     if isinstance(value, SearchRange | SearchChoices):
         return value
     if not isinstance(value, Mapping):
@@ -66,20 +66,19 @@ class TuneSettings(SettingsModel):
     workers: int = Field(0, ge=0, description="trials at once; 0 for one per core")
     seed: int = Field(1000, ge=0, lt=2**63, description="seed of the runs; keep it apart from the compared seeds")
     metric: Literal["validation_accuracy", "validation_loss"] = Field(
-        "validation_accuracy", description="what is optimised, averaged over some rounds"
+        "validation_accuracy", description="metric to optimise, averaged over some rounds"
     )
     over: Literal["auto", "end", "changes"] = Field(
         "auto",
-        description="which rounds: end: the last tenth; changes: the first ten of every session that counts in reports with "
-        "`report.transition_counting: stored`; auto: changes if there is such a session",
+        description="rounds to average: end: the last tenth; changes: the first ten of every session that is a transition "
+        "under `report.transition_counting: stored`; auto: changes if there is one",
     )
     cost: Literal["kappa"] | None = Field(
         None,
-        description="kappa: keep the mean communication cost of the rounds low as well, and find the front of trials that "
-        "no other one beats in both",
+        description="kappa: minimise the mean communication cost of the rounds as well, and find the Pareto front",
     )
     prune: bool = Field(
-        True, description="stop trials that are worse than the median at the same round; no effect with `cost`"
+        True, description="stop trials that are worse than the median at the same round; ignored with `cost`"
     )
     space: dict[str, Searched] = Field(
         {},
