@@ -24,8 +24,8 @@ from support import (
     deal,
     federation,
     largest_gap,
-    play,
     problem,
+    run_rounds,
     settings,
     smallest,
     timeline,
@@ -160,8 +160,8 @@ def test_quadratic_objectives_are_remembered_without_loss(quadratics: Any) -> No
     data, chosen = quadratics([3, 2, 4], [0.5, 2.0, 1.0], [[1.0, -2.0, 0.0], [3.0, 4.0, 1.0], [0.0, 1.0, 2.0]])
     world = timeline(deal((3, 2, 4)), [{0: 0, 1: 2}, {0: 1, 1: 2}, {0: 0, 1: 2}], classes=3)
     algorithm = taylor(curvature="hutchinson", probes=1, measure_every=1)
-    _, reports = play(federation(settings(algorithm=algorithm, local=LOCAL, **chosen), world, data))
-    assert max(report.clients["information_loss"][0] for report in reports) < 1e-13
+    _, records = run_rounds(federation(settings(algorithm=algorithm, local=LOCAL, **chosen), world, data))
+    assert max(record.clients["information_loss"][0] for record in records) < 1e-13
 
 
 MODELS = [name for name in plugins.names("models") if not name.startswith(("resnet34", "preact"))]
@@ -225,8 +225,8 @@ def test_a_core_set_of_everything_is_fedavg_on_the_growing_union(choice: str) ->
     ours = run(cores(size=99, choice=choice), local=sorted_)
     assert largest_gap(ours, run(FEDAVG, timeline(shards, present), local=sorted_)) < 1e-14
     chosen = settings(algorithm=cores(size=99, choice=choice, measure_every=1), local=LOCAL)
-    _, reports = play(federation(chosen, evolving(), vectors()))
-    assert max(report.clients["information_loss"][0] for report in reports) < 1e-14
+    _, records = run_rounds(federation(chosen, evolving(), vectors()))
+    assert max(record.clients["information_loss"][0] for record in records) < 1e-14
 
 
 def test_the_current_subset_is_never_replayed_and_others_in_the_order_of_their_first_visit() -> None:
@@ -241,8 +241,8 @@ def test_the_loss_is_recorded_when_it_is_due_and_falls_with_the_size() -> None:
     losses = []
     for size in (1, 2, 4, 8):
         chosen = settings(algorithm=cores(size=size, measure_every=3), local=LOCAL)
-        _, reports = play(federation(chosen, evolving(), vectors()))
-        columns = [report.clients["information_loss"] for report in reports]
+        _, records = run_rounds(federation(chosen, evolving(), vectors()))
+        columns = [record.clients["information_loss"] for record in records]
         assert [not np.isnan(column).any() for column in columns] == [False, False, True, False, True]
         losses.append(columns[-1][0])
     assert losses == sorted(losses, reverse=True)
@@ -254,7 +254,7 @@ def test_the_loss_of_two_visits_by_hand() -> None:
     fed = federation(chosen, evolving(VISITS[:2]), vectors())
     seen, state = watch(fed), initial_state(fed.parts)
     with torch.no_grad():
-        reports = [fed.run_round(state) for _ in range(2)]
+        records = [fed.run_round(state) for _ in range(2)]
         r, gaps = seen[1][0], []
         for subset in (0, 3, 1, 4):
             rows = state.extra["stored"][state.extra["stored"][:, 1] == subset]
@@ -262,7 +262,7 @@ def test_the_loss_of_two_visits_by_hand() -> None:
             true, kept = r.services.full_gradient(r.w, [deal(SIZES)[subset], rows[:, 2].numpy()])
             gaps.append(float((true - kept).norm()))
     fed.parts.workers.close()
-    assert reports[1].clients["information_loss"] == pytest.approx([np.mean(gaps)] * 2)
+    assert records[1].clients["information_loss"] == pytest.approx([np.mean(gaps)] * 2)
 
 
 @given(st.integers(0, 5), st.integers(1, 9))
@@ -294,7 +294,7 @@ def test_classes_have_equal_shares_as_far_as_they_go(sizes: list[int], total: in
 
 def test_herding_takes_all_classes_of_a_subset() -> None:
     fed = federation(settings(algorithm=cores(size=3, choice="herding"), local=LOCAL), evolving(), vectors())
-    state, _ = play(fed)
+    state, _ = run_rounds(fed)
     labels = vectors().train_labels
     for subset in (0, 1, 3, 4, 5):
         rows = state.extra["stored"][state.extra["stored"][:, 1] == subset][:, 2]
@@ -306,10 +306,10 @@ def test_what_is_stored_depends_on_client_and_subset_only() -> None:
     """Not on when they met."""
     kept = []
     for present in (VISITS, list(reversed(VISITS))):
-        state, _ = play(federation(settings(algorithm=cores(size=2), local=LOCAL), evolving(present), vectors()))
+        state, _ = run_rounds(federation(settings(algorithm=cores(size=2), local=LOCAL), evolving(present), vectors()))
         kept.append({tuple(row) for row in state.extra["stored"].tolist()})
     assert kept[0] == kept[1]
-    other, _ = play(federation(settings(algorithm=cores(size=2), local=LOCAL, seed=1), evolving(), vectors()))
+    other, _ = run_rounds(federation(settings(algorithm=cores(size=2), local=LOCAL, seed=1), evolving(), vectors()))
     assert {tuple(row) for row in other.extra["stored"].tolist()} != kept[0]
 
 
@@ -320,6 +320,6 @@ def test_a_new_session_forgets_and_one_that_keeps_does_not() -> None:
         fed = federation(
             settings(algorithm=cores(size=2), local=LOCAL, federation={"at_session": mode}), world, vectors()
         )
-        state, _ = play(fed)
+        state, _ = run_rounds(fed)
         kept[mode] = {subset for _, subset, _ in state.extra["stored"].tolist()}
     assert kept == {"reset": {1, 4}, "keep": {0, 1, 2, 3, 4, 5}}

@@ -17,7 +17,7 @@ from fedtide.engine.models import recompute_statistics
 from fedtide.federation.federation import Federation
 from fedtide.federation.state import initial_state
 from fedtide.federation.synthetic import SyntheticSamples, capacity
-from support import assert_same, deal, federation, images, play, settings, timeline, tokens, trajectory, vectors
+from support import assert_same, deal, federation, images, run_rounds, settings, timeline, tokens, trajectory, vectors
 
 LOCAL = {"amount": 3, "unit": "steps", "batch_size": 4, "lr": 0.2}
 SIZES = (6, 5, 7, 4, 8, 6)
@@ -96,7 +96,7 @@ def test_nothing_made_up_is_fedavg_to_the_bit() -> None:
 def test_what_is_made_up_lies_behind_the_data_with_labels_of_its_subset() -> None:
     data = images()
     fed = made(data)
-    state, _ = play(fed)
+    state, _ = run_rounds(fed)
     stored, own = state.extra["stored"], len(data.train_labels)
     assert stored[:, 2].tolist() == list(range(own, own + 18))  # six places, three samples each
     assert len(fed.parts.data.train_labels) == own + capacity(fed.parts.timeline, 3) == own + 18
@@ -112,7 +112,7 @@ def test_what_is_made_up_lies_behind_the_data_with_labels_of_its_subset() -> Non
 def test_they_are_trained_on_when_another_subset_is_held() -> None:
     fed = made()
     own = [deal(SIZES)[1]]
-    state, _ = play(fed)
+    state, _ = run_rounds(fed)
     first = state.extra["stored"]
     held = fed.parts.algorithm.training_samples([0], [1], own, state.extra)[0]
     mine = first[(first[:, 0] == 0) & (first[:, 1] != 1)][:, 2].tolist()
@@ -122,7 +122,7 @@ def test_they_are_trained_on_when_another_subset_is_held() -> None:
 def test_two_runs_on_one_federation_do_not_see_each_other() -> None:
     fed = made()
     with torch.no_grad():
-        alone, _ = play(made())
+        alone, _ = run_rounds(made())
         one, other = initial_state(fed.parts), initial_state(fed.parts)
         for _ in range(fed.parts.timeline.rounds):
             fed.run_round(one)

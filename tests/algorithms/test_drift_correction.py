@@ -18,8 +18,8 @@ from support import (
     closest,
     federation,
     largest_gap,
-    outlook,
-    play,
+    preview,
+    run_rounds,
     settings,
     steady,
     traffic,
@@ -72,7 +72,7 @@ def test_the_first_round_trains_as_fedavg(algorithm: str) -> None:
     for name in (algorithm, "fedavg"):
         fed = federation(settings(algorithm=name, local=ONE_STEP), steady(SIZES, 1), vectors(), cohorts=COHORTS)
         seen = watch(fed)
-        play(fed)
+        run_rounds(fed)
         rows.append(seen[0][0].W)
     assert closest(*rows) < 1e-15
 
@@ -82,7 +82,7 @@ def test_server_means_are_those_of_the_clients(algorithm: str) -> None:
     chosen = settings(algorithm=algorithm, local=LOCAL)
     fed = federation(chosen, steady(SIZES, 5), vectors(), cohorts=COHORTS)
     fed.parts.participation.share = 0.5  # type: ignore[attr-defined]
-    state, _ = play(fed)
+    state, _ = run_rounds(fed)
     omega = torch.tensor(SIZES, dtype=torch.float64).unsqueeze(1) * len(SIZES) / sum(SIZES)
     assert closest(state.server["h_mean"], state.memory["h"].mean(0)) < 1e-14
     assert float(state.server["h_mean"].norm()) > 1e-3
@@ -100,12 +100,12 @@ def test_three_models_are_evaluated(algorithm: str) -> None:
     latest = fed.parts.w0.expand(len(SIZES), -1).clone()
     with torch.no_grad():
         for t in range(2):
-            report = fed.run_round(state)
+            record = fed.run_round(state)
             r, w = seen[t]
             latest[COHORTS[t]] = r.W
             for suffix, model in (("", w), ("_participants", r.W.mean(0)), ("_all", latest.mean(0))):
                 loss = fed.parts.scores(model, state.b).mean_loss(fed.parts.timeline.labels_at(t))
-                assert report.row[f"test_loss{suffix}"] == pytest.approx(loss, abs=1e-12)
+                assert record.row[f"test_loss{suffix}"] == pytest.approx(loss, abs=1e-12)
             assert closest(all_clients(fed.parts, state, t), latest.mean(0)) < 1e-15
     fed.parts.workers.close()
 
@@ -164,7 +164,7 @@ def test_the_main_text_trains_as_fedprox_in_the_first_round_and_as_fedavg_withou
     for algorithm in ({**MAIN_TEXT, "alpha": 0.7}, {"name": "fedprox", "mu": 0.7}):
         fed = federation(settings(algorithm=algorithm, local=LOCAL), steady(sizes, 1), vectors())
         seen = watch(fed)
-        play(fed)
+        run_rounds(fed)
         trained.append(seen[0][0].W)
     assert closest(*trained) < 1e-6
     ungated = models({**MAIN_TEXT, "alpha": 0.7, "gate": False}, sizes, cohorts=everybody)
@@ -247,9 +247,9 @@ def gates(p: float, cohorts: list[list[int]], **values: Any) -> list[Tensor]:
     chosen = settings(algorithm={"name": "fedssg", **values}, local=LOCAL)
     fed = federation(chosen, steady(SIZES, 5), vectors(), cohorts=cohorts)
     fed.parts.participation.share = p  # type: ignore[attr-defined]
-    _, reports = play(fed)
-    assert [report.clients["client"] for report in reports] == cohorts
-    return [torch.tensor(report.clients["gate"], dtype=torch.float64) for report in reports]
+    _, records = run_rounds(fed)
+    assert [record.clients["client"] for record in records] == cohorts
+    return [torch.tensor(record.clients["gate"], dtype=torch.float64) for record in records]
 
 
 def test_gates_count_participations_against_expectation() -> None:
@@ -284,7 +284,7 @@ def test_a_gated_penalty_has_the_gate_as_its_weight() -> None:
         state = initial_state(fed.parts)
         state.memory["h"].fill_(1.0)
         seen = watch(fed)
-        play(fed, state=state)
+        run_rounds(fed, state=state)
         found.append(seen[0][0].W)
     assert closest(found[0], found[1]) < 1e-6
     assert closest(found[0], found[2]) > 1e-3
@@ -365,6 +365,6 @@ def test_what_travels(algorithm: Any, down: int, up: int) -> None:
 )
 def test_known_instabilities_are_announced(chosen: dict[str, Any], run: dict[str, Any], warned: int) -> None:
     algorithm: Any = plugins.load("algorithms", chosen["name"])(settings(algorithm=chosen).algorithm)
-    lines = algorithm.advice(outlook(**run))
+    lines = algorithm.advice(preview(**run))
     assert len(lines) == warned
     assert not any("\n" in line for line in lines)

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from fedtide.federation.state import initial_state
-from support import closest, federation, play, settings, steady, trajectory, watch
+from support import closest, federation, run_rounds, settings, steady, trajectory, watch
 
 A = torch.tensor([[0.5], [1.0], [2.0]], dtype=torch.float64)
 Z = torch.tensor([[1.0, -2.0, 0.5], [-4.0, 1.0, 3.0], [7.0, 0.0, -1.0]], dtype=torch.float64)
@@ -94,7 +94,7 @@ def test_a_stationary_state_is_left_unchanged(
     state = initial_state(fed.parts)
     for name, rows in memories.items():
         state.memory[name].copy_(rows)
-    play(fed, state=state)
+    run_rounds(fed, state=state)
     assert closest(state.w, w) < 1e-12
     for name, rows in memories.items():
         assert closest(state.memory[name], rows) < 1e-12

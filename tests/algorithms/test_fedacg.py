@@ -13,8 +13,8 @@ from support import (
     closest,
     deal,
     federation,
-    outlook,
-    play,
+    preview,
+    run_rounds,
     settings,
     steady,
     timeline,
@@ -60,7 +60,7 @@ def test_the_first_round_of_a_session_is_fedprox_unless_momentum_is_kept(at_sess
         fed = federation(settings(algorithm={"name": "fedprox", "mu": 0.3}, **common), world, vectors())
         start = initial_state(fed.parts)
         start.round, start.w = first_round, ours[first_round - 1].clone() if first_round else start.w
-        state, _ = play(fed, 1, start)
+        state, _ = run_rounds(fed, 1, start)
         assert torch.equal(ours[first_round], state.w) is same
 
 
@@ -123,5 +123,5 @@ def test_only_the_lookahead_travels_down_and_the_model_up() -> None:
 @pytest.mark.parametrize(("lr", "beta", "warned"), [(0.1, 19.9, False), (0.1, 20.0, True), (0.1, 0.0, False)])
 def test_an_unstable_step_is_announced(lr: float, beta: float, warned: bool) -> None:
     cls = plugins.load("algorithms", "fedacg")
-    lines = cls(cls.Settings(beta=beta)).advice(outlook(lr=lr))  # type: ignore[attr-defined]
+    lines = cls(cls.Settings(beta=beta)).advice(preview(lr=lr))  # type: ignore[attr-defined]
     assert bool(lines) is warned

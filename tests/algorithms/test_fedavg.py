@@ -14,7 +14,7 @@ from support import (
     federation,
     images,
     largest_gap,
-    play,
+    run_rounds,
     settings,
     steady,
     timeline,
@@ -90,11 +90,23 @@ def test_local_training_on_quadratics(quadratics: Any, executor: str) -> None:
     assert closest(models[-1], optimum) > 0.05  # client drift: not the optimum of the mean loss
 
 
+AVERAGING = ["balancefl", "cfl_core_set", "cfl_regularization", "fedavg", "fedensemble", "fedgrab", "fedprox", "moon"]
+
+
+@pytest.mark.parametrize("name", AVERAGING)
+def test_the_server_step_scales_the_mean_displacement(name: str) -> None:
+    fed = federation(settings(algorithm={"name": name, "server_lr": 0.6}), steady((4, 9), 2), vectors())
+    seen = watch(fed)
+    run_rounds(fed)
+    for r, w in seen:
+        assert closest(w, r.w + 0.6 * (r.mean(r.W) - r.w)) < 1e-14
+
+
 def test_batchnorm_statistics_are_averaged_with_the_weights() -> None:
     chosen = settings(model="cnn_svhn", local={"amount": 1, "batch_size": 8, "lr": 0.01, "order": "stored"})
     together = federation(chosen, steady((2, 6), 1), images())
-    state, _ = play(together)
-    alone = [play(federation(chosen, timeline([shard], [{0: 0}]), images()))[0] for shard in deal((2, 6))]
+    state, _ = run_rounds(together)
+    alone = [run_rounds(federation(chosen, timeline([shard], [{0: 0}]), images()))[0] for shard in deal((2, 6))]
     assert state.b.numel() > 0
     assert closest(state.b, 0.25 * alone[0].b + 0.75 * alone[1].b) < 1e-14
     assert closest(state.b, together.parts.b0) > 1e-4
@@ -104,7 +116,7 @@ def test_the_record_says_what_happened() -> None:
     local = {"amount": 2, "batch_size": 4, "lr": 0.1, "order": "stored"}
     fed = federation(settings(local=local), steady((4, 9, 2), 2), vectors(), cohorts=[[0, 2], [1]])
     seen = watch(fed)
-    state, reports = play(fed)
+    state, records = run_rounds(fed)
     r, w = seen[0]
     assert (r.ids, r.n[:, 0].tolist(), r.steps[:, 0].tolist()) == ([0, 2], [4.0, 2.0], [2.0, 2.0])
     assert r.omega[:, 0].tolist() == [4 / 5, 2 / 5]
@@ -112,7 +124,7 @@ def test_the_record_says_what_happened() -> None:
     assert r.weights[:, 0].tolist() == [4 / 6, 2 / 6]
     assert r.label_counts.sum(1).tolist() == [4.0, 2.0]
     assert state.counts.tolist() == [1, 1, 1]
-    row = reports[0].row
+    row = records[0].row
     assert (row["present"], row["selected"], row["lr"]) == (3, 2, 0.1)
     assert row["drift"] == pytest.approx(float((r.W - r.w).norm(dim=-1).mean()), rel=1e-12)
     assert torch.equal(w, seen[1][0].w)
@@ -120,7 +132,7 @@ def test_the_record_says_what_happened() -> None:
 
 def test_the_recorded_loss_weighs_clients_by_their_samples() -> None:
     fed = federation(settings(local={"amount": 2, "batch_size": 9, "lr": 1e-13}), steady((3, 8), 1), vectors())
-    _, reports = play(fed)
+    _, records = run_rounds(fed)
     logits = functional.linear(fed.parts.data.train_inputs[:11], fed.parts.w0[:15].view(3, 5), fed.parts.w0[15:])
     wanted = functional.cross_entropy(logits, fed.parts.data.train_labels[:11]).item()
-    assert reports[0].row["train_loss"] == pytest.approx(wanted, abs=1e-9)
+    assert records[0].row["train_loss"] == pytest.approx(wanted, abs=1e-9)

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from fedtide.core import plugins
 from fedtide.federation.state import initial_state
-from support import closest, federation, largest_gap, play, settings, steady, traffic, trajectory, vectors, watch
+from support import closest, federation, largest_gap, run_rounds, settings, steady, traffic, trajectory, vectors, watch
 
 SIZES = (5, 2, 7)
 THREADS = {"executor": "threads", "workers": 1}
@@ -139,7 +139,7 @@ def test_delta_is_measured_with_the_rate_of_its_own_round() -> None:
     local = {**LOCAL, "schedule": "exponential", "decay": 0.5}
     fed = federation(settings(algorithm=fedcm(), local=local, engine=THREADS), steady(SIZES, 3), vectors())
     seen = watch(fed)
-    play(fed)
+    run_rounds(fed)
     for t, (r, _) in enumerate(seen):
         u: Tensor = r.mean((r.w - r.W) / r.steps)
         assert closest(r.server.Delta * 0.2 * 0.5**t, u) < 1e-15
@@ -159,10 +159,10 @@ def test_what_is_recorded_of_clients_and_server() -> None:
         own = {"name": "fedcm", "alpha": 0.3, "momentum_norm": norm, "weighting": "samples"}
         fed = federation(settings(algorithm=own, local=local), steady((7, 3), 2), vectors())
         seen = watch(fed)
-        _, reports = play(fed)
-        assert reports[0].clients["client"] == [0, 1]
-        assert reports[0].clients["weight"] == pytest.approx([0.7, 0.3])
-        assert reports[0].clients["kappa"] == pytest.approx(kappas)
-        for report, (r, _) in zip(reports, seen, strict=True):
-            assert report.row["alpha"] == 0.3
-            assert report.row["momentum_norm"] == pytest.approx(float(torch.linalg.vector_norm(r.server.Delta)))
+        _, records = run_rounds(fed)
+        assert records[0].clients["client"] == [0, 1]
+        assert records[0].clients["weight"] == pytest.approx([0.7, 0.3])
+        assert records[0].clients["kappa"] == pytest.approx(kappas)
+        for record, (r, _) in zip(records, seen, strict=True):
+            assert record.row["alpha"] == 0.3
+            assert record.row["momentum_norm"] == pytest.approx(float(torch.linalg.vector_norm(r.server.Delta)))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch.func import functional_call
 
-from support import federation, play, settings, steady, vectors, watch
+from support import federation, run_rounds, settings, steady, vectors, watch
 
 LOCAL = {"amount": 3, "unit": "steps", "batch_size": 3, "lr": 0.5}
 
@@ -16,23 +16,23 @@ def test_it_trains_as_fedavg_and_adds_up_logits() -> None:
     common = {"local": LOCAL, "model": {"name": "mlp", "widths": [6]}}
     fed, plain = (federation(settings(algorithm=name, **common), world, data) for name in ("fedensemble", "fedavg"))
     seen = watch(fed)
-    state, reports = play(fed)
-    other, rows = play(plain)
+    state, records = run_rounds(fed)
+    other, rows = run_rounds(plain)
     assert torch.equal(state.w, other.w)
     network = fed.parts.task.network.double()
-    for (r, _), report, row in zip(seen, reports, rows, strict=True):
-        assert report.row["test_accuracy"] == row.row["test_accuracy"]
+    for (r, _), record, row in zip(seen, records, rows, strict=True):
+        assert record.row["test_accuracy"] == row.row["test_accuracy"]
         logits = torch.stack([functional_call(network, r.layout.named(w), (data.test_inputs,)) for w in r.W])
         right = logits.sum(0).argmax(1) == data.test_labels
-        assert report.row["test_accuracy_ensemble"] == float(right.double().mean())
-    assert any(report.row["test_accuracy_ensemble"] != report.row["test_accuracy"] for report in reports)
+        assert record.row["test_accuracy_ensemble"] == float(right.double().mean())
+    assert any(record.row["test_accuracy_ensemble"] != record.row["test_accuracy"] for record in records)
 
 
 def test_it_can_be_what_is_reported() -> None:
     world = steady((20, 20, 20), 2)
     chosen = {"local": LOCAL, "algorithm": "fedensemble"}
-    usual = play(federation(settings(**chosen), world, vectors()))[1]
-    named = play(federation(settings(**chosen, evaluation={"reported": "ensemble"}), world, vectors()))[1]
+    usual = run_rounds(federation(settings(**chosen), world, vectors()))[1]
+    named = run_rounds(federation(settings(**chosen, evaluation={"reported": "ensemble"}), world, vectors()))[1]
     for first, second in zip(usual, named, strict=True):
         assert second.row["test_accuracy"] == first.row["test_accuracy_ensemble"]
         assert second.row["test_accuracy_cloud"] == first.row["test_accuracy"]

@@ -14,7 +14,7 @@ from fedtide.algorithms._generator import Generator, imagine
 from fedtide.core.randomness import torch_generator
 from fedtide.engine.local import TermBatch
 from fedtide.models.base import Outputs
-from support import closest, federation, play, settings, steady, trajectory, vectors, watch
+from support import closest, federation, run_rounds, settings, steady, trajectory, vectors, watch
 
 LOCAL = {"amount": 4, "unit": "steps", "batch_size": 3, "lr": 0.1}
 SMALL = {"name": "fedgen", "noise": 3, "hidden": 6, "generator_steps": 4, "generator_batch": 5, "generator_lr": 0.01}
@@ -114,7 +114,7 @@ def test_the_server_trains_its_generator_as_plain_modules_would() -> None:
     algorithm: Any = fed.parts.algorithm
     start = algorithm.extra()
     watched = watch(fed)
-    play(fed, rounds=1)
+    run_rounds(fed, rounds=1)
     r, _ = watched[0]
     network = modules(algorithm._generator, start["generator"], start["statistics"]).train()
     adam = torch.optim.Adam(network.parameters(), lr=0.01, weight_decay=0.01)

@@ -12,8 +12,8 @@ from support import (
     closest,
     federation,
     largest_gap,
-    outlook,
-    play,
+    preview,
+    run_rounds,
     settings,
     steady,
     traffic,
@@ -59,7 +59,7 @@ def test_the_norm_is_the_displacement_under_a_constant_gradient(quadratics: Any,
     local = {"amount": 2, "batch_size": 2, "lr": 0.1, **local}
     fed = federation(settings(algorithm=fednova(mu=mu), local=local, **chosen), steady(SIZES, 1), data)
     seen = watch(fed)
-    play(fed)
+    run_rounds(fed)
     r, w = seen[0]
     a, g = fed.parts.algorithm.norm(r), -torch.tensor(SLOPES, dtype=torch.float64)  # type: ignore[attr-defined]
     assert r.steps[:, 0].tolist() == [6, 2, 10]
@@ -76,7 +76,7 @@ def test_the_proximal_norm_is_a_geometric_sum(mu: float) -> None:
     local = {"amount": 2, "batch_size": 2, "lr": 0.5}
     fed = federation(settings(algorithm=fednova(mu=mu), local=local), steady(SIZES, 1), vectors())
     seen = watch(fed)
-    play(fed)
+    run_rounds(fed)
     r, _ = seen[0]
     expected = (1 - (1 - 0.5 * mu) ** r.steps) / (0.5 * mu) if mu else r.steps
     assert closest(fed.parts.algorithm.norm(r), expected) < 1e-14  # type: ignore[attr-defined]
@@ -105,7 +105,7 @@ def test_server_momentum_sums_up_the_steps() -> None:
     local = {"amount": 2, "batch_size": 3, "lr": 0.1, "schedule": "exponential", "decay": 0.5}
     fed = federation(settings(algorithm=fednova(gmf=0.6), local=local), steady(SIZES, 3), vectors())
     seen = watch(fed)
-    play(fed)
+    run_rounds(fed)
     p, b = torch.tensor(SIZES, dtype=torch.float64) / sum(SIZES), torch.zeros_like(fed.parts.w0)
     for t, (r, w) in enumerate(seen):
         eta, tau = 0.1 * 0.5**t, r.steps
@@ -124,4 +124,4 @@ def test_two_numbers_travel_with_the_model() -> None:
 @pytest.mark.parametrize(("mu", "warned"), [(0.0, False), (19.9, False), (20.0, True)])
 def test_an_unstable_step_is_announced(mu: float, warned: bool) -> None:
     algorithm: Any = plugins.load("algorithms", "fednova")(settings(algorithm=fednova(mu=mu)).algorithm)
-    assert bool(algorithm.advice(outlook())) is warned
+    assert bool(algorithm.advice(preview())) is warned

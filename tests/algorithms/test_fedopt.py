@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from fedtide.federation.state import RunState, initial_state
-from support import closest, federation, images, largest_gap, play, settings, steady, trajectory, vectors, watch
+from support import closest, federation, images, largest_gap, run_rounds, settings, steady, trajectory, vectors, watch
 
 SIZES = (5, 2, 7)
 LOCAL = {"amount": 2, "batch_size": 3, "lr": 0.1}
@@ -25,7 +25,7 @@ def followed(algorithm: Any, rounds: int = 4) -> tuple[list[tuple[Tensor, Tensor
     """(w, D, w+) of every round."""
     fed = federation(settings(algorithm=algorithm, local=LOCAL), steady(SIZES, rounds), vectors())
     seen = watch(fed)
-    state, _ = play(fed)
+    state, _ = run_rounds(fed)
     return [(r.w, r.mean(r.W) - r.w, w) for r, w in seen], state
 
 

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from fedtide.core import plugins
-from support import closest, largest_gap, outlook, steady, trajectory, vectors
+from support import closest, largest_gap, preview, steady, trajectory, vectors
 
 LOCAL = {"amount": 2, "batch_size": 3, "lr": 0.2, "momentum": 0.5, "weight_decay": 0.01, "clip": 1.0}
 
@@ -57,5 +57,5 @@ def test_a_strong_penalty_keeps_clients_at_the_global_model(quadratics: Any) -> 
 @pytest.mark.parametrize(("lr", "mu", "warned"), [(0.1, 19.9, False), (0.1, 20.0, True), (0.1, 0.0, False)])
 def test_an_unstable_step_is_announced(lr: float, mu: float, warned: bool) -> None:
     cls = plugins.load("algorithms", "fedprox")
-    lines = cls(cls.Settings(mu=mu)).advice(outlook(lr=lr))  # type: ignore[attr-defined]
+    lines = cls(cls.Settings(mu=mu)).advice(preview(lr=lr))  # type: ignore[attr-defined]
     assert bool(lines) is warned

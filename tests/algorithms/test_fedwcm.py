@@ -23,7 +23,7 @@ from support import (
     dataset,
     federation,
     largest_gap,
-    play,
+    run_rounds,
     settings,
     steady,
     traffic,
@@ -62,7 +62,7 @@ def played(algorithm: Any, sizes: Any, data: Dataset, rounds: int = 3, cohorts: 
         settings(algorithm=algorithm, local=LOCAL, engine=THREADS), steady(sizes, rounds), data, cohorts=cohorts
     )
     seen = watch(fed)
-    play(fed)
+    run_rounds(fed)
     return seen
 
 
@@ -153,7 +153,7 @@ def test_proportional_clients_give_fedcm_with_a_constant_alpha() -> None:
     )
     fed.parts.algorithm.alpha = lambda r: constant if r.t else 0.1  # type: ignore[attr-defined]
     seen = watch(fed)
-    play(fed)
+    run_rounds(fed)
     for (r, w), (other, theirs) in zip(found, seen, strict=True):
         assert float(r.extra["alpha"]) == pytest.approx(constant, abs=1e-15)
         assert closest(r.weights, other.weights) < 1e-15
@@ -242,7 +242,7 @@ def test_rates_make_up_for_step_counts(quadratics: Any) -> None:
         settings(algorithm=fedwcm("fedwcm_x"), local=LOCAL, engine=THREADS, **chosen), steady((3, 8, 4), 1), data
     )
     seen = watch(fed)
-    state, _ = play(fed)
+    state, _ = run_rounds(fed)
     r, _ = seen[0]
     assert r.steps[:, 0].tolist() == [2, 6, 4]
     gradient = -torch.tensor([1.0, -2.0, 0.5], dtype=torch.float64)
@@ -255,7 +255,7 @@ def test_a_cap_bounds_the_rates_of_small_clients() -> None:
         settings(algorithm=fedwcm("fedwcm_x", lr_cap=0.3), local=LOCAL, engine=THREADS), steady((3, 8, 4), 1), vectors()
     )
     seen = watch(fed)
-    play(fed)
+    run_rounds(fed)
     r, _ = seen[0]
     algorithm: Any = fed.parts.algorithm
     assert (

@@ -13,7 +13,7 @@ from fedtide.algorithms import balancefl, creff, fedgrab
 from fedtide.algorithms.base import ForwardPass
 from fedtide.engine.local import TermBatch
 from fedtide.models.base import Outputs
-from support import dataset, federation, largest_gap, play, settings, steady, trajectory, vectors, watch
+from support import dataset, federation, largest_gap, run_rounds, settings, steady, trajectory, vectors, watch
 
 THREADS = {"executor": "threads", "workers": 1}
 SIZES = (20, 12, 8)
@@ -107,7 +107,7 @@ def test_fedgrab_without_gains_is_fedavg_with_binary_cross_entropies() -> None:
     target = functional.one_hot(data.train_labels, 3).double()
     loss = functional.binary_cross_entropy_with_logits(z, target, reduction="none").sum(1).mean()
     (gradient,) = torch.autograd.grad(loss, w0)
-    state, _ = play(fed)
+    state, _ = run_rounds(fed)
     torch.testing.assert_close(state.w, w0.detach() - 0.5 * gradient, rtol=1e-12, atol=1e-12)
 
 
@@ -128,7 +128,7 @@ def test_fedgrabs_controllers_after_one_and_two_rounds() -> None:
     target = functional.one_hot(data.train_labels, 3).double()
     positive, negative = (target * (1 - p)).mean(0), ((1 - target) * p).mean(0)
     seen = watch(fed)
-    play(fed)
+    run_rounds(fed)
     torch.testing.assert_close(seen[1][0].extra["balancer"][0, 4], negative - positive, rtol=1e-6, atol=1e-9)
     u1 = 2.75 * (negative - positive)
     e2 = negative + fedgrab.f(-u1) * negative - positive - fedgrab.f(u1) * positive
@@ -153,7 +153,7 @@ def test_fedgrabs_tail_is_what_is_rarer_than_the_mean() -> None:
         own = {"name": "fedgrab", "open": "tail", "prior": prior}
         fed = federation(settings(algorithm=own, engine=THREADS), steady((12, 8), 1), data)
         seen = watch(fed)
-        play(fed)
+        run_rounds(fed)
         found = fed.parts.algorithm._open(seen[0][0])  # type: ignore[attr-defined]
         assert 0 < int(found.sum()) < 3
         assert count is None or found.tolist() == [False, True, True]

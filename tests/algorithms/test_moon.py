@@ -23,7 +23,7 @@ from support import (
     deal,
     federation,
     largest_gap,
-    play,
+    run_rounds,
     settings,
     steady,
     timeline,
@@ -62,7 +62,7 @@ def test_the_term_is_one_function_so_that_it_is_traced_once() -> None:
     losses = []
     terms = fed.parts.algorithm.terms
     fed.parts.algorithm.terms = lambda r: losses.extend(made := terms(r)) or made  # type: ignore[method-assign, func-returns-value]
-    play(fed)
+    run_rounds(fed)
     assert len(losses) == 3
     assert len({made.loss for made in losses}) == 1
 
@@ -87,9 +87,9 @@ def test_a_client_without_a_previous_model_trains_as_in_fedavg(executor: str) ->
     contrastive, plain = made("moon"), made("fedavg")
     start = initial_state(plain.parts)
     seen = watch(contrastive), watch(plain)
-    play(contrastive)
+    run_rounds(contrastive)
     start.round, start.w = 1, seen[0][0][1]
-    play(plain, state=start)
+    run_rounds(plain, state=start)
     ours, theirs = seen[0][1][0].W, seen[1][0][0].W
     assert torch.equal(ours[1], theirs[1])
     assert closest(ours[0], theirs[0]) > 1e-4
@@ -106,7 +106,7 @@ def test_the_first_round_is_fedavg(executor: str) -> None:
 def test_every_client_remembers_its_own_last_model() -> None:
     fed = federation(settings(algorithm="moon", local=LOCAL), steady(SIZES, 3), vectors(), cohorts=[[0, 1], [1], [1]])
     seen = watch(fed)
-    state, _ = play(fed)
+    state, _ = run_rounds(fed)
     previous = state.memory["previous"]
     assert torch.equal(previous[0], seen[0][0].W[0])
     assert torch.equal(previous[1], seen[2][0].W[0])
@@ -122,7 +122,7 @@ def test_previous_models_are_forgotten_between_sessions_unless_kept(at_session: 
     fed = federation(settings(algorithm="fedavg", **common), world, vectors())
     start = initial_state(fed.parts)
     start.round, start.w = 2, ours[1].clone()
-    reference, _ = play(fed, state=start)
+    reference, _ = run_rounds(fed, state=start)
     assert torch.equal(ours[2], reference.w) is plain
     assert state.memory["previous"].any(1).all()
     undivided, _ = trajectory("moon", timeline(deal(SIZES), [everybody] * 3), vectors(), **common)

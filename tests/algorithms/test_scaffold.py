@@ -7,13 +7,14 @@ from typing import Any
 import pytest
 import torch
 
+from fedtide.core.errors import SettingsError
 from fedtide.federation.state import initial_state
 from support import (
     closest,
     deal,
     federation,
     largest_gap,
-    play,
+    run_rounds,
     settings,
     steady,
     timeline,
@@ -114,7 +115,7 @@ def test_a_server_step_of_zero_freezes_the_model() -> None:
 def test_the_server_step_scales_the_mean_displacement(step: float) -> None:
     fed = federation(settings(algorithm=scaffold(server_lr=step), local=LOCAL), steady(SIZES, 1), vectors())
     seen = watch(fed)
-    play(fed)
+    run_rounds(fed)
     r, w = seen[0]
     assert closest(w, r.w + step * (r.mean(r.W) - r.w)) < 1e-15
 
@@ -144,7 +145,7 @@ def test_the_stationary_state_is_left_unchanged(quadratics: Any, option: str) ->
     state = initial_state(fed.parts)
     variates = curvature * (optimum - minima)
     state.memory["c_k"].copy_(variates)
-    play(fed, state=state)
+    run_rounds(fed, state=state)
     assert closest(state.w, optimum) < 1e-13
     assert closest(state.memory["c_k"], variates) < 1e-12
     assert float(state.server["c"].abs().max()) < 1e-13
@@ -205,3 +206,9 @@ def test_a_kept_c_fits_those_who_are_present(algorithm: Any, weighted: bool) -> 
     assert closest(started[0], (omega * kept[1:]).mean(0)) < 1e-15
     assert not kept[3].any()
     assert torch.equal(state.memory["c_k"][0], kept[0])
+
+
+@pytest.mark.parametrize(("algorithm", "key"), [("scaffold", "divisor"), ("fedssg", "gate_clip")])
+def test_a_switch_of_an_earlier_version_is_answered_by_its_variant(algorithm: str, key: str) -> None:
+    with pytest.raises(SettingsError, match=rf"unknown key 'algorithm\.{key}': it is part of variant now"):
+        settings(algorithm={"name": algorithm, key: "mean"})

@@ -14,7 +14,7 @@ from support import (
     deal,
     federation,
     largest_gap,
-    play,
+    run_rounds,
     settings,
     steady,
     timeline,
@@ -45,7 +45,7 @@ def test_a_round_goes_the_share_eta_of_fedavgs_way(lr: float) -> None:
     fed = federation(settings(algorithm=NAME, local=local), steady(SIZES, 4), vectors(), cohorts=COHORTS)
     plain = federation(settings(algorithm="fedavg", local=local), steady(SIZES, 4), vectors(), cohorts=COHORTS)
     seen = watch(fed)
-    play(fed)
+    run_rounds(fed)
     assert seen[3][0].lr < lr
     for t, (r, new) in enumerate(seen):
         start = initial_state(plain.parts)
@@ -65,7 +65,7 @@ def test_the_variate_is_the_mean_gradient_along_the_way_and_changes_nothing() ->
         fed = federation(settings(algorithm=NAME, local=local), steady(SIZES, 3), vectors())
         seen, state = watch(fed), initial_state(fed.parts)
         state.server["c"].fill_(start)
-        play(fed, state=state)
+        run_rounds(fed, state=state)
         r, _ = seen[-1]
         steps = torch.tensor([[3.0], [1.0], [4.0]], dtype=torch.float64)
         p = torch.tensor(SIZES, dtype=torch.float64) / sum(SIZES)

@@ -15,8 +15,8 @@ from support import (
     deal,
     federation,
     images,
-    outlook,
-    play,
+    preview,
+    run_rounds,
     settings,
     steady,
     timeline,
@@ -43,7 +43,7 @@ def rounds_of(algorithm: Any, rounds: int = 4, sizes: Any = SIZES, cohorts: Any 
     chosen = settings(algorithm=algorithm, **{"local": LOCAL, "engine": THREADS, **values})
     fed = federation(chosen, steady(sizes, rounds), vectors(), cohorts=cohorts and cohorts[:rounds])
     seen = watch(fed)
-    play(fed)
+    run_rounds(fed)
     return seen
 
 
@@ -191,7 +191,7 @@ def test_a_kept_mean_fits_those_who_are_present() -> None:
     chosen = settings(algorithm=SPEED, local=LOCAL, engine=THREADS, federation={"at_session": "keep"})
     fed = federation(chosen, world, vectors())
     seen = watch(fed)
-    state, _ = play(fed)
+    state, _ = run_rounds(fed)
     assert closest(seen[-1][0].server.h_mean, state.memory["h"][[2, 3]].mean(0)) < 1e-14
     assert bool(state.memory["h"][0].any())
 
@@ -231,5 +231,5 @@ def test_what_travels(algorithm: dict[str, Any], down: int, up: int) -> None:
 @pytest.mark.parametrize(("lr", "a", "warned"), [(0.1, 19.9, False), (0.1, 20.0, True)])
 def test_an_unstable_step_is_announced(algorithm: dict[str, Any], lr: float, a: float, warned: bool) -> None:
     cls = plugins.load("algorithms", algorithm["name"])
-    lines = cls(cls.Settings(**{**algorithm, "a": a})).advice(outlook(lr=lr))  # type: ignore[attr-defined]
+    lines = cls(cls.Settings(**{**algorithm, "a": a})).advice(preview(lr=lr))  # type: ignore[attr-defined]
     assert bool(lines) is warned

@@ -6,7 +6,7 @@ from typing import Any
 
 import torch
 
-from support import closest, federation, largest_gap, play, settings, steady, trajectory, vectors, watch
+from support import closest, federation, largest_gap, run_rounds, settings, steady, trajectory, vectors, watch
 
 SIZES = (5, 2, 7)
 THREADS = {"executor": "threads", "workers": 1}
@@ -41,7 +41,7 @@ def test_the_buffer_is_in_units_of_a_gradient() -> None:
         settings(algorithm=slowmo(beta=0.7, alpha_s=0.6), local=local, engine=THREADS), steady(SIZES, 4), vectors()
     )
     seen = watch(fed)
-    play(fed)
+    run_rounds(fed)
     b = torch.zeros_like(fed.parts.w0)
     for t, (r, new) in enumerate(seen):
         lr = 0.1 * 0.8**t

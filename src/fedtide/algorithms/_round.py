@@ -76,8 +76,8 @@ class Services(Protocol):
     def hessian_diagonal(self, points: Tensor, probes: int | None, first: int = 0) -> Tensor:
         """Diagonal [C, d - first] of the Hessian of the same losses at ``points`` ([d] or [C, d]).
 
-        Hutchinson's estimate from so many Rademacher probes, keyed by round and client; ``None`` for the exact one, which
-        takes a Hessian-vector product per parameter. ``first``: of the parameters from there on.
+        Hutchinson's estimate from ``probes`` Rademacher vectors, keyed by round and client; ``None`` for the exact diagonal,
+        which takes a Hessian-vector product per parameter. ``first``: index of the first parameter included.
         """
 
     def fisher_diagonal(self, points: Tensor, group: int = 1, first: int = 0) -> Tensor:
@@ -86,13 +86,13 @@ class Services(Protocol):
     def with_models(self, points: Tensor, use: Callable[[int, Callable[[Tensor], Tensor]], Result]) -> list[Result]:
         """``use(row, logits)`` for models ``points`` [C, d]; ``logits`` maps samples [n, ...] to [n, L].
 
-        Those samples are points of the unit cube, which stands for the range of the data (pixels between black and white).
+        Those samples are points of the unit cube, which is mapped to the range of the data (pixels between black and white).
         """
 
     def add_samples(self, unit: Tensor, labels: Tensor) -> Ints:
         """Positions in the training set of synthetic samples: points [m, ...] of the unit cube with int64 labels [m].
 
-        An algorithm that uses it declares in ``synthetic_per_shard`` how many it adds at most for every shard of a client.
+        An algorithm that uses it declares in ``synthetic_per_shard`` the most it adds for every shard of a client.
         """
 
     def renew_statistics(self, points: Tensor) -> None:
@@ -131,7 +131,7 @@ class Round:
             an earlier round, else 0.0.
         label_counts: [C, L]. layout: names and slices of the parameters. local: settings of training on a client.
         services: full gradients, passes over the clients' data, class counts of all clients.
-        randomness: every draw of an algorithm comes from here, under a purpose and keys of its own.
+        randomness: source of every draw of an algorithm, under a purpose and keys of its own.
     """
 
     t: int

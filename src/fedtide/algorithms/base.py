@@ -42,7 +42,7 @@ class ServerVector:
     Attributes:
         name: in ``r.server``.
         start: value of its entries at the start.
-        mean_of: a client memory whose mean over the clients present it becomes when the population changes and memories are
+        mean_of: the client memory whose mean over the clients present it becomes when the population changes and memories are
             kept (``federation.at_session: keep``); without one it stays as it is.
         by_size: that mean is weighted by the clients' relative sizes omega.
     """
@@ -72,9 +72,9 @@ class Problem:
 class Algorithm(Plugin):
     """A federated algorithm.
 
-    A paper is told in ``Settings``, in what is declared (``server``, ``client``, ``down``, ``up``) and in :meth:`start`,
-    :meth:`local` (or :meth:`direction`), :meth:`terms` and :meth:`finish`; FedAvg overrides none of them. All other hooks
-    are for the few algorithms that need them. Where declarations depend on settings, an instance makes them.
+    A paper becomes ``Settings``, declarations (``server``, ``client``, ``down``, ``up``) and :meth:`start`, :meth:`local` (or
+    :meth:`direction`), :meth:`terms` and :meth:`finish`, whose defaults are FedAvg. All other hooks are for the few algorithms
+    that need them. Declarations that depend on settings are made in ``__init__``.
 
     >>> class Shrink(Algorithm):
     ...     '''FedAvg whose clients are pulled towards zero.'''
@@ -83,15 +83,15 @@ class Algorithm(Plugin):
 
     Attributes:
         server: vectors [d] kept by the server: names (zero at the start), or :class:`ServerVector`.
-        client: names of vectors [d] kept by every client, zero for a client never seen. Who leaves loses them.
+        client: names of vectors [d] kept by every client, zero for a client never seen. A client that leaves loses them.
         scratch: names of vectors [d] of every participant that live for one round.
-        down, up: what travels to and from each participant, for the ledger: ``w``/``W`` (the model with its buffers), names
+        down, up: what is sent to and by each participant, for the ledger: ``w``/``W`` (the model with its buffers), names
             of declared vectors, or names that :meth:`payload` knows.
-        models: models it distinguishes, for evaluation: ``cloud``, ``participants``, ``all``, ``ensemble``.
-        averages_inside_round: whether its formulas hold when clients average inside a round (an exchange's business): they may
-            look at the mean of the local models, not at a client's own displacement.
-        remembers: whether clients remember something from round to round beside their vectors.
-        synthetic_per_shard: samples that it adds at most for every shard that a client holds.
+        models: the models to evaluate by default: ``cloud``, ``participants``, ``all``, ``ensemble``.
+        averages_inside_round: whether its formulas hold when clients also average inside a round (see ``exchange``): they may
+            use the mean of the local models, not a client's own displacement.
+        remembers: whether clients keep something from round to round besides their vectors.
+        synthetic_per_shard: most samples it adds for every shard that a client holds.
     """
 
     kind: ClassVar[str] = "algorithms"
@@ -110,7 +110,7 @@ class Algorithm(Plugin):
     # A round, in the order of the calls.
 
     def start(self, r: Round) -> Tensor:
-        """Vectors training starts from: [d] for all participants or [C, d]."""
+        """The models that local training starts from: [d] for all participants or [C, d]."""
         return r.w
 
     def local(self, r: Round) -> Local:
@@ -141,7 +141,7 @@ class Algorithm(Plugin):
     # What only some algorithms need.
 
     def bind(self, problem: Problem) -> None:
-        """Look at the learning problem, once, before anything else; it is ``self.problem`` from then on.
+        """Receive the learning problem, once, before all other calls; it is ``self.problem`` from then on.
 
         Raises:
             SettingsError: the algorithm cannot train such a network.
@@ -149,13 +149,13 @@ class Algorithm(Plugin):
         self.problem = problem
 
     def extra(self) -> dict[str, Tensor]:
-        """Start values of further state of any shape, kept in ``r.extra`` and saved with the run."""
+        """Initial values of further state of any shape, kept in ``r.extra`` and saved with the run."""
         return {}
 
     def training_samples(
         self, ids: Sequence[int], shard_ids: Sequence[int], shards: Sequence[Ints], extra: dict[str, Tensor]
     ) -> Sequence[Ints]:
-        """Positions of the training set that each participant trains on, asked for before batches are drawn.
+        """Positions in the training set that each participant trains on, called before batches are drawn.
 
         Args:
             ids: participants, ascending. shard_ids: number of the shard each holds. shards: its positions, the default.
@@ -164,14 +164,14 @@ class Algorithm(Plugin):
         return shards
 
     def weights(self, r: Round) -> Tensor:
-        """Weights [C, 1] of the average at the end of the round, asked for after local training; by default the weighting's."""
+        """Weights [C, 1] of the average at the end of the round, called after local training; by default the weighting's."""
         return r.weights
 
     def population_changed(self, server: Vectors, memory: Vectors, present: list[int], omega: Tensor) -> None:
         """Adjust kept memories ([d] and [N, d]) to a new population, when ``federation.at_session`` is ``keep``.
 
-        Called when a session begins, and when somebody has left inside one; who has left has lost its memories by then. By
-        default every :class:`ServerVector` becomes the mean it declares.
+        Called when a session begins, and when clients have left within one (their memories are zero by then). By default every
+        :class:`ServerVector` becomes the mean it declares.
 
         Args:
             server, memory: the server's vectors, and the rows of all clients.
@@ -183,7 +183,7 @@ class Algorithm(Plugin):
                 setattr(server, vector.name, (omega * rows if vector.by_size else rows).mean(0))
 
     def payload(self, name: str) -> int:
-        """Numbers in one transfer of ``name`` (4 bytes each) where it is not a model-sized vector."""
+        """Numbers (4 bytes each) in one transfer of ``name``, by default those of a model-sized vector."""
         return self.problem.layout.size
 
     def session_traffic(self, clients: int) -> tuple[int, int]:
@@ -191,14 +191,14 @@ class Algorithm(Plugin):
         return 0, 0
 
     def record(self, r: Round) -> dict[str, Tensor | float]:
-        """What is worth keeping of every round, always under the same names; asked for after :meth:`finish`.
+        """What to record of every round, always under the same names; called after :meth:`finish`.
 
         A column [C, 1] goes to ``clients.csv`` (a value for each participant), a number to ``history.csv``.
         """
         return {}
 
     def advice(self, run: RunPreview) -> list[str]:
-        """One line for each setting known to be unstable, logged once at the start."""
+        """One line for each setting that is known to be unstable, logged once at the start."""
         return []
 
     # Derived.

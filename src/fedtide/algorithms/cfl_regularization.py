@@ -109,16 +109,14 @@ class CflRegularization(Continual):
         s = self.settings
         if int(r.extra["triples"]) == 0:
             return Local(pull=s.mu, towards=r.w) if s.mu else Local()
-        if s.past == "lemma":
-            p: float | None = present_weight(r.t + 1, s.D2, s.R2)  # Lemma B.4
-            B: float | Tensor = 1 - p  # (4)
-        else:
-            p, B = None, self.B.to(r.w)  # (3)
+        lemma = s.past == "lemma"
+        p = present_weight(r.t + 1, s.D2, s.R2) if lemma else 1.0  # Lemma B.4
+        B = 1 - p if lemma else self.B.to(r.w)  # (4) or (3)
         c, H = self.combined(r.extra, r.w)
         linear, pull = torch.zeros_like(r.w), torch.full_like(r.w, s.mu)
         linear[self.first :] = B * c
         pull[self.first :] += B * H
-        return Local(linear=linear, pull=pull, towards=r.w, scale=p)
+        return Local(linear=linear, pull=pull, towards=r.w, scale=p if lemma else None)
 
     def finish(self, r: Round) -> Tensor:
         """The participants' triples (1) enter the window, in client order."""

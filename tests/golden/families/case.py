@@ -46,6 +46,10 @@ TOLERANCE = 1e-9
 """Largest absolute difference, in float64."""
 
 
+class NotYet(Exception):
+    """The file is about something that this project does not have yet."""
+
+
 class Fields:
     """A mapping that remembers which keys were read."""
 
@@ -73,12 +77,12 @@ class Fields:
 
 
 @dataclass
-class Played:
+class Outcome:
     """What happened in each round, and the state at the end.
 
     Attributes:
         rounds: record and new global model of each round. everybody: mean of all clients' latest models after each
-            round, where it is evaluated. clipped: local steps of each round that were clipped. openings: what is
+            round, where it is evaluated. clipped: local steps of each round that were clipped. sessions: what is
             recorded of the session that began with a round. stores: what the initialiser has stored after each round.
         clients: columns recorded of the participants of each round.
     """
@@ -88,7 +92,7 @@ class Played:
     rounds: list[tuple[Round, Tensor]]
     everybody: list[Tensor]
     clipped: list[int]
-    openings: list[dict[str, Any] | None]
+    sessions: list[dict[str, Any] | None]
     stores: list[dict[str, Tensor]]
     clients: list[dict[str, Sequence[float]]]
 
@@ -100,7 +104,7 @@ Check = tuple[str, Any, Any]
 class Checks(Protocol):
     """Everything a file says about the outcome of a run."""
 
-    def __call__(self, fields: Fields, played: Played) -> Iterator[Check]:
+    def __call__(self, fields: Fields, outcome: Outcome) -> Iterator[Check]:
         """Compare field by field."""
 
 
@@ -131,9 +135,13 @@ def samples(problem: dict[str, Any]) -> tuple[Dataset, list[int]]:
 def chosen(fields: Fields, kind: str, name: str, conventions: dict[str, Any]) -> dict[str, Any]:
     """Settings of a plug-in: the family's conventions, and every field of the run that is one of its settings."""
     plugin, preset = AS_SETTINGS.get(name, (name, {}))
+    if plugin not in plugins.names(kind):
+        raise NotYet(f"no plug-in {plugin} in {kind}")
     accepted = plugins.load(kind, plugin).Settings.model_fields
     found = {key: RENAMED.get(f"{name}.{key}", RENAMED.get(key, key)) for key in fields.unread()}
     given = {target: fields[key] for key, target in found.items() if target in accepted and target != "name"}
+    if "server_lr" not in accepted and fields.either("lr_g", 1.0) != 1.0:
+        raise ValueError(f"lr_g = {fields['lr_g']}: {plugin} has no server step size")
     return {"name": plugin, **preset, **conventions, **given}
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from fedtide.federation.federation import Federation
-from golden.families.case import Case, Check, Fields, Played, chosen, samples, vectors_at_end
+from golden.families.case import Case, Check, Fields, Outcome, chosen, samples, vectors_at_end
 from support import deal, timeline
 
 
@@ -75,23 +75,23 @@ def _keeping(kept: list[Any]) -> Callable[[Federation], None]:
     return script
 
 
-def check(fields: Fields, played: Played) -> Iterator[Check]:
+def check(fields: Fields, outcome: Outcome) -> Iterator[Check]:
     """Models after every round, samples trained on, memories at the end."""
-    models = [w for _, w in played.rounds]
+    models = [w for _, w in outcome.rounds]
     yield "first.w", models[0], fields["first"]["w"]
     yield "final.w", models[-1], fields["final"]["w"]
-    yield from vectors_at_end({name: value for name, value in fields["final"].items() if name != "w"}, played.state)
+    yield from vectors_at_end({name: value for name, value in fields["final"].items() if name != "w"}, outcome.state)
     for t, value in enumerate(fields["w_rounds"]):
         yield f"w after round {t + 1}", models[t], value
-        yield f"samples of round {t + 1}", played.rounds[t][0].n[:, 0], fields["samples"][t]
+        yield f"samples of round {t + 1}", outcome.rounds[t][0].n[:, 0], fields["samples"][t]
     for t, value in enumerate(fields.either("broadcast", [])):
-        extra = played.rounds[t - 1][0].extra if t else played.federation.parts.algorithm.extra()
-        c, H = played.federation.parts.algorithm.combined(extra, played.rounds[t][0].w)  # type: ignore[attr-defined]
+        extra = outcome.rounds[t - 1][0].extra if t else outcome.federation.parts.algorithm.extra()
+        c, H = outcome.federation.parts.algorithm.combined(extra, outcome.rounds[t][0].w)  # type: ignore[attr-defined]
         yield f"c' of round {t + 1}", c, value["c"]
         yield f"H of round {t + 1}", H, value["H"]
         yield f"triples of round {t + 1}", extra["triples"], value["triples"]
     for t, value in enumerate(fields.either("information_loss", [])):
-        every = played.clients[t]["information_loss"]
+        every = outcome.clients[t]["information_loss"]
         yield f"information loss of round {t + 1}", every, [value] * len(every)
     for t, value in enumerate(fields.either("m_rounds", [])):
-        yield f"m after round {t + 1}", played.rounds[t][0].server.m, value
+        yield f"m after round {t + 1}", outcome.rounds[t][0].server.m, value

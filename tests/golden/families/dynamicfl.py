@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from fedtide.federation.federation import Federation
-from golden.families.case import Case, Check, Fields, Played, samples
+from golden.families.case import Case, Check, Fields, Outcome, samples
 from support import Listed, steady
 
 
@@ -61,17 +61,17 @@ def without_exchange(run: dict[str, Any], problems: dict[str, Any]) -> Case:
     return Case(fields, data, world, fields["active"], {"local": local, "algorithm": "fedavg"}, check)
 
 
-def check(fields: Fields, played: Played) -> Iterator[Check]:
+def check(fields: Fields, outcome: Outcome) -> Iterator[Check]:
     """Rates, models and uploads of every round."""
-    models = [w for _, w in played.rounds]
+    models = [w for _, w in outcome.rounds]
     yield "first.w", models[0], fields["first"]["w"]
     yield "final.w", models[-1], fields["final"]["w"]
     uploads = [sum(counts) for counts in fields["exchanges"]]
-    yield "uploads", played.state.totals["bytes_up"] // played.federation.parts.payload.up, sum(uploads)
+    yield "uploads", outcome.state.totals["bytes_up"] // outcome.federation.parts.payload.up, sum(uploads)
     steps = [len(ids) * fields["local_steps"] for ids in fields["active"]]
     shares = [count / total for count, total in zip(uploads, steps, strict=True)]
     yield "khat", shares, fields["khat"]
     yield "khat_mean", sum(shares) / len(shares), fields["khat_mean"]
     for t, value in enumerate(fields["w_rounds"]):
         yield f"w after round {t + 1}", models[t], value
-        yield f"lr of round {t + 1}", played.rounds[t][0].lr, fields["lr"][t]
+        yield f"lr of round {t + 1}", outcome.rounds[t][0].lr, fields["lr"][t]

@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from golden.families.case import Case, Check, Fields, Played, chosen, samples
+from golden.families.case import Case, Check, Fields, Outcome, chosen, samples
 from support import steady
 
 CONVENTIONS: dict[str, dict[str, Any]] = {
@@ -57,15 +57,19 @@ def read(run: dict[str, Any], problems: dict[str, Any]) -> Case:
     )
 
 
-def check(fields: Fields, played: Played) -> Iterator[Check]:
+def check(fields: Fields, outcome: Outcome) -> Iterator[Check]:
     """Participants' mean, everybody's mean and the cloud model after the first and last round; memories; counts."""
     for when, t in (("first", 0), ("final", -1)):
-        r, w = played.rounds[t]
+        r, w = outcome.rounds[t]
         server_is_mean = fields["algorithm"] == "scaffold"  # its file calls the new server model participant_mean
-        models = {"participant_mean": w if server_is_mean else r.mean(r.W), "cloud": w, "all_mean": played.everybody[t]}
+        models = {
+            "participant_mean": w if server_is_mean else r.mean(r.W),
+            "cloud": w,
+            "all_mean": outcome.everybody[t],
+        }
         for name, value in fields[when].items():
             yield f"{when}.{name}", models[name], value
-    state, nothing = played.state, torch.zeros_like(played.state.w)
+    state, nothing = outcome.state, torch.zeros_like(outcome.state.w)
     yield "C", state.server.get("c", nothing), fields["C"]
     yield "h_mean", state.memory["h"].mean(0) if "h" in state.memory else nothing, fields["h_mean"]
     yield "counts", state.counts, fields["counts"]

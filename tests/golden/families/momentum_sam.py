@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 from fedtide.algorithms._imbalance import relative_score
-from golden.families.case import Case, Check, Fields, Played, chosen, samples, vectors_at_end
+from golden.families.case import Case, Check, Fields, Outcome, chosen, samples, vectors_at_end
 from support import steady
 
 ORDERS = {
@@ -21,7 +21,6 @@ WEIGHTINGS = {"softmax_scores": "uniform", "softmax_scores_times_samples": "samp
 """What FedWCM's softmax of the scores multiplies."""
 
 THE_ONLY_FORM = {
-    "lr_g": 1.0,
     "nominal_n": None,
     "momentum_norm": "Bhat",
     "step_count": "actual",
@@ -63,40 +62,40 @@ def read(run: dict[str, Any], problems: dict[str, Any]) -> Case:
     )
 
 
-def check(fields: Fields, played: Played) -> Iterator[Check]:
+def check(fields: Fields, outcome: Outcome) -> Iterator[Check]:
     """Models after the first and last round, all memories, and the record of every round."""
     for when, t in (("first", 0), ("final", -1)):
-        r, w = played.rounds[t]
+        r, w = outcome.rounds[t]
         models = {"participant_mean": r.mean(r.W), "cloud": w}
         for name, value in fields[when].items():
             yield f"{when}.{name}", models[name], value
-    yield "counts", played.state.counts, fields["counts"]
-    yield from vectors_at_end(fields["server"] | fields["client"], played.state)
+    yield "counts", outcome.state.counts, fields["counts"]
+    yield from vectors_at_end(fields["server"] | fields["client"], outcome.state)
     if "setup" in fields:
-        yield from check_setup(fields["setup"], played)
+        yield from check_setup(fields["setup"], outcome)
     for t, record in enumerate(fields["rounds"]):
-        r, w = played.rounds[t]
+        r, w = outcome.rounds[t]
         ours = {
             "lr": r.lr,
             "steps": r.steps[:, 0],
             "weights": r.weights[:, 0],
             "local_steps": int(r.steps.sum()),
-            "clipped_steps": played.clipped[t],
+            "clipped_steps": outcome.clipped[t],
             "cloud_norm": float(torch.linalg.vector_norm(w)),
             "local_models": r.W,
         }
         if "alpha" in record:
-            ours |= adaptive(played, t)
+            ours |= adaptive(outcome, t)
         if "full_gradient" in record:
-            ours["full_gradient"] = full_gradient(played, t)
+            ours["full_gradient"] = full_gradient(outcome, t)
         for name, value in record.items():
             yield f"round {t + 1}: {name}", ours.get(name, "unknown"), value
 
 
-def check_setup(setup: dict[str, Any], played: Played) -> Iterator[Check]:
+def check_setup(setup: dict[str, Any], outcome: Outcome) -> Iterator[Check]:
     """What FedWCM derives from the class counts of all clients."""
-    algorithm: Any = played.federation.parts.algorithm
-    r, _ = played.rounds[0]
+    algorithm: Any = outcome.federation.parts.algorithm
+    r, _ = outcome.rounds[0]
     data, counts = algorithm.imbalance(r), r.services.population_counts()
     scores = data.scores(counts)
     ours = vars(data) | {"class_counts": counts, "p_global": data.p, "scores": scores, "score_mean": scores.mean()}
@@ -104,11 +103,11 @@ def check_setup(setup: dict[str, Any], played: Played) -> Iterator[Check]:
         yield f"setup {name}", ours.get(name, "unknown"), value
 
 
-def adaptive(played: Played, t: int) -> dict[str, Any]:
+def adaptive(outcome: Outcome, t: int) -> dict[str, Any]:
     """FedWCM's numbers of a round: alpha was set by the round before."""
-    algorithm: Any = played.federation.parts.algorithm
-    r, _ = played.rounds[t]
-    before = played.rounds[t - 1][0].extra["alpha"] if t else algorithm.settings.alpha0
+    algorithm: Any = outcome.federation.parts.algorithm
+    r, _ = outcome.rounds[t]
+    before = outcome.rounds[t - 1][0].extra["alpha"] if t else algorithm.settings.alpha0
     data = algorithm.imbalance(r)
     q = relative_score(data.scores(r.label_counts), data.scores(r.services.population_counts()))
     found = {"alpha": before, "alpha_next": r.extra["alpha"], "q": q}
@@ -117,9 +116,9 @@ def adaptive(played: Played, t: int) -> dict[str, Any]:
     return found
 
 
-def full_gradient(played: Played, t: int) -> torch.Tensor:
+def full_gradient(outcome: Outcome, t: int) -> torch.Tensor:
     """Mime's c, from the momentum it made."""
-    beta, dampening = (getattr(played.federation.parts.algorithm.settings, name) for name in ("beta", "dampening"))
-    after = played.rounds[t][0].server.m
-    before = played.rounds[t - 1][0].server.m if t else torch.zeros_like(after)
+    beta, dampening = (getattr(outcome.federation.parts.algorithm.settings, name) for name in ("beta", "dampening"))
+    after = outcome.rounds[t][0].server.m
+    before = outcome.rounds[t - 1][0].server.m if t else torch.zeros_like(after)
     return (after - beta * before) / (1 - beta if dampening else 1)

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from fedtide.initialisation import _store as store
-from golden.families.case import Case, Check, Fields, Played, chosen, samples, vectors_at_end
+from golden.families.case import Case, Check, Fields, Outcome, chosen, samples, vectors_at_end
 from support import deal, timeline
 
 UNITS = {"exact": "steps", "loader_pass": "capped_steps"}
@@ -77,44 +77,44 @@ def gradient_rounds(fields: Fields) -> tuple[dict[str, Any], list[list[int]]]:
     return settings, devices
 
 
-def check(fields: Fields, played: Played) -> Iterator[Check]:
+def check(fields: Fields, outcome: Outcome) -> Iterator[Check]:
     """Rates, models after the rounds or at both ends of the sessions, memories at the end."""
-    models = [w for _, w in played.rounds]
+    models = [w for _, w in outcome.rounds]
     length = len(fields["lr"])
     first = 0 if fields["kind"] == "base" else length - 1
-    for t, (r, _) in enumerate(played.rounds):
+    for t, (r, _) in enumerate(outcome.rounds):
         yield f"lr of round {t + 1}", r.lr, fields["lr"][t % length]
     yield "first.w", models[first], fields["first"]["w"]
     yield "final.w", models[-1], fields["final"]["w"]
-    yield from vectors_at_end({name: value for name, value in fields["final"].items() if name != "w"}, played.state)
+    yield from vectors_at_end({name: value for name, value in fields["final"].items() if name != "w"}, outcome.state)
     for t, value in enumerate(fields.either("w_rounds", [])):
         yield f"w after round {t + 1}", models[t], value
     for number, session in enumerate(fields.either("per_session", [])):
         start, end = number * length, (number + 1) * length - 1
-        r = played.rounds[start][0]
+        r = outcome.rounds[start][0]
         ours = {
             "session": r.session + 1,
-            "devices": played.federation.parts.timeline.at(start).clients,
+            "devices": outcome.federation.parts.timeline.at(start).clients,
             "start": r.w,
             "end": models[end],
         }
         if "history" in fields:
-            ours |= stored(played, start, end)
+            ours |= stored(outcome, start, end)
         else:  # then the sessions after the pilot are all that is stored, or could be
             ours["stored_after"] = list(range(fields["pilot_sessions"] + 1, r.session + 2))
         for name, value in session.items():
             yield f"session {number + 1}: {name}", ours.get(name, "unknown"), value
     if "w_pilot" in fields:
-        yield "w_pilot", played.state.initialiser["pilot_w"], fields["w_pilot"]
+        yield "w_pilot", outcome.state.initialiser["pilot_w"], fields["w_pilot"]
 
 
-def stored(played: Played, start: int, end: int) -> dict[str, Any]:
+def stored(outcome: Outcome, start: int, end: int) -> dict[str, Any]:
     """What the dynamic initialiser found out at the start of a session, and kept after it."""
-    opening, r = played.openings[start] or {}, played.rounds[start][0]
-    found: dict[str, Any] = {"stored_after": [z + 1 for z in store.sessions(played.stores[end], "session")]}
-    if "update" in {key.split(".")[0] for key in played.stores[start]}:
-        found["G"] = store.recall(played.stores[start], "update", r.session, "G")
-    if "weights" in opening:
-        found["stored"] = [int(z) for z in opening["weights"]]
-        found |= {name: list(opening[name].values()) for name in ("weights", "distances")}
+    record, r = outcome.sessions[start] or {}, outcome.rounds[start][0]
+    found: dict[str, Any] = {"stored_after": [z + 1 for z in store.sessions(outcome.stores[end], "session")]}
+    if "update" in {key.split(".")[0] for key in outcome.stores[start]}:
+        found["G"] = store.recall(outcome.stores[start], "update", r.session, "G")
+    if "weights" in record:
+        found["stored"] = [int(z) for z in record["weights"]]
+        found |= {name: list(record[name].values()) for name in ("weights", "distances")}
     return found
