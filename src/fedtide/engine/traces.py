@@ -1,4 +1,4 @@
-"""Traced programs that all runs of a process share: what is equal is traced once.
+"""Traced programs, shared by all runs of a process: equal ones are traced once.
 
 Tracing costs a tenth of a second per shape, as much as a small run; searches, comparisons and tests execute many runs of one
 model in one process.
@@ -20,16 +20,16 @@ from torch import Tensor, nn
 Program = TypeVar("Program")
 
 _MOST = 256
-"""Programs kept; the one that has not been asked for longest goes first."""
+"""Most programs kept; the least recently used one is dropped first."""
 
 _programs: OrderedDict[Any, Any] = OrderedDict()
 _lock = threading.Lock()
 _code: dict[int, Any] = {}
-"""Classes and functions that keys refer to by address: kept, so that the address stays theirs."""
+"""Classes and functions that keys refer to by address; kept alive, so that addresses are not reused."""
 
 
 def shared(key: Any | None, make: Callable[[], Program]) -> Program:
-    """The program of a key, made if there is none; ``None`` for a key makes one that is not kept."""
+    """The program of a key, made on first use; a key of ``None`` makes one that is not kept."""
     if key is None:
         return make()
     with _lock:
@@ -46,7 +46,7 @@ def shared(key: Any | None, make: Callable[[], Program]) -> Program:
 
 
 def structure(*parts: Any) -> bytes | None:
-    """Everything a trace can see of some objects but for the values of parameters, which are its arguments.
+    """Description of what a trace depends on in some objects, without the values of parameters, which are its arguments.
 
     Returns:
         Equal bytes for equal objects; ``None`` if an object cannot be described.
@@ -60,7 +60,7 @@ def structure(*parts: Any) -> bytes | None:
 
 
 def shapes(arguments: Sequence[Tensor]) -> tuple[Any, ...]:
-    """What a trace can see of its arguments."""
+    """What a trace depends on in its arguments."""
     return tuple(map(_about, arguments))
 
 

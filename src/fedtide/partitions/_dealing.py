@@ -29,7 +29,7 @@ def require_at_most(name: str, value: int, limit: int, reason: str) -> None:
 
 
 def require_least(min_per_client: int, samples: int, num_clients: int) -> None:
-    """Refuse a smallest size that there are too few samples for."""
+    """Refuse a smallest size for which there are too few samples."""
     reason = f"{samples} samples for {num_clients} clients"
     require_at_most("min_per_client", min_per_client, samples // num_clients, reason)
 

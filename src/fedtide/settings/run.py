@@ -50,7 +50,9 @@ class LongTail(SettingsModel):
         le=1,
         description="size of the rarest class over that of the most frequent one, 1: balanced; null: no thinning",
     )
-    mode: Literal["clip", "feasible"] = Field("clip", description="clip: at most what exists; feasible: exact profile")
+    mode: Literal["clip", "feasible"] = Field(
+        "clip", description="clip: at most what is available; feasible: exact profile"
+    )
     order: tuple[int, ...] | None = Field(None, description="classes from most to least frequent; default 0, 1, 2, ...")
 
 
