@@ -84,7 +84,7 @@ def test_the_energy_falls_and_the_model_then_sees_the_label() -> None:
     assert logits(found.flatten(1)).argmax(1).tolist() == y.tolist()
 
 
-def test_nothing_made_up_is_fedavg_to_the_bit() -> None:
+def test_no_synthetic_samples_are_fedavg_to_the_bit() -> None:
     world = timeline(deal(SIZES), VISITS)
     fedavg = {"name": "fedavg", "weighting": "uniform"}
     ours, plain = (
@@ -93,7 +93,7 @@ def test_nothing_made_up_is_fedavg_to_the_bit() -> None:
     assert all(torch.equal(a, b) for a, b in zip(ours, plain, strict=True))
 
 
-def test_what_is_made_up_lies_behind_the_data_with_labels_of_its_subset() -> None:
+def test_synthetic_samples_lie_behind_the_data_with_labels_of_its_subset() -> None:
     data = images()
     fed = made(data)
     state, _ = run_rounds(fed)

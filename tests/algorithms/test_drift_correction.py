@@ -363,7 +363,7 @@ def test_what_travels(algorithm: Any, down: int, up: int) -> None:
         ({**MAIN_TEXT, "alpha": 1.0, "penalty": False}, {"participation_fraction": 0.02}, 0),
     ],
 )
-def test_known_instabilities_are_announced(chosen: dict[str, Any], run: dict[str, Any], warned: int) -> None:
+def test_known_instabilities_are_reported(chosen: dict[str, Any], run: dict[str, Any], warned: int) -> None:
     algorithm: Any = plugins.load("algorithms", chosen["name"])(settings(algorithm=chosen).algorithm)
     lines = algorithm.advice(preview(**run))
     assert len(lines) == warned

@@ -121,7 +121,7 @@ def test_only_the_lookahead_travels_down_and_the_model_up() -> None:
 
 
 @pytest.mark.parametrize(("lr", "beta", "warned"), [(0.1, 19.9, False), (0.1, 20.0, True), (0.1, 0.0, False)])
-def test_an_unstable_step_is_announced(lr: float, beta: float, warned: bool) -> None:
+def test_an_unstable_step_is_reported(lr: float, beta: float, warned: bool) -> None:
     cls = plugins.load("algorithms", "fedacg")
     lines = cls(cls.Settings(beta=beta)).advice(preview(lr=lr))  # type: ignore[attr-defined]
     assert bool(lines) is warned

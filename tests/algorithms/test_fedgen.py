@@ -155,7 +155,7 @@ def test_the_generator_travels_down_and_counts_travel_up() -> None:
     assert fed.parts.payload.models == pytest.approx(1 + (generator + 3) / (2 * model))
 
 
-def test_labels_of_the_whole_federation_are_taught_whoever_takes_part() -> None:
+def test_labels_of_the_whole_federation_are_taught_in_every_cohort() -> None:
     fed = federation(settings(algorithm=SMALL, local=LOCAL), steady((7, 9, 5), 1), vectors())
     fed.parts.workers.close()
     extra = fed.parts.algorithm.extra() | {"taken": torch.ones(())}

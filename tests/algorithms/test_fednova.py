@@ -122,6 +122,6 @@ def test_two_numbers_travel_with_the_model() -> None:
 
 
 @pytest.mark.parametrize(("mu", "warned"), [(0.0, False), (19.9, False), (20.0, True)])
-def test_an_unstable_step_is_announced(mu: float, warned: bool) -> None:
+def test_an_unstable_step_is_reported(mu: float, warned: bool) -> None:
     algorithm: Any = plugins.load("algorithms", "fednova")(settings(algorithm=fednova(mu=mu)).algorithm)
     assert bool(algorithm.advice(preview())) is warned

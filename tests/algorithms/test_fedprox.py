@@ -55,7 +55,7 @@ def test_a_strong_penalty_keeps_clients_at_the_global_model(quadratics: Any) -> 
 
 
 @pytest.mark.parametrize(("lr", "mu", "warned"), [(0.1, 19.9, False), (0.1, 20.0, True), (0.1, 0.0, False)])
-def test_an_unstable_step_is_announced(lr: float, mu: float, warned: bool) -> None:
+def test_an_unstable_step_is_reported(lr: float, mu: float, warned: bool) -> None:
     cls = plugins.load("algorithms", "fedprox")
     lines = cls(cls.Settings(mu=mu)).advice(preview(lr=lr))  # type: ignore[attr-defined]
     assert bool(lines) is warned

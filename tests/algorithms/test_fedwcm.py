@@ -187,7 +187,7 @@ def test_with_all_clients_q_is_one_and_one_client_weighs_one() -> None:
 @pytest.mark.parametrize(
     ("argument", "x"), [("discrepancy", 0.4), ("temperature", 1 / (9 * 0.4)), ("per_client", 3 * 0.4 / 3)]
 )
-def test_what_alpha_is_made_of(argument: str, x: float) -> None:
+def test_what_alpha_depends_on(argument: str, x: float) -> None:
     """Frequencies 8/15, 4/15, 3/15 are 0.4 away from uniform."""
     data = labelled([0] * 8 + [1] * 4 + [2] * 3)
     r, _ = played(fedwcm(alpha_argument=argument), (5, 5, 5), data, rounds=1)[0]

@@ -83,7 +83,7 @@ def test_identical_clients_are_one_client() -> None:
     assert largest_gap(alone, together) < 1e-14
 
 
-def test_variates_double_the_traffic() -> None:
+def test_control_variates_double_the_traffic() -> None:
     cls = plugins.load("algorithms", NAME)
     algorithm: Any = cls(cls.Settings(name=NAME))
     sent = traffic(algorithm, buffers=7)

@@ -229,7 +229,7 @@ def test_what_travels(algorithm: dict[str, Any], down: int, up: int) -> None:
 
 @pytest.mark.parametrize("algorithm", [SPEED, named("fedsmoo"), named("fedlesam", base="feddyn")])
 @pytest.mark.parametrize(("lr", "a", "warned"), [(0.1, 19.9, False), (0.1, 20.0, True)])
-def test_an_unstable_step_is_announced(algorithm: dict[str, Any], lr: float, a: float, warned: bool) -> None:
+def test_an_unstable_step_is_reported(algorithm: dict[str, Any], lr: float, a: float, warned: bool) -> None:
     cls = plugins.load("algorithms", algorithm["name"])
     lines = cls(cls.Settings(**{**algorithm, "a": a})).advice(preview(lr=lr))  # type: ignore[attr-defined]
     assert bool(lines) is warned

@@ -27,7 +27,7 @@ from fedtide.federation.plan import RoundPlan
 from fedtide.federation.state import RunState, initial_state
 from golden import families
 from golden.families.case import Case
-from support import Listed, closest, federation, play, settings, steady, trajectory, vectors
+from support import Listed, closest, federation, run_rounds, settings, steady, trajectory, vectors
 
 CONTENT = json.loads((Path(__file__).parents[1] / "golden" / "dynamicfl.json").read_text(encoding="utf-8"))
 LOCAL = {"amount": 6, "unit": "steps", "batch_size": 3, "lr": 0.1}
@@ -80,18 +80,18 @@ def test_every_client_is_charged_its_own_exchanges(number: int, monkeypatch: pyt
         return charge(parts, state, plan, segments, length)
 
     monkeypatch.setattr(rounds, "charge", note)
-    state, reports = play(fed)
+    state, records = run_rounds(fed)
     assert charged == run["exchanges"]
-    assert [report.row["exchanges"] for report in reports] == list(map(sum, run["exchanges"]))
-    np.testing.assert_allclose([report.row["kappa"] for report in reports], run["khat"], atol=1e-9)
-    assert state.totals["kappa"] / len(reports) == pytest.approx(run["khat_mean"], abs=1e-9)
+    assert [record.row["exchanges"] for record in records] == list(map(sum, run["exchanges"]))
+    np.testing.assert_allclose([record.row["kappa"] for record in records], run["khat"], atol=1e-9)
+    assert state.totals["kappa"] / len(records) == pytest.approx(run["khat_mean"], abs=1e-9)
     assert state.totals["bytes_down"] == fed.parts.payload.down * sum(map(sum, charged))
 
 
 def test_partial_exchanges_cost_seconds_and_joules() -> None:
     def of(intervals: str) -> Any:
         chosen = settings(local=LOCAL, exchange=exchange(intervals), costs={"wireless": True, "bandwidth": 1e4})
-        return play(federation(chosen, steady((5, 7, 4), 2), vectors()))[0].totals
+        return run_rounds(federation(chosen, steady((5, 7, 4), 2), vectors()))[0].totals
 
     once, often = of("6"), of("1")
     assert often["bytes_up"] == 6 * once["bytes_up"]
@@ -105,7 +105,7 @@ def test_the_cost_is_relative_to_clients_of_mean_size() -> None:
         local=LOCAL | {"unit": "epochs", "amount": 2, "batch_size": 2}, participation={"name": "fixed", "fraction": 0.4}
     )
     fed = federation(chosen, steady((6, 2, 7), 6), vectors())
-    assert {report.row["kappa"] for report in play(fed)[1]} == {round(1 / 6, 9)}
+    assert {record.row["kappa"] for record in run_rounds(fed)[1]} == {round(1 / 6, 9)}
 
 
 def test_a_segment_has_the_samples_of_its_own_steps(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -115,7 +115,7 @@ def test_a_segment_has_the_samples_of_its_own_steps(monkeypatch: pytest.MonkeyPa
     fed.parts.exchange.selection = Listed([[1]])  # type: ignore[attr-defined]
     found: list[Segment] = []
     monkeypatch.setattr(rounds, "charge", lambda *args: (found.extend(args[3]), charge(*args))[1])
-    play(fed)
+    run_rounds(fed)
     assert found == [Segment([1], [4]), Segment([0, 1, 2], [8, 3, 8]), Segment([0, 1, 2], [4, 3, 4])]
 
 
@@ -147,7 +147,7 @@ def same(first: list[Tensor], second: list[Tensor]) -> bool:
     return all(torch.equal(a, b) for a, b in zip(first, second, strict=True))
 
 
-def test_groups_of_nobody_of_one_and_of_everybody() -> None:
+def test_groups_of_none_one_and_all() -> None:
     """Nobody and one client alone is the long interval for all, everybody the short one."""
     fedavg = grouped("6", [[], []])
     assert same(grouped("a-g", [[], []]), fedavg)
@@ -159,7 +159,7 @@ def test_groups_of_nobody_of_one_and_of_everybody() -> None:
 def test_a_star_trains_the_group_alone_and_keeps_the_model_without_one() -> None:
     alone = settings(local=LOCAL, exchange=exchange("2"))
     fed = federation(alone, steady((5, 2, 7), 1), vectors(), cohorts=[[0, 2]])
-    wanted = play(fed)[0].w
+    wanted = run_rounds(fed)[0].w
     assert closest(grouped("2*", [[0, 2]])[0], wanted) < 1e-14
     fed = federation(alone, steady((5, 2, 7), 1), vectors())
     assert closest(grouped("2*", [[]])[0], fed.parts.w0) < 1e-15
@@ -183,7 +183,7 @@ def quadratic_round(
     fed = federation(settings(local=local, exchange=exchange(intervals), **chosen), steady(sizes, rounds), data)
     fed.parts.exchange.selection = Listed([[0, 1]] * rounds)  # type: ignore[attr-defined]
     fed.parts.w0 = torch.full_like(fed.parts.w0, 2.0)
-    return play(fed)[0].w
+    return run_rounds(fed)[0].w
 
 
 @pytest.mark.parametrize(
@@ -238,7 +238,7 @@ def test_only_clients_that_can_afford_it_are_in_the_group_and_no_more_than_the_s
     def totals(budget: dict[str, Any]) -> list[float]:
         chosen = {"name": "intervals", "intervals": "a-g", "selection": "random", "budget": budget}
         run = settings(local=LOCAL, exchange=chosen)
-        return [report.row["exchanges"] for report in play(federation(run, steady((4,) * 5, 3), vectors()))[1]]
+        return [record.row["exchanges"] for record in run_rounds(federation(run, steady((4,) * 5, 3), vectors()))[1]]
 
     assert totals({"name": "given", "clients": [6, 6, 5, 0, 6]}) == [3 * 6 + 2] * 3
     assert totals({"name": "given", "clients": [6, 6, 5, 0, 6], "server": 17}) == [2 * 6 + 3] * 3
@@ -252,4 +252,4 @@ def test_equation_4_sizes_the_round() -> None:
     local = {"amount": 5, "unit": "mean_epochs", "batch_size": 3, "lr": 0.1, "straddle": True}
     fed = federation(settings(local=local, exchange=exchange("a")), steady((5, 2, 7), 1), vectors())
     length = 5 * 14 // (3 * 3)
-    assert play(fed)[1][0].row["exchanges"] == 3 * length
+    assert run_rounds(fed)[1][0].row["exchanges"] == 3 * length

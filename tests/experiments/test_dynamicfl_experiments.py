@@ -27,7 +27,7 @@ def runs(request: pytest.FixtureRequest) -> dict[str, dict[str, RunSettings]]:
     }
 
 
-def test_labels_say_what_is_played(runs: dict[str, dict[str, RunSettings]]) -> None:
+def test_labels_name_the_settings_of_a_run(runs: dict[str, dict[str, RunSettings]]) -> None:
     for profile, labelled in runs.items():
         for label, settings in labelled.items():
             exchange: Any = settings.exchange

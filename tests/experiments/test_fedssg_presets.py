@@ -10,7 +10,7 @@ import pytest
 
 from fedtide.core import plugins
 from fedtide.settings.params import Params
-from support import outlook
+from support import preview
 
 PRESETS = Path(__file__).parents[2] / "experiments/fedssg/presets"
 
@@ -28,12 +28,12 @@ def test_a_preset_is_valid(file: Path) -> None:
 
 
 def test_the_rule_of_the_main_text_needs_enough_participation() -> None:
-    (line,) = algorithm("fedssg_paper_main").advice(outlook(participation_fraction=0.02))
+    (line,) = algorithm("fedssg_paper_main").advice(preview(participation_fraction=0.02))
     assert line == (
         "algorithm.variant main_text: the penalty's weight starts at alpha / (omega p) = 50: the proximal step diverges"
     )
-    assert not algorithm("fedssg_paper_main").advice(outlook(participation_fraction=0.15))
-    assert not algorithm("fedssg_paper_alg1").advice(outlook())
+    assert not algorithm("fedssg_paper_main").advice(preview(participation_fraction=0.15))
+    assert not algorithm("fedssg_paper_alg1").advice(preview())
 
 
 @pytest.mark.parametrize(

@@ -267,7 +267,7 @@ def test_settings_of_the_eight_methods_on_mnist(recipe):
     )
     assert (prox.algorithm.mu, prox.local.weight_decay) == (1e-4, 1e-5)
     assert (vra.algorithm.name, vra.algorithm.a) == ("fedvra", 7)
-    assert (ssg.algorithm.alpha, ssg.algorithm.beta, ssg.algorithm.server) == (0.03, 0, "eq28")
+    assert (ssg.algorithm.alpha, ssg.algorithm.beta, ssg.algorithm.variant) == (0.03, None, "algorithm_1")
 
 
 def test_participants_are_those_of_the_programs(recipe):

@@ -21,7 +21,7 @@ from fedtide.core.randomness import Randomness
 from fedtide.selection._divergence import divergence
 from fedtide.selection.base import Candidates, Floats
 from fedtide.selection.brute_force import optimum
-from fedtide.selection.dynacomm import programme
+from fedtide.selection.dynacomm import best_group
 from fedtide.selection.label_private import turn
 
 GOLDEN = json.loads((Path(__file__).parents[1] / "golden" / "dynamicfl.json").read_text(encoding="utf-8"))
@@ -63,7 +63,7 @@ def golden(case: dict[str, Any], size: int | None = None, orders: Any = None) ->
     affordable = [m for m in case["active"] if case["budgets"][m] >= case["k_high"]]
     visits = np.array([[m for m in order if m in affordable] for order in orders or case["shuffles"]])
     score = partial(divergence, population=counts.sum(0) / counts.sum())
-    return programme(counts, score, visits, case["budget_high"] // case["k_high"], size)
+    return best_group(counts, score, visits, case["budget_high"] // case["k_high"], size)
 
 
 @pytest.mark.parametrize("case", GOLDEN["dynacomm"])
@@ -100,7 +100,7 @@ def test_the_programme_is_a_heuristic() -> None:
     counts = np.array(case["counts"], dtype=np.float64)
     population = np.array(case["global_distribution"])
     score = partial(divergence, population=population)
-    found, value = programme(counts, score, np.array(case["shuffles"]), len(counts), case["size"])
+    found, value = best_group(counts, score, np.array(case["shuffles"]), len(counts), case["size"])
     assert found == case["selected"]
     assert value == pytest.approx(case["kl"], abs=1e-12)
     assert optimum(counts, population, [case["size"]]) == (case["optimum"]["selected"], case["optimum"]["kl"])

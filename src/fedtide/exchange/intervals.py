@@ -55,7 +55,8 @@ class Intervals(Exchange):
 
         name: str = "intervals"
         intervals: str = Field(
-            "a-g", description="x: everybody; x-y: the selected group x, the others y; x*: only the group trains, at x"
+            "a-g",
+            description="x: all clients; x-y: the selected group x, the others y; x*: only the group trains, at x",
         )
         selection: SelectionChoice = choice_field("dynacomm", "how the group is chosen")
         budget: Budget = Field(FixBudget(), description="which clients can afford to be in the group, and how many")

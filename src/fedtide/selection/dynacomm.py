@@ -41,10 +41,10 @@ class DynaComm(Selection):
         orders = np.stack(
             [c.generator("order", number).permutation(c.eligible) for number in range(self.settings.orders)]
         )
-        return programme(c.counts, partial(divergence, population=c.population), orders, c.most, c.size)[0]
+        return best_group(c.counts, partial(divergence, population=c.population), orders, c.most, c.size)[0]
 
 
-def programme(
+def best_group(
     values: Floats, score: Score, orders: Ints, most: int, size: int | None = None
 ) -> tuple[list[int], float]:
     """The best group over some orders of the clients, and its score.

@@ -11,7 +11,7 @@ from pydantic import Field
 from fedtide.core.errors import SettingsError
 from fedtide.core.plugins import PluginSettings
 from fedtide.selection.base import Candidates, Floats, Selection
-from fedtide.selection.dynacomm import programme
+from fedtide.selection.dynacomm import best_group
 
 
 class LabelPrivate(Selection):
@@ -39,7 +39,7 @@ class LabelPrivate(Selection):
         orders = np.stack(
             [c.generator("order", number).permutation(c.eligible) for number in range(self.settings.orders)]
         )
-        return programme(sent, partial(turn, whole=sent.sum(0)), orders, c.most, c.size)[0]
+        return best_group(sent, partial(turn, whole=sent.sum(0)), orders, c.most, c.size)[0]
 
     def _sketches(self, c: Candidates) -> Floats:
         """u_m [C, s]."""
