@@ -14,7 +14,7 @@ from concurrent.futures import Future, ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from multiprocessing import connection, forkserver
-from multiprocessing.context import BaseContext
+from multiprocessing.context import ForkServerContext, SpawnContext
 from typing import Any, TypeVar
 
 Job = TypeVar("Job")
@@ -37,7 +37,7 @@ def stop_with_parent(every: float = 0.5) -> None:
     threading.Thread(target=watch, name="parent-watch", daemon=True).start()
 
 
-def worker_context() -> BaseContext:
+def worker_context() -> ForkServerContext | SpawnContext:
     """How worker processes are started: forked from one process that has imported what a run needs, where that exists."""
     if "forkserver" not in multiprocessing.get_all_start_methods():
         return multiprocessing.get_context("spawn")

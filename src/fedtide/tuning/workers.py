@@ -36,7 +36,7 @@ class TrialQueue(Protocol):
 
 def run_sequentially(queue: TrialQueue) -> None:
     """Run all trials in this process."""
-    gc.freeze()  # what is imported is not searched for garbage after every trial
+    gc.freeze()  # skip imported objects in later garbage collections
     try:
         while (task := queue.next()) is not None:
             queue.finish(task.name, run_trial(task, functools.partial(queue.should_prune, task.name)))
@@ -59,10 +59,10 @@ def run_in_parallel(queue: TrialQueue, count: int) -> None:
         try:
             for _ in range(count):
                 ours, theirs = context.Pipe()
-                process = context.Process(target=_serve, args=(theirs, environment), daemon=True)  # type: ignore[attr-defined]
+                worker = context.Process(target=_serve, args=(theirs, environment), daemon=True)
                 with main_module_hidden():
-                    process.start()
-                processes.append(process)
+                    worker.start()
+                processes.append(worker)
                 theirs.close()  # otherwise the end of the process is not noticed
                 _hand_out(queue, ours, busy)
             while busy:
