@@ -14,7 +14,7 @@ from fedtide.core.errors import SettingsError
 from fedtide.core.randomness import Randomness
 from fedtide.privacy import he, masked
 from fedtide.privacy.factory import histograms
-from support import assert_same, federation, play, settings, steady, timeline, vectors
+from support import assert_same, federation, run_rounds, settings, steady, timeline, vectors
 
 FIVE = Randomness(5)
 COUNTS = np.random.default_rng(0).integers(0, 600, (100, 10))
@@ -77,10 +77,10 @@ def test_masks_change_nothing_but_the_bytes_of_a_sessions_first_round(name):
     for protocol in ("plain", "masked"):
         own = {"name": name, "label_histogram": protocol}
         fed = federation(settings(algorithm=own), world, vectors())
-        played[protocol] = (*play(fed), fed.parts.payload)
+        played[protocol] = (*run_rounds(fed), fed.parts.payload)
     (plain, rows, payload), (hidden, other, _) = played["plain"], played["masked"]
     assert_same(plain, hidden)
-    first, second, third, _ = (report.row["bytes_up"] for report in rows)
+    first, second, third, _ = (record.row["bytes_up"] for record in rows)
     assert (first, second - first) == (3 * payload.up + 3 * 3 * 4, 3 * payload.up)
     assert third - second == first
     extra = [b.row["bytes_up"] - a.row["bytes_up"] for a, b in zip(rows, other, strict=True)]
@@ -132,7 +132,7 @@ def test_the_size_does_not_tell_the_number_of_classes_and_large_counts_are_refus
 def test_an_encrypted_run_is_the_plain_one():
     pytest.importorskip("tenseal")
     states = [
-        play(
+        run_rounds(
             federation(
                 settings(algorithm={"name": "fedwcm", "label_histogram": protocol}), steady((25, 35), 2), vectors()
             )

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from fedtide.core import plugins
 from fedtide.federation.scoring import all_clients
-from support import closest, deal, federation, largest_gap, play, settings, timeline, trajectory, vectors, watch
+from support import closest, deal, federation, largest_gap, run_rounds, settings, timeline, trajectory, vectors, watch
 
 COUNTS = st.lists(st.lists(st.integers(0, 9), min_size=4, max_size=4).filter(any), min_size=1, max_size=6)
 
@@ -84,7 +84,7 @@ def test_on_fedavg_the_model_is_the_weighted_mean() -> None:
     chosen = settings(algorithm={"name": "fedavg", "weighting": {"name": "feddisco", "a": 0.7}})
     fed = federation(chosen, world((5, 9, 3), 2), vectors(), cohorts=[[0, 1], [0, 1, 2]])
     seen = watch(fed)
-    play(fed)
+    run_rounds(fed)
     for r, w in seen:
         assert closest(w, disco(r.label_counts.tolist(), a=0.7) @ r.W) < 1e-15
 
@@ -102,7 +102,7 @@ def test_on_feddyn_only_the_participants_mean_is_weighted() -> None:
     chosen = settings(algorithm={"name": "feddyn", "weighting": "feddisco"})
     fed = federation(chosen, world((5, 9, 3), 2), vectors(), cohorts=[[0, 1], [1, 2]])
     seen = watch(fed)
-    state, _ = play(fed)
+    state, _ = run_rounds(fed)
     r, w = seen[-1]
     assert closest(w, disco(r.label_counts.tolist()) @ r.W + state.memory["h"].mean(0)) < 1e-14
     assert closest(all_clients(fed.parts, state, 1), state.memory["latest"].mean(0)) < 1e-15
