@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import gc
 import importlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -16,6 +17,18 @@ from support import dataset
 # Tiny tensors: a second intra-op thread costs more than it brings. (The folder of this file is also what makes
 # ``support`` importable from every test.)
 torch.set_num_threads(1)
+
+
+def pytest_collection_finish() -> None:
+    """What is imported by now is not searched for garbage after every run."""
+    gc.collect()
+    gc.freeze()
+
+
+def pytest_unconfigure() -> None:
+    """Libraries that look for leaks at exit find none."""
+    gc.unfreeze()
+
 
 Quadratics = Callable[[list[int], list[float], list[list[float]]], tuple[Dataset, dict[str, Any]]]
 DROP_IN = Path(__file__).parent / "drop_in"

@@ -9,23 +9,47 @@ from fedtide.core import plugins
 from fedtide.core.randomness import generator
 from support import light
 
-ROUNDS = 15
-KILLS = 10
+MOMENTS = [Moment(rows, number % 5) for number, rows in enumerate((0, 2, 4, 5, 6, 9, 10, 11, 13, 14))]
+"""Before the first state, inside a session, around each session change, between saved states, in the last round."""
+
+KINDS_OF_STATE = {
+    "fedopt": "vectors of the server",
+    "fedssg": "memories of clients and server, columns of participants",
+    "fedwcm": "numbers and histograms, columns of the history",
+    "fedgen": "another model with its optimiser",
+    "cfl_generative": "tensors that grow, synthetic samples",
+}
+"""An algorithm for each kind of state: killed at all moments; all others at one (at all of them in the slow tests)."""
 
 
-@pytest.mark.parametrize("algorithm", plugins.names("algorithms"))
-def test_ten_kills_change_nothing(folder, algorithm):
+def kill_and_compare(folder, algorithm, moments):
+    """Kill a run at some moments, with changing intervals between saved states; its records equal those of a whole one."""
     chosen = ("--set", f"algorithm={json.dumps(light(algorithm))}")
     assert Attempt(folder, *chosen, name="whole").end() == 0
-    rng = generator(0, f"kills of {algorithm}")
-    for rows in sorted(rng.integers(0, ROUNDS, KILLS)):
-        moment = Moment(int(rows), int(rng.integers(0, 5)))
-        attempt = Attempt(folder, *chosen, "--set", f"checkpoint.every={rng.integers(1, 4)}", moments=(moment,))
+    for number, moment in enumerate(moments):
+        attempt = Attempt(folder, *chosen, "--set", f"checkpoint.every={1 + number % 3}", moments=(moment,))
         assert attempt.end() == -signal.SIGKILL, attempt.lines
         assert not (folder / "runs/run/summary.json").exists()
     attempt = Attempt(folder, *chosen)
     assert attempt.end() == 0, attempt.lines
     same_records(folder / "runs/run", folder / "runs/whole")
+
+
+@pytest.mark.parametrize(
+    "algorithm",
+    [
+        pytest.param(name, marks=[pytest.mark.slow] * (name not in KINDS_OF_STATE))
+        for name in plugins.names("algorithms")
+    ],
+)
+def test_ten_kills_change_nothing(folder, algorithm):
+    kill_and_compare(folder, algorithm, MOMENTS)
+
+
+@pytest.mark.parametrize("algorithm", [name for name in plugins.names("algorithms") if name not in KINDS_OF_STATE])
+def test_a_kill_changes_nothing(folder, algorithm):
+    draw = generator(0, f"kill of {algorithm}")
+    kill_and_compare(folder, algorithm, [Moment(int(draw.integers(3, 14)), int(draw.integers(0, 5)))])
 
 
 def test_kills_change_nothing_where_memories_are_on_disk(folder):
