@@ -17,7 +17,7 @@ from fedtide.federation.state import initial_state
 from fedtide.world.timeline import Assignment, Timeline
 from golden import families
 from golden.clipping import ClippedSteps
-from golden.families.case import TOLERANCE, Case, NotYet, Outcome, difference
+from golden.families.case import TOLERANCE, Case, Outcome, difference
 from support import federation, settings, watch
 
 FILES = sorted(Path(__file__).parent.glob("*.json"))
@@ -72,10 +72,7 @@ def run_case(case: Case, executor: str, monkeypatch: pytest.MonkeyPatch) -> Outc
 def test_the_run_follows_the_file(
     content: dict[str, Any], run: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    try:
-        case = families.read(content, run)
-    except NotYet as missing:
-        pytest.skip(f"not yet: {missing}")
+    case = families.read(content, run)
     for executor in ("threads", "stacked"):
         with monkeypatch.context() as patch:
             outcome = run_case(case, executor, patch)

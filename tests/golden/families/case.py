@@ -46,10 +46,6 @@ TOLERANCE = 1e-9
 """Largest absolute difference, in float64."""
 
 
-class NotYet(Exception):
-    """The file is about something that this project does not have yet."""
-
-
 class Fields:
     """A mapping that remembers which keys were read."""
 
@@ -135,8 +131,6 @@ def samples(problem: dict[str, Any]) -> tuple[Dataset, list[int]]:
 def chosen(fields: Fields, kind: str, name: str, conventions: dict[str, Any]) -> dict[str, Any]:
     """Settings of a plug-in: the family's conventions, and every field of the run that is one of its settings."""
     plugin, preset = AS_SETTINGS.get(name, (name, {}))
-    if plugin not in plugins.names(kind):
-        raise NotYet(f"no plug-in {plugin} in {kind}")
     accepted = plugins.load(kind, plugin).Settings.model_fields
     found = {key: RENAMED.get(f"{name}.{key}", RENAMED.get(key, key)) for key in fields.unread()}
     given = {target: fields[key] for key, target in found.items() if target in accepted and target != "name"}
