@@ -22,7 +22,7 @@ def idx(array):
 
 
 def write_emnist(path, train=3, test=1, omit=""):
-    """The archive of EMNIST with so many images of every letter, without one of its files."""
+    """The archive of EMNIST with some images of every letter, without one of its files."""
     with zipfile.ZipFile(path, "w") as archive:
         for split, per_letter in (("train", train), ("test", test)):
             labels = np.tile(np.arange(1, 27), per_letter)

@@ -38,7 +38,7 @@ LIGHT: dict[str, dict[str, Any]] = {
     "creff": {"per_class": 8, "match_steps": 5, "head_epochs": 5},
     "fedgen": {"hidden": 32, "generator_steps": 5},
 }
-"""Less work for algorithms whose server, or whose clients before they train, do much; the others are played as they come."""
+"""Less work for algorithms whose server, or whose clients before they train, do much; the others keep their defaults."""
 
 
 def light(algorithm: str) -> dict[str, Any]:
@@ -156,7 +156,7 @@ def federation(
     cohorts: Sequence[Sequence[int]] | None = None,
     start: Tensor | None = None,
 ) -> Federation:
-    """A federation on the CPU, with a test's own cohorts or initial model where given."""
+    """A federation on the CPU, with the test's own cohorts or initial model where given."""
     parts = assemble(chosen, world, data, Hardware(dtype=dtype))
     if cohorts is not None:
         parts.participation = Script(cohorts)
@@ -165,17 +165,17 @@ def federation(
     return Federation(parts)
 
 
-def play(
+def run_rounds(
     fed: Federation, rounds: int | None = None, state: RunState | None = None
 ) -> tuple[RunState, list[RoundRecord]]:
-    """Play some rounds (all by default), as the Lightning module does; the threads are stopped."""
+    """Run some rounds (all by default), as the Lightning module does; the threads are stopped."""
     state = state or initial_state(fed.parts)
     with torch.no_grad():
-        reports = [
+        records = [
             fed.run_round(state) for _ in range(fed.parts.timeline.rounds - state.round if rounds is None else rounds)
         ]
     fed.parts.workers.close()
-    return state, reports
+    return state, records
 
 
 def watch(fed: Federation) -> list[tuple[Round, Tensor]]:
@@ -204,7 +204,7 @@ def watch(fed: Federation) -> list[tuple[Round, Tensor]]:
     return seen
 
 
-def outlook(**values: Any) -> RunPreview:
+def preview(**values: Any) -> RunPreview:
     """An ordinary run: 15 % of equal clients, 300 rounds of five steps."""
     usual = {"lr": 0.1, "last_lr": 0.05, "steps": 5, "rounds": 300, "participation_fraction": 0.15, "smallest": 1.0}
     return RunPreview(**{**usual, **values})  # type: ignore[arg-type]
@@ -238,7 +238,7 @@ def trajectory(
     """Global models after every round, float64, and the state at the end; ``values`` are further settings."""
     fed = federation(settings(algorithm=algorithm, **values), world, data, cohorts=cohorts, start=start)
     seen = watch(fed)
-    state, _ = play(fed)
+    state, _ = run_rounds(fed)
     return [w for _, w in seen], state
 
 

@@ -21,7 +21,7 @@ SCENARIOS: dict[str, dict[str, Any]] = {
     "trace": {"session_at_change": True},
     "evolving": {"num_clients": 5, "subsets": 3, "beta": 0.5, "num_sessions": 2, "rounds_per_session": 2},
 }
-"""Small worlds; a scenario that is not here is played as it comes."""
+"""Small worlds; any other scenario keeps its defaults."""
 
 
 @pytest.fixture(scope="session")

@@ -18,7 +18,7 @@ from fedtide.federation.state import RunState
 from fedtide.settings.run import RunSettings
 from fedtide.world.dataset import Dataset
 from fedtide.world.timeline import Timeline
-from support import assert_close, assert_same, deal, federation, play, settings, smallest, steady, timeline, watch
+from support import assert_close, assert_same, deal, federation, run_rounds, settings, smallest, steady, timeline, watch
 
 HEAVY = {"resnet18", "resnet34", "preact_resnet18"}
 ALGORITHMS = plugins.names("algorithms")
@@ -37,11 +37,11 @@ OTHERS = [
 Run = tuple[RunSettings, Timeline, Dataset]
 
 
-def rows(reports: list[Any]) -> list[Any]:
+def rows(records: list[Any]) -> list[Any]:
     """Records of rounds, wall-clock apart."""
     return [
-        ({k: v for k, v in report.row.items() if k != "seconds"}, report.per_class, report.session)
-        for report in reports
+        ({k: v for k, v in record.row.items() if k != "seconds"}, record.per_class, record.session)
+        for record in records
     ]
 
 
@@ -55,13 +55,13 @@ def saved_and_restored(state: RunState) -> RunState:
 
 def assert_repeatable(run: Run) -> None:
     """Twice the same bits; and the same bits after a stop, between sessions or inside one."""
-    whole, records = play(federation(*run))
-    again, repeated = play(federation(*run))
+    whole, records = run_rounds(federation(*run))
+    again, repeated = run_rounds(federation(*run))
     assert_same(whole, again)
     assert rows(records) == rows(repeated)
     for stop in (run[1].rounds // 2, run[1].rounds - 1):
-        half, first = play(federation(*run), stop)
-        rest, second = play(federation(*run), state=saved_and_restored(half))
+        half, first = run_rounds(federation(*run), stop)
+        rest, second = run_rounds(federation(*run), state=saved_and_restored(half))
         assert_same(whole, rest)
         assert rows(first + second) == rows(records)
         assert {**rest.totals, "seconds": 0} == {**whole.totals, "seconds": 0}
@@ -73,7 +73,7 @@ def plain(run: Run, **engine: Any) -> RunState:
     """The run with another engine."""
     chosen, world, data = run
     update = chosen.engine.model_copy(update={"executor": "threads", **engine})
-    return play(federation(chosen.model_copy(update={"engine": update}), world, data))[0]
+    return run_rounds(federation(chosen.model_copy(update={"engine": update}), world, data))[0]
 
 
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
@@ -95,7 +95,7 @@ def test_gradient_rounds_leave_no_trace_in_algorithms(world: Any, algorithm: str
     """One stored model is the previous one, so a run with gradient rounds ends as one without them."""
     kept = {"algorithm": algorithm, "federation": {"at_session": "keep"}}
     initialisers = ({"name": "dynamic", "history": 1, "gradient_rounds": 2, "gradient_steps": 1}, "previous")
-    assert_same(*(play(federation(*world(initialiser=initialiser, **kept)))[0] for initialiser in initialisers))
+    assert_same(*(run_rounds(federation(*world(initialiser=initialiser, **kept)))[0] for initialiser in initialisers))
 
 
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
@@ -121,13 +121,13 @@ def test_the_ledger_counts_what_is_declared(world: Any, algorithm: str) -> None:
         numbers = [size if name in vectors else algorithm.payload(name) for name in names]
         assert all(number >= 0 for number in numbers)
         assert counted == 4 * sum(numbers) > 0
-    state, reports = play(fed)
-    exchanges = sum(int(report.row["selected"]) for report in reports)
+    state, records = run_rounds(fed)
+    exchanges = sum(int(record.row["selected"]) for record in records)
     starts = session_starts(fed.parts.timeline)
     sessions = [algorithm.session_traffic(fed.parts.timeline.at(first).clients.size) for first in starts]
     for direction, each, once in (("up", fed.parts.payload.up, 0), ("down", fed.parts.payload.down, 1)):
         counted = exchanges * each + sum(traffic[once] for traffic in sessions)
-        assert state.totals[f"bytes_{direction}"] == counted == reports[-1].row[f"bytes_{direction}"]
+        assert state.totals[f"bytes_{direction}"] == counted == records[-1].row[f"bytes_{direction}"]
 
 
 @pytest.mark.parametrize("executor", ["threads", "stacked"])
@@ -136,13 +136,13 @@ def test_one_sample_is_enough_and_none_is_never_drawn(data: Dataset, algorithm: 
     local = {"amount": 2, "batch_size": 3, "lr": 0.05}
     chosen = settings(algorithm=algorithm, local=local, engine={"executor": executor, "workers": 1})
     fed = federation(chosen, steady((5, 1, 0, 4), 3, classes=10), data)
-    state, reports = play(fed)
+    state, records = run_rounds(fed)
     assert state.counts.tolist() == [3, 3, 0, 3]
-    assert {report.row["present"] for report in reports} == {4}
-    assert {report.row["selected"] for report in reports} == {3}
+    assert {record.row["present"] for record in records} == {4}
+    assert {record.row["selected"] for record in records} == {3}
     for value in (state.w, *state.server.values(), *state.memory.values()):
         assert bool(torch.isfinite(value).all())
-    assert all(math.isfinite(float(report.row["train_loss"] or 0)) for report in reports)
+    assert all(math.isfinite(float(record.row["train_loss"] or 0)) for record in records)
     for name in fed.parts.algorithm.client:
         assert not state.memory[name][2].any(), name
 
@@ -157,7 +157,7 @@ def seen_by(run: Run) -> list[Any]:
         return begin(cohort)
 
     fed.parts.executor.begin = note  # type: ignore[method-assign]
-    play(fed)
+    run_rounds(fed)
     return [fed.parts.w0.tolist(), [r.ids for r, _ in watched], plans]
 
 
@@ -192,7 +192,7 @@ def test_weightings_are_weights(world: Any, weighting: str) -> None:
     assert_repeatable(run)
     fed = federation(*run)
     watched = watch(fed)
-    play(fed)
+    run_rounds(fed)
     for r, _ in watched:
         assert bool((r.weights >= 0).all())
         assert float(r.weights.sum()) == pytest.approx(1.0, abs=1e-12)
@@ -209,7 +209,7 @@ def test_models_are_repeatable_and_resume(model: str) -> None:
 
 
 def test_states_hold_nothing_but_tensors_and_numbers(world: Any) -> None:
-    state, _ = play(
+    state, _ = run_rounds(
         federation(*world(algorithm="scaffold", initialiser="average", evaluation={"models": ["cloud", "all"]}))
     )
 

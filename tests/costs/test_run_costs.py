@@ -13,7 +13,7 @@ from fedtide.federation.ledger import charge
 from fedtide.federation.plan import plan_round
 from fedtide.federation.state import initial_state
 from fedtide.settings.costs import CostSettings
-from support import assert_same, federation, play, settings, steady, vectors
+from support import assert_same, federation, run_rounds, settings, steady, vectors
 
 SIZES = (4, 9, 6)
 COHORTS = ([0, 2], [1], [0, 1, 2])
@@ -26,24 +26,24 @@ def made(rounds: int = 3, **values: Any) -> Federation:
 
 
 def test_costs_change_nothing_that_is_learned() -> None:
-    (priced, rows), (free, bare) = (play(made(costs={"wireless": on})) for on in (True, False))
+    (priced, rows), (free, bare) = (run_rounds(made(costs={"wireless": on})) for on in (True, False))
     assert_same(priced, free)
     assert free.totals["latency"] == free.totals["energy"] == 0
     assert not {"latency", "energy"} & bare[0].row.keys()
-    assert all(report.row["latency"] > 0 and report.row["energy"] > 0 for report in rows)
+    assert all(record.row["latency"] > 0 and record.row["energy"] > 0 for record in rows)
 
 
 def test_a_row_is_the_cost_of_its_cohort() -> None:
     """A pass over all samples each; payload d = 5 x 3 + 3 numbers both ways, or that of the algorithm."""
     for algorithm, vectors_sent in (("fedavg", 1), ("scaffold", 2)):
-        state, reports = play(made(algorithm=algorithm))
+        state, records = run_rounds(made(algorithm=algorithm))
         model = Wireless(CostSettings(), 0, 18, 2 * 15 / 18)
-        for t, (cohort, report) in enumerate(zip(COHORTS, reports, strict=True)):
+        for t, (cohort, record) in enumerate(zip(COHORTS, records, strict=True)):
             whole = Segment(list(range(len(cohort))), [SIZES[client] for client in cohort])
             cost = model.round_cost([t], cohort, [whole], *[4 * 18 * vectors_sent] * 2)
-            assert report.row["latency"] == pytest.approx(cost.latency_s, rel=1e-8)
-            assert report.row["energy"] == pytest.approx(cost.energy_J, rel=1e-8)
-        assert state.totals["latency"] == pytest.approx(sum(report.row["latency"] for report in reports), rel=1e-8)
+            assert record.row["latency"] == pytest.approx(cost.latency_s, rel=1e-8)
+            assert record.row["energy"] == pytest.approx(cost.energy_J, rel=1e-8)
+        assert state.totals["latency"] == pytest.approx(sum(record.row["latency"] for record in records), rel=1e-8)
 
 
 def test_a_further_round_is_charged_to_the_round_that_follows() -> None:
@@ -58,12 +58,12 @@ def test_a_further_round_is_charged_to_the_round_that_follows() -> None:
         charge(fed.parts, state, plan, [Segment([0, 1], [4, 6])], 1)
 
     fed._begin_session = measured  # type: ignore[method-assign]
-    _, (report,) = play(fed, state=state)
-    _, (alone,) = play(plain)
-    assert report.row["bytes_up"] == 2 * alone.row["bytes_up"]
+    _, (record,) = run_rounds(fed, state=state)
+    _, (alone,) = run_rounds(plain)
+    assert record.row["bytes_up"] == 2 * alone.row["bytes_up"]
     once = Wireless(CostSettings(), 0, 18, 2 * 15 / 18)
     more = once.round_cost([0], [0, 2], [Segment([0, 1], [4, 6])], 4 * 18, 4 * 18, "gradient")
-    assert report.row["energy"] == pytest.approx(alone.row["energy"] + more.energy_J, rel=1e-8)
+    assert record.row["energy"] == pytest.approx(alone.row["energy"] + more.energy_J, rel=1e-8)
 
 
 def test_a_device_that_exchanges_more_often_pays_more() -> None:

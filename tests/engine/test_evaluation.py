@@ -13,7 +13,7 @@ from support import closest, deal, federation, images, settings, steady, vectors
 
 
 def made(workers: int = 1, model: str = "logistic", decay: float = 0.0) -> Federation:
-    """A federation whose first model is not symmetric."""
+    """A federation whose initial model is not symmetric."""
     data = vectors() if model == "logistic" else images(side=8)
     local = {"weight_decay": decay, "clip": 0.01, "flip": 0.5 if model != "logistic" else 0.0}
     return federation(settings(model=model, engine={"workers": workers}, local=local), steady((4, 5), 1), data)

@@ -32,7 +32,7 @@ from support import (
     closest,
     federation,
     images,
-    play,
+    run_rounds,
     settings,
     smallest,
     steady,
@@ -70,7 +70,7 @@ def final(
     chosen = settings(
         algorithm=algorithm, model=model, local=local, engine={"workers": 1, **engine}, evaluation={"every": rounds}
     )
-    return play(federation(chosen, steady(sizes, rounds), data or vectors(), dtype=dtype))[0]
+    return run_rounds(federation(chosen, steady(sizes, rounds), data or vectors(), dtype=dtype))[0]
 
 
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
@@ -157,7 +157,7 @@ def test_dropout_is_there_in_training_and_depends_on_the_seed_alone() -> None:
         chosen = settings(seed=seed, model="noisy", local=local, engine={"executor": executor, "workers": 1})
         fed = federation(chosen, steady((8,), 1), vectors())
         fed.parts.w0 = torch.linspace(-1, 1, fed.parts.layout.size, dtype=torch.float64)
-        return play(fed)[0].w
+        return run_rounds(fed)[0].w
 
     assert torch.equal(trained(0, "threads"), trained(0, "threads"))
     assert closest(trained(0, "threads"), trained(1, "threads")) > 1e-3

@@ -12,7 +12,7 @@ from fedtide.engine.forward import Forward
 from fedtide.engine.narrow import use_narrow_forms
 from fedtide.engine.process import prepare_process
 from fedtide.settings.run import EngineSettings
-from support import closest, federation, images, play, settings, steady
+from support import closest, federation, images, run_rounds, settings, steady
 
 
 def softmax_regression(w, b, x, y):
@@ -99,8 +99,8 @@ def test_channels_last_changes_training_and_evaluation_by_rounding_alone(model):
     for layout in ("contiguous", "channels_last"):
         chosen = settings(model=model, engine={"layout": layout, "workers": 1}, local={"flip": 0.5, "crop": 1})
         fed = federation(chosen, steady((4, 5), 2), images(side=16))
-        state, reports = play(fed)
-        ends.append((state.w, [report.row["test_loss"] for report in reports]))
+        state, records = run_rounds(fed)
+        ends.append((state.w, [record.row["test_loss"] for record in records]))
     (one, losses), (other, again) = ends
     assert closest(one, other) < 1e-10
     assert losses == pytest.approx(again, abs=1e-10)

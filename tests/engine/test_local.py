@@ -16,7 +16,7 @@ from fedtide.core.errors import SettingsError
 from fedtide.engine.local import Cohort, Local, Update, clip, momentum_steps
 from fedtide.engine.plan import Plan
 from fedtide.settings.run import LocalSettings
-from support import closest, federation, largest_gap, play, settings, steady, trajectory, vectors, watch
+from support import closest, federation, largest_gap, run_rounds, settings, steady, trajectory, vectors, watch
 
 pytestmark = pytest.mark.usefixtures("drop_in")
 
@@ -188,7 +188,7 @@ def test_a_constant_gradient_moves_clients_by_their_effective_steps(momentum: fl
     local = {"amount": 3, "batch_size": 4, "lr": 0.1, "momentum": momentum, "nesterov": nesterov, "order": "stored"}
     fed = federation(settings(model="point", objective=flat, local=local), steady((4, 8), 1), data)
     seen = watch(fed)
-    play(fed)
+    run_rounds(fed)
     r, _ = seen[0]
     first, second = data.train_inputs[:4].mean(0), data.train_inputs[4:12].view(2, 4, -1).mean(1)
     assert closest(r.W[0] - r.w, 0.1 * r.effective_steps[0] * first) < 1e-14

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from torch.nn import functional
 
 from fedtide.engine.neurons import MEASURES, SOFTMAX, activities, concentration, probe
-from support import federation, images, play, settings, steady, vectors
+from support import federation, images, run_rounds, settings, steady, vectors
 
 ACTIVITY = st.lists(st.floats(0.01, 100), min_size=2, max_size=12)
 
@@ -71,5 +71,5 @@ def test_a_channel_is_a_neuron_and_a_residual_block_has_two_layers():
 def test_it_is_recorded_when_asked_for_and_where_the_model_is_evaluated():
     for neurons, layers in ((0, []), (3, ["relu_0", "relu_1", SOFTMAX])):
         chosen = settings(model="mlp", evaluation={"every": 2, "neurons": neurons})
-        _, reports = play(federation(chosen, steady((30, 30), 3), vectors()))
-        assert [list(report.neurons) for report in reports] == [[], layers, layers]
+        _, records = run_rounds(federation(chosen, steady((30, 30), 3), vectors()))
+        assert [list(record.neurons) for record in records] == [[], layers, layers]

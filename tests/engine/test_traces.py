@@ -11,7 +11,7 @@ from torch import nn
 
 from fedtide.engine import traces
 from fedtide.federation.state import initial_state
-from support import assert_same, federation, play, settings, steady, vectors
+from support import assert_same, federation, run_rounds, settings, steady, vectors
 
 
 class Scaled(nn.Module):
@@ -65,8 +65,26 @@ def test_a_run_with_shared_programs_equals_one_with_its_own(algorithm: str, monk
     states = []
     for _ in range(2):  # the second finds the programs of the first
         fed = federation(chosen, world, data)
-        states.append(play(fed, state=initial_state(fed.parts))[0])
+        states.append(run_rounds(fed, state=initial_state(fed.parts))[0])
     monkeypatch.setattr(traces, "_programs", type(traces._programs)())
-    own, _ = play(federation(chosen, world, data))
+    own, _ = run_rounds(federation(chosen, world, data))
     for state in states:
         assert_same(state, own)
+
+
+@pytest.mark.parametrize("module", ["gradient", "forward"])
+def test_modules_are_described_before_any_thread_can_trace_them(module: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """While one thread traces, a module holds the traced tensors: another one must not look at it."""
+    described: list[bool] = []
+
+    def watched(*parts: Any) -> bytes | None:
+        described.append(any(isinstance(part, nn.Module) for part in parts))
+        return traces.structure(*parts)
+
+    monkeypatch.setattr(f"fedtide.engine.{module}.structure", watched)
+    monkeypatch.setattr(traces, "_programs", type(traces._programs)())
+    fed = federation(settings(algorithm="moon", engine={"executor": "stacked"}), steady((6, 9), 1), vectors())
+    assert described.count(True) == 1
+    described.clear()
+    run_rounds(fed)
+    assert True not in described

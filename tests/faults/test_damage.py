@@ -40,7 +40,7 @@ def test_a_torn_record_and_a_damaged_state_fall_back_to_the_state_before(folder,
     again = Attempt(folder)
     assert again.end() == 0
     assert again.lines[:2] == [
-        "state-00000009.pt is damaged; going on from an older state", "run: going on from round 6"
+        "state-00000009.pt is damaged; continuing from an older state", "run: continuing from round 6"
     ]  # fmt: skip
     same_records(killed, folder / "runs/whole")
 

@@ -19,7 +19,7 @@ from fedtide.federation.federation import Federation
 from fedtide.federation.state import initial_state
 from fedtide.initialisation.base import Boundary, Initialiser
 from fedtide.world.timeline import Timeline
-from support import closest, deal, federation, images, play, settings, timeline, vectors, watch
+from support import closest, deal, federation, images, run_rounds, settings, timeline, vectors, watch
 
 SIZES = (4, 3, 5, 2)
 SESSIONS = 5
@@ -37,7 +37,7 @@ def alternating(sessions: int = SESSIONS, rounds: int = 2, pilot: int = 1) -> Ti
 def starts_and_ends(fed: Federation) -> tuple[list[Tensor], list[Tensor]]:
     """Models at both ends of each session."""
     seen = watch(fed)
-    play(fed)
+    run_rounds(fed)
     first = [r.w for r, _ in seen if r.session_round == 0]
     last = [w for (r, w), (after, _) in pairwise(seen) if after.session > r.session]
     return first, [*last, seen[-1][1]]
@@ -130,7 +130,7 @@ def test_memories_are_cleared_at_a_boundary_or_kept(kept: bool) -> None:
     fed.parts.algorithm.local = lambda r: (  # type: ignore[method-assign]
         seen.append((r.session_round, r.server.c.clone(), r.client.c_k.clone(), r.seen.clone())) or local(r)
     )
-    play(fed)
+    run_rounds(fed)
     first = [(c, c_k, known) for session_round, c, c_k, known in seen if session_round == 0]
     assert not first[0][1].any()
     c, c_k, known = first[2]  # the first group is back in the third session
@@ -158,12 +158,12 @@ def test_who_leaves_inside_a_session_comes_back_as_a_new_client(kept: bool) -> N
     with torch.no_grad():
         fed.run_round(state)
         fed.run_round(state)
-        c, variates = state.server["c"].clone(), state.memory["c_k"].clone()
+        c, control = state.server["c"].clone(), state.memory["c_k"].clone()
         fed.run_round(state)
         fed.run_round(state)
     fed.parts.workers.close()
-    assert torch.equal(seen[2][1], variates[[0, 2]])  # those who stay keep theirs
-    assert torch.equal(seen[2][0], variates[[0, 2]].mean(0) if kept else c)
+    assert torch.equal(seen[2][1], control[[0, 2]])  # those who stay keep theirs
+    assert torch.equal(seen[2][0], control[[0, 2]].mean(0) if kept else c)
     assert not seen[3][1][1].any()
     assert seen[3][2].flatten().tolist() == [1, 0, 1]
 
@@ -187,7 +187,7 @@ def test_server_optimisers_start_again() -> None:
     fed.parts.algorithm.finish = lambda r: (  # type: ignore[method-assign]
         moments.append((r.server.m.clone(), r.server.v.clone())) or finish(r)
     )
-    play(fed)
+    run_rounds(fed)
     for m, v in moments:
         assert not m.any()
         assert torch.equal(v, torch.full_like(v, 0.1**2))
@@ -196,32 +196,32 @@ def test_server_optimisers_start_again() -> None:
 @pytest.mark.parametrize("restart", [True, False])
 def test_the_schedule_starts_again_with_each_session(restart: bool) -> None:
     local = {**LOCAL, "schedule": "exponential", "decay": 0.5, "restart": restart}
-    _, reports = play(federation(settings(local=local), alternating(2, 3), vectors()))
-    rates = [report.row["lr"] for report in reports]
+    _, records = run_rounds(federation(settings(local=local), alternating(2, 3), vectors()))
+    rates = [record.row["lr"] for record in records]
     assert rates == ([0.2, 0.1, 0.05] * 2 if restart else [0.2 * 0.5**t for t in range(6)])
 
 
 def test_latest_models_of_a_session_start_at_its_first_model() -> None:
-    """Whoever is not drawn counts with the session's first model."""
+    """A client that is not drawn counts with the session's initial model."""
     chosen = settings(local=LOCAL, evaluation={"models": ["cloud", "all"]})
     fed = federation(chosen, alternating(2, 1), vectors(), cohorts=[[0], [2]])
-    state, reports = play(fed)
+    state, records = run_rounds(fed)
     assert torch.equal(state.memory["latest"][3], state.memory["latest"][0])
     assert closest(state.memory["latest"][2], state.memory["latest"][3]) > 1e-4
     everybody = (5 * state.memory["latest"][2] + 2 * state.memory["latest"][3]) / 7
     fed = federation(chosen, alternating(2, 1), vectors())
-    assert reports[-1].row["test_accuracy_all"] == fed.parts.scores(everybody, state.b).accuracy()
+    assert records[-1].row["test_accuracy_all"] == fed.parts.scores(everybody, state.b).accuracy()
     fed.parts.workers.close()
 
 
 def test_momentum_is_kept_by_clients_that_keep_it() -> None:
-    """A client that trains alone in every other round goes on with its velocity, or starts from rest."""
+    """A client that trains alone in every other round keeps its velocity, or starts from rest."""
     ends = []
     for scope in ("client", "round"):
         local = {**LOCAL, "momentum": 0.9, "momentum_scope": scope, "order": "stored"}
         world = timeline(deal((4, 3)), [{0: 0, 1: 1}] * 3)
         fed = federation(settings(local=local), world, vectors(), cohorts=[[0], [1], [0]])
-        state, _ = play(fed)
+        state, _ = run_rounds(fed)
         ends.append(state)
     client, fresh = ends
     assert "momentum" not in fresh.memory

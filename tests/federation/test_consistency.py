@@ -18,41 +18,41 @@ SIZES = (7, 1, 12, 4)
 COHORTS = [[0, 3], [2], [0, 1, 2, 3]]
 
 
-def played(algorithm: str, **evaluation: Any) -> Any:
-    """Four clients, ids 1, 2, 4 and 6 of 8, over three rounds: federation, state and reports."""
+def finished(algorithm: str, **evaluation: Any) -> Any:
+    """Four clients, ids 1, 2, 4 and 6 of 8, over three rounds: federation, state and records."""
     present = {client: shard for shard, client in enumerate((1, 2, 4, 6))}
     world = timeline(deal(SIZES), [present] * 3, clients=8)
     chosen = settings(algorithm=algorithm, local={"lr": 0.3}, evaluation={"batch_size": 5, **evaluation})
     fed = federation(chosen, world, vectors(), cohorts=[[(1, 2, 4, 6)[row] for row in rows] for rows in COHORTS])
     state, sent = initial_state(fed.parts), []
-    reports = []
+    records = []
     for _ in COHORTS:
         sent.append(state.w.clone())
         with torch.no_grad():
-            reports.append(fed.run_round(state))
+            records.append(fed.run_round(state))
     fed.parts.workers.close()
-    return fed, sent, reports
+    return fed, sent, records
 
 
 def test_the_losses_are_those_of_the_model_sent_on_own_and_on_all_samples() -> None:
-    fed, sent, reports = played("fedssg", consistency=True)
+    fed, sent, records = finished("fedssg", consistency=True)
     shards = deal(SIZES)
     network = fed.parts.task.network.double()
-    for w, report, rows in zip(sent, reports, COHORTS, strict=True):
+    for w, record, rows in zip(sent, records, COHORTS, strict=True):
         state = fed.parts.layout.named(w, fed.parts.b0)
         logits = torch.func.functional_call(network, state, (fed.parts.data.train_inputs,))
         losses = functional.cross_entropy(logits, fed.parts.data.train_labels, reduction="none").detach().numpy()
-        assert report.clients["client"] == [(1, 2, 4, 6)[row] for row in rows]
-        assert report.clients["local_loss"] == pytest.approx([losses[shards[row]].mean() for row in rows], abs=1e-12)
-        assert report.clients["global_loss"] == pytest.approx([losses[: sum(SIZES)].mean()] * len(rows), abs=1e-12)
-        assert len(report.clients["gate"]) == len(rows)
+        assert record.clients["client"] == [(1, 2, 4, 6)[row] for row in rows]
+        assert record.clients["local_loss"] == pytest.approx([losses[shards[row]].mean() for row in rows], abs=1e-12)
+        assert record.clients["global_loss"] == pytest.approx([losses[: sum(SIZES)].mean()] * len(rows), abs=1e-12)
+        assert len(record.clients["gate"]) == len(rows)
 
 
 def test_training_is_not_touched_and_nothing_is_recorded_unasked() -> None:
-    _, watched, reports = played("fedavg", consistency=True)
-    _, alone, unasked = played("fedavg")
+    _, watched, records = finished("fedavg", consistency=True)
+    _, alone, unasked = finished("fedavg")
     assert all(torch.equal(first, second) for first, second in zip(watched, alone, strict=True))
-    assert list(reports[0].clients) == ["client", "local_loss", "global_loss"]
+    assert list(records[0].clients) == ["client", "local_loss", "global_loss"]
     assert unasked[0].clients == {}
 
 

@@ -19,9 +19,9 @@ from fedtide.engine.local import Cohort
 from fedtide.exchange.base import Exchange, Schedule
 from fedtide.federation.federation import Federation
 from fedtide.federation.ranks import Ranks
-from golden.families.case import Played, difference
+from golden.families.case import Outcome, difference
 from golden.families.dynamicfl import without_exchange
-from support import closest, federation, images, play, settings, steady, trajectory, vectors, watch
+from support import closest, federation, images, run_rounds, settings, steady, trajectory, vectors, watch
 
 CONTENT = json.loads((Path(__file__).parents[1] / "golden" / "dynamicfl.json").read_text(encoding="utf-8"))
 PLAIN = [number for number, run in enumerate(CONTENT["runs"]) if run["star_mode"] is None]
@@ -34,13 +34,13 @@ def due(interval: int, steps: int) -> list[int]:
 
 
 class Scheduled(Exchange):
-    """Averages whoever is due after each step: ``uploads(t, id)`` lists a client's upload steps."""
+    """Averages the clients that are due after each step: ``uploads(t, id)`` lists a client's upload steps."""
 
     def __init__(self, uploads: Callable[[int, int], list[int]]) -> None:
         super().__init__(PluginSettings(name="scheduled"))
         self.uploads = uploads
 
-    def schedule(self, r: Round, seed: int) -> Schedule:
+    def schedule(self, r: Round) -> Schedule:
         """See :meth:`Exchange.schedule`."""
         last = int(r.steps.max())
         members: dict[int, list[int]] = {step: [] for step in range(1, last)}
@@ -53,7 +53,7 @@ class Scheduled(Exchange):
 
 @dataclass(frozen=True)
 class Recording(Ranks):
-    """Keeps the cohort's models and statistics before and after each stretch of local steps."""
+    """Keeps the cohort's models and statistics before and after each segment of local steps."""
 
     before: list[tuple[Tensor, Tensor]] = field(default_factory=list)
     after: list[tuple[Tensor, Tensor]] = field(default_factory=list)
@@ -93,8 +93,8 @@ def test_partial_averages_follow_the_golden_runs(number: int, executor: str) -> 
     run = CONTENT["runs"][number]
     case, fed, recording = golden(run, executor)
     rounds = watch(fed)
-    state, _ = play(fed)
-    outcome = Played(fed, state, rounds, [], [], [], [], [])
+    state, _ = run_rounds(fed)
+    outcome = Outcome(fed, state, rounds, [], [], [], [], [])
     assert not [text for check in case.checks(case.fields, outcome) if (text := difference(check))]
     averages = run.get("aggregations_round_1", [])
     models = [W for W, _ in recording.before[1 : len(averages)]] + [rounds[0][1].expand(6, -1)]
@@ -118,7 +118,7 @@ def test_averages_conserve_mass(executor: str) -> None:
     run = CONTENT["runs"][6]
     _, fed, recording = golden(run, executor)
     rounds = watch(fed)
-    play(fed)
+    run_rounds(fed)
     n = rounds[0][0].n[:, 0]
     averages = [(after, before) for (after, _), (before, _) in zip(recording.after, recording.before[1:], strict=False)]
     for after, before in averages:
@@ -136,7 +136,7 @@ def quadratic_round(
     fed = federation(settings(local=local, **chosen), steady(sizes, rounds), data)
     fed.parts.w0 = torch.full_like(fed.parts.w0, 2.0)
     fed.parts.exchange = Scheduled(lambda t, id_: due(intervals[id_], steps))
-    return play(fed)[0].w
+    return run_rounds(fed)[0].w
 
 
 @pytest.mark.parametrize(
@@ -163,7 +163,7 @@ def test_an_average_after_every_step_is_centralised_sgd(momentum: float, nestero
     common = {"amount": 4, "unit": "steps", "lr": 0.2, "order": "stored", "momentum": momentum, "nesterov": nesterov}
     fed = federation(settings(local={**common, "batch_size": 2}), steady((8, 8, 8), 2), vectors())
     fed.parts.exchange = Scheduled(lambda t, id_: due(1, 4))
-    state, _ = play(fed)
+    state, _ = run_rounds(fed)
     woven = torch.arange(24).view(3, 4, 2).transpose(0, 1).reshape(-1)
     data = vectors()
     data = replace(data, train_inputs=data.train_inputs[woven], train_labels=data.train_labels[woven])
@@ -179,7 +179,7 @@ def test_nobody_or_one_client_alone_at_a_time_is_fedavg(executor: str) -> None:
         fed = federation(settings(**common), steady((5, 2, 7), 3), vectors())
         fed.parts.exchange = Scheduled(uploads)
         seen = watch(fed)
-        state, _ = play(fed)
+        state, _ = run_rounds(fed)
         assert all(torch.equal(w, wanted) for (_, w), wanted in zip(seen, plain, strict=True))
     assert state.totals["bytes_up"] - before.totals["bytes_up"] == 3 * 3 * fed.parts.payload.up
 
@@ -189,7 +189,7 @@ def test_statistics_are_averaged_too() -> None:
     fed = federation(settings(model="cnn_svhn", local=local), steady((4, 12), 1), images())
     fed.parts.exchange, recording = Scheduled(lambda t, id_: [1]), Recording()
     fed.parts.hardware = replace(fed.parts.hardware, ranks=recording)
-    play(fed)
+    run_rounds(fed)
     (_, after), (_, before) = recording.after[0], recording.before[1]
     assert closest(after[0], after[1]) > 1e-6
     assert closest(before, (0.25 * after[0] + 0.75 * after[1]).expand(2, -1)) < 1e-14

@@ -17,7 +17,7 @@ from fedtide.core.plugins import PluginSettings
 from fedtide.exchange.base import Exchange, Schedule
 from fedtide.federation.federation import Federation
 from fedtide.federation.ranks import Ranks
-from support import closest, federation, play, settings, steady, vectors
+from support import closest, federation, run_rounds, settings, steady, vectors
 
 pytestmark = pytest.mark.usefixtures("drop_in")
 
@@ -48,7 +48,7 @@ class Sum:
 class Halfway(Exchange):
     """Everybody averages after the first step too."""
 
-    def schedule(self, r: Round, seed: int) -> Schedule:
+    def schedule(self, r: Round) -> Schedule:
         """See :meth:`Exchange.schedule`."""
         return Schedule([(1, list(range(len(r.ids))))])
 
@@ -68,13 +68,13 @@ def member(algorithm: Any, executor: str, ranks: Ranks) -> Federation:
 def test_any_number_of_processes_gives_the_same_run(algorithm: str, executor: str, size: int) -> None:
     """Also more processes than clients; memories written in the steps, velocities and averages inside the round included."""
     tolerance = 0.0 if executor == "threads" else 1e-13  # other chunks may round differently
-    alone, reports = play(member(algorithm, executor, Ranks()))
+    alone, records = run_rounds(member(algorithm, executor, Ranks()))
     reduce = Sum(size)
     members = [member(algorithm, executor, Ranks(rank, size, reduce.of(rank))) for rank in range(size)]
     with ThreadPoolExecutor(size) as pool:
-        for state, others in pool.map(play, members):
+        for state, others in pool.map(run_rounds, members):
             assert closest(alone.w, state.w) <= tolerance
             for name, rows in alone.memory.items():
                 assert closest(rows, state.memory[name]) <= tolerance, name
-            for report, other in zip(reports, others, strict=True):
-                assert report.row["train_loss"] == pytest.approx(other.row["train_loss"], abs=1e-13)
+            for record, other in zip(records, others, strict=True):
+                assert record.row["train_loss"] == pytest.approx(other.row["train_loss"], abs=1e-13)

@@ -11,7 +11,7 @@ import torch
 from fedtide.federation.federation import Federation
 from fedtide.federation.state import initial_state
 from fedtide.world.timeline import Timeline
-from support import federation, play, settings, steady, vectors
+from support import federation, run_rounds, settings, steady, vectors
 
 VIEWS = np.array([[True, True, False], [False, False, True], [False, True, True]])
 
@@ -21,7 +21,7 @@ def world(rounds: int = 3) -> Timeline:
     return replace(steady((30, 30), rounds), label_views=VIEWS, view_of_round=each, session_of_round=each)
 
 
-def played(fed: Federation) -> tuple[list[dict[str, float]], list[torch.Tensor]]:
+def finished(fed: Federation) -> tuple[list[dict[str, float]], list[torch.Tensor]]:
     """Rows and the arg-max inputs (logits of the test set) after each round."""
     state, rows, logits = initial_state(fed.parts), [], []
     for _ in range(fed.parts.timeline.rounds):
@@ -37,7 +37,7 @@ def played(fed: Federation) -> tuple[list[dict[str, float]], list[torch.Tensor]]
 def test_all_views_are_those_of_the_logits(workers: int) -> None:
     evaluation = {"batch_size": 7}
     fed = federation(settings(evaluation=evaluation, engine={"workers": workers}), world(), vectors())
-    rows, logits = played(fed)
+    rows, logits = finished(fed)
     y = fed.parts.data.test_labels
     for t, (row, scores) in enumerate(zip(rows, logits, strict=True)):
         view, seen = torch.from_numpy(VIEWS[t]), torch.from_numpy(VIEWS[: t + 1].any(0))
@@ -63,5 +63,5 @@ def test_a_model_of_the_other_labels_knows_nothing_unless_it_is_asked_within_the
 
 
 def test_where_every_label_counts_there_is_one_accuracy() -> None:
-    _, reports = play(federation(settings(), steady((4, 5), 1), vectors()))
-    assert not [name for name in reports[0].row if name.endswith(("_seen", "_masked"))]
+    _, records = run_rounds(federation(settings(), steady((4, 5), 1), vectors()))
+    assert not [name for name in records[0].row if name.endswith(("_seen", "_masked"))]

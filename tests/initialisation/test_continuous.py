@@ -16,7 +16,7 @@ from fedtide.engine.local import TermBatch
 from fedtide.federation.state import initial_state
 from fedtide.initialisation.continuous import TEACHER, _Relation, distillation
 from fedtide.models.base import Outputs
-from support import closest, images, play, watch
+from support import closest, images, run_rounds, watch
 
 
 def batch(student: Tensor, teacher: Tensor, labels: Tensor) -> TermBatch:
@@ -65,7 +65,7 @@ def test_relation_distillation_is_binary_cross_entropy_with_the_mixed_target(see
 @pytest.mark.parametrize("loss", ["distillation", "glfc"])
 def test_without_strength_it_is_the_previous_initialiser(loss: str) -> None:
     chosen = {"name": "continuous", "strength": 0.0, "loss": loss}
-    assert torch.equal(play(made(chosen))[0].w, play(made("previous"))[0].w)
+    assert torch.equal(run_rounds(made(chosen))[0].w, run_rounds(made("previous"))[0].w)
 
 
 @pytest.mark.parametrize("executor", ["threads", "stacked"])
@@ -77,7 +77,7 @@ def test_a_round_follows_the_whole_loss(algorithm: str, loss: str, executor: str
     engine = {"executor": executor, "workers": 1}
     fed = made(chosen, alternating(2, 2), algorithm=algorithm, local=local, engine=engine)
     seen = watch(fed)
-    play(fed)
+    run_rounds(fed)
     teacher = seen[1][1]
     for t in (2, 3):
         r, _ = seen[t]
@@ -102,7 +102,7 @@ def test_a_round_follows_the_whole_loss(algorithm: str, loss: str, executor: str
 def test_the_first_teacher_is_the_end_of_the_pilot_or_nobody(start: str, pilot: int) -> None:
     chosen = {"name": "continuous", "post_pilot_start": start}
     fed, plain = made(chosen, alternating(pilot + 2, pilot=pilot)), made("previous", alternating(pilot, pilot=pilot))
-    end, _ = play(plain)
+    end, _ = run_rounds(plain)
     state = initial_state(fed.parts)
     with torch.no_grad():
         for _ in range(pilot):

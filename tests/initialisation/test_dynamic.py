@@ -22,7 +22,7 @@ from fedtide.initialisation import _store as store
 from fedtide.settings.params import Params
 from fedtide.settings.run import RunSettings
 from fedtide.world.build import build_timeline
-from support import closest, federation, images, play, settings, tensors, vectors
+from support import closest, federation, images, run_rounds, settings, tensors, vectors
 
 PATTERNS: dict[str, dict[str, Any]] = {
     "alternate": {},
@@ -88,9 +88,9 @@ def test_an_update_of_one_full_step_is_minus_the_gradient_at_the_pilot() -> None
     """FedAvg, one full-batch step without momentum: G = -lr grad F(w_pilot)."""
     local = {"amount": 3, "batch_size": 99, "lr": 0.3}
     fed = made({"name": "dynamic", "gradient_steps": 1, "gradient_lr": 0.07}, alternating(3), local=local)
-    state, _ = play(fed)
+    state, _ = run_rounds(fed)
     fed = made("previous", alternating(1), local=local)
-    pilot, _ = play(fed)
+    pilot, _ = run_rounds(fed)
     for session, members in ((1, B), (2, A)):
         fed = made("previous", alternating(1), local=local)
         shards = [fed.parts.timeline.shards[k] for k in members]
@@ -107,9 +107,9 @@ def test_an_update_of_one_full_step_is_minus_the_gradient_at_the_pilot() -> None
 def test_an_update_of_the_second_group_is_a_round_among_that_group(chosen: Any) -> None:
     """Algorithm and objective see the population that is present, not that of the first session."""
     everything: Any = {"local": {"amount": 1, "batch_size": 99, "lr": 0.14}, **chosen}
-    state, _ = play(made("dynamic", alternating(2), **everything))
+    state, _ = run_rounds(made("dynamic", alternating(2), **everything))
     alone = federation(settings(**everything), populations([B], pilot=0), vectors(), start=state.initialiser["pilot_w"])
-    once, _ = play(alone)
+    once, _ = run_rounds(alone)
     assert closest(updates(state)[1], (once.w - alone.parts.w0) / 2) < 1e-12
 
 
@@ -125,7 +125,7 @@ def test_duplicating_every_sample_leaves_the_update() -> None:
     spread = [torch.from_numpy(shard) for shard in world.shards]
     object.__setattr__(doubled, "shards", [torch.cat([2 * s, 2 * s + 1]).sort().values.numpy() for s in spread])
     first, second = (
-        updates(play(made("dynamic", w, d, local=local))[0])[1] for w, d in ((world, once), (doubled, twice))
+        updates(run_rounds(made("dynamic", w, d, local=local))[0])[1] for w, d in ((world, once), (doubled, twice))
     )
     assert closest(first, second) < 1e-12
 
@@ -172,12 +172,12 @@ def test_without_a_scale_it_is_the_average_and_with_history_one_the_previous() -
 
 @pytest.mark.parametrize("retention", ["recent", "diverse"])
 def test_a_history_that_is_long_enough_is_unlimited(retention: str) -> None:
-    ends = [play(made({"name": "dynamic", "history": h, "retention": retention}))[0].w for h in (None, 5)]
+    ends = [run_rounds(made({"name": "dynamic", "history": h, "retention": retention}))[0].w for h in (None, 5)]
     assert torch.equal(*ends)
 
 
 def test_no_history_is_the_previous_model() -> None:
-    assert torch.equal(play(made({"name": "dynamic", "history": 0}))[0].w, play(made("previous"))[0].w)
+    assert torch.equal(run_rounds(made({"name": "dynamic", "history": 0}))[0].w, run_rounds(made("previous"))[0].w)
 
 
 def test_a_diverse_history_keeps_both_populations() -> None:
@@ -190,20 +190,20 @@ def test_a_diverse_history_keeps_both_populations() -> None:
 
 
 def test_the_pilot_is_an_average_or_a_moving_average() -> None:
-    ends = [play(made("previous", alternating(pilot, pilot=pilot)))[0].w for pilot in (1, 2, 3)]
+    ends = [run_rounds(made("previous", alternating(pilot, pilot=pilot)))[0].w for pilot in (1, 2, 3)]
     for mode, weights in (("average", (1 / 3, 1 / 3, 1 / 3)), ("ema", (0.25, 0.25, 0.5))):
-        state, _ = play(made({"name": "dynamic", "pilot_mode": mode}, alternating(4, pilot=3)))
+        state, _ = run_rounds(made({"name": "dynamic", "pilot_mode": mode}, alternating(4, pilot=3)))
         expected = sum(weight * w for weight, w in zip(weights, ends, strict=True))
         assert closest(state.initialiser["pilot_w"], torch.as_tensor(expected)) < 1e-15
-    state, _ = play(made("dynamic", alternating(2)))
+    state, _ = run_rounds(made("dynamic", alternating(2)))
     assert torch.equal(state.initialiser["pilot_w"], ends[0])
 
 
 def test_the_statistics_of_the_pilot_are_averaged_like_its_parameters() -> None:
     model: Any = {"model": "cnn_svhn", "local": {**LOCAL, "lr": 0.01}}
-    ends = [play(made("previous", alternating(pilot, pilot=pilot), images(), **model))[0].b for pilot in (1, 2)]
+    ends = [run_rounds(made("previous", alternating(pilot, pilot=pilot), images(), **model))[0].b for pilot in (1, 2)]
     moving = {"name": "dynamic", "pilot_mode": "ema", "pilot_decay": 0.2}
-    state, _ = play(made(moving, alternating(3, pilot=2), images(), **model))
+    state, _ = run_rounds(made(moving, alternating(3, pilot=2), images(), **model))
     assert closest(state.initialiser["pilot_b"], 0.2 * ends[0] + 0.8 * ends[1]) < 1e-12
     assert closest(*ends) > 1e-3
 
@@ -242,7 +242,7 @@ def test_rounds_see_the_same_batches_with_and_without_gradient_rounds() -> None:
         fed.parts.executor.begin = lambda cohort, seen=seen, begin=begin: (  # type: ignore[method-assign]
             seen.append(cohort.plan.indices.tolist()) or begin(cohort)
         )
-        play(fed)
+        run_rounds(fed)
         plans.append(seen)
     plain, more = plans
     assert more[0] == plain[0]
@@ -253,8 +253,8 @@ def test_rounds_see_the_same_batches_with_and_without_gradient_rounds() -> None:
 
 def test_the_history_counts_gradient_rounds_and_what_they_cost() -> None:
     chosen = {"name": "dynamic", "gradient_rounds": 3}
-    rows = [report.row for report in play(made(chosen, alternating(4, 2)))[1]]
-    plain = [report.row for report in play(made("previous", alternating(4, 2)))[1]]
+    rows = [record.row for record in run_rounds(made(chosen, alternating(4, 2)))[1]]
+    plain = [record.row for record in run_rounds(made("previous", alternating(4, 2)))[1]]
     assert [row["gradient_rounds"] for row in rows] == [0, 0, 3, 3, 6, 6, 9, 9]
     assert [row["gradient_rounds"] for row in plain] == [0] * 8
     for row, other in zip(rows, plain, strict=True):
@@ -269,7 +269,7 @@ def test_the_history_counts_gradient_rounds_and_what_they_cost() -> None:
 def test_an_update_that_is_not_finite_ends_the_run_and_names_the_sessions() -> None:
     fed = made({"name": "dynamic", "gradient_lr": 1e308, "gradient_rounds": 3}, alternating(5))
     with pytest.raises(Diverged, match=r"session 3: .* sessions 2 are not finite; try a smaller") as caught:
-        play(fed)
+        run_rounds(fed)
     fed.parts.workers.close()
     assert "\n" not in str(caught.value)
     assert caught.value.record is None
@@ -288,15 +288,15 @@ def test_without_a_pilot_the_first_model_takes_its_place() -> None:
 def test_every_pattern_resumes_to_the_same_bits(pattern: str, algorithm: str) -> None:
     world, data = build_timeline(patterned(pattern), vectors()), vectors()
     initialiser = {"name": "dynamic", "history": 2, "retention": "diverse", "gradient_steps": 1}
-    whole, reports = play(made(initialiser, world, data, algorithm=algorithm))
-    half, first = play(made(initialiser, world, data, algorithm=algorithm), 6)  # right before a boundary
+    whole, records = run_rounds(made(initialiser, world, data, algorithm=algorithm))
+    half, first = run_rounds(made(initialiser, world, data, algorithm=algorithm), 6)  # right before a boundary
     stream = io.BytesIO()
     torch.save(half.tensors(), stream)
     stream.seek(0)
     restored = RunState.restore(torch.load(stream, weights_only=True), torch.device("cpu"), torch.device("cpu"))
-    rest, second = play(made(initialiser, world, data, algorithm=algorithm), state=restored)
+    rest, second = run_rounds(made(initialiser, world, data, algorithm=algorithm), state=restored)
     assert torch.equal(whole.w, rest.w)
-    assert [report.session for report in first + second] == [report.session for report in reports]
+    assert [record.session for record in first + second] == [record.session for record in records]
     assert whole.initialiser.keys() == rest.initialiser.keys()
     assert all(torch.equal(value, rest.initialiser[name]) for name, value in whole.initialiser.items())
 

@@ -39,7 +39,7 @@ def write_run(
     lr=0.1,
     tag="",
 ):
-    """A run directory as a run leaves it behind; ``until`` cuts it after so many rounds."""
+    """A run directory as a run leaves it behind; ``until``: its last round."""
     path = root / f"{label}-{initialiser}-s{seed}{tag}"
     path.mkdir(parents=True)
     settings = {

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from worlds import plugin, timeline, world
 
 from fedtide.core.errors import SettingsError
 from fedtide.world.build import build_timeline
 from fedtide.world.picture import draw, holdings, presence
-from support import federation, play, vectors
+from support import federation, run_rounds, vectors
 from support import settings as run_settings
+from worlds import plugin, timeline, world
 
 SMALL = {"num_clients": 4, "subsets": 5, "rounds_per_session": 12}
 
@@ -113,9 +113,9 @@ def test_one_run_with_evolving_data_changing_clients_and_a_long_tail(tmp_path):
     counts = np.bincount(labels[np.concatenate(made.shards)], minlength=3)
     assert counts[2] < 0.3 * counts[0]
     assert [len(made.at(t).clients) for t in range(6)] == [2, 2, 3, 3, 4, 4]
-    state, reports = play(federation(chosen, made, data))
+    state, records = run_rounds(federation(chosen, made, data))
     assert state.counts.tolist() == [6, 6, 4, 2]
-    assert [report.row["session"] for report in reports] == [1, 1, 2, 2, 3, 3]
+    assert [record.row["session"] for record in records] == [1, 1, 2, 2, 3, 3]
     visited = {
         (client, shard) for t in range(6) for client, shard in zip(made.at(t).clients, made.at(t).shards, strict=True)
     }

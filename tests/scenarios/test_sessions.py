@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import ValidationError
-from worlds import plugin, timeline, world
 
 from fedtide.core.errors import SettingsError
 from fedtide.scenarios._presence import markov
+from worlds import plugin, timeline, world
 
 
 def present(made, session):

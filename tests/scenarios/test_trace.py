@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from worlds import timeline, world
 
 from fedtide.core.errors import SettingsError
 from fedtide.scenarios.trace import Interval, read_trace
+from worlds import timeline, world
 
 
 def write(path, rows, header="client,join,leave"):

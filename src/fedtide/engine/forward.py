@@ -25,6 +25,8 @@ class Forward:
         self._network = copy.deepcopy(task.network).to(task.device, task.dtype).eval()
         self._layout = Layout(self._network)
         self._programs: dict[Any, Callable[..., Tensor]] = {}
+        # Described now: while a thread traces, the network holds its tensors.
+        self._described = structure(self._network, task.autocast)
 
     def __call__(self, w: Tensor, b: Tensor, inputs: Tensor) -> Tensor:
         """Logits [B, L] of the model with parameters ``w`` [d] and floating buffers ``b`` [q] for prepared inputs [B, ...]."""
@@ -33,8 +35,8 @@ class Forward:
         program = self._programs.get(shape)
         if program is None:
             arguments = [*state.values(), inputs]
-            described = structure(self._network, self._task.autocast, list(state))
-            key = None if described is None else ("forward", described, shapes(arguments))
+            described = self._described
+            key = None if described is None else ("forward", described, tuple(state), shapes(arguments))
             program = self._programs.setdefault(shape, shared(key, partial(self._trace, list(state), arguments)))
         return program(*state.values(), inputs)
 

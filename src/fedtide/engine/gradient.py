@@ -46,6 +46,8 @@ class Gradient:
         self._frozen = copy.deepcopy(self._train).eval()
         self._programs: dict[Any, Program] = {}
         self._lock = threading.Lock()  # functional_call swaps parameters on the modules
+        # Described now: while a thread traces, the modules hold its tensors.
+        self._described = structure(self._train, self._frozen, task.objective, task.autocast, task.dtype, task.device)
 
     def __call__(
         self,
@@ -86,13 +88,12 @@ class Gradient:
 
     def _key(self, terms: Sequence[Term], arguments: Sequence[Tensor]) -> Any | None:
         """Everything that goes into a trace."""
-        task = self.task
-        losses = [
-            (term.loss, *map(tuple, (term.references, term.constants, term.tensors)), term.replaces) for term in terms
-        ]
-        about = (self._train, self._frozen, task.objective, task.autocast, task.dtype, task.device, losses)
-        described = structure(*about)
-        return None if described is None else ("gradient", self.batched, described, shapes(arguments))
+        losses = structure(
+            [(term.loss, *map(tuple, (term.references, term.constants, term.tensors)), term.replaces) for term in terms]
+        )
+        if self._described is None or losses is None:
+            return None
+        return "gradient", self.batched, self._described, losses, shapes(arguments)
 
     def _function(self, terms: Sequence[Term], masked: bool) -> Callable[..., tuple[Tensor, ...]]:
         slots = self.layout.parameters

@@ -15,29 +15,29 @@ from fedtide.core.errors import SettingsError
 from fedtide.federation.memory import MemoryStore
 from fedtide.federation.preview import memory_plan
 from fedtide.federation.state import restored_state
-from support import assert_same, federation, play, settings, steady, vectors
+from support import assert_same, federation, run_rounds, settings, steady, vectors
 
 LOCAL = {"amount": 2, "batch_size": 3, "lr": 0.1, "momentum": 0.9, "momentum_scope": "client"}
 COHORTS = [[0, 2], [1, 2, 3], [2], [0, 1, 3]]
 
 
-def played(memory: str, stop: int | None = None, state: Any = None) -> Any:
+def end_of(memory: str, stop: int | None = None, state: Any = None) -> Any:
     """The state of a small FedSSG run after ``stop`` rounds, from the start or from a saved state."""
     chosen = settings(algorithm="fedssg", local=LOCAL, federation={"memory": memory})
     fed = federation(chosen, steady((5, 2, 7, 4), 4), vectors(), cohorts=COHORTS)
-    return play(fed, stop, None if state is None else restored_state(fed.parts, state))[0]
+    return run_rounds(fed, stop, None if state is None else restored_state(fed.parts, state))[0]
 
 
 @pytest.mark.parametrize("memory", ["host", "disk"])
 def test_every_place_gives_the_same_bits(memory: str) -> None:
-    assert_same(played("device"), played(memory))
+    assert_same(end_of("device"), end_of(memory))
 
 
 @pytest.mark.parametrize(("first", "second"), [("disk", "disk"), ("disk", "device"), ("device", "disk")])
 def test_a_saved_state_goes_on_in_any_place(first: str, second: str, tmp_path: Path) -> None:
-    torch.save(played(first, 2).tensors(), tmp_path / "state")
+    torch.save(end_of(first, 2).tensors(), tmp_path / "state")
     saved = torch.load(tmp_path / "state", weights_only=True)
-    assert_same(played("device"), played(second, state=saved))
+    assert_same(end_of("device"), end_of(second, state=saved))
 
 
 def test_memories_on_disk_lie_in_a_file_without_a_name(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""What is recorded of the beginning of a session."""
+"""What is recorded at the start of a session."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import torch
 from fedtide.federation import checkpoint
 from fedtide.runs.execution import execute
 from fedtide.tracking.run_directory import RunDirectory
-from support import deal, federation, play, settings, timeline, vectors, watch
+from support import deal, federation, run_rounds, settings, timeline, vectors, watch
 
 GROUPS = ({0: 0, 1: 1}, {2: 2, 3: 3})
 SESSIONS = {"name": "sessions", "num_devices": 2, "num_sessions": 4, "rounds_per_session": 2, "label_overlap": 0.2}
@@ -34,7 +34,7 @@ def test_losses_and_accuracy_are_those_of_the_four_models(initialiser: str) -> N
     data = vectors()
     fed = federation(settings(initialiser=initialiser, evaluation={"batch_size": 3}), world(4), data)
     seen = watch(fed)
-    _, reports = play(fed)
+    _, records = run_rounds(fed)
     ends = [seen[t][1] for t in (1, 3, 5, 7)]
     for session in range(1, 4):
         t = 2 * session
@@ -45,7 +45,7 @@ def test_losses_and_accuracy_are_those_of_the_four_models(initialiser: str) -> N
             logits = data.train_inputs[held] @ w[:15].view(3, 5).T + w[15:]
             return float(torch.nn.functional.cross_entropy(logits, data.train_labels[held]))
 
-        opening: Any = reports[t].session
+        opening: Any = records[t].session
         start, stored = seen[t][0].w, ends[1:session]
         expected = {"start": loss(start), "previous": loss(ends[session - 1]), "first": loss(fed.parts.w0)}
         expected["average"] = loss(torch.stack(stored).mean(0)) if stored else None  # type: ignore[assignment]
@@ -54,11 +54,14 @@ def test_losses_and_accuracy_are_those_of_the_four_models(initialiser: str) -> N
         assert opening["test_accuracy"] == float((logits.argmax(1) == data.test_labels).double().mean())
         assert (opening["session"], opening["initialiser"]) == (session + 1, initialiser)
         assert opening["returning"] is (session == 3)  # the second group, whose first session was not a pilot
-    assert [report.session is None for report in reports] == [True, True, *[False, True] * 3]
+    assert [record.session is None for record in records] == [True, True, *[False, True] * 3]
 
 
 def test_losses_can_be_left_out_and_change_nothing() -> None:
-    runs = [play(federation(settings(evaluation={"boundary_losses": on}), world(3), vectors())) for on in (True, False)]
+    runs = [
+        run_rounds(federation(settings(evaluation={"boundary_losses": on}), world(3), vectors()))
+        for on in (True, False)
+    ]
     assert torch.equal(runs[0][0].w, runs[1][0].w)
     opening: Any = runs[1][1][2].session
     assert "losses" not in opening
@@ -66,7 +69,7 @@ def test_losses_can_be_left_out_and_change_nothing() -> None:
 
 
 def test_a_resumed_run_has_every_session_once(small: Any, run_once: Any, stop_after: Any, tmp_path: Path) -> None:
-    """A stop between saved states plays the beginning of a session again; its record is there once, and the same."""
+    """After a stop between saved states a session begins twice; its record is there once, and the same."""
     chosen = small(
         scenario=SESSIONS, participation="all", initialiser={"name": "dynamic", "gradient_steps": 1}, algorithm="fedavg"
     )
