@@ -270,7 +270,7 @@ def test_settings_of_the_eight_methods_on_mnist(recipe):
     assert (ssg.algorithm.alpha, ssg.algorithm.beta, ssg.algorithm.variant) == (0.03, None, "algorithm_1")
 
 
-def test_participants_are_those_of_the_programs(recipe):
+def test_participants_are_those_of_the_released_code(recipe):
     run = recipe("table4_mnist_15").runs(recipe("table4_mnist_15").cells[0], 0)[0]
     drawn = plugins.load("participation", run.participation.name)(run.participation).draw(np.arange(100), 2, run.seed)
     assert drawn.tolist() == [1, 12, 19, 21, 23, 24, 27, 51, 55, 57, 67, 77, 81, 89, 91]

@@ -43,7 +43,7 @@ def read_json(path: Path) -> dict[str, Any] | None:
     """Content of a JSON file, ``None`` if it does not exist or is torn."""
     try:
         values = json.loads(path.read_text(encoding="utf-8"))
-    except (FileNotFoundError, json.JSONDecodeError):
+    except (FileNotFoundError, NotADirectoryError, json.JSONDecodeError):
         return None
     return values if isinstance(values, dict) else None
 
