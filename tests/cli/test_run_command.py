@@ -50,7 +50,7 @@ def test_labels_speed_and_saving_do_not_change_the_numbers(fedtide, folder):
     assert all(torch.equal(plain[name], other[name]) for name in plain)
 
 
-def test_without_json_it_says_where_and_how_good(fedtide):
+def test_without_json_it_prints_folder_and_accuracy(fedtide):
     called = fedtide("run", "--name", "mine")
     (line,) = called.out
     assert line.startswith("runs/mine: final accuracy ")

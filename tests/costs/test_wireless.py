@@ -206,7 +206,7 @@ def test_alone_in_the_group_there_is_nobody_to_wait_for() -> None:
     assert cost.down_s / [transfer(model, device, 1e8, 20.0) for device in (0, 1)] == pytest.approx([4, 1])
 
 
-def test_whoever_sits_a_round_out_costs_nothing() -> None:
+def test_an_idle_client_costs_nothing() -> None:
     model = Wireless(CostSettings(), 1, 4_000_000, 2.0)
     cost = model.round_cost([0], [0, 1], [Segment([1], [5]), Segment([1], [5])], 10**6, 10**6)
     assert cost.device_J[0] == cost.down_s[0] == cost.up_s[0] == cost.compute_s[0] == 0
@@ -216,7 +216,7 @@ def test_whoever_sits_a_round_out_costs_nothing() -> None:
     assert nobody.latency_s == nobody.energy_J == 0
 
 
-def test_samples_given_for_a_round_are_spread_over_its_stretches() -> None:
+def test_samples_given_for_a_round_are_spread_over_its_segments() -> None:
     model = Wireless(CostSettings(samples=60), 1, 4_000_000, 2.0)
     cost = model.round_cost([0], [0, 1], [Segment([0], [5]), Segment([0, 1], [7, 12])], 10**6, 10**6)
     assert cost.compute_s == pytest.approx([0.06, 0.06])

@@ -72,7 +72,7 @@ def test_mnist_family(tmp_path, cls, name, mean, std):
 
 
 @pytest.mark.parametrize(
-    ("content", "said"),
+    ("content", "wanted"),
     [
         (idx(noise(0, 5, 28, 28))[:-9], "damaged or truncated"),
         (b"<html>", "damaged or truncated"),
@@ -85,11 +85,11 @@ def test_mnist_family(tmp_path, cls, name, mean, std):
         (gzip.compress(b"", mtime=0), "not an IDX file of bytes"),
     ],
 )
-def test_damaged_idx_file_is_named(tmp_path, content, said):
+def test_damaged_idx_file_is_named(tmp_path, content, wanted):
     write_mnist(tmp_path)
     path = tmp_path / "train-images-idx3-ubyte.gz"
     path.write_bytes(content)
-    with pytest.raises(SettingsError, match=f"{path}: .*{said}"):
+    with pytest.raises(SettingsError, match=f"{path}: .*{wanted}"):
         make(Mnist).read(tmp_path)
 
 
@@ -167,7 +167,7 @@ class Attack:
 
 
 @pytest.mark.parametrize(
-    ("content", "said"),
+    ("content", "wanted"),
     [
         (pickle.dumps(Attack()), "asks for builtins.print"),
         (pickle.dumps({b"data": noise(0, 2, 100), b"labels": [0, 1]}), "cannot reshape"),
@@ -175,10 +175,10 @@ class Attack:
         (batch("labels", noise(0, 2, 3072), [0, 1])[:-40], "not a batch of images"),
     ],
 )
-def test_forged_or_damaged_batch_is_refused(tmp_path, capsys, content, said):
+def test_forged_or_damaged_batch_is_refused(tmp_path, capsys, content, wanted):
     files = {**cifar10_files(), "cifar-10-batches-py/data_batch_2": content}
     write_tar(tmp_path / "cifar-10-python.tar.gz", "w:gz", files)
-    with pytest.raises(SettingsError, match=f"data_batch_2 .*{said}"):
+    with pytest.raises(SettingsError, match=f"data_batch_2 .*{wanted}"):
         make(Cifar10).read(tmp_path)
     assert capsys.readouterr().out == ""
 

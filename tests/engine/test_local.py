@@ -165,7 +165,7 @@ def test_clipping_bounds_the_norm_and_keeps_the_direction(norm: float, limit: fl
         assert torch.equal(v, norm * direction)
 
 
-def test_momentum_travels_as_far_as_its_weights_say() -> None:
+def test_momentum_travels_as_far_as_its_weights() -> None:
     # 13.1441 is printed for m = 0.9 and five steps; the recursion is k <- m k + 1, a <- a + k.
     assert float(momentum_steps(torch.tensor([5]), 0.9)) == pytest.approx(13.1441, abs=1e-12)
     assert momentum_steps(torch.tensor([0, 3]), 0.0).tolist() == [0.0, 3.0]

@@ -26,7 +26,7 @@ def test_reference_models_are_evaluated_with_the_broadcast_batch_statistics() ->
         return torch.zeros(len(batch.labels), dtype=batch.outputs.logits.dtype)
 
     fed.parts.algorithm.terms = lambda r: [Term(watch, {"global": r.w})]  # type: ignore[method-assign]
-    assert not torch.equal(state.b, fed.parts.b0), "the statistics must have moved, or the test says nothing"
+    assert not torch.equal(state.b, fed.parts.b0), "the statistics must have moved, or the test shows nothing"
     named = fed.parts.layout.named(state.w, state.b)
     fed.run_round(state)
     expected = functional_call(fed.parts.task.network.eval(), named, (fed.parts.data.train_inputs,))

@@ -143,7 +143,7 @@ def test_memories_are_cleared_at_a_boundary_or_kept(kept: bool) -> None:
 
 
 @pytest.mark.parametrize("kept", [False, True])
-def test_who_leaves_inside_a_session_comes_back_as_a_new_client(kept: bool) -> None:
+def test_a_client_that_leaves_inside_a_session_comes_back_as_new(kept: bool) -> None:
     """Client 1 leaves after round 2 and is back in round 4; the server's c stays, or becomes the mean of those present."""
     here, all_three = {0: 0, 2: 2}, {0: 0, 1: 1, 2: 2}
     world = timeline(deal(SIZES), [all_three, all_three, here, all_three])
@@ -168,7 +168,7 @@ def test_who_leaves_inside_a_session_comes_back_as_a_new_client(kept: bool) -> N
     assert seen[3][2].flatten().tolist() == [1, 0, 1]
 
 
-def test_who_is_present_but_not_drawn_forgets_nothing() -> None:
+def test_a_client_that_is_not_drawn_forgets_nothing() -> None:
     fed = federation(settings(algorithm="scaffold", local=LOCAL), alternating(1, 2), vectors(), cohorts=[[0, 1], [0]])
     state = initial_state(fed.parts)
     with torch.no_grad():
@@ -201,7 +201,7 @@ def test_the_schedule_starts_again_with_each_session(restart: bool) -> None:
     assert rates == ([0.2, 0.1, 0.05] * 2 if restart else [0.2 * 0.5**t for t in range(6)])
 
 
-def test_latest_models_of_a_session_start_at_its_first_model() -> None:
+def test_latest_models_of_a_session_start_at_its_initial_model() -> None:
     """A client that is not drawn counts with the session's initial model."""
     chosen = settings(local=LOCAL, evaluation={"models": ["cloud", "all"]})
     fed = federation(chosen, alternating(2, 1), vectors(), cohorts=[[0], [2]])

@@ -25,7 +25,7 @@ from support import closest, federation, images, run_rounds, settings, steady, t
 
 CONTENT = json.loads((Path(__file__).parents[1] / "golden" / "dynamicfl.json").read_text(encoding="utf-8"))
 PLAIN = [number for number, run in enumerate(CONTENT["runs"]) if run["star_mode"] is None]
-"""Runs in which everybody who is active trains: all but the starred ones."""
+"""Runs in which all active clients train: all but the starred ones."""
 
 
 def due(interval: int, steps: int) -> list[int]:

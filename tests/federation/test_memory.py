@@ -34,7 +34,7 @@ def test_every_place_gives_the_same_bits(memory: str) -> None:
 
 
 @pytest.mark.parametrize(("first", "second"), [("disk", "disk"), ("disk", "device"), ("device", "disk")])
-def test_a_saved_state_goes_on_in_any_place(first: str, second: str, tmp_path: Path) -> None:
+def test_a_saved_state_resumes_in_any_place(first: str, second: str, tmp_path: Path) -> None:
     torch.save(end_of(first, 2).tensors(), tmp_path / "state")
     saved = torch.load(tmp_path / "state", weights_only=True)
     assert_same(end_of("device"), end_of(second, state=saved))
@@ -55,7 +55,7 @@ def test_a_disk_that_is_too_small_is_refused(tmp_path: Path) -> None:
         MemoryStore("disk", torch.device("cpu"), tmp_path).require(10**21, "memories")
 
 
-def test_the_plan_says_where(tmp_path: Path) -> None:
+def test_the_memory_plan_names_the_place(tmp_path: Path) -> None:
     chosen = settings(algorithm="fedssg", federation={"memory": "disk"})
     fed = federation(chosen, steady((5, 2), 1), vectors())
     fed.parts.memory = MemoryStore("disk", torch.device("cpu"), tmp_path)
@@ -64,7 +64,7 @@ def test_the_plan_says_where(tmp_path: Path) -> None:
     assert f"of client memories on disk ({tmp_path})" in plan
 
 
-def test_an_interrupted_run_goes_on_from_memories_on_disk_and_keeps_its_gates(
+def test_an_interrupted_run_resumes_from_memories_on_disk_and_keeps_its_gates(
     small: Any, stop_after: Callable[[int], Any], run_once: Any, tmp_path: Path
 ) -> None:
     """Gates of FedSSG: participations so far over T p, one row per participant and round, none lost or doubled."""

@@ -120,7 +120,7 @@ def test_the_first_teacher_is_the_end_of_the_pilot_or_nobody(start: str, pilot: 
     fed.parts.workers.close()
 
 
-def test_after_a_reset_the_teacher_may_say_that_all_labels_are_equally_likely() -> None:
+def test_after_a_reset_the_teacher_may_be_uniform() -> None:
     """The first step after the pilot: cross-entropy plus kappa KL(uniform || p), by torch's own gradient."""
     chosen = {"name": "continuous", "post_pilot_start": "reset", "reset_teacher": "uniform", "strength": 0.7}
     fed = made(chosen, alternating(2, pilot=1))

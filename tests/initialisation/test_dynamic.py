@@ -275,7 +275,7 @@ def test_an_update_that_is_not_finite_ends_the_run_and_names_the_sessions() -> N
     assert caught.value.record is None
 
 
-def test_without_a_pilot_the_first_model_takes_its_place() -> None:
+def test_without_a_pilot_the_initial_model_takes_its_place() -> None:
     (state,), _, sessions = sessions_of(made("dynamic", alternating(4, pilot=0)))
     fed = made("previous")
     fed.parts.workers.close()

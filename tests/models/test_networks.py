@@ -170,7 +170,7 @@ class TestEmbeddingBag:
         assert not gradient[0].any()
         assert gradient[1:].abs().sum(1).gt(0).all()
 
-    def test_padding_and_order_play_no_part(self, build: Any) -> None:
+    def test_padding_and_order_do_not_matter(self, build: Any) -> None:
         network = build("embedding_bag", (5,), 4, 7, size=6).double()
         shuffled = torch.tensor([[0, 3, 0, 5, 0, 3]])
         torch.testing.assert_close(network(shuffled), network(self.ids[:1]), rtol=0, atol=1e-14)

@@ -34,7 +34,7 @@ def test_gradient_is_softmax_minus_one_hot_for_each_sample_and_client() -> None:
     torch.testing.assert_close(vmap(grad(total))(logits, labels), expected)
 
 
-def test_counts_play_no_part() -> None:
+def test_counts_do_not_matter() -> None:
     outputs = Outputs(torch.randn(4, 3), torch.zeros(4, 1))
     labels = torch.tensor([0, 1, 2, 0])
     with_counts = objective().loss(outputs, labels, torch.tensor([100.0, 1.0, 0.0]))

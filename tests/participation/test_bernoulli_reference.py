@@ -1,4 +1,4 @@
-"""The published programs' cohorts, number by number."""
+"""The cohorts of the released code, number by number."""
 
 from __future__ import annotations
 

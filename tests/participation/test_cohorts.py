@@ -85,7 +85,7 @@ def test_bernoulli_uses_the_first_attempt_with_a_client():
     assert redrawn > 0
 
 
-def test_a_client_decides_whoever_else_is_present():
+def test_a_client_decides_independently_of_the_others():
     """The same ids among others have the same coins."""
     alone, crowd = np.array([3, 8]), np.array([0, 3, 5, 8, 9, 40])
     assert np.array_equal(coins(alone, 2, 1), coins(crowd, 2, 1)[[1, 3]])

@@ -108,7 +108,7 @@ def test_total_variation_of_the_equal_rule(alpha, imbalance, published):
     assert np.mean(measured) == pytest.approx(published, abs=0.02)
 
 
-def test_exhausted_preferences_are_rare_and_told(caplog):
+def test_exhausted_preferences_are_rare_and_reported(caplog):
     """At most two of a hundred draws at alpha 0.1, none at 0.6."""
     with caplog.at_level(logging.INFO, logger="fedtide.partitions"):
         rule("dirichlet_equal", alpha=0.6).deal(long_tail(0.01), 100, 10, 0)

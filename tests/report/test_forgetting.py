@@ -37,7 +37,7 @@ def test_the_data_of_a_period_weighs_the_classes():
     np.testing.assert_allclose(found, [[0.7, 0.4], [0.7, 1.0]])
 
 
-def test_what_is_not_evaluated_or_not_tested_is_passed_over():
+def test_rounds_without_evaluation_or_test_set_are_skipped():
     """Round 1 is counted to round 2, round 3 stays, class 2 is not tested, round 4 has no evaluation any more."""
     accuracy = rows([NAN, NAN, NAN], [0.8, 0.4, NAN], [0.6, 1.0, NAN], [NAN, NAN, NAN])
     held = rows([2, 0, 7], [0, 2, 9], [1, 0, 1], [5, 5, 5])

@@ -120,7 +120,7 @@ def test_all_diverged(tmp_path):
     assert not [key for key in json.loads((tmp_path / "out" / "metrics.json").read_text()) if key.endswith("_mean")]
 
 
-def test_nothing_played_yet(tmp_path):
+def test_no_runs_yet(tmp_path):
     dirs = [write_run(tmp_path / "runs", state="running", until=0), tmp_path / "runs" / "gone"]
     summary = report(dirs, tmp_path / "out")
     assert [line.split(":")[0] for line in summary.warnings] == ["gone", "fedavg · previous did not finish"]

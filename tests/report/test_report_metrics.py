@@ -11,7 +11,7 @@ NAN = math.nan
 shares = st.floats(0, 1, allow_nan=False)
 
 
-def test_final_and_best_pass_over_rounds_that_were_not_evaluated():
+def test_final_and_best_skip_rounds_without_evaluation():
     assert metrics.final([0.2, 0.9, 0.6, NAN]) == 0.6
     assert metrics.best([0.2, 0.9, NAN, 0.6]) == 0.9
 

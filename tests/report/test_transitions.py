@@ -35,7 +35,7 @@ def test_more_takes_no_less_time(accuracy, reference, shares):
     assert low <= high
 
 
-def test_who_never_gets_there():
+def test_a_target_that_is_never_reached():
     assert time_to_accuracy([0.1, 0.2], [0.9], 0.95) == math.inf
     assert speed_up(math.inf, 2) == math.inf
     assert math.isnan(speed_up(3, math.inf))
@@ -117,7 +117,7 @@ def test_over_seeds(found):
     assert len(table) == 5 * 4
 
 
-def test_what_was_not_recorded_is_not_made_up(tmp_path):
+def test_missing_records_stay_missing(tmp_path):
     frame = transitions(
         load([write_run(tmp_path, seed=seed, state=state) for seed, state in ((0, "complete"), (1, ""))]), Rules()
     )
@@ -126,7 +126,7 @@ def test_what_was_not_recorded_is_not_made_up(tmp_path):
     assert frame[["start", "dip", "rounds", "gain", "latency"]].isna().all(axis=None)
 
 
-def test_a_boundary_played_twice_counts_once_and_a_torn_line_not_at_all(tmp_path):
+def test_a_repeated_boundary_counts_once_and_a_torn_line_not_at_all(tmp_path):
     path = write_sessions(tmp_path, "fedavg", "dynamic", 0)
     again = {"event": "session", "session": 5, "test_accuracy": 0.25, "weights": {"2": 1.0}, "losses": {"start": None}}
     with (path / "events.jsonl").open("a") as stream:

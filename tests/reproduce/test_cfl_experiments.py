@@ -1,4 +1,4 @@
-"""The tables of continual federated learning: their measure, their numbers, and what is played for them."""
+"""The tables of continual federated learning: their measure, their numbers, and the runs behind them."""
 
 import math
 from pathlib import Path
@@ -74,7 +74,7 @@ def test_numbers_that_the_text_discusses():
     assert number("cfl_table2_cifar10", "cfl_generative") == (74.18, 0.08)
 
 
-def test_what_is_played():
+def test_settings_of_the_runs():
     recipe = Recipe(FILES["cfl_table4_cifar10"])
     runs = {cell.algorithm: recipe.runs(cell, 1)[0] for cell in recipe.cells if cell.world == ("0.1",)}
     assert {run.model.name for run in runs.values()} == {"lenet"}

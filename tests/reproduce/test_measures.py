@@ -33,7 +33,7 @@ def test_a_window_is_the_mean_of_the_first_rounds_and_never_longer_than_the_sess
     assert measure.quantities[:2] == [Quantity("accuracy", "1 round"), Quantity("accuracy", "2 rounds")]
 
 
-def test_rounds_without_evaluation_are_passed_over():
+def test_rounds_without_evaluation_are_skipped():
     assert TransitionAccuracy(windows=(3,)).measure(session([10, math.nan, 30]), session([0])) == [20]
 
 

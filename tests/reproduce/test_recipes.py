@@ -44,10 +44,10 @@ def test_file_then_profile_then_the_files_own_profile_then_set_then_grid(tiny):
     assert (given.local.lr, given.local.momentum) == (0.7, 0.5)
 
 
-def test_a_profile_may_have_another_algorithm_played_in_a_cell(tiny):
+def test_a_profile_may_run_another_algorithm_in_a_cell(tiny):
     for profile, label in (("plain", "scaffold"), ("fast", "fedavg")):
-        played = run(Recipe(tiny, profile), cell=2)
-        assert (played.label, played.algorithm.name, played.initialiser.name) == (label, label, "average")
+        made = run(Recipe(tiny, profile), cell=2)
+        assert (made.label, made.algorithm.name, made.initialiser.name) == (label, label, "average")
 
 
 def test_transitions_of_one_run_share_it(tiny):

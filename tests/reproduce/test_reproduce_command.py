@@ -31,7 +31,7 @@ def accuracies(folder, label, start, alpha, seed, session):
     return found[0]
 
 
-def test_a_part_is_played_then_the_rest_and_what_is_done_stays(fedtide, folder, tiny):
+def test_a_part_is_run_then_the_rest_and_finished_runs_stay(fedtide, folder, tiny):
     assert count_runs(Recipe(tiny)) == 4
     part = fedtide("reproduce", "tiny", "--only", "algorithm=fedavg", "-q")
     assert part.status == 0
@@ -65,7 +65,7 @@ def test_a_part_is_played_then_the_rest_and_what_is_done_stays(fedtide, folder, 
     assert sorted(path.name for path in (folder / "results/tiny").iterdir()) == ["plain.csv", "plain.md"]
 
 
-def test_a_target_out_of_reach_is_written_with_the_rounds_played(fedtide, folder, tiny):
+def test_a_target_out_of_reach_is_written_with_the_rounds_run(fedtide, folder, tiny):
     measure = "experiment.measure={name: learning, last: 2, target: 100}"
     published = tiny.parent / "published" / "tiny.csv"
     published.write_text("algorithm,method,quantity,mean\nfedavg,previous,rounds,inf\nfedavg,previous,accuracy,50\n")

@@ -15,7 +15,7 @@ FILES = experiments(Path(__file__).parents[2] / "experiments")
 DYNAMIC_INIT = [name for name, path in FILES.items() if path.parent.name == "dynamic_init"]
 
 # Rows of the tables for each data set, and runs under (corrected, released, paper): worlds x algorithms x methods x seeds;
-# Continuous of the authors' program is plain FedAvg, so one run serves all algorithms with one learning rate.
+# Continuous in the released code is plain FedAvg, so one run serves all algorithms with one learning rate.
 ROWS = {
     "table10_mnist": 128, "table10_fmnist": 128, "table10_svhn": 128, "table10_cifar10": 128, "table10_cifar100": 128,
     "table2_tiny_imagenet": 128, "table3_ag_news": 96, "table7_svhn": 38, "table7_tiny_imagenet": 38,
@@ -126,11 +126,11 @@ def test_what_the_profiles_mean(recipe):
             for profile in ("corrected", "released", "paper")
         ]
         assert starts == ["carry", "reset", "carry"]
-    played = {
+    runs_of = {
         algorithm: run("released", algorithm, "continuous") for algorithm in ("fedprox", "moon", "fedacg", "scaffold")
     }
-    assert {item.algorithm.name for item in played.values()} == {"fedavg"}
-    assert [played[name].local.lr for name in played] == [0.005, 0.01, 0.005, 0.1]
+    assert {item.algorithm.name for item in runs_of.values()} == {"fedavg"}
+    assert [runs_of[name].local.lr for name in runs_of] == [0.005, 0.01, 0.005, 0.1]
     assert run("corrected", "fedprox", "continuous").algorithm.name == "fedprox"
     assert [run(profile, "moon").federation.at_session for profile in ("corrected", "released")] == ["reset", "keep"]
 
@@ -231,7 +231,7 @@ def test_published_hyper_parameters_of_every_data_set(name, recipe):
     for alpha, world in zip(alphas, ("IID", "DiD1", "DiD2"), strict=True):
         assert runs[world, "fedssg"].algorithm.alpha == alpha
         assert runs[world, "feddc"].algorithm.alpha == feddc
-        ours = 1 / 500 if name == "table1_cifar10_500" else 0.01  # the program's example script there
+        ours = 1 / 500 if name == "table1_cifar10_500" else 0.01  # the released code's example script there
         assert runs[world, "feddyn"].algorithm.alpha == ours
 
 

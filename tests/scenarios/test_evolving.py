@@ -58,7 +58,7 @@ def test_consecutive_windows_share_what_is_asked_for(overlap, shared):
             assert len(np.intersect1d(positions, after[client])) == shared
 
 
-def test_a_window_that_reaches_the_end_goes_on_at_the_beginning():
+def test_a_window_that_reaches_the_end_wraps_around():
     made = timeline("evolving", given_(), **SMALL | {"drift": "pointer"})
     size = len(made.shards[0])
     turns = [held(made, t)[2].tolist() for t in range(10)]
@@ -75,7 +75,7 @@ def test_fresh_subsets_are_disjoint_within_a_round_and_new_in_every_round():
 
 
 @pytest.mark.parametrize("drift", ["visits", "pointer", "fresh"])
-def test_coming_and_going_does_not_change_what_the_others_hold(drift):
+def test_arrivals_and_departures_do_not_change_what_the_others_hold(drift):
     """Data moves on with the rounds, not with participation."""
     chosen = SMALL | {"num_sessions": 4, "rounds_per_session": 3, "drift": drift}
     everybody = timeline("evolving", given_(), **chosen)

@@ -1,4 +1,4 @@
-"""Sessions: who is present, which labels count, and that returning devices are the same."""
+"""Sessions: who is present, which labels are evaluated, and that returning devices are the same."""
 
 from __future__ import annotations
 
@@ -108,7 +108,7 @@ def test_explicit_lists():
     seed=st.integers(0, 20),
 )
 @settings(max_examples=50, deadline=None)
-def test_markov_moves_devices_as_it_says(leave, arrivals, least, seed):
+def test_markov_moves_devices_with_its_probabilities(leave, arrivals, least, seed):
     pool, before = 12, np.arange(5)
     sets = list(markov(before, pool, 8, leave, arrivals, least, seed))
     assert np.array_equal(sets[0], before)

@@ -1,4 +1,4 @@
-"""Traces: what a file says is what the timeline does, and bad files are refused by line."""
+"""Traces: the timeline follows the file, and bad files are refused by line."""
 
 from __future__ import annotations
 

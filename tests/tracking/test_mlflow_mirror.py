@@ -130,7 +130,7 @@ def test_runs_of_one_comparison_share_one_parent(settings: Make, tmp_path: Path,
     assert store.parent("another") != parent
 
 
-def test_an_interrupted_run_goes_on_in_the_same_mlflow_run(settings: Make, tmp_path: Path, mlruns: Path) -> None:
+def test_an_interrupted_run_continues_the_same_mlflow_run(settings: Make, tmp_path: Path, mlruns: Path) -> None:
     summary = mirrored(settings(), tmp_path / "runs", mlruns, Interrupt(2))
     assert (summary["state"], summary["rounds"]) == ("interrupted", 2)
     store, run = only_run(mlruns)
@@ -197,7 +197,7 @@ def test_the_next_run_closes_a_killed_one(settings: Make, tmp_path: Path, mlruns
     assert store.client.get_run(killed).info.status == "KILLED"
 
 
-def test_training_goes_on_when_the_store_cannot_be_opened(settings: Make, tmp_path: Path) -> None:
+def test_training_continues_when_the_store_cannot_be_opened(settings: Make, tmp_path: Path) -> None:
     broken = tmp_path / "broken"
     broken.mkdir()
     (broken / "mlflow.db").write_bytes(b"not a database " * 100)
@@ -208,7 +208,7 @@ def test_training_goes_on_when_the_store_cannot_be_opened(settings: Make, tmp_pa
     assert remarks == ["MLflow: file is not a database; training continues, `fedtide mirror` fills the gap later"]
 
 
-def test_training_goes_on_when_the_store_fails_halfway_and_the_gap_is_filled(
+def test_training_continues_when_the_store_fails_halfway_and_the_gap_is_filled(
     settings: Make, tmp_path: Path, mlruns: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from mlflow import MlflowClient

@@ -80,7 +80,7 @@ def test_the_best_is_the_complete_trial_with_the_best_last_rounds(found: tuple[P
     assert result.best == {key: float(best[key]) for key in ("algorithm.mu", "local.lr")}
 
 
-def test_trials_below_the_median_are_given_up_and_no_others(found: tuple[Path, TuneResult]) -> None:
+def test_trials_below_the_median_are_pruned_and_no_others(found: tuple[Path, TuneResult]) -> None:
     home, _ = found
     rows = table(home)
     assert "pruned" in {row["outcome"] for row in rows}
@@ -201,7 +201,7 @@ def test_two_workers_share_the_trials(params: Make, tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_a_killed_search_of_two_workers_plays_no_trial_too_many(params: Make, tmp_path: Path) -> None:
+def test_a_killed_search_of_two_workers_runs_no_extra_trial(params: Make, tmp_path: Path) -> None:
     killed(params({"trials": 6}), tmp_path, workers=2, count=3)
     assert search(params({"workers": 2, "trials": 6}), tmp_path).trials == 6
     assert len(table(tmp_path)) == len(list((tmp_path / "runs").iterdir())) == 6

@@ -36,7 +36,7 @@ def test_download_is_complete_and_done_once(site, tmp_path):
     assert site.requests == [("file.bin", None)]
 
 
-def test_interrupted_download_goes_on_where_it_stopped(site, tmp_path):
+def test_interrupted_download_resumes_where_it_stopped(site, tmp_path):
     site.files["file.bin"], site.cut_after = CONTENT, 4000
     message = refusal(tmp_path, resource(site.url("file.bin")))
     assert f"the connection ended after 4000 of {len(CONTENT)} bytes" in message
@@ -80,7 +80,7 @@ def test_web_page_is_not_taken_for_data(site, tmp_path, content, content_type, c
     assert raw_names(tmp_path) == []
 
 
-def test_wrong_checksum_says_what_was_expected_and_what_to_do(site, tmp_path):
+def test_wrong_checksum_names_the_expected_one_and_the_remedy(site, tmp_path):
     site.files["file.bin"] = CONTENT[:-1] + b"!"
     message = refusal(tmp_path, resource(site.url("file.bin")))
     assert f"expected {MD5}" in message
@@ -155,7 +155,7 @@ def test_compressed_spelling_in_the_mirror_is_unpacked_and_checked(tmp_path):
     assert raw_names(tmp_path / "third") == []
 
 
-def test_file_of_the_same_name_from_another_dataset_is_passed_over(tmp_path):
+def test_file_of_the_same_name_from_another_dataset_is_skipped(tmp_path):
     for folder, content in (("a", b"other"), ("b", CONTENT), ("c", b"third")):
         (tmp_path / "mirror" / folder).mkdir(parents=True)
         (tmp_path / "mirror" / folder / "file.bin").write_bytes(content)
@@ -201,7 +201,7 @@ def test_root_that_cannot_be_made_is_refused(tmp_path):
     assert "data.root: cannot create" in refusal(tmp_path / "file", resource())
 
 
-def test_reader_is_told_what_is_missing(tmp_path):
+def test_missing_files_are_named(tmp_path):
     with pytest.raises(SettingsError, match=r"file\.bin is missing; place file\.bin \(md5"):
         resource().path(tmp_path)
 

@@ -111,7 +111,7 @@ def test_a_run_keeps_every_sample_unless_an_imbalance_is_asked_for():
 
 
 @pytest.mark.parametrize(
-    ("options", "said"),
+    ("options", "wanted"),
     [
         ({"imbalance": 0.0}, r"long_tail.imbalance = 0.0: allowed is 0 < imbalance <= 1"),
         ({"imbalance": 1.5}, r"long_tail.imbalance = 1.5"),
@@ -120,6 +120,6 @@ def test_a_run_keeps_every_sample_unless_an_imbalance_is_asked_for():
         ({"imbalance": 0.5, "n_max": 0}, r"no sample is left"),
     ],
 )
-def test_bad_input_is_refused(options, said):
-    with pytest.raises(SettingsError, match=said):
+def test_bad_input_is_refused(options, wanted):
+    with pytest.raises(SettingsError, match=wanted):
         thin(labels_of([5, 5, 5]), **options)
