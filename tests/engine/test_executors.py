@@ -18,7 +18,7 @@ from fedtide.core.errors import SettingsError
 from fedtide.engine import threads
 from fedtide.engine.factory import TINY, choose
 from fedtide.engine.local import Cohort, Local
-from fedtide.engine.plan import Plan
+from fedtide.engine.plan import BatchPlan
 from fedtide.engine.stacked import Stacked
 from fedtide.engine.task import Task
 from fedtide.engine.threads import Threads
@@ -182,7 +182,7 @@ def cohort(fed: Federation, steps: list[int], batch: int) -> Cohort:
         buffers=torch.zeros(rows, 0, dtype=torch.float64),
         momentum=momentum.clone(),
         b=torch.zeros(0, dtype=torch.float64),
-        plan=Plan(
+        plan=BatchPlan(
             torch.from_numpy(rng.integers(0, 60, (*shape, batch))),
             sizes,
             steps,

@@ -14,7 +14,7 @@ from torch import Tensor
 from fedtide.core import plugins
 from fedtide.core.errors import SettingsError
 from fedtide.engine.local import Cohort, Local, Update, clip, momentum_steps
-from fedtide.engine.plan import Plan
+from fedtide.engine.plan import BatchPlan
 from fedtide.settings.run import LocalSettings
 from support import closest, federation, largest_gap, run_rounds, settings, steady, trajectory, vectors, watch
 
@@ -132,7 +132,7 @@ def bare(W: Tensor, added: Local) -> Cohort:
         buffers=none,
         momentum=None,
         b=none,
-        plan=Plan(none, none, [], none),
+        plan=BatchPlan(none, none, [], none),
         label_counts=none,
         lr=0.1,
         added=added,

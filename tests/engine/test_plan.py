@@ -12,7 +12,7 @@ from hypothesis import settings as examples
 from hypothesis import strategies as st
 
 from fedtide.engine.executor import Advance
-from fedtide.engine.plan import Plan, make_plan, step_count
+from fedtide.engine.plan import BatchPlan, plan_batches, step_count
 from fedtide.federation.state import initial_state
 from fedtide.settings.run import LocalSettings
 from support import deal, federation, settings, steady, vectors
@@ -21,15 +21,15 @@ SIZES = st.lists(st.integers(1, 13), min_size=1, max_size=5)
 BATCH = st.integers(1, 6)
 
 
-def plan(sizes: list[int], ids: list[int] | None = None, seed: int = 0, round_: int = 0, **local: Any) -> Plan:
+def plan(sizes: list[int], ids: list[int] | None = None, seed: int = 0, round_: int = 0, **local: Any) -> BatchPlan:
     """A plan for clients with consecutive shards."""
     shards = deal(sizes)
     ids = list(range(len(sizes))) if ids is None else ids
     mean = float(np.mean(sizes))
-    return make_plan(shards, ids, LocalSettings(**local), mean, seed, "batches", (round_,), torch.device("cpu"))
+    return plan_batches(shards, ids, LocalSettings(**local), mean, seed, "batches", (round_,), torch.device("cpu"))
 
 
-def batches(made: Plan, row: int) -> list[list[int]]:
+def batches(made: BatchPlan, row: int) -> list[list[int]]:
     """A client's batches."""
     sizes = made.sizes[row].tolist()
     return [made.indices[row, step, : sizes[step]].tolist() for step in range(made.steps[row])]
@@ -75,9 +75,9 @@ def test_a_clients_batches_do_not_depend_on_who_else_is_drawn(sizes: list[int], 
     shards = deal(sizes)
     local = LocalSettings(amount=2, batch_size=batch)
     cpu = torch.device("cpu")
-    together = make_plan(shards, list(range(len(sizes))), local, 1.0, 0, "batches", (7,), cpu)
+    together = plan_batches(shards, list(range(len(sizes))), local, 1.0, 0, "batches", (7,), cpu)
     for client, shard in enumerate(shards):
-        alone = make_plan([shard], [client], local, 1.0, 0, "batches", (7,), cpu)
+        alone = plan_batches([shard], [client], local, 1.0, 0, "batches", (7,), cpu)
         assert batches(alone, 0) == batches(together, client)
         count = together.steps[client]
         assert torch.equal(alone.keys[0, :count], together.keys[client, :count])
@@ -120,7 +120,7 @@ def test_step_counts(local: dict[str, Any], size: int, mean: float, steps: int) 
 
 def test_clients_without_samples_have_no_steps() -> None:
     shards = [np.zeros(0, dtype=np.int64), np.arange(3)]
-    made = make_plan(shards, [0, 1], LocalSettings(batch_size=2), 1.5, 0, "batches", (0,), torch.device("cpu"))
+    made = plan_batches(shards, [0, 1], LocalSettings(batch_size=2), 1.5, 0, "batches", (0,), torch.device("cpu"))
     assert made.steps == [0, 10]
     assert not made.sizes[0].any()
 
@@ -134,7 +134,7 @@ def test_class_balanced_passes_are_as_long_and_stay_at_home(
     local = LocalSettings(amount=epochs, batch_size=batch, order="class_balanced")
     shards, cpu = deal(sizes), torch.device("cpu")
     made, again = (
-        make_plan(shards, range(len(sizes)), local, 1.0, seed, "batches", (7,), cpu, labels) for _ in range(2)
+        plan_batches(shards, range(len(sizes)), local, 1.0, seed, "batches", (7,), cpu, labels) for _ in range(2)
     )
     assert torch.equal(made.indices, again.indices)
     usual = plan(sizes, amount=epochs, batch_size=batch)
@@ -148,7 +148,7 @@ def test_classes_that_a_client_has_are_drawn_equally_often() -> None:
     """10,000 draws among 90, 9 and 1 samples of three classes; a fourth one is elsewhere. Five standard deviations."""
     labels = np.repeat([0, 1, 2, 3], [90, 9, 1, 50])
     local = LocalSettings(amount=100, batch_size=10, order="class_balanced")
-    made = make_plan([np.arange(100)], [0], local, 1.0, 0, "batches", (0,), torch.device("cpu"), labels)
+    made = plan_batches([np.arange(100)], [0], local, 1.0, 0, "batches", (0,), torch.device("cpu"), labels)
     drawn = np.array(flat(batches(made, 0)))
     classes = np.bincount(labels[drawn], minlength=4)
     assert classes[3] == 0

@@ -19,7 +19,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from fedtide.engine.plan import Plan
+from fedtide.engine.plan import BatchPlan
 from fedtide.engine.program import Gradients, Product
 from fedtide.models.base import Outputs
 from fedtide.settings.run import LocalSettings
@@ -119,7 +119,7 @@ class Cohort:
     buffers: Tensor
     momentum: Tensor | None
     b: Tensor
-    plan: Plan
+    plan: BatchPlan
     label_counts: Tensor
     lr: float
     added: Local

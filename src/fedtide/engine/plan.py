@@ -18,7 +18,7 @@ _UNKNOWN: Ints = np.zeros(0, dtype=np.int64)
 
 
 @dataclass(frozen=True)
-class Plan:
+class BatchPlan:
     """Batches of a cohort of C clients over at most S steps of at most B samples.
 
     Attributes:
@@ -33,7 +33,7 @@ class Plan:
     steps: list[int]
     keys: Tensor
 
-    def without(self, rows: Sequence[int]) -> Plan:
+    def without(self, rows: Sequence[int]) -> BatchPlan:
         """The same plan, with no steps for some clients."""
         sizes = self.sizes.clone()
         sizes[list(rows)] = 0
@@ -90,7 +90,7 @@ def _passes(
     return batches[:steps]
 
 
-def make_plan(
+def plan_batches(
     shards: Sequence[Ints],
     clients: Sequence[int],
     local: LocalSettings,
@@ -100,7 +100,7 @@ def make_plan(
     keys: tuple[int, ...],
     device: torch.device,
     labels: Ints = _UNKNOWN,
-) -> Plan:
+) -> BatchPlan:
     """The plan of one round.
 
     Args:
@@ -133,6 +133,6 @@ def make_plan(
     stride = np.int64(2862933555777941757)  # an odd 64-bit multiplier keeps the keys of different steps apart
     with np.errstate(over="ignore"):
         step_keys = roots + np.arange(longest, dtype=np.int64) * stride
-    return Plan(
+    return BatchPlan(
         torch.from_numpy(indices).to(device), torch.from_numpy(sizes), steps, torch.from_numpy(step_keys).to(device)
     )

@@ -13,7 +13,7 @@ from fedtide.algorithms.base import Round, Vectors
 from fedtide.costs.wireless import Segment
 from fedtide.engine.flat import weighted_sum
 from fedtide.engine.local import Cohort, momentum_steps
-from fedtide.engine.plan import Plan, make_plan, step_count
+from fedtide.engine.plan import BatchPlan, plan_batches, step_count
 from fedtide.exchange.base import Schedule
 from fedtide.federation.parts import Parts
 from fedtide.federation.plan import RoundPlan
@@ -56,7 +56,7 @@ def train_round(parts: Parts, state: RunState, plan: RoundPlan) -> RoundResult:
     algorithm, local = parts.algorithm, plan.local
     parts.synthetic.load(state.extra)
     plan = replace(plan, shards=algorithm.training_samples(plan.ids, plan.shard_ids, plan.shards, state.extra))
-    batches = make_plan(
+    batches = plan_batches(
         *(plan.shards, plan.ids, local, plan.mean_size, parts.settings.seed, plan.purpose, plan.keys),
         *(state.w.device, parts.labels),
     )
@@ -108,7 +108,7 @@ def _scatter(state: RunState, ids: Tensor, memory: dict[str, Tensor]) -> None:
 
 
 def _make_round(
-    parts: Parts, state: RunState, plan: RoundPlan, batches: Plan, memory: dict[str, Tensor]
+    parts: Parts, state: RunState, plan: RoundPlan, batches: BatchPlan, memory: dict[str, Tensor]
 ) -> tuple[Round, RoundServices]:
     """The round as the algorithm sees it, and its services."""
     algorithm, local, ids = parts.algorithm, plan.local, torch.tensor(plan.ids, dtype=torch.int64)
@@ -157,7 +157,7 @@ def _make_round(
 
 
 def _cohort(
-    parts: Parts, state: RunState, batches: Plan, r: Round, services: RoundServices, memory: dict[str, Tensor]
+    parts: Parts, state: RunState, batches: BatchPlan, r: Round, services: RoundServices, memory: dict[str, Tensor]
 ) -> Cohort:
     """The participants, ready for local training."""
     algorithm, clients = parts.algorithm, len(r.ids)
@@ -189,7 +189,7 @@ def _recorded(ids: list[int], values: dict[str, Tensor | float]) -> tuple[dict[s
     return ({"client": ids, **columns} if columns else {}), numbers
 
 
-def _mean_loss(cohort: Cohort, plan: RoundPlan, batches: Plan) -> float:
+def _mean_loss(cohort: Cohort, plan: RoundPlan, batches: BatchPlan) -> float:
     """Mean training loss over the samples of the clients that trained."""
     steps = torch.tensor(batches.steps, dtype=torch.float64)
     n = torch.tensor([len(shard) for shard in plan.shards], dtype=torch.float64)
@@ -211,7 +211,7 @@ def _momentum(memory: dict[str, Tensor], W: Tensor, coefficient: float) -> Tenso
     return memory["momentum"] if "momentum" in memory else torch.zeros_like(W)
 
 
-def _without_idle(batches: Plan, r: Round, schedule: Schedule) -> Plan:
+def _without_idle(batches: BatchPlan, r: Round, schedule: Schedule) -> BatchPlan:
     """The batches without those of idle clients; ``r`` leaves these out of its average unless ``idle_count`` is set."""
     trains = torch.ones_like(r.steps)
     trains[schedule.idle] = 0

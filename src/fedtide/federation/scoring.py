@@ -45,7 +45,7 @@ def all_clients(parts: Parts, state: RunState, t: int) -> Tensor:
     """Mean [d] of the latest models of all clients present, weighted as the algorithm weights participants."""
     present, shards = parts.timeline.at(t).clients, parts.timeline.shards_at(t)
     n = torch.tensor([len(shard) for shard in shards], dtype=torch.float64)
-    weights = parts.weighting.everybody(n, parts.label_counts(shards))
+    weights = parts.weighting.population_weights(n, parts.label_counts(shards))
     rows = state.memory["latest"]
     if len(present) < len(rows):
         rows = rows[torch.from_numpy(present).to(rows.device)]

@@ -11,7 +11,7 @@ from fedtide.world.files import world_identity
 
 _ROOTS = ("fedtide.federation.module", "fedtide.world.build")
 
-_MEANT = frozenset(
+_PACKAGES = frozenset(
     {
         *("algorithms", "exchange", "initialisation", "models", "objectives", "participation", "partitions"),
         *("scenarios", "selection", "weighting"),
@@ -20,9 +20,14 @@ _MEANT = frozenset(
 )
 """Packages that can change a number of a run. Settings are in the key by value, data by content."""
 
+_TEXTS = frozenset({"fedtide.algorithms._preview", "fedtide.algorithms._stability"})
+"""Modules of these packages that only word advice."""
 
-def _counts(module: str) -> bool:
-    return module.split(".")[1] in _MEANT or module == "fedtide.core.randomness"
+
+def _can_change_numbers(module: str) -> bool:
+    if module in _TEXTS:
+        return False
+    return module.split(".")[1] in _PACKAGES or module == "fedtide.core.randomness"
 
 
 def modules(settings: RunSettings) -> list[str]:
@@ -40,7 +45,7 @@ def modules(settings: RunSettings) -> list[str]:
     }
     if (selection := getattr(settings.exchange, "selection", None)) is not None:
         chosen["selection"] = selection.name
-    return closure([*_ROOTS, *(plugins.module_of(kind, name) for kind, name in chosen.items())], _counts)
+    return closure([*_ROOTS, *(plugins.module_of(kind, name) for kind, name in chosen.items())], _can_change_numbers)
 
 
 def run_key(settings: RunSettings, data: Dataset) -> str:

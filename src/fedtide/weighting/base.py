@@ -24,6 +24,6 @@ class Weighting(Plugin):
             label_counts: float64 [C, L], their samples per class.
         """
 
-    def everybody(self, n: Tensor, label_counts: Tensor) -> Tensor:
+    def population_weights(self, n: Tensor, label_counts: Tensor) -> Tensor:
         """Weights [K] of all present clients in the mean of their latest models; as of participants by default."""
         return self.weights(n, label_counts)

@@ -37,6 +37,6 @@ class FedDisco(Weighting):
         q = (r - self.settings.a * (d / total if total > 0 else d) + self.settings.b).clamp(min=0)
         return q / q.sum() if q.sum() > 0 else r
 
-    def everybody(self, n: Tensor, label_counts: Tensor) -> Tensor:
-        """See :meth:`Weighting.everybody`."""
+    def population_weights(self, n: Tensor, label_counts: Tensor) -> Tensor:
+        """See :meth:`Weighting.population_weights`."""
         return torch.full_like(n, 1.0 / len(n))
