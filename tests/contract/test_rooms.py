@@ -31,10 +31,12 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("report",),
     ("runs",),
     ("diagnostics", "reproduce", "tuning"),
+    ("",),
     ("cli",),
-    ("", "__main__"),
+    ("__main__",),
 )
-"""From the bottom up, packages by name. A module that constructs plug-ins stands above them, whatever package it is in.
+"""From the bottom up, packages by name; the empty name is the public interface. A module that constructs plug-ins stands
+above them, whatever package it is in.
 
 A module belongs to the longest name that it begins with. It imports from its own name and from lower layers only.
 """
