@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from worlds import timeline, world
 
 from fedtide.core.errors import SettingsError
 from fedtide.world.timeline import Timeline
+from worlds import timeline, world
 
 
 def test_everybody_is_there_with_everything():

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import ast
 import inspect
 from typing import Any
 
 from fedtide.core import plugins
 from fedtide.core.errors import SettingsError
 from fedtide.core.plugins import PluginSettings
+from fedtide.core.source import source_file, tree
 
 _ALIASES = {
     "datasets": "data",
@@ -28,6 +30,13 @@ def kind_of(word: str) -> str:
         if candidate in plugins.KINDS:
             return candidate
     raise SettingsError(f"no kind {word!r}; known: {', '.join(sorted({*plugins.KINDS, *_ALIASES}))}")
+
+
+def kinds() -> list[dict[str, str]]:
+    """Name and one-line summary of every kind of plug-in."""
+    packages = [(kind, source_file(f"fedtide.{kind}.base")) for kind in plugins.KINDS]
+    texts = {kind: ast.get_docstring(tree(file.with_name("__init__.py"))) for kind, file in packages if file}
+    return [{"name": kind, "summary": text or ""} for kind, text in texts.items()]
 
 
 def listing(kind: str) -> list[dict[str, str]]:

@@ -10,6 +10,7 @@ from typing import Annotated
 
 import typer
 
+from fedtide import __version__
 from fedtide.cli.diagnose import diagnose
 from fedtide.cli.exits import exit_with, guarded
 from fedtide.cli.options import PARAMS, Json, Mlruns, Override, ParamsFile, Quiet, Runs, Worlds, mlruns_folder
@@ -19,11 +20,20 @@ from fedtide.cli.reproduce import reproduce
 
 app = typer.Typer(
     name="fedtide",
-    help="Federated learning for moving populations: run, compare, tune, report.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
 )
+
+
+@app.callback(invoke_without_command=True)
+def fedtide(
+    version: Annotated[bool, typer.Option("--version", is_eager=True, help="Print the version.")] = False,
+) -> None:
+    """Federated learning for moving populations: run, compare, tune, report."""
+    if version:
+        print(__version__)
+        raise typer.Exit
 
 
 @app.command()
@@ -162,15 +172,17 @@ app.command()(quadratic)
 
 @app.command("list")
 def list_(
-    kind: Annotated[str, typer.Argument(help="algorithms, scenarios, partitions, datasets, models, objectives, ...")],
+    kind: Annotated[
+        str | None, typer.Argument(help="algorithms, scenarios, datasets, ...; default: the kinds.")
+    ] = None,
     as_json: Json = False,
 ) -> None:
-    """List the plug-ins of a kind."""
+    """List the plug-ins of a kind, or the kinds."""
     from rich.table import Table
 
-    from fedtide.cli.describe import listing
+    from fedtide.cli.describe import kinds, listing
 
-    rows = listing(kind)
+    rows = kinds() if kind is None else listing(kind)
     if as_json:
         print(json.dumps(rows))
         return

@@ -20,9 +20,10 @@ from fedtide.core.hashing import short_hash
 from fedtide.core.plugins import SettingsModel
 from fedtide.reproduce.measures import Measure, TransitionAccuracy
 from fedtide.reproduce.published import Number, read_published
-from fedtide.settings.params import Params, deep_merge, override, read_mapping
+from fedtide.settings.params import Params, deep_merge, override
 from fedtide.settings.parse import parse
 from fedtide.settings.run import RunSettings
+from fedtide.settings.yaml_files import read_mapping
 
 BLOCK = "experiment"
 PROFILES = "profiles"

@@ -13,6 +13,7 @@ from fedtide.core.errors import SettingsError, nearest
 from fedtide.settings.experiment import RUN_KEYS, Experiment
 from fedtide.settings.parse import parse
 from fedtide.settings.run import RunSettings
+from fedtide.settings.yaml_files import read_mapping, read_value
 
 
 class Params:
@@ -110,21 +111,6 @@ class Params:
         ]
 
 
-def read_mapping(path: Path) -> dict[str, Any]:
-    """The mapping that a YAML file holds.
-
-    Raises:
-        SettingsError: it is not YAML, or not a mapping.
-    """
-    try:
-        raw = yaml.safe_load(path.read_text(encoding="utf-8")) or {}
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise SettingsError(f"{path} is not YAML: {' '.join(str(error).split())}") from None
-    if not isinstance(raw, dict):
-        raise SettingsError(f"{path} should be a mapping of settings, got {type(raw).__name__}")
-    return raw
-
-
 def override(raw: dict[str, Any], item: str) -> None:
     """Apply one ``a.b=value`` to a raw mapping, in place."""
     path, equals, text = item.partition("=")
@@ -142,8 +128,8 @@ def override(raw: dict[str, Any], item: str) -> None:
             raise SettingsError(f"--set {item!r}: {'.'.join(keys[: depth + 1])} is a value, not a group")
         node[key] = node = dict(child)
     try:
-        node[keys[-1]] = yaml.safe_load(text)
-    except yaml.YAMLError:
+        node[keys[-1]] = read_value(text)
+    except (yaml.YAMLError, RecursionError):
         raise SettingsError(f"--set {item!r}: {text!r} is not a YAML value") from None
 
 

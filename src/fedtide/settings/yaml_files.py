@@ -1,0 +1,67 @@
+"""YAML as people write it: ``1e-3`` is a number, and a key is there once."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Hashable
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from fedtide.core.errors import SettingsError
+
+_EXPONENT = re.compile(r"[-+]?(\d+(\.\d*)?|\.\d+)[eE][-+]?\d+$")
+"""A number of YAML 1.2 that is a word in YAML 1.1, which PyYAML reads."""
+
+
+class _Loader(yaml.SafeLoader):
+    """PyYAML's safe loader with YAML 1.2's numbers; a key that is there twice is an error."""
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, Any]:
+        """See PyYAML."""
+        seen: set[Hashable] = set()
+        for key_node, _ in node.value:
+            if key_node.tag == "tag:yaml.org,2002:merge":
+                continue
+            key = self.construct_object(key_node, deep=True)
+            if isinstance(key, Hashable):
+                if key in seen:
+                    raise yaml.MarkedYAMLError(problem=f"key {key!r} is there twice", problem_mark=key_node.start_mark)
+                seen.add(key)
+        return super().construct_mapping(node, deep)
+
+
+_Loader.add_implicit_resolver("tag:yaml.org,2002:float", _EXPONENT, list("-+.0123456789"))
+
+
+def read_value(text: str) -> Any:
+    """The value that a YAML text stands for.
+
+    Raises:
+        yaml.YAMLError: it is not YAML. RecursionError: it is nested too deeply.
+    """
+    return yaml.load(text, _Loader)
+
+
+def read_mapping(path: Path) -> dict[str, Any]:
+    """The mapping that a YAML file holds.
+
+    Raises:
+        SettingsError: it is not YAML, empty, or not a mapping.
+    """
+    try:
+        raw = read_value(path.read_text(encoding="utf-8"))
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        raise SettingsError(f"{path} is not YAML: {_one_line(error)}") from None
+    except RecursionError:
+        raise SettingsError(f"{path} is not a settings file: it is nested too deeply") from None
+    if raw is None:
+        raise SettingsError(f"{path} is empty; write {{}} for a run with all defaults")
+    if not isinstance(raw, dict):
+        raise SettingsError(f"{path} should be a mapping of settings, got {type(raw).__name__}")
+    return raw
+
+
+def _one_line(error: Exception) -> str:
+    return " ".join(str(error).replace('in "<unicode string>", ', "").split())

@@ -1,0 +1,62 @@
+"""YAML as people write it, and what a settings file must not be."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from fedtide.core.errors import SettingsError
+from fedtide.settings.params import Params
+from fedtide.settings.yaml_files import read_mapping, read_value
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("1e-3", 1e-3),
+        ("1E3", 1000.0),
+        ("-2.5e+1", -25.0),
+        (".5e1", 5.0),
+        ("1e", "1e"),
+        ("e3", "e3"),
+        ("0.1", 0.1),
+        ("7", 7),
+    ],
+)
+def test_numbers_with_an_exponent_are_numbers(text: str, value: object) -> None:
+    found = read_value(text)
+    assert found == value
+    assert type(found) is type(value)
+
+
+def test_a_rate_with_an_exponent_is_accepted_in_a_file_and_on_the_command_line(tmp_path: Path) -> None:
+    file = tmp_path / "params.yaml"
+    file.write_text("local: {lr: 1e-3}\n")
+    assert Params.read(file).run().local.lr == 1e-3
+    assert Params.read(file, ["local.lr=5E-2"]).run().local.lr == 5e-2
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("seed: 1\nseed: 2\n", "key 'seed' is there twice line 2, column 1"),
+        ("local:\n  lr: 1\n  lr: 2\n", "key 'lr' is there twice line 3, column 3"),
+        ("", "is empty"),
+        ("# nothing but a comment\n", "is empty"),
+        ("[" * 5000, "is nested too deeply"),
+    ],
+)
+def test_a_file_that_is_no_mapping_of_settings_is_one_line(tmp_path: Path, text: str, problem: str) -> None:
+    file = tmp_path / "given.yaml"
+    file.write_text(text)
+    with pytest.raises(SettingsError) as caught:
+        read_mapping(file)
+    assert problem in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_merge_keys_may_be_overridden(tmp_path: Path) -> None:
+    file = tmp_path / "given.yaml"
+    file.write_text("base: &base {lr: 1}\nlocal: {<<: *base, lr: 2}\n")
+    assert read_mapping(file)["local"] == {"lr": 2}
