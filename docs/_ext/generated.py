@@ -170,9 +170,7 @@ def catalogue(kind: str, depth: str = "2") -> list[str]:
 
 def python(*names: str) -> list[str]:
     """Autodoc directives for public names of the package."""
-    public = getattr(fedtide, "__all__", None)
-    if public is None:
-        return [f"`{name}`" for name in names]
+    public = fedtide.__all__
     lines = ["```{eval-rst}"]
     for name in names:
         if name not in public:
