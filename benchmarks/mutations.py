@@ -86,7 +86,7 @@ engine.nesterov: displacement per unit gradient: Nesterov's lookahead is ignored
     - lag = momentum**2 if nesterov else momentum
     + lag = momentum
 engine.decay: direct step: weight decay is left out
-    engine/local.py < engine/test_local.py engine/test_executors.py golden
+    engine/local.py < algorithms/test_fedavg.py engine/test_executors.py golden
     - shrink = 1.0 - self.lr * ((self.pull or 0.0) + self.decay)
     + shrink = 1.0 - self.lr * (self.pull or 0.0)
 engine.frozen_memory: stacked executor: memories of a client that has finished keep changing

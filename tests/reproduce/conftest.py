@@ -41,7 +41,7 @@ def tiny(folder: Path, shared_data: Path) -> Path:
     for name in ("profiles", "published"):
         (family / name).mkdir(parents=True)
     (family / "tiny.yaml").write_text(TINY.format(data=shared_data))
-    (family / "profiles" / "plain.yaml").write_text("{}")
+    (family / "profiles" / "plain.yaml").write_text("")
     (family / "profiles" / "fast.yaml").write_text(FAST)
     (family / "published" / "tiny.csv").write_text(PUBLISHED)
     return family / "tiny.yaml"

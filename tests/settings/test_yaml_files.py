@@ -51,7 +51,7 @@ def test_a_file_that_is_no_mapping_of_settings_is_one_line(tmp_path: Path, text:
     file = tmp_path / "given.yaml"
     file.write_text(text)
     with pytest.raises(SettingsError) as caught:
-        read_mapping(file)
+        Params.read(file)
     assert problem in str(caught.value)
     assert "\n" not in str(caught.value)
 

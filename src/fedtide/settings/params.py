@@ -46,6 +46,8 @@ class Params:
         if not path.is_file():
             raise SettingsError(f"no settings file {path}; name one with --params or create it")
         raw = read_mapping(path)
+        if not raw and not overrides:
+            raise SettingsError(f"{path} is empty; write `seed: 0` for a run with all defaults")
         for item in overrides:
             override(raw, item)
         return Params(raw, path.name)

@@ -45,10 +45,10 @@ def read_value(text: str) -> Any:
 
 
 def read_mapping(path: Path) -> dict[str, Any]:
-    """The mapping that a YAML file holds.
+    """The mapping that a YAML file holds; none of an empty one.
 
     Raises:
-        SettingsError: it is not YAML, empty, or not a mapping.
+        SettingsError: it is not YAML, or not a mapping.
     """
     try:
         raw = read_value(path.read_text(encoding="utf-8"))
@@ -57,7 +57,7 @@ def read_mapping(path: Path) -> dict[str, Any]:
     except RecursionError:
         raise SettingsError(f"{path} is not a settings file: it is nested too deeply") from None
     if raw is None:
-        raise SettingsError(f"{path} is empty; write {{}} for a run with all defaults")
+        return {}
     if not isinstance(raw, dict):
         raise SettingsError(f"{path} should be a mapping of settings, got {type(raw).__name__}")
     return raw
