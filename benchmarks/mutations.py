@@ -167,7 +167,7 @@ costs.band: uploads do not share the band
     - self._link(s.bandwidth / row.sum(), s.send_power
     + self._link(s.bandwidth, s.send_power
 costs.buffers: ledger: BatchNorm statistics are not counted
-    federation/payload.py < costs/test_wireless.py costs/test_run_costs.py federation contract/test_rounds.py algorithms
+    federation/payload.py < algorithms/test_fedacg.py costs/test_run_costs.py algorithms
     - return size + buffers if name in ("w", "W")
     + return size if name in ("w", "W")
 costs.waits: averages inside a round: the time a client waits for one is not on its clock at the next
