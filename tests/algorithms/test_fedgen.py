@@ -144,6 +144,9 @@ def test_the_server_trains_its_generator_as_plain_modules_would() -> None:
     norm: Any = network[1]
     assert closest(r.extra["statistics"], torch.cat([norm.running_mean, norm.running_var])) < 1e-12
     assert float(r.extra["taken"]) == 4
+    for kept, name in (("first", "exp_avg"), ("second", "exp_avg_sq")):  # the next round continues from them
+        moments = [adam.state[parameter][name] for parameter in network.parameters()]
+        assert closest(r.extra[kept], torch.nn.utils.parameters_to_vector(moments)) < 1e-12
 
 
 def test_the_generator_travels_down_and_counts_travel_up() -> None:

@@ -143,6 +143,18 @@ def bare(W: Tensor, added: Local) -> Cohort:
     )
 
 
+@pytest.mark.parametrize("executor", ["threads", "stacked"])
+@pytest.mark.parametrize("weight_decay", [0.0, 0.2])
+def test_a_direct_step_is_a_step(executor: str, weight_decay: float) -> None:
+    """Matrix products that write into the parameters end where the general update does (a limit that is never reached)."""
+    local = {"amount": 3, "unit": "steps", "batch_size": 4, "lr": 0.3, "weight_decay": weight_decay}
+    chosen = {"algorithm": {"name": "fedprox", "mu": 0.5}, "engine": {"executor": executor, "workers": 1}}
+    world, data = steady((6, 9), 3), vectors()
+    direct, _ = trajectory(world=world, data=data, local=local, **chosen)
+    general, _ = trajectory(world=world, data=data, local={**local, "clip": 1e9}, **chosen)
+    assert largest_gap(direct, general) < 1e-13
+
+
 def test_a_pull_needs_a_target() -> None:
     with pytest.raises(ValueError, match="towards"):
         Update(bare(torch.zeros(1, 2), Local(pull=0.1)), slice(0, 1), LocalSettings())
