@@ -198,6 +198,15 @@ def test_a_round_with_an_average_inside_in_closed_form() -> None:
     assert cost.device_J == pytest.approx(0.1 * cost.down_s + 0.2 * cost.up_s + 0.1 * cost.compute_s)
 
 
+def test_a_wait_is_on_the_clock_at_the_next_average() -> None:
+    """Two averages inside the round: the fast device waits equally long for the slow one at both."""
+    model = Wireless(STEADY, 1, 4_000_000, 2.0)
+    together = [Segment([0, 1], [10, 400]), Segment([0, 1], [10, 400]), Segment([0, 1], [5, 5])]
+    cost = model.round_cost([0], [0, 1], together, 10**6, 10**6)
+    fast, slow = (transfer(model, device, 1e8, 20.0) + transfer(model, device, 1e8 / 2, 0.2) for device in (0, 1))
+    assert cost.waited_s == pytest.approx([2 * (slow + 0.400 - fast - 0.010), 0])
+
+
 def test_alone_in_the_group_there_is_nobody_to_wait_for() -> None:
     model = Wireless(STEADY, 1, 4_000_000, 2.0)
     cost = model.round_cost([0], [0, 1], [Segment([0], [5])] * 3 + [Segment([0, 1], [5, 20])], 10**6, 10**6)

@@ -48,6 +48,12 @@ def test_rounds_without_evaluation_or_test_set_are_skipped():
     assert (one.seen, math.isnan(one.backward), math.isnan(one.forgotten)) == (pytest.approx(0.4), True, True)
 
 
+def test_only_models_since_a_period_count_as_its_best():
+    """Class 1 was known best before the second period."""
+    accuracy = rows([0.5, 0.9, 0.0], [0.4, 0.6, 0.0], [0.3, 0.5, 0.8])
+    assert forgetting(accuracy, np.eye(3), np.arange(3)).forgotten == pytest.approx(((0.5 - 0.3) + (0.6 - 0.5)) / 2)
+
+
 @given(st.integers(2, 6), st.integers(0, 9))
 def test_what_is_forgotten_is_never_less_than_what_was_lost(periods, seed):
     draw = np.random.default_rng(seed)
