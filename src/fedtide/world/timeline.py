@@ -7,6 +7,7 @@ and one index per round. Everything is a NumPy array; the file is one ``.npz``.
 from __future__ import annotations
 
 import hashlib
+import io
 import json
 import os
 import zipfile
@@ -170,8 +171,9 @@ class Timeline:
         part = path.with_name(path.name + f".{os.getpid()}.part")
         with zipfile.ZipFile(part, "w") as archive:
             for name, values in arrays.items():  # np.savez stamps the time, but equal timelines should be equal files
-                with archive.open(zipfile.ZipInfo(f"{name}.npy"), "w", force_zip64=True) as stream:
-                    np.lib.format.write_array(stream, values, allow_pickle=False)
+                stream = io.BytesIO()
+                np.lib.format.write_array(stream, values, allow_pickle=False)
+                archive.writestr(zipfile.ZipInfo(f"{name}.npy"), stream.getvalue())
         part.replace(path)
 
     @staticmethod
