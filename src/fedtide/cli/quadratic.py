@@ -14,6 +14,7 @@ from rich.table import Table
 from fedtide.cli.options import Json
 from fedtide.cli.reporter import output
 from fedtide.core.errors import SettingsError
+from fedtide.core.files import replacing
 
 PUBLISHED = Path("experiments/cfl/table7_rates.csv")
 
@@ -40,12 +41,10 @@ def quadratic(
             found = [nqm.simulate(nqm.problem(setting, seed), method, np.array([rate]))[0] for seed in chosen]
             lines += [(setting.name, method, t, value) for t, value in enumerate(np.mean(found, axis=0))]
     if curves is not None:
-        part = curves.with_name(curves.name + ".part")
-        with part.open("w", newline="", encoding="utf-8") as stream:
+        with replacing(curves) as part, part.open("w", newline="", encoding="utf-8") as stream:
             writer = csv.writer(stream, lineterminator="\n")
             writer.writerow(("setting", "method", "round", "loss"))
             writer.writerows((name, method, t, f"{value:.6g}") for name, method, t, value in lines)
-        part.replace(curves)
     if as_json:
         print(json.dumps(rows))
         return

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import hashlib
 import io
-import os
 from pathlib import Path
 from typing import Any, BinaryIO
 
 import torch
 
 from fedtide.core.errors import SettingsError
+from fedtide.core.files import replacing
 
 _HEADER = 65  # hex digest and a newline
 
@@ -35,8 +35,7 @@ def save(folder: Path, round_: int, values: dict[str, Any], keep: int = 2) -> No
     """Write ``state-<round>.pt`` and drop all but the ``keep`` newest generations."""
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / f"state-{round_:08d}.pt"
-    part = path.with_suffix(".part")
-    with part.open("wb") as file:
+    with replacing(path, durable=True) as part, part.open("wb") as file:
         file.write(b"\n" * _HEADER)
         hashed: Any = _Hashed(file)
         torch.save(values, hashed)  # streamed in pieces: memories may exceed main memory
@@ -44,9 +43,6 @@ def save(folder: Path, round_: int, values: dict[str, Any], keep: int = 2) -> No
             raise hashed.failure
         file.seek(0)
         file.write(hashed.digest.hexdigest().encode())
-        file.flush()
-        os.fsync(file.fileno())
-    part.replace(path)
     for old in generations(folder)[keep:]:
         old.unlink()
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,6 +14,7 @@ from rich.markup import escape
 from rich.table import Table as RichTable
 
 from fedtide.core.errors import SettingsError
+from fedtide.core.files import write_bytes
 from fedtide.report import (
     boundaries,
     dynamics,
@@ -115,7 +115,7 @@ def build(
     }
     out.mkdir(parents=True, exist_ok=True)
     for name, content in files.items():
-        _write(out / name, content)
+        write_bytes(out / name, content)
     return ReportSummary(
         page=out / "report.html",
         complete=int((read.runs["state"] == "complete").sum()),
@@ -256,9 +256,3 @@ def _printable(title: str, table: Table) -> RichTable:
 
 def _csv(frame: pd.DataFrame) -> bytes:
     return frame.to_csv(index=False, lineterminator="\n", float_format="%.12g").encode()
-
-
-def _write(path: Path, content: bytes) -> None:
-    part = path.with_name(f"{path.name}.{os.getpid()}.part")
-    part.write_bytes(content)
-    part.replace(path)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
 from fedtide.core.errors import SettingsError, nearest
+from fedtide.core.files import write_bytes
 from fedtide.core.plugins import PluginSettings
 from fedtide.reproduce.curves import curves, curves_csv, curves_png
 from fedtide.reproduce.earlier import read_earlier
@@ -126,7 +126,7 @@ def reproduce(
             page += f"\n![Test accuracy over rounds; diamonds: published]({recipe.profile}_rounds.png)\n"
         files[".md"] = page.encode()
         for suffix, content in files.items():
-            _write(target / f"{recipe.profile}{suffix}", content)
+            write_bytes(target / f"{recipe.profile}{suffix}", content)
         return results
 
     def ended(summary: dict[str, Any]) -> None:
@@ -156,9 +156,3 @@ def _distinct(recipe: Recipe, cells: Sequence[Cell]) -> list[RunSettings]:
 def count_runs(recipe: Recipe) -> int:
     """Number of runs of an experiment."""
     return len(_distinct(recipe, recipe.cells))
-
-
-def _write(path: Path, content: bytes) -> None:
-    part = path.with_name(f"{path.name}.{os.getpid()}.part")
-    part.write_bytes(content)
-    part.replace(path)

@@ -10,6 +10,7 @@ from typing import Any
 import lightning as L
 import torch
 
+from fedtide.core.files import replacing
 from fedtide.federation import checkpoint
 from fedtide.federation.module import FederatedModule
 from fedtide.federation.parts import Parts
@@ -160,10 +161,9 @@ def _fit(
     if module.diverged:
         summary["message"] = module.diverged
     if state == "complete":
-        part = directory.path / "model.part"
-        with part.open("wb") as stream:  # given a path, torch hides disk errors
+        # Given a path, torch hides disk errors.
+        with replacing(directory.path / "model.pt", durable=True) as part, part.open("wb") as stream:
             torch.save(module.parts.named(module.state.w, module.state.b), stream)
-        part.replace(directory.path / "model.pt")
     if state == "interrupted" and stop.received is not None:
         summary["signal"] = int(stop.received)
     directory.event(state, round=module.state.round)

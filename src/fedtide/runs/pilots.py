@@ -15,6 +15,7 @@ import lightning as L
 from filelock import FileLock, Timeout
 
 from fedtide.core.errors import SettingsError
+from fedtide.core.files import write_text
 from fedtide.federation import checkpoint
 from fedtide.federation.module import FederatedModule
 from fedtide.runs.identity import run_key
@@ -80,9 +81,7 @@ class SharedPilot(L.Callback):
         self._lock.release()
         self.directory.rewind(0)
         for name, text in shared["tables"].items():
-            part = self.directory.path / f"{name}.part"
-            part.write_text(text, encoding="utf-8")
-            part.replace(self.directory.path / name)
+            write_text(self.directory.path / name, text)
         for facts in shared["sessions"]:
             self.directory.event(**facts)
         checkpoint.save(self.directory.state, self.rounds, shared["state"])

@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fedtide.core.errors import SettingsError
+from fedtide.core.files import write_json, write_text
 from fedtide.core.hashing import short_hash
 from fedtide.core.source import fingerprint
 from fedtide.runs.compare import compare
 from fedtide.runs.identity import modules, run_key
 from fedtide.settings.params import Params
 from fedtide.settings.run import RunSettings
-from fedtide.tracking.run_directory import write_json
 from fedtide.tracking.workspace import Workspace
 from fedtide.world.build import build_timeline
 from fedtide.world.files import timeline_for, world_file
@@ -167,4 +167,4 @@ def code(params: Params, tuned: Sequence[RunSettings], out: Path) -> None:
         (out / stale).unlink()
     for label, grid_runs in runs.items():
         hashes = [fingerprint(modules(settings)) for settings in grid_runs]
-        (out / label).write_text(short_hash(hashes) + "\n", encoding="utf-8")
+        write_text(out / label, short_hash(hashes) + "\n")

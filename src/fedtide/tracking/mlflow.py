@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from fedtide.core.errors import SettingsError
+from fedtide.core.files import write_bytes
 from fedtide.tracking.run_directory import RunDirectory, read_json
 from fedtide.tracking.store import Store, git_commit, is_held, reason, ui_command
 from fedtide.world.timeline import Ints, Timeline
@@ -252,9 +253,7 @@ def _draw_timeline(folder: Path, labels: Ints) -> None:
         draw(timeline, labels, path)
         _PICTURES[timeline.digest] = path.read_bytes()
     else:
-        part = path.with_name(f"{path.name}.part")
-        part.write_bytes(known)
-        part.replace(path)
+        write_bytes(path, known)
 
 
 def _draw_accuracy(history: Sequence[Mapping[str, str]], path: Path) -> bool:

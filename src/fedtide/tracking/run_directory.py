@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import csv
 import json
-import os
 import shutil
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -19,6 +18,7 @@ from typing import Any
 from filelock import FileLock, Timeout
 
 from fedtide.core.errors import SettingsError
+from fedtide.core.files import replacing, write_json, write_text
 
 HISTORY_COLUMNS = (
     "round", "session", "test_accuracy", "test_loss", "train_loss", "present", "selected", "completed", "drift",
@@ -30,13 +30,6 @@ TABLES = ("history.csv", "per_class.csv", "clients.csv", "neurons.csv")
 
 SESSION = "session"
 """Kind of events that belong to a round: the start of a session."""
-
-
-def write_json(path: Path, values: Any) -> None:
-    """Write JSON under a temporary name, then rename it."""
-    part = path.with_name(f"{path.name}.{os.getpid()}.part")
-    part.write_text(json.dumps(values, indent=2, sort_keys=True) + "\n", encoding="utf-8")
-    part.replace(path)
 
 
 def read_json(path: Path) -> dict[str, Any] | None:
@@ -175,27 +168,25 @@ class RunDirectory:
                 continue
             rows = _rows(path)
             kept = [row for row in rows if int(row["round"]) <= rounds]
-            part = path.with_suffix(".part")
-            with part.open("w", newline="", encoding="utf-8") as stream:
-                writer = csv.DictWriter(stream, list(kept[0]), lineterminator="\n") if kept else None
-                if writer:
-                    writer.writeheader()
-                    writer.writerows(kept)
-            part.replace(path)
             if not kept:
                 path.unlink()
+                continue
+            with replacing(path) as part, part.open("w", newline="", encoding="utf-8") as stream:
+                writer = csv.DictWriter(stream, list(kept[0]), lineterminator="\n")
+                writer.writeheader()
+                writer.writerows(kept)
 
     def _rewind_events(self, rounds: int) -> None:
         path = self.path / "events.jsonl"
         if not path.exists():
             return
-        part = path.with_suffix(".part")
-        with part.open("w", encoding="utf-8") as stream:
-            for line in path.read_text(encoding="utf-8").splitlines(keepends=True):
-                facts = _event(line)
-                if facts is not None and not (facts["event"] == SESSION and facts["round"] > rounds):
-                    stream.write(line)
-        part.replace(path)
+        lines = [(line, _event(line)) for line in path.read_text(encoding="utf-8").splitlines(keepends=True)]
+        kept = [
+            line
+            for line, facts in lines
+            if facts is not None and not (facts["event"] == SESSION and facts["round"] > rounds)
+        ]
+        write_text(path, "".join(kept))
 
 
 def _event(line: str) -> dict[str, Any] | None:

@@ -16,6 +16,7 @@ from typing import Any
 from filelock import FileLock, Timeout
 
 from fedtide.core.errors import SettingsError
+from fedtide.core.files import replacing
 
 _DATABASE = "mlflow.db"
 _PATIENCE = 5.0  # seconds to wait for a database that another process holds
@@ -101,17 +102,14 @@ def _create(database: Path, artifacts: str) -> None:
     from sqlalchemy import event
     from sqlalchemy.engine import Engine
 
-    part = database.with_name(f"{_DATABASE}.{os.getpid()}.part")
-    event.listen(Engine, "connect", _without_sync)  # each of many migrations would wait for the disk
-    try:
-        SqlAlchemyStore(f"sqlite:///{part}", artifacts).engine.dispose()  # type: ignore[no-untyped-call]
-    finally:
-        event.remove(Engine, "connect", _without_sync)
-    with closing(sqlite3.connect(part)) as connection:
-        connection.execute("PRAGMA journal_mode=WAL")
-    with part.open("rb") as stream:
-        os.fsync(stream.fileno())
-    part.replace(database)
+    with replacing(database, durable=True) as part:
+        event.listen(Engine, "connect", _without_sync)  # each of many migrations would wait for the disk
+        try:
+            SqlAlchemyStore(f"sqlite:///{part}", artifacts).engine.dispose()  # type: ignore[no-untyped-call]
+        finally:
+            event.remove(Engine, "connect", _without_sync)
+        with closing(sqlite3.connect(part)) as connection:
+            connection.execute("PRAGMA journal_mode=WAL")
 
 
 def _without_sync(connection: sqlite3.Connection, _: object) -> None:

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import csv
-import os
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import yaml
 
+from fedtide.core.files import replacing, write_bytes, write_text
 from fedtide.settings.tuning import Value
 from fedtide.tuning.front import best_of_front, distinct, format_value, pareto_front, picture
 from fedtide.tuning.space import Space
@@ -79,9 +78,7 @@ def write(study: Any, space: Space, objectives: Sequence[str], folder: Path, log
     names = _one_objective(study, keys, folder, log) if single else _two_objectives(study, keys, objectives, folder)
     files = [folder / name for name in names]
     if (found := best(study)) is not None:
-        with _renamed(folder / "best.yaml") as part:
-            text = yaml.safe_dump(space.raw(found.params), sort_keys=False, allow_unicode=True)
-            part.write_text(text, encoding="utf-8")
+        write_text(folder / "best.yaml", yaml.safe_dump(space.raw(found.params), sort_keys=False, allow_unicode=True))
         files.append(folder / "best.yaml")
     for stale in {folder / name for name in _TABLES_AND_FIGURES} - set(files):
         stale.unlink(missing_ok=True)
@@ -124,8 +121,7 @@ def _two_objectives(study: Any, keys: list[str], objectives: Sequence[str], fold
     _write_table(["run", "outcome", *objectives, "front", *keys], rows, folder / "front.csv")
     if not front:
         return ["front.csv"]
-    with _renamed(folder / "front.png") as part:
-        part.write_bytes(picture(study, keys, objectives[0]))
+    write_bytes(folder / "front.png", picture(study, keys, objectives[0]))
     return ["front.csv", "front.png"]
 
 
@@ -143,7 +139,7 @@ def _outcome(trial: Any) -> tuple[str, str]:
 
 
 def _write_table(head: list[str], rows: Iterable[list[Any]], path: Path) -> None:
-    with _renamed(path) as part, part.open("w", newline="", encoding="utf-8") as stream:
+    with replacing(path) as part, part.open("w", newline="", encoding="utf-8") as stream:
         csv.writer(stream, lineterminator="\n").writerows([head, *rows])
 
 
@@ -151,16 +147,8 @@ def _draw(plot: Callable[[], Any], path: Path) -> None:
     """Save one of Optuna's figures, without keeping its style."""
     from matplotlib import pyplot
 
-    with warnings.catch_warnings(), pyplot.rc_context(), _renamed(path) as part:
+    with warnings.catch_warnings(), pyplot.rc_context(), replacing(path) as part:
         warnings.simplefilter("ignore")  # the figures are experimental
         figure = plot().figure
         figure.savefig(part, format="png", bbox_inches="tight")
         pyplot.close(figure)
-
-
-@contextmanager
-def _renamed(path: Path) -> Iterator[Path]:
-    """A temporary path that is renamed to ``path`` at the end."""
-    part = path.with_name(f"{path.name}.{os.getpid()}.part")
-    yield part
-    part.replace(path)

@@ -13,6 +13,7 @@ from typing import Any
 from filelock import FileLock, Timeout
 
 from fedtide.core.errors import SettingsError
+from fedtide.core.files import write_bytes
 from fedtide.core.hashing import short_hash
 from fedtide.core.randomness import generator
 from fedtide.core.source import fingerprint
@@ -258,7 +259,5 @@ def _journal(path: Path) -> Any:
     content = path.read_bytes() if path.exists() else b""
     whole = content[: content.rfind(b"\n") + 1]
     if whole != content:
-        part = path.with_suffix(".part")
-        part.write_bytes(whole)
-        part.replace(path)
+        write_bytes(path, whole)
     return JournalStorage(JournalFileBackend(str(path)))

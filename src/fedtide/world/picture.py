@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +12,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 from numpy.typing import NDArray
 
+from fedtide.core.files import replacing
 from fedtide.world.timeline import Ints, Timeline
 
 _ABSENT, _PRESENT = ("#e3e8ee", "#f3f5f8"), "#2b6ca3"  # absent: by parity of the session
@@ -143,9 +143,8 @@ def draw(timeline: Timeline, labels: Ints, path_png: Path) -> None:
         axes.tick_params(which="minor", length=0)
         axes.spines[["top", "right"]].set_visible(False)
     path_png.parent.mkdir(parents=True, exist_ok=True)
-    part = path_png.with_name(path_png.name + f".{os.getpid()}.part")
-    figure.savefig(part, format="png")
-    part.replace(path_png)
+    with replacing(path_png) as part:
+        figure.savefig(part, format="png")
 
 
 def _whole_numbers() -> MaxNLocator:

@@ -16,6 +16,7 @@ from filelock import FileLock
 
 from fedtide.core import plugins
 from fedtide.core.errors import SettingsError
+from fedtide.core.files import replacing
 from fedtide.core.hashing import short_hash
 from fedtide.core.source import closure, fingerprint
 from fedtide.data.base import DatasetPlugin
@@ -125,15 +126,9 @@ def _build(plugin: DatasetPlugin, path: Path, root: Path, mirror: Path | None) -
         "reader": _reader(plugin),
         "raw_files": _raw_files(plugin, raw),
     }
-    part = path.with_suffix(".part")
-    try:
-        with part.open("wb") as writing:
-            np.savez(
-                writing, record=np.array(json.dumps(record)), **{key: getattr(dataset, key).numpy() for key in ARRAYS}
-            )
-        part.replace(path)
-    finally:
-        part.unlink(missing_ok=True)
+    arrays = {key: getattr(dataset, key).numpy() for key in ARRAYS}
+    with replacing(path) as part, part.open("wb") as stream:
+        np.savez(stream, record=np.array(json.dumps(record)), **arrays)
     return dataset
 
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 import hashlib
 import io
 import json
-import os
 import zipfile
 from collections.abc import Container
 from dataclasses import dataclass, field
@@ -18,6 +17,8 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+
+from fedtide.core.files import replacing
 
 Ints = NDArray[np.int64]
 
@@ -168,13 +169,11 @@ class Timeline:
             "validation": self.validation,
             "meta": np.array(json.dumps(facts, sort_keys=True)),
         }
-        part = path.with_name(path.name + f".{os.getpid()}.part")
-        with zipfile.ZipFile(part, "w") as archive:
+        with replacing(path) as part, zipfile.ZipFile(part, "w") as archive:
             for name, values in arrays.items():  # np.savez stamps the time, but equal timelines should be equal files
                 stream = io.BytesIO()
                 np.lib.format.write_array(stream, values, allow_pickle=False)
                 archive.writestr(zipfile.ZipInfo(f"{name}.npy"), stream.getvalue())
-        part.replace(path)
 
     @staticmethod
     def load(path: Path) -> Timeline:
