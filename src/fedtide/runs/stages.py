@@ -19,7 +19,7 @@ from fedtide.settings.params import Params
 from fedtide.settings.run import RunSettings
 from fedtide.tracking.workspace import Workspace
 from fedtide.world.build import build_timeline
-from fedtide.world.files import timeline_for, world_file
+from fedtide.world.files import timeline_for, world_file, world_identity
 from fedtide.world.prepared import load_data
 
 if TYPE_CHECKING:
@@ -76,14 +76,15 @@ def partition(params: Params, out: Path, log: Log) -> list[Path]:
     from fedtide.world.picture import draw, summary
 
     folder(out)
-    written: dict[Path, RunSettings] = {}
+    written: dict[Path, tuple[RunSettings, str]] = {}
     data = load_data(params.run())
     for settings in params.grid():
-        written.setdefault(world_file(out, settings, data), settings)
+        identity = world_identity(settings, data)
+        written.setdefault(world_file(out, settings, identity), (settings, identity))
     labels = data.train_labels.numpy()
-    for path, settings in written.items():
+    for path, (settings, identity) in written.items():
         timeline = build_timeline(settings, data)
-        timeline.save(path)
+        timeline.save(path, identity)
         facts = summary(timeline, labels)
         write_json(path.with_suffix(".json"), facts)
         draw(timeline, labels, path.with_suffix(".png"))
@@ -138,7 +139,7 @@ def report(
         raise SettingsError(
             f"no runs to report: {runs} has none of the {len(directories)} of `compare`; run `fedtide compare` first"
         )
-    pictures = [world_file(worlds, first, data).with_suffix(".png")] if worlds else []
+    pictures = [world_file(worlds, first, world_identity(first, data)).with_suffix(".png")] if worlds else []
     if not pictures or not pictures[0].is_file():
         from fedtide.world.picture import draw
 
