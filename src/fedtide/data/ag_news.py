@@ -47,9 +47,12 @@ class AgNews(DatasetPlugin):
 
     settings: Settings
 
+    resources = (TRAIN, TEST)
+
     def __init__(self, settings: Settings) -> None:
         super().__init__(settings)
-        self.resources = (TRAIN, TEST) if settings.source == "full" else (TEST,)
+        if settings.source == "test_only":
+            self.resources = (TEST,)
 
     def read(self, raw: Path) -> Dataset:
         """Token ids int64 [n, length]."""
