@@ -189,7 +189,7 @@ def test_a_prepared_file_of_other_settings_under_this_name_is_made_again(tmp_pat
             name: str = "labels"
             note: str = ""
 
-    one, file = made(Named, tmp_path)
+    one, _ = made(Named, tmp_path)
     other = Named(Named.Settings(note="other"))
     other.folder = tmp_path
     load(one, tmp_path)

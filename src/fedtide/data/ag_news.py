@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Literal
 
@@ -47,7 +48,7 @@ class AgNews(DatasetPlugin):
 
     settings: Settings
 
-    resources = (TRAIN, TEST)
+    resources: Sequence[Resource] = (TRAIN, TEST)
 
     def __init__(self, settings: Settings) -> None:
         super().__init__(settings)

@@ -19,7 +19,7 @@ from fedtide.settings.params import Params
 from fedtide.settings.run import RunSettings
 from fedtide.tracking.workspace import Workspace
 from fedtide.world.build import build_timeline
-from fedtide.world.files import timeline_for, world_file, world_identity
+from fedtide.world.files import timeline_for, world_file, world_identity, world_origin
 from fedtide.world.prepared import load_data
 
 if TYPE_CHECKING:
@@ -154,8 +154,9 @@ def report(
 def code(params: Params, tuned: Sequence[RunSettings], out: Path) -> None:
     """Write ``out/<label>`` for every compared algorithm, and ``out/tuned``: a hash of the code its runs depend on.
 
-    DVC's training stages depend on these files instead of the sources, so that a change to one algorithm's file affects
-    that algorithm alone.
+    ``out/world`` is a hash of the code and the files that their timelines depend on. DVC's stages depend on these files
+    instead of the sources, so that a change to one algorithm's file affects that algorithm alone, and plug-ins and files
+    outside the project count too.
 
     Args:
         params: of the comparison. tuned: settings of the runs that a search may execute. out: the folder.
@@ -163,9 +164,11 @@ def code(params: Params, tuned: Sequence[RunSettings], out: Path) -> None:
     folder(out)
     grid = params.experiment.compare
     runs = {label: [params.run(label, name) for name in grid.initialisers] for label in grid.algorithms}
-    runs["tuned"] = list(tuned)
-    for stale in {file.name for file in out.iterdir()} - set(runs):
+    runs["tuned"] = [*runs.get("tuned", []), *tuned]  # an algorithm may be called that
+    hashes = {label: [fingerprint(modules(settings)) for settings in members] for label, members in runs.items()}
+    worlds = {short_hash(world_origin(settings)) for members in runs.values() for settings in members}
+    hashes["world"] = [*hashes.get("world", []), *sorted(worlds)]
+    for stale in {file.name for file in out.iterdir()} - set(hashes):
         (out / stale).unlink()
-    for label, grid_runs in runs.items():
-        hashes = [fingerprint(modules(settings)) for settings in grid_runs]
-        write_text(out / label, short_hash(hashes) + "\n")
+    for name, values in hashes.items():
+        write_text(out / name, short_hash(values) + "\n")

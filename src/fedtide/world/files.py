@@ -18,17 +18,8 @@ from fedtide.world.timeline import Timeline
 _PACKAGES = frozenset({"world", "partitions", "scenarios"})
 
 
-def world_code(settings: RunSettings) -> str:
-    """Hash of the sources that make the timeline."""
-    makers = (("partitions", settings.partition.name), ("scenarios", settings.scenario.name))
-    roots = ["fedtide.world.build", *(plugins.module_of(kind, name) for kind, name in makers)]
-    return fingerprint(
-        closure(roots, lambda module: module.split(".")[1] in _PACKAGES or module == "fedtide.core.randomness")
-    )
-
-
-def world_identity(settings: RunSettings, data: Dataset) -> str:
-    """Hash of everything the timeline depends on: settings, data, sources, and the content of files a scenario reads.
+def world_origin(settings: RunSettings) -> list[str]:
+    """Hashes of what the timeline depends on besides settings and data: sources, and the files that a scenario reads.
 
     Raises:
         SettingsError: such a file is missing.
@@ -36,8 +27,15 @@ def world_identity(settings: RunSettings, data: Dataset) -> str:
     files = plugins.create(Scenario, settings.scenario).files()
     if missing := [str(file) for file in files if not file.is_file()]:
         raise SettingsError(f"scenario {settings.scenario.name}: no file {', '.join(missing)}")
-    contents = [hashlib.sha256(file.read_bytes()).hexdigest() for file in files]
-    return short_hash([settings.world(), data.digest, world_code(settings), *contents])
+    makers = (("partitions", settings.partition.name), ("scenarios", settings.scenario.name))
+    roots = ["fedtide.world.build", *(plugins.module_of(kind, name) for kind, name in makers)]
+    sources = closure(roots, lambda name: name.split(".")[1] in _PACKAGES or name == "fedtide.core.randomness")
+    return [fingerprint(sources), *(hashlib.sha256(file.read_bytes()).hexdigest() for file in files)]
+
+
+def world_identity(settings: RunSettings, data: Dataset) -> str:
+    """Hash of everything the timeline depends on; raises as :func:`world_origin`."""
+    return short_hash([settings.world(), data.digest, *world_origin(settings)])
 
 
 def world_file(folder: Path, settings: RunSettings, identity: str) -> Path:
