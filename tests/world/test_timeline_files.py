@@ -99,3 +99,10 @@ def test_timelines_made_by_other_sources_are_made_again(settings, data, path, tm
             source._meaning.cache_clear()
             assert world_identity(settings, data) != before
     assert world_identity(settings, data) == before
+
+
+def test_where_one_shard_ends_is_part_of_the_digest(settings, data):
+    made = build_timeline(settings, data)
+    first, second, *rest = made.shards
+    moved = replace(made, shards=[first[:-1], np.concatenate([first[-1:], second]), *rest])
+    assert moved.digest != made.digest

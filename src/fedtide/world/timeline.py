@@ -139,13 +139,12 @@ class Timeline:
     @property
     def digest(self) -> str:
         """Hash of who holds what when."""
-        value = hashlib.sha256()
         indices = [self.assignment_of_round, self.session_of_round, self.view_of_round, self.validation]
-        arrays: list[NDArray[Any]] = [*indices, self.label_views, *self.shards]
+        held = [array for item in self.assignments for array in (item.clients, item.shards)]
+        arrays: list[NDArray[Any]] = [*indices, self.label_views, *self.shards, *held]
+        value = hashlib.sha256(f"{self.num_clients} {[array.shape for array in arrays]}".encode())
         for array in arrays:
             value.update(np.ascontiguousarray(array).tobytes())
-        for item in self.assignments:
-            value.update(item.clients.tobytes() + item.shards.tobytes())
         return value.hexdigest()[:12]
 
     def save(self, path: Path, identity: str) -> None:
