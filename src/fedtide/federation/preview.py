@@ -7,10 +7,12 @@ import math
 import torch
 
 from fedtide.algorithms.base import RunPreview
+from fedtide.core import plugins
 from fedtide.engine.memory import require
 from fedtide.engine.plan import step_count
 from fedtide.federation.parts import Parts
 from fedtide.federation.schedules import learning_rate
+from fedtide.scenarios.base import Scenario
 
 
 def memory_plan(parts: Parts) -> str:
@@ -36,8 +38,21 @@ def memory_plan(parts: Parts) -> str:
     )
 
 
+def unused_partition(parts: Parts) -> list[str]:
+    """A line if the scenario does not deal data with the partition."""
+    chosen = parts.settings
+    used = plugins.create(Scenario, chosen.scenario).partition_settings()
+    if used is None:
+        return []
+    rest = f" but for {', '.join(used)}" if used else ""
+    return [
+        f"partition {chosen.partition.name} has no effect{rest}: with these settings, scenario {chosen.scenario.name} makes "
+        "the clients' data itself"
+    ]
+
+
 def advice(parts: Parts) -> list[str]:
-    """The algorithm's advice on its settings, for the run's first session."""
+    """What to know about settings: of a partition without effect, and the algorithm's advice for the first session."""
     timeline, local = parts.timeline, parts.settings.local
     sizes = timeline.sizes_at(0)
     mean = float(sizes.mean())
@@ -50,4 +65,4 @@ def advice(parts: Parts) -> list[str]:
         participation_fraction=parts.participation.participation_fraction(int((sizes > 0).sum())),
         smallest=float(sizes[sizes > 0].min()) / mean,
     )
-    return parts.algorithm.advice(preview)
+    return [*unused_partition(parts), *parts.algorithm.advice(preview)]

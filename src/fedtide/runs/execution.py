@@ -22,7 +22,7 @@ from fedtide.runs.trainer import quiet_lightning, refuse_missing_device, trainer
 from fedtide.settings.run import RunSettings, plain_name
 from fedtide.tracking.run_directory import RunDirectory
 from fedtide.world.dataset import Dataset
-from fedtide.world.files import timeline_for
+from fedtide.world.files import timeline_for, world_identity
 from fedtide.world.prepared import load_data
 from fedtide.world.timeline import Timeline
 
@@ -76,7 +76,7 @@ def execute(
             return done
         saved = _resume(directory, log)
         if saved is None:
-            timeline.save(directory.path / "timeline.npz")
+            timeline.save(directory.path / "timeline.npz", world_identity(settings, data))
         shared = pilot_rounds(timeline) if name is None else 0
         with SharedPilot(runs / "pilots" / pilot_key(settings, data), shared, directory, log) as pilot:
             with GracefulStop() as stop:

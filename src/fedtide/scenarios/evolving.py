@@ -76,6 +76,12 @@ class Evolving(Scenario):
 
     settings: Settings
 
+    def partition_settings(self) -> tuple[str, ...] | None:
+        """Fresh data are drawn from the whole training set, so nothing is dealt."""
+        if self.settings.drift != "fresh":
+            return None
+        return ("alpha",) if self.settings.beta is None else ()
+
     def timeline(self, world: WorldInput) -> Timeline:
         """See :meth:`Scenario.timeline`."""
         chosen = self.settings

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import hashlib
 import json
 import math
 import tempfile
@@ -26,8 +27,8 @@ _EVERY_ROUND = "session"  # a metric that is finite in every round, so it tells 
 _FILES = ("settings.json", "history.csv", "per_class.csv", "timeline.png", "model.pt")
 _STATUS = {"complete": "FINISHED", "pruned": "FINISHED", "diverged": "FAILED"}  # otherwise KILLED
 
-_PICTURES: dict[str, bytes] = {}
-"""Pictures of timelines by their digests."""
+_PICTURES: dict[tuple[str, str], bytes] = {}
+"""Pictures by what they show: digests of the timeline and of the labels."""
 
 
 class MlflowMirror:
@@ -248,10 +249,11 @@ def _draw_timeline(folder: Path, labels: Ints) -> None:
     path, timeline = folder / "timeline.png", Timeline.load(folder / "timeline.npz")
     if path.is_file():
         return
-    known = _PICTURES.get(timeline.digest)
+    shown = timeline.digest, hashlib.sha256(labels.tobytes()).hexdigest()
+    known = _PICTURES.get(shown)
     if known is None:
         draw(timeline, labels, path)
-        _PICTURES[timeline.digest] = path.read_bytes()
+        _PICTURES[shown] = path.read_bytes()
     else:
         write_bytes(path, known)
 
