@@ -17,7 +17,7 @@ from fedtide.tracking.run_directory import RunDirectory, read_json
 from fedtide.tracking.store import Store, claimed, git_commit, reason, ui_command
 from fedtide.world.timeline import Ints, Timeline
 
-__all__ = ["MlflowMirror", "correct", "mirror", "ui_command"]
+__all__ = ["MlflowMirror", "correct", "correct_all", "mirror", "ui_command"]
 
 _MAX_VALUE = 250  # characters of a parameter's value
 _MAX_METRICS = 1000  # per call, MLflow's limit
@@ -230,6 +230,14 @@ def correct(store: Store, log: Callable[[str], None]) -> None:
             _correct(store, run)
         except Exception as error:  # damaged records of one run
             log(f"MLflow: {run.info.run_name}: {reason(error)}")
+
+
+def correct_all(mlruns: Path, log: Callable[[str], None]) -> None:
+    """:func:`correct` the store in a folder; failures are logged."""
+    try:
+        correct(Store(mlruns), log)
+    except Exception as error:  # whatever MLflow, SQLAlchemy or the disk may raise
+        log(f"MLflow: {reason(error)}")
 
 
 def _correct(store: Store, run: Any) -> None:

@@ -30,13 +30,13 @@ class Store:
 
     Args:
         mlruns: the folder.
-        experiment: name of the experiment.
+        experiment: name of the experiment; MLflow's default always exists.
 
     Raises:
         sqlite3.Error, OSError, mlflow.exceptions.MlflowException: the store is locked, unwritable or damaged.
     """
 
-    def __init__(self, mlruns: Path, experiment: str) -> None:
+    def __init__(self, mlruns: Path, experiment: str = "Default") -> None:
         os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")
         from mlflow import MlflowClient
 
