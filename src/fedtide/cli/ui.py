@@ -15,7 +15,7 @@ from fedtide.cli.options import Mlruns, mlruns_folder
 from fedtide.cli.reporter import log
 
 _PATIENCE = 10.0  # seconds for servers to end by themselves
-_WATCH = "read -r _; kill -TERM -- -{}"
+_WATCH = "read -r _; kill -TERM -{}"
 
 
 def ui(
