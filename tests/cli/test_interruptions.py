@@ -30,7 +30,9 @@ main()
 """
 
 
-@pytest.mark.parametrize(("module", "number", "status"), [("yaml", *SIGNALS[0]), *(("torch._C", *one) for one in SIGNALS)])
+@pytest.mark.parametrize(
+    ("module", "number", "status"), [("yaml", *SIGNALS[0]), *(("torch._C", *one) for one in SIGNALS)]
+)
 def test_while_a_command_imports(folder, module, number, status):
     command = [sys.executable, "-c", WHILE_IMPORTING, str(int(number)), module]
     called = subprocess.run(command, capture_output=True, text=True, check=False)
@@ -101,5 +103,7 @@ def test_servers_end_with_the_command_that_started_them(number):
 
 
 def is_alive(process):
-    state = subprocess.run(["ps", "-o", "stat=", "-p", str(process)], capture_output=True, text=True, check=False).stdout
+    state = subprocess.run(
+        ["ps", "-o", "stat=", "-p", str(process)], capture_output=True, text=True, check=False
+    ).stdout
     return bool(state.strip()) and not state.startswith("Z")

@@ -110,7 +110,10 @@ def exit_with_search(result: TuneResult, show: Callable[[str], None] = print) ->
     """Show the result of a search, list the trials that failed, and exit with its status: 0, 1 or 128 + signal."""
     if result.stopped is None:
         show(result.text)
-    _list(f"{len(result.failed)} of {result.trials + len(result.failed)} trials failed; the same command tries them again", result.failed)
+    _list(
+        f"{len(result.failed)} of {result.trials + len(result.failed)} trials failed; the same command tries them again",
+        result.failed,
+    )
     if result.stopped is not None:
         log(f"interrupted; {result.text}")
         raise typer.Exit(128 + result.stopped)

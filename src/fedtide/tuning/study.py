@@ -6,16 +6,15 @@ import dataclasses
 import json
 import signal
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from filelock import FileLock, Timeout
-
 from fedtide.core.errors import SettingsError
 from fedtide.core.files import write_bytes
 from fedtide.core.hashing import short_hash
+from fedtide.core.locks import held
 from fedtide.core.randomness import generator
 from fedtide.core.source import fingerprint
 from fedtide.engine.workers import available_cores
@@ -114,18 +113,14 @@ def tune(params: Params, workspace: Workspace, folder: Path, log: Callable[[str]
 @contextmanager
 def _held(folder: Path, name: str) -> Iterator[None]:
     """Lock the study. Workers end with the process that started them, so the lock covers them too."""
-    lock = FileLock(str(folder / f"{name}.lock"), timeout=0)
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        lock.acquire()
-    except Timeout:
-        raise SettingsError(f"{folder / name}: another process is working on this search") from None
-    except OSError as error:
-        raise SettingsError(f"{folder}: cannot write the search's records ({error.strerror})") from None
-    try:
+    with ExitStack() as holding:
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            refusal = f"{folder / name}: another process is working on this search"
+            holding.enter_context(held(folder / f"{name}.lock", refusal))
+        except OSError as error:
+            raise SettingsError(f"{folder}: cannot write the search's records ({error.strerror})") from None
         yield
-    finally:
-        lock.release()
 
 
 class _Search:
