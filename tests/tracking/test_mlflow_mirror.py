@@ -20,7 +20,7 @@ from fedtide.core.errors import SettingsError
 from fedtide.runs.run import run as run_once
 from fedtide.settings.params import Params
 from fedtide.settings.run import RunSettings
-from fedtide.tracking.mlflow import MlflowMirror, mirror
+from fedtide.tracking.mlflow import MlflowMirror, correct, mirror
 from fedtide.tracking.store import Store
 from fedtide.tracking.workspace import Workspace
 
@@ -149,7 +149,7 @@ def test_repeated_rounds_are_not_logged_again(settings: Make, tmp_path: Path, ml
     with pytest.raises(MemoryError):  # the state of round 2 was saved, round 3 was only recorded
         mirrored(settings(), tmp_path / "runs", mlruns, Interrupt(3, crash=True))
     store, run = only_run(mlruns)
-    assert (run.info.status, run.data.tags["outcome"]) == ("KILLED", "killed")
+    assert (run.info.status, run.data.tags["outcome"]) == ("FAILED", "failed")
     before = steps(store, run, "train_loss")
 
     summary = mirrored(settings(), tmp_path / "runs", mlruns)
@@ -178,7 +178,7 @@ def test_a_killed_run_is_closed_unless_a_process_holds_its_directory(tmp_path: P
         (tmp_path / name).mkdir()
         (tmp_path / name / ".lock").touch()
     with FileLock(str(tmp_path / "alive" / ".lock")):
-        store.close_killed()
+        correct(store, lambda _: None)
         found = {name: store.client.get_run(run_id) for name, run_id in made.items()}
     assert {name: run.info.status for name, run in found.items()} == {
         "dead": "KILLED",
@@ -322,6 +322,5 @@ def test_long_settings_are_cut_and_short_ones_kept(directory: Path, mlruns: Path
 
 
 def test_a_mirror_that_was_never_prepared_does_nothing(tmp_path: Path) -> None:
-    with MlflowMirror(tmp_path / "mlruns", EXPERIMENT):
-        pass
+    MlflowMirror(tmp_path / "mlruns", EXPERIMENT).end()
     assert not (tmp_path / "mlruns").exists()

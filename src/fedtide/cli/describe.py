@@ -61,6 +61,17 @@ def describe(kind: str, name: str) -> str:
     return "\n".join(lines)
 
 
+def facts(kind: str, name: str) -> dict[str, Any]:
+    """What :func:`describe` says, for programs: ``kind, name, documentation, settings`` (a JSON Schema), ``traffic``."""
+    kind = kind_of(kind)
+    cls = plugins.load(kind, name)
+    found = {"kind": kind, "name": name, "documentation": inspect.getdoc(cls) or ""}
+    schema = cls.Settings.model_json_schema()
+    del schema["properties"]["name"]
+    traffic = [line.strip() for line in _traffic(cls.Settings(name=name))[1:]] if kind == "algorithms" else []
+    return {**found, "settings": schema["properties"], "traffic": traffic}
+
+
 def _traffic(settings: PluginSettings) -> list[str]:
     """What an algorithm sends and keeps; declarations may depend on its settings."""
     from fedtide.algorithms.base import Algorithm  # imports torch, which listings do without

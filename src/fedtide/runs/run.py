@@ -48,7 +48,7 @@ def run(
         from fedtide.tracking.mlflow import MlflowMirror
 
         labels = data.train_labels.cpu().numpy()
-        with MlflowMirror(workspace.mlruns, workspace.experiment, workspace.comparison, log, labels) as mirror:
-            return execute(settings, workspace.runs, callbacks=callbacks, tracker=mirror, data=data, **common)
+        mirror = MlflowMirror(workspace.mlruns, workspace.experiment, workspace.comparison, log, labels)
+        return execute(settings, workspace.runs, callbacks=callbacks, tracker=mirror, data=data, **common)
     finally:
         gc.collect()  # trainer, module and data form a cycle that would keep the data of past runs in memory

@@ -100,7 +100,7 @@ def train(
     """Execute the grid, or its runs of some algorithms.
 
     Returns:
-        Summaries and the signal that stopped the comparison, if any. Unless stopped, ``out`` gets the outcomes as JSON.
+        As :func:`fedtide.runs.compare.compare`. Unless stopped, ``out`` gets the outcomes as JSON.
     """
     grid = params.grid()
     if algorithms is not None:

@@ -19,6 +19,9 @@ class CompareSettings(SettingsModel):
     initialisers: tuple[str, ...] = Field(("previous",), min_length=1, description="labels of initialisers")
     seeds: tuple[Seed, ...] = Field((0,), min_length=1, description="seeds")
     workers: int = Field(0, ge=0, description="runs at once; 0 for one per core")
+    allow_failures: bool = Field(
+        False, description="succeed although runs diverged or failed; otherwise the exit status is 1, after all runs"
+    )
 
     @field_validator("algorithms", "initialisers", "seeds")
     @classmethod
