@@ -9,6 +9,10 @@ from typing import Any
 from pydantic import ValidationError
 
 
+_NEAR = 0.5
+"""Smallest similarity, from 0 to 1, of a word and the one that may have been meant."""
+
+
 class SettingsError(ValueError):
     """Bad input: one line that names the key, the value and what is allowed. The command line exits with 2."""
 
@@ -22,12 +26,12 @@ class Diverged(RuntimeError):
 
 
 def nearest(problem: str, word: str, known: Iterable[str]) -> str:
-    """``problem``, followed by the nearest known word and all of them; initials count (``learning_rate`` is ``lr``)."""
+    """``problem``, a known word if one is near, and all known words; initials count (``learning_rate`` is ``lr``)."""
     options = sorted(known)
     if not options:
         return problem
     initials = "".join(part[:1] for part in word.split("_"))
-    near = [initials] if initials in options else difflib.get_close_matches(word, options, n=1, cutoff=0.0)
+    near = [initials] if initials in options else difflib.get_close_matches(word, options, n=1, cutoff=_NEAR)
     hint = f"; did you mean {near[0]!r}?" if near else ""
     return f"{problem}{hint} (known: {', '.join(options)})"
 

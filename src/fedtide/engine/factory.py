@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import torch
+from torch.nn.modules.batchnorm import _BatchNorm
 
 from fedtide.core.errors import SettingsError
 from fedtide.engine.executor import Executor
@@ -22,8 +23,11 @@ def choose(task: Task, engine: EngineSettings, family: str) -> str:
     networks with floating buffers (BatchNorm), whose batches cannot be padded.
 
     Raises:
-        SettingsError: ``stacked`` is set for a network with floating buffers.
+        SettingsError: ``stacked`` is set for a network with floating buffers, or BatchNorm keeps no running statistics.
     """
+    norms = [part for part in task.network.modules() if isinstance(part, _BatchNorm)]
+    if any(norm.running_mean is None for norm in norms):
+        raise SettingsError("the model has BatchNorm without running statistics, which single samples need: keep them")
     floating = any(value.is_floating_point() for value in task.network.buffers())
     if engine.executor == "stacked" and floating:
         raise SettingsError(
