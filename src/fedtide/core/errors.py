@@ -8,7 +8,6 @@ from typing import Any
 
 from pydantic import ValidationError
 
-
 _NEAR = 0.5
 """Smallest similarity, from 0 to 1, of a word and the one that may have been meant."""
 

@@ -28,11 +28,12 @@ class Params:
     Args:
         raw: content of the file.
         source: its name, for messages.
+        overrides: what of ``raw`` was set on the command line, as ``a.b=value``, for messages.
     """
 
-    def __init__(self, raw: Mapping[str, Any], source: str = "params.yaml") -> None:
-        self.raw, self.source = dict(raw), source
-        self.experiment: Experiment = parse(Experiment, self._merged(self.raw), source)
+    def __init__(self, raw: Mapping[str, Any], source: str = "params.yaml", overrides: Iterable[str] = ()) -> None:
+        self.raw, self.source, self.overrides = dict(raw), source, tuple(overrides)
+        self.experiment: Experiment = parse(Experiment, self._merged(self.raw), self._origin)
         compare = self.experiment.compare
         for label in {*self.experiment.algorithms, *compare.algorithms}:
             self.run(algorithm=label)
@@ -45,12 +46,20 @@ class Params:
         path = Path(path)
         if not path.is_file():
             raise SettingsError(f"no settings file {path}; name one with --params or create it")
-        raw = read_mapping(path)
+        raw, overrides = read_mapping(path), tuple(overrides)
         if not raw and not overrides:
             raise SettingsError(f"{path} is empty; write `seed: 0` for a run with all defaults")
         for item in overrides:
             override(raw, item)
-        return Params(raw, path.name)
+        return Params(raw, path.name, overrides)
+
+    def _origin(self, *place: int | str) -> str:
+        """Where the setting at a path, or a part of it, comes from: ``--set`` with its text, or the file."""
+        for item in reversed(self.overrides):
+            keys = item.partition("=")[0].strip().split(".")
+            if place and all(key == str(part) for key, part in zip(keys, place, strict=False)):
+                return f"--set {item}"
+        return self.source
 
     def _entry(self, kind: str, label: str) -> dict[str, Any]:
         """Raw settings of a label, ``name`` filled in."""
@@ -59,7 +68,8 @@ class Params:
         if "name" not in entry and label not in plugins.names(folder):
             named, known = self.raw.get(kind) or {}, plugins.names(folder)
             problem = f"{kind}.{label} needs a name" if label in named else f"unknown label {label!r} in {kind}"
-            raise SettingsError(f"{self.source}: {nearest(problem, label, {*known, *named} - {label})}")
+            source = self._origin(kind, label) if label in named else self._origin("compare", kind)
+            raise SettingsError(f"{source}: {nearest(problem, label, {*known, *named} - {label})}")
         return {"name": label, **entry}
 
     def _merged(self, raw: Mapping[str, Any]) -> dict[str, Any]:
@@ -75,7 +85,8 @@ class Params:
             entry = dict(entry) if isinstance(entry, Mapping) else {}
             extra = entry.pop("with", None) or {}
             if isinstance(extra, Mapping) and (fixed := {"seed", "label", "algorithm", "initialiser"} & extra.keys()):
-                raise SettingsError(f"{self.source}: {kind}.{label}.with cannot set {', '.join(sorted(fixed))}")
+                source = self._origin(kind, label, "with")
+                raise SettingsError(f"{source}: {kind}.{label}.with cannot set {', '.join(sorted(fixed))}")
             merged = deep_merge(merged, extra) if isinstance(extra, Mapping) else merged
             merged[single] = {**entry, **chosen, "name": entry.get("name", label)}
             named = "label" if single == "algorithm" else "initialiser_label"
@@ -84,20 +95,29 @@ class Params:
 
     def run(self, algorithm: str | None = None, initialiser: str | None = None, seed: int | None = None) -> RunSettings:
         """Settings of one run; what is not given comes from the file's ``algorithm``, ``initialiser`` and ``seed``."""
-        raw, source = dict(self.raw), self.source
+        raw, chosen = dict(self.raw), list[tuple[str, str]]()
         if algorithm is not None:
-            source += f", algorithms.{algorithm}"
+            chosen.append(("algorithms", algorithm))
             self._entry("algorithms", algorithm)
             raw |= {"algorithm": {"name": algorithm}, "label": algorithm}
         if initialiser is not None:
-            source += f", initialisers.{initialiser}"
+            chosen.append(("initialisers", initialiser))
             self._entry("initialisers", initialiser)
             raw |= {"initialiser": {"name": initialiser}, "initialiser_label": initialiser}
         if seed is not None:
             raw["seed"] = seed
+
+        def origin(*place: int | str) -> str:
+            """The labelled settings come from the tables of algorithms and initialisers."""
+            tables = {kind.removesuffix("s"): (kind, label) for kind, label in chosen}
+            own = self._origin(*tables.get(str(place[0]), ()), *place[1:]) if place else self.source
+            within = [self._origin(kind, label, "with", *place) for kind, label in chosen]
+            found = next((item for item in (own, *within, self._origin(*place)) if item != self.source), self.source)
+            return ", ".join([found, *(f"{kind}.{label}" for kind, label in chosen)])
+
         merged = self._merged(raw)
         settings: RunSettings = parse(
-            RunSettings, {key: value for key, value in merged.items() if key in RUN_KEYS}, source
+            RunSettings, {key: value for key, value in merged.items() if key in RUN_KEYS}, origin
         )
         labels = {"label": settings.algorithm.name, "initialiser_label": settings.initialiser.name}
         return settings.model_copy(update={k: v for k, v in labels.items() if not getattr(settings, k)})
