@@ -9,11 +9,15 @@ from typing import Any
 import yaml
 
 from fedtide.core import plugins
-from fedtide.core.errors import SettingsError, nearest
+from fedtide.core.errors import SettingsError, nearest, shortened
 from fedtide.settings.experiment import RUN_KEYS, Experiment
 from fedtide.settings.parse import parse
 from fedtide.settings.run import RunSettings
 from fedtide.settings.yaml_files import read_mapping, read_value
+
+
+Place = tuple[int | str, ...]
+"""The path of a setting."""
 
 
 class Params:
@@ -53,12 +57,13 @@ class Params:
             override(raw, item)
         return Params(raw, path.name, overrides)
 
-    def _origin(self, *place: int | str) -> str:
-        """Where the setting at a path, or a part of it, comes from: ``--set`` with its text, or the file."""
+    def _origin(self, *places: Place) -> str:
+        """Where a setting with one of these paths comes from: ``--set`` with its text, or the file."""
         for item in reversed(self.overrides):
             keys = item.partition("=")[0].strip().split(".")
-            if place and all(key == str(part) for key, part in zip(keys, place, strict=False)):
-                return f"--set {item}"
+            for place in filter(None, places):  # a problem of a whole group may come from one of its keys
+                if all(key == str(part) for key, part in zip(keys, place, strict=False)):
+                    return f"--set {shortened(item)}"
         return self.source
 
     def _entry(self, kind: str, label: str) -> dict[str, Any]:
@@ -68,7 +73,7 @@ class Params:
         if "name" not in entry and label not in plugins.names(folder):
             named, known = self.raw.get(kind) or {}, plugins.names(folder)
             problem = f"{kind}.{label} needs a name" if label in named else f"unknown label {label!r} in {kind}"
-            source = self._origin(kind, label) if label in named else self._origin("compare", kind)
+            source = self._origin((kind, label) if label in named else ("compare", kind))
             raise SettingsError(f"{source}: {nearest(problem, label, {*known, *named} - {label})}")
         return {"name": label, **entry}
 
@@ -85,7 +90,7 @@ class Params:
             entry = dict(entry) if isinstance(entry, Mapping) else {}
             extra = entry.pop("with", None) or {}
             if isinstance(extra, Mapping) and (fixed := {"seed", "label", "algorithm", "initialiser"} & extra.keys()):
-                source = self._origin(kind, label, "with")
+                source = self._origin((kind, label, "with"))
                 raise SettingsError(f"{source}: {kind}.{label}.with cannot set {', '.join(sorted(fixed))}")
             merged = deep_merge(merged, extra) if isinstance(extra, Mapping) else merged
             merged[single] = {**entry, **chosen, "name": entry.get("name", label)}
@@ -107,13 +112,10 @@ class Params:
         if seed is not None:
             raw["seed"] = seed
 
-        def origin(*place: int | str) -> str:
-            """The labelled settings come from the tables of algorithms and initialisers."""
-            tables = {kind.removesuffix("s"): (kind, label) for kind, label in chosen}
-            own = self._origin(*tables.get(str(place[0]), ()), *place[1:]) if place else self.source
-            within = [self._origin(kind, label, "with", *place) for kind, label in chosen]
-            found = next((item for item in (own, *within, self._origin(*place)) if item != self.source), self.source)
-            return ", ".join([found, *(f"{kind}.{label}" for kind, label in chosen)])
+        def origin(place: Place) -> str:
+            tables = [(kind, label, "with", *place) for kind, label in chosen]
+            tables += [(kind, label, *place[1:]) for kind, label in chosen if f"{place[0]}s" == kind] if place else []
+            return ", ".join([self._origin(place, *tables), *(f"{kind}.{label}" for kind, label in chosen)])
 
         merged = self._merged(raw)
         settings: RunSettings = parse(
