@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -14,9 +15,10 @@ from torch import Tensor
 from fedtide.algorithms.base import Algorithm, Problem
 from fedtide.core import plugins
 from fedtide.core.errors import SettingsError
+from fedtide.core.faults import broken_contract
 from fedtide.core.randomness import Randomness, key64
 from fedtide.costs.wireless import Wireless, flops_per_parameter
-from fedtide.engine import factory
+from fedtide.engine import contract, factory
 from fedtide.engine.augment import Augmentation
 from fedtide.engine.evaluation import Scores, evaluate
 from fedtide.engine.executor import Executor
@@ -217,7 +219,26 @@ def _network(model: Model, seed: int, data: Dataset) -> Network:
     """The run's network; torch's initialisers draw from the global generator, so it is seeded and then restored."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(key64(seed, "model") & (2**63 - 1))
-        return model.build(data.input_shape, data.num_classes, data.vocabulary)
+        network = model.build(data.input_shape, data.num_classes, data.vocabulary)
+    _refuse_other_than_classifier(model, network, data)
+    return network
+
+
+def _refuse_other_than_classifier(model: Model, network: Any, data: Dataset) -> None:
+    contract.instance(model, "build", network, Network)
+    if not any(True for _ in network.parameters()):
+        raise broken_contract(model, "build", "a network with parameters, got one without")
+    few = data.test_inputs[:2].to("cpu")
+    training = network.training
+    with torch.no_grad():
+        outputs = network.eval().outputs(data.prepare(few, next(network.parameters()).dtype))
+    network.train(training)
+    shape = tuple(getattr(outputs.logits, "shape", ()))
+    if shape != (len(few), data.num_classes):
+        wanted = [len(few), data.num_classes]
+        raise broken_contract(
+            model, "build", f"a network with logits {wanted} for {len(few)} samples, got {list(shape)}"
+        )
 
 
 def _augmentation(settings: RunSettings, data: Dataset) -> Augmentation | None:

@@ -15,7 +15,6 @@ from fedtide.settings.parse import parse
 from fedtide.settings.run import RunSettings
 from fedtide.settings.yaml_files import read_mapping, read_value
 
-
 Place = tuple[int | str, ...]
 """The path of a setting."""
 
