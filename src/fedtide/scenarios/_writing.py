@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedtide.core.errors import SettingsError
+from fedtide.core.faults import broken_contract
 from fedtide.scenarios.base import WorldInput
 from fedtide.world.timeline import Assignment, Ints, Timeline
 
@@ -40,6 +41,12 @@ def deal(world: WorldInput, positions: Ints, num_clients: int, group: int = 0) -
     if len(positions) == 0:
         raise SettingsError("there are no training samples to deal")
     dealt = world.partition.deal(world.labels[positions], num_clients, world.num_classes, world.seed, group)
+    for places in dealt:
+        if not isinstance(places, np.ndarray) or (len(places) and (places.dtype.kind not in "iu" or places.min() < 0)):
+            raise broken_contract(world.partition, "deal", "arrays of integers from 0")
+    if len(dealt) != num_clients or max(places.max(initial=0) for places in dealt) >= len(positions):
+        wanted = f"an array for each of {num_clients} clients, of positions below {len(positions)}"
+        raise broken_contract(world.partition, "deal", f"{wanted}; got {len(dealt)} arrays")
     return [np.sort(positions[places]) for places in dealt]
 
 

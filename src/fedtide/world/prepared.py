@@ -21,7 +21,7 @@ from fedtide.core.hashing import short_hash
 from fedtide.core.source import closure, fingerprint
 from fedtide.data.base import DatasetPlugin
 from fedtide.settings.run import RunSettings
-from fedtide.world.dataset import Dataset
+from fedtide.world.dataset import Dataset, refuse_malformed
 from fedtide.world.sources import fetch, make_folder
 
 ARRAYS = ("train_inputs", "train_labels", "test_inputs", "test_labels")
@@ -118,6 +118,7 @@ def _cached(plugin: DatasetPlugin, path: Path) -> Dataset | None:
 def _build(plugin: DatasetPlugin, path: Path, root: Path, mirror: Path | None) -> Dataset:
     raw = fetch(plugin.settings.name, plugin.resources, root, mirror)
     dataset = plugin.read(raw)
+    refuse_malformed(plugin, dataset)
     _refuse_inconsistent(dataset)
     dataset = replace(dataset, digest=content_digest(dataset))
     record = {
