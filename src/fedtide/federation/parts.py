@@ -14,7 +14,7 @@ from torch import Tensor
 
 from fedtide.algorithms.base import Algorithm, Problem
 from fedtide.core import plugins
-from fedtide.core.errors import SettingsError
+from fedtide.core.errors import SettingsError, shortened
 from fedtide.core.faults import broken_contract
 from fedtide.core.randomness import Randomness, key64
 from fedtide.costs.wireless import Wireless, flops_per_parameter
@@ -230,8 +230,12 @@ def _refuse_other_than_classifier(model: Model, network: Any, data: Dataset) -> 
         raise broken_contract(model, "build", "a network with parameters, got one without")
     few = data.test_inputs[:2].to("cpu")
     training = network.training
-    with torch.no_grad():
-        outputs = network.eval().outputs(data.prepare(few, next(network.parameters()).dtype))
+    try:
+        with torch.no_grad():
+            outputs = network.eval().outputs(data.prepare(few, next(network.parameters()).dtype))
+    except RuntimeError as error:
+        wanted = f"a network that takes samples {list(data.input_shape)}; {shortened(str(error))}"
+        raise broken_contract(model, "build", wanted) from error
     network.train(training)
     shape = tuple(getattr(outputs.logits, "shape", ()))
     if shape != (len(few), data.num_classes):
