@@ -158,11 +158,12 @@ class M(Model):
     ("made", "wanted"),
     [
         ("nn.Linear(64, 10)", "should return Network, got Linear"),
-        ("_N()", "a network with logits [2, 10] for 2 samples"),
+        ("_N()", "a network that takes samples [1, 8, 8]"),
+        ("_N( )", "a network with logits [2, 10] for 2 samples, got [2, 3]"),
     ],
 )
 def test_a_model_that_is_no_classifier(fedtide: Fedtide, folder: Path, own: Path, made: str, wanted: str) -> None:
-    code = MODEL + CLASSIFIER.format(made)
+    code = MODEL + CLASSIFIER.format(".flatten(1)" if " )" in made else "", made)
     file = write(own, "models", f"own_{len(made)}", code)
     called = fedtide("run", "-q", "--set", f"model=own_{len(made)}")
     assert (called.status, called.out) == (2, [])

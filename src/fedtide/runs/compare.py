@@ -6,7 +6,10 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import torch
+
 from fedtide.core.errors import SettingsError
+from fedtide.engine.memory import available_bytes, share_memory
 from fedtide.engine.workers import available_cores
 from fedtide.runs.identity import run_key
 from fedtide.runs.processes import in_parallel
@@ -23,6 +26,8 @@ class _Job:
     number: int
     settings: RunSettings
     workspace: Workspace
+    runs: int
+    memory: int
 
 
 def refuse_several_processes(settings: RunSettings) -> None:
@@ -40,6 +45,7 @@ def refuse_several_processes(settings: RunSettings) -> None:
 
 def _work(job: _Job) -> tuple[dict[str, Any], list[str]]:
     remarks: list[str] = []
+    share_memory(job.runs, job.memory)
     return run(job.settings, job.workspace, log=remarks.append, wait=True), remarks
 
 
@@ -81,6 +87,7 @@ def compare(
 
     jobs = []
     together = min(workers or available_cores(), len(grid))
+    memory = available_bytes(torch.device("cpu")) // together
     for number, (settings, summary) in enumerate(zip(grid, _finished(grid, workspace), strict=True)):
         if summary is not None:
             done(number, summary, [f"{summary['run_key']}: already {summary['state']}, nothing to do"])
@@ -88,7 +95,7 @@ def compare(
         engine = settings.engine
         if together > 1:  # several runs share the cores: one worker thread each; results do not depend on it
             engine = engine.model_copy(update={"workers": 1})
-        jobs.append(_Job(number, settings.model_copy(update={"engine": engine}), workspace))
+        jobs.append(_Job(number, settings.model_copy(update={"engine": engine}), workspace, together, memory))
     stopped = in_parallel(_work, jobs, together, lambda job, result: done(job.number, *result)) if jobs else None
     return [found[number] for number in sorted(found)], stopped
 
