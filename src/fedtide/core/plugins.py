@@ -18,11 +18,12 @@ import pkgutil
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, ClassVar, TypeVar, overload
+from typing import Any, ClassVar, Self, TypeVar, overload
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from fedtide.core.errors import SettingsError, nearest
+from fedtide.core.bounds import LARGEST
+from fedtide.core.errors import SettingsError, nearest, shortened
 from fedtide.core.faults import PluginCrash, PluginError, describe_fault
 from fedtide.core.source import source_file, tree
 
@@ -58,6 +59,17 @@ class SettingsModel(BaseModel):
     renamed: ClassVar[Mapping[str, str]] = {}
 
     model_config = ConfigDict(frozen=True, extra="forbid", validate_default=True, allow_inf_nan=False)
+
+    @model_validator(mode="after")
+    def _of_ordinary_size(self) -> Self:
+        for key, field in type(self).model_fields.items():
+            value, bounded = (
+                getattr(self, key),
+                any(hasattr(item, "le") or hasattr(item, "lt") for item in field.metadata),
+            )
+            if isinstance(value, int) and not bounded and abs(value) > LARGEST:
+                raise SettingsError(f"{key} = {shortened(str(value))} should lie between -{LARGEST} and {LARGEST}")
+        return self
 
     def canonical(self) -> dict[str, Any]:
         """The settings that can change a number of a run, JSON-able: all but those marked ``INCIDENTAL``."""
@@ -145,7 +157,7 @@ def module_of(kind: str, name: str) -> str:
     """
     known = names(kind)
     if name not in known:
-        raise SettingsError(nearest(f"unknown name {name!r} in {kind}", name, known))
+        raise SettingsError(nearest(f"unknown name {shortened(name)!r} in {kind}", name, known))
     return f"fedtide.{kind}.{name}"
 
 

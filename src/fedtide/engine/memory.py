@@ -72,10 +72,15 @@ def plan_chunk(size: int, clients: int, batch: int, task: Task, lanes: int) -> i
         task: the learning problem; the size of its inputs bounds the activations.
         lanes: chunks that are advanced in parallel.
     """
-    sample = math.prod(task.data.input_shape)
-    if task.device.type == "cpu":
+    sample, number = math.prod(task.data.input_shape), task.dtype.itemsize
+    return chunk_size(size, clients, batch, sample, number, task.device, lanes)
+
+
+def chunk_size(size: int, clients: int, batch: int, sample: int, number: int, device: torch.device, lanes: int) -> int:
+    """The same for samples of ``sample`` numbers with ``number`` bytes each on a device."""
+    if device.type == "cpu":
         most = max(1, (_CALLS if size <= TINY else _CACHE) // (size + batch * sample))
         chunks_per_lane = max(1, math.ceil(clients / (lanes * most)))
         return max(1, math.ceil(clients / (lanes * chunks_per_lane)))
     activations = batch * sample * 64  # a multiple of the input
-    return max(1, available_bytes(task.device) // 4 // (task.dtype.itemsize * (4 * size + activations)))
+    return max(1, available_bytes(device) // 4 // (number * (4 * size + activations)))

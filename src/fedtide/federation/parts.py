@@ -26,6 +26,7 @@ from fedtide.engine.flat import Layout, flatten
 from fedtide.engine.task import Task
 from fedtide.engine.workers import Workers
 from fedtide.exchange.base import Exchange
+from fedtide.federation.footprint import client_vectors, evaluates
 from fedtide.federation.memory import MemoryStore
 from fedtide.federation.payload import Payload, payload
 from fedtide.federation.ranks import Ranks
@@ -118,19 +119,11 @@ class Parts:
 
     def client_vectors(self) -> list[str]:
         """Names of the vectors kept for every client."""
-        local = self.settings.local
-        names = list(self.algorithm.client)
-        if local.momentum > 0 and local.momentum_scope == "client":
-            names.append("momentum")
-        if self.evaluates("all"):
-            names.append("latest")
-        return names
+        return client_vectors(self.settings, self.algorithm)
 
     def evaluates(self, model: str) -> bool:
         """Whether ``cloud``, ``participants``, ``all`` or ``ensemble`` is evaluated in this run."""
-        evaluation = self.settings.evaluation
-        chosen = self.algorithm.models if evaluation.models is None else evaluation.models
-        return model == evaluation.reported or model in chosen
+        return evaluates(self.settings, self.algorithm, model)
 
     def scores(self, w: Tensor, b: Tensor, split: str = "test", view: NDArray[np.bool_] | None = None) -> Scores:
         """Per-class scores of a model on the test set or the validation split; ``view`` as in :func:`evaluate`."""

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fedtide.core.bounds import MOST_ROUNDS
 from fedtide.core.errors import SettingsError
 from fedtide.core.faults import broken_contract
 from fedtide.scenarios.base import WorldInput
@@ -50,6 +51,18 @@ def deal(world: WorldInput, positions: Ints, num_clients: int, group: int = 0) -
     return [np.sort(positions[places]) for places in dealt]
 
 
+def refuse_too_many(rounds: int) -> None:
+    """Refuse a run of too many rounds in all.
+
+    Raises:
+        SettingsError: there are; the message says what they would take.
+    """
+    try:
+        MOST_ROUNDS.check(rounds)
+    except SettingsError as error:
+        raise SettingsError(f"scenario: the number of rounds {error}") from None
+
+
 def session_labels(world: WorldInput, shards: Sequence[Ints], spans: Sequence[Span]) -> Bools:
     """Labels held by the clients of each session, bool [sessions, L]."""
     held = np.zeros((len(shards), world.num_classes), dtype=np.bool_)
@@ -76,6 +89,7 @@ def write(
     Raises:
         SettingsError: a round without clients, or without a client that holds data.
     """
+    refuse_too_many(sum(span.rounds for span in spans))
     sizes = np.array([len(shard) for shard in shards])
     start = 0
     for span in spans:

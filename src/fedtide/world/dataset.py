@@ -14,6 +14,10 @@ from fedtide.world.pages import on_large_pages
 Kind = Literal["image", "vector", "text"]
 
 
+FLOAT_LIMIT = 1 << 30
+"""Most bytes of images that are kept as floats."""
+
+
 @dataclass(frozen=True)
 class Dataset:
     """Train and test samples of one dataset.
@@ -80,7 +84,7 @@ class Dataset:
             train_labels=torch.cat([self.train_labels, labels]),
         )
 
-    def resident(self, device: torch.device, dtype: torch.dtype, float_limit: int = 1 << 30) -> Dataset:
+    def resident(self, device: torch.device, dtype: torch.dtype, float_limit: int = FLOAT_LIMIT) -> Dataset:
         """The dataset on ``device``; uint8 images are prepared once if the floats take at most ``float_limit`` bytes."""
 
         def place(inputs: Tensor) -> Tensor:
