@@ -40,9 +40,19 @@ def kinds() -> list[dict[str, str]]:
 
 
 def listing(kind: str) -> list[dict[str, str]]:
-    """Name and one-line summary of every plug-in of a kind."""
+    """Name and one-line summary of every plug-in of a kind; a broken one's is the reason."""
     kind = kind_of(kind)
-    return [{"name": name, "summary": plugins.summary(kind, name)} for name in plugins.names(kind)]
+    reasons = {name: plugins.broken(kind, name) for name in plugins.names(kind)}
+    return [
+        {"name": name, "summary": f"broken: {reason}" if reason else plugins.summary(kind, name)}
+        for name, reason in reasons.items()
+    ]
+
+
+def broken() -> list[str]:
+    """Why plug-ins cannot be used, one line for each that cannot."""
+    found = (plugins.broken(kind, name) for kind in plugins.KINDS for name in plugins.names(kind))
+    return [reason for reason in found if reason]
 
 
 def describe(kind: str, name: str) -> str:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import logging
+import os
 import signal
 import sys
+import traceback
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from types import FrameType
@@ -14,6 +16,8 @@ import typer
 
 from fedtide.cli.reporter import log
 from fedtide.core.errors import SettingsError
+from fedtide.core.faults import TRACEBACK, PluginCrash
+from fedtide.core.plugins import naming_plugins
 
 if TYPE_CHECKING:
     from fedtide.tuning.study import TuneResult
@@ -34,16 +38,17 @@ class Interrupted(BaseException):
 def guarded(function: Callable[[], None]) -> None:
     """Call an entry point. Errors and interruptions are one line.
 
-    Exit status 2 for bad input, 1 for a failing disk, 128 + signal for Ctrl-C and SIGTERM.
+    Exit status 2 for bad input, 1 for a failing disk or plug-in, 128 + signal for Ctrl-C and SIGTERM. With
+    ``FEDTIDE_TRACEBACK`` in the environment the traceback of an error comes before its line.
     """
     logging.getLogger("mlflow").setLevel(logging.ERROR)
     with _signals_raised() as received:
         try:
-            function()
+            with naming_plugins():
+                function()
         except BaseException as error:
-            if (
-                received
-            ):  # also an error that a library has made of the interruption, for instance while it was imported
+            # Also an error that a library has made of the interruption, for instance while it was imported.
+            if received:
                 print("fedtide: interrupted", file=sys.stderr)
                 sys.exit(128 + received[0])
             _exit_for(error)
@@ -51,8 +56,11 @@ def guarded(function: Callable[[], None]) -> None:
 
 def _exit_for(error: BaseException) -> None:
     """Exit for an expected error; raise others again."""
-    if isinstance(error, SettingsError | OSError):
-        print(f"fedtide: {error}", file=sys.stderr)
+    if isinstance(error, SettingsError | PluginCrash | OSError):
+        if os.environ.get(TRACEBACK):
+            traceback.print_exception(error)
+        hint = f"; {TRACEBACK}=1 shows the whole traceback" if isinstance(error, PluginCrash) else ""
+        print(f"fedtide: {error}{hint}", file=sys.stderr)
         sys.exit(2 if isinstance(error, SettingsError) else 1)
     if isinstance(error, typer.Exit):
         sys.exit(error.exit_code)

@@ -223,8 +223,11 @@ def show(kind: str, name: str, as_json: Json = False) -> None:
 @app.command()
 def schema() -> None:
     """Print the JSON Schema of the settings file, for editors."""
+    from fedtide.cli.describe import broken
     from fedtide.settings.experiment import Experiment
 
+    for reason in broken():
+        log(f"left out: {reason}")
     print(json.dumps(Experiment.model_json_schema(), indent=2))
 
 

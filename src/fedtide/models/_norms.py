@@ -20,7 +20,8 @@ class NormSettings(PluginSettings):
     norm: Norm = Field(
         "group",
         description="group: per sample, over `groups` groups of channels; layer: per sample, over all channels; batch: "
-        "per channel, over the batch, with running statistics",
+        "per channel, over the batch, with running statistics; these are used, and kept, where a batch leaves a single value "
+        "per channel",
     )
     groups: Literal[1, 2, 4, 8, 16, 32, 64] = Field(2, description="number of channel groups of norm `group`")
 

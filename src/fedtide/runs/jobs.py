@@ -14,7 +14,10 @@ from dataclasses import dataclass
 from multiprocessing.connection import Connection, wait
 from typing import Any, Generic, Protocol, TypeVar
 
+import torch
+
 from fedtide.core.errors import SettingsError
+from fedtide.engine.memory import available_bytes, share_memory
 from fedtide.runs.processes import begin_worker, main_module_hidden, worker_context
 from fedtide.runs.signals import StopSignals
 
@@ -113,10 +116,11 @@ def _attempt(work: Work[Job, Result], job: Job, ask: Ask) -> Result | Failure:
 class _Worker(Generic[Job, Result]):
     """A process, the pipe to it, and the job it does."""
 
-    def __init__(self, work: Work[Job, Result]) -> None:
+    def __init__(self, work: Work[Job, Result], count: int, memory: int) -> None:
         context = worker_context()
         self.pipe, theirs = context.Pipe()
-        self._process = context.Process(target=_serve, args=(theirs, work, dict(os.environ)), daemon=True)
+        arguments = (theirs, work, dict(os.environ), count, memory)
+        self._process = context.Process(target=_serve, args=arguments, daemon=True)
         with main_module_hidden():
             self._process.start()
         theirs.close()  # otherwise the end of the process is not noticed
@@ -162,9 +166,10 @@ class _Pool(Generic[Job, Result]):
 
     def run(self, count: int) -> None:
         """Until all jobs have ended, or, after a signal, those in progress."""
+        memory = available_bytes(torch.device("cpu")) // count
         while True:
             while len(self._busy) < count and (found := self._next()) is not None:
-                self._begin(_Worker(self._work), *found)
+                self._begin(_Worker(self._work, count, memory), *found)
             if not self._busy:
                 return
             for pipe in wait(list(self._busy), _POLL):
@@ -227,10 +232,11 @@ class _Pool(Generic[Job, Result]):
             self._jobs.finish(worker.job, Failure(f"{reason}, at each of {ATTEMPTS} attempts"))
 
 
-def _serve(connection: Connection, work: Work[Any, Any], environment: dict[str, str]) -> None:
-    """Main function of a worker process: do the jobs it is sent until the pipe is closed."""
+def _serve(connection: Connection, work: Work[Any, Any], environment: dict[str, str], count: int, memory: int) -> None:
+    """Main function of one of ``count`` worker processes: do the jobs it is sent until the pipe is closed."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches every process; a job in progress handles it itself
     begin_worker(environment)
+    share_memory(count, memory)
 
     def ask(question: Any) -> Any:
         try:

@@ -20,7 +20,7 @@ from fedtide.core.source import closure, fingerprint
 from fedtide.data.base import DatasetPlugin
 from fedtide.settings.run import RunSettings
 from fedtide.world.contents import content_hashes
-from fedtide.world.dataset import Dataset
+from fedtide.world.dataset import Dataset, refuse_malformed
 from fedtide.world.sources import fetch, make_folder
 
 ARRAYS = ("train_inputs", "train_labels", "test_inputs", "test_labels")
@@ -156,6 +156,7 @@ def _build(plugin: DatasetPlugin, path: Path, root: Path, mirror: Path | None) -
 
 def _read(plugin: DatasetPlugin, raw: Path) -> Dataset:
     dataset = plugin.read(raw)
+    refuse_malformed(plugin, dataset)
     _refuse_inconsistent(dataset)
     return replace(dataset, digest=content_digest(dataset))
 
