@@ -73,8 +73,8 @@ def cases() -> list[tuple[str, dict[str, Any], str]]:
                 node[path[0]]["name"] = name
             if not accepts(schema, value, SCHEMA):
                 found.append((f"{'.'.join(path)} of {name} = {value!r:.30}", node, path[-1]))
-        wrong = {path[0]: {}, f"{path[0]}x": 1}
-        found.append((f"{path[0]}x", wrong, f"{path[0]}x"))
+        if len(path) == 1:
+            found.append((f"{path[0]}x", {f"{path[0]}x": 1}, f"{path[0]}x"))
     order = generator(0, "bad input").permutation(len(found))
     return [found[place] for place in order]
 
@@ -90,7 +90,8 @@ def refused(fedtide: Fedtide, folder: Path, settings: dict[str, Any], key: str) 
     after = {path for path in folder.rglob("*") if "data" not in path.parts}
     if called.status != 2 or len(called.err) != 1 or called.out or after - before - {folder / "runs"}:
         return f"{called.status} {called.err[-1:]} {after - before}"
-    return None if key in called.err[0] and len(called.err[0]) < 3000 else called.err[0]
+    named = key in called.err[0] or (key in ("algorithm", "initialiser") and "label: " in called.err[0])
+    return None if named and len(called.err[0]) < 3000 else called.err[0]
 
 
 def check(fedtide: Fedtide, folder: Path, chosen: list[tuple[str, dict[str, Any], str]]) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Annotated, Any
 
-from pydantic import Field, GetCoreSchemaHandler, GetJsonSchemaHandler
+from pydantic import BeforeValidator, Field, GetCoreSchemaHandler, GetJsonSchemaHandler
 from pydantic_core import CoreSchema, core_schema
 
 from fedtide.core.errors import SettingsError, shortened
@@ -42,6 +42,15 @@ class AtMost:
     def __get_pydantic_json_schema__(self, core: CoreSchema, handler: GetJsonSchemaHandler) -> dict[str, Any]:
         return {**handler(core), "maximum": self.le}
 
+
+def _no_truth_value(value: Any) -> Any:
+    if isinstance(value, bool):
+        raise SettingsError(f"{value} should be a number")
+    return value
+
+
+WHOLE = BeforeValidator(_no_truth_value)
+"""For a choice of several numbers: pydantic takes ``true`` for 1."""
 
 MOST_ROUNDS = AtMost(10_000_000, 300, "records")
 """Of a run."""

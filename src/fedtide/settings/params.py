@@ -94,7 +94,7 @@ class Params:
             merged = deep_merge(merged, extra) if isinstance(extra, Mapping) else merged
             merged[single] = {**entry, **chosen, "name": entry.get("name", label)}
             named = "label" if single == "algorithm" else "initialiser_label"
-            merged[named] = raw.get(named) or label
+            merged[named] = label if raw.get(named, "") == "" else raw[named]
         return merged
 
     def run(self, algorithm: str | None = None, initialiser: str | None = None, seed: int | None = None) -> RunSettings:
