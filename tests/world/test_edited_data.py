@@ -33,7 +33,7 @@ class Labels(DatasetPlugin):
     def read(self, raw):
         self.reads += 1
         text = (self.folder / "labels.txt").read_text()
-        labels = torch.tensor([int(digit) for digit in text])
+        labels = torch.tensor([int(digit) for digit in text], dtype=torch.int64)
         return Dataset("labels", "vector", labels[:, None].float(), labels, torch.ones(1, 1), labels[:1], 10, digest="")
 
 
