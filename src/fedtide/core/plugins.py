@@ -207,7 +207,7 @@ def _imported(kind: str, name: str) -> Any:
 def _base(kind: str) -> type[Plugin]:
     """The base class of a kind."""
     values: Iterable[Any] = vars(importlib.import_module(f"fedtide.{kind}.base")).values()
-    found: type[Plugin] = next(item for item in values if isinstance(item, type) and vars(item).get("kind") == kind)  # type: ignore[assignment]
+    found: type[Plugin] = next(item for item in values if isinstance(item, type) and vars(item).get("kind") == kind)
     return found
 
 
