@@ -171,7 +171,7 @@ def test_a_model_that_is_no_classifier(fedtide: Fedtide, folder: Path, own: Path
     assert wanted in called.err[0]
 
 
-@pytest.mark.parametrize("command", ["run", "compare"])
+@pytest.mark.parametrize("command", ["run", pytest.param("compare", marks=pytest.mark.slow)])
 def test_a_crash_inside_a_plugin_is_one_line_with_its_place(
     fedtide: Fedtide, folder: Path, own: Path, command: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -65,4 +65,4 @@ def test_as_a_program(folder):
     command = [sys.executable, "-m", "fedtide.cli.main", "run", "--set", "local.lr=-1"]
     called = subprocess.run(command, capture_output=True, text=True, check=False)
     assert (called.returncode, called.stdout) == (2, "")
-    assert called.stderr == "fedtide: params.yaml: local.lr = -1: should be greater than 0\n"
+    assert called.stderr == "fedtide: --set local.lr=-1: local.lr = -1: should be greater than 0\n"

@@ -15,7 +15,7 @@ import importlib
 import inspect
 import os
 import pkgutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, ClassVar, Self, TypeVar, overload
@@ -180,7 +180,7 @@ def load(kind: str | type[Plugin], name: str) -> type[Plugin]:
         for key, value in vars(module).items()
         if inspect.isclass(value) and value.__module__ == module.__name__ and not key.startswith("_")
     ]
-    found = [cls for cls in public if issubclass(cls, Plugin) and cls.kind == folder]
+    found: list[Any] = [cls for cls in public if issubclass(cls, Plugin) and cls.kind == folder]
     if len(found) != 1:
         others = found or [cls for cls in public if not issubclass(cls, PluginSettings)]
         listed = ", ".join(f"{cls.__name__} in line {_line(cls)}" for cls in others)
@@ -188,8 +188,9 @@ def load(kind: str | type[Plugin], name: str) -> type[Plugin]:
             f"{file}: must define exactly one public plug-in class, a subclass of {_base(folder).__name__}; found "
             f"{len(found)}{f' ({listed})' if listed else ''}"
         )
-    _refuse_incomplete(found[0], file)
-    return found[0]
+    chosen: type[Plugin] = found[0]
+    _refuse_incomplete(chosen, file)
+    return chosen
 
 
 def _imported(kind: str, name: str) -> Any:
@@ -205,8 +206,9 @@ def _imported(kind: str, name: str) -> Any:
 
 def _base(kind: str) -> type[Plugin]:
     """The base class of a kind."""
-    values = vars(importlib.import_module(f"fedtide.{kind}.base")).values()
-    return next(value for value in values if inspect.isclass(value) and vars(value).get("kind") == kind)
+    values: Iterable[Any] = vars(importlib.import_module(f"fedtide.{kind}.base")).values()
+    found: type[Plugin] = next(item for item in values if isinstance(item, type) and vars(item).get("kind") == kind)
+    return found
 
 
 def _line(cls: type) -> int:
@@ -215,7 +217,8 @@ def _line(cls: type) -> int:
 
 
 def _refuse_incomplete(cls: type[Plugin], file: str) -> None:
-    base = next(item for item in cls.__mro__ if vars(item).get("kind") == cls.kind)
+    line: Iterable[Any] = cls.__mro__
+    base = next(item for item in line if vars(item).get("kind") == cls.kind)
     missing = [name for name in dir(cls) if getattr(getattr(cls, name, None), "__isabstractmethod__", False)]
     problem = f"does not define {', '.join(missing)}" if missing else ""
     if not (inspect.isclass(cls.Settings) and issubclass(cls.Settings, base.Settings)):

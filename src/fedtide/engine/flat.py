@@ -113,7 +113,7 @@ def _take_single_values(norm: _BatchNorm) -> None:
             return batch_norm(values, norm.running_mean, norm.running_var, scale, shift, training=False, eps=norm.eps)
         return usual(values)
 
-    norm.forward = forward  # type: ignore[method-assign]
+    norm.forward = forward  # type: ignore[method-assign, assignment]
 
 
 def weighted_sum(weights: Tensor, rows: Tensor) -> Tensor:

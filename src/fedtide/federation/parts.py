@@ -230,12 +230,9 @@ def _refuse_other_than_classifier(model: Model, network: Any, data: Dataset) -> 
         wanted = f"a network that takes samples {list(data.input_shape)}; {shortened(str(error))}"
         raise broken_contract(model, "build", wanted) from error
     network.train(training)
-    shape = tuple(getattr(outputs.logits, "shape", ()))
-    if shape != (len(few), data.num_classes):
-        wanted = [len(few), data.num_classes]
-        raise broken_contract(
-            model, "build", f"a network with logits {wanted} for {len(few)} samples, got {list(shape)}"
-        )
+    shape, logits = [len(few), data.num_classes], list(getattr(outputs.logits, "shape", ()))
+    if logits != shape:
+        raise broken_contract(model, "build", f"a network with logits {shape} for {len(few)} samples, got {logits}")
 
 
 def _augmentation(settings: RunSettings, data: Dataset) -> Augmentation | None:
