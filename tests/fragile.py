@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -54,6 +55,7 @@ def marks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     (tmp_path / "marks").mkdir()
     monkeypatch.setenv("FEDTIDE_PLUGINS", str(root))
     yield tmp_path / "marks"
+    sys.modules.pop("fedtide.algorithms.fragile", None)
     for kind in plugins.KINDS:
         path = importlib.import_module(f"fedtide.{kind}").__path__
         path[:] = [folder for folder in path if not folder.startswith(str(root))]

@@ -5,7 +5,7 @@ import json
 
 import pytest
 
-LINE = "ZeroDivisionError: the third round"
+LINE = "fragile.py:31: in finish: ZeroDivisionError: the third round is fragile"
 
 
 def algorithms(marks, **entries):
@@ -52,11 +52,12 @@ def test_runs_that_fail_are_listed_at_the_end_and_tried_again_by_the_next_comman
     assert first.status == 1
     assert states(first) == {"dies": "failed", "raises": "failed", "fedavg": "complete"}
     keys = [summary["run_key"] for summary in json.loads(first.out[-1])]
-    assert first.err[-3:] == [
+    assert first.err[-3:-1] == [
         "2 of 3 runs diverged or failed:",
         "  dies / previous / seed 0: its process was killed (SIGKILL, perhaps for lack of memory), at each of 2 attempts",
-        f"  raises / previous / seed 0: {LINE} (runs/{keys[1]}/error.txt)",
     ]
+    assert first.err[-1].startswith("  raises / previous / seed 0: ")
+    assert first.err[-1].endswith(f"{LINE} (runs/{keys[1]}/error.txt)")
     assert not any("Traceback" in line for line in first.err)
     kept = folder / "runs" / keys[1] / "error.txt"
     assert "in finish\n" in kept.read_text()
@@ -115,7 +116,8 @@ def test_a_trial_that_raises_is_listed_and_the_same_command_tries_it_again(fedti
     assert "1 trials, 1 of them complete" in "\n".join(first.out)
     head, line = first.err[-2:]
     assert head == "1 of 2 trials failed; the same command tries them again:"
-    assert f"-0000: {LINE} (runs/" in line
+    assert "-0000: " in line
+    assert f"{LINE} (runs/" in line
     second = fedtide("tune", *settings)
     assert second.status == 0
     assert "2 trials, 2 of them complete" in "\n".join(second.out)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import multiprocessing
 import os
 import signal
 from collections.abc import Callable
@@ -12,6 +11,7 @@ from typing import Any
 import pytest
 
 from fedtide.runs.execution import execute
+from fedtide.runs.processes import main_module_hidden, worker_context
 from fedtide.settings.run import RunSettings
 from fedtide.tracking.mlflow import MlflowMirror, correct, correct_all, mirror
 from fedtide.tracking.run_directory import RunDirectory
@@ -47,16 +47,17 @@ class Killed(MlflowMirror):
             super().log_round(row)
 
 
+def work(settings: RunSettings, runs: Path, mlruns: Path, moment: str) -> None:
+    tracker = Killed(mlruns, EXPERIMENT)
+    tracker.moment = moment
+    execute(settings, runs, tracker=tracker)
+
+
 def killed(settings: RunSettings, runs: Path, mlruns: Path, moment: str) -> None:
     """A run in a process of its own that is killed."""
-
-    def work() -> None:
-        tracker = Killed(mlruns, EXPERIMENT)
-        tracker.moment = moment
-        execute(settings, runs, tracker=tracker)
-
-    process = multiprocessing.get_context("fork").Process(target=work)
-    process.start()
+    process = worker_context().Process(target=work, args=(settings, runs, mlruns, moment))
+    with main_module_hidden():
+        process.start()
     process.join()
     assert process.exitcode == -signal.SIGKILL
 

@@ -17,6 +17,7 @@ from typing import Any, Generic, Protocol, TypeVar
 import torch
 
 from fedtide.core.errors import SettingsError
+from fedtide.core.faults import PluginCrash
 from fedtide.engine.memory import available_bytes, share_memory
 from fedtide.runs.processes import begin_worker, main_module_hidden, worker_context
 from fedtide.runs.signals import StopSignals
@@ -108,6 +109,8 @@ def _attempt(work: Work[Job, Result], job: Job, ask: Ask) -> Result | Failure:
         return work(job, ask)
     except SettingsError as error:
         return Failure(str(error), refused=True)
+    except PluginCrash as error:  # names its place
+        return Failure(str(error), traceback.format_exc())
     except (Exception, SystemExit) as error:  # a plug-in may do anything
         name, text = type(error).__name__, str(error).strip()
         return Failure(f"{name}: {text.splitlines()[0]}" if text else name, traceback.format_exc())
