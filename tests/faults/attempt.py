@@ -63,6 +63,11 @@ class Attempt:
         assert self._process.exitcode is not None
         return self._process.exitcode
 
+    @property
+    def process(self) -> int:
+        """Its id."""
+        return self._process.pid or 0
+
     def wait_for(self, rows: int) -> None:
         """Wait until ``rows`` rounds are on record."""
         while rows_of(self.run) < rows:
@@ -72,7 +77,7 @@ class Attempt:
     def resume(self) -> None:
         """Let it continue after it was stopped by SIGSTOP, to its end."""
         while self._process.is_alive():
-            os.kill(self._process.pid or 0, signal.SIGCONT)
+            os.kill(self.process, signal.SIGCONT)
             self._process.join(0.05)
 
     @property

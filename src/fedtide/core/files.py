@@ -64,7 +64,7 @@ def remove_stale_parts(path: Path) -> None:
     with suppress(FileNotFoundError):
         for part in path.parent.iterdir():
             found = _PART.search(part.name) if part.name.startswith(f"{path.name}.") else None
-            if found and not _is_alive(int(found[1])):
+            if found and not is_alive(int(found[1])):
                 part.unlink(missing_ok=True)
 
 
@@ -89,7 +89,8 @@ def naming(path: Path) -> Iterator[None]:
         raise
 
 
-def _is_alive(process: int) -> bool:
+def is_alive(process: int) -> bool:
+    """Whether a process of this machine is alive."""
     try:
         os.kill(process, 0)
     except ProcessLookupError:

@@ -11,14 +11,13 @@ import csv
 import json
 import shutil
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
-from filelock import FileLock, Timeout
-
 from fedtide.core.errors import SettingsError
 from fedtide.core.files import replacing, write_json, write_text
+from fedtide.core.locks import held
 
 HISTORY_COLUMNS = (
     "round", "session", "test_accuracy", "test_loss", "train_loss", "present", "selected", "completed", "drift",
@@ -73,30 +72,31 @@ class RunDirectory:
                 (the message lists every field that differs), code or data.
         """
         new = not self.path.exists()
-        try:
-            self.state.mkdir(parents=True, exist_ok=True)
-            lock = FileLock(str(self.path / ".lock"), timeout=-1 if wait else 0.5)
-            lock.acquire()
-        except Timeout:
-            raise SettingsError(f"{self.path}: another process is working on this run") from None
-        except OSError as error:
-            raise SettingsError(f"{error.filename}: cannot write the run's records ({error.strerror})") from None
-        try:
-            before = read_json(self.path / "settings.json")
-            if before is not None and (changed := differences(before, settings)):
-                raise SettingsError(f"{self.path}: the run was started with other settings: {'; '.join(changed)}")
-            key, begun = manifest.get("run_key"), (read_json(self.path / "manifest.json") or manifest).get("run_key")
-            if begun != key:
-                raise SettingsError(f"{self.path}: the run was started with other code or data: {begun} is now {key}")
-            write_json(self.path / "settings.json", settings)
-            write_json(self.path / "manifest.json", manifest)
-            yield self
-        except SettingsError:
-            if new and not (self.path / "history.csv").is_file():
-                shutil.rmtree(self.path)
-            raise
-        finally:
-            lock.release()
+        with ExitStack() as holding:
+            try:
+                self.state.mkdir(parents=True, exist_ok=True)
+                refusal = f"{self.path}: another process is working on this run"
+                holding.enter_context(held(self.path / ".lock", refusal, -1 if wait else 0.5))
+            except OSError as error:
+                raise SettingsError(f"{error.filename}: cannot write the run's records ({error.strerror})") from None
+            try:
+                self._claim(settings, manifest)
+                yield self
+            except SettingsError:
+                if new and not (self.path / "history.csv").is_file():
+                    shutil.rmtree(self.path)
+                raise
+
+    def _claim(self, settings: dict[str, Any], manifest: dict[str, Any]) -> None:
+        """Record what the run is, unless the folder belongs to another."""
+        before = read_json(self.path / "settings.json")
+        if before is not None and (changed := differences(before, settings)):
+            raise SettingsError(f"{self.path}: the run was started with other settings: {'; '.join(changed)}")
+        key, begun = manifest.get("run_key"), (read_json(self.path / "manifest.json") or manifest).get("run_key")
+        if begun != key:
+            raise SettingsError(f"{self.path}: the run was started with other code or data: {begun} is now {key}")
+        write_json(self.path / "settings.json", settings)
+        write_json(self.path / "manifest.json", manifest)
 
     def summary(self) -> dict[str, Any] | None:
         """The summary of a finished run."""
