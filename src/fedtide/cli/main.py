@@ -11,6 +11,7 @@ from typing import Annotated
 import typer
 
 from fedtide import __version__
+from fedtide.cli.check import check
 from fedtide.cli.diagnose import diagnose
 from fedtide.cli.exits import exit_with, guarded
 from fedtide.cli.options import PARAMS, Json, Mlruns, Override, ParamsFile, Quiet, Runs, Worlds, mlruns_folder
@@ -165,6 +166,7 @@ def partition(
     stages.partition(Params.read(params, overrides or ()), out, log)
 
 
+app.command()(check)
 app.command()(reproduce)
 app.command()(diagnose)
 app.command()(quadratic)

@@ -33,6 +33,11 @@ class Checked:
     state: str
     problems: tuple[str, ...] = ()
 
+    @property
+    def is_pilot(self) -> bool:
+        """Whether it is a shared pilot, which other runs start from."""
+        return self.name.startswith(f"{PILOTS}/")
+
 
 def check(runs: Path) -> Iterator[Checked]:
     """Verify all run directories of a folder, then its shared pilots.
@@ -58,19 +63,22 @@ def check_run(path: Path) -> Checked:
         except SettingsError as error:
             problems.append(str(error))
     ended = (path / "summary.json").exists()
-    return Checked(path.name, "damaged" if problems else "intact" if ended else "unfinished", tuple(problems))
+    return Checked(path.name, "damaged" if problems else "intact" if ended else "unfinished", _distinct(problems))
 
 
 def _manifest(directory: RunDirectory) -> list[str]:
+    """What says which run this is; a process killed before the first round may have left none of it."""
     names = ("manifest.json", "settings.json")
-    return [f"{name} is missing" for name in names if read_json(directory.path / name) is None]
+    missing = [f"{name} is missing" for name in names if read_json(directory.path / name) is None]
+    begun = (directory.path / "history.csv").exists() or generations(directory.state) or directory.summary() is not None
+    return missing if begun else []
 
 
 def _records(directory: RunDirectory) -> list[str]:
     """All files of a run that has ended; of any other, rounds without a gap."""
     if directory.summary() is None:
         directory.history()
-    return [problem for problem in different(directory.path, directory.marks()) if problem not in _manifest(directory)]
+    return different(directory.path, directory.marks())
 
 
 def _states(directory: RunDirectory) -> list[str]:
@@ -93,7 +101,11 @@ def _check_pilot(folder: Path) -> Checked:
         problems = [f"{path.name} is damaged" for path in states if read_state_header(path, folder.name) is None]
     except SettingsError as error:
         problems = [str(error)]
-    return Checked(name, "damaged" if problems else "intact" if states else "unfinished", tuple(problems))
+    return Checked(name, "damaged" if problems else "intact" if states else "unfinished", _distinct(problems))
+
+
+def _distinct(problems: list[str]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(problems))
 
 
 def _folders(path: Path) -> list[Path]:
