@@ -32,7 +32,7 @@ def replacing(path: Path, durable: bool = False) -> Iterator[Path]:
     Raises:
         OSError: the file cannot be written; the error names it, and a full disk's also the free bytes.
     """
-    part = path.with_name(f"{path.name}.{_HOST}-{os.getpid()}.part")
+    part = path.with_name(f"{path.name}{part_suffix()}")
     with naming(path):
         try:
             remove_stale_parts(path)
@@ -44,6 +44,11 @@ def replacing(path: Path, durable: bool = False) -> Iterator[Path]:
                 sync(path.parent)
         finally:
             part.unlink(missing_ok=True)
+
+
+def part_suffix() -> str:
+    """End of the names of temporary files of this process."""
+    return f".{_HOST}-{os.getpid()}.part"
 
 
 def write_bytes(path: Path, content: bytes, durable: bool = False) -> None:

@@ -74,8 +74,8 @@ def load(
             return Saved(owner, header["round"], header["records"], _values(path)), skipped
     if skipped:
         raise SettingsError(
-            f"{folder}: no saved state can be continued ({'; '.join(skipped.values())}); put the files back, or delete the run's folder to start "
-            "the run again"
+            f"{folder}: no saved state can be continued ({'; '.join(skipped.values())}); put the files back, or delete "
+            "the run's folder to start the run again"
         )
     return None, {}
 

@@ -15,7 +15,6 @@ from fedtide.core.errors import SettingsError
 from fedtide.core.files import read_text
 from fedtide.engine.neurons import MEASURES
 from fedtide.report.forgetting import NOTHING, Forgetting, forgetting
-from fedtide.tracking.marks import different
 from fedtide.tracking.run_directory import RunDirectory, read_json
 
 Settings = dict[str, Any]
@@ -153,11 +152,7 @@ def _settings(path: Path) -> Settings:
 def _run(path: Path, settings: Settings) -> dict[str, Any]:
     """The run's columns, once the records of a run that has ended are verified."""
     directory = RunDirectory(path)
-    marks = {name: mark for name, mark in directory.marks().items() if name in _READ}
-    if problems := different(path, marks):
-        raise SettingsError(
-            f"{path}: {', '.join(problems)}; run it again, which restores it from its saved state or says why not"
-        )
+    directory.verify(*_READ)
     summary = directory.summary() or {}
     state = summary.get("state", "unfinished")
     return {

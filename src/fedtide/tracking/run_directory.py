@@ -23,7 +23,7 @@ from fedtide.core.errors import SettingsError
 from fedtide.core.files import read_text, remove_all_parts, write_json, write_text
 from fedtide.core.hashing import short_hash
 from fedtide.core.locks import held
-from fedtide.tracking.marks import GrowingFiles, Marks, mark_file, wrong_beginning, wrong_size
+from fedtide.tracking.marks import GrowingFiles, Marks, different, mark_file, wrong_beginning, wrong_size
 
 HISTORY_COLUMNS = (
     "round", "session", "test_accuracy", "test_loss", "train_loss", "present", "selected", "completed", "drift",
@@ -158,6 +158,19 @@ class RunDirectory:
         ended = summary is not None and summary.get("run_key") == key and summary.get("state") != "interrupted"
         return summary if ended and not wrong_size(self.path, marks) else None
 
+    def verify(self, *names: str) -> None:
+        """Refuse records of a run that has ended if they are not as it left them.
+
+        Raises:
+            SettingsError: one of the files, or the summary, is missing or was changed.
+        """
+        marks = self.marks()
+        if problems := different(self.path, {name: marks[name] for name in names if name in marks}):
+            raise SettingsError(
+                f"{self.path}: {', '.join(problems)}; put it back, or delete its summary.json, and the same run restores it "
+                "if its saved state allows"
+            )
+
     def finish(self, summary: dict[str, Any]) -> None:
         """Write the summary, with marks of all files, once these are on the disk."""
         names = [name for name in (*_STATIC, _MODEL) if (self.path / name).is_file()]
@@ -194,6 +207,7 @@ class RunDirectory:
         Raises:
             SettingsError: the file is damaged, or rows are missing.
         """
+        self.verify("history.csv")
         path = self.path / "history.csv"
         rows = _rows(path)
         for number, row in enumerate(rows, start=1):
