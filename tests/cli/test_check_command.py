@@ -5,7 +5,10 @@ import re
 
 import pytest
 
-SESSIONS = ("--set", "scenario={name: sessions, num_devices: 3, num_sessions: 3, rounds_per_session: 2, pilot_sessions: 1}")
+SESSIONS = (
+    "--set",
+    "scenario={name: sessions, num_devices: 3, num_sessions: 3, rounds_per_session: 2, pilot_sessions: 1}",
+)
 
 
 @pytest.fixture

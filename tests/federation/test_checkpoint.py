@@ -90,7 +90,9 @@ def test_a_run_never_starts_afresh_in_silence(tmp_path: Path, damage: str) -> No
         checkpoint.save(tmp_path, saved(number))
     for path in checkpoint.generations(tmp_path):
         DAMAGES[damage](path)
-    with pytest.raises(SettingsError, match=r"\(state-00000002\.pt is damaged; state-00000001\.pt is damaged\)") as caught:
+    with pytest.raises(
+        SettingsError, match=r"\(state-00000002\.pt is damaged; state-00000001\.pt is damaged\)"
+    ) as caught:
         checkpoint.load(tmp_path, "run")
     assert "\n" not in str(caught.value)
 
@@ -106,7 +108,9 @@ def test_a_temporary_file_is_not_a_state(tmp_path: Path) -> None:
 def test_a_state_of_another_run_is_refused(tmp_path: Path) -> None:
     checkpoint.save(tmp_path, saved(1))
     checkpoint.save(tmp_path, saved(2, owner="other"))
-    expected = r"state-00000002\.pt: not the state of run that its name says, but that of other after round 2; move it away"
+    expected = (
+        r"state-00000002\.pt: not the state of run that its name says, but that of other after round 2; move it away"
+    )
     with pytest.raises(SettingsError, match=expected):
         checkpoint.load(tmp_path, "run")
 

@@ -81,7 +81,11 @@ def test_no_runs_are_refused(tmp_path):
         ("history.csv", "round,loss\n1,2\n", "no column 'session'"),
         ("per_class.csv", "round,class_0\n1,2\n", "no column 'split'"),
         ("history.csv", 'a,b\n"1,2\n', "is not a table"),
-        ("history.csv", "round,session,bytes_up,bytes_down,present\n1,1,1,1,1\n3,1,1,1,1\n", "round 3 instead of 2: rows"),
+        (
+            "history.csv",
+            "round,session,bytes_up,bytes_down,present\n1,1,1,1,1\n3,1,1,1,1\n",
+            "round 3 instead of 2: rows",
+        ),
         ("history.csv", "round,session,bytes_up,bytes_down,present\n1,1,x,1,1\n", "column 'bytes_up' holds text"),
         ("history.csv", "round,session\n1,\xff\n", "byte 16 is not UTF-8"),
         ("events.jsonl", "\xff\n", "byte 0 is not UTF-8"),

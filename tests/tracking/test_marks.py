@@ -36,7 +36,11 @@ def test_what_is_wrong_is_named(tmp_path):
     (tmp_path / "gone").unlink()
     (tmp_path / "longer").write_text("12345\n6")
     (tmp_path / "shorter").write_text("123")
-    assert wrong_beginning(tmp_path, marks) == ["changed was changed", "gone is missing", "shorter has lost 3 of 6 bytes"]
+    assert wrong_beginning(tmp_path, marks) == [
+        "changed was changed",
+        "gone is missing",
+        "shorter has lost 3 of 6 bytes",
+    ]
     sizes = ["gone is missing", "longer has 7 instead of 6 bytes", "shorter has 3 instead of 6 bytes"]
     assert wrong_size(tmp_path, marks) == sizes
     assert different(tmp_path, marks) == ["changed was changed", *sizes]

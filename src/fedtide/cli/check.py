@@ -16,6 +16,9 @@ if TYPE_CHECKING:
     from fedtide.tracking.check import Checked
 
 
+_STATES = ("intact", "unfinished", "running", "damaged")
+
+
 def check(
     runs: Annotated[Path, typer.Argument(help="Folder of run directories.")] = Path("runs"), as_json: Json = False
 ) -> None:
@@ -42,7 +45,7 @@ def _summary(found: list[Checked]) -> str:
         ("shared pilot", [each for each in found if each.is_pilot]),
     ):
         counts = Counter(each.state for each in group)
-        states = [f"{counts[state]} {state}" for state in ("intact", "unfinished", "running", "damaged") if counts[state]]
+        states = [f"{counts[state]} {state}" for state in _STATES if counts[state]]
         damaged = [each.name for each in group if each.state == "damaged"]
         if group:
             names = f": {', '.join(damaged)}" if damaged else ""

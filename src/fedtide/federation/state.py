@@ -94,26 +94,27 @@ def restored_state(parts: Parts, saved: dict[str, Any]) -> RunState:
 
 
 def _refuse_other_shapes(parts: Parts, saved: dict[str, Any]) -> None:
-    """Names, shapes and types are those of the initial state, but for tensors that grow: the algorithm's further tensors,
-    of which the first names must be there, and the initialiser's."""
+    """Compare names, types and shapes with those of the initial state.
+
+    Tensors that grow are left out: the initialiser's, and the algorithm's further tensors, of which the initial names must be
+    there.
+    """
     clients, size = parts.timeline.num_clients, parts.layout.size
-    expected = {
-        **{"w": _form(parts.w0), "b": _form(parts.b0)},
-        **{f"server.{name}": _form(vector) for name, vector in server_vectors(parts).items()},
-        **{f"memory.{name}": f"{parts.w0.dtype} [{clients}, {size}]" for name in parts.client_vectors()},
-        **{"seen": f"{torch.bool} [{clients}]", "counts": f"{torch.int64} [{clients}]"},
-        **{f"extra.{name}": "a tensor" for name in parts.algorithm.extra()},
-    }
-    found = {
-        **{name: _form(saved.get(name)) for name in ("w", "b", "seen", "counts")},
-        **{f"{group}.{name}": _form(value) for group in ("server", "memory") for name, value in saved.get(group, {}).items()},
-        **{f"extra.{name}": "a tensor" for name in saved.get("extra", {}) if f"extra.{name}" in expected},
-    }
+    expected = {"w": _form(parts.w0), "b": _form(parts.b0)}
+    expected |= {"seen": f"{torch.bool} [{clients}]", "counts": f"{torch.int64} [{clients}]"}
+    expected |= {f"server.{name}": _form(vector) for name, vector in server_vectors(parts).items()}
+    expected |= {f"memory.{name}": f"{parts.w0.dtype} [{clients}, {size}]" for name in parts.client_vectors()}
+    expected |= {f"extra.{name}": "a tensor" for name in parts.algorithm.extra()}
+    found = {name: _form(saved.get(name)) for name in ("w", "b", "seen", "counts")}
+    for group in ("server", "memory"):
+        found |= {f"{group}.{name}": _form(value) for name, value in saved.get(group, {}).items()}
+    found |= {f"extra.{name}": "a tensor" for name in saved.get("extra", {}) if f"extra.{name}" in expected}
     for name in (*expected, *found):
-        if found.get(name) != expected.get(name):
+        is_, should = found.get(name, "missing"), expected.get(name, "absent")
+        if is_ != should:
             raise SettingsError(
-                f"the saved state after round {saved.get('round')} is none of this run: {name} is {found.get(name, 'missing')}, "
-                f"should be {expected.get(name, 'absent')}; delete the run's folder to start the run again"
+                f"the saved state after round {saved.get('round')} is not of this run: {name} is {is_}, should be {should}; "
+                "delete the run's folder to start the run again"
             )
 
 

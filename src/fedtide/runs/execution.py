@@ -138,8 +138,8 @@ def _resume(directory: RunDirectory, key: str, log: Callable[[str], None]) -> ch
     ended = wrong_size(directory.path, directory.marks())
     if ended and saved is None:
         raise SettingsError(
-            f"{directory.path}: the run has ended, but {', '.join(ended)}, and no saved state is left to restore it from; put it "
-            "back, or delete the run's folder to start the run again"
+            f"{directory.path}: the run has ended, but {', '.join(ended)}, and no saved state is left to restore it from; put "
+            "it back, or delete the run's folder to start the run again"
         )
     for path, problem in skipped.items():
         log(f"{problem}; continuing from an older state")

@@ -22,8 +22,7 @@ Marks = Mapping[str, Mark]
 
 
 def mark_file(path: Path) -> Mark:
-    """Mark of a whole file, once it is on the disk."""
-    sync(path)
+    """Mark of a whole file."""
     with path.open("rb") as stream:
         digest = hashlib.file_digest(stream, "sha256").hexdigest()
     return {"bytes": path.stat().st_size, "sha256": digest}
@@ -102,7 +101,9 @@ class GrowingFiles:
             sync(self.folder)
         self._unsaved, self._new = set(), False
         return {
-            name: {"bytes": size, "sha256": self._hashes[name].hexdigest()} for name, size in self._sizes.items() if size
+            name: {"bytes": size, "sha256": self._hashes[name].hexdigest()}
+            for name, size in self._sizes.items()
+            if size
         }
 
 

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from fedtide.core.errors import SettingsError
-from fedtide.core.files import read_text, remove_all_parts, write_json, write_text
+from fedtide.core.files import read_text, remove_all_parts, sync, write_json, write_text
 from fedtide.core.hashing import short_hash
 from fedtide.core.locks import held
 from fedtide.tracking.marks import GrowingFiles, Marks, different, mark_file, wrong_beginning, wrong_size
@@ -38,8 +38,8 @@ SESSION = "session"
 
 
 _EVENTS = "events.jsonl"
-_STATIC = ("settings.json", "manifest.json", "timeline.npz")
-_MODEL = "model.pt"
+_DURABLE = ("settings.json", "manifest.json", "model.pt")  # on the disk since they were written
+_TIMELINE = "timeline.npz"
 _AGAIN = "delete it, and the same run writes it again"
 
 
@@ -173,8 +173,10 @@ class RunDirectory:
 
     def finish(self, summary: dict[str, Any]) -> None:
         """Write the summary, with marks of all files, once these are on the disk."""
-        names = [name for name in (*_STATIC, _MODEL) if (self.path / name).is_file()]
+        names = [name for name in (*_DURABLE, _TIMELINE) if (self.path / name).is_file()]
         files = {name: mark_file(self.path / name) for name in names}
+        if _TIMELINE in files:
+            sync(self.path / _TIMELINE)
         values = {**summary, "files": {**files, **self.mark_records()}}
         write_json(self.path / "summary.json", {**values, "hash": short_hash(values)}, durable=True)
 
@@ -234,9 +236,7 @@ class RunDirectory:
         self._append("history.csv", columns, row)
         for split, values in per_class.items():
             named = {f"class_{index}": value for index, value in enumerate(values)}
-            self._append(
-                "per_class.csv", ["round", "split", *named], {"round": row["round"], "split": split, **named}
-            )
+            self._append("per_class.csv", ["round", "split", *named], {"round": row["round"], "split": split, **named})
         if clients:
             each = [dict(zip(clients, values, strict=True)) for values in zip(*clients.values(), strict=True)]
             self._append("clients.csv", ["round", *clients], *({"round": row["round"], **one} for one in each))
