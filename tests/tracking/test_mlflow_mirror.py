@@ -286,6 +286,7 @@ def test_many_rounds_are_written_in_few_calls(directory: Path, mlruns: Path, mon
         header, first, *_ = csv.reader(stream)
     with (directory / "history.csv").open("w", encoding="utf-8", newline="") as stream:
         csv.writer(stream).writerows([header, *([str(round_), *first[1:]] for round_ in range(1, 251))])
+    RunDirectory(directory).finish(RunDirectory(directory).summary() or {})
 
     log_batch, sizes = MlflowClient.log_batch, []
 
