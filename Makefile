@@ -16,6 +16,7 @@ $(VENV)/.ready: pyproject.toml constraints.txt
 	touch $@
 
 repro: $(VENV)/.ready   ## reproduce the pipeline: download, partition, train, report, tune
+	@python pipeline/unlock.py
 	dvc repro
 	@echo
 	@echo "report:  report/report.html"

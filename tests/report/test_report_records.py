@@ -5,6 +5,7 @@ import pytest
 from synthetic_runs import finish_again, write_run
 
 from fedtide.core.errors import SettingsError
+from fedtide.report import findings
 from fedtide.report.records import load
 
 
@@ -144,3 +145,23 @@ def exchange(file):
     text = file.read_text()
     at = max(text.rfind(digit) for digit in "0123456789")
     file.write_text(text[:at] + str(9 - int(text[at])) + text[at + 1 :])
+
+
+@pytest.mark.parametrize(
+    ("scenario", "stated", "common"),
+    [
+        ({"drift": "visits"}, "dirichlet_equal (alpha 0.6)", {"partition.name", "partition.alpha"}),
+        ({"drift": "fresh"}, "none, the scenario makes the clients' data (alpha 0.6)", {"partition.alpha"}),
+        ({"drift": "fresh", "beta": 0.3}, "none, the scenario makes the clients' data", set()),
+        ({"name": "lost", "drift": "fresh"}, "dirichlet_equal (alpha 0.6)", {"partition.name", "partition.alpha"}),
+    ],
+)
+def test_only_settings_of_the_partition_that_have_an_effect_are_stated(tmp_path, scenario, stated, common):
+    path = write_run(tmp_path)
+    settings = json.loads((path / "settings.json").read_text())
+    settings["scenario"] = {"name": "evolving", **scenario}
+    (path / "settings.json").write_text(json.dumps(settings))
+    finish_again(path)
+    records = load([path])
+    assert dict(findings.facts(records))["Partition"] == stated
+    assert {name for name, _ in findings.common(records) if name.startswith("partition.")} == common

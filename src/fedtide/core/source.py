@@ -23,7 +23,7 @@ def source_file(module: str) -> Path | None:
 @functools.cache
 def tree(file: Path) -> ast.Module:
     """The syntax tree of a source file."""
-    return ast.parse(file.read_text(encoding="utf-8"))
+    return ast.parse(file.read_text(encoding="utf-8"), filename=str(file))
 
 
 class _Wordless(ast.NodeTransformer):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from importlib.util import find_spec
 from pathlib import Path
 
 import numpy as np
@@ -28,6 +29,11 @@ class Digits(DatasetPlugin):
         name: str = "digits"
 
     settings: Settings
+
+    def files(self) -> tuple[Path, ...]:
+        """The library's file; the library itself is not imported for it."""
+        library = find_spec("sklearn")
+        return (Path(library.origin).parent / "datasets/data/digits.csv.gz",) if library and library.origin else ()
 
     def read(self, raw: Path) -> Dataset:
         """Images uint8 [n, 1, 8, 8]; nothing is read from ``raw``."""

@@ -39,7 +39,7 @@ class Resident(Executor):
 
     def describe(self) -> str:
         """See :meth:`Executor.describe`."""
-        return f"resident modules, {self.workers.count} clients at a time"
+        return f"resident modules, {self.workers.at_a_time('client')}"
 
     def _client(self, worker: WorkerState, cohort: Cohort, row: int, first: int, last: int) -> None:
         task, module, plan = self.task, worker.module, cohort.plan

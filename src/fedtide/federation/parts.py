@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -13,10 +14,11 @@ from torch import Tensor
 
 from fedtide.algorithms.base import Algorithm, Problem
 from fedtide.core import plugins
-from fedtide.core.errors import SettingsError
+from fedtide.core.errors import SettingsError, shortened
+from fedtide.core.faults import broken_contract
 from fedtide.core.randomness import Randomness, key64
 from fedtide.costs.wireless import Wireless, flops_per_parameter
-from fedtide.engine import factory
+from fedtide.engine import contract, factory
 from fedtide.engine.augment import Augmentation
 from fedtide.engine.evaluation import Scores, evaluate
 from fedtide.engine.executor import Executor
@@ -24,6 +26,7 @@ from fedtide.engine.flat import Layout, flatten
 from fedtide.engine.task import Task
 from fedtide.engine.workers import Workers
 from fedtide.exchange.base import Exchange
+from fedtide.federation.footprint import client_vectors, evaluates
 from fedtide.federation.memory import MemoryStore
 from fedtide.federation.payload import Payload, payload
 from fedtide.federation.ranks import Ranks
@@ -116,19 +119,11 @@ class Parts:
 
     def client_vectors(self) -> list[str]:
         """Names of the vectors kept for every client."""
-        local = self.settings.local
-        names = list(self.algorithm.client)
-        if local.momentum > 0 and local.momentum_scope == "client":
-            names.append("momentum")
-        if self.evaluates("all"):
-            names.append("latest")
-        return names
+        return client_vectors(self.settings, self.algorithm)
 
     def evaluates(self, model: str) -> bool:
         """Whether ``cloud``, ``participants``, ``all`` or ``ensemble`` is evaluated in this run."""
-        evaluation = self.settings.evaluation
-        chosen = self.algorithm.models if evaluation.models is None else evaluation.models
-        return model == evaluation.reported or model in chosen
+        return evaluates(self.settings, self.algorithm, model)
 
     def scores(self, w: Tensor, b: Tensor, split: str = "test", view: NDArray[np.bool_] | None = None) -> Scores:
         """Per-class scores of a model on the test set or the validation split; ``view`` as in :func:`evaluate`."""
@@ -217,7 +212,30 @@ def _network(model: Model, seed: int, data: Dataset) -> Network:
     """The run's network; torch's initialisers draw from the global generator, so it is seeded and then restored."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(key64(seed, "model") & (2**63 - 1))
-        return model.build(data.input_shape, data.num_classes, data.vocabulary)
+        network = model.build(data.input_shape, data.num_classes, data.vocabulary)
+    _refuse_other_than_classifier(model, network, data)
+    return network
+
+
+def _refuse_other_than_classifier(model: Model, network: Any, data: Dataset) -> None:
+    contract.instance(model, "build", network, Network)
+    if not any(True for _ in network.parameters()):
+        raise broken_contract(model, "build", "a network with parameters, got one without")
+    few = data.test_inputs[:2].to("cpu")
+    training = network.training
+    try:
+        with torch.no_grad():
+            outputs = network.eval().outputs(data.prepare(few, next(network.parameters()).dtype))
+    except RuntimeError as error:
+        wanted = f"a network that takes samples {list(data.input_shape)}; {shortened(str(error))}"
+        raise broken_contract(model, "build", wanted) from error
+    network.train(training)
+    shape = tuple(getattr(outputs.logits, "shape", ()))
+    if shape != (len(few), data.num_classes):
+        wanted = [len(few), data.num_classes]
+        raise broken_contract(
+            model, "build", f"a network with logits {wanted} for {len(few)} samples, got {list(shape)}"
+        )
 
 
 def _augmentation(settings: RunSettings, data: Dataset) -> Augmentation | None:

@@ -8,6 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from fedtide.core.faults import broken_contract
+from fedtide.engine import contract
 from fedtide.federation.parts import Parts
 from fedtide.federation.schedules import learning_rate
 from fedtide.settings.run import LocalSettings
@@ -52,7 +54,12 @@ def plan_round(parts: Parts, t: int) -> RoundPlan:
     present = timeline.at(t)
     sizes = timeline.sizes_at(t)
     eligible = np.flatnonzero(sizes > 0)
-    drawn = eligible[parts.participation.draw(present.clients[eligible], t, parts.settings.seed)]
+    rule = parts.participation
+    places = rule.draw(present.clients[eligible], t, parts.settings.seed)
+    contract.positions(rule, "draw", [places], 1, len(eligible))
+    if not len(places) or (np.diff(places) <= 0).any():
+        raise broken_contract(rule, "draw", f"ascending positions, at least one, got {places.tolist()}")
+    drawn = eligible[places]
     at, span = (t - first, length) if local.restart else (t, timeline.rounds)
     return RoundPlan(
         ids=present.clients[drawn].tolist(),

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Annotated, Literal
 
 import numpy as np
 from pydantic import Field
 
+from fedtide.core.bounds import WHOLE
 from fedtide.core.plugins import PluginSettings
 from fedtide.core.randomness import generator
 from fedtide.partitions._dealing import class_pools, equal_sizes, require_a_sample_each
@@ -25,7 +26,9 @@ class TauDeal(Partition):
         """Settings of the rule."""
 
         name: str = "tau_deal"
-        ratio: Literal[1, 2, 4] = Field(2, description="samples of a turn over those of the rarest class")
+        ratio: Annotated[Literal[1, 2, 4], WHOLE] = Field(
+            2, description="samples of a turn over those of the rarest class"
+        )
 
     settings: Settings
 

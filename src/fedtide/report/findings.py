@@ -130,7 +130,8 @@ def _part(records: Records, group: str) -> str:
         details = [
             f"{name} {plain(value)}" for name, value in mine.items() if name != "name" and value not in (None, [], "")
         ]
-        parts[f"{mine.get('name', '')} ({', '.join(details)})" if details else str(mine.get("name", ""))] = None
+        name = str(mine.get("name", "none, the scenario makes the clients' data" if group == "partition" else ""))
+        parts[f"{name} ({', '.join(details)})" if details else name] = None
     return "; ".join(parts)
 
 

@@ -11,10 +11,12 @@ from typing import Any
 
 import pandas as pd
 
+from fedtide.core import plugins
 from fedtide.core.errors import SettingsError
 from fedtide.core.files import read_text
 from fedtide.engine.neurons import MEASURES
 from fedtide.report.forgetting import NOTHING, Forgetting, forgetting
+from fedtide.scenarios.base import Scenario
 from fedtide.tracking.run_directory import RunDirectory, read_json
 
 Settings = dict[str, Any]
@@ -65,7 +67,8 @@ class Records:
         forgetting: by run; NaN where data does not change.
         neurons: one row per run, round and layer where it was recorded: the run's columns, ``round``, ``layer`` and
             measures of concentration.
-        settings: the settings of each run by key, flat with dotted names.
+        settings: the settings of each run by key, flat with dotted names, without those of a partition that its scenario
+            does not use.
         missing: names of directories without settings.
     """
 
@@ -134,7 +137,7 @@ def load(run_dirs: Sequence[Path]) -> Records:
             for path, history in zip(found, histories, strict=True)
         },
         neurons=_joined(neurons, labels),
-        settings=settings,
+        settings={key: _in_use(values) for key, values in settings.items()},
         missing=tuple(path.name for path in run_dirs if path not in found),
     )
 
@@ -147,6 +150,20 @@ def _settings(path: Path) -> Settings:
             raise SettingsError(f"{path / 'settings.json'}: no {name}, so these are not the settings of a run")
     settings.pop("data.root", None)
     return settings
+
+
+def _in_use(settings: Settings) -> Settings:
+    """Settings without those of the partition that the scenario does not use."""
+    chosen = {name.removeprefix("scenario."): value for name, value in settings.items() if name.startswith("scenario.")}
+    try:
+        plugin = plugins.load(Scenario, chosen["name"])
+        used = plugin(plugin.Settings(**chosen)).partition_settings()
+    except Exception:  # a plug-in that is no longer there, or has changed; it may raise anything
+        used = None
+    if used is None:
+        return settings
+    kept = {f"partition.{name}" for name in used}
+    return {name: value for name, value in settings.items() if not name.startswith("partition.") or name in kept}
 
 
 def _run(path: Path, settings: Settings) -> dict[str, Any]:

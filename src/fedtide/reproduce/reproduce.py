@@ -88,7 +88,7 @@ class _RunStore:
 
 def reproduce(
     recipe: Recipe, only: Iterable[str], runs: Path, out: Path, command: str, log: Callable[[str], None]
-) -> tuple[Results, int | None]:
+) -> tuple[Results, list[dict[str, Any]], int | None]:
     """Execute the missing runs and write ``<out>/<name>/<profile>.csv`` and ``.md``, again after every run.
 
     Tables about whole runs also get ``<profile>_rounds.csv`` and ``.png``, the runs' curves. The files always cover all
@@ -103,7 +103,7 @@ def reproduce(
         log: gets one line per finished run.
 
     Returns:
-        The results, and the signal that stopped it, if any.
+        The results, and summaries of the runs and the signal as :func:`fedtide.runs.compare.compare`.
 
     Raises:
         SettingsError: bad input; nothing was trained.
@@ -134,11 +134,12 @@ def reproduce(
             write()
 
     write()
+    summaries: list[dict[str, Any]] = []
     stopped = None
     if missing:
         workspace = Workspace(store.root, experiment=recipe.name, comparison=recipe.profile)
-        _, stopped = compare(missing, workspace, recipe.workers, log, ended)
-    return write(), stopped
+        summaries, stopped = compare(missing, workspace, recipe.workers, log, ended)
+    return write(), summaries, stopped
 
 
 def _further(results: Results) -> dict[str, Sheet]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from rich.box import SIMPLE
@@ -118,6 +119,27 @@ def csv_text(results: Results) -> str:
         facts = (str(row.seeds), str(row.rounds), results.recipe.identity(row.cell) if row.seeds else "")
         lines.append(",".join((*row.cell.values, *row.quantity, *cells, *facts)))
     return "\n".join(lines) + "\n"
+
+
+def json_rows(results: Results) -> list[dict[str, Any]]:
+    """The rows of :func:`csv_text` with their numbers as such: ``None`` where there is none, ``"inf"`` for never."""
+
+    def plain(value: float) -> float | str | None:
+        return None if math.isnan(value) else "inf" if math.isinf(value) else value
+
+    return [
+        {
+            **dict(zip(results.recipe.columns, row.cell.values, strict=True)),
+            **row.quantity._asdict(),
+            "published": plain(row.published.mean),
+            "published_std": plain(row.published.std),
+            "obtained": plain(row.obtained),
+            "std": plain(row.std),
+            "seeds": row.seeds,
+            "rounds": row.rounds,
+        }
+        for row in results.rows
+    ]
 
 
 def markdown(results: Results, command: str, further: dict[str, Sheet]) -> str:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from fedtide.federation.module import FederatedModule
 from fedtide.federation.parts import Parts
 from fedtide.federation.preview import advice, memory_plan
 from fedtide.runs.callbacks import GracefulStop, Progress, Recorder, Tracker
+from fedtide.runs.failures import failure_kept
 from fedtide.runs.identity import run_key
 from fedtide.runs.pilots import SharedPilot, pilot_key, pilot_rounds
 from fedtide.runs.trainer import quiet_lightning, refuse_missing_device, trainer
@@ -24,7 +26,7 @@ from fedtide.settings.run import RunSettings, plain_name
 from fedtide.tracking.marks import wrong_size
 from fedtide.tracking.run_directory import RunDirectory
 from fedtide.world.dataset import Dataset
-from fedtide.world.files import timeline_for
+from fedtide.world.files import timeline_for, world_identity
 from fedtide.world.prepared import load_data
 from fedtide.world.timeline import Timeline
 
@@ -76,29 +78,37 @@ def execute(
         if (done := directory.finished(key)) is not None:
             log(f"{directory.path.name}: already {done['state']}, nothing to do")
             return done
-        saved = _resume(directory, key, log)
-        timeline.save(directory.path / "timeline.npz")
-        shared = pilot_rounds(timeline) if name is None else 0
-        with SharedPilot(runs / "pilots" / pilot_key(settings, data), shared, directory, key, log) as pilot:
-            with GracefulStop() as stop:
+        with GracefulStop() as stop, _ending(tracker), failure_kept(directory):
+            saved = _resume(directory, key, log)
+            timeline.save(directory.path / "timeline.npz", world_identity(settings, data))
+            shared = pilot_rounds(timeline) if name is None else 0
+            with SharedPilot(runs / "pilots" / pilot_key(settings, data), shared, directory, key, log) as pilot:
                 saved = pilot.adopt(saved, lambda: stop.received is not None)
-            if stop.received is not None:  # while waiting for another run
-                done_rounds = saved.round if saved else 0
-                directory.event("interrupted", round=done_rounds)
-                return {**manifest, "state": "interrupted", "rounds": done_rounds, "signal": int(stop.received)}
-            if tracker is not None:
-                tracker.begin(directory)
+                values, rounds = (saved.values, saved.round) if saved else (None, 0)
+                if stop.received is not None:  # before a round of this process
+                    directory.event("interrupted", round=rounds)
+                    return {**manifest, "state": "interrupted", "rounds": rounds, "signal": int(stop.received)}
 
-            def announce(parts: Parts, process: str) -> None:
-                for line in (*advice(parts), memory_plan(parts), process):
-                    log(line)
+                def announce(parts: Parts, process: str) -> None:
+                    for line in (*advice(parts), memory_plan(parts), process):
+                        log(line)
+                    if tracker is not None:
+                        tracker.begin(directory)
 
-            module = FederatedModule(
-                settings, timeline, data, saved.values if saved else None, announce, directory.path
-            )
-            recorder = Recorder(directory, key, settings.checkpoint.every, tracker)
-            line = [Progress(update)] if update else []
-            return _fit(module, saved.round if saved else 0, directory, manifest, [recorder, *line, *callbacks, pilot])
+                module = FederatedModule(settings, timeline, data, values, announce, directory.path)
+                recorder = Recorder(directory, key, settings.checkpoint.every, tracker)
+                line = [Progress(update)] if update else []
+                return _fit(module, rounds, directory, manifest, stop, [recorder, *line, *callbacks, pilot])
+
+
+@contextmanager
+def _ending(tracker: Tracker | None) -> Iterator[None]:
+    """The tracker learns of the end under the lock of the directory, so that no other process mirrors it meanwhile."""
+    try:
+        yield
+    finally:
+        if tracker is not None:
+            tracker.end()
 
 
 def _follow(
@@ -108,7 +118,7 @@ def _follow(
     saved, _ = checkpoint.load(directory.state, key)
     module = FederatedModule(settings, timeline, data, saved.values if saved else None, scratch=directory.path)
     with GracefulStop() as stop, quiet_lightning():
-        trainer(settings, timeline.rounds - (saved.round if saved else 0), [stop]).fit(module)
+        stop.fit(trainer(settings, timeline.rounds - (saved.round if saved else 0), [stop]), module)
     return {"state": "follower"}
 
 
@@ -158,13 +168,14 @@ def _fit(
     done: int,
     directory: RunDirectory,
     manifest: dict[str, Any],
+    stop: GracefulStop,
     callbacks: Sequence[L.Callback],
 ) -> dict[str, Any]:
     rounds = module.timeline.rounds
     remaining = rounds - done
-    with GracefulStop() as stop, quiet_lightning():
+    with quiet_lightning():
         if remaining > 0:
-            trainer(module.settings, remaining, [stop, *callbacks]).fit(module)
+            stop.fit(trainer(module.settings, remaining, [stop, *callbacks]), module)
         else:
             module.build()
     state = "diverged" if module.diverged else "complete"

@@ -61,6 +61,7 @@ def compare(
     *,
     workers: int | None = None,
     mlruns: str | Path | None = None,
+    allow_failures: bool = False,
     log: Log = lambda line: None,
 ) -> Records:
     """Execute a grid of runs, several at once, and return the records of all of them.
@@ -82,12 +83,15 @@ def compare(
         runs: folder of run directories; finished runs are reused, half-done ones continue.
         workers: runs at once, 0 for one per core; by default ``compare.workers``.
         mlruns: as in :func:`run`. log: gets one line per finished run.
+        allow_failures: return the records although runs failed; those of a failed run are as far as it came.
 
     Raises:
-        SettingsError: bad input. KeyboardInterrupt: interrupted; what was begun is saved.
+        SettingsError: bad input. RuntimeError: runs have raised or died, after all others have ended.
+        KeyboardInterrupt: interrupted; what was begun is saved.
     """
     from fedtide.report.records import load as load_records
     from fedtide.runs.compare import compare as compare_all
+    from fedtide.runs.compare import unsuccessful
 
     grid, experiment = (params.grid(), params.experiment) if isinstance(params, Params) else (list(params), None)
     if workers is None:
@@ -96,6 +100,9 @@ def compare(
     workspace = _workspace(folder, mlruns, experiment.tracking.experiment if experiment else "fedtide")
     summaries, stopped = compare_all(grid, workspace, workers, log)
     _refuse_interrupted(stopped is not None)
+    failed = unsuccessful(summary for summary in summaries if summary["state"] == "failed")
+    if failed and not allow_failures:
+        raise RuntimeError(f"{len(failed)} of {len(summaries)} runs failed: {'; '.join(failed)}")
     return load_records([folder / summary["run_key"] for summary in summaries])
 
 
@@ -130,4 +137,4 @@ def _workspace(runs: Path, mlruns: str | Path | None, experiment: str) -> Any:
 
 def _refuse_interrupted(interrupted: bool) -> None:
     if interrupted:
-        raise KeyboardInterrupt("interrupted; the state is saved, the same call continues from there")
+        raise KeyboardInterrupt("interrupted; the same call continues from what is saved")

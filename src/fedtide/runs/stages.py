@@ -19,7 +19,7 @@ from fedtide.settings.params import Params
 from fedtide.settings.run import RunSettings
 from fedtide.tracking.workspace import Workspace
 from fedtide.world.build import build_timeline
-from fedtide.world.files import timeline_for, world_file
+from fedtide.world.files import timeline_for, world_file, world_identity, world_origin
 from fedtide.world.prepared import load_data
 
 if TYPE_CHECKING:
@@ -76,14 +76,15 @@ def partition(params: Params, out: Path, log: Log) -> list[Path]:
     from fedtide.world.picture import draw, summary
 
     folder(out)
-    written: dict[Path, RunSettings] = {}
+    written: dict[Path, tuple[RunSettings, str]] = {}
     data = load_data(params.run())
     for settings in params.grid():
-        written.setdefault(world_file(out, settings, data), settings)
+        identity = world_identity(settings, data)
+        written.setdefault(world_file(out, settings, identity), (settings, identity))
     labels = data.train_labels.numpy()
-    for path, settings in written.items():
+    for path, (settings, identity) in written.items():
         timeline = build_timeline(settings, data)
-        timeline.save(path)
+        timeline.save(path, identity)
         facts = summary(timeline, labels)
         write_json(path.with_suffix(".json"), facts)
         draw(timeline, labels, path.with_suffix(".png"))
@@ -99,7 +100,7 @@ def train(
     """Execute the grid, or its runs of some algorithms.
 
     Returns:
-        Summaries and the signal that stopped the comparison, if any. Unless stopped, ``out`` gets the outcomes as JSON.
+        As :func:`fedtide.runs.compare.compare`. Unless stopped, ``out`` gets the outcomes as JSON.
     """
     grid = params.grid()
     if algorithms is not None:
@@ -138,7 +139,7 @@ def report(
         raise SettingsError(
             f"no runs to report: {runs} has none of the {len(directories)} of `compare`; run `fedtide compare` first"
         )
-    pictures = [world_file(worlds, first, data).with_suffix(".png")] if worlds else []
+    pictures = [world_file(worlds, first, world_identity(first, data)).with_suffix(".png")] if worlds else []
     if not pictures or not pictures[0].is_file():
         from fedtide.world.picture import draw
 
@@ -153,8 +154,9 @@ def report(
 def code(params: Params, tuned: Sequence[RunSettings], out: Path) -> None:
     """Write ``out/<label>`` for every compared algorithm, and ``out/tuned``: a hash of the code its runs depend on.
 
-    DVC's training stages depend on these files instead of the sources, so that a change to one algorithm's file affects
-    that algorithm alone.
+    ``out/world`` is a hash of the code and the files that their timelines depend on. DVC's stages depend on these files
+    instead of the sources, so that a change to one algorithm's file affects that algorithm alone, and plug-ins and files
+    outside the project count too.
 
     Args:
         params: of the comparison. tuned: settings of the runs that a search may execute. out: the folder.
@@ -162,9 +164,11 @@ def code(params: Params, tuned: Sequence[RunSettings], out: Path) -> None:
     folder(out)
     grid = params.experiment.compare
     runs = {label: [params.run(label, name) for name in grid.initialisers] for label in grid.algorithms}
-    runs["tuned"] = list(tuned)
-    for stale in {file.name for file in out.iterdir()} - set(runs):
+    runs["tuned"] = [*runs.get("tuned", []), *tuned]  # an algorithm may be called that
+    hashes = {label: [fingerprint(modules(settings)) for settings in members] for label, members in runs.items()}
+    worlds = {short_hash(world_origin(settings)) for members in runs.values() for settings in members}
+    hashes["world"] = [*hashes.get("world", []), *sorted(worlds)]
+    for stale in {file.name for file in out.iterdir()} - set(hashes):
         (out / stale).unlink()
-    for label, grid_runs in runs.items():
-        hashes = [fingerprint(modules(settings)) for settings in grid_runs]
-        write_text(out / label, short_hash(hashes) + "\n")
+    for name, values in hashes.items():
+        write_text(out / name, short_hash(values) + "\n")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
@@ -41,6 +42,10 @@ class Scenario(Plugin):
     def files(self) -> tuple[Path, ...]:
         """Files whose content the timeline depends on; part of the run key."""
         return ()
+
+    def partition_settings(self) -> Collection[str] | None:
+        """Names of the partition's settings that the timeline depends on; ``None`` for all, ``name`` included."""
+        return None
 
     @abstractmethod
     def timeline(self, world: WorldInput) -> Timeline:

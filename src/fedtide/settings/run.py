@@ -9,6 +9,7 @@ from typing import Annotated, Any, ClassVar, Literal
 from pydantic import AfterValidator, Field, SerializeAsAny, model_validator
 
 from fedtide.core import plugins
+from fedtide.core.bounds import MOST_THREADS, AtMost, Threads
 from fedtide.core.errors import SettingsError
 from fedtide.core.plugins import INCIDENTAL, PluginSettings, SettingsModel
 from fedtide.settings.choices import choice, choice_field
@@ -59,7 +60,9 @@ class LongTail(SettingsModel):
 class LocalSettings(SettingsModel):
     """Training on a client."""
 
-    amount: int = Field(5, ge=1, description="how much work a client does in a round, in `unit`")
+    amount: Annotated[int, AtMost(10**9, 32, "batches for every client")] = Field(
+        5, ge=1, description="how much work a client does in a round, in `unit`"
+    )
     unit: Literal["epochs", "steps", "capped_steps", "mean_epochs"] = Field(
         "epochs",
         description="epochs: over the client's own data; steps: exactly; capped_steps: at most one epoch; mean_epochs: every "
@@ -158,7 +161,7 @@ class EngineSettings(SettingsModel):
     """How local training is executed: ``workers`` and ``allocator`` change no result, the others at most the rounding."""
 
     executor: Literal["auto", "threads", "stacked"] = Field("auto", description="auto: by model family and device")
-    workers: Annotated[int, INCIDENTAL] = Field(0, ge=0, description="worker threads; 0 for all cores")
+    workers: Annotated[Threads, INCIDENTAL] = Field(0, ge=0, description="worker threads; 0 for all cores")
     chunk: int = Field(0, ge=0, description="clients advanced together by `stacked`; 0 to plan it from memory")
     layout: Literal["auto", "contiguous", "channels_last"] = Field(
         "auto", description="memory layout of image tensors; auto: the fastest for the model on this device"
@@ -167,7 +170,9 @@ class EngineSettings(SettingsModel):
         "keep", description="keep: freed memory stays with the process"
     )
     accelerator: Literal["auto", "cpu", "gpu", "cuda", "mps"] = Field("auto", description="Lightning's accelerator")
-    devices: int = Field(1, ge=1, description="processes (CPU) or GPUs that share the clients of a round")
+    devices: Annotated[int, MOST_THREADS] = Field(
+        1, ge=1, description="processes (CPU) or GPUs that share the clients of a round"
+    )
     precision: Literal["32-true", "64-true", "bf16-mixed", "16-mixed"] = Field(
         "32-true", description="Lightning's precision"
     )

@@ -2,7 +2,7 @@
 
 ``settings.json`` · ``manifest.json`` · ``history.csv`` (a row per round) · ``per_class.csv`` · ``clients.csv`` (a row per
 round and participant, if the algorithm records any) · ``neurons.csv`` (a row per round and layer, if enabled) ·
-``events.jsonl`` · ``state/`` · ``timeline.npz`` · ``model.pt`` and ``summary.json`` at the end.
+``events.jsonl`` · ``state/`` · ``timeline.npz`` · ``model.pt`` and ``summary.json`` at the end · ``error.txt`` after a failure.
 
 Records are never trusted blindly: a saved state holds marks of the records that it continues, and the summary holds marks of
 all files of the run and a hash of itself.
@@ -81,6 +81,11 @@ class RunDirectory:
     def state(self) -> Path:
         """Folder of the saved states."""
         return self.path / "state"
+
+    @property
+    def error(self) -> Path:
+        """Traceback of a run that has failed; absent while it goes on."""
+        return self.path / "error.txt"
 
     @contextmanager
     def locked(self, settings: dict[str, Any], manifest: dict[str, Any], wait: bool = False) -> Iterator[RunDirectory]:
