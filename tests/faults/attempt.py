@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-_OPERATIONS = frozenset({"open", "os.mkdir", "os.remove", "os.rename"})
+_OPERATIONS = frozenset({"open", "os.mkdir", "os.remove", "os.rename", "os.truncate"})
 _context = multiprocessing.get_context("forkserver")
 
 

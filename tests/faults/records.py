@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import csv
-import json
 from pathlib import Path
 
 import torch
+
+from fedtide.tracking.check import check_run
+from fedtide.tracking.run_directory import RunDirectory
 
 
 def history(run: Path) -> list[dict[str, str]]:
@@ -25,5 +27,9 @@ def same_records(run: Path, whole: Path) -> None:
     model, expected = (torch.load(folder / "model.pt", weights_only=True) for folder in (run, whole))
     assert model.keys() == expected.keys()
     assert all(torch.equal(model[name], expected[name]) for name in expected)
-    summary, other = (json.loads((folder / "summary.json").read_text()) for folder in (run, whole))
+    summary, other = (RunDirectory(folder).summary() for folder in (run, whole))
+    assert summary is not None
+    assert other is not None
     assert {**summary, "seconds": 0} == {**other, "seconds": 0}
+    assert check_run(run).problems == check_run(whole).problems == ()
+    assert not list(run.rglob("*.part"))

@@ -7,6 +7,7 @@ import numpy as np
 import pandas as pd
 
 from fedtide.core.randomness import generator
+from fedtide.tracking.run_directory import RunDirectory
 
 START = {"previous": 0.0, "average": 0.55, "restart": 0.1}
 SPEED = {"fedavg": 9.0, "fedprox": 8.0, "scaffold": 5.0}
@@ -87,8 +88,15 @@ def write_run(
     per_class.insert(0, "round", history["round"].to_numpy())
     per_class.to_csv(path / "per_class.csv", index=False)
     if state in ("complete", "diverged"):
-        (path / "summary.json").write_text(json.dumps({"state": state, "initialiser": initialiser, "label": label}))
+        RunDirectory(path).finish({"state": state, "initialiser": initialiser, "label": label})
     return path
+
+
+def finish_again(path: Path):
+    """Take what a test has changed in the records of a complete run for what the run wrote."""
+    summary = RunDirectory(path).summary()
+    assert summary is not None
+    RunDirectory(path).finish(summary)
 
 
 def small_grid(root: Path):

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
-from synthetic_runs import write_run
+from synthetic_runs import finish_again, write_run
 
 from fedtide.report import records
 from fedtide.report.build import build
@@ -23,6 +23,7 @@ def run(root: Path, label: str, accuracy: list[float], seed: int = 0, clients: p
     history.to_csv(path / "history.csv", index=False)
     if clients is not None:
         clients.to_csv(path / "clients.csv", index=False)
+    finish_again(path)
     return path
 
 

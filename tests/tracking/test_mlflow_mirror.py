@@ -21,6 +21,7 @@ from fedtide.runs.run import run as run_once
 from fedtide.settings.params import Params
 from fedtide.settings.run import RunSettings
 from fedtide.tracking.mlflow import MlflowMirror, correct, mirror
+from fedtide.tracking.run_directory import RunDirectory
 from fedtide.tracking.store import Store
 from fedtide.tracking.workspace import Workspace
 
@@ -286,6 +287,9 @@ def test_many_rounds_are_written_in_few_calls(directory: Path, mlruns: Path, mon
         header, first, *_ = csv.reader(stream)
     with (directory / "history.csv").open("w", encoding="utf-8", newline="") as stream:
         csv.writer(stream).writerows([header, *([str(round_), *first[1:]] for round_ in range(1, 251))])
+    summary = RunDirectory(directory).summary()
+    assert summary is not None
+    RunDirectory(directory).finish(summary)
 
     log_batch, sizes = MlflowClient.log_batch, []
 
@@ -301,6 +305,16 @@ def test_many_rounds_are_written_in_few_calls(directory: Path, mlruns: Path, mon
     assert sum(sizes) == 250 * filled
     assert max(sizes) <= 1000
     assert sum(size > 0 for size in sizes) == math.ceil(250 / (1000 // filled))
+
+
+def test_a_damaged_run_is_skipped_with_one_line_when_rebuilding(directory: Path, mlruns: Path) -> None:
+    history = directory / "history.csv"
+    history.write_bytes(history.read_bytes()[:-3])
+    lines: list[str] = []
+    mirror([directory], mlruns, EXPERIMENT, lines.append)
+    assert len(lines) == 2
+    assert lines[0].startswith(f"{directory.name}: skipped, {directory}: history.csv has ")
+    assert lines[1] == "MLflow: 0 runs written, 0 up to date"
 
 
 def test_an_unusable_store_is_refused_when_rebuilding(tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ from typing import Annotated
 import typer
 
 from fedtide import __version__
+from fedtide.cli.check import check
 from fedtide.cli.diagnose import diagnose
 from fedtide.cli.exits import exit_with, exit_with_all, exit_with_search, guarded
 from fedtide.cli.options import (
@@ -184,6 +185,7 @@ def partition(
     stages.partition(Params.read(params, overrides or ()), out, log)
 
 
+app.command()(check)
 app.command()(reproduce)
 app.command()(diagnose)
 app.command()(quadratic)

@@ -11,6 +11,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from fedtide.core.errors import SettingsError
+from fedtide.tracking.run_directory import RunDirectory
 
 Floats = NDArray[np.float64]
 
@@ -40,10 +41,11 @@ class History:
     """The rounds of one run, from its ``history.csv``.
 
     Raises:
-        SettingsError: the file was not written by a run.
+        SettingsError: the file was not written by a run, or was changed since.
     """
 
     def __init__(self, directory: Path) -> None:
+        RunDirectory(directory).verify("history.csv", "clients.csv")
         frame = pd.read_csv(directory / "history.csv")
         absent = [name for name in ("session", "test_accuracy") if name not in frame]
         if absent:

@@ -19,7 +19,7 @@ from fedtide.runs.compare import compare
 from fedtide.runs.identity import run_key
 from fedtide.runs.stages import folder
 from fedtide.settings.run import RunSettings
-from fedtide.tracking.run_directory import read_json
+from fedtide.tracking.run_directory import RunDirectory
 from fedtide.tracking.workspace import Workspace
 from fedtide.world.dataset import Dataset
 from fedtide.world.prepared import load_data
@@ -79,10 +79,10 @@ class _RunStore:
         return self._histories.get(self.key(settings))
 
     def load(self, key: str) -> bool:
-        """Read the history of a run if it is complete; whether it is."""
-        directory = self.root / key
-        if key not in self._histories and (read_json(directory / "summary.json") or {}).get("state") == "complete":
-            self._histories[key] = History(directory)
+        """Read the history of a run if it is complete and nothing of it is missing; whether it is."""
+        directory = RunDirectory(self.root / key)
+        if key not in self._histories and (directory.finished(key) or {}).get("state") == "complete":
+            self._histories[key] = History(directory.path)
         return key in self._histories
 
 

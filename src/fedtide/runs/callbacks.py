@@ -30,10 +30,10 @@ class Tracker(Protocol):
 
 
 class Recorder(L.Callback):
-    """Appends each round to the run directory; saves the state every ``every`` rounds and when stopping."""
+    """Appends each round to the run directory; saves the state of run ``key`` every ``every`` rounds and when stopping."""
 
-    def __init__(self, directory: RunDirectory, every: int, tracker: Tracker | None = None) -> None:
-        self.directory, self.every, self.tracker = directory, every, tracker
+    def __init__(self, directory: RunDirectory, key: str, every: int, tracker: Tracker | None = None) -> None:
+        self.directory, self.key, self.every, self.tracker = directory, key, every, tracker
 
     def on_train_epoch_end(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
         """Record the round that has just ended."""
@@ -46,7 +46,9 @@ class Recorder(L.Callback):
         self.directory.append(record.row, record.per_class, record.clients, record.neurons)
         last = module.state.round == module.timeline.rounds
         if module.diverged is None and (last or trainer.should_stop or module.state.round % self.every == 0):
-            checkpoint.save(self.directory.state, module.state.round, module.state.tensors())
+            records = self.directory.mark_records()  # on the disk before the state that counts on them
+            saved = checkpoint.Saved(self.key, module.state.round, records, module.state.tensors())
+            checkpoint.save(self.directory.state, saved)
         if self.tracker is not None:
             self.tracker.log_round(record.row)
 

@@ -207,11 +207,18 @@ def mirror(
             with claimed(path) as free:
                 if not free:
                     log(f"{path.name}: skipped, in use by another process")
-                elif (run := _MlflowRun(store, RunDirectory(path))).is_complete():
+                    continue
+                try:
+                    history = RunDirectory(path).history()
+                except SettingsError as error:
+                    log(f"{path.name}: skipped, {error}")
+                    continue
+                run = _MlflowRun(store, RunDirectory(path))
+                if run.is_complete():
                     complete += 1
                 else:
                     run.open(parent)
-                    run.add(run.directory.history())
+                    run.add(history)
                     run.end()
                     written += 1
         correct(store, log)
