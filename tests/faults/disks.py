@@ -1,0 +1,5 @@
+class Full:
+    @staticmethod
+    def cases(kills):
+        return []
+ReadOnly = Full
