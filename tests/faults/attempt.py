@@ -6,6 +6,7 @@ starts with ``multiprocessing`` are forked off in the same way, by a process tha
 
 from __future__ import annotations
 
+import fcntl
 import json
 import multiprocessing
 import os
@@ -19,7 +20,6 @@ from multiprocessing import process, resource_tracker, util
 from pathlib import Path
 from typing import Any
 
-import fcntl
 from injection import Injection, Moment, rows_of
 
 __all__ = ["Attempt", "Moment", "Process", "rows_of"]
@@ -98,6 +98,11 @@ class Attempt:
         assert status is not None
         return status
 
+    @property
+    def process(self) -> int:
+        """Its id."""
+        return self._process.pid
+
     def wait_for(self, rows: int) -> None:
         """Wait until ``rows`` rounds are on record."""
         while rows_of(self.run) < rows:
@@ -106,7 +111,7 @@ class Attempt:
     def resume(self) -> None:
         """Let it continue after it was stopped by SIGSTOP, to its end."""
         while self._process.wait(0.05) is None:
-            os.kill(self._process.pid, signal.SIGCONT)
+            os.kill(self.process, signal.SIGCONT)
 
     @property
     def lines(self) -> list[str]:
@@ -183,5 +188,5 @@ def _set_aside() -> tuple[int, socket.socket]:
         os.dup2(descriptor, number, inheritable=False)
         os.close(descriptor)
     sys.argv = ["-c"]
-    exec(code, {"__name__": "__main__"})  # noqa: S102
+    exec(code, {"__name__": "__main__"})
     os._exit(0)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import csv
 import json
 import shutil
-import threading
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -84,22 +83,27 @@ class Bench:
         return target
 
     def start(self, folder: Path, output: str, injection: Injection | None = None, **options: Any) -> Process:
-        """Start the command; ``options`` as of :class:`attempt.Process`."""
-        return Process(folder, self.subject.arguments, folder / f"{output}.output", injection, **options)
+        """Start the command, or another one (``arguments``), with ``further`` arguments; ``options`` of :class:`Process`.
+
+        Its output is kept beside the folder.
+        """
+        arguments = (*options.pop("arguments", self.subject.arguments), *options.pop("further", ()))
+        return Process(folder, arguments, self.root / f"{folder.name}-{output}.output", injection, **options)
 
     def targets(self) -> list[Moment]:
         """Every moment of the undisturbed execution at which something can be cut."""
-        moments = []
-        for role, number, event, _ in self.operations:
-            for place in ("before", *(("after", "torn") if event == "open" else ("after",) if event != FSYNC else ())):
-                moments.append(Moment(operation=number, place=place, process=role))
-        return moments
+        return [
+            Moment(operation=number, place=place, process=role)
+            for role, number, event, _ in self.operations
+            for place in ("before", *(("after", "torn") if event == "open" else ("after",) if event != FSYNC else ()))
+        ]
 
-    def listen(self, process: Process | Cold, verdict: Verdict, complete: set[str]) -> int | None:
+    def listen(self, process: Process | Cold, verdict: Verdict, complete: set[str] | None) -> int | None:
         """Wait for a command and for all it started; its status, None if it is stuck. Its words are checked.
 
         Args:
-            process: the command. verdict: gets what is wrong. complete: names of the runs that were complete at its start.
+            process: the command. verdict: gets what is wrong. complete: names of the runs that were complete at its start;
+                None if another process may complete them meanwhile.
         """
         status = process.wait(PATIENCE)
         if status is None:
@@ -126,8 +130,9 @@ class Bench:
 
     def compare(self, folder: Path, verdict: Verdict) -> None:
         """Compare a finished working directory with the reference, and what is shown with what is there."""
-        verdict.false += mlflow_lies(folder)
-        verdict.changed += differences(folder, self.reference) if self.subject.repeats else unsound_search(folder)
+        changed = differences(folder, self.reference) if self.subject.repeats else unsound_search(folder)
+        verdict.changed += [line for line in changed if line not in verdict.changed]
+        verdict.false += [line for line in mlflow_lies(folder) if line not in verdict.false]
 
     def _make_store(self) -> None:
         """An empty database of MLflow, whose many tables take seconds to make."""
@@ -136,7 +141,7 @@ class Bench:
             "from pathlib import Path\nfrom fedtide.tracking import store\n"
             "Path('mlruns').mkdir()\nstore._create(Path('mlruns/mlflow.db').absolute(), 'file:///nowhere')\n"
         )
-        process = Process(self._template, ["make_store.py"], self._template / "store.output")
+        process = Process(self._template, ["make_store.py"], self.root / "store.output")
         if process.wait() != 0:
             raise AssertionError("\n".join(process.lines))
         maker.unlink()
@@ -148,20 +153,6 @@ class Bench:
         if process.wait() != 0:
             raise AssertionError(f"{self.subject.name} fails undisturbed:\n" + "\n".join(process.lines[-20:]))
         return time.monotonic() - began
-
-
-class Benches:
-    """The benches of a campaign, each prepared when first asked for."""
-
-    def __init__(self, root: Path) -> None:
-        self._root, self._made, self._lock = root, dict[str, Bench](), threading.Lock()
-
-    def of(self, subject: Subject) -> Bench:
-        """The bench of a command."""
-        with self._lock:
-            if subject.name not in self._made:
-                self._made[subject.name] = Bench(subject, self._root / subject.name, self._root / "data")
-            return self._made[subject.name]
 
 
 def unsound_search(folder: Path) -> list[str]:

@@ -31,8 +31,9 @@ import memory  # noqa: E402
 import pairs  # noqa: E402
 import pipeline_kills  # noqa: E402
 import power  # noqa: E402
-from bench import Benches, Verdict  # noqa: E402
-from subjects import ALL, BY_NAME  # noqa: E402
+from bench import Verdict  # noqa: E402
+from benches import Benches  # noqa: E402
+from subjects import ALL  # noqa: E402
 from table import print_table  # noqa: E402
 
 FAULTS = {
@@ -43,10 +44,11 @@ FAULTS = {
 
 
 def main() -> int:
-    """Run the campaign, or one case of it."""
+    """Run the campaign, or some cases of it."""
     options = _options()
+    disks.in_own_namespace()
     if options.case:
-        chosen = [options.case]
+        chosen = options.case
     else:
         chosen = [
             f"{fault}/{subject}/{number}"
@@ -82,7 +84,7 @@ class _Campaign:
         fault, name, number = case.split("/")
         began, folder = time.monotonic(), None
         try:
-            bench = self._benches.of(BY_NAME[name])
+            bench = self._benches.of(name)
             folder = bench.folder(f"{fault}-{number}")
             verdict = FAULTS[fault].execute(bench, int(number), self._seed, folder)
         except Exception:  # the campaign goes on; a case without a verdict counts as a finding
@@ -93,10 +95,13 @@ class _Campaign:
             with self._results.open("a") as stream:
                 stream.write(json.dumps(record) + "\n")
             if not verdict.clean:
-                print(f"{case}: {'; '.join(map(str, verdict.changed + verdict.stuck + verdict.false))[:1000]}", flush=True)
+                print(
+                    f"{case}: {'; '.join(map(str, verdict.changed + verdict.stuck + verdict.false))[:1000]}", flush=True
+                )
         if folder is not None and verdict.clean and not self._keep:
-            shutil.rmtree(folder, ignore_errors=True)
-            shutil.rmtree(f"{folder}-trace", ignore_errors=True)
+            for path in folder.parent.glob(f"{folder.name}*"):
+                if path == folder or path.name.startswith(f"{folder.name}-"):
+                    shutil.rmtree(path) if path.is_dir() else path.unlink()
 
 
 def _options() -> argparse.Namespace:
@@ -104,8 +109,12 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--kills", type=int, default=1000, help="number of kills, about")
     parser.add_argument("--seed", type=int, default=0, help="of the schedule")
     parser.add_argument("--only", choices=FAULTS, help="one kind of fault")
-    parser.add_argument("--subject", choices=[subject.name for subject in ALL], help="one command")
-    parser.add_argument("--case", help="one case of a results file, such as kill/run/17; its folder is kept")
+    parser.add_argument(
+        "--subject", choices=[*(subject.name for subject in ALL), pipeline_kills.SUBJECT], help="one command"
+    )
+    parser.add_argument(
+        "--case", nargs="+", help="cases of a results file, such as kill/run/17; their folders are kept"
+    )
     parser.add_argument("--jobs", type=int, default=2, help="cases at once")
     parser.add_argument("--results", type=Path, help="file of JSON lines; its cases are not executed again")
     parser.add_argument("--folder", type=Path, help="folder to work in, default a temporary one")

@@ -21,7 +21,17 @@ from typing import Any
 
 FSYNC = "os.fsync"  # Python has no audit event of this name, so its function is wrapped
 COUNTED = frozenset(
-    {"open", "os.mkdir", "os.rename", "os.remove", "os.rmdir", "os.link", "os.symlink", "os.truncate", "sqlite3.connect"}
+    {
+        "open",
+        "os.mkdir",
+        "os.rename",
+        "os.remove",
+        "os.rmdir",
+        "os.link",
+        "os.symlink",
+        "os.truncate",
+        "sqlite3.connect",
+    }
     | {FSYNC}
 )
 LEADER = "leader"
@@ -75,7 +85,12 @@ class Injection:
         observer: Observer | None = None,
         role: str | None = LEADER,
     ) -> None:
-        self._folder, self._moments, self._trace, self._observer = f"{folder.absolute()}/", list(moments), trace, observer
+        self._folder, self._moments, self._trace, self._observer = (
+            f"{folder.absolute()}/",
+            list(moments),
+            trace,
+            observer,
+        )
         self._role = role
         self._passed = self._total = 0
 
@@ -162,13 +177,13 @@ def rows_of(run: Path) -> int:
 
 def _audited_fsync(descriptor: Any) -> None:
     number = descriptor if isinstance(descriptor, int) else descriptor.fileno()
-    sys.audit(FSYNC, os.readlink(f"/proc/self/fd/{number}"))
+    sys.audit(FSYNC, str(Path(f"/proc/self/fd/{number}").readlink()))
     _real_fsync(number)
 
 
 def _changed_path(event: str, arguments: tuple[Any, ...]) -> str | None:
     """The absolute path that an operation changes; None if it changes nothing, or only takes a lock."""
-    path = arguments[0]
+    path = arguments[1 if event in ("os.symlink", "os.link") else 0]
     if event == "open" and not (isinstance(arguments[2], int) and arguments[2] & _WRITES):
         return None
     if isinstance(path, int):
@@ -177,8 +192,12 @@ def _changed_path(event: str, arguments: tuple[Any, ...]) -> str | None:
     if event == "open" and name.endswith(".lock"):  # how often it is tried is a matter of time
         return None
     with contextlib.suppress(OSError, IndexError):
-        if event in ("os.remove", "os.rmdir", "os.mkdir") and not name.startswith("/") and arguments[-1] not in (-1, None):
-            name = f"{os.readlink(f'/proc/self/fd/{arguments[-1]}')}/{name}"
+        if (
+            event in ("os.remove", "os.rmdir", "os.mkdir")
+            and not name.startswith("/")
+            and arguments[-1] not in (-1, None)
+        ):
+            name = f"{Path(f'/proc/self/fd/{arguments[-1]}').readlink()}/{name}"
     return os.path.abspath(name)  # noqa: PTH100  # pathlib would resolve less and cost more
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import zipfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -13,8 +14,9 @@ import numpy as np
 import torch
 
 _UNCOMPARED = frozenset({"mlruns", ".dvc", ".git", ".gitignore", "params.yaml", "experiments", "pipeline", "src"})
-_UNCOMPARED_KINDS = frozenset({".lock", ".journal", ".output"})
-_UNCOMPARED_KEYS = frozenset({"seconds", "history_digest"})
+_UNCOMPARED_KINDS = frozenset({".lock", ".owner", ".journal"})
+_UNCOMPARED_KEYS = frozenset({"seconds", "files", "records"})
+_PILOTS = "runs/pilots/"  # a run that was cut off may not have shared its pilot
 _ARCHIVE = b"PK\x03\x04"
 
 
@@ -35,13 +37,13 @@ def same_records(run: Path, whole: Path) -> None:
 def differences(folder: Path, reference: Path) -> list[str]:
     """Files of two working directories that differ, are missing, or are left over."""
     ours, theirs = (dict(_files(root)) for root in (folder, reference))
-    lines = [f"missing: {name}" for name in sorted(theirs.keys() - ours.keys())]
+    lines = [f"missing: {name}" for name in sorted(theirs.keys() - ours.keys()) if not name.startswith(_PILOTS)]
     lines += [f"left over: {name}" for name in sorted(ours.keys() - theirs.keys())]
     for name in sorted(ours.keys() & theirs.keys()):
         try:
             if comparable(ours[name]) != comparable(theirs[name]):
                 lines.append(f"changed: {name}")
-        except (ValueError, KeyError, RuntimeError, EOFError) as error:
+        except (OSError, ValueError, KeyError, RuntimeError, EOFError, zipfile.BadZipFile) as error:
             lines.append(f"unreadable: {name} ({error})")
     return lines
 
@@ -57,7 +59,7 @@ def comparable(path: Path) -> Any:
     if path.name == "history.csv":
         return _history(path.read_text(encoding="utf-8"))
     if path.name == "summary.json":
-        return {**json.loads(path.read_text()), "seconds": 0}
+        return {key: value for key, value in json.loads(path.read_text()).items() if key not in _UNCOMPARED_KEYS}
     if path.name == "events.jsonl":
         events = [json.loads(line) for line in path.read_text().splitlines()]
         kept = [event for event in events if event["event"] == "session"]

@@ -99,4 +99,3 @@ ALL = (
     Subject("partition", ("partition",), "compare: {seeds: [0, 1]}", share=1),
 )
 BY_NAME = {subject.name: subject for subject in ALL}
-

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import csv
 import json
+import math
 import re
 import sqlite3
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Sequence
 from contextlib import closing
 from pathlib import Path
 
@@ -15,11 +16,11 @@ _STATUS = {"complete": "FINISHED", "pruned": "FINISHED", "diverged": "FAILED"}
 _ALREADY = re.compile(r"(\S+): already (\w+), nothing to do")
 
 
-def false_words(lines: Sequence[str], complete_before: Iterable[str]) -> list[str]:
-    """What is wrong in the output of a command, given the runs that were complete when it started."""
+def false_words(lines: Sequence[str], complete_before: Collection[str] | None) -> list[str]:
+    """What is wrong in the output of a command, given the runs that were complete when it started, if known."""
     found = [f"traceback: {lines[-1]}" for line in lines if line.startswith("Traceback (most recent call last)")][:1]
     for line in lines:
-        claim = _ALREADY.search(line)
+        claim = _ALREADY.search(line) if complete_before is not None else None
         if claim and claim[2] == "complete" and claim[1] not in complete_before:
             found.append(f"said of an incomplete run: {line.strip()}")
     return found
@@ -60,14 +61,20 @@ def mlflow_lies(folder: Path) -> list[str]:
 
 
 def _wrong_metrics(directory: Path, metrics: list[tuple[str, int, float]]) -> list[str]:
+    """Metrics against the history, but for the seconds: of a round that was repeated, MLflow keeps those it saw first."""
     with (directory / "history.csv").open(newline="") as stream:
         rows = list(csv.DictReader(stream))
     recorded = {
-        (key, int(row["round"])): float(cell) for row in rows for key, cell in row.items() if key != "round" and cell
+        (key, int(row["round"])): float(cell)
+        for row in rows
+        for key, cell in row.items()
+        if cell and key not in ("round", "seconds") and math.isfinite(float(cell))
     }
-    shown = {(key, step): value for key, step, value in metrics}
-    lies = [] if len(shown) == len(metrics) else [f"MLflow: {directory.name}: metrics of a round are there twice"]
-    if shown != {place: value for place, value in recorded.items() if value == value and abs(value) != float("inf")}:
+    shown = {(key, step): value for key, step, value in metrics if key != "seconds"}
+    lies = []
+    if len({row[:2] for row in metrics}) < len(metrics):
+        lies.append(f"MLflow: {directory.name}: metrics of a round are there twice")
+    if shown != recorded:
         wrong = sorted(place for place in shown.keys() | recorded.keys() if shown.get(place) != recorded.get(place))
         lies.append(f"MLflow: {directory.name}: {len(wrong)} metrics differ from the history, such as {wrong[0]}")
     return lies
