@@ -18,8 +18,14 @@ from records import complete_runs, differences
 from subjects import Subject
 from words import false_words, mlflow_lies, one_line
 
+from fedtide.cli.main import app
+
 PATIENCE = 120.0
 """Seconds until a command, or what it leaves running, is stuck; many times what it needs."""
+
+_HAS_CHECK = any(
+    "check" in (command.name, getattr(command.callback, "__name__", "")) for command in app.registered_commands
+)
 
 
 @dataclass
@@ -127,12 +133,20 @@ class Bench:
             return
         verdict.resumed = True
         self.compare(folder, verdict)
+        self.check(folder, verdict)
 
     def compare(self, folder: Path, verdict: Verdict) -> None:
         """Compare a finished working directory with the reference, and what is shown with what is there."""
         changed = differences(folder, self.reference) if self.subject.repeats else unsound_search(folder)
         verdict.changed += [line for line in changed if line not in verdict.changed]
         verdict.false += [line for line in mlflow_lies(folder) if line not in verdict.false]
+
+    def check(self, folder: Path, verdict: Verdict) -> None:
+        """Kills alone damage nothing: ``fedtide check``, where there is such a command, must find every run intact so far."""
+        if _HAS_CHECK and (folder / "runs").is_dir():
+            process = self.start(folder, "check", arguments=("check",))
+            if self.listen(process, verdict, None) == 1:
+                verdict.false.append(f"fedtide check: {process.lines[-2:]}")
 
     def _make_store(self) -> None:
         """An empty database of MLflow, whose many tables take seconds to make."""

@@ -22,7 +22,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 HERE = Path(__file__).parent
-sys.path[:0] = [str(HERE), str(HERE.parent)]
+sys.path[:0] = [str(HERE), str(HERE.parent)]  # as pytest does
 
 import clocks  # noqa: E402
 import disks  # noqa: E402

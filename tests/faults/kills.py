@@ -34,6 +34,7 @@ def execute(bench: Bench, number: int, seed: int, folder: Path) -> Verdict:
             _at_an_operation(bench, target, folder, verdict)
         if verdict.stuck:
             return verdict
+    bench.check(folder, verdict)
     bench.finish(folder, verdict)
     return verdict
 

@@ -27,7 +27,7 @@ SUBJECT = "dvc"
 _PROJECT = Path(__file__).parents[2]
 _CARRIED = ("dvc.yaml", ".dvcignore", ".gitignore", ".dvc/config", ".dvc/.gitignore", "pipeline", "src", "params.yaml")
 _SMALL = """
-algorithms: {fedavg: {}}
+algorithms: {fedavg: {}, fedprox: {mu: 0.1}}
 initialisers: {previous: {}, average: {}}
 initialiser: {name: previous}
 compare: {algorithms: [fedavg], initialisers: [previous, average], seeds: [0], workers: 2}

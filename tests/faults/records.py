@@ -13,7 +13,9 @@ from typing import Any
 import numpy as np
 import torch
 
-_UNCOMPARED = frozenset({"mlruns", ".dvc", ".git", ".gitignore", "params.yaml", "experiments", "pipeline", "src"})
+_UNCOMPARED = frozenset(
+    {"mlruns", ".dvc", ".git", ".gitignore", "timeline.png", "params.yaml", "experiments", "pipeline", "src"}
+)
 _UNCOMPARED_KINDS = frozenset({".lock", ".owner", ".journal"})
 _UNCOMPARED_KEYS = frozenset({"seconds", "files", "records"})
 _PILOTS = "runs/pilots/"  # a run that was cut off may not have shared its pilot
