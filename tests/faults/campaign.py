@@ -82,12 +82,11 @@ class _Campaign:
     def execute(self, case: str) -> None:
         """Execute a case and write its line; the folder of one with findings is kept."""
         fault, name, number = case.split("/")
-        began, folder = time.monotonic(), None
+        bench = self._benches.of(name)  # if that fails, so does the campaign
+        began, folder = time.monotonic(), bench.folder(f"{fault}-{number}")
         try:
-            bench = self._benches.of(name)
-            folder = bench.folder(f"{fault}-{number}")
             verdict = FAULTS[fault].execute(bench, int(number), self._seed, folder)
-        except Exception:  # the campaign goes on; a case without a verdict counts as a finding
+        except Exception:  # a case without a verdict counts as a finding
             verdict = Verdict(false=[f"the case itself failed: {traceback.format_exc()}"])
         record = {"case": case, "seed": self._seed, **asdict(verdict), "seconds": round(time.monotonic() - began, 2)}
         with self._lock:
@@ -98,7 +97,7 @@ class _Campaign:
                 print(
                     f"{case}: {'; '.join(map(str, verdict.changed + verdict.stuck + verdict.false))[:1000]}", flush=True
                 )
-        if folder is not None and verdict.clean and not self._keep:
+        if verdict.clean and not self._keep:
             for path in folder.parent.glob(f"{folder.name}*"):
                 if path == folder or path.name.startswith(f"{folder.name}-"):
                     shutil.rmtree(path) if path.is_dir() else path.unlink()

@@ -17,7 +17,7 @@ _UNCOMPARED = frozenset(
     {"mlruns", ".dvc", ".git", ".gitignore", "timeline.png", "params.yaml", "experiments", "pipeline", "src"}
 )
 _UNCOMPARED_KINDS = frozenset({".lock", ".owner", ".journal"})
-_UNCOMPARED_KEYS = frozenset({"seconds", "files", "records"})
+_UNCOMPARED_KEYS = frozenset({"seconds", "files", "hash", "records"})
 _PILOTS = "runs/pilots/"  # a run that was cut off may not have shared its pilot
 _ARCHIVE = b"PK\x03\x04"
 
