@@ -20,7 +20,7 @@ from words import false_words, mlflow_lies, one_line
 
 from fedtide.cli.main import app
 
-PATIENCE = 120.0
+PATIENCE = 180.0
 """Seconds until a command, or what it leaves running, is stuck; many times what it needs."""
 
 _HAS_CHECK = any(
@@ -104,27 +104,16 @@ class Bench:
             for place in ("before", *(("after", "torn") if event == "open" else ("after",) if event != FSYNC else ()))
         ]
 
-    def listen(self, process: Process | Cold, verdict: Verdict, complete: set[str] | None) -> int | None:
-        """Wait for a command and for all it started; its status, None if it is stuck. Its words are checked.
-
-        Args:
-            process: the command. verdict: gets what is wrong. complete: names of the runs that were complete at its start;
-                None if another process may complete them meanwhile.
-        """
-        status = process.wait(PATIENCE)
-        if status is None:
-            verdict.stuck.append(f"no end after {PATIENCE:.0f} s: {process.lines[-1:]}")
-        elif left := outlive(process.pid, PATIENCE):
-            verdict.stuck.append(f"{len(left)} processes outlive the command")
-        kill_all(process.pid)
-        verdict.false += false_words(process.lines, complete)
+    def listen(self, process: Process | Cold, folder: Path, verdict: Verdict) -> int | None:
+        """Wait for a command and for all that it started; its status, None if it is stuck. Its words are checked."""
+        status = listen(process, verdict)
+        verdict.false += false_words(process.lines, complete_runs(folder))
         return status
 
-    def finish(self, folder: Path, verdict: Verdict, may_refuse: bool = False, **options: Any) -> None:
-        """Call the command again, undisturbed, and compare; ``options`` as of :meth:`start`."""
-        complete = complete_runs(folder)
-        process = self.start(folder, "finish", **options)
-        status = self.listen(process, verdict, complete)
+    def finish(self, folder: Path, verdict: Verdict, may_refuse: bool = False) -> None:
+        """Call the command again, undisturbed, and compare."""
+        process = self.start(folder, "finish")
+        status = self.listen(process, folder, verdict)
         if status == 2 and may_refuse and one_line(process.lines):
             verdict.refused = True
             return
@@ -145,7 +134,7 @@ class Bench:
         """Kills alone damage nothing: ``fedtide check``, where there is such a command, must find every run intact so far."""
         if _HAS_CHECK and (folder / "runs").is_dir():
             process = self.start(folder, "check", arguments=("check",))
-            if self.listen(process, verdict, None) == 1:
+            if self.listen(process, folder, verdict) == 1:
                 verdict.false.append(f"fedtide check: {process.lines[-2:]}")
 
     def _make_store(self) -> None:
@@ -167,6 +156,17 @@ class Bench:
         if process.wait() != 0:
             raise AssertionError(f"{self.subject.name} fails undisturbed:\n" + "\n".join(process.lines[-20:]))
         return time.monotonic() - began
+
+
+def listen(process: Process | Cold, verdict: Verdict) -> int | None:
+    """Wait for a command and for all that it started, and end what is stuck; its status, None if it was stuck."""
+    status = process.wait(PATIENCE)
+    if status is None:
+        verdict.stuck.append(f"no end after {PATIENCE:.0f} s: {process.lines[-1:]}")
+    elif left := outlive(process.pid, PATIENCE):
+        verdict.stuck.append(f"{len(left)} processes outlive the command")
+    kill_all(process.pid)
+    return status
 
 
 def unsound_search(folder: Path) -> list[str]:

@@ -126,7 +126,7 @@ def _start_server() -> None:
     for name in ("FEDTIDE_MLRUNS", "FEDTIDE_PLUGINS", "FEDTIDE_MIRROR"):
         os.environ.pop(name, None)
     os.environ["PYTHONPATH"] = os.pathsep.join([str(HERE), str(HERE.parent), os.environ.get("PYTHONPATH", "")])
-    multiprocessing.set_forkserver_preload(["warm"])
+    multiprocessing.set_forkserver_preload(["__main__", "warm"])  # without the first, each process would import it
 
 
 def _read(results: Path) -> dict[str, dict[str, object]]:

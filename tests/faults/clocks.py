@@ -18,7 +18,6 @@ from bench import Bench, Verdict
 from cold import Cold
 from injection import Injection
 from kills import aim
-from records import complete_runs
 
 _YEAR = 365 * 86400.0
 _SHIFTS = (-_YEAR, _YEAR, -3600.0, 3600.0)
@@ -42,7 +41,7 @@ def execute(bench: Bench, number: int, seed: int, folder: Path) -> Verdict:
     trace = bench.root / f"{folder.name}-trace"
     trace.mkdir(exist_ok=True)
     process = bench.start(folder, "killed", Injection(folder, (aim(bench, draw, seed, None),), trace))
-    bench.listen(process, verdict, complete_runs(folder))
+    bench.listen(process, folder, verdict)
     verdict.kills += 1
     if number < len(_SHIFTS):
         for path in folder.rglob("*"):
@@ -51,7 +50,6 @@ def execute(bench: Bench, number: int, seed: int, folder: Path) -> Verdict:
                 os.utime(path, (moved, moved))
         bench.finish(folder, verdict)
         return verdict
-    complete = complete_runs(folder)
     clock = bench.root / f"{folder.name}-clock"
     jumps = number >= len(_SHIFTS) + 2
     clock.write_text("+0" if jumps else f"{shift:+.0f}")
@@ -59,7 +57,7 @@ def execute(bench: Bench, number: int, seed: int, folder: Path) -> Verdict:
     if jumps:
         time.sleep(draw.uniform(3.0, 10.0))  # its imports take some of that
         clock.write_text(f"{shift:+.0f}")
-    status = bench.listen(cold, verdict, complete)
+    status = bench.listen(cold, folder, verdict)
     verdict.plan = [shift, jumps, status]
     if status != 0:
         verdict.false.append(f"exit status {status} with another clock: {cold.lines[-1:]}")

@@ -15,7 +15,6 @@ from pathlib import Path
 
 from bench import Bench, Verdict
 from injection import rows_of
-from records import complete_runs
 from words import one_line
 
 _MARK = "FAULTS_NAMESPACE"
@@ -70,7 +69,7 @@ class Full:
         room = before + (after - before) * (number + 0.5) / dict(_FULL)[bench.subject.name]
         with _memory_disk(bench.root / "template", folder, int(room) // _PAGE * _PAGE):
             process = bench.start(folder, "full")
-            status = bench.listen(process, verdict, set())
+            status = bench.listen(process, folder, verdict)
             verdict.kills += status != 0
             verdict.plan = [status, process.lines[-1:]]
             if status != 0 and "No space left on device" not in "".join(process.lines):
@@ -102,7 +101,7 @@ class ReadOnly:
             _mount("--bind", str(place), str(place))
             _mount("-o", "remount,ro,bind", str(place))
             process = bench.start(folder, "readonly")
-            status = bench.listen(process, verdict, set())
+            status = bench.listen(process, folder, verdict)
             verdict.kills += 1
             verdict.plan = [str(place.relative_to(folder)), status, process.lines[-1:]]
             if status == 0 and place.name != "mlruns":
@@ -119,7 +118,7 @@ def _mirror_and_finish(bench: Bench, folder: Path, verdict: Verdict, lines: list
     """Finish; if MLflow's store was out of reach, ``fedtide mirror`` first, as the command said."""
     if any("fedtide mirror" in line for line in lines) and any(rows_of(run) for run in folder.glob("runs/*")):
         process = bench.start(folder, "mirror", arguments=("mirror",))
-        if bench.listen(process, verdict, complete_runs(folder)) != 0:
+        if bench.listen(process, folder, verdict) != 0:
             verdict.false.append(f"fedtide mirror: {process.lines[-1:]}")
     bench.finish(folder, verdict)
 

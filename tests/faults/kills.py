@@ -15,7 +15,6 @@ from attempt import Process
 from bench import Bench, Verdict
 from cold import Cold, kill_all
 from injection import LEADER, Injection, Moment
-from records import complete_runs
 from subjects import ALL
 
 _DEADLY = (signal.SIGKILL, signal.SIGXFSZ)
@@ -68,9 +67,8 @@ def _at_an_operation(bench: Bench, target: Moment, folder: Path, verdict: Verdic
     trace.mkdir(exist_ok=True)
     for path in trace.iterdir():
         path.unlink()
-    complete = complete_runs(folder)
     process = bench.start(folder, "killed", Injection(folder, (target,), trace))
-    status = bench.listen(process, verdict, complete)
+    status = bench.listen(process, folder, verdict)
     verdict.plan.append([asdict(target), status])
     if target.process == LEADER:
         verdict.kills += status is not None and -status in _DEADLY
@@ -82,10 +80,9 @@ def _at_an_operation(bench: Bench, target: Moment, folder: Path, verdict: Verdic
 
 def _at_a_time(bench: Bench, draw: random.Random, folder: Path, verdict: Verdict) -> None:
     seconds, everyone = draw.uniform(0.0, 1.1) * bench.seconds, draw.random() < 0.7
-    complete = complete_runs(folder)
     process = bench.start(folder, "killed")
     verdict.kills += strike(process, seconds, everyone)
-    status = bench.listen(process, verdict, complete)
+    status = bench.listen(process, folder, verdict)
     verdict.plan.append([round(seconds, 3), everyone, status])
 
 

@@ -10,7 +10,6 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from bench import Bench, Verdict
-from records import complete_runs
 
 _MIB = 1 << 20
 _SIZES = (1, 4, 16, 64, 256)  # MiB more than the process has at its start
@@ -36,7 +35,7 @@ def execute(bench: Bench, number: int, seed: int, folder: Path) -> Verdict:
         group = _new_group(f"{bench.subject.name}-{number}", size)
         before = functools.partial(_join, str(group))
     process = bench.start(folder, "memory", before=before)
-    status = bench.listen(process, verdict, complete_runs(folder))
+    status = bench.listen(process, folder, verdict)
     if group is not None:
         with contextlib.suppress(OSError):
             group.rmdir()

@@ -35,7 +35,7 @@ def execute(bench: Bench, number: int, seed: int, folder: Path) -> Verdict:
     second = bench.start(folder, "second", further=("--name", "other") if other else ())
     statuses = []
     for process in (first, second):
-        status = bench.listen(process, verdict, None)
+        status = bench.listen(process, folder, verdict)
         statuses.append(status)
         refused = status == 2 and one_line(process.lines) and "another process" in process.lines[-1]
         if status != 0 and (other or not refused):

@@ -14,11 +14,11 @@ from dataclasses import replace
 from pathlib import Path
 
 import yaml
-from bench import PATIENCE, Verdict
-from cold import Cold, kill_all, outlive
+from bench import Verdict, listen
+from cold import Cold
 from injection import Injection, Moment
 from kills import strike
-from records import differences
+from records import complete_runs, differences
 from words import false_words
 
 from fedtide.settings.params import deep_merge
@@ -122,15 +122,15 @@ def execute(bench: Pipeline, number: int, seed: int, folder: Path) -> Verdict:
         moment = replace(moment, everyone=draw.random() < 0.5, size=draw.choice((0, 1, 7, 64)))
         process = bench.start(folder, "killed", goal, moments=(moment,), trace=trace)
         verdict.plan = [goal, role, moment.operation, moment.place, moment.everyone]
-    status = _listen(process, verdict)
+    status = _listen(process, folder, verdict)
     verdict.kills += number % 8 not in (6, 7) and (trace / "struck").exists()
     verdict.plan.append(status)
     again = bench.start(folder, "finish", goal)
-    status = _listen(again, verdict)
+    status = _listen(again, folder, verdict)
     if status != 0 and (folder / "pipeline" / "unlock.py").exists():  # as `make repro` does
         subprocess.run([sys.executable, "pipeline/unlock.py"], cwd=folder, check=False, capture_output=True)
         verdict.plan.append("unlocked")
-        status = _listen(bench.start(folder, "finish", goal), verdict)
+        status = _listen(bench.start(folder, "finish", goal), folder, verdict)
     if status != 0:
         verdict.false.append(f"exit status {status} of the same dvc repro: {again.lines[-2:]}")
         return verdict
@@ -139,12 +139,7 @@ def execute(bench: Pipeline, number: int, seed: int, folder: Path) -> Verdict:
     return verdict
 
 
-def _listen(process: Cold, verdict: Verdict) -> int | None:
-    status = process.wait(2 * PATIENCE)
-    if status is None:
-        verdict.stuck.append(f"dvc repro does not end: {process.lines[-1:]}")
-    elif left := outlive(process.pid, PATIENCE):
-        verdict.stuck.append(f"{len(left)} processes outlive dvc repro")
-    kill_all(process.pid)
-    verdict.false += false_words(process.lines, None)
+def _listen(process: Cold, folder: Path, verdict: Verdict) -> int | None:
+    status = listen(process, verdict)
+    verdict.false += false_words(process.lines, complete_runs(folder))
     return status

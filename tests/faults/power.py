@@ -20,7 +20,6 @@ from typing import Any
 from bench import Bench, Verdict
 from injection import FSYNC, Injection
 from kills import aim
-from records import complete_runs
 from subjects import ALL
 
 _LEFT_ALONE = (".db", ".db-wal", ".db-shm", ".lock", ".owner")
@@ -94,14 +93,11 @@ def execute(bench: Bench, number: int, seed: int, folder: Path) -> Verdict:
     trace = bench.root / f"{folder.name}-trace"
     trace.mkdir(exist_ok=True)
     process = bench.start(folder, "killed", Injection(folder, (moment,), trace, journal))
-    status = bench.listen(process, verdict, set())
+    status = bench.listen(process, folder, verdict)
     verdict.kills += status == -moment.signal
     if status == -moment.signal:
         verdict.plan = [[moment.process, moment.operation, moment.place], *lose(folder, journal, draw)]
-    complete = complete_runs(folder)
     bench.finish(folder, verdict, may_refuse=True)
-    if verdict.refused and complete:
-        verdict.plan.append(f"complete: {sorted(complete)}")
     shutil.rmtree(journal.store)
     return verdict
 

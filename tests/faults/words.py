@@ -16,12 +16,12 @@ _STATUS = {"complete": "FINISHED", "pruned": "FINISHED", "diverged": "FAILED"}
 _ALREADY = re.compile(r"(\S+): already (\w+), nothing to do")
 
 
-def false_words(lines: Sequence[str], complete_before: Collection[str] | None) -> list[str]:
-    """What is wrong in the output of a command, given the runs that were complete when it started, if known."""
+def false_words(lines: Sequence[str], complete: Collection[str]) -> list[str]:
+    """What is wrong in the output of a command, given the runs that are complete now that it has ended."""
     found = [f"traceback: {lines[-1]}" for line in lines if line.startswith("Traceback (most recent call last)")][:1]
     for line in lines:
-        claim = _ALREADY.search(line) if complete_before is not None else None
-        if claim and claim[2] == "complete" and claim[1] not in complete_before:
+        claim = _ALREADY.search(line)
+        if claim and claim[2] == "complete" and claim[1] not in complete:
             found.append(f"said of an incomplete run: {line.strip()}")
     return found
 
