@@ -116,9 +116,8 @@ class Parts:
 
     def client_vectors(self) -> list[str]:
         """Names of the vectors kept for every client."""
-        local = self.settings.local
         names = list(self.algorithm.client)
-        if local.momentum > 0 and local.momentum_scope == "client":
+        if self.settings.local.keeps_momentum:
             names.append("momentum")
         if self.evaluates("all"):
             names.append("latest")
@@ -207,9 +206,10 @@ def _refuse_unsuitable(settings: RunSettings, timeline: Timeline, data: Dataset,
         raise SettingsError(f"algorithm {name} makes synthetic samples, but data {data.name} is text")
     if "validation" in settings.evaluation.splits and not len(timeline.validation):
         raise SettingsError(f"validation = {settings.validation:g}: evaluation.splits needs a share > 0 to evaluate on")
-    if algorithm.stateful and timeline.notes.get("stateless"):
+    if timeline.notes.get("stateless") and (algorithm.stateful or settings.local.keeps_momentum):
+        what = f"algorithm {name}" if algorithm.stateful else "local.momentum_scope = client"
         raise SettingsError(
-            f"algorithm {name} needs clients that remember; scenario {settings.scenario.name} has clients that do not"
+            f"{what} needs clients that remember; scenario {settings.scenario.name} has clients that do not"
         )
 
 

@@ -103,7 +103,16 @@ class LocalSettings(SettingsModel):
     def _consistent(self) -> LocalSettings:
         if self.nesterov and self.momentum == 0:
             raise SettingsError("local.nesterov = true needs local.momentum > 0")
+        if self.straddle and self.unit == "capped_steps":
+            raise SettingsError(
+                "local.straddle = true: with local.unit = capped_steps no client begins a second pass; use steps or epochs"
+            )
         return self
+
+    @property
+    def keeps_momentum(self) -> bool:
+        """Whether every client keeps the local optimiser's momentum from round to round."""
+        return self.momentum > 0 and self.momentum_scope == "client"
 
 
 class EvaluationSettings(SettingsModel):
