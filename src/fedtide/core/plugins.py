@@ -1,7 +1,8 @@
 """Plug-ins: one file is one algorithm, partition, model, ...; the file's stem is its name.
 
 A *kind* is a sub-package (``algorithms``, ``models``, ...) whose ``base.py`` defines a :class:`Plugin` subclass. Every
-other module of that sub-package defines exactly one public subclass of it. Nothing is imported before it is asked for.
+other module of that sub-package without a leading underscore defines exactly one public subclass of it. Nothing is
+imported before it is asked for.
 
 Folders named in the environment variable ``FEDTIDE_PLUGINS`` (separated as in ``PATH``) are searched too: a file
 ``algorithms/foo.py`` below one of them is the algorithm ``foo``.
@@ -14,6 +15,7 @@ import importlib
 import inspect
 import os
 import pkgutil
+from abc import ABC
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, ClassVar, TypeVar, overload
@@ -73,7 +75,7 @@ class PluginSettings(SettingsModel):
     name: str = Field(description="which one: the name of its file")
 
 
-class Plugin:
+class Plugin(ABC):
     """Something that is chosen by name and has settings.
 
     A plug-in with settings of its own nests a class ``Settings`` and declares ``settings: Settings``.
@@ -151,7 +153,7 @@ def load(kind: str | type[Plugin], name: str) -> type[Plugin]:
     """The class of the plug-in ``name`` of a kind, which is given by its name or by its base class.
 
     Raises:
-        SettingsError: there is no such plug-in, or its file does not define exactly one.
+        SettingsError: there is no such plug-in, its file does not define exactly one, or it lacks a method.
     """
     base = Plugin if isinstance(kind, str) else kind
     folder = kind if isinstance(kind, str) else kind.kind
@@ -166,6 +168,8 @@ def load(kind: str | type[Plugin], name: str) -> type[Plugin]:
     ]
     if len(found) != 1:
         raise SettingsError(f"{folder}/{name}.py must define exactly one public plug-in class, found {len(found)}")
+    if lacking := sorted(getattr(found[0], "__abstractmethods__", ())):
+        raise SettingsError(f"{folder}/{name}.py: {found[0].__name__} has to define {', '.join(lacking)}")
     return found[0]
 
 
