@@ -52,20 +52,20 @@ def run_case(case: Case, executor: str, monkeypatch: pytest.MonkeyPatch) -> Outc
     clipped_steps = ClippedSteps(monkeypatch)
     monkeypatch.setattr(gradient_rounds, "eligible_clients", present)
     state, rounds, everybody, clipped = initial_state(fed.parts), watch(fed), [], []
-    sessions, stores, clients = [], [], []
+    sessions, stores, rows = [], [], []
     try:
         for t in range(fed.parts.timeline.rounds):
             with torch.no_grad():
                 record = fed.run_round(state)
             sessions.append(record.session)
-            clients.append(record.clients)
+            rows.append(record.row)
             stores.append(dict(state.initialiser))
             clipped.append(clipped_steps.since_last())
             if fed.parts.evaluates("all"):
                 everybody.append(all_clients(fed.parts, state, t))
     finally:
         fed.parts.workers.close()
-    return Outcome(fed, state, rounds, everybody, clipped, sessions, stores, clients)
+    return Outcome(fed, state, rounds, everybody, clipped, sessions, stores, rows)
 
 
 @pytest.mark.parametrize(("content", "run"), runs())

@@ -193,7 +193,7 @@ class Algorithm(Plugin):
     def record(self, r: Round) -> dict[str, Tensor | float]:
         """What to record of every round, always under the same names; called after :meth:`finish`.
 
-        A column [C, 1] goes to ``clients.csv`` (a value for each participant), a number to ``history.csv``.
+        A column [C, 1] goes to ``clients.csv`` (a value for each participant), a number to ``history.csv`` (NaN: no value).
         """
         return {}
 

@@ -86,7 +86,7 @@ class Federation:
                 "train_loss": result.train_loss,
                 "present": plan.population,
                 "selected": len(plan.ids),
-                "completed": sum(len(shard) > 0 for shard in plan.shards),
+                "completed": result.trained,
                 "drift": result.drift,
                 "bytes_up": int(state.totals["bytes_up"]),
                 "bytes_down": int(state.totals["bytes_down"]),
