@@ -45,9 +45,11 @@ def run(
         SettingsError: bad input; nothing was trained. KeyboardInterrupt: interrupted, with its state saved.
     """
     from fedtide.report.records import load as load_records
+    from fedtide.runs.compare import refuse_several_processes
     from fedtide.runs.run import run as run_one
 
     settings = params.run() if isinstance(params, Params) else params
+    refuse_several_processes(settings)
     experiment = params.experiment.tracking.experiment if isinstance(params, Params) else "fedtide"
     folder = Path(runs)
     summary = run_one(settings, _workspace(folder, mlruns, experiment), name=name, log=log)
