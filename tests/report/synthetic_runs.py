@@ -45,7 +45,7 @@ def write_run(
     settings = {
         "seed": seed,
         "label": label,
-        "data": {"name": "digits", "root": str(root)},
+        "data": {"name": "digits"},
         "scenario": {"name": "sessions", "num_devices": 10, "num_sessions": sessions, "rounds_per_session": rounds},
         "partition": {"name": "dirichlet_equal", "alpha": 0.6},
         "participation": {"name": "all"},
@@ -53,7 +53,7 @@ def write_run(
         "algorithm": {"name": label, **({"mu": 0.01} if label == "fedprox" else {})},
         "initialiser": {"name": initialiser},
         "local": {"lr": lr, "amount": 5, "unit": "epochs", "batch_size": 32, "clip": None},
-        "engine": {"workers": seed, "precision": "32-true"},
+        "engine": {"chunk": seed, "precision": "32-true"},
     }
     (path / "settings.json").write_text(json.dumps(settings))
     total = sessions * rounds

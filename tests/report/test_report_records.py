@@ -5,6 +5,7 @@ import pytest
 from synthetic_runs import write_run
 
 from fedtide.core.errors import SettingsError
+from fedtide.report.findings import common
 from fedtide.report.records import load
 
 
@@ -48,7 +49,7 @@ def test_differing_settings_tell_methods_of_one_label_apart(tmp_path):
 
 def test_seeds_and_speed_do_not_make_a_method(tmp_path):
     records = load([write_run(tmp_path, seed=seed) for seed in (0, 1)])
-    assert {values["engine.workers"] for values in records.settings.values()} == {0, 1}
+    assert {values["engine.chunk"] for values in records.settings.values()} == {0, 1}
     assert records.methods == [("fedavg", "previous")]
     assert records.differing() == {}
 
@@ -104,3 +105,14 @@ def test_runs_without_a_test_set_have_no_accuracy(tmp_path):
     lines = (path / "history.csv").read_text().replace("test_accuracy", "validation_accuracy")
     (path / "history.csv").write_text(lines)
     assert all(math.isnan(value) for value in load([path]).history["test_accuracy"])
+
+
+def test_a_labelled_initialiser_has_its_label_before_the_run_has_ended(tmp_path):
+    dirs = [write_run(tmp_path, seed=0), write_run(tmp_path, seed=1, state="running", until=9)]
+    for path in dirs:
+        settings = json.loads((path / "settings.json").read_text())
+        (path / "settings.json").write_text(json.dumps({**settings, "initialiser_label": "mine"}))
+    (dirs[0] / "summary.json").write_text(json.dumps({"state": "complete", "initialiser": "mine"}))
+    records = load(dirs)
+    assert records.methods == [("fedavg", "mine")]
+    assert "initialiser_label" not in dict(common(records))
