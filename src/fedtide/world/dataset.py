@@ -12,6 +12,9 @@ from fedtide.world.pages import on_large_pages
 
 Kind = Literal["image", "vector", "text"]
 
+_FLOAT_LIMIT = 1 << 30
+"""Largest size in bytes of images that are kept as floats instead of uint8."""
+
 
 @dataclass(frozen=True)
 class Dataset:
@@ -79,12 +82,12 @@ class Dataset:
             train_labels=torch.cat([self.train_labels, labels]),
         )
 
-    def resident(self, device: torch.device, dtype: torch.dtype, float_limit: int = 1 << 30) -> Dataset:
-        """The dataset on ``device``; uint8 images are prepared once if the floats take at most ``float_limit`` bytes."""
+    def resident(self, device: torch.device, dtype: torch.dtype) -> Dataset:
+        """The dataset on ``device``; uint8 images are prepared once if the floats take at most a gibibyte."""
 
         def place(inputs: Tensor) -> Tensor:
             inputs = inputs.to(device)
-            if inputs.dtype == torch.uint8 and inputs.numel() * dtype.itemsize > float_limit:
+            if inputs.dtype == torch.uint8 and inputs.numel() * dtype.itemsize > _FLOAT_LIMIT:
                 return inputs
             return self.prepare(inputs, dtype)
 
