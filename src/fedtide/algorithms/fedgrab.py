@@ -48,7 +48,9 @@ class FedGrab(Averaging):
         open: Literal["all", "tail"] = Field(
             "all", description="classes with a controller: all, or those rarer than the mean class"
         )
-        prior: Literal["oracle", "weight_norm"] = Field("oracle", description="class frequencies that open goes by")
+        prior: Literal["oracle", "weight_norm"] = Field(
+            "oracle", description="class frequencies that decide which classes are open"
+        )
         bypass: bool = Field(True, description="leave classes out at random")
 
     settings: Settings

@@ -1,4 +1,4 @@
-"""The parts of one run, assembled once and then only read."""
+"""The parts of one run, assembled once."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ class Hardware:
 
 @dataclass
 class Parts:
-    """One run's world, engine and plug-ins; nothing here changes while rounds are run.
+    """One run's world, engine and plug-ins; only the synthetic samples at the end of ``data`` change.
 
     Attributes:
         settings: of the run. timeline: who is present when, with what data. hardware: where it is computed.

@@ -157,7 +157,7 @@ def _pictures(read: Records, table: Table) -> list[Picture]:
             "boundary_losses",
             boundaries.losses(read, table.rules.reference),
             "Training loss of the candidate initial models of a session",
-            "On the devices of the new session, before its first round. Lines: mean over the complete runs; shading: range "
+            "On the clients of the new session, before its first round. Lines: mean over the complete runs; shading: range "
             "over the seeds.",
         ),
         (

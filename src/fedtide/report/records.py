@@ -1,4 +1,4 @@
-"""Contents of run directories as frames. Only this file knows their format."""
+"""Contents of run directories as frames, for the report."""
 
 from __future__ import annotations
 

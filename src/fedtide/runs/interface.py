@@ -33,7 +33,8 @@ def run(
     [['fedavg', 1, 4], ['fedavg', 2, 4]]
 
     Args:
-        params: settings of the run, or a settings file whose ``algorithm``, ``initialiser`` and ``seed`` are meant.
+        params: settings of the run, or a settings file, of which the run of ``algorithm``, ``initialiser`` and ``seed`` is
+            executed.
         runs: folder of run directories. name: of this one; by default the run key.
         mlruns: MLflow's folder, absolute or relative to the current one; None for no mirror.
         log: gets remarks, one line each; ``print`` shows them.
