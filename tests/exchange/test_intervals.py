@@ -211,7 +211,7 @@ def test_what_cannot_be_combined_is_refused_in_one_line() -> None:
     with pytest.raises(SettingsError, match=r"local\.unit = 'epochs'.*steps or mean_epochs"):
         federation(settings(local={"unit": "epochs"}, exchange="intervals"), world, data)
     weighing = {"name": "fedavg", "weighting": "feddisco"}
-    with pytest.raises(SettingsError, match=r"algorithm\.weighting 'feddisco', which weighs whole cohorts"):
+    with pytest.raises(SettingsError, match=r"algorithm\.weighting 'feddisco', which depends on the whole cohort"):
         federation(settings(algorithm=weighing, local=LOCAL, exchange="intervals"), world, data)
     with pytest.raises(SettingsError, match="'c-a': the group's interval comes first and is the shorter one"):
         settings(exchange={"name": "intervals", "intervals": "c-a"})
