@@ -51,7 +51,7 @@ IMPOSSIBLE = [
     ("scenario.pilot_sessions=5", "pilot_sessions = 5 should be at most num_sessions = 2"),
     ("scenario.num_devices=100000", "is too large: 648 samples, at least one per client"),
     ("model=lenet", "needs images (channels, height, width) of at least 16 x 16 pixels"),
-    ("compare.algorithms=[fedavg, fedavg]", "compare.algorithms: lists something twice: fedavg, fedavg"),
+    ("compare.algorithms=[fedavg, fedavg]", "compare.algorithms: lists 'fedavg' twice"),
     ("compare.algorithms=[]", "compare.algorithms"),
     ("tune.space={local.lr: {low: 1, high: 0.1}}", "needs low < high"),
     ("algorithms={mine: {name: fedprox, with: {local: {lr: -1}}}}", "local.lr = -1: should be greater than 0"),

@@ -2,7 +2,10 @@
 
 import json
 import os
+import re
+import shlex
 import shutil
+from html import unescape
 
 import numpy as np
 import torch
@@ -95,4 +98,10 @@ def test_two_at_once_give_the_bits_of_one_and_what_is_done_is_reused(fedtide, fo
     assert report.status == 0
     text = "\n".join(report.out)
     assert all(label in text for label in ("fedavg", "scaffold"))
-    assert "Two of them" in (folder / "page/report.html").read_text()
+    page = unescape((folder / "page/report.html").read_text())
+    assert "Two of them" in page
+    (line,) = re.findall(r"fedtide compare .*? && fedtide report [^<]*", page)
+    first, second = (shlex.split(part) for part in line.split(" && "))
+    own = [*GRID, "--set", "report.title=Two of them"]
+    assert first == ["fedtide", "compare", "--params", "params.yaml", *own]
+    assert second == ["fedtide", "report", "--params", "params.yaml", *own, "--out", "page"]

@@ -16,11 +16,11 @@ from torch import Tensor
 from fedtide.core import plugins
 from fedtide.core.errors import SettingsError
 from fedtide.engine import threads
-from fedtide.engine.factory import TINY, choose
+from fedtide.engine.factory import choose
 from fedtide.engine.local import Cohort, Local
 from fedtide.engine.plan import BatchPlan
 from fedtide.engine.stacked import Stacked
-from fedtide.engine.task import Task
+from fedtide.engine.task import TINY, Task
 from fedtide.engine.threads import Threads
 from fedtide.federation.federation import Federation
 from fedtide.federation.state import RunState

@@ -46,7 +46,7 @@ def write_run(
     settings = {
         "seed": seed,
         "label": label,
-        "data": {"name": "digits", "root": str(root)},
+        "data": {"name": "digits"},
         "scenario": {"name": "sessions", "num_devices": 10, "num_sessions": sessions, "rounds_per_session": rounds},
         "partition": {"name": "dirichlet_equal", "alpha": 0.6},
         "participation": {"name": "all"},
@@ -54,7 +54,7 @@ def write_run(
         "algorithm": {"name": label, **({"mu": 0.01} if label == "fedprox" else {})},
         "initialiser": {"name": initialiser},
         "local": {"lr": lr, "amount": 5, "unit": "epochs", "batch_size": 32, "clip": None},
-        "engine": {"workers": seed, "precision": "32-true"},
+        "engine": {"chunk": seed, "precision": "32-true"},
     }
     (path / "settings.json").write_text(json.dumps(settings))
     total = sessions * rounds
@@ -92,11 +92,11 @@ def write_run(
     return path
 
 
-def finish_again(path: Path):
+def finish_again(path: Path, **changed):
     """Take what a test has changed in the records of a complete run for what the run wrote."""
     summary = RunDirectory(path).summary()
     assert summary is not None
-    RunDirectory(path).finish(summary)
+    RunDirectory(path).finish({**summary, **changed})
 
 
 def small_grid(root: Path):

@@ -49,7 +49,7 @@ def test_differing_settings_tell_methods_of_one_label_apart(tmp_path):
 
 def test_seeds_and_speed_do_not_make_a_method(tmp_path):
     records = load([write_run(tmp_path, seed=seed) for seed in (0, 1)])
-    assert {values["engine.workers"] for values in records.settings.values()} == {0, 1}
+    assert {values["engine.chunk"] for values in records.settings.values()} == {0, 1}
     assert records.methods == [("fedavg", "previous")]
     assert records.differing() == {}
 
@@ -165,3 +165,14 @@ def test_only_settings_of_the_partition_that_have_an_effect_are_stated(tmp_path,
     records = load([path])
     assert dict(findings.facts(records))["Partition"] == stated
     assert {name for name, _ in findings.common(records) if name.startswith("partition.")} == common
+
+
+def test_a_labelled_initialiser_has_its_label_before_the_run_has_ended(tmp_path):
+    dirs = [write_run(tmp_path, seed=0), write_run(tmp_path, seed=1, state="running", until=9)]
+    for path in dirs:
+        settings = json.loads((path / "settings.json").read_text())
+        (path / "settings.json").write_text(json.dumps({**settings, "initialiser_label": "mine"}))
+    finish_again(dirs[0], initialiser="mine")
+    records = load(dirs)
+    assert records.methods == [("fedavg", "mine")]
+    assert "initialiser_label" not in dict(findings.common(records))

@@ -115,7 +115,7 @@ def test_the_list_of_experiments_and_of_cells(fedtide, tiny):
         (("large/tiny",), "fedtide: unknown experiment 'large/tiny'; did you mean 'tiny'? (known: tiny)"),
         (("tinny",), "fedtide: unknown experiment 'tinny'; did you mean 'tiny'? (known: tiny)"),
         ((), "fedtide: which experiment? `fedtide reproduce --list` lists them"),
-        (("tiny", "--seeds", "1,1"), "fedtide: tiny.yaml, profile plain: compare.seeds: lists something twice: 1, 1"),
+        (("tiny", "--seeds", "1,1"), "fedtide: tiny.yaml, profile plain: compare.seeds: lists 1 twice"),
     ],
 )
 def test_bad_input_is_one_line_and_leaves_nothing(fedtide, folder, tiny, arguments, message):

@@ -67,3 +67,9 @@ def test_runs_that_fail_are_raised_after_the_others_unless_they_are_allowed(
 def test_records_of_a_folder_without_runs_are_refused(tmp_path: Path) -> None:
     with pytest.raises(fedtide.SettingsError, match="no run directories"):
         fedtide.load(tmp_path)
+
+
+def test_a_script_cannot_be_one_of_several_processes(tmp_path: Path) -> None:
+    with pytest.raises(fedtide.SettingsError, match=r"engine\.devices = 2: only the command"):
+        fedtide.run(fedtide.Params({"engine": {"devices": 2, "accelerator": "cpu"}}), tmp_path / "runs")
+    assert not (tmp_path / "runs").exists()

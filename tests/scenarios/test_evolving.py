@@ -127,13 +127,24 @@ def test_one_run_with_evolving_data_changing_clients_and_a_long_tail(tmp_path):
     assert (holdings(made, labels).sum(1) > 0).all()
 
 
-@pytest.mark.parametrize("algorithm", ["scaffold", "cfl_core_set"])
+@pytest.mark.parametrize("algorithm", ["scaffold", "cfl_core_set", "fedgrab"])
 def test_clients_that_do_not_remember_are_refused_memories(algorithm):
     data = vectors(count=400)
     chosen = run_settings(
         scenario={"name": "evolving", **SMALL, "drift": "fresh"}, partition="dirichlet_prior", algorithm=algorithm
     )
     with pytest.raises(SettingsError, match=f"algorithm {algorithm} needs clients that remember"):
+        federation(chosen, build_timeline(chosen, data), data)
+
+
+def test_clients_that_do_not_remember_have_no_momentum_of_their_own():
+    data = vectors(count=400)
+    chosen = run_settings(
+        scenario={"name": "evolving", **SMALL, "drift": "fresh"},
+        partition="dirichlet_prior",
+        local={"momentum": 0.9, "momentum_scope": "client"},
+    )
+    with pytest.raises(SettingsError, match=r"local\.momentum_scope = client needs clients that remember"):
         federation(chosen, build_timeline(chosen, data), data)
 
 

@@ -124,7 +124,7 @@ class Round:
         ids: client ids, ascending. shard_ids: number of the shard each holds.
         n: [C, 1] samples. omega: [C, 1] n over the population's mean.
         steps: [C, 1] local steps. effective_steps: [C, 1] displacement per unit gradient and lr (momentum included).
-        mean_steps: steps of a client of mean size, E * ceil(mean n / B).
+        mean_steps: local steps of a client of mean size, as ``step_count`` gives them.
         weights: [C, 1] of the average: the weighting's, in ``finish`` what :meth:`Algorithm.weights` returned.
         population: clients present |K|; clients: N. participation_fraction: expected share of the population drawn per round.
         counts: [C, 1] rounds each participant took part in, this one included. seen: [C, 1] 1.0 if it has a memory from

@@ -83,7 +83,8 @@ class Algorithm(Plugin):
 
     Attributes:
         server: vectors [d] kept by the server: names (zero at the start), or :class:`ServerVector`.
-        client: names of vectors [d] kept by every client, zero for a client never seen. A client that leaves loses them.
+        client: names of vectors [d] kept by every client, zero for a client never seen. A client that leaves inside a
+            session loses them; see ``federation.at_session`` for the start of one.
         scratch: names of vectors [d] of every participant that live for one round.
         down, up: what is sent to and by each participant, for the ledger: ``w``/``W`` (the model with its buffers), names
             of declared vectors, or names that :meth:`payload` knows.
@@ -92,6 +93,7 @@ class Algorithm(Plugin):
             use the mean of the local models, not a client's own displacement.
         remembers: whether clients keep something from round to round besides their vectors.
         synthetic_per_shard: most samples it adds for every shard that a client holds.
+        problem: the learning problem, set before all other calls.
     """
 
     kind: ClassVar[str] = "algorithms"
@@ -193,7 +195,7 @@ class Algorithm(Plugin):
     def record(self, r: Round) -> dict[str, Tensor | float]:
         """What to record of every round, always under the same names; called after :meth:`finish`.
 
-        A column [C, 1] goes to ``clients.csv`` (a value for each participant), a number to ``history.csv``.
+        A column [C, 1] goes to ``clients.csv`` (a value for each participant), a number to ``history.csv`` (NaN: no value).
         """
         return {}
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import shlex
 from pathlib import Path
 from typing import Annotated
 
@@ -121,10 +122,14 @@ def report(
     from fedtide.settings.params import Params
 
     chosen = Params.read(params, overrides or ())
-    settings = "".join(f" --set {item}" for item in overrides or ())
-    command = f"fedtide compare --params {params}{settings} && fedtide report --params {params}{settings}"
+    settings = ["--params", params, *(word for item in overrides or () for word in ("--set", item))]
+    settings += ["--runs", runs] if runs != Path("runs") else []
+    folders = ["--worlds", worlds] if worlds != Path("worlds") else []
+    written = ["--out", out] if out != Path("report") else []
+    steps = [["compare", *settings, *folders], ["report", *settings, *folders, *written]]
     if tuning:
-        command = f"fedtide tune --params {params}{settings} --out {tuning} && {command} --tuning {tuning}"
+        steps = [["tune", *settings, "--out", tuning], steps[0], [*steps[1], "--tuning", tuning]]
+    command = " && ".join(shlex.join(["fedtide", *map(str, step)]) for step in steps)
     summary = build(chosen, runs, worlds, out, command, tuning)
     if as_json:
         facts = {"page": str(summary.page), "complete": summary.complete, "total": summary.total}

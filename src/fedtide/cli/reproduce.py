@@ -40,7 +40,10 @@ def reproduce(
     as_json: Json = False,
     quiet: Quiet = False,
 ) -> None:
-    """Reproduce a published table: obtained beside published numbers. Finished runs are reused, interrupted ones continued."""
+    """Reproduce a published table and print obtained next to published numbers.
+
+    Finished runs are reused, interrupted ones continued.
+    """
     from fedtide.reproduce.recipe import Recipe
     from fedtide.reproduce.reproduce import find
     from fedtide.reproduce.reproduce import reproduce as run_table

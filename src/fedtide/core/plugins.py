@@ -1,7 +1,8 @@
 """Plug-ins: one file is one algorithm, partition, model, ...; the file's stem is its name.
 
 A *kind* is a sub-package (``algorithms``, ``models``, ...) whose ``base.py`` defines a :class:`Plugin` subclass. Every
-other module of that sub-package defines exactly one public subclass of it. Nothing is imported before it is asked for.
+other module of that sub-package without a leading underscore defines exactly one public subclass of it. Nothing is
+imported before it is asked for.
 
 Folders named in the environment variable ``FEDTIDE_PLUGINS`` (separated as in ``PATH``) are searched too: a file
 ``algorithms/foo.py`` below one of them is the algorithm ``foo``. A file that cannot be used is an error where it is used, a
@@ -15,6 +16,7 @@ import importlib
 import inspect
 import os
 import pkgutil
+from abc import ABC
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -88,7 +90,7 @@ class PluginSettings(SettingsModel):
     name: str = Field(description="which one: the name of its file")
 
 
-class Plugin:
+class Plugin(ABC):
     """Something that is chosen by name and has settings.
 
     A plug-in with settings of its own nests a class ``Settings`` and declares ``settings: Settings``.

@@ -12,7 +12,7 @@ from fedtide.settings.kinds import DatasetSettings
 from fedtide.world.dataset import Dataset
 from fedtide.world.sources import Resource
 
-__all__ = ["DatasetPlugin", "DatasetSettings"]
+__all__ = ["Dataset", "DatasetPlugin", "DatasetSettings"]
 
 
 class DatasetPlugin(Plugin):

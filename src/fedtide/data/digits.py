@@ -17,7 +17,7 @@ SPLIT_SEED = 0
 
 
 class Digits(DatasetPlugin):
-    """8x8 grey handwritten digits that ship with scikit-learn: 1,438 + 359 images, 10 classes, no download.
+    """8x8 greyscale handwritten digits that ship with scikit-learn: 1,438 + 359 images, 10 classes, no download.
 
     Source: Alpaydin and Kaynak 1998, test part of the UCI optical digits; values 0..16. The set has no published split:
     a fifth of every class, drawn once with a fixed key, is the test set.

@@ -8,10 +8,9 @@ from torch.nn.modules.batchnorm import _BatchNorm
 
 from fedtide.core.errors import SettingsError
 from fedtide.engine.executor import Executor
-from fedtide.engine.memory import TINY
 from fedtide.engine.resident import Resident
 from fedtide.engine.stacked import Stacked
-from fedtide.engine.task import Task
+from fedtide.engine.task import TINY, Task
 from fedtide.engine.threads import Threads
 from fedtide.engine.workers import Workers
 from fedtide.settings.run import EngineSettings

@@ -11,10 +11,7 @@ import torch
 
 from fedtide.core.errors import SettingsError
 from fedtide.engine.limits import free_under_limits
-from fedtide.engine.task import Task
-
-TINY = 8192
-"""Most parameters of a tiny model, whose local steps spend their time on call overhead, not on arithmetic."""
+from fedtide.engine.task import TINY, Task
 
 _CACHE = 1 << 20
 """Floats (parameters and inputs of a chunk) that fit a core's caches; larger chunks are slower on a CPU (measured)."""

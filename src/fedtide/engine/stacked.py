@@ -9,9 +9,9 @@ import torch
 from fedtide.engine.executor import Advance, Executor, stepwise
 from fedtide.engine.gradient import Gradient
 from fedtide.engine.local import Cohort
-from fedtide.engine.memory import TINY, plan_chunk
+from fedtide.engine.memory import plan_chunk
 from fedtide.engine.rows import Rows
-from fedtide.engine.task import Task
+from fedtide.engine.task import TINY, Task
 from fedtide.engine.workers import Workers
 
 

@@ -12,9 +12,10 @@ from fedtide.algorithms.base import Algorithm
 from fedtide.core import plugins
 from fedtide.core.errors import SettingsError
 from fedtide.engine.factory import executor_name
-from fedtide.engine.memory import TINY, available_bytes, chunk_size
+from fedtide.engine.memory import available_bytes, chunk_size
 from fedtide.engine.plan import step_count
 from fedtide.engine.size import Size, measure
+from fedtide.engine.task import TINY
 from fedtide.engine.workers import available_cores
 from fedtide.federation.memory import MemoryStore
 from fedtide.federation.synthetic import capacity
@@ -163,8 +164,8 @@ def footprint(
 
 def client_vectors(settings: RunSettings, algorithm: Algorithm) -> list[str]:
     """Names of the vectors kept for every client."""
-    local, names = settings.local, list(algorithm.client)
-    if local.momentum > 0 and local.momentum_scope == "client":
+    names = list(algorithm.client)
+    if settings.local.keeps_momentum:
         names.append("momentum")
     if evaluates(settings, algorithm, "all"):
         names.append("latest")

@@ -64,7 +64,7 @@ class FederatedModule(L.LightningModule):
         self.build()
 
     def build(self) -> None:
-        """The federation on this module's device, with the saved state or a new one."""
+        """Assemble the federation on this module's device, with the saved state or a new one."""
         engine = self.settings.engine
         process = prepare_process(engine, self.device)
         hardware = Hardware(

@@ -1,4 +1,4 @@
-"""The parts of one run, assembled once and then only read."""
+"""The parts of one run, assembled once."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ class Hardware:
 
 @dataclass
 class Parts:
-    """One run's world, engine and plug-ins; nothing here changes while rounds are run.
+    """One run's world, engine and plug-ins; only the synthetic samples at the end of ``data`` change.
 
     Attributes:
         settings: of the run. timeline: who is present when, with what data. hardware: where it is computed.
@@ -202,9 +202,10 @@ def _refuse_unsuitable(settings: RunSettings, timeline: Timeline, data: Dataset,
         raise SettingsError(f"algorithm {name} makes synthetic samples, but data {data.name} is text")
     if "validation" in settings.evaluation.splits and not len(timeline.validation):
         raise SettingsError(f"validation = {settings.validation:g}: evaluation.splits needs a share > 0 to evaluate on")
-    if algorithm.stateful and timeline.notes.get("stateless"):
+    if timeline.notes.get("stateless") and (algorithm.stateful or settings.local.keeps_momentum):
+        what = f"algorithm {name}" if algorithm.stateful else "local.momentum_scope = client"
         raise SettingsError(
-            f"algorithm {name} needs clients that remember; scenario {settings.scenario.name} has clients that do not"
+            f"{what} needs clients that remember; scenario {settings.scenario.name} has clients that do not"
         )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -30,10 +31,10 @@ class RoundResult:
     """What a round produced.
 
     Attributes:
-        w, b: the new model. participants: mean of the local models. members: the local models. train_loss, drift: of the
-            cohort.
+        w, b: the new model. members: the local models. participants: their mean, or the new model where that is not evaluated.
+        train_loss: mean training loss. drift: mean distance of the local models from the broadcast model.
         segments: local work before each exchange of models, in order.
-        length: L, local steps of a client of mean size.
+        length: L, local steps of a client of mean size. trained: participants that took local steps.
         clients: columns to record of the participants, empty if there are none. server: numbers to record of the server.
     """
 
@@ -45,8 +46,9 @@ class RoundResult:
     drift: float
     segments: list[Segment]
     length: int
+    trained: int
     clients: dict[str, Sequence[float]]
-    server: dict[str, float]
+    server: dict[str, float | None]
 
 
 def train_round(parts: Parts, state: RunState, plan: RoundPlan) -> RoundResult:
@@ -93,6 +95,7 @@ def train_round(parts: Parts, state: RunState, plan: RoundPlan) -> RoundResult:
         drift=drift,
         segments=segments,
         length=r.mean_steps,
+        trained=sum(count > 0 for count in batches.steps),
         clients=clients,
         server=server,
     )
@@ -197,10 +200,12 @@ def _cohort(
     return cohort
 
 
-def _recorded(ids: list[int], values: dict[str, Tensor | float]) -> tuple[dict[str, Sequence[float]], dict[str, float]]:
-    """Columns about the participants (with their ids, if any), and numbers about the server."""
+def _recorded(
+    ids: list[int], values: dict[str, Tensor | float]
+) -> tuple[dict[str, Sequence[float]], dict[str, float | None]]:
+    """Columns about the participants (with their ids, if any), and numbers about the server, ``None`` for NaN."""
     columns = {name: value[:, 0].tolist() for name, value in values.items() if isinstance(value, Tensor)}
-    numbers = {name: value for name, value in values.items() if not isinstance(value, Tensor)}
+    numbers = {name: None if math.isnan(n) else n for name, n in values.items() if not isinstance(n, Tensor)}
     return ({"client": ids, **columns} if columns else {}), numbers
 
 

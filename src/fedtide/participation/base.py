@@ -33,6 +33,6 @@ class Participation(Plugin):
             seed: the run's seed; draws use ``generator(seed, "participation", round_, ...)``.
         """
 
+    @abstractmethod
     def participation_fraction(self, present: int) -> float:
         """Expected share of ``present`` clients drawn in one round (FedSSG's p)."""
-        raise NotImplementedError

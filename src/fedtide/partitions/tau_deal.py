@@ -1,4 +1,4 @@
-"""Chunks of sorted data, dealt in turns."""
+"""Chunks of sorted data, dealt in turn."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from fedtide.partitions.base import Ints, Partition
 
 
 class TauDeal(Partition):
-    """Equal sizes; chunks of tau consecutive samples of the sorted data are dealt in turns (BalanceFL).
+    """Equal sizes; chunks of tau consecutive samples of the sorted data are dealt in turn (BalanceFL).
 
     Samples are sorted from the rarest class to the most frequent one. In every cycle, in a new order, each client that is
     not full takes the next tau samples, or what it has room for; tau is ``ratio`` times the size of the rarest class. Every

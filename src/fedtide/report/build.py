@@ -95,15 +95,18 @@ def build(
             raise SettingsError(f"no picture {path}")
     found = [search.search_front(tuning)] if tuning else []
     read = records.load(run_dirs)
-    table = tabulate(read, last, rules)
+    table = tabulate(read, last, rules, speed.target)
     changes = transitions(read, rules)
     comparisons = _comparisons(table)
     pictures = [*_pictures(read, table), *(picture for _, picture in found)]
     world = [
         Picture(path.stem, path.read_bytes(), "Clients and their data", _WORLD_CAPTION) for path in timeline_pictures
     ]
-    target = table.target if speed.target is None else speed.target
-    tables = [*pace.sheet(read, last, target, speed.baseline), *sheets(changes, rules), *(sheet for sheet, _ in found)]
+    tables = [
+        *pace.sheet(read, last, table.target, speed.baseline),
+        *sheets(changes, rules),
+        *(sheet for sheet, _ in found),
+    ]
     html = render(title, read, table, tables, comparisons, [*pictures, *world], command)
     files = {f"{picture.name}.png": picture.png for picture in pictures}
     files |= {
@@ -154,7 +157,7 @@ def _pictures(read: Records, table: Table) -> list[Picture]:
             "boundary_losses",
             boundaries.losses(read, table.rules.reference),
             "Training loss of the candidate initial models of a session",
-            "On the devices of the new session, before its first round. Lines: mean over the complete runs; shading: range "
+            "On the clients of the new session, before its first round. Lines: mean over the complete runs; shading: range "
             "over the seeds.",
         ),
         (

@@ -98,7 +98,11 @@ def common(records: Records) -> list[tuple[str, str]]:
     """Settings that all runs share: dotted name and value."""
     first = next(iter(records.settings.values()))
     shared = [name for name in first if all(values.get(name) == first[name] for values in records.settings.values())]
-    return [(name, plain(first[name])) for name in shared if name not in ("label", "seed", "world_seed")]
+    return [
+        (name, plain(first[name]))
+        for name in shared
+        if name not in ("label", "initialiser_label", "seed", "world_seed")
+    ]
 
 
 def method(names: Method) -> str:

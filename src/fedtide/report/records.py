@@ -1,4 +1,4 @@
-"""Contents of run directories as frames. Only this file knows their format."""
+"""Contents of run directories as frames, for the report."""
 
 from __future__ import annotations
 
@@ -35,15 +35,7 @@ _NEURONS = ["round", "layer", *MEASURES]
 _BOUNDARY = ["session", "returning", "start_accuracy", "mu", "losses"]
 _TEXT = ["split", "layer"]
 _READ = ("settings.json", "history.csv", "per_class.csv", "clients.csv", "neurons.csv", "events.jsonl")
-_NOT_A_METHOD = (
-    "label",
-    "seed",
-    "world_seed",
-    "checkpoint.every",
-    "engine.workers",
-    "engine.chunk",
-    "federation.memory",
-)
+_NOT_A_METHOD = ("label", "initialiser_label", "seed", "world_seed", "engine.chunk")
 
 
 @dataclass(frozen=True)
@@ -143,12 +135,11 @@ def load(run_dirs: Sequence[Path]) -> Records:
 
 
 def _settings(path: Path) -> Settings:
-    """Flat settings, without the data's folder: it differs between machines and has no effect."""
+    """Flat settings."""
     settings = dict(_flat(read_json(path / "settings.json") or {}))
     for name in ("algorithm.name", "initialiser.name", "seed"):
         if name not in settings:
             raise SettingsError(f"{path / 'settings.json'}: no {name}, so these are not the settings of a run")
-    settings.pop("data.root", None)
     return settings
 
 
@@ -175,7 +166,7 @@ def _run(path: Path, settings: Settings) -> dict[str, Any]:
     return {
         "key": path.name,
         "label": settings.get("label") or settings["algorithm.name"],
-        "initialiser": summary.get("initialiser") or settings["initialiser.name"],
+        "initialiser": settings.get("initialiser_label") or settings["initialiser.name"],
         "seed": settings["seed"],
         "state": state if state in ("complete", "diverged") else "unfinished",
     }

@@ -1,4 +1,4 @@
-"""Obtained beside published numbers: rows, and their CSV, Markdown and terminal tables."""
+"""Obtained next to published numbers: rows, and their CSV, Markdown and terminal tables."""
 
 from __future__ import annotations
 
@@ -155,7 +155,7 @@ def markdown(results: Results, command: str, further: dict[str, Sheet]) -> str:
         _markdown_table(*_cells(results)),
     ]
     if summary := _summary(results):
-        parts += ["Mean absolute difference to the published numbers, over the complete cells:"]
+        parts += ["Mean absolute difference from the published numbers, over the complete cells:"]
         parts += [_markdown_table(*summary)]
     for introduction, sheet in further.items():
         parts += [introduction, _markdown_table(*sheet)]
@@ -172,7 +172,7 @@ def printable(results: Results) -> list[Table]:
     title = f"{results.recipe.table.title} ({results.recipe.profile})"
     tables = [_rich(title, *_cells(results), left=len(results.recipe.distinguishing))]
     if summary := _summary(results):
-        tables.append(_rich("Mean absolute difference to the published numbers", *summary, left=1))
+        tables.append(_rich("Mean absolute difference from the published numbers", *summary, left=1))
     return tables
 
 

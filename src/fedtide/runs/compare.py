@@ -38,8 +38,8 @@ def refuse_several_processes(settings: RunSettings) -> None:
     """
     if settings.engine.devices > 1:
         raise SettingsError(
-            f"engine.devices = {settings.engine.devices}: only `fedtide run` supports several processes for one run; "
-            "here whole runs are executed in parallel, see compare.workers and tune.workers"
+            f"engine.devices = {settings.engine.devices}: only the command `fedtide run` supports several processes for one "
+            "run; comparisons and searches execute whole runs in parallel, see compare.workers and tune.workers"
         )
 
 

@@ -33,7 +33,8 @@ def run(
     [['fedavg', 1, 4], ['fedavg', 2, 4]]
 
     Args:
-        params: settings of the run, or a settings file whose ``algorithm``, ``initialiser`` and ``seed`` are meant.
+        params: settings of the run, or a settings file, of which the run of ``algorithm``, ``initialiser`` and ``seed`` is
+            executed.
         runs: folder of run directories. name: of this one; by default the run key.
         mlruns: MLflow's folder, absolute or relative to the current one; None for no mirror.
         log: gets remarks, one line each; ``print`` shows them.
@@ -45,9 +46,11 @@ def run(
         SettingsError: bad input; nothing was trained. KeyboardInterrupt: interrupted, with its state saved.
     """
     from fedtide.report.records import load as load_records
+    from fedtide.runs.compare import refuse_several_processes
     from fedtide.runs.run import run as run_one
 
     settings = params.run() if isinstance(params, Params) else params
+    refuse_several_processes(settings)
     experiment = params.experiment.tracking.experiment if isinstance(params, Params) else "fedtide"
     folder = Path(runs)
     summary = run_one(settings, _workspace(folder, mlruns, experiment), name=name, log=log)

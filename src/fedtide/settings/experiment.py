@@ -27,8 +27,8 @@ class CompareSettings(SettingsModel):
     @field_validator("algorithms", "initialisers", "seeds")
     @classmethod
     def _distinct(cls, value: tuple[Any, ...]) -> tuple[Any, ...]:
-        if len(set(value)) != len(value):
-            raise SettingsError(f"lists something twice: {', '.join(map(str, value))}")
+        if twice := [item for place, item in enumerate(value) if item in value[:place]]:
+            raise SettingsError(f"lists {twice[0]!r} twice")
         return value
 
 

@@ -43,8 +43,8 @@ class SearchChoices(SettingsModel):
             raise SettingsError(f"should be a list of two values or more, got {value!r}")
         if groups := [item for item in value if isinstance(item, Mapping | list | tuple)]:
             raise SettingsError(f"should be words, numbers, true, false or null, got {groups[0]!r}")
-        if len(set(value)) != len(value):
-            raise SettingsError(f"lists something twice: {', '.join(map(str, value))}")
+        if twice := [item for place, item in enumerate(value) if item in value[:place]]:
+            raise SettingsError(f"lists {twice[0]!r} twice")
         return tuple(str(item) if item in (math.inf, -math.inf) else item for item in value)  # settings parse the words
 
 

@@ -131,7 +131,7 @@ def last_tenth(timeline: Timeline) -> tuple[int, ...]:
 
 
 def after_changes(timeline: Timeline) -> tuple[int, ...]:
-    """Numbers of the first ten rounds of every session that reports evaluate.
+    """Numbers of the first ten rounds of every session that counts as a transition.
 
     Raises:
         SettingsError: there is no such session.

@@ -13,7 +13,6 @@ from fedtide.world.pages import on_large_pages
 
 Kind = Literal["image", "vector", "text"]
 
-
 FLOAT_LIMIT = 1 << 30
 """Most bytes of images that are kept as floats."""
 
@@ -84,12 +83,12 @@ class Dataset:
             train_labels=torch.cat([self.train_labels, labels]),
         )
 
-    def resident(self, device: torch.device, dtype: torch.dtype, float_limit: int = FLOAT_LIMIT) -> Dataset:
-        """The dataset on ``device``; uint8 images are prepared once if the floats take at most ``float_limit`` bytes."""
+    def resident(self, device: torch.device, dtype: torch.dtype) -> Dataset:
+        """The dataset on ``device``; uint8 images are prepared once if the floats take at most a gibibyte."""
 
         def place(inputs: Tensor) -> Tensor:
             inputs = inputs.to(device)
-            if inputs.dtype == torch.uint8 and inputs.numel() * dtype.itemsize > float_limit:
+            if inputs.dtype == torch.uint8 and inputs.numel() * dtype.itemsize > FLOAT_LIMIT:
                 return inputs
             return self.prepare(inputs, dtype)
 
