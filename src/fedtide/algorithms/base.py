@@ -9,7 +9,7 @@ from typing import ClassVar
 from torch import Tensor
 
 from fedtide.algorithms._preview import RunPreview
-from fedtide.algorithms._round import ForwardPass, Ints, Round, Services, Vectors
+from fedtide.algorithms._round import ForwardPass, Ints, Population, Round, Services, Vectors
 from fedtide.core.plugins import Plugin, PluginSettings, Tunable
 from fedtide.core.randomness import Randomness
 from fedtide.engine.flat import Layout
@@ -23,6 +23,7 @@ __all__ = [
     "Gradient",
     "Ints",
     "Local",
+    "Population",
     "Problem",
     "Round",
     "RunPreview",
