@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 from fedtide.core.errors import Diverged
-from fedtide.federation.boundary import begin_session, end_session, forget_departed
+from fedtide.federation.boundary import begin_session, change_population, end_session
 from fedtide.federation.consistency import consistency
 from fedtide.federation.ledger import charge, charge_session
 from fedtide.federation.parts import Parts
@@ -43,7 +43,7 @@ class Federation:
         if t == first:
             session = self._begin_session(state, t)
         else:
-            forget_departed(parts, state, t)
+            change_population(parts, state, t)
         plan = plan_round(parts, t)
         watched = parts.settings.evaluation.consistency and parts.leads
         fits = consistency(parts, state.w, state.b, plan) if watched else {}
