@@ -31,8 +31,8 @@ _SETS = {
 class FlashTrace(Scenario):
     """Devices come and go as in FLASH's ``state_traces.json``, round by round (Yang et al. 2021).
 
-    A device is ready while it is locked, on wifi and charging. After its last message its trace starts
-    again at the first; a client is present in a round if its device is ready in the round's first second, counted from 2020-01-02 00:00:00.
+    A device is ready while it is locked, on wifi and charging. After its last message its trace starts again at the
+    first; a client is present in a round if its device is ready in the round's first second, counted from 2020-01-02 00:00:00.
     Clients draw devices at random with replacement from those with a valid trace: every message is a time and a known state,
     there is an interval in which the device is ready, and the trace lasts a second. Times are read as UTC where the program
     uses local time. A round without anybody is refused.
