@@ -58,6 +58,19 @@ class ForwardPass(NamedTuple):
     labels: Tensor
 
 
+class Population(NamedTuple):
+    """The clients present in a round, K of them, by ascending id.
+
+    Attributes:
+        ids: int64 [K]. samples: int64 [K], what each holds.
+        seen: bool [K], whether it has a memory from an earlier round.
+    """
+
+    ids: Ints
+    samples: Ints
+    seen: NDArray[np.bool_]
+
+
 class Services(Protocol):
     """What the engine can compute for an algorithm."""
 
@@ -103,6 +116,9 @@ class Services(Protocol):
 
     def labels(self, positions: Ints) -> Ints:
         """Labels of these positions of the training set."""
+
+    def population(self) -> Population:
+        """The clients present, participants and absent ones alike."""
 
     def population_counts(self) -> Tensor:
         """Samples per class of every client present, by ascending id: float64 [K, L] on the CPU."""

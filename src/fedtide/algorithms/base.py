@@ -9,7 +9,7 @@ from typing import ClassVar
 from torch import Tensor
 
 from fedtide.algorithms._preview import RunPreview
-from fedtide.algorithms._round import ForwardPass, Ints, Round, Services, Vectors
+from fedtide.algorithms._round import ForwardPass, Ints, Population, Round, Services, Vectors
 from fedtide.core.plugins import Plugin, PluginSettings, Tunable
 from fedtide.core.randomness import Randomness
 from fedtide.engine.flat import Layout
@@ -23,6 +23,7 @@ __all__ = [
     "Gradient",
     "Ints",
     "Local",
+    "Population",
     "Problem",
     "Round",
     "RunPreview",
@@ -42,8 +43,8 @@ class ServerVector:
     Attributes:
         name: in ``r.server``.
         start: value of its entries at the start.
-        mean_of: the client memory whose mean over the clients present it becomes when the population changes and memories are
-            kept (``federation.at_session: keep``); without one it stays as it is.
+        mean_of: the client memory whose mean over the clients present it is, also when the population changes; without one it
+            stays as it is.
         by_size: that mean is weighted by the clients' relative sizes omega.
     """
 
@@ -170,10 +171,11 @@ class Algorithm(Plugin):
         return r.weights
 
     def population_changed(self, server: Vectors, memory: Vectors, present: list[int], omega: Tensor) -> None:
-        """Adjust kept memories ([d] and [N, d]) to a new population, when ``federation.at_session`` is ``keep``.
+        """Adjust kept memories ([d] and [N, d]) to a new population.
 
-        Called when a session begins, and when clients have left within one (their memories are zero by then). By default every
-        :class:`ServerVector` becomes the mean it declares.
+        Called when clients have come or gone within a session (the memories of those who left are zero by then), and when a
+        session begins whose memories are kept (``federation.at_session: keep``). By default every :class:`ServerVector`
+        becomes the mean it declares.
 
         Args:
             server, memory: the server's vectors, and the rows of all clients.

@@ -8,7 +8,7 @@ import time
 import torch
 
 from fedtide.core.errors import Diverged
-from fedtide.federation.boundary import begin_session, end_session, forget_departed
+from fedtide.federation.boundary import begin_session, change_population, end_session
 from fedtide.federation.consistency import consistency
 from fedtide.federation.ledger import charge, charge_session
 from fedtide.federation.parts import Parts
@@ -43,7 +43,7 @@ class Federation:
             session = begin_session(parts, state, t)
             initial = state.w
         else:
-            forget_departed(parts, state, t)
+            change_population(parts, state, t)
         plan = plan_round(parts, t)
         watched = parts.settings.evaluation.consistency and parts.leads
         fits = consistency(parts, state.w, state.b, plan) if watched else {}

@@ -170,6 +170,8 @@ def assemble(settings: RunSettings, timeline: Timeline, data: Dataset, hardware:
     )
     algorithm.bind(Problem(layout, timeline.num_clients, data.num_classes, data.input_shape, randomness))
     w0, b0 = flatten(network, dtype, device)
+    participation = plugins.create(Participation, settings.participation)
+    participation.bind(timeline, labels, settings.seed)
     workers = Workers(task, settings.engine.workers)
     return Parts(
         settings=settings,
@@ -179,7 +181,7 @@ def assemble(settings: RunSettings, timeline: Timeline, data: Dataset, hardware:
         labels=labels,
         algorithm=algorithm,
         initialiser=plugins.create(Initialiser, settings.initialiser),
-        participation=plugins.create(Participation, settings.participation),
+        participation=participation,
         exchange=exchange,
         weighting=plugins.create(Weighting, settings.algorithm.weighting),
         task=task,

@@ -53,7 +53,7 @@ def plan_round(parts: Parts, t: int) -> RoundPlan:
     """The plan of round ``t`` (0-based) of the run."""
     timeline, local = parts.timeline, parts.settings.local
     first, length = timeline.session_span(t)
-    sizes, eligible = timeline.sizes_at(t), _eligible(timeline, t)
+    sizes, eligible = timeline.sizes_at(t), eligible_clients(timeline, t)
     rule = parts.participation
     drawn = rule.draw(eligible.clients, t, parts.settings.seed)
     contract.positions(rule, "draw", [drawn], 1, len(eligible.clients))
@@ -91,7 +91,7 @@ def plan_gradient_round(
     amount = {} if steps is None else {"amount": steps, "unit": "steps"}
     batches = {} if batch_size is None else {"batch_size": batch_size}
     return RoundPlan(
-        **_participants(timeline, _eligible(timeline, t)),
+        **_participants(timeline, eligible_clients(timeline, t)),
         population=len(sizes),
         mean_size=float(sizes.mean()),
         participation_fraction=1.0,
@@ -106,7 +106,7 @@ def plan_gradient_round(
     )
 
 
-def _eligible(timeline: Timeline, t: int) -> Assignment:
+def eligible_clients(timeline: Timeline, t: int) -> Assignment:
     """Clients present in round ``t`` that have data."""
     present, eligible = timeline.at(t), timeline.sizes_at(t) > 0
     return Assignment(present.clients[eligible], present.shards[eligible])

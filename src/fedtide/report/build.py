@@ -23,6 +23,7 @@ from fedtide.report import (
     pace,
     pareto,
     participants,
+    raster,
     records,
     search,
     statistics,
@@ -68,6 +69,7 @@ def build(
     rules: Rules = _RULES,
     speed: Pace = _PACE,
     tuning: Path | None = None,
+    cohorts: bytes | None = None,
 ) -> ReportSummary:
     """Write ``report.html``, the figures, the tables as CSV and ``metrics.json`` into ``out``.
 
@@ -84,6 +86,7 @@ def build(
         rules: how session changes are measured.
         speed: how the speed of runs in one session is measured.
         tuning: folder of a search with two objectives; the page shows its Pareto front.
+        cohorts: a PNG of who takes part when.
 
     Raises:
         SettingsError: there is no run, a file was not written by a run, a picture is missing, or the search has no front.
@@ -102,6 +105,8 @@ def build(
     world = [
         Picture(path.stem, path.read_bytes(), "Clients and their data", _WORLD_CAPTION) for path in timeline_pictures
     ]
+    if cohorts is not None:
+        world.append(Picture("cohorts", cohorts, "Who takes part", raster.CAPTION))
     tables = [
         *pace.sheet(read, last, table.target, speed.baseline),
         *sheets(changes, rules),

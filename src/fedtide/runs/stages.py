@@ -131,7 +131,9 @@ def report(
     """Build the report of the grid from its run directories, with the Pareto front of a search if its folder is given."""
     from fedtide.report.build import build
     from fedtide.report.pace import Pace
+    from fedtide.report.raster import raster
     from fedtide.report.transitions import Rules
+    from fedtide.runs.cohorts import presence_and_cohorts
 
     data = load_data(params.run())
     first, directories = params.grid()[0], run_directories(params, runs)
@@ -139,16 +141,18 @@ def report(
         raise SettingsError(
             f"no runs to report: {runs} has none of the {len(directories)} of `compare`; run `fedtide compare` first"
         )
+    labels, timeline = data.train_labels.numpy(), timeline_for(first, data, worlds)
     pictures = [world_file(worlds, first, world_identity(first, data)).with_suffix(".png")] if worlds else []
     if not pictures or not pictures[0].is_file():
         from fedtide.world.picture import draw
 
         pictures = [folder(out) / "world.png"]
-        draw(timeline_for(first, data), data.train_labels.numpy(), pictures[0])
+        draw(timeline, labels, pictures[0])
     chosen = params.experiment.report
     rules = Rules(chosen.transition_window, chosen.transition_counting, chosen.reference, chosen.rho)
     speed = Pace(chosen.target, chosen.baseline)
-    return build(directories, folder(out), chosen.title, chosen.last, command, pictures, rules, speed, tuning)
+    who = raster(*presence_and_cohorts(first, timeline, labels))
+    return build(directories, folder(out), chosen.title, chosen.last, command, pictures, rules, speed, tuning, who)
 
 
 def code(params: Params, tuned: Sequence[RunSettings], out: Path) -> None:
