@@ -140,6 +140,11 @@ def test_other_commands(fedtide, folder, command, wanted):
     ("content", "settings", "wanted"),
     [
         ("", ["local.lr=fast"], "--set local.lr=fast: local.lr = 'fast': should be a valid number"),
+        (
+            "algorithms: {fedavg: {with: {locl: {lr: 9}}}}\n",
+            [],
+            "given.yaml: algorithms.fedavg.with: 'locl' is no setting of a run; did you mean 'local'?",
+        ),
         ("", ["local={lr: -1}"], "--set local={lr: -1}: local.lr = -1: should be greater than 0"),
         (
             "",

@@ -56,6 +56,8 @@ def guarded(function: Callable[[], None]) -> None:
 
 def _exit_for(error: BaseException) -> None:
     """Exit for an expected error; raise others again."""
+    if isinstance(error, MemoryError) or "can't start new thread" in str(error) or "Resource temporarily" in str(error):
+        error = OSError(f"there is not enough memory, or no further thread is allowed ({error})")
     if isinstance(error, SettingsError | PluginCrash | OSError):
         if os.environ.get(TRACEBACK):
             traceback.print_exception(error)

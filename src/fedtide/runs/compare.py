@@ -72,6 +72,10 @@ def compare(
     comparison = _Comparison(grid, workspace, log, ended)
     comparison.collect(alone=together == 1)
     stopped = run_in_workers(_work, comparison, together)
+    if comparison.lost and workspace.mlruns is not None:
+        from fedtide.tracking.mlflow import correct_all
+
+        correct_all(workspace.mlruns, log)
     return comparison.summaries, stopped if comparison.unfinished else None
 
 
@@ -104,6 +108,8 @@ class _Comparison:
         self._found: dict[int, dict[str, Any]] = {}
         self._refused: dict[int, str] = {}
         self._remarks: set[str] = set()
+        self.lost = False
+        """Whether a process ended before its run, so that MLflow may not know how the run ended."""
 
     def collect(self, alone: bool) -> None:
         """Find the runs to execute, ``alone`` or several sharing the cores."""
@@ -143,6 +149,7 @@ class _Comparison:
 
     def repeat(self, job: _Job, reason: str) -> None:
         """See :meth:`Jobs.repeat`."""
+        self.lost = True
         self._log(f"{_name(job.settings)}: {reason}; it is begun again, from its saved state")
 
     def is_interrupted(self, result: _Result) -> bool:

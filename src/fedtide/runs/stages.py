@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -89,7 +90,8 @@ def partition(params: Params, out: Path, log: Log) -> list[Path]:
         write_json(path.with_suffix(".json"), facts)
         draw(timeline, labels, path.with_suffix(".png"))
         log(f"{path.name}: {timeline.num_clients} clients, {timeline.rounds} rounds, {timeline.sessions} sessions")
-    for stale in [file for file in out.iterdir() if file.with_suffix(".npz") not in written]:
+    ours = [file for file in out.iterdir() if re.fullmatch(r"seed-\d+-[0-9a-f]+\.(npz|json|png)", file.name)]
+    for stale in [file for file in ours if file.with_suffix(".npz") not in written]:
         stale.unlink()
     return list(written)
 

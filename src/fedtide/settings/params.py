@@ -91,6 +91,10 @@ class Params:
             if isinstance(extra, Mapping) and (fixed := {"seed", "label", "algorithm", "initialiser"} & extra.keys()):
                 source = self._origin((kind, label, "with"))
                 raise SettingsError(f"{source}: {kind}.{label}.with cannot set {', '.join(sorted(fixed))}")
+            if isinstance(extra, Mapping) and (unknown := sorted(map(str, extra.keys() - RUN_KEYS))):
+                source = self._origin((kind, label, "with", unknown[0]), (kind, label, "with"))
+                problem = f"{kind}.{label}.with: {unknown[0]!r} is no setting of a run"
+                raise SettingsError(f"{source}: {nearest(problem, unknown[0], RUN_KEYS)}")
             merged = deep_merge(merged, extra) if isinstance(extra, Mapping) else merged
             merged[single] = {**entry, **chosen, "name": entry.get("name", label)}
             named = "label" if single == "algorithm" else "initialiser_label"
