@@ -57,6 +57,7 @@ def quadratics(drop_in: None) -> Quadratics:
             rows += [torch.tensor(z, dtype=torch.float64) * a] * size
         labels = torch.arange(len(sizes)).repeat_interleave(torch.tensor(sizes))
         objective = {"name": "quadratic", "curvatures": curvatures}
-        return dataset(torch.stack(rows), labels, len(sizes)), {"model": "point", "objective": objective}
+        classes = max(len(sizes), rows[0].numel())  # logits are theta
+        return dataset(torch.stack(rows), labels, classes), {"model": "point", "objective": objective}
 
     return make

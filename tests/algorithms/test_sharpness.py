@@ -135,7 +135,7 @@ def test_fedsam_on_quadratics_lengthens_the_gradient(quadratics: Any) -> None:
     data, chosen = quadratics([4], [a], [z.tolist()])
     local = {"amount": steps, "unit": "steps", "batch_size": 4, "lr": lr}
     (w,), _ = trajectory(
-        named("fedsam", rho=rho), steady((4,), 1, classes=1), data, local=local, engine=THREADS, **chosen
+        named("fedsam", rho=rho), steady((4,), 1, classes=2), data, local=local, engine=THREADS, **chosen
     )
     y: Tensor = torch.zeros(2, dtype=torch.float64)
     for _ in range(steps):

@@ -70,5 +70,7 @@ def test_a_plugin_that_lacks_a_method_is_refused_by_name(tmp_path: Path, monkeyp
     )
     monkeypatch.setenv("FEDTIDE_PLUGINS", str(tmp_path))
     monkeypatch.setattr(participation, "__path__", list(participation.__path__))
-    with pytest.raises(SettingsError, match=r"participation/nobody\.py: Nobody has to define participation_fraction"):
+    with pytest.raises(
+        SettingsError, match=r"participation/nobody\.py:4: Nobody does not define participation_fraction"
+    ):
         plugins.load("participation", "nobody")

@@ -39,7 +39,7 @@ class Scaffold(Algorithm):
         option: Literal["I", "II"] = Field(
             "II", description="I: gradient over all local data at x; II: from the local steps"
         )
-        server_lr: float = Tunable(1.0, low=0.1, high=1.5, gt=0, description="server step size eta_g")
+        server_lr: float = Tunable(1.0, low=0.1, high=1.5, ge=0, description="server step size eta_g")
         variate_weights: Literal["plain", "samples"] = Field(
             "plain", description="c is the plain mean of the c_k (|S|/N of the round's changes), or weighted by samples"
         )
