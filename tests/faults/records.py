@@ -98,7 +98,7 @@ def _files(root: Path, below: str = "") -> Iterator[tuple[str, Path]]:
     older = [path for path in paths if path.match("state-*.pt")][:-1]  # an interruption may have saved another round
     for path in paths:
         name = f"{below}{path.name}"
-        if name in _UNCOMPARED or path.suffix in _UNCOMPARED_KINDS or path in older or path.name == "__pycache__":
+        if path.name in _UNCOMPARED or path.suffix in _UNCOMPARED_KINDS or path in older or path.name == "__pycache__":
             continue
         if path.is_dir():
             yield from _files(root, f"{name}/")
