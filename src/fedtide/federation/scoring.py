@@ -17,25 +17,33 @@ def columns(parts: Parts) -> list[str]:
     """Columns of the scores; every round has them, since the first one fixes the columns of the history."""
     endings = [f"{score}{suffix}" for _, suffix in _models(parts) for score in ("accuracy", "loss")]
     endings += ["accuracy_seen", "accuracy_masked"] if _has_views(parts) else []
+    endings += ["accuracy_next", "loss_next"] if parts.timeline.looks_ahead else []
     return [f"{split}_{ending}" for split in parts.settings.evaluation.splits for ending in endings]
 
 
 def score(parts: Parts, record: RoundRecord, state: RunState, result: RoundResult, t: int) -> None:
     """Evaluate the models of round ``t`` and write the scores into ``record``."""
     evaluation, view = parts.settings.evaluation, parts.timeline.labels_at(t)
+    held_out, ahead = parts.timeline.evaluated_at(t), parts.timeline.evaluated_ahead_at(t)
     if evaluation.neurons:
-        inputs = parts.data.test_inputs[probe(parts.data.test_labels, evaluation.neurons)]
-        layers = activities(parts.workers, result.w, result.b, inputs, evaluation.batch_size)
+        inputs, labels = parts.held_out("test", held_out)
+        layers = activities(
+            parts.workers, result.w, result.b, inputs[probe(labels, evaluation.neurons)], evaluation.batch_size
+        )
         record.neurons = {name: concentration(activity) for name, activity in layers.items()}
     models = {"cloud": (result.w, result.b), "participants": result.participants, "ensemble": result.members}
     for name, suffix in _models(parts):
         model = models.get(name) or (all_clients(parts, state, t), result.b)
         for split in evaluation.splits:
-            scores = parts.scores(*model, split, view if _has_views(parts) and not suffix else None)
+            scores = parts.scores(*model, split, view if _has_views(parts) and not suffix else None, held_out)
             record.row[f"{split}_accuracy{suffix}"] = scores.accuracy(view)
             record.row[f"{split}_loss{suffix}"] = scores.mean_loss(view)
             if not suffix:
                 record.per_class[split] = scores.per_class()
+            if ahead is not None and not suffix:
+                later = parts.scores(*model, split, held_out=ahead)
+                record.row[f"{split}_accuracy_next"] = later.accuracy(view)
+                record.row[f"{split}_loss_next"] = later.mean_loss(view)
             if scores.masked is not None:
                 record.row[f"{split}_accuracy_seen"] = scores.accuracy(parts.timeline.labels_until(t))
                 record.row[f"{split}_accuracy_masked"] = scores.accuracy(view, scores.masked)

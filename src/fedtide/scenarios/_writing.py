@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fedtide.core.errors import SettingsError
+from fedtide.partitions.base import Dealt
 from fedtide.scenarios.base import WorldInput
 from fedtide.world.timeline import Assignment, Ints, Timeline
 
@@ -37,10 +38,16 @@ def deal(world: WorldInput, positions: Ints, num_clients: int, group: int = 0) -
     Raises:
         SettingsError: no positions, or as the partition.
     """
+    return assign(world, positions, num_clients, group).shards
+
+
+def assign(world: WorldInput, positions: Ints, num_clients: int | None, group: int = 0) -> Dealt:
+    """The same, with the origins of the clients; ``num_clients`` is ``None`` for all clients of the data."""
     if len(positions) == 0:
         raise SettingsError("there are no training samples to deal")
-    dealt = world.partition.deal(world.labels[positions], num_clients, world.num_classes, world.seed, group)
-    return [np.sort(positions[places]) for places in dealt]
+    samples = world.samples[positions]
+    dealt = world.partition.assign(samples, num_clients, world.num_classes, world.seed, group)
+    return replace(dealt, shards=[positions[places] for places in dealt.shards])
 
 
 def session_labels(world: WorldInput, shards: Sequence[Ints], spans: Sequence[Span]) -> Bools:
@@ -55,7 +62,12 @@ def session_labels(world: WorldInput, shards: Sequence[Ints], spans: Sequence[Sp
 
 
 def write(
-    world: WorldInput, shards: list[Ints], spans: Sequence[Span], views: Bools, notes: dict[str, Any]
+    world: WorldInput,
+    shards: list[Ints],
+    spans: Sequence[Span],
+    views: Bools,
+    notes: dict[str, Any],
+    origins: Ints | None = None,
 ) -> Timeline:
     """The timeline in which client k always holds ``shards[k]``.
 
@@ -65,6 +77,7 @@ def write(
         spans: all rounds, in order.
         views: bool [sessions, L], labels that are evaluated in each session.
         notes: facts about its construction, JSON-able; the name of the partition is added.
+        origins: int64 [N], numbers of the clients in the data, if they are those of the data.
 
     Raises:
         SettingsError: a round without clients, or without a client that holds data.
@@ -91,6 +104,7 @@ def write(
         view_of_round=view_of_session[session_of_round],
         validation=world.validation,
         notes={"partition": world.partition.settings.name, **notes},
+        origin_of_client=np.zeros(0, dtype=np.int64) if origins is None else origins,
     )
 
 

@@ -6,7 +6,7 @@ import numpy as np
 from pydantic import Field
 
 from fedtide.core.plugins import PluginSettings
-from fedtide.scenarios._writing import Span, deal, write
+from fedtide.scenarios._writing import Span, assign, write
 from fedtide.scenarios.base import Scenario, WorldInput
 from fedtide.world.timeline import Timeline
 
@@ -19,17 +19,20 @@ class Static(Scenario):
 
         name: str = "static"
         rounds: int = Field(100, ge=1, description="communication rounds")
-        num_clients: int = Field(20, ge=1, description="clients, all present")
+        num_clients: int | None = Field(
+            20, ge=1, description="clients, all present; null: as many as the data has (partition natural)"
+        )
 
     settings: Settings
 
     def timeline(self, world: WorldInput) -> Timeline:
         """See :meth:`Scenario.timeline`."""
-        clients = self.settings.num_clients
+        dealt = assign(world, world.train, self.settings.num_clients)
         return write(
             world,
-            deal(world, world.train, clients),
-            [Span(np.arange(clients), self.settings.rounds, session=0)],
+            dealt.shards,
+            [Span(np.arange(len(dealt.shards)), self.settings.rounds, session=0)],
             np.ones((1, world.num_classes), dtype=np.bool_),
-            {"scenario": "static"},
+            {"scenario": "static", **dealt.notes},
+            dealt.origins,
         )

@@ -9,24 +9,33 @@ from fedtide.partitions.base import Partition
 from fedtide.scenarios.base import Scenario, WorldInput
 from fedtide.settings.run import RunSettings
 from fedtide.world.dataset import Dataset
+from fedtide.world.holdout import hold_out
 from fedtide.world.longtail import thin
+from fedtide.world.samples import test_samples, training_samples
 from fedtide.world.timeline import Timeline
 from fedtide.world.validation import stratified_split
 
 
 def build_timeline(settings: RunSettings, data: Dataset) -> Timeline:
-    """The timeline: long-tail thinning, validation split, partition, scenario, all keyed by the world's seed.
+    """The timeline: long-tail thinning, held-out samples, partition, scenario, all keyed by the world's seed.
 
     Raises:
         SettingsError: the request is impossible.
     """
-    labels = data.train_labels.cpu().numpy().astype(np.int64)
     seed = settings.seed if settings.world_seed is None else settings.world_seed
-    tail = settings.long_tail
-    kept = np.arange(len(labels), dtype=np.int64)
+    samples, tail = training_samples(data), settings.long_tail
+    partition, scenario = plugins.create(Partition, settings.partition), plugins.create(Scenario, settings.scenario)
+    kept = np.arange(len(samples), dtype=np.int64)
     if tail.imbalance is not None:
-        kept = thin(labels, tail.imbalance, tail.mode, tail.order, seed)
-    train, validation = stratified_split(labels, kept, settings.validation, seed)
-    partition = plugins.create(Partition, settings.partition)
-    world = WorldInput(labels, train, validation, data.num_classes, partition, seed)
-    return plugins.create(Scenario, settings.scenario).timeline(world)
+        kept = thin(samples.label, tail.imbalance, tail.mode, tail.order, seed)
+    period = None if samples.time is None else scenario.period_of(samples.time, data.origins.unit)
+    if period is None or samples.client is None:
+        train, validation = stratified_split(samples.label, kept, settings.validation, seed)
+    else:
+        train, validation = hold_out(
+            kept, samples.client[kept], period[kept], None, settings.validation, seed, "validation"
+        )
+    world = WorldInput(
+        samples, train, validation, data.num_classes, partition, seed, test_samples(data), data.origins.unit
+    )
+    return scenario.timeline(world)

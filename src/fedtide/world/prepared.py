@@ -21,10 +21,11 @@ from fedtide.core.hashing import short_hash
 from fedtide.core.source import closure, fingerprint
 from fedtide.data.base import DatasetPlugin
 from fedtide.settings.run import RunSettings
-from fedtide.world.dataset import Dataset
+from fedtide.world.dataset import Dataset, Ints, Origins
 from fedtide.world.sources import fetch, make_folder
 
 ARRAYS = ("train_inputs", "train_labels", "test_inputs", "test_labels")
+ORIGINS = ("train_client", "test_client", "train_time", "test_time")
 UNREADABLE = (OSError, EOFError, KeyError, TypeError, ValueError, zipfile.BadZipFile, zlib.error)
 
 
@@ -76,6 +77,9 @@ def content_digest(dataset: Dataset) -> str:
         array = np.ascontiguousarray(getattr(dataset, key).numpy())
         digest.update(f"{key} {array.dtype.str} {array.shape}".encode())
         digest.update(array.data)
+    for key, array in _origins(dataset).items():
+        digest.update(f"{key} {array.dtype.str} {array.shape}".encode())
+        digest.update(np.ascontiguousarray(array).data)
     return digest.hexdigest()
 
 
@@ -85,9 +89,16 @@ def _path(plugin: DatasetPlugin, root: Path) -> Path:
 
 
 def _constants(dataset: Dataset) -> dict[str, Any]:
-    return {
-        field.name: getattr(dataset, field.name) for field in fields(dataset) if field.name not in (*ARRAYS, "digest")
-    }
+    left_out = (*ARRAYS, "digest", "origins")
+    constants = {field.name: getattr(dataset, field.name) for field in fields(dataset) if field.name not in left_out}
+    if _origins(dataset):
+        constants |= {"clients": dataset.origins.clients, "unit": dataset.origins.unit}
+    return constants
+
+
+def _origins(dataset: Dataset) -> dict[str, Ints]:
+    """Clients and times of the samples, as far as they are known."""
+    return {key: array for key in ORIGINS if (array := getattr(dataset.origins, key)) is not None}
 
 
 def _reader(plugin: DatasetPlugin) -> str:
@@ -104,8 +115,11 @@ def _cached(plugin: DatasetPlugin, path: Path) -> Dataset | None:
         with np.load(path, allow_pickle=False) as stored:
             record = json.loads(str(stored["record"]))
             arrays: dict[str, Any] = {key: torch.from_numpy(stored[key]) for key in ARRAYS}
+            origins: dict[str, Any] = {key: stored[key] for key in ORIGINS if key in stored}
         constants = record["constants"]
         constants |= {"mean": tuple(constants["mean"]), "std": tuple(constants["std"])}  # JSON has lists only
+        known = {"clients": tuple(constants.pop("clients")), "unit": constants.pop("unit")} if origins else {}
+        arrays["origins"] = Origins(**origins, **known)
         dataset = Dataset(**arrays, **constants, digest=record["digest"])
         made_by, made_from = record["reader"], record["raw_files"]
     except UNREADABLE:
@@ -126,7 +140,7 @@ def _build(plugin: DatasetPlugin, path: Path, root: Path, mirror: Path | None) -
         "reader": _reader(plugin),
         "raw_files": _raw_files(plugin, raw),
     }
-    arrays = {key: getattr(dataset, key).numpy() for key in ARRAYS}
+    arrays = {key: getattr(dataset, key).numpy() for key in ARRAYS} | _origins(dataset)
     with replacing(path) as part, part.open("wb") as stream:
         np.savez(stream, record=np.array(json.dumps(record)), **arrays)
     return dataset
@@ -139,6 +153,18 @@ def _refuse_inconsistent(dataset: Dataset) -> None:
             raise SettingsError(
                 f"data {dataset.name!r}: the {split} files hold {len(inputs)} samples and {len(labels)} labels; "
                 "both numbers must be equal and above 0"
+            )
+        for what in ("client", "time"):
+            known = getattr(dataset.origins, f"{split}_{what}")
+            if known is not None and (known.dtype != np.int64 or known.shape != (len(labels),)):
+                raise SettingsError(
+                    f"data {dataset.name!r}: {split}_{what} has {known.dtype} {known.shape}; expected int64 [{len(labels)}]"
+                )
+        client = getattr(dataset.origins, f"{split}_client")
+        if client is not None and len(client) and not 0 <= client.min() <= client.max() < len(dataset.origins.clients):
+            raise SettingsError(
+                f"data {dataset.name!r}: {split} clients run from {client.min()} to {client.max()}, but there are "
+                f"{len(dataset.origins.clients)} names"
             )
         if labels.min() < 0 or labels.max() >= dataset.num_classes:
             raise SettingsError(

@@ -42,6 +42,17 @@ class Assignment:
 
 
 @dataclass(frozen=True)
+class HeldOut:
+    """Samples that a model is evaluated on, ascending int64 positions.
+
+    ``test``: in the test set. ``validation``: in the training set.
+    """
+
+    test: Ints
+    validation: Ints
+
+
+@dataclass(frozen=True)
 class Timeline:
     """The whole run's world, written before training; a run only reads it.
 
@@ -64,6 +75,10 @@ class Timeline:
         view_of_round: int64 [rounds], index into ``label_views``.
         validation: int64 positions of the training set held out for tuning; never in a shard.
         notes: JSON-able facts about its construction.
+        held_out: distinct sets of held-out samples, if not all of them are evaluated in every round.
+        held_out_of_round: int64 [rounds], index into ``held_out``, -1 for all samples.
+        next_of_round: the same, of the samples that are evaluated ahead of their time, -1 for none.
+        origin_of_client: int64 [N], numbers of the clients in the data, empty if they are not clients of the data.
     """
 
     num_clients: int
@@ -76,6 +91,10 @@ class Timeline:
     view_of_round: Ints
     validation: Ints
     notes: dict[str, Any] = field(default_factory=dict)
+    held_out: list[HeldOut] = field(default_factory=list)
+    held_out_of_round: Ints = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
+    next_of_round: Ints = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
+    origin_of_client: Ints = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
 
     @property
     def rounds(self) -> int:
@@ -108,6 +127,22 @@ class Timeline:
         """Labels that were evaluated up to and including a round, bool [L]."""
         views = self.label_views[np.unique(self.view_of_round[: round_ + 1])]
         return np.asarray(views.any(axis=0), dtype=np.bool_)
+
+    def evaluated_at(self, round_: int) -> HeldOut | None:
+        """Samples that are evaluated in a round; ``None`` for all."""
+        return self._held_out(self.held_out_of_round, round_)
+
+    def evaluated_ahead_at(self, round_: int) -> HeldOut | None:
+        """Samples of a later time that are evaluated in a round as well; ``None`` for none."""
+        return self._held_out(self.next_of_round, round_)
+
+    @property
+    def looks_ahead(self) -> bool:
+        """Whether samples of a later time are evaluated in any round."""
+        return bool((self.next_of_round >= 0).any())
+
+    def _held_out(self, indices: Ints, round_: int) -> HeldOut | None:
+        return self.held_out[indices[round_]] if len(indices) and indices[round_] >= 0 else None
 
     def session_span(self, round_: int) -> tuple[int, int]:
         """First round and number of rounds of the session that ``round_`` belongs to."""
@@ -147,6 +182,10 @@ class Timeline:
             value.update(np.ascontiguousarray(array).tobytes())
         for item in self.assignments:
             value.update(item.clients.tobytes() + item.shards.tobytes())
+        for held in self.held_out:
+            value.update(held.test.tobytes() + held.validation.tobytes())
+        for which in (self.held_out_of_round, self.next_of_round, self.origin_of_client):
+            value.update(which.tobytes())
         return value.hexdigest()[:12]
 
     def save(self, path: Path) -> None:
@@ -167,6 +206,11 @@ class Timeline:
             "label_views": self.label_views,
             "view_of_round": self.view_of_round,
             "validation": self.validation,
+            **_flat("test", [held.test for held in self.held_out]),
+            **_flat("validation", [held.validation for held in self.held_out]),
+            "held_out_of_round": self.held_out_of_round,
+            "next_of_round": self.next_of_round,
+            "origin_of_client": self.origin_of_client,
             "meta": np.array(json.dumps(facts, sort_keys=True)),
         }
         with replacing(path) as part, zipfile.ZipFile(part, "w") as archive:
@@ -195,4 +239,23 @@ class Timeline:
                 view_of_round=arrays["view_of_round"],
                 validation=arrays["validation"],
                 notes=meta["notes"],
+                held_out=[
+                    HeldOut(test, validation)
+                    for test, validation in zip(_ragged(arrays, "test"), _ragged(arrays, "validation"), strict=True)
+                ],
+                held_out_of_round=arrays["held_out_of_round"],
+                next_of_round=arrays["next_of_round"],
+                origin_of_client=arrays["origin_of_client"],
             )
+
+
+def _flat(name: str, rows: list[Ints]) -> dict[str, Ints]:
+    """Rows of different lengths as two arrays."""
+    lengths = np.array([len(row) for row in rows], dtype=np.int64)
+    return {f"{name}_values": np.concatenate([*rows, np.zeros(0, dtype=np.int64)]), f"{name}_lengths": lengths}
+
+
+def _ragged(arrays: Any, name: str) -> list[Ints]:
+    """The rows of :func:`_flat`."""
+    lengths = arrays[f"{name}_lengths"]
+    return np.split(arrays[f"{name}_values"], np.cumsum(lengths)[:-1]) if len(lengths) else []
