@@ -22,7 +22,9 @@ def test_an_error_leaves_the_old_file_and_nothing_else(tmp_path):
 def test_a_dead_process_leaves_no_part_for_long(tmp_path):
     path = tmp_path / "a.json"
     script = "import os, sys, pathlib\nfrom fedtide.core.files import replacing\n"
-    script += "with replacing(pathlib.Path(sys.argv[1])) as part:\n    part.write_text('half')\n    os.kill(os.getpid(), 9)\n"
+    script += (
+        "with replacing(pathlib.Path(sys.argv[1])) as part:\n    part.write_text('half')\n    os.kill(os.getpid(), 9)\n"
+    )
     assert subprocess.run([sys.executable, "-c", script, str(path)], check=False).returncode == -9
     assert len(list(tmp_path.iterdir())) == 1
     with replacing(path) as own:  # a process that is alive keeps its own
