@@ -5,19 +5,24 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from fedtide.engine.evaluation import predict
 from fedtide.engine.flat import weighted_sum
+from fedtide.engine.metrics import measure
 from fedtide.engine.neurons import activities, concentration, probe
 from fedtide.federation.parts import Parts
 from fedtide.federation.record import RoundRecord
 from fedtide.federation.round import RoundResult
 from fedtide.federation.state import RunState
+from fedtide.world.timeline import HeldOut
 
 
 def columns(parts: Parts) -> list[str]:
     """Columns of the scores; every round has them, since the first one fixes the columns of the history."""
     endings = [f"{score}{suffix}" for _, suffix in _models(parts) for score in ("accuracy", "loss")]
+    endings += parts.settings.evaluation.metrics
     endings += ["accuracy_seen", "accuracy_masked"] if _has_views(parts) else []
-    endings += ["accuracy_next", "loss_next"] if parts.timeline.looks_ahead else []
+    if parts.timeline.looks_ahead:
+        endings += [f"{name}_next" for name in ("accuracy", "loss", *parts.settings.evaluation.metrics)]
     return [f"{split}_{ending}" for split in parts.settings.evaluation.splits for ending in endings]
 
 
@@ -44,9 +49,25 @@ def score(parts: Parts, record: RoundRecord, state: RunState, result: RoundResul
                 later = parts.scores(*model, split, held_out=ahead)
                 record.row[f"{split}_accuracy_next"] = later.accuracy(view)
                 record.row[f"{split}_loss_next"] = later.mean_loss(view)
+                record.row |= _metrics(parts, model, split, ahead, "_next")
+            if not suffix:
+                record.row |= _metrics(parts, model, split, held_out)
             if scores.masked is not None:
                 record.row[f"{split}_accuracy_seen"] = scores.accuracy(parts.timeline.labels_until(t))
                 record.row[f"{split}_accuracy_masked"] = scores.accuracy(view, scores.masked)
+
+
+def _metrics(
+    parts: Parts, model: tuple[Tensor, Tensor], split: str, held_out: HeldOut | None, ending: str = ""
+) -> dict[str, float | None]:
+    """The metrics asked for, by column; samples of labels that a session does not evaluate count as well."""
+    evaluation = parts.settings.evaluation
+    if not evaluation.metrics:
+        return {}
+    inputs, labels = parts.held_out(split, held_out)
+    logits = predict(parts.workers, *model, inputs, evaluation.batch_size)
+    found = measure(evaluation.metrics, logits, labels.cpu())
+    return {f"{split}_{name}{ending}": value for name, value in found.items()}
 
 
 def all_clients(parts: Parts, state: RunState, t: int) -> Tensor:
