@@ -5,7 +5,7 @@ export PATH := $(abspath $(VENV))/bin:$(PATH)
 export DVC_NO_ANALYTICS := 1
 export MLFLOW_DISABLE_TELEMETRY := true
 
-.PHONY: repro test lint docs ui bench clean
+.PHONY: repro test faults lint docs ui bench clean
 .DEFAULT_GOAL := repro
 
 $(VENV)/.ready: pyproject.toml constraints.txt
@@ -16,6 +16,7 @@ $(VENV)/.ready: pyproject.toml constraints.txt
 	touch $@
 
 repro: $(VENV)/.ready   ## reproduce the pipeline: download, partition, train, report, tune
+	@python pipeline/unlock.py
 	dvc repro
 	@echo
 	@echo "report:  report/report.html"
@@ -23,6 +24,9 @@ repro: $(VENV)/.ready   ## reproduce the pipeline: download, partition, train, r
 
 test: $(VENV)/.ready    ## the test suite
 	python -m pytest -n auto
+
+faults: $(VENV)/.ready  ## the fault campaign: a thousand kills, power losses, full disks, ...; half an hour, see --help
+	python tests/faults/campaign.py
 
 lint: $(VENV)/.ready    ## style and types
 	ruff check

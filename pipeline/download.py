@@ -4,12 +4,13 @@ from pathlib import Path
 
 from fedtide.cli.exits import guarded
 from fedtide.cli.options import PARAMS
-from fedtide.runs import stages
-from fedtide.settings.params import Params
 
 
 def main() -> None:
     """Prepare the dataset and write its description."""
+    from fedtide.runs import stages  # with torch, which takes seconds
+    from fedtide.settings.params import Params
+
     stages.download(Params.read(PARAMS), Path("data/dataset.json"))
 
 

@@ -4,13 +4,14 @@ from pathlib import Path
 
 from fedtide.cli.exits import guarded
 from fedtide.cli.options import PARAMS
-from fedtide.runs import stages
-from fedtide.settings.params import Params
-from fedtide.tuning.space import Space
 
 
 def main() -> None:
     """Write the hashes."""
+    from fedtide.runs import stages  # with torch, which takes seconds
+    from fedtide.settings.params import Params
+    from fedtide.tuning.space import Space
+
     params = Params.read(PARAMS)
     tuned = Space(params).extremes if params.experiment.tune.space else [params.run()]
     stages.code(params, tuned, Path("code"))

@@ -5,12 +5,13 @@ from pathlib import Path
 from fedtide.cli.exits import guarded
 from fedtide.cli.options import PARAMS
 from fedtide.cli.reporter import log
-from fedtide.runs import stages
-from fedtide.settings.params import Params
 
 
 def main() -> None:
     """Write the timelines."""
+    from fedtide.runs import stages  # with torch, which takes seconds
+    from fedtide.settings.params import Params
+
     stages.partition(Params.read(PARAMS), Path("worlds"), log)
 
 

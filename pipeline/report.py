@@ -5,12 +5,13 @@ from pathlib import Path
 from fedtide.cli.exits import guarded
 from fedtide.cli.options import PARAMS
 from fedtide.cli.reporter import print_report
-from fedtide.runs import stages
-from fedtide.settings.params import Params
 
 
 def main() -> None:
     """Build the report and print its table."""
+    from fedtide.runs import stages  # with torch, which takes seconds
+    from fedtide.settings.params import Params
+
     print_report(stages.report(Params.read(PARAMS), Path("runs"), Path("worlds"), Path("report"), "dvc repro"))
 
 

@@ -3,7 +3,7 @@
 import sys
 from pathlib import Path
 
-from fedtide.cli.exits import exit_with, guarded
+from fedtide.cli.exits import exit_with_all, guarded
 from fedtide.cli.options import PARAMS, mlruns_folder
 from fedtide.cli.reporter import log
 from fedtide.runs.processes import start_workers_early, stop_with_parent
@@ -18,9 +18,8 @@ def main() -> None:
 
     params, label = Params.read(PARAMS), sys.argv[1]
     workspace = stages.workspace(params, Path("runs"), Path("worlds"), mlruns_folder(None))
-    _, stopped = stages.train(params, workspace, log, [label], Path("outcomes") / f"{label}.json")
-    if stopped is not None:
-        exit_with({"state": "interrupted", "signal": stopped})
+    summaries, stopped = stages.train(params, workspace, log, [label], Path("outcomes") / f"{label}.json")
+    exit_with_all(summaries, stopped, params.experiment.compare.allow_failures)
 
 
 if __name__ == "__main__":

@@ -2,23 +2,22 @@
 
 from pathlib import Path
 
-from fedtide.cli.exits import exit_with, guarded
+from fedtide.cli.exits import exit_with_search, guarded
 from fedtide.cli.options import PARAMS, mlruns_folder
 from fedtide.cli.reporter import log
-from fedtide.runs import stages
 from fedtide.runs.processes import stop_with_parent
-from fedtide.settings.params import Params
-from fedtide.tuning.study import tune
 
 
 def main() -> None:
     """Run the search."""
     stop_with_parent()
+    from fedtide.runs import stages  # with torch, which takes seconds
+    from fedtide.settings.params import Params
+    from fedtide.tuning.study import tune
+
     params = Params.read(PARAMS)
-    result = tune(params, stages.workspace(params, Path("runs"), None, mlruns_folder(None)), Path("tuning"), log)
-    if result.stopped is not None:
-        exit_with({"state": "interrupted", "signal": result.stopped})
-    print(result.text)
+    workspace = stages.workspace(params, Path("runs"), None, mlruns_folder(None))
+    exit_with_search(tune(params, workspace, Path("tuning"), log))
 
 
 if __name__ == "__main__":

@@ -280,3 +280,9 @@ def test_model_momentum_and_one_number_travel_down(name: str) -> None:
     algorithm: Any = cls(cls.Settings())
     sent = traffic(algorithm)
     assert (sent.down, sent.up) == (8004, 4000)
+
+
+@pytest.mark.parametrize("value", [{"momentum_norm": "nominal"}, {"nominal_n": "client0"}])
+def test_fedwcm_x_has_its_own_count(value: dict[str, str]) -> None:
+    with pytest.raises(SettingsError, match="momentum_norm and nominal_n have no effect in fedwcm_x"):
+        settings(algorithm=fedwcm("fedwcm_x", **value))

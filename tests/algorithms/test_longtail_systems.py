@@ -12,6 +12,9 @@ from torch.nn import functional
 from fedtide.algorithms import balancefl, creff, fedgrab
 from fedtide.algorithms.base import ForwardPass
 from fedtide.engine.local import TermBatch
+from fedtide.federation.federation import Federation
+from fedtide.federation.parts import Hardware, assemble
+from fedtide.federation.state import restored_state
 from fedtide.models.base import Outputs
 from support import dataset, federation, largest_gap, run_rounds, settings, steady, trajectory, vectors, watch
 
@@ -213,3 +216,15 @@ def test_creffs_traffic() -> None:
     fed.parts.workers.close()
     head, size = 6 * 3 + 3, fed.parts.layout.size
     assert (fed.parts.payload.down, fed.parts.payload.up) == (4 * (size + head), 4 * (size + 3 * head))
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+def test_fedgrab_continues_on_a_gpu() -> None:
+    def fresh() -> Federation:
+        gpu = Hardware(torch.device("cuda"), torch.float64)
+        return Federation(assemble(settings(algorithm="fedgrab"), steady((5, 7), 2), vectors(), gpu))
+
+    state, _ = run_rounds(fresh(), 1)
+    fed = fresh()
+    resumed, _ = run_rounds(fed, 1, restored_state(fed.parts, state.tensors()))
+    assert torch.equal(resumed.w, run_rounds(fresh())[0].w)

@@ -1,3 +1,4 @@
 from commands import fedtide, folder, shared_data
+from fragile import marks
 
-__all__ = ["fedtide", "folder", "shared_data"]
+__all__ = ["fedtide", "folder", "marks", "shared_data"]

@@ -51,7 +51,7 @@ IMPOSSIBLE = [
     ("scenario.pilot_sessions=5", "pilot_sessions = 5 should be at most num_sessions = 2"),
     ("scenario.num_devices=100000", "is too large: 648 samples, at least one per client"),
     ("model=lenet", "needs images (channels, height, width) of at least 16 x 16 pixels"),
-    ("compare.algorithms=[fedavg, fedavg]", "compare.algorithms: lists something twice: fedavg, fedavg"),
+    ("compare.algorithms=[fedavg, fedavg]", "compare.algorithms: lists 'fedavg' twice"),
     ("compare.algorithms=[]", "compare.algorithms"),
     ("tune.space={local.lr: {low: 1, high: 0.1}}", "needs low < high"),
     ("algorithms={mine: {name: fedprox, with: {local: {lr: -1}}}}", "local.lr = -1: should be greater than 0"),
@@ -134,3 +134,39 @@ def test_several_processes_for_one_of_many_runs(fedtide, folder, command):
 )
 def test_other_commands(fedtide, folder, command, wanted):
     refused(fedtide(*command), wanted, folder)
+
+
+@pytest.mark.parametrize(
+    ("content", "settings", "wanted"),
+    [
+        ("", ["local.lr=fast"], "--set local.lr=fast: local.lr = 'fast': should be a valid number"),
+        (
+            "algorithms: {fedavg: {with: {locl: {lr: 9}}}}\n",
+            [],
+            "given.yaml: algorithms.fedavg.with: 'locl' is no setting of a run; did you mean 'local'?",
+        ),
+        ("", ["local={lr: -1}"], "--set local={lr: -1}: local.lr = -1: should be greater than 0"),
+        (
+            "",
+            ["local.lr=fast", "local.lr=0.1", "local.nesterov=true"],
+            "--set local.nesterov=true: local: local.nesterov",
+        ),
+        ("local: {lr: fast}\n", ["seed=1"], "given.yaml: local.lr = 'fast'"),
+        (
+            "",
+            ["algorithms.mine={name: fedprox, mu: x}", "compare.algorithms=[mine]"],
+            "--set algorithms.mine={name: fedprox",
+        ),
+        ("", ["algorithms.mine={name: fedavg, with: {local: {lr: x}}}"], "--set algorithms.mine={name: fedavg, with"),
+        ("", ["compare.algorithms=[mine]"], "--set compare.algorithms=[mine]: unknown label 'mine'"),
+        ("", ["label=2024-01-01"], "--set label=2024-01-01: Object of type date"),
+        ("local: {momentum: 0.1}\n", ["local.nonsense=1"], "unknown key 'local.nonsense' (known: amount, batch_size"),
+        ("", ["local.lr=" + "x" * 5000], "should be a valid number"),
+    ],
+)
+def test_a_message_names_where_the_setting_comes_from(fedtide, folder, content, settings, wanted):
+    (folder / "given.yaml").write_text(content)
+    called = fedtide("run", "--params", "given.yaml", *(part for item in settings for part in ("--set", item)))
+    refused(called, wanted, folder)
+    assert ("given.yaml" in called.err[0]) == wanted.startswith("given.yaml")
+    assert len(called.err[0]) < 1500

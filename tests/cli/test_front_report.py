@@ -45,6 +45,7 @@ def test_the_page_shows_the_front(fedtide: Fedtide, folder: Path) -> None:
     assert sorted(cells) == sorted(wanted)
     assert [float(row[2]) for row in cells] == sorted(float(row[2]) for row in cells)
     assert "fedtide tune" in page
+    assert "over the rounds of tune.over" in table
 
 
 def test_a_folder_without_a_front_is_refused(fedtide: Fedtide, folder: Path) -> None:

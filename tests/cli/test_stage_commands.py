@@ -1,7 +1,11 @@
 """The commands behind the stages of the pipeline, and the grid."""
 
 import json
+import os
+import re
+import shlex
 import shutil
+from html import unescape
 
 import numpy as np
 import torch
@@ -24,11 +28,13 @@ def test_download_writes_what_the_data_are(fedtide, folder):
     assert len(facts["digest"]) == 64
 
 
-def test_partition_writes_a_timeline_for_every_seed_and_runs_use_it(fedtide, folder):
+def test_partition_writes_a_timeline_for_every_seed_and_runs_use_that_and_no_other(fedtide, folder):
     assert fedtide("partition", "--set", "compare.seeds=[0, 1]").status == 0
-    (folder / "worlds/stale.npz").write_bytes(b"of settings that are no more")
+    (folder / "worlds/seed-0-012345abcdef.npz").write_bytes(b"of settings that are no more")
+    (folder / "worlds/notes.txt").write_text("mine")
     called = fedtide("partition", "--set", "compare.seeds=[0, 1]")
-    files = sorted((folder / "worlds").iterdir())
+    assert (folder / "worlds/notes.txt").read_text() == "mine"
+    files = sorted((folder / "worlds").glob("seed-*"))
     assert [path.suffix for path in files] == [".json", ".npz", ".png"] * 2
     assert len(called.err) == 2
     first, second = (Timeline.load(path) for path in files if path.suffix == ".npz")
@@ -36,10 +42,35 @@ def test_partition_writes_a_timeline_for_every_seed_and_runs_use_it(fedtide, fol
     assert any(not np.array_equal(*pair) for pair in zip(first.shards, second.shards, strict=True))
     assert fedtide("run", "-q", "--name", "with").status == 0
     assert contents(folder / "runs/with")[folder / "runs/with/timeline.npz"] == files[1].read_bytes()
+    own, other = (path for path in files if path.suffix == ".npz")
+    for content, what in ((other.read_bytes(), "holds another timeline"), (own.read_bytes()[:-1], "is damaged")):
+        own.write_bytes(content)
+        called = fedtide("run", "-q", "--name", "refused")
+        assert called.status == 2
+        (line,) = called.err
+        assert line.startswith(f"fedtide: worlds/{own.name} {what}")
+        assert line.endswith("; delete it, or run the partition stage again")
+        assert not (folder / "runs/refused").exists()
     shutil.rmtree(folder / "worlds")
     assert fedtide("run", "-q", "--name", "without").status == 0
     models = [torch.load(folder / "runs" / name / "model.pt", weights_only=True) for name in ("with", "without")]
     assert all(torch.equal(models[0][name], models[1][name]) for name in models[0])
+
+
+def test_a_relabelled_table_is_another_dataset(fedtide, folder, drop_in):
+    """A file that its plug-in does not declare, edited in place to the same size and date."""
+    rows = [f"{row % 3},{row % 7},{row % 5}" for row in range(60)]
+    table, summaries = folder / "table.csv", []
+    for row in (rows[0], f"1{rows[0][1:]}"):
+        table.write_text("\n".join([row, *rows[1:]]))
+        os.utime(table, (10**9, 10**9))
+        called = fedtide("run", "-q", "--json", "--set", "data.name=table")
+        assert called.status == 0
+        summaries.append(json.loads(called.out[-1]))
+    first, second = (json.loads((folder / "runs" / run["run_key"] / "manifest.json").read_text()) for run in summaries)
+    assert first["data"] != second["data"]
+    assert first["run_key"] != second["run_key"]
+    assert len(list((folder / "runs/pilots").iterdir())) == 2
 
 
 def test_two_at_once_give_the_bits_of_one_and_what_is_done_is_reused(fedtide, folder):
@@ -69,4 +100,10 @@ def test_two_at_once_give_the_bits_of_one_and_what_is_done_is_reused(fedtide, fo
     assert report.status == 0
     text = "\n".join(report.out)
     assert all(label in text for label in ("fedavg", "scaffold"))
-    assert "Two of them" in (folder / "page/report.html").read_text()
+    page = unescape((folder / "page/report.html").read_text())
+    assert "Two of them" in page
+    (line,) = re.findall(r"fedtide compare .*? && fedtide report [^<]*", page)
+    first, second = (shlex.split(part) for part in line.split(" && "))
+    own = [*GRID, "--set", "report.title=Two of them"]
+    assert first == ["fedtide", "compare", "--params", "params.yaml", *own]
+    assert second == ["fedtide", "report", "--params", "params.yaml", *own, "--out", "page"]

@@ -12,6 +12,7 @@ from fedtide.world.build import build_timeline
 from fedtide.world.dataset import Dataset
 from fedtide.world.timeline import Timeline
 from support import dataset, light, settings
+from traces import fedscale_file, flash_file
 
 World = Callable[..., tuple[RunSettings, Timeline, Dataset]]
 
@@ -19,6 +20,10 @@ SCENARIOS: dict[str, dict[str, Any]] = {
     "static": {"rounds": 4, "num_clients": 10},
     "sessions": {"num_sessions": 4, "rounds_per_session": 2, "num_devices": 5},
     "trace": {"session_at_change": True},
+    "incremental_arrival": {"rounds": 8, "initial": 2, "num_clients": 4, "start": 2, "interval": 3},
+    "incremental_departure": {"rounds": 8, "num_clients": 4, "start": 2, "interval": 3, "session_at_change": True},
+    "fedscale_trace": {"num_clients": 10, "rounds": 8},
+    "flash_trace": {"num_clients": 10, "rounds": 8, "start_second": 3600},
     "evolving": {"num_clients": 5, "subsets": 3, "beta": 0.5, "num_sessions": 2, "rounds_per_session": 2},
 }
 """Small worlds; any other scenario keeps its defaults."""
@@ -41,10 +46,12 @@ def world(data: Dataset, tmp_path: Path) -> World:
         "client,join,leave\n" + "".join(f"{client},{client % 3},{4 + client % 2}\n" for client in range(10))
     )
 
+    files = {"trace": trace, "fedscale_trace": fedscale_file(tmp_path), "flash_trace": flash_file(tmp_path)}
+
     def make(scenario: str = "sessions", **values: Any) -> tuple[RunSettings, Timeline, Dataset]:
         chosen = {"name": scenario, **SCENARIOS.get(scenario, {})}
-        if scenario == "trace":
-            chosen["file"] = str(trace)
+        if scenario in files:
+            chosen["file"] = str(files[scenario])
         if isinstance(values.get("algorithm"), str):
             values["algorithm"] = light(values["algorithm"])
         base = {

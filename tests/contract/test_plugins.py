@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from fedtide import participation
 from fedtide.core import plugins
+from fedtide.core.errors import SettingsError
 
 EVERY = [(kind, name) for kind in plugins.KINDS for name in plugins.names(kind)]
 
@@ -57,3 +60,15 @@ def test_search_ranges_lie_within_the_bounds(kind: str, name: str) -> None:
 def test_an_unknown_setting_is_refused(kind: str, name: str) -> None:
     with pytest.raises(ValueError, match="no_such_setting"):
         settings_of(kind, name, no_such_setting=1)
+
+
+def test_a_plugin_that_lacks_a_method_is_refused_by_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "participation").mkdir()
+    (tmp_path / "participation" / "nobody.py").write_text(
+        "from fedtide.participation.base import Participation\n\n\nclass Nobody(Participation):\n"
+        "    def draw(self, present, round_, seed):\n        return present[:1]\n"
+    )
+    monkeypatch.setenv("FEDTIDE_PLUGINS", str(tmp_path))
+    monkeypatch.setattr(participation, "__path__", list(participation.__path__))
+    with pytest.raises(SettingsError, match=r"participation/nobody\.py: Nobody has to define participation_fraction"):
+        plugins.load("participation", "nobody")

@@ -12,8 +12,8 @@ import torch
 
 from fedtide.core import plugins
 from fedtide.core.errors import SettingsError
-from fedtide.federation.parts import assemble
-from fedtide.federation.preview import memory_plan
+from fedtide.federation.footprint import footprint
+from fedtide.federation.memory import MemoryStore
 from fedtide.federation.state import RunState
 from fedtide.settings.run import RunSettings
 from fedtide.world.dataset import Dataset
@@ -221,8 +221,8 @@ def test_states_hold_nothing_but_tensors_and_numbers(world: Any) -> None:
 
 def test_a_memory_that_cannot_fit_is_refused_before_the_first_round(world: Any) -> None:
     chosen, timeline_, data = world(algorithm="scaffold")
-    parts = assemble(chosen, replace(timeline_, num_clients=10**12), data)
-    parts.workers.close()
+    cpu = torch.device("cpu")
+    wanted = footprint(chosen, replace(timeline_, num_clients=10**12), data, cpu, torch.float64)
     with pytest.raises(SettingsError, match=r"federation\.memory: c_k of 1000000000000 clients") as caught:
-        memory_plan(parts)
+        wanted.refuse_excess(cpu, MemoryStore("device", cpu, None))
     assert "\n" not in str(caught.value)

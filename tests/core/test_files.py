@@ -14,8 +14,7 @@ def test_an_error_leaves_the_old_file_and_nothing_else(tmp_path):
     path = tmp_path / "a.json"
     write_json(path, 1)
     with pytest.raises(ZeroDivisionError), replacing(path) as part:
-        part.write_text("half")
-        raise ZeroDivisionError
+        part.write_text(str(1 // 0))
     assert {file.name: file.read_text() for file in tmp_path.iterdir()} == {"a.json": "1\n"}
 
 
@@ -35,8 +34,8 @@ def test_a_dead_process_leaves_no_part_for_long(tmp_path):
 
 
 def test_a_full_disk_is_named_with_its_free_bytes(tmp_path):
-    with pytest.raises(OSError, match=r"No space left on device; [\d,]+ bytes free: .*a\.json") as caught:
-        with replacing(tmp_path / "a.json"):
-            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+    message = r"No space left on device; [\d,]+ bytes free: .*a\.json"
+    with pytest.raises(OSError, match=message) as caught, replacing(tmp_path / "a.json"):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
     assert caught.value.errno == errno.ENOSPC
     assert not list(tmp_path.iterdir())

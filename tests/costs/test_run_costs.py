@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from fedtide.costs.wireless import Segment, Wireless
+from fedtide.federation import federation as rounds
 from fedtide.federation.federation import Federation
 from fedtide.federation.ledger import charge
 from fedtide.federation.plan import plan_round
@@ -46,19 +47,19 @@ def test_a_row_is_the_cost_of_its_cohort() -> None:
         assert state.totals["latency"] == pytest.approx(sum(record.row["latency"] for record in records), rel=1e-8)
 
 
-def test_a_further_round_is_charged_to_the_round_that_follows() -> None:
+def test_a_further_round_is_charged_to_the_round_that_follows(monkeypatch: pytest.MonkeyPatch) -> None:
     """As rounds that only measure a gradient are: the same totals, the next row."""
     fed, plain = made(rounds=1), made(rounds=1)
-    state = initial_state(fed.parts)
-    began = fed._begin_session
+    state, begin_session = initial_state(fed.parts), rounds.begin_session
 
     def measured(*args: Any) -> None:
-        began(*args)
+        begin_session(*args)
         plan = replace(plan_round(fed.parts, 0), purpose="gradient")
         charge(fed.parts, state, plan, [Segment([0, 1], [4, 6])], 1)
 
-    fed._begin_session = measured  # type: ignore[method-assign]
-    _, (record,) = run_rounds(fed, state=state)
+    with monkeypatch.context() as patch:
+        patch.setattr(rounds, "begin_session", measured)
+        _, (record,) = run_rounds(fed, state=state)
     _, (alone,) = run_rounds(plain)
     assert record.row["bytes_up"] == 2 * alone.row["bytes_up"]
     once = Wireless(CostSettings(), 0, 18, 2 * 15 / 18)
@@ -83,3 +84,8 @@ def test_the_cost_model_is_part_of_what_a_run_is() -> None:
     first, second = settings(), settings(costs={"bandwidth": 5e7})
     assert first.canonical() != second.canonical()
     assert first.world() == second.world()
+
+
+def test_phi_may_be_given() -> None:
+    found = [made(costs={"wireless": True, **values}).parts.wireless for values in ({}, {"phi": 7.0})]
+    assert [model and model.phi for model in found] == [pytest.approx(2 * 15 / 18), 7.0]

@@ -22,7 +22,6 @@ from fedtide.costs.wireless import (
     distance,
     flops_per_parameter,
     path_loss,
-    total,
 )
 from fedtide.settings.costs import CostSettings
 
@@ -40,7 +39,7 @@ def costs(model: tuple[int, float], count: int, **values: Any) -> tuple[float, f
     """Mean latency [s] and energy [kJ] of a round of 100 devices over ``count`` placements, 5 x 128 samples each."""
     s = CostSettings(payload="paper", **values)
     rounds = [Wireless(s, seed, *model).round_cost([0], range(100), once([640] * 100), 0, 0) for seed in range(count)]
-    latency, energy = total(1, rounds)
+    latency, energy = np.mean([[cost.latency_s, cost.energy_J] for cost in rounds], axis=0).tolist()
     return latency, energy / 1e3
 
 
@@ -122,12 +121,12 @@ def test_the_whole_payload_is_the_algorithms_or_the_papers() -> None:
     assert second.compute_s == pytest.approx(np.full(3, 5 * 128 * 1_000_000 / 8e9))
 
 
-def test_phi_may_be_given_and_the_backward_pass_counted() -> None:
-    base, given, trained = (
+def test_the_backward_pass_may_be_counted() -> None:
+    base, trained = (
         Wireless(CostSettings(**values), 0, 10_000, 2.0).round_cost([0], [0], once([50]), 0, 0).compute_s.item()
-        for values in ({}, {"phi": 7.0}, {"passes": 3.0})
+        for values in ({}, {"passes": 3.0})
     )
-    assert (given / base, trained / base) == pytest.approx((3.5, 3.0))
+    assert trained / base == pytest.approx(3.0)
 
 
 def test_places_last_for_the_run_and_fading_for_a_round() -> None:
@@ -160,11 +159,9 @@ def test_places_fill_the_ring_evenly() -> None:
     assert gains.max() <= 10 ** (-path_loss(10.0, CELL) / 10)
 
 
-def test_totals_are_rounds_times_the_mean_round() -> None:
-    one = RoundCost(*map(np.array, ([1.0, 2.0], [3.0, 1.0], [0.5, 0.5], [0.0, 0.5], [2.0, 5.0])))
-    two = RoundCost(*map(np.array, ([2.0], [3.0], [0.5], [0.0], [1.0])))
-    assert total(10, [one, two]) == (50.0, 40.0)
-    assert total(math.inf, [one]) == (math.inf, math.inf)
+def test_a_round_lasts_as_long_as_its_slowest_device_and_takes_the_energy_of_all() -> None:
+    cost = RoundCost(*map(np.array, ([1.0, 2.0], [3.0, 1.0], [0.5, 0.5], [0.0, 0.5], [2.0, 5.0])))
+    assert (cost.latency_s, cost.energy_J) == (4.5, 7.0)
 
 
 # Averages inside a round

@@ -12,16 +12,46 @@ from fedtide.diagnostics.noisy_quadratic import (
     CLIENTS,
     DIMENSION,
     METHODS,
+    PROXIMAL,
     SETTINGS,
+    STEPS,
     Problem,
     best_rates,
     problem,
-    recursion,
     simulate,
-    stationary,
 )
 
 COARSE = (0.01, 0.02, 0.04, 0.06, 0.08, 0.1, 0.2, 0.3, 0.38)
+
+
+def recursion(given, method, rate):
+    """Gradients r_t = A w_t + B [T + 1, n] without the noise nu: ``r_{t+1} = (I - P) r_t - P u``.
+
+    ``P = lr A sum_{k<K} (I - lr (A + mu I))^k``; u is the clients' mean of ``delta + xi_t``, for CFL averaged over all
+    rounds so far. With mu = 0 ``I - P = (I - lr A)^K``.
+    """
+    n, steps = len(given.B), given.nu.shape[2]
+    mu = PROXIMAL if method == "fedprox" else 0.0
+    inner = np.eye(n) - rate * (given.A + mu * np.eye(n))
+    P = rate * given.A @ sum(np.linalg.matrix_power(inner, k) for k in range(steps))
+    u = (given.delta + given.xi).mean(1)
+    if method == "cfl":
+        u = u.cumsum(0) / np.arange(1, len(u) + 1)[:, None]
+    r = [given.A @ np.full(n, 5.0) + given.B]
+    for now in u:
+        r.append(r[-1] - P @ (r[-1] + now))
+    return np.stack(r)
+
+
+def stationary(setting, rate):
+    """Stationary E |A w + B|^2 of FedAvg without delta and nu; infinite unless ``rate < 2 / L``.
+
+    ``sum_j (1 - m_j) / (1 + m_j) E|xi|^2 / (N n)``, ``m_j = (1 - rate lambda_j)^K``.
+    """
+    if rate >= 2 / setting.largest:
+        return float("inf")
+    m = (1 - rate * np.linspace(setting.smallest, setting.largest, DIMENSION)) ** STEPS
+    return float(((1 - m) / (1 + m)).sum() * setting.xi / (CLIENTS * DIMENSION))
 
 
 def test_the_eight_settings_and_their_noises():

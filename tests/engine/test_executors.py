@@ -16,11 +16,11 @@ from torch import Tensor
 from fedtide.core import plugins
 from fedtide.core.errors import SettingsError
 from fedtide.engine import threads
-from fedtide.engine.factory import TINY, choose
+from fedtide.engine.factory import choose
 from fedtide.engine.local import Cohort, Local
 from fedtide.engine.plan import BatchPlan
 from fedtide.engine.stacked import Stacked
-from fedtide.engine.task import Task
+from fedtide.engine.task import TINY, Task
 from fedtide.engine.threads import Threads
 from fedtide.federation.federation import Federation
 from fedtide.federation.state import RunState
@@ -223,6 +223,39 @@ def test_any_step_counts_and_any_cut(steps: list[int], cut: int) -> None:
         assert closest(whole.W, other.W) < 1e-12
         assert closest(whole.momentum, other.momentum) < 1e-12
         assert closest(whole.losses, other.losses) < 1e-12
+
+
+@pytest.mark.parametrize("algorithm", ["fedavg", "fedsam", "moon", "scaffold"])
+def test_a_batch_of_one_sample_is_trained_on_with_batchnorm(algorithm: str) -> None:
+    """In default settings: the last batch of a pass, or the only one of a client."""
+    states = [final(algorithm, model="normed", **engine) for engine in ({}, {"executor": "threads", "workers": 2})]
+    assert_same(*states)
+    assert bool(torch.isfinite(states[0].w).all())
+
+
+def test_batchnorm_without_running_statistics_is_refused() -> None:
+    fed = federation(settings(model="cnn_svhn"), steady([4], 1), images())
+    fed.parts.workers.close()
+    for part in fed.parts.task.network.modules():
+        if isinstance(part, torch.nn.BatchNorm2d):
+            part.running_mean = part.running_var = None
+    with pytest.raises(SettingsError, match="without running statistics"):
+        choose(fed.parts.task, fed.parts.settings.engine, "convolutional")
+
+
+@pytest.mark.parametrize("chosen", [{}, {"chunk": 1}, {"chunk": 16, "workers": 2}, {"executor": "threads"}])
+def test_an_executor_describes_itself_in_plain_words(chosen: dict[str, Any]) -> None:
+    fed = federation(settings(engine={"workers": 1, "executor": "stacked", **chosen}), steady([4], 1), vectors())
+    fed.parts.workers.close()
+    assert (
+        fed.parts.executor.describe()
+        == {
+            (): "stacked, chunks of as many clients as fit the caches, one chunk at a time",
+            (1,): "stacked, chunks of one client, one chunk at a time",
+            (16, 2): "stacked, chunks of 16 clients, 2 chunks at a time",
+            ("threads",): "threads, one client at a time",
+        }[tuple(chosen.values())]
+    )
 
 
 def test_the_rule_is_fixed_by_family_size_and_device() -> None:

@@ -77,3 +77,27 @@ def test_the_weighted_sum_adds_in_client_order(weights: list[float]) -> None:
         total = total.add(row, alpha=weight)
     assert torch.equal(weighted_sum(torch.tensor(weights, dtype=torch.float64), rows), total)
     assert closest(total, torch.tensor(weights, dtype=torch.float64) @ rows) < 1e-12
+
+
+@pytest.mark.parametrize("values", [1, 2, 5])
+@pytest.mark.parametrize("pixels", [(), (1, 1), (2, 1)])
+def test_a_single_value_per_channel_is_normalised_by_the_running_statistics(values: int, pixels: tuple[int]) -> None:
+    layer: nn.Module = nn.BatchNorm2d(3) if pixels else nn.BatchNorm1d(3)
+    plain = nn.Sequential(nn.Flatten(0, -2) if not pixels else nn.Identity(), layer)
+    inputs = torch.randn(values, 3, *pixels, dtype=torch.float64, generator=torch.Generator().manual_seed(values))
+    resident = ResidentModule(plain, torch.float64, CPU)  # type: ignore[arg-type]
+    plain = plain.double()
+    start = torch.tensor([0.1, 0.2, 0.3, 2.0, 3.0, 4.0], dtype=torch.float64)
+    resident.load(resident.w, start)
+    layer.running_mean, layer.running_var = start[:3].clone(), start[3:].clone()  # type: ignore[assignment]
+    alone = values == 1 and pixels != (2, 1)
+    plain.train(not alone)
+    resident.network.train()
+    found = resident.network(inputs)
+    found.square().sum().backward()
+    wanted = plain(inputs)
+    wanted.square().sum().backward()
+    assert torch.equal(found, wanted)
+    assert torch.equal(resident.g, torch.cat([value.grad.reshape(-1) for value in plain.parameters()]))  # type: ignore[union-attr]
+    assert torch.equal(resident.b, torch.cat([layer.running_mean, layer.running_var]))  # type: ignore[list-item]
+    assert torch.equal(resident.b, start) == alone

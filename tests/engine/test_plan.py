@@ -10,6 +10,7 @@ import torch
 from hypothesis import given
 from hypothesis import settings as examples
 from hypothesis import strategies as st
+from pydantic import ValidationError
 
 from fedtide.engine.executor import Advance
 from fedtide.engine.plan import BatchPlan, plan_batches, step_count
@@ -173,3 +174,9 @@ def test_a_run_draws_by_the_labels_of_its_data() -> None:
         fed.run_round(initial_state(fed.parts))
     fed.parts.workers.close()
     assert abs(share[0] - 0.5) < 5 * 0.5 / np.sqrt(2000)
+
+
+def test_at_most_one_pass_cannot_straddle_two() -> None:
+    """The amount is in steps; without this it would be taken for epochs."""
+    with pytest.raises(ValidationError, match=r"straddle = true.*capped_steps"):
+        LocalSettings(unit="capped_steps", amount=5, straddle=True)

@@ -211,7 +211,7 @@ def test_what_cannot_be_combined_is_refused_in_one_line() -> None:
     with pytest.raises(SettingsError, match=r"local\.unit = 'epochs'.*steps or mean_epochs"):
         federation(settings(local={"unit": "epochs"}, exchange="intervals"), world, data)
     weighing = {"name": "fedavg", "weighting": "feddisco"}
-    with pytest.raises(SettingsError, match=r"algorithm\.weighting 'feddisco', which weighs whole cohorts"):
+    with pytest.raises(SettingsError, match=r"algorithm\.weighting 'feddisco', which depends on the whole cohort"):
         federation(settings(algorithm=weighing, local=LOCAL, exchange="intervals"), world, data)
     with pytest.raises(SettingsError, match="'c-a': the group's interval comes first and is the shorter one"):
         settings(exchange={"name": "intervals", "intervals": "c-a"})
@@ -253,3 +253,10 @@ def test_equation_4_sizes_the_round() -> None:
     fed = federation(settings(local=local, exchange=exchange("a")), steady((5, 2, 7), 1), vectors())
     length = 5 * 14 // (3 * 3)
     assert run_rounds(fed)[1][0].row["exchanges"] == 3 * length
+
+
+def test_idle_clients_do_not_complete_the_round() -> None:
+    fed = federation(settings(exchange=exchange("a*"), local=LOCAL), steady([5, 5, 5], 2), vectors())
+    fed.parts.exchange.selection = Listed([[1], [0, 2]])  # type: ignore[attr-defined]
+    _, records = run_rounds(fed)
+    assert [(record.row["selected"], record.row["completed"]) for record in records] == [(3, 1), (3, 2)]

@@ -22,9 +22,10 @@ tracking: {{mlflow: false}}
 
 
 @pytest.fixture(scope="session", autouse=True)
-def _server() -> None:
+def _server(request: pytest.FixtureRequest) -> None:
     """Start the server that attempts are forked off, able to import what lies in this folder."""
-    multiprocessing.set_forkserver_preload(["server"])
+    slow = any("test_campaign" in item.nodeid and item.get_closest_marker("slow") for item in request.session.items)
+    multiprocessing.set_forkserver_preload(["warm" if slow else "server"])
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PYTHONPATH", str(Path(__file__).parent), prepend=os.pathsep)
         forkserver.ensure_running()

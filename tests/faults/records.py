@@ -1,29 +1,121 @@
-"""What two runs with equal settings must agree on to the bit, however often one of them was interrupted."""
+"""What two executions with equal settings must agree on to the bit, however often one of them was interrupted."""
 
 from __future__ import annotations
 
 import csv
+import io
 import json
+import zipfile
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import torch
+
+from fedtide.tracking.check import check_run
+
+_UNCOMPARED = frozenset(
+    {"mlruns", ".dvc", ".git", ".gitignore", "timeline.png", "params.yaml", "experiments", "pipeline", "src"}
+)
+_UNCOMPARED_KINDS = frozenset({".lock", ".owner", ".journal"})
+_UNCOMPARED_KEYS = frozenset({"seconds", "files", "hash", "records"})
+_PILOTS = "runs/pilots/"  # a run that was cut off may not have shared its pilot
+_ARCHIVE = b"PK\x03\x04"
 
 
 def history(run: Path) -> list[dict[str, str]]:
     """Rows of ``history.csv`` but for the seconds each round took."""
-    with (run / "history.csv").open(encoding="utf-8", newline="") as stream:
-        return [{key: cell for key, cell in row.items() if key != "seconds"} for row in csv.DictReader(stream)]
+    return _history((run / "history.csv").read_text(encoding="utf-8"))
 
 
 def same_records(run: Path, whole: Path) -> None:
-    """Final parameters, rounds, per-class accuracies, what is kept of clients, and bytes on the wire are identical."""
-    assert history(run) == history(whole)
-    assert (run / "per_class.csv").read_bytes() == (whole / "per_class.csv").read_bytes()
-    kept = [(folder / "clients.csv").read_bytes() for folder in (run, whole) if (folder / "clients.csv").exists()]
-    assert len(kept) in (0, 2)
-    assert kept[:1] == kept[1:]
-    model, expected = (torch.load(folder / "model.pt", weights_only=True) for folder in (run, whole))
-    assert model.keys() == expected.keys()
-    assert all(torch.equal(model[name], expected[name]) for name in expected)
-    summary, other = (json.loads((folder / "summary.json").read_text()) for folder in (run, whole))
-    assert {**summary, "seconds": 0} == {**other, "seconds": 0}
+    """All records of two runs are identical, but for saved states, events and manifests, which name the run."""
+    names = ("history.csv", "per_class.csv", "clients.csv", "neurons.csv", "model.pt", "summary.json")
+    for name in names:
+        assert (run / name).exists() == (whole / name).exists(), name
+        if (run / name).exists():
+            assert comparable(run / name) == comparable(whole / name), name
+    assert check_run(run).problems == check_run(whole).problems == ()
+
+
+def differences(folder: Path, reference: Path) -> list[str]:
+    """Files of two working directories that differ, are missing, or are left over."""
+    ours, theirs = (dict(_files(root)) for root in (folder, reference))
+    lines = [f"missing: {name}" for name in sorted(theirs.keys() - ours.keys()) if not name.startswith(_PILOTS)]
+    lines += [f"left over: {name}" for name in sorted(ours.keys() - theirs.keys())]
+    for name in sorted(ours.keys() & theirs.keys()):
+        try:
+            if comparable(ours[name]) != comparable(theirs[name]):
+                lines.append(f"changed: {name}")
+        except (OSError, ValueError, KeyError, RuntimeError, EOFError, zipfile.BadZipFile) as error:
+            lines.append(f"unreadable: {name} ({error})")
+    return lines
+
+
+def complete_runs(folder: Path) -> set[str]:
+    """Names of the run directories whose records are all there."""
+    runs = (path.parent for path in folder.glob("runs/*/summary.json"))
+    return {run.name for run in runs if (run / "model.pt").is_file() and _rounds_agree(run)}
+
+
+def comparable(path: Path) -> Any:
+    """The content of a file without what may differ: seconds, and how often the run was interrupted."""
+    if path.name == "history.csv":
+        return _history(path.read_text(encoding="utf-8"))
+    if path.name == "summary.json":
+        return {key: value for key, value in json.loads(path.read_text()).items() if key not in _UNCOMPARED_KEYS}
+    if path.name == "events.jsonl":
+        events = [json.loads(line) for line in path.read_text().splitlines()]
+        kept = [event for event in events if event["event"] == "session"]
+        return sorted(map(repr, kept)) + [repr(event) for event in events[-1:]]
+    if path.suffix == ".pt":
+        content = path.read_bytes()
+        archive = content[content.index(_ARCHIVE) :]  # what is before it is a hash
+        return _plain(torch.load(io.BytesIO(archive), weights_only=True))
+    if path.suffix == ".npz":
+        with np.load(path, allow_pickle=False) as arrays:
+            return {name: (arrays[name].dtype.str, arrays[name].shape, arrays[name].tobytes()) for name in arrays.files}
+    if path.suffix == ".png":
+        return path.stat().st_size > 0
+    return path.read_bytes()
+
+
+def _history(text: str) -> list[dict[str, str]]:
+    rows = csv.DictReader(io.StringIO(text, newline=""))
+    return [{key: cell for key, cell in row.items() if key != "seconds"} for row in rows]
+
+
+def _rounds_agree(run: Path) -> bool:
+    try:
+        return json.loads((run / "summary.json").read_text())["rounds"] == len(history(run))
+    except (ValueError, OSError, KeyError):
+        return False
+
+
+def _files(root: Path, below: str = "") -> Iterator[tuple[str, Path]]:
+    paths = sorted((root / below).iterdir())
+    older = [path for path in paths if path.match("state-*.pt")][:-1]  # an interruption may have saved another round
+    for path in paths:
+        name = f"{below}{path.name}"
+        if name in _UNCOMPARED or path.suffix in _UNCOMPARED_KINDS or path in older or path.name == "__pycache__":
+            continue
+        if path.is_dir():
+            yield from _files(root, f"{name}/")
+        else:
+            yield name, path
+
+
+def _plain(values: Any) -> Any:
+    """Tensors as bytes; tables inside a shared pilot, and totals, without seconds."""
+    if isinstance(values, torch.Tensor):
+        return str(values.dtype), tuple(values.shape), values.detach().reshape(-1).view(torch.uint8).numpy().tobytes()
+    if isinstance(values, dict):
+        return {
+            key: _history(value) if key == "history.csv" else _plain(value)
+            for key, value in values.items()
+            if key not in _UNCOMPARED_KEYS
+        }
+    if isinstance(values, list | tuple):
+        return [_plain(value) for value in values]
+    return values

@@ -1,5 +1,6 @@
 """What the server of attempts has in memory when it forks: imports, plug-ins, the syntax trees behind run keys."""
 
+import attempt  # noqa: F401
 import pytest  # noqa: F401
 import sklearn.datasets  # noqa: F401
 

@@ -56,12 +56,16 @@ def children(process):
     return [int(child) for child in found.stdout.split()]
 
 
-def test_a_killed_worker_is_one_line(folder, comparison):
+def test_a_killed_worker_is_one_line_and_its_run_is_begun_again(folder, comparison):
     """Workers are forked from a server, so they are grandchildren."""
     worker, *_ = (worker for child in children(comparison.pid) for worker in children(child))
     os.kill(worker, signal.SIGKILL)
-    assert comparison.wait() == 1
+    until(lambda: "begun again" in (folder / "output").read_text())
+    until(lambda: any("resumed" in path.read_text() for path in folder.glob(f"{RUNS}/events.jsonl")))
+    os.kill(comparison.pid, signal.SIGTERM)
+    assert comparison.wait() == 143
     output = (folder / "output").read_text()
     assert "Traceback" not in output
-    assert output.splitlines()[-1] == "fedtide: a worker process was killed, perhaps for want of memory"
-    until(lambda: not any(is_held(run) for run in folder.glob(RUNS)))
+    assert output.count("its process was killed (SIGKILL, perhaps for lack of memory)") == 1
+    assert output.splitlines()[-1] == "interrupted; the state is saved, the same command continues from there"
+    assert not any(is_held(run) for run in folder.glob(RUNS))

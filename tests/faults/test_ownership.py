@@ -1,4 +1,5 @@
 import signal
+import socket
 
 import pytest
 from attempt import Attempt, Moment
@@ -22,7 +23,10 @@ def test_two_processes_never_work_on_the_same_run(folder):
     first.wait_for(3)
     second = Attempt(folder)
     assert second.end() == 2
-    assert second.lines == ["fedtide: runs/run: another process is working on this run"]
+    (line,) = second.lines
+    assert line.startswith(
+        f"fedtide: runs/run: another process is working on this run (process {first.process} on {socket.gethostname()} since 2"
+    )
     first.resume()
     assert first.end() == 0
     same_records(first.run, folder / "runs/whole")

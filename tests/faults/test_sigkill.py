@@ -14,12 +14,12 @@ MOMENTS = [Moment(rows, number % 5) for number, rows in enumerate((0, 2, 4, 5, 6
 
 KINDS_OF_STATE = {
     "fedopt": "vectors of the server",
-    "fedssg": "memories of clients and server, columns of participants",
     "fedwcm": "numbers and histograms, columns of the history",
     "fedgen": "another model with its optimiser",
     "cfl_generative": "tensors that grow, synthetic samples",
 }
-"""An algorithm for each kind of state: killed at all moments; all others at one (at all of them in the slow tests)."""
+"""An algorithm for each kind of state: killed at all moments; all others at one (at all of them in the slow tests). Memories
+of clients and server are FedSSG's, which test_campaign.py kills."""
 
 
 def kill_and_compare(folder, algorithm, moments):

@@ -12,6 +12,7 @@ import torch
 from fedtide.core.errors import SettingsError
 from fedtide.federation import checkpoint
 from fedtide.federation.state import RunState
+from fedtide.tracking.marks import Marks
 
 Damage = Callable[[Path], object]
 DAMAGES: dict[str, Damage] = {
@@ -23,14 +24,10 @@ DAMAGES: dict[str, Damage] = {
 }
 
 
-def values(number: float) -> dict[str, Any]:
+def saved(number: int, owner: str = "run", **records: Any) -> checkpoint.Saved:
     """Something to save."""
-    return {
-        "round": int(number),
-        "w": torch.full((3,), number),
-        "memory": {"h": torch.zeros(2, 3)},
-        "totals": {"seconds": 0.5},
-    }
+    values = {"w": torch.full((3,), float(number)), "memory": {"h": torch.zeros(2, 3)}, "totals": {"seconds": 0.5}}
+    return checkpoint.Saved(owner, number, records, values)
 
 
 def test_a_state_comes_back_as_it_was(tmp_path: Path) -> None:
@@ -45,10 +42,11 @@ def test_a_state_comes_back_as_it_was(tmp_path: Path) -> None:
         extra={"table": torch.zeros(2, 2)},
         initialiser={"w": torch.ones(4, dtype=torch.float64)},
     )
-    checkpoint.save(tmp_path, 3, state.tensors())
-    loaded, damaged = checkpoint.load(tmp_path)
-    assert loaded is not None
-    assert damaged == []
+    checkpoint.save(tmp_path, checkpoint.Saved("run", 3, {}, state.tensors()))
+    found, skipped = checkpoint.load(tmp_path, "run")
+    assert found is not None
+    assert skipped == {}
+    loaded = found.values
     elsewhere = RunState.restore(loaded, torch.device("meta"), torch.device("cpu"))
     assert {elsewhere.w.device.type, elsewhere.server["c"].device.type} == {"meta"}
     assert elsewhere.memory["c_k"].device.type == "cpu"
@@ -64,51 +62,84 @@ def test_a_state_comes_back_as_it_was(tmp_path: Path) -> None:
 
 def test_two_generations_are_kept_and_nothing_else(tmp_path: Path) -> None:
     for number in (1, 2, 9, 10):
-        checkpoint.save(tmp_path, number, values(number))
+        checkpoint.save(tmp_path, saved(number))
     assert [path.name for path in checkpoint.generations(tmp_path)] == ["state-00000010.pt", "state-00000009.pt"]
     assert sorted(tmp_path.iterdir()) == sorted(checkpoint.generations(tmp_path))
 
 
 def test_nothing_saved_is_no_state(tmp_path: Path) -> None:
-    assert checkpoint.load(tmp_path) == (None, [])
-    assert checkpoint.load(tmp_path / "absent") == (None, [])
+    assert checkpoint.load(tmp_path, "run") == (None, {})
+    assert checkpoint.load(tmp_path / "absent", "run") == (None, {})
 
 
 @pytest.mark.parametrize("damage", DAMAGES)
 def test_a_damaged_state_falls_back_to_the_one_before(tmp_path: Path, damage: str) -> None:
-    checkpoint.save(tmp_path, 1, values(1))
-    checkpoint.save(tmp_path, 2, values(2))
+    checkpoint.save(tmp_path, saved(1))
+    checkpoint.save(tmp_path, saved(2))
     newest = checkpoint.generations(tmp_path)[0]
     DAMAGES[damage](newest)
-    loaded, damaged = checkpoint.load(tmp_path)
+    loaded, skipped = checkpoint.load(tmp_path, "run")
     assert loaded is not None
-    assert loaded["round"] == 1
-    assert damaged == [newest]
+    assert loaded.round == 1
+    assert skipped == {newest: "state-00000002.pt is damaged"}
 
 
 @pytest.mark.parametrize("damage", DAMAGES)
 def test_a_run_never_starts_afresh_in_silence(tmp_path: Path, damage: str) -> None:
     for number in (1, 2):
-        checkpoint.save(tmp_path, number, values(number))
+        checkpoint.save(tmp_path, saved(number))
     for path in checkpoint.generations(tmp_path):
         DAMAGES[damage](path)
-    with pytest.raises(SettingsError, match=r"state-00000002\.pt, state-00000001\.pt") as caught:
-        checkpoint.load(tmp_path)
+    with pytest.raises(
+        SettingsError, match=r"\(state-00000002\.pt is damaged; state-00000001\.pt is damaged\)"
+    ) as caught:
+        checkpoint.load(tmp_path, "run")
     assert "\n" not in str(caught.value)
 
 
 def test_a_temporary_file_is_not_a_state(tmp_path: Path) -> None:
-    checkpoint.save(tmp_path, 1, values(1))
+    checkpoint.save(tmp_path, saved(1))
     (tmp_path / "state-00000002.part").write_bytes(b"half")
-    loaded, damaged = checkpoint.load(tmp_path)
+    loaded, skipped = checkpoint.load(tmp_path, "run")
     assert loaded is not None
-    assert (loaded["round"], damaged) == (1, [])
+    assert (loaded.round, skipped) == (1, {})
+
+
+def test_a_state_of_another_run_is_refused(tmp_path: Path) -> None:
+    checkpoint.save(tmp_path, saved(1))
+    checkpoint.save(tmp_path, saved(2, owner="other"))
+    expected = (
+        r"state-00000002\.pt: not the state of run that its name says, but that of other after round 2; move it away"
+    )
+    with pytest.raises(SettingsError, match=expected):
+        checkpoint.load(tmp_path, "run")
+
+
+def test_a_state_under_another_name_is_refused(tmp_path: Path) -> None:
+    checkpoint.save(tmp_path, saved(1))
+    (tmp_path / "state-00000001.pt").rename(tmp_path / "state-00000007.pt")
+    with pytest.raises(SettingsError, match=r"state-00000007\.pt: not the state .*, but that of run after round 1;"):
+        checkpoint.load(tmp_path, "run")
+
+
+def test_a_state_is_continued_only_with_its_records(tmp_path: Path) -> None:
+    for number in (1, 2):
+        checkpoint.save(tmp_path, saved(number, rows={"bytes": number, "sha256": ""}))
+
+    def lost(limit: int) -> Callable[[Marks], list[str]]:
+        return lambda marks: ["rows are gone"] if marks["rows"]["bytes"] > limit else []
+
+    found, skipped = checkpoint.load(tmp_path, "run", lost(1))
+    assert found is not None
+    assert found.round == 1
+    assert list(skipped.values()) == ["state-00000002.pt does not fit, rows are gone"]
+    with pytest.raises(SettingsError, match=r"state-00000001\.pt does not fit, rows are gone\); put the files back"):
+        checkpoint.load(tmp_path, "run", lost(0))
 
 
 def test_a_file_that_could_run_code_is_not_loaded(tmp_path: Path) -> None:
-    """States are tensors and numbers: anything else is refused by torch even with a valid hash."""
-    import pickle
-
-    checkpoint.save(tmp_path, 1, {"round": 1, "w": Path("x")})
-    with pytest.raises(pickle.UnpicklingError):
-        checkpoint.load(tmp_path)
+    """States are tensors and numbers: anything else is refused even with a valid hash, in one line."""
+    checkpoint.save(tmp_path, checkpoint.Saved("run", 1, {}, {"w": Path("x")}))
+    with pytest.raises(SettingsError, match=r"state-00000001\.pt: not a state that fedtide saved; delete it") as caught:
+        checkpoint.load(tmp_path, "run")
+    assert "\n" not in str(caught.value)

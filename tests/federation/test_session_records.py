@@ -100,8 +100,9 @@ def test_a_run_whose_updates_are_not_finite_has_diverged(small: Any, run_once: A
 def test_rewinding_drops_later_sessions_and_nothing_else(tmp_path: Path) -> None:
     directory = RunDirectory(tmp_path)
     directory.event("session", round=3, session=2)
+    marks = directory.mark_records()
     directory.event("interrupted", round=4)
     directory.event("session", round=5, session=3)
-    directory.rewind(4)
+    directory.rewind(marks)
     lines = (tmp_path / "events.jsonl").read_text(encoding="utf-8").splitlines()
     assert [json.loads(line)["event"] for line in lines] == ["session", "interrupted"]

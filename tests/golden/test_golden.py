@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 import torch
 
 from fedtide.federation import gradient_rounds
+from fedtide.federation.parts import Parts
+from fedtide.federation.plan import RoundPlan, plan_gradient_round
 from fedtide.federation.scoring import all_clients
 from fedtide.federation.state import initial_state
-from fedtide.world.timeline import Assignment, Timeline
 from golden import families
 from golden.clipping import ClippedSteps
 from golden.families.case import TOLERANCE, Case, Outcome, difference
@@ -44,28 +45,29 @@ def run_case(case: Case, executor: str, monkeypatch: pytest.MonkeyPatch) -> Outc
     fed.parts.participation.share = case.share  # type: ignore[attr-defined]
     case.script(fed)
 
-    def present(world: Timeline, t: int) -> Assignment:
-        here = world.at(t)
-        some = np.isin(here.clients, case.probed.get(t, here.clients))
-        return Assignment(here.clients[some], here.shards[some])
+    def probed(parts: Parts, t: int, *values: Any) -> RoundPlan:
+        plan = plan_gradient_round(parts, t, *values)
+        rows = [row for row, client in enumerate(plan.ids) if client in case.probed.get(t, plan.ids)]
+        kept = {name: [getattr(plan, name)[row] for row in rows] for name in ("ids", "shard_ids", "shards")}
+        return replace(plan, **kept)
 
     clipped_steps = ClippedSteps(monkeypatch)
-    monkeypatch.setattr(gradient_rounds, "eligible_clients", present)
+    monkeypatch.setattr(gradient_rounds, "plan_gradient_round", probed)
     state, rounds, everybody, clipped = initial_state(fed.parts), watch(fed), [], []
-    sessions, stores, clients = [], [], []
+    sessions, stores, rows = [], [], []
     try:
         for t in range(fed.parts.timeline.rounds):
             with torch.no_grad():
                 record = fed.run_round(state)
             sessions.append(record.session)
-            clients.append(record.clients)
+            rows.append(record.row)
             stores.append(dict(state.initialiser))
             clipped.append(clipped_steps.since_last())
             if fed.parts.evaluates("all"):
                 everybody.append(all_clients(fed.parts, state, t))
     finally:
         fed.parts.workers.close()
-    return Outcome(fed, state, rounds, everybody, clipped, sessions, stores, clients)
+    return Outcome(fed, state, rounds, everybody, clipped, sessions, stores, rows)
 
 
 @pytest.mark.parametrize(("content", "run"), runs())

@@ -38,19 +38,13 @@ def made(initialiser: Any, world: Timeline | None = None, data: Any = None, **va
 
 
 def sessions_of(fed: Federation) -> tuple[list[RunState], list[Tensor], list[Any]]:
-    """Play everything: the state at the end (in a list), the model before each session, and what is on record of it."""
+    """Run everything: the state at the end (in a list), the model before each session, and what is on record of it."""
     state, starts, openings = initial_state(fed.parts), [], []
-    begin = fed._begin_session
-
-    def watched(state: RunState, t: int) -> Any:
-        opened = begin(state, t)
-        starts.append(state.w.clone())
-        openings.append(opened)
-        return opened
-
-    fed._begin_session = watched  # type: ignore[method-assign]
     with torch.no_grad():
         for _ in range(fed.parts.timeline.rounds):
-            fed.run_round(state)
+            record = fed.run_round(state)
+            if record.initial is not None:
+                starts.append(record.initial)
+                openings.append(record.session)
     fed.parts.workers.close()
     return [state], starts, openings

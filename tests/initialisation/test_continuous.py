@@ -149,8 +149,8 @@ def test_the_teacher_keeps_its_own_statistics() -> None:
     seen: list[tuple[Tensor, Tensor]] = []
     references = type(fed.parts.executor)._references  # type: ignore[attr-defined]
 
-    def watched(worker: Any, term: Any, row: int, b: Tensor) -> Any:
-        modules = references(worker, term, row, b)
+    def watched(worker: Any, place: int, term: Any, row: int, b: Tensor) -> Any:
+        modules = references(worker, place, term, row, b)
         seen.append((modules[TEACHER].b.clone(), b.clone()))
         return modules
 

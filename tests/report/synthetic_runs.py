@@ -7,6 +7,7 @@ import numpy as np
 import pandas as pd
 
 from fedtide.core.randomness import generator
+from fedtide.tracking.run_directory import RunDirectory
 
 START = {"previous": 0.0, "average": 0.55, "restart": 0.1}
 SPEED = {"fedavg": 9.0, "fedprox": 8.0, "scaffold": 5.0}
@@ -45,7 +46,7 @@ def write_run(
     settings = {
         "seed": seed,
         "label": label,
-        "data": {"name": "digits", "root": str(root)},
+        "data": {"name": "digits"},
         "scenario": {"name": "sessions", "num_devices": 10, "num_sessions": sessions, "rounds_per_session": rounds},
         "partition": {"name": "dirichlet_equal", "alpha": 0.6},
         "participation": {"name": "all"},
@@ -53,7 +54,7 @@ def write_run(
         "algorithm": {"name": label, **({"mu": 0.01} if label == "fedprox" else {})},
         "initialiser": {"name": initialiser},
         "local": {"lr": lr, "amount": 5, "unit": "epochs", "batch_size": 32, "clip": None},
-        "engine": {"workers": seed, "precision": "32-true"},
+        "engine": {"chunk": seed, "precision": "32-true"},
     }
     (path / "settings.json").write_text(json.dumps(settings))
     total = sessions * rounds
@@ -87,8 +88,15 @@ def write_run(
     per_class.insert(0, "round", history["round"].to_numpy())
     per_class.to_csv(path / "per_class.csv", index=False)
     if state in ("complete", "diverged"):
-        (path / "summary.json").write_text(json.dumps({"state": state, "initialiser": initialiser, "label": label}))
+        RunDirectory(path).finish({"state": state, "initialiser": initialiser, "label": label})
     return path
+
+
+def finish_again(path: Path, **changed):
+    """Take what a test has changed in the records of a complete run for what the run wrote."""
+    summary = RunDirectory(path).summary()
+    assert summary is not None
+    RunDirectory(path).finish({**summary, **changed})
 
 
 def small_grid(root: Path):

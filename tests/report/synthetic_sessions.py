@@ -5,7 +5,7 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
-from synthetic_runs import write_run
+from synthetic_runs import finish_again, write_run
 
 START = {"dynamic": 0.9, "oracle": 0.91, "average": 0.45, "continuous": 0.12, "previous": 0.02}
 """Accuracy with which a session begins."""
@@ -47,4 +47,5 @@ def write_sessions(root: Path, label, initialiser, seed, sessions=7, rounds=12, 
         event = {"event": "session", "session": session, "initialiser": initialiser, "returning": session > PILOT + 2}
         events.append(event | {"weights": mu, "distances": {}, "test_accuracy": start, "losses": losses})
     (path / "events.jsonl").write_text("".join(json.dumps(event) + "\n" for event in events))
+    finish_again(path)
     return path

@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from synthetic_runs import write_run
+from synthetic_runs import finish_again, write_run
 
 from fedtide.report.forgetting import accuracy_matrix, forgetting
 from fedtide.report.records import load
@@ -70,6 +70,7 @@ def with_holdings(path, held):
     more.insert(0, "split", "held")
     more.insert(0, "round", np.arange(1, len(held) + 1))
     pd.concat([frame, more]).to_csv(path / "per_class.csv", index=False)
+    finish_again(path)
     return frame[names].to_numpy()
 
 

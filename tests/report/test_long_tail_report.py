@@ -6,7 +6,7 @@ import math
 import numpy as np
 import pandas as pd
 import pytest
-from synthetic_runs import write_run
+from synthetic_runs import finish_again, write_run
 
 from fedtide.report import dynamics
 from fedtide.report.imbalance import accuracies, groups
@@ -19,6 +19,7 @@ TAIL = {"long_tail.imbalance": 0.1}
 def set_tail(path, **tail):
     file = path / "settings.json"
     file.write_text(json.dumps(json.loads(file.read_text()) | {"long_tail": tail}))
+    finish_again(path)
     return path
 
 
@@ -57,6 +58,7 @@ def test_figures_of_momentum_and_neurons_where_they_were_recorded(tmp_path):
     layers = [(at, layer, 0.1 * at, 0.2, 0.3, 0.4) for at in range(1, 5) for layer in ("relu_0", "relu_1", "softmax")]
     columns = ["round", "layer", "entropy", "hhi", "gini", "top10"]
     pd.DataFrame(layers, columns=columns).to_csv(own / "neurons.csv", index=False)
+    finish_again(own)
     read = load([plain, own])
     assert len(read.neurons) == 12
     for figure in (dynamics.momentum(read), dynamics.neurons(read)):

@@ -4,7 +4,7 @@ import json
 
 from hypothesis import given
 from hypothesis import strategies as st
-from synthetic_runs import write_run
+from synthetic_runs import finish_again, write_run
 
 from fedtide.report import pareto, records
 from fedtide.report.front import pareto_front
@@ -36,6 +36,7 @@ def picture(root, exchange, kappa=True):
             head, *rows = (path / "history.csv").read_text().splitlines()
             lines = [f"{head},kappa", *(f"{row},{cost}" for row in rows)]
             (path / "history.csv").write_text("\n".join(lines) + "\n")
+        finish_again(path)
     read = records.load(sorted(root.iterdir()))
     return pareto.accuracy_over_cost(read, tabulate(read, 10))
 

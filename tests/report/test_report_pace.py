@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
-from synthetic_runs import write_run
+from synthetic_runs import finish_again, write_run
 
 from fedtide.report import records
 from fedtide.report.build import build
@@ -23,6 +23,7 @@ def run(root: Path, label: str, accuracy: list[float], seed: int = 0, clients: p
     history.to_csv(path / "history.csv", index=False)
     if clients is not None:
         clients.to_csv(path / "clients.csv", index=False)
+    finish_again(path)
     return path
 
 
@@ -84,6 +85,8 @@ def test_the_page_has_the_table_and_the_figures_of_what_was_recorded(tmp_path: P
     ]
     out = tmp_path / "out"
     page = build(dirs, out, "A", 2, "fedtide report", speed=Pace(target=0.75)).page.read_text()
+    assert set(re.findall(r"Rounds to \d+ %", page)) == {"Rounds to 75 %"}
+    assert "The target, 75 %, is report.target." in page
     assert "Rounds to 75 %" in re.search(r"Table 2\..*?</table>", page, re.DOTALL).group()  # type: ignore[union-attr]
     assert {path.stem for path in out.glob("*.png")} >= {"gates", "consistency"}
     assert all(path.stat().st_size < 200_000 for path in out.glob("*.png"))

@@ -2,9 +2,10 @@ import json
 import math
 
 import pytest
-from synthetic_runs import write_run
+from synthetic_runs import finish_again, write_run
 
 from fedtide.core.errors import SettingsError
+from fedtide.report import findings
 from fedtide.report.records import load
 
 
@@ -48,7 +49,7 @@ def test_differing_settings_tell_methods_of_one_label_apart(tmp_path):
 
 def test_seeds_and_speed_do_not_make_a_method(tmp_path):
     records = load([write_run(tmp_path, seed=seed) for seed in (0, 1)])
-    assert {values["engine.workers"] for values in records.settings.values()} == {0, 1}
+    assert {values["engine.chunk"] for values in records.settings.values()} == {0, 1}
     assert records.methods == [("fedavg", "previous")]
     assert records.differing() == {}
 
@@ -81,11 +82,19 @@ def test_no_runs_are_refused(tmp_path):
         ("history.csv", "round,loss\n1,2\n", "no column 'session'"),
         ("per_class.csv", "round,class_0\n1,2\n", "no column 'split'"),
         ("history.csv", 'a,b\n"1,2\n', "is not a table"),
+        (
+            "history.csv",
+            "round,session,bytes_up,bytes_down,present\n1,1,1,1,1\n3,1,1,1,1\n",
+            "round 3 instead of 2: rows",
+        ),
+        ("history.csv", "round,session,bytes_up,bytes_down,present\n1,1,x,1,1\n", "column 'bytes_up' holds text"),
+        ("history.csv", "round,session\n1,\xff\n", "byte 16 is not UTF-8"),
+        ("events.jsonl", "\xff\n", "byte 0 is not UTF-8"),
     ],
 )
 def test_foreign_files_are_refused_in_one_line(tmp_path, name, content, message):
-    path = write_run(tmp_path)
-    (path / name).write_text(content)
+    path = write_run(tmp_path, state="running")
+    (path / name).write_text(content, encoding="latin-1")
     with pytest.raises(SettingsError, match=message) as caught:
         load([path])
     assert "\n" not in str(caught.value)
@@ -96,6 +105,7 @@ def test_the_label_defaults_to_the_algorithm(tmp_path):
     path = write_run(tmp_path)
     settings = json.loads((path / "settings.json").read_text())
     (path / "settings.json").write_text(json.dumps(settings | {"label": ""}))
+    finish_again(path)
     assert load([path]).methods == [("fedavg", "previous")]
 
 
@@ -103,4 +113,66 @@ def test_runs_without_a_test_set_have_no_accuracy(tmp_path):
     path = write_run(tmp_path)
     lines = (path / "history.csv").read_text().replace("test_accuracy", "validation_accuracy")
     (path / "history.csv").write_text(lines)
+    finish_again(path)
     assert all(math.isnan(value) for value in load([path]).history["test_accuracy"])
+
+
+@pytest.mark.parametrize(
+    ("damage", "message"),
+    [
+        (lambda path: (path / "per_class.csv").unlink(), r"per_class\.csv is missing"),
+        (lambda path: cut_out(path / "history.csv", 100), r"history\.csv has [\d,]+ instead of [\d,]+ bytes"),
+        (lambda path: exchange(path / "history.csv"), r"history\.csv was changed"),
+        (lambda path: exchange(path / "summary.json"), r"summary\.json is damaged"),
+    ],
+)
+def test_a_complete_run_with_incomplete_or_changed_records_is_refused(tmp_path, damage, message):
+    path = write_run(tmp_path)
+    damage(path)
+    with pytest.raises(SettingsError, match=message) as caught:
+        load([path])
+    assert "\n" not in str(caught.value)
+    assert str(path) in str(caught.value)
+
+
+def cut_out(file, size):
+    content = file.read_bytes()
+    file.write_bytes(content[:size] + content[2 * size :])
+
+
+def exchange(file):
+    """Another digit in the place of the last one: as long as before, and still a table."""
+    text = file.read_text()
+    at = max(text.rfind(digit) for digit in "0123456789")
+    file.write_text(text[:at] + str(9 - int(text[at])) + text[at + 1 :])
+
+
+@pytest.mark.parametrize(
+    ("scenario", "stated", "common"),
+    [
+        ({"drift": "visits"}, "dirichlet_equal (alpha 0.6)", {"partition.name", "partition.alpha"}),
+        ({"drift": "fresh"}, "none, the scenario makes the clients' data (alpha 0.6)", {"partition.alpha"}),
+        ({"drift": "fresh", "beta": 0.3}, "none, the scenario makes the clients' data", set()),
+        ({"name": "lost", "drift": "fresh"}, "dirichlet_equal (alpha 0.6)", {"partition.name", "partition.alpha"}),
+    ],
+)
+def test_only_settings_of_the_partition_that_have_an_effect_are_stated(tmp_path, scenario, stated, common):
+    path = write_run(tmp_path)
+    settings = json.loads((path / "settings.json").read_text())
+    settings["scenario"] = {"name": "evolving", **scenario}
+    (path / "settings.json").write_text(json.dumps(settings))
+    finish_again(path)
+    records = load([path])
+    assert dict(findings.facts(records))["Partition"] == stated
+    assert {name for name, _ in findings.common(records) if name.startswith("partition.")} == common
+
+
+def test_a_labelled_initialiser_has_its_label_before_the_run_has_ended(tmp_path):
+    dirs = [write_run(tmp_path, seed=0), write_run(tmp_path, seed=1, state="running", until=9)]
+    for path in dirs:
+        settings = json.loads((path / "settings.json").read_text())
+        (path / "settings.json").write_text(json.dumps({**settings, "initialiser_label": "mine"}))
+    finish_again(dirs[0], initialiser="mine")
+    records = load(dirs)
+    assert records.methods == [("fedavg", "mine")]
+    assert "initialiser_label" not in dict(findings.common(records))

@@ -65,3 +65,11 @@ def test_seeds_become_rows_and_methods_columns_in_order(tmp_path):
     assert wide.columns.tolist() == [("scaffold", "previous"), ("fedavg", "previous")]
     assert wide.index.tolist() == [3, 5]
     assert wide[("fedavg", "previous")][5] == pytest.approx(accuracies("fedavg", "previous", 5, 2, 12)[-1])
+
+
+def test_the_target_can_be_given(tmp_path):
+    dirs = [write_run(tmp_path, label, sessions=1, rounds=40) for label in ("fedavg", "scaffold")]
+    table = tabulate(load(dirs), last=5, target=0.585)
+    assert "Rounds to 58.5 %" in [column.title for column in table.columns]
+    reached = table.runs.set_index("label")["rounds_to_target"]
+    assert reached["scaffold"] == np.argmax(accuracies("scaffold", "previous", 0, 1, 40) >= 0.585) + 1

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from synthetic_runs import write_run
+from synthetic_runs import finish_again, write_run
 from synthetic_sessions import ENERGY, LATENCY, START, curve, write_sessions
 
 from fedtide.report.records import load
@@ -131,6 +131,7 @@ def test_a_repeated_boundary_counts_once_and_a_torn_line_not_at_all(tmp_path):
     again = {"event": "session", "session": 5, "test_accuracy": 0.25, "weights": {"2": 1.0}, "losses": {"start": None}}
     with (path / "events.jsonl").open("a") as stream:
         stream.write(json.dumps(again) + '\n{"event": "sess')
+    finish_again(path)
     rows = load([path]).boundaries.set_index("session")
     assert rows.index.is_unique
     assert (rows.loc[5, "start_accuracy"], rows.loc[5, "mu"], rows.loc[5, "losses"]) == (0.25, {2: 1.0}, {})

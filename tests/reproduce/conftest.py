@@ -3,8 +3,9 @@ from pathlib import Path
 import pytest
 
 from commands import fedtide, folder, shared_data
+from fragile import marks
 
-__all__ = ["fedtide", "folder", "shared_data", "tiny"]
+__all__ = ["fedtide", "folder", "marks", "shared_data", "tiny"]
 
 TINY = """
 experiment:

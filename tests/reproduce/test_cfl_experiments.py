@@ -45,8 +45,10 @@ def test_the_last_measured_loss_of_a_session(tmp_path):
         "round,session,test_accuracy\n" + "".join(f"{t},{1 + t // 4},0.5\n" for t in range(1, 7))
     )
     assert math.isnan(History(tmp_path).session(1).information_loss)
-    (tmp_path / "clients.csv").write_text(
-        "round,client,information_loss\n1,0,nan\n1,1,nan\n2,0,0.5\n2,1,0.5\n3,0,nan\n3,1,nan\n4,0,nan\n"
+    measured = {2: "0.5", 5: ""}
+    (tmp_path / "history.csv").write_text(
+        "round,session,test_accuracy,information_loss\n"
+        + "".join(f"{t},{1 + t // 4},0.5,{measured.get(t, '')}\n" for t in range(1, 7))
     )
     history = History(tmp_path)
     assert history.session(1).information_loss == 0.5

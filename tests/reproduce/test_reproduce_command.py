@@ -1,6 +1,7 @@
 """``fedtide reproduce`` on an experiment of six runs of six rounds."""
 
 import csv
+import json
 import os
 import re
 import signal
@@ -114,7 +115,7 @@ def test_the_list_of_experiments_and_of_cells(fedtide, tiny):
         (("large/tiny",), "fedtide: unknown experiment 'large/tiny'; did you mean 'tiny'? (known: tiny)"),
         (("tinny",), "fedtide: unknown experiment 'tinny'; did you mean 'tiny'? (known: tiny)"),
         ((), "fedtide: which experiment? `fedtide reproduce --list` lists them"),
-        (("tiny", "--seeds", "1,1"), "fedtide: tiny.yaml, profile plain: compare.seeds: lists something twice: 1, 1"),
+        (("tiny", "--seeds", "1,1"), "fedtide: tiny.yaml, profile plain: compare.seeds: lists 1 twice"),
     ],
 )
 def test_bad_input_is_one_line_and_leaves_nothing(fedtide, folder, tiny, arguments, message):
@@ -131,6 +132,26 @@ def test_a_folder_without_experiments_and_one_name_in_two_families(fedtide, fold
     assert "have the same name" in fedtide("reproduce", "tiny").err[0]
     (folder / "experiments").rename(folder / "elsewhere")
     assert "go to the project's folder" in fedtide("reproduce", "tiny").err[0]
+
+
+def test_runs_that_fail_leave_a_table_without_them(fedtide, folder, tiny, marks):
+    fragile = ("--set", f"algorithms={{scaffold: {{name: fragile, how: raise, marks: {marks}}}}}", "--seeds", "1")
+    first = fedtide("reproduce", "tiny", "--json", *fragile)
+    assert first.status == 1
+    result = json.loads(first.out[-1])
+    assert (result["name"], result["profile"]) == ("tiny", "plain")
+    assert result["files"] == ["results/tiny/plain.csv", "results/tiny/plain.md"]
+    assert result["missing"] == ["alpha=0.7 algorithm=scaffold method=average (seed 1)"]
+    assert [row["seeds"] for row in result["rows"]] == [1, 1, 1, 1, 0, 0]
+    assert [row["obtained"] is None for row in result["rows"]] == [False] * 4 + [True] * 2
+    assert first.err[-2] == "1 of 2 runs diverged or failed:"
+    assert "scaffold / average / seed 1: ZeroDivisionError: the third round (runs/" in first.err[-1]
+    (marks / "0").unlink()
+    assert fedtide("reproduce", "tiny", "-q", *fragile, "--allow-failures").status == 0
+    assert fedtide("reproduce", "tiny", "-q", *fragile).status == 0  # its third attempt does not fail
+    assert table(folder)[-1]["seeds"] == "1"
+    listed = json.loads(fedtide("reproduce", "--list", "--json").out[-1])
+    assert [(one["name"], one["runs"]) for one in listed] == [("tiny", "4")]
 
 
 @pytest.mark.slow

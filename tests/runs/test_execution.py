@@ -32,9 +32,10 @@ def events(folder: Path) -> list[str]:
 
 def final(folder: Path) -> dict[str, Any]:
     """The last saved state."""
-    saved, _ = checkpoint.load(folder / "state")
+    manifest = json.loads((folder / "manifest.json").read_text(encoding="utf-8"))
+    saved, _ = checkpoint.load(folder / "state", manifest["run_key"])
     assert saved is not None
-    return saved
+    return saved.values
 
 
 def same(first: Any, second: Any) -> bool:
@@ -60,7 +61,7 @@ def test_a_complete_run_leaves_its_records(small: Any, run_once: Play, tmp_path:
     model = torch.load(folder / "model.pt", weights_only=True)
     assert {name: tuple(value.shape) for name, value in model.items()} == {"head.weight": (10, 64), "head.bias": (10,)}
     assert torch.equal(torch.cat([value.reshape(-1) for value in model.values()]), final(folder)["w"])
-    assert json.loads((folder / "summary.json").read_text(encoding="utf-8")) == summary
+    assert RunDirectory(folder).summary() == summary
     assert events(folder) == ["complete"]
     assert not [path for path in folder.rglob("*") if path.suffix == ".part"]
 
@@ -116,7 +117,7 @@ def test_without_an_intact_state_the_run_is_refused(
     for path in checkpoint.generations(tmp_path / "x" / "state"):
         path.write_bytes(b"")
     kept = (tmp_path / "x" / "history.csv").read_bytes()
-    with pytest.raises(SettingsError, match="no saved state is intact"):
+    with pytest.raises(SettingsError, match="no saved state can be continued"):
         run_once(small())
     assert (tmp_path / "x" / "history.csv").read_bytes() == kept
 

@@ -218,3 +218,18 @@ def test_a_default_concerns_the_runs_that_rely_on_it(before: Keys, run_settings:
 def test_settings_of_a_run_do_not_import_those_of_reports_and_searches() -> None:
     found = source.closure(["fedtide.settings.run"])
     assert not {"fedtide.settings.experiment", "fedtide.settings.tuning"} & set(found)
+
+
+def test_only_the_advice_of_algorithms_is_wording(changed: Any, tmp_path: Path) -> None:
+    """A function of the same name that is not about a :class:`RunPreview` may change numbers."""
+    helper = "def advice(r: Round) -> Tensor:\n    return r.w\n"
+    assert changed(["fedtide.algorithms.scaffold"], lambda text: f"{text}\n\n{helper}") == {"scaffold"}
+    method = "    def advice(self, run: RunPreview) -> list[str]:\n        return []\n"
+    meanings = []
+    for number, body in enumerate(("    up = ()\n", f"    up = ()\n{method}", f"    up = ()\n    {helper}")):
+        file = tmp_path / f"{number}.py"
+        file.write_text(
+            f"class Own(Algorithm):\n{body.replace(f'{chr(10)}    return r', f'{chr(10)}        return r')}"
+        )
+        meanings.append(source._meaning(file))
+    assert meanings[0] == meanings[1] != meanings[2]

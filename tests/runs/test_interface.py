@@ -45,6 +45,31 @@ def test_importing_the_interface_costs_nothing() -> None:
     assert not heavy & set(done.stdout.split())
 
 
+def test_runs_that_fail_are_raised_after_the_others_unless_they_are_allowed(
+    tmp_path: Path, marks: Path, shared_data: Path
+) -> None:
+    fragile = {"name": "fragile", "how": "raise", "times": 2, "marks": str(marks)}
+    raw = {
+        "data": {"name": "digits", "root": str(shared_data)},
+        "model": "logistic",
+        "scenario": {"name": "static", "num_clients": 4, "rounds": 3},
+        "algorithms": {"fragile": fragile, "fedavg": {}},
+        "compare": {"algorithms": ["fragile", "fedavg"]},
+    }
+    params = fedtide.Params(raw)
+    message = r"^1 of 2 runs failed: fragile / previous / seed 0: .*fragile\.py:31: in finish: ZeroDivisionError"
+    with pytest.raises(RuntimeError, match=message):
+        fedtide.compare(params, tmp_path / "runs", workers=1)
+    records = fedtide.compare(params, tmp_path / "runs", workers=1, allow_failures=True)
+    assert list(records.runs.state) == ["unfinished", "complete"]
+
+
 def test_records_of_a_folder_without_runs_are_refused(tmp_path: Path) -> None:
     with pytest.raises(fedtide.SettingsError, match="no run directories"):
         fedtide.load(tmp_path)
+
+
+def test_a_script_cannot_be_one_of_several_processes(tmp_path: Path) -> None:
+    with pytest.raises(fedtide.SettingsError, match=r"engine\.devices = 2: only the command"):
+        fedtide.run(fedtide.Params({"engine": {"devices": 2, "accelerator": "cpu"}}), tmp_path / "runs")
+    assert not (tmp_path / "runs").exists()

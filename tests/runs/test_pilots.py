@@ -127,7 +127,7 @@ def test_a_damaged_pilot_is_trained_again_with_one_remark(chosen: Any, tmp_path:
     execute(chosen("average"), tmp_path, log=remarks.append)
     assert rounds_run == list(range(1, 9))
     assert [line for line in remarks if "damaged" in line] == [
-        f"{file.parent}: the shared pilot is damaged; it is trained again"
+        f"{file.parent}: the shared pilot is damaged or that of other runs; it is trained again"
     ]
     rounds_run.clear()
     execute(chosen("restart"), tmp_path)  # the run that trained it again has shared it
@@ -175,6 +175,6 @@ def test_a_wait_can_be_ended(tmp_path: Path) -> None:
     from fedtide.tracking.run_directory import RunDirectory
 
     directory, asked = RunDirectory(tmp_path / "run"), iter([False, True])
-    with FileLock(str(tmp_path / ".lock")), pilots.SharedPilot(tmp_path, 3, directory, lambda _: None) as pilot:
+    with FileLock(str(tmp_path / ".lock")), pilots.SharedPilot(tmp_path, 3, directory, "key", print) as pilot:
         assert pilot.adopt(None, lambda: next(asked)) is None
     assert not (tmp_path / "run").exists()

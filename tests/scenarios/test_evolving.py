@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from fedtide.core.errors import SettingsError
+from fedtide.federation.preview import advice
 from fedtide.world.build import build_timeline
 from fedtide.world.picture import draw, holdings, presence
 from support import federation, run_rounds, vectors
@@ -126,13 +127,24 @@ def test_one_run_with_evolving_data_changing_clients_and_a_long_tail(tmp_path):
     assert (holdings(made, labels).sum(1) > 0).all()
 
 
-@pytest.mark.parametrize("algorithm", ["scaffold", "cfl_core_set"])
+@pytest.mark.parametrize("algorithm", ["scaffold", "cfl_core_set", "fedgrab"])
 def test_clients_that_do_not_remember_are_refused_memories(algorithm):
     data = vectors(count=400)
     chosen = run_settings(
         scenario={"name": "evolving", **SMALL, "drift": "fresh"}, partition="dirichlet_prior", algorithm=algorithm
     )
     with pytest.raises(SettingsError, match=f"algorithm {algorithm} needs clients that remember"):
+        federation(chosen, build_timeline(chosen, data), data)
+
+
+def test_clients_that_do_not_remember_have_no_momentum_of_their_own():
+    data = vectors(count=400)
+    chosen = run_settings(
+        scenario={"name": "evolving", **SMALL, "drift": "fresh"},
+        partition="dirichlet_prior",
+        local={"momentum": 0.9, "momentum_scope": "client"},
+    )
+    with pytest.raises(SettingsError, match=r"local\.momentum_scope = client needs clients that remember"):
         federation(chosen, build_timeline(chosen, data), data)
 
 
@@ -167,3 +179,41 @@ def test_without_beta_the_partition_must_have_an_alpha():
     with pytest.raises(SettingsError, match="beta = null: partition iid has no alpha; give a number"):
         timeline("evolving", world(partition="iid"), **SMALL)
     assert timeline("evolving", world(partition="iid"), **SMALL, beta=0.3).rounds == 12
+
+
+@pytest.mark.parametrize(
+    ("chosen", "used", "equal", "different"),
+    [
+        ({"drift": "visits"}, None, ("dirichlet_prior", 0.5), ("dirichlet_class", 0.5)),
+        ({"drift": "pointer", "beta": 0.5}, None, ("dirichlet_prior", 0.5), ("dirichlet_prior", 2.0)),
+        ({"drift": "fresh"}, ("alpha",), ("dirichlet_class", 0.5), ("dirichlet_prior", 2.0)),
+        ({"drift": "fresh", "beta": 0.5}, (), ("dirichlet_class", 2.0), None),
+    ],
+)
+def test_what_it_says_of_the_partition_is_what_it_uses(chosen, used, equal, different):
+    def digest(name, alpha):
+        return timeline("evolving", world(partition=name, alpha=alpha), **SMALL, **chosen).digest
+
+    assert plugin("scenarios", "evolving", **SMALL, **chosen).partition_settings() == used
+    assert digest(*equal) == digest("dirichlet_prior", 0.5)
+    if different is not None:
+        assert digest(*different) != digest("dirichlet_prior", 0.5)
+
+
+@pytest.mark.parametrize(
+    ("chosen", "line"),
+    [
+        ({"beta": 0.5}, "partition iid has no effect: with these settings, scenario evolving makes"),
+        ({"drift": "visits", "beta": 0.5}, None),
+    ],
+)
+def test_a_partition_without_effect_is_logged_before_the_run(chosen, line):
+    settings = run_settings(
+        scenario={"name": "evolving", **SMALL, "subsets": 2, "drift": "fresh", **chosen}, partition="iid"
+    )
+    data = vectors()
+    said = [
+        text for text in advice(federation(settings, build_timeline(settings, data), data).parts) if "partition" in text
+    ]
+    assert len(said) == (line is not None)
+    assert line is None or said[0].startswith(line)

@@ -42,7 +42,7 @@ def test_nothing_to_deal_is_refused():
 
 def test_save_and_load(tmp_path):
     made = timeline("sessions", world(partition="dirichlet_class"), num_devices=3, num_sessions=3, rounds_pilot=2)
-    made.save(tmp_path / "deep" / "timeline.npz")
+    made.save(tmp_path / "deep" / "timeline.npz", "its identity")
     assert [file.name for file in (tmp_path / "deep").iterdir()] == ["timeline.npz"]
     loaded = Timeline.load(tmp_path / "deep" / "timeline.npz")
     assert loaded.notes == made.notes

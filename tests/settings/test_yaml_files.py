@@ -40,8 +40,8 @@ def test_a_rate_with_an_exponent_is_accepted_in_a_file_and_on_the_command_line(t
 @pytest.mark.parametrize(
     ("text", "problem"),
     [
-        ("seed: 1\nseed: 2\n", "key 'seed' is there twice line 2, column 1"),
-        ("local:\n  lr: 1\n  lr: 2\n", "key 'lr' is there twice line 3, column 3"),
+        ("seed: 1\nseed: 2\n", "duplicate key 'seed' line 2, column 1"),
+        ("local:\n  lr: 1\n  lr: 2\n", "duplicate key 'lr' line 3, column 3"),
         ("", "is empty"),
         ("# nothing but a comment\n", "is empty"),
         ("[" * 5000, "is nested too deeply"),

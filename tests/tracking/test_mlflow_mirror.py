@@ -20,7 +20,8 @@ from fedtide.core.errors import SettingsError
 from fedtide.runs.run import run as run_once
 from fedtide.settings.params import Params
 from fedtide.settings.run import RunSettings
-from fedtide.tracking.mlflow import MlflowMirror, mirror
+from fedtide.tracking.mlflow import MlflowMirror, correct, mirror
+from fedtide.tracking.run_directory import RunDirectory
 from fedtide.tracking.store import Store
 from fedtide.tracking.workspace import Workspace
 
@@ -149,7 +150,7 @@ def test_repeated_rounds_are_not_logged_again(settings: Make, tmp_path: Path, ml
     with pytest.raises(MemoryError):  # the state of round 2 was saved, round 3 was only recorded
         mirrored(settings(), tmp_path / "runs", mlruns, Interrupt(3, crash=True))
     store, run = only_run(mlruns)
-    assert (run.info.status, run.data.tags["outcome"]) == ("KILLED", "killed")
+    assert (run.info.status, run.data.tags["outcome"]) == ("FAILED", "failed")
     before = steps(store, run, "train_loss")
 
     summary = mirrored(settings(), tmp_path / "runs", mlruns)
@@ -178,7 +179,7 @@ def test_a_killed_run_is_closed_unless_a_process_holds_its_directory(tmp_path: P
         (tmp_path / name).mkdir()
         (tmp_path / name / ".lock").touch()
     with FileLock(str(tmp_path / "alive" / ".lock")):
-        store.close_killed()
+        correct(store, lambda _: None)
         found = {name: store.client.get_run(run_id) for name, run_id in made.items()}
     assert {name: run.info.status for name, run in found.items()} == {
         "dead": "KILLED",
@@ -286,6 +287,9 @@ def test_many_rounds_are_written_in_few_calls(directory: Path, mlruns: Path, mon
         header, first, *_ = csv.reader(stream)
     with (directory / "history.csv").open("w", encoding="utf-8", newline="") as stream:
         csv.writer(stream).writerows([header, *([str(round_), *first[1:]] for round_ in range(1, 251))])
+    summary = RunDirectory(directory).summary()
+    assert summary is not None
+    RunDirectory(directory).finish(summary)
 
     log_batch, sizes = MlflowClient.log_batch, []
 
@@ -301,6 +305,16 @@ def test_many_rounds_are_written_in_few_calls(directory: Path, mlruns: Path, mon
     assert sum(sizes) == 250 * filled
     assert max(sizes) <= 1000
     assert sum(size > 0 for size in sizes) == math.ceil(250 / (1000 // filled))
+
+
+def test_a_damaged_run_is_skipped_with_one_line_when_rebuilding(directory: Path, mlruns: Path) -> None:
+    history = directory / "history.csv"
+    history.write_bytes(history.read_bytes()[:-3])
+    lines: list[str] = []
+    mirror([directory], mlruns, EXPERIMENT, lines.append)
+    assert len(lines) == 2
+    assert lines[0].startswith(f"{directory.name}: skipped, {directory}: history.csv has ")
+    assert lines[1] == "MLflow: 0 runs written, 0 up to date"
 
 
 def test_an_unusable_store_is_refused_when_rebuilding(tmp_path: Path) -> None:
@@ -322,6 +336,5 @@ def test_long_settings_are_cut_and_short_ones_kept(directory: Path, mlruns: Path
 
 
 def test_a_mirror_that_was_never_prepared_does_nothing(tmp_path: Path) -> None:
-    with MlflowMirror(tmp_path / "mlruns", EXPERIMENT):
-        pass
+    MlflowMirror(tmp_path / "mlruns", EXPERIMENT).end()
     assert not (tmp_path / "mlruns").exists()

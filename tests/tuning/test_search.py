@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import csv
 import dataclasses
+import os
+import shutil
 import signal
 import statistics
 from collections.abc import Callable
@@ -11,10 +13,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from filelock import FileLock
 from searches import killed, search
 
 from fedtide.core.errors import SettingsError
+from fedtide.core.locks import held
 from fedtide.federation.parts import Parts
 from fedtide.runs.execution import execute
 from fedtide.settings.params import Params
@@ -254,11 +256,26 @@ def test_nothing_is_written_without_a_validation_split(params: Make, tmp_path: P
 
 def test_only_one_process_works_on_a_search(params: Make, tmp_path: Path) -> None:
     study = search(params({"trials": 1}), tmp_path).study
-    with (
-        FileLock(str(tmp_path / "tuning" / f"{study}.lock")),
-        pytest.raises(SettingsError, match="another process is working on this search"),
-    ):
+    holder = rf"another process is working on this search \(process {os.getpid()} on .+ since .+\)"
+    with held(tmp_path / "tuning" / f"{study}.lock", ""), pytest.raises(SettingsError, match=holder):
         search(params({"trials": 1}), tmp_path)
+
+
+@pytest.mark.parametrize("damage", [b"\xff\xfe\n", b'{"op_code": 5, "tr\n', b'{"op_code": 4}\n'])
+def test_a_damaged_journal_is_one_line_and_without_it_the_runs_are_reused(
+    found: tuple[Path, TuneResult], params: Make, tmp_path: Path, damage: bytes
+) -> None:
+    home = tmp_path / "home"
+    shutil.copytree(found[0], home)
+    (journal,) = (home / "tuning").glob("*.journal")
+    lines = journal.read_bytes().splitlines(keepends=True)
+    journal.write_bytes(b"".join([*lines[:3], damage, *lines[3:]]))
+    with pytest.raises(SettingsError, match=r"\.journal: the record of the search is damaged \(.+\); delete this file"):
+        search(params(), home)
+    journal.unlink()
+    before = {path: path.stat().st_mtime_ns for path in home.glob("runs/*/history.csv")}
+    assert search(params(), home).best == found[1].best
+    assert {path: path.stat().st_mtime_ns for path in before} == before
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,8 @@
 import gzip
 import hashlib
+import signal
+import subprocess
+import sys
 
 import pytest
 
@@ -216,3 +219,42 @@ def test_second_process_waits_for_the_first(site, tmp_path, together):
     assert together(lambda: fetch("toy", [resource(site.url("file.bin"))], tmp_path), 2) == [0, 0]
     assert site.requests == [("file.bin", None)]
     assert (tmp_path / "toy" / "raw" / "file.bin").read_bytes() == CONTENT
+
+
+def test_a_file_that_changed_between_two_parts_is_downloaded_from_the_start(site, tmp_path):
+    site.files["file.bin"], site.cut_after = bytes(len(CONTENT)), 4000
+    refusal(tmp_path, resource(site.url("file.bin")))
+    site.files["file.bin"], site.cut_after = CONTENT, None
+    raw = fetch("toy", [resource(site.url("file.bin"))], tmp_path)
+    assert (raw / "file.bin").read_bytes() == CONTENT
+    assert raw_names(tmp_path) == ["file.bin"]
+    assert [asked for _, asked in site.requests] == [None, "bytes=4000-", None]
+
+
+def test_without_a_checksum_nothing_is_resumed(site, tmp_path):
+    """Nobody could tell that both parts are of one file."""
+    site.files["file.bin"], site.cut_after = bytes(len(CONTENT)), 4000
+    wanted = resource(site.url("file.bin"), checksum="")
+    refusal(tmp_path, wanted)
+    assert raw_names(tmp_path) == []
+    (tmp_path / "toy/raw/file.bin.part").write_bytes(bytes(4000))  # of a process that was killed
+    site.files["file.bin"], site.cut_after = CONTENT, None
+    assert (fetch("toy", [wanted], tmp_path) / "file.bin").read_bytes() == CONTENT
+    assert [asked for _, asked in site.requests] == [None, None]
+
+
+def test_what_a_killed_process_began_to_copy_or_download_is_removed(tmp_path):
+    (tmp_path / "mirror").mkdir()
+    (tmp_path / "mirror/file.bin").write_bytes(CONTENT)
+    script = "import os, sys, pathlib\nfrom fedtide.world.sources import Resource, fetch\n"
+    script += "class Deadly(Resource):\n    def check(self, path):\n        os.kill(os.getpid(), 9)\n"
+    script += "fetch('toy', [Deadly('file.bin')], pathlib.Path(sys.argv[1]), pathlib.Path(sys.argv[2]))\n"
+    command = [sys.executable, "-c", script, str(tmp_path), str(tmp_path / "mirror")]
+    assert subprocess.run(command, check=False).returncode == -signal.SIGKILL
+    (half,) = raw_names(tmp_path)
+    assert half.startswith("file.bin.")
+    raw = tmp_path / "toy" / "raw"
+    for name in ("file.bin", "file.bin.part", "notes.part"):  # placed by hand; an interrupted download; someone's own
+        (raw / name).write_bytes(CONTENT)
+    fetch("toy", [resource()], tmp_path)
+    assert raw_names(tmp_path) == ["file.bin", "notes.part"]

@@ -16,7 +16,7 @@ from fedtide.data.ag_news import AgNews
 from fedtide.data.mnist import Mnist
 from fedtide.world import prepared
 from fedtide.world.dataset import Dataset
-from fedtide.world.prepared import content_digest, load, prepare
+from fedtide.world.prepared import content_digest, load, prepared_file
 from fedtide.world.sources import Resource
 
 
@@ -71,7 +71,8 @@ def test_read_once_then_the_same_from_the_prepared_file(plugin, root, reads):
 
 
 def test_prepared_file_is_plain_and_the_only_one_left(plugin, root):
-    path = prepare(plugin, root)
+    load(plugin, root)
+    path = prepared_file(plugin, root)
     with np.load(path, allow_pickle=False) as stored:
         assert stored["train_inputs"].shape == (6, 1, 4, 4)
     assert [item.name for item in path.parent.glob("*.npz")] == [path.name]
@@ -80,7 +81,7 @@ def test_prepared_file_is_plain_and_the_only_one_left(plugin, root):
 
 @pytest.mark.parametrize("damage", ["garbage", "short", "empty", "flipped", "other_array"])
 def test_damaged_prepared_file_is_made_again(plugin, root, reads, damage):
-    path, sound = prepare(plugin, root), load(plugin, root)
+    path, sound = prepared_file(plugin, root), load(plugin, root)
     content = path.read_bytes()
     middle = content.index(sound.train_inputs.numpy().tobytes()) + 10
     if damage == "other_array":
@@ -102,7 +103,7 @@ def test_damaged_prepared_file_is_made_again(plugin, root, reads, damage):
 
 
 def test_valid_file_with_other_content_is_made_again(plugin, root, reads):
-    path, sound = prepare(plugin, root), load(plugin, root)
+    path, sound = prepared_file(plugin, root), load(plugin, root)
     with np.load(path) as stored:
         changed = dict(stored)
     changed["train_labels"] = changed["train_labels"][::-1]
@@ -150,7 +151,7 @@ def test_each_choice_of_settings_has_its_own_file(tmp_path):
     for plugin in plugins:
         plugin.resources = (Resource("test.csv"),)
     assert [load(plugin, tmp_path).input_shape for plugin in plugins * 2] == [(3,), (5,), (3,), (5,)]
-    assert len({prepare(plugin, tmp_path) for plugin in plugins}) == 2
+    assert len({prepared_file(plugin, tmp_path) for plugin in plugins}) == 2
 
 
 def test_where_files_lie_does_not_count(plugin, root, reads):

@@ -1,4 +1,4 @@
-"""What the methods share whose server does what FedAvg's does."""
+"""What methods with FedAvg's server step share."""
 
 from __future__ import annotations
 

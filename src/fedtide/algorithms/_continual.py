@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from abc import abstractmethod
 
 import torch
@@ -55,9 +56,9 @@ class Continual(Averaging):
         return float(torch.linalg.vector_norm(gap.nan_to_num(0.0), dim=-1).mean())
 
     def record(self, r: Round) -> dict[str, Tensor | float]:
-        """``information_loss``, the same for all participants; NaN in rounds without a measurement."""
+        """``information_loss``, NaN in rounds without a measurement."""
         every = self.settings.measure_every
         if not every:
             return {}
         due = (r.t + 1) % every == 0 or r.t + 1 == r.rounds
-        return {"information_loss": torch.full_like(r.n, self.information_loss(r) if due else torch.nan)}
+        return {"information_loss": self.information_loss(r) if due else math.nan}

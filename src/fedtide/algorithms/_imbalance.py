@@ -38,7 +38,7 @@ class Imbalance:
         return known @ self.delta / known.sum(1)  # eq. 4
 
 
-def relative_score(scores: Tensor, everybody: Tensor) -> float:
+def relative_score(scores: Tensor, population_scores: Tensor) -> float:
     """q: mean score of a round's participants over that of all clients; one if nobody scores."""
-    mean = float(everybody.mean())
+    mean = float(population_scores.mean())
     return float(scores.mean()) / mean if mean else 1.0

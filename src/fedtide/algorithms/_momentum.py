@@ -18,7 +18,8 @@ class MomentumSettings(AlgorithmSettings):
 
     server_lr: float = Tunable(1.0, low=0.1, high=1.5, gt=0, description="server step size eta_g")
     momentum_norm: Literal["actual", "nominal"] = Field(
-        "actual", description="Delta divides a displacement by the client's local steps, or by the real number E n / B"
+        "actual",
+        description="Delta is the displacement divided by the client's local steps, or by the unrounded count E n / B",
     )
     nominal_n: Literal["mean", "client0"] = Field(
         "mean", description="n of the nominal count: mean client size, or size of the first client"

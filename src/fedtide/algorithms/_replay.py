@@ -1,4 +1,4 @@
-"""What the methods share that store samples and replay them."""
+"""What methods that store and replay samples share."""
 
 from __future__ import annotations
 

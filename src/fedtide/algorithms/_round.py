@@ -58,6 +58,19 @@ class ForwardPass(NamedTuple):
     labels: Tensor
 
 
+class Population(NamedTuple):
+    """The clients present in a round, K of them, by ascending id.
+
+    Attributes:
+        ids: int64 [K]. samples: int64 [K], what each holds.
+        seen: bool [K], whether it has a memory from an earlier round.
+    """
+
+    ids: Ints
+    samples: Ints
+    seen: NDArray[np.bool_]
+
+
 class Services(Protocol):
     """What the engine can compute for an algorithm."""
 
@@ -104,6 +117,9 @@ class Services(Protocol):
     def labels(self, positions: Ints) -> Ints:
         """Labels of these positions of the training set."""
 
+    def population(self) -> Population:
+        """The clients present, participants and absent ones alike."""
+
     def population_counts(self) -> Tensor:
         """Samples per class of every client present, by ascending id: float64 [K, L] on the CPU."""
 
@@ -124,7 +140,7 @@ class Round:
         ids: client ids, ascending. shard_ids: number of the shard each holds.
         n: [C, 1] samples. omega: [C, 1] n over the population's mean.
         steps: [C, 1] local steps. effective_steps: [C, 1] displacement per unit gradient and lr (momentum included).
-        mean_steps: steps of a client of mean size, E * ceil(mean n / B).
+        mean_steps: local steps of a client of mean size, as ``step_count`` gives them.
         weights: [C, 1] of the average: the weighting's, in ``finish`` what :meth:`Algorithm.weights` returned.
         population: clients present |K|; clients: N. participation_fraction: expected share of the population drawn per round.
         counts: [C, 1] rounds each participant took part in, this one included. seen: [C, 1] 1.0 if it has a memory from

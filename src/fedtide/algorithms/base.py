@@ -9,7 +9,7 @@ from typing import ClassVar
 from torch import Tensor
 
 from fedtide.algorithms._preview import RunPreview
-from fedtide.algorithms._round import ForwardPass, Ints, Round, Services, Vectors
+from fedtide.algorithms._round import ForwardPass, Ints, Population, Round, Services, Vectors
 from fedtide.core.plugins import Plugin, PluginSettings, Tunable
 from fedtide.core.randomness import Randomness
 from fedtide.engine.flat import Layout
@@ -23,6 +23,7 @@ __all__ = [
     "Gradient",
     "Ints",
     "Local",
+    "Population",
     "Problem",
     "Round",
     "RunPreview",
@@ -42,8 +43,8 @@ class ServerVector:
     Attributes:
         name: in ``r.server``.
         start: value of its entries at the start.
-        mean_of: the client memory whose mean over the clients present it becomes when the population changes and memories are
-            kept (``federation.at_session: keep``); without one it stays as it is.
+        mean_of: the client memory whose mean over the clients present it is, also when the population changes; without one it
+            stays as it is.
         by_size: that mean is weighted by the clients' relative sizes omega.
     """
 
@@ -83,7 +84,8 @@ class Algorithm(Plugin):
 
     Attributes:
         server: vectors [d] kept by the server: names (zero at the start), or :class:`ServerVector`.
-        client: names of vectors [d] kept by every client, zero for a client never seen. A client that leaves loses them.
+        client: names of vectors [d] kept by every client, zero for a client never seen. A client that leaves inside a
+            session loses them; see ``federation.at_session`` for the start of one.
         scratch: names of vectors [d] of every participant that live for one round.
         down, up: what is sent to and by each participant, for the ledger: ``w``/``W`` (the model with its buffers), names
             of declared vectors, or names that :meth:`payload` knows.
@@ -92,6 +94,7 @@ class Algorithm(Plugin):
             use the mean of the local models, not a client's own displacement.
         remembers: whether clients keep something from round to round besides their vectors.
         synthetic_per_shard: most samples it adds for every shard that a client holds.
+        problem: the learning problem, set before all other calls.
     """
 
     kind: ClassVar[str] = "algorithms"
@@ -168,10 +171,11 @@ class Algorithm(Plugin):
         return r.weights
 
     def population_changed(self, server: Vectors, memory: Vectors, present: list[int], omega: Tensor) -> None:
-        """Adjust kept memories ([d] and [N, d]) to a new population, when ``federation.at_session`` is ``keep``.
+        """Adjust kept memories ([d] and [N, d]) to a new population.
 
-        Called when a session begins, and when clients have left within one (their memories are zero by then). By default every
-        :class:`ServerVector` becomes the mean it declares.
+        Called when clients have come or gone within a session (the memories of those who left are zero by then), and when a
+        session begins whose memories are kept (``federation.at_session: keep``). By default every :class:`ServerVector`
+        becomes the mean it declares.
 
         Args:
             server, memory: the server's vectors, and the rows of all clients.
@@ -193,7 +197,7 @@ class Algorithm(Plugin):
     def record(self, r: Round) -> dict[str, Tensor | float]:
         """What to record of every round, always under the same names; called after :meth:`finish`.
 
-        A column [C, 1] goes to ``clients.csv`` (a value for each participant), a number to ``history.csv``.
+        A column [C, 1] goes to ``clients.csv`` (a value for each participant), a number to ``history.csv`` (NaN: no value).
         """
         return {}
 

@@ -54,7 +54,9 @@ class CflRegularization(Continual):
         fisher_group: int = Field(1, ge=1, description="samples whose mean gradient fisher squares")
         clamp: bool = Field(False, description="treat negative curvatures as zero")
         expand_at: Literal["final", "received"] = Field("final", description="w^: the client's own model or w_t")
-        layers: Literal["top", "full"] = Field("top", description="top: last layer and what is below it; full: all")
+        layers: Literal["top", "full"] = Field(
+            "top", description="top: the last layer and the layer or stage below it; full: all"
+        )
         B_head: float = Tunable(1.0, low=0.01, high=10.0, log=True, ge=0, description="weight B on the last layer")
         B_below: float = Tunable(0.1, low=0.001, high=1.0, log=True, ge=0, description="weight B below it")
         past: Literal["layer", "lemma"] = Field("layer", description="weight of the past: B, or by Lemma B.4")
@@ -83,7 +85,10 @@ class CflRegularization(Continual):
         return super().payload(name) - self.first
 
     def extra(self) -> dict[str, Tensor]:
-        """``sums`` of g - h w^ and h over the window, the pairs ``kept`` in it, and how many ``triples`` these are."""
+        """``sums`` of g - h w^ and h over the window, the pairs ``kept`` in it, and how many ``triples`` these are.
+
+        While the information loss is measured, ``uploads``: the pairs of all visits.
+        """
         d = self.problem.layout.size - self.first
         if self.settings.curvature == "exact" and d > _EXACT:
             raise SettingsError(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import ClassVar, Literal
 
 import torch
 from pydantic import Field
@@ -48,10 +48,13 @@ class FedGrab(Averaging):
         open: Literal["all", "tail"] = Field(
             "all", description="classes with a controller: all, or those rarer than the mean class"
         )
-        prior: Literal["oracle", "weight_norm"] = Field("oracle", description="class frequencies that open goes by")
+        prior: Literal["oracle", "weight_norm"] = Field(
+            "oracle", description="class frequencies that decide which classes are open"
+        )
         bypass: bool = Field(True, description="leave classes out at random")
 
     settings: Settings
+    remembers: ClassVar[bool] = True
 
     def extra(self) -> dict[str, Tensor]:
         """Of every client and class: S+, S-, u, e1, e2."""
@@ -65,13 +68,16 @@ class FedGrab(Averaging):
     def _controlled(self, r: Round) -> Tensor:
         """Move the participants' controllers (2); their u [C, L]."""
         s = self.settings
-        own, other, u, e1, e2 = r.extra["balancer"][r.ids].unbind(1)
+        r.extra["balancer"] = balancer = r.extra[
+            "balancer"
+        ].cpu()  # where `extra` makes it; elsewhere after a resumption
+        own, other, u, e1, e2 = balancer[r.ids].unbind(1)
         passes = r.services.forward(r.w)
         amounts = torch.stack([_amounts(seen, f(u[k]), f(-u[k])) for k, seen in enumerate(passes)])
         own, other = own + amounts[:, 0], other + amounts[:, 1]
         e = other - own
         u = (u + s.Kp * (e - e1) + s.Ki * e + s.Kd * (e - 2 * e1 + e2)).clamp(-_LIMIT, _LIMIT)
-        r.extra["balancer"][r.ids] = torch.stack([own, other, u, e, e1], 1)
+        balancer[r.ids] = torch.stack([own, other, u, e, e1], 1)
         return u
 
     def _open(self, r: Round) -> Tensor:

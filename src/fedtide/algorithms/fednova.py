@@ -15,8 +15,8 @@ class FedNova(Algorithm):
 
     With ``Delta_k = w - theta_k`` and ``|a_k|``, the displacement of client k's tau_k steps per unit of learning rate
     under a constant unit gradient, ``w+ = w - tau_eff sum_k p_k Delta_k / |a_k|`` (eq. 3 there); tau_eff is
-    ``sum p_k |a_k|``, or ``sum p_k tau_k`` with a proximal term, as in the released code. Server momentum is its
-    ``gmf``: ``b+ = gmf b + (w - w+) / eta``, and ``w - eta b+`` is sent.
+    ``sum p_k |a_k|``, or ``sum p_k tau_k`` with a proximal term, as in the released code. Server momentum is the released
+    code's ``gmf``: ``b+ = gmf b + (w - w+) / eta``, and ``w - eta b+`` is sent.
 
     For local momentum *and* a proximal term together the released code applies two separate rules; here ``|a_k|`` is the exact
     displacement of the combined recursion, which is theirs for either alone. It includes Nesterov's lookahead, but neither

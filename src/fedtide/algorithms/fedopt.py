@@ -65,7 +65,7 @@ class FedOpt(Algorithm):
         return r.w + step
 
     def _momentum(self, w: Tensor, m: Tensor, D: Tensor) -> Tensor:
-        """torch's SGD, run on -w so that its momentum buffer is m (it descends, D points uphill)."""
+        """torch's SGD, run on -w so that its momentum buffer is m (SGD subtracts, D is added)."""
         minus = torch.nn.Parameter(-w)
         minus.grad = D
         optimiser = torch.optim.SGD([minus], lr=self.settings.server_lr, momentum=self.settings.beta1)

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from pydantic import Field
+from pydantic import Field, model_validator
 from torch import Tensor
 
 from fedtide.algorithms.base import Local, Round
 from fedtide.algorithms.fedwcm import FedWcm
+from fedtide.core.errors import SettingsError
 from fedtide.settings.choices import WeightingChoice, choice_field
 
 
@@ -27,6 +28,15 @@ class FedWcmX(FedWcm):
         weighting: WeightingChoice = choice_field("samples", "what the softmax of the scores is multiplied by")
         renormalise: bool = Field(True, description="weights sum to one")
         lr_cap: float | None = Field(None, gt=0, description="largest learning rate of a client; null for none")
+
+        @model_validator(mode="after")
+        def _own_count(self) -> FedWcmX.Settings:
+            if (self.momentum_norm, self.nominal_n) != ("actual", "mean"):
+                raise SettingsError(
+                    "momentum_norm and nominal_n have no effect in fedwcm_x, which divides by the steps of a client of mean "
+                    "size; use fedwcm, or leave them out"
+                )
+            return self
 
     settings: Settings
 

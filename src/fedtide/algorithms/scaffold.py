@@ -22,7 +22,8 @@ class Scaffold(Algorithm):
     * ``printed``: ``a_k`` is the number of steps. With momentum the control variates come out too large by up to
       1 / (1 - momentum), as in DynamicFL's released code.
     * ``fedssg``: the SCAFFOLD of the FedSSG family's released code. ``a_k`` is the number of steps of a client of mean size and
-      eta undecayed; c is divided by the relative size omega_k, and the changes of c_k are multiplied by it.
+      eta undecayed; in the local correction c is divided by the relative size omega_k, and the changes of c_k are multiplied
+      by it.
     """
 
     class Settings(AlgorithmSettings):
@@ -38,7 +39,7 @@ class Scaffold(Algorithm):
         option: Literal["I", "II"] = Field(
             "II", description="I: gradient over all local data at x; II: from the local steps"
         )
-        server_lr: float = Tunable(1.0, low=0.1, high=1.5, ge=0, description="server step size eta_g")
+        server_lr: float = Tunable(1.0, low=0.1, high=1.5, gt=0, description="server step size eta_g")
         variate_weights: Literal["plain", "samples"] = Field(
             "plain", description="c is the plain mean of the c_k (|S|/N of the round's changes), or weighted by samples"
         )

@@ -40,9 +40,19 @@ def kinds() -> list[dict[str, str]]:
 
 
 def listing(kind: str) -> list[dict[str, str]]:
-    """Name and one-line summary of every plug-in of a kind."""
+    """Name and one-line summary of every plug-in of a kind; a broken one's is the reason."""
     kind = kind_of(kind)
-    return [{"name": name, "summary": plugins.summary(kind, name)} for name in plugins.names(kind)]
+    reasons = {name: plugins.broken(kind, name) for name in plugins.names(kind)}
+    return [
+        {"name": name, "summary": f"broken: {reason}" if reason else plugins.summary(kind, name)}
+        for name, reason in reasons.items()
+    ]
+
+
+def broken() -> list[str]:
+    """Why plug-ins cannot be used, one line for each that cannot."""
+    found = (plugins.broken(kind, name) for kind in plugins.KINDS for name in plugins.names(kind))
+    return [reason for reason in found if reason]
 
 
 def describe(kind: str, name: str) -> str:
@@ -59,6 +69,17 @@ def describe(kind: str, name: str) -> str:
     if kind == "algorithms":
         lines += ["", *_traffic(cls.Settings(name=name))]
     return "\n".join(lines)
+
+
+def facts(kind: str, name: str) -> dict[str, Any]:
+    """What :func:`describe` says, for programs: ``kind, name, documentation, settings`` (a JSON Schema), ``traffic``."""
+    kind = kind_of(kind)
+    cls = plugins.load(kind, name)
+    found = {"kind": kind, "name": name, "documentation": inspect.getdoc(cls) or ""}
+    schema = cls.Settings.model_json_schema()
+    del schema["properties"]["name"]
+    traffic = [line.strip() for line in _traffic(cls.Settings(name=name))[1:]] if kind == "algorithms" else []
+    return {**found, "settings": schema["properties"], "traffic": traffic}
 
 
 def _traffic(settings: PluginSettings) -> list[str]:

@@ -19,7 +19,7 @@ from fedtide.cli.reporter import log, output, silent
 MEANING = {
     "F_init": "F of its initial model",
     "F_previous": "F of the previous final model",
-    "F_average": "F of the mean of stored models",
+    "F_average": "F of the mean of final models since the pilot",
     "F_first": "F of the run's initial model",
     "F_end": "F of its final model",
     "gradient": "mean |grad F|^2",

@@ -3,40 +3,145 @@
 from __future__ import annotations
 
 import logging
+import os
 import signal
 import sys
-from collections.abc import Callable
-from typing import Any
+import traceback
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from types import FrameType
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import typer
 
 from fedtide.cli.reporter import log
 from fedtide.core.errors import SettingsError
+from fedtide.core.faults import TRACEBACK, PluginCrash
+from fedtide.core.plugins import naming_plugins
+
+if TYPE_CHECKING:
+    from fedtide.tuning.study import TuneResult
+
+
+class Interrupted(BaseException):
+    """Ctrl-C or SIGTERM. No KeyboardInterrupt, which typer would end without a word.
+
+    Attributes:
+        number: of the signal.
+    """
+
+    def __init__(self, number: int) -> None:
+        super().__init__(number)
+        self.number = number
 
 
 def guarded(function: Callable[[], None]) -> None:
-    """Call an entry point. Errors are one line; exit status 2 for bad input, 1 for a failing disk, 130 for Ctrl-C."""
+    """Call an entry point. Errors and interruptions are one line.
+
+    Exit status 2 for bad input, 1 for a failing disk or plug-in, 128 + signal for Ctrl-C and SIGTERM. With
+    ``FEDTIDE_TRACEBACK`` in the environment the traceback of an error comes before its line.
+    """
     logging.getLogger("mlflow").setLevel(logging.ERROR)
-    try:
-        function()
-    except SettingsError as error:
-        print(f"fedtide: {error}", file=sys.stderr)
-        sys.exit(2)
-    except OSError as error:
-        print(f"fedtide: {error}", file=sys.stderr)
-        sys.exit(1)
-    except typer.Exit as request:
-        sys.exit(request.exit_code)
-    except KeyboardInterrupt:
+    with _signals_raised() as received:
+        try:
+            with naming_plugins():
+                function()
+        except BaseException as error:
+            # Also an error that a library has made of the interruption, for instance while it was imported.
+            if received:
+                print("fedtide: interrupted", file=sys.stderr)
+                sys.exit(128 + received[0])
+            _exit_for(error)
+
+
+def _exit_for(error: BaseException) -> None:
+    """Exit for an expected error; raise others again."""
+    if isinstance(error, MemoryError) or "can't start new thread" in str(error) or "Resource temporarily" in str(error):
+        error = OSError(f"there is not enough memory, or no further thread is allowed ({error})")
+    if isinstance(error, SettingsError | PluginCrash | OSError):
+        if os.environ.get(TRACEBACK):
+            traceback.print_exception(error)
+        hint = f"; {TRACEBACK}=1 shows the whole traceback" if isinstance(error, PluginCrash) else ""
+        print(f"fedtide: {error}{hint}", file=sys.stderr)
+        sys.exit(2 if isinstance(error, SettingsError) else 1)
+    if isinstance(error, typer.Exit):
+        sys.exit(error.exit_code)
+    if isinstance(error, KeyboardInterrupt):
         print("fedtide: interrupted", file=sys.stderr)
         sys.exit(130)
+    raise error
+
+
+@contextmanager
+def _signals_raised() -> Iterator[list[int]]:
+    """Ctrl-C and SIGTERM raise :class:`Interrupted`, and are listed; a second one ends the process at once."""
+    received: list[int] = []
+
+    def handle(number: int, frame: FrameType | None) -> None:
+        if received:
+            signal.signal(number, signal.SIG_DFL)
+            signal.raise_signal(number)
+        received.append(number)
+        raise Interrupted(number)
+
+    before = {number: signal.signal(number, handle) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield received
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 def exit_with(summary: dict[str, Any]) -> None:
     """Exit with the status of a run: 0 complete, 1 diverged, 128 + signal if interrupted."""
     if summary["state"] == "interrupted":
-        log("interrupted; the state is saved, the same command continues from there")
-        raise typer.Exit(128 + int(summary.get("signal", signal.SIGINT)))
+        _exit_interrupted(summary.get("signal", signal.SIGINT), [summary])
     if summary["state"] == "diverged":
         log(f"{summary.get('message', 'diverged')}; its history is kept")
         raise typer.Exit(1)
+
+
+def exit_with_all(summaries: Sequence[dict[str, Any]], stopped: int | None, allow_failures: bool) -> None:
+    """List the runs that diverged or failed, and exit with the status of all runs.
+
+    0 if all are complete, or failures are allowed, otherwise 1; 128 + signal if a signal has stopped them.
+    """
+    from fedtide.runs.compare import unsuccessful
+
+    lines = unsuccessful(summaries)
+    _list(f"{len(lines)} of {len(summaries)} runs diverged or failed", lines)
+    if stopped is not None:
+        _exit_interrupted(stopped, summaries)
+    if lines and not allow_failures:
+        raise typer.Exit(1)
+
+
+def exit_with_search(result: TuneResult, show: Callable[[str], None] = print) -> None:
+    """Show the result of a search, list the trials that failed, and exit with its status: 0, 1 or 128 + signal."""
+    if result.stopped is None:
+        show(result.text)
+    _list(
+        f"{len(result.failed)} of {result.trials + len(result.failed)} trials failed; the same command tries them again",
+        result.failed,
+    )
+    if result.stopped is not None:
+        log(f"interrupted; {result.text}")
+        raise typer.Exit(128 + result.stopped)
+    if result.failed:
+        raise typer.Exit(1)
+
+
+def _list(title: str, lines: Sequence[str]) -> None:
+    for line in (f"{title}:", *(f"  {line}" for line in lines)) if lines else ():
+        log(line)
+
+
+def _exit_interrupted(number: int, summaries: Sequence[dict[str, Any]]) -> NoReturn:
+    """Say what is kept of the runs, and exit."""
+    if any(summary["state"] == "interrupted" and summary["rounds"] for summary in summaries):
+        log("interrupted; the state is saved, the same command continues from there")
+    elif any(summary["state"] != "interrupted" for summary in summaries):
+        log("interrupted; the runs that have ended are kept, the same command does the others")
+    else:
+        log("interrupted before the end of the first round")
+    raise typer.Exit(128 + int(number))

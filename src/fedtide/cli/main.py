@@ -2,21 +2,34 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
-import os
-import subprocess
+import shlex
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from fedtide import __version__
+from fedtide.cli.check import check
 from fedtide.cli.diagnose import diagnose
-from fedtide.cli.exits import exit_with, guarded
-from fedtide.cli.options import PARAMS, Json, Mlruns, Override, ParamsFile, Quiet, Runs, Worlds, mlruns_folder
+from fedtide.cli.exits import exit_with, exit_with_all, exit_with_search, guarded
+from fedtide.cli.options import (
+    PARAMS,
+    AllowFailures,
+    Json,
+    Mlruns,
+    Override,
+    ParamsFile,
+    Quiet,
+    Runs,
+    Worlds,
+    mlruns_folder,
+)
 from fedtide.cli.quadratic import quadratic
 from fedtide.cli.reporter import log, output, print_report, progress, silent
 from fedtide.cli.reproduce import reproduce
+from fedtide.cli.ui import ui
 
 app = typer.Typer(
     name="fedtide",
@@ -76,6 +89,7 @@ def compare(
     runs: Runs = Path("runs"),
     worlds: Worlds = Path("worlds"),
     mlruns: Mlruns = None,
+    allow_failures: AllowFailures = False,
     as_json: Json = False,
     quiet: Quiet = False,
 ) -> None:
@@ -88,8 +102,7 @@ def compare(
     summaries, stopped = train(chosen, where, silent if quiet else log)
     if as_json:
         print(json.dumps(summaries))
-    if stopped is not None:
-        exit_with({"state": "interrupted", "signal": stopped})
+    exit_with_all(summaries, stopped, allow_failures or chosen.experiment.compare.allow_failures)
 
 
 @app.command()
@@ -102,17 +115,27 @@ def report(
     tuning: Annotated[
         Path | None, typer.Option(help="Folder of a search with tune.cost: adds its Pareto front.")
     ] = None,
+    as_json: Json = False,
 ) -> None:
     """Write tables, figures and an HTML page about the runs of `compare`, from their run directories."""
     from fedtide.runs.stages import report as build
     from fedtide.settings.params import Params
 
     chosen = Params.read(params, overrides or ())
-    settings = "".join(f" --set {item}" for item in overrides or ())
-    command = f"fedtide compare --params {params}{settings} && fedtide report --params {params}{settings}"
+    settings = ["--params", params, *(word for item in overrides or () for word in ("--set", item))]
+    settings += ["--runs", runs] if runs != Path("runs") else []
+    folders = ["--worlds", worlds] if worlds != Path("worlds") else []
+    written = ["--out", out] if out != Path("report") else []
+    steps = [["compare", *settings, *folders], ["report", *settings, *folders, *written]]
     if tuning:
-        command = f"fedtide tune --params {params}{settings} --out {tuning} && {command} --tuning {tuning}"
-    print_report(build(chosen, runs, worlds, out, command, tuning))
+        steps = [["tune", *settings, "--out", tuning], steps[0], [*steps[1], "--tuning", tuning]]
+    command = " && ".join(shlex.join(["fedtide", *map(str, step)]) for step in steps)
+    summary = build(chosen, runs, worlds, out, command, tuning)
+    if as_json:
+        facts = {"page": str(summary.page), "complete": summary.complete, "total": summary.total}
+        print(json.dumps({**facts, "results": summary.results, "warnings": summary.warnings}))
+    else:
+        print_report(summary)
 
 
 @app.command()
@@ -122,6 +145,8 @@ def tune(
     runs: Runs = Path("runs"),
     out: Annotated[Path, typer.Option(help="Folder of the study.")] = Path("tuning"),
     mlruns: Mlruns = None,
+    as_json: Json = False,
+    quiet: Quiet = False,
 ) -> None:
     """Search for good settings of `algorithm` on the validation split; the best are written to a file for --params."""
     from fedtide.runs.stages import workspace
@@ -130,10 +155,10 @@ def tune(
 
     chosen = Params.read(params, overrides or ())
     where = workspace(chosen, runs, None, mlruns_folder(mlruns))
-    result = search(chosen, where, out, log)
-    if result.stopped is not None:
-        exit_with({"state": "interrupted", "signal": result.stopped})
-    print(result.text)
+    result = search(chosen, where, out, silent if quiet else log)
+    if as_json:
+        print(json.dumps(dataclasses.asdict(result)))
+    exit_with_search(result, silent if as_json else print)
 
 
 @app.command()
@@ -165,9 +190,11 @@ def partition(
     stages.partition(Params.read(params, overrides or ()), out, log)
 
 
+app.command()(check)
 app.command()(reproduce)
 app.command()(diagnose)
 app.command()(quadratic)
+app.command()(ui)
 
 
 @app.command("list")
@@ -193,18 +220,21 @@ def list_(
 
 
 @app.command()
-def show(kind: str, name: str) -> None:
+def show(kind: str, name: str, as_json: Json = False) -> None:
     """Show documentation, settings with bounds, and traffic of a plug-in."""
-    from fedtide.cli.describe import describe
+    from fedtide.cli.describe import describe, facts
 
-    print(describe(kind, name))
+    print(json.dumps(facts(kind, name)) if as_json else describe(kind, name))
 
 
 @app.command()
 def schema() -> None:
     """Print the JSON Schema of the settings file, for editors."""
+    from fedtide.cli.describe import broken
     from fedtide.settings.experiment import Experiment
 
+    for reason in broken():
+        log(f"left out: {reason}")
     print(json.dumps(Experiment.model_json_schema(), indent=2))
 
 
@@ -220,22 +250,6 @@ def mirror(params: ParamsFile = PARAMS, runs: Runs = Path("runs"), mlruns: Mlrun
     if not folders:
         raise SettingsError(f"{runs}: no run directories here")
     rebuild(folders, mlruns_folder(mlruns), experiment, log)
-
-
-@app.command()
-def ui(
-    mlruns: Mlruns = None,
-    port: Annotated[int, typer.Option(min=1, max=65535, help="Port on the loopback interface.")] = 5000,
-) -> None:
-    """Open the MLflow UI on this machine."""
-    from fedtide.tracking.mlflow import ui_command
-
-    command, environment = ui_command(mlruns_folder(mlruns), port=port)
-    log(f"http://127.0.0.1:{port}  (Ctrl-C to stop)")
-    try:
-        raise typer.Exit(subprocess.call(command, env={**os.environ, **environment}))
-    except KeyboardInterrupt:
-        raise typer.Exit(130) from None
 
 
 def main() -> None:

@@ -15,6 +15,9 @@ Worlds = Annotated[Path, typer.Option("--worlds", help="Folder of the timelines 
 Mlruns = Annotated[Path | None, typer.Option("--mlruns", help="MLflow's folder; default $FEDTIDE_MLRUNS or mlruns.")]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object (or list) on the last line.")]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress.")]
+AllowFailures = Annotated[
+    bool, typer.Option("--allow-failures", help="Exit with status 0 although runs diverged or failed; they are listed.")
+]
 
 PARAMS = Path("params.yaml")
 

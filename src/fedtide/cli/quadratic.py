@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import json
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 from rich.box import SIMPLE
@@ -25,21 +25,11 @@ def quadratic(
     as_json: Json = False,
 ) -> None:
     """The noisy quadratic model of CFL: best learning rates and losses of FedAvg, FedProx and CFL in eight settings."""
-    import numpy as np
-
-    from fedtide.diagnostics import noisy_quadratic as nqm
+    from fedtide.diagnostics.noisy_quadratic import comparison
 
     if curves is not None and not curves.parent.is_dir():
         raise SettingsError(f"curves = {str(curves)!r}: no folder {curves.parent}")
-    chosen = tuple(range(seeds))
-    rows: list[dict[str, Any]] = []
-    lines: list[tuple[str, str, int, float]] = []
-    for setting in nqm.SETTINGS:
-        best = nqm.best_rates(setting, chosen)
-        for method, (rate, loss) in best.items():
-            rows.append({"setting": setting.name, "method": method, "rate": rate, "loss": loss})
-            found = [nqm.simulate(nqm.problem(setting, seed), method, np.array([rate]))[0] for seed in chosen]
-            lines += [(setting.name, method, t, value) for t, value in enumerate(np.mean(found, axis=0))]
+    rows, lines = comparison(tuple(range(seeds)))
     if curves is not None:
         with replacing(curves) as part, part.open("w", newline="", encoding="utf-8") as stream:
             writer = csv.writer(stream, lineterminator="\n")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -9,13 +10,14 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.table import Table
 
-from fedtide.cli.exits import exit_with
-from fedtide.cli.options import Override, Quiet, Runs
+from fedtide.cli.exits import exit_with_all
+from fedtide.cli.options import AllowFailures, Json, Override, Quiet, Runs
 from fedtide.cli.reporter import log, output, silent
 from fedtide.core.errors import SettingsError
 
 if TYPE_CHECKING:
     from fedtide.reproduce.recipe import Recipe
+    from fedtide.reproduce.results import Results
 
 WIDTH = 160
 SHOWN = 20
@@ -34,19 +36,23 @@ def reproduce(
         typer.Option("--only", metavar="COLUMN=VALUES", help="Run only these cells, e.g. algorithm=moon."),
     ] = None,
     listed: Annotated[bool, typer.Option("--list", help="List experiments, or the cells of one.")] = False,
+    allow_failures: AllowFailures = False,
+    as_json: Json = False,
     quiet: Quiet = False,
 ) -> None:
-    """Reproduce a published table: obtained beside published numbers. Finished runs are reused, interrupted ones continued."""
+    """Reproduce a published table and print obtained next to published numbers.
+
+    Finished runs are reused, interrupted ones continued.
+    """
     from fedtide.reproduce.recipe import Recipe
     from fedtide.reproduce.reproduce import find
     from fedtide.reproduce.reproduce import reproduce as run_table
-    from fedtide.reproduce.results import missing_lines, printable
+    from fedtide.reproduce.results import json_rows, missing_lines
 
-    console = output(WIDTH)
     if name is None:
         if not listed:
             raise SettingsError("which experiment? `fedtide reproduce --list` lists them")
-        console.print(_experiments())
+        _print(_experiments(), as_json)
         return
     path = find(name)
     settings = list(overrides or ())
@@ -58,36 +64,58 @@ def reproduce(
         settings.append(f"compare.workers={workers}")
     recipe = Recipe(path, profile, settings)
     if listed:
-        console.print(_cells(recipe, only or ()))
+        _print(_cells(recipe, only or ()), as_json)
         return
     command[3:3] = ["--profile", recipe.profile]
-    table, stopped = run_table(recipe, only or (), runs, results, shlex.join(command), silent if quiet else log)
-    for part in printable(table):
+    log_line = silent if quiet else log
+    table, summaries, stopped = run_table(recipe, only or (), runs, results, shlex.join(command), log_line)
+    files = results / recipe.name / recipe.profile
+    if as_json:
+        facts = {"name": recipe.name, "profile": recipe.profile, "files": [f"{files}.csv", f"{files}.md"]}
+        print(json.dumps({**facts, "rows": json_rows(table), "missing": missing_lines(table)}))
+    else:
+        _print_results(table, files)
+    exit_with_all(summaries, stopped, allow_failures or recipe.allow_failures)
+
+
+def _print(table: tuple[list[str], list[list[str]]], as_json: bool) -> None:
+    """Headings and lines, as a table or as JSON."""
+    heads, lines = table
+    if as_json:
+        print(json.dumps([dict(zip(heads, line, strict=True)) for line in lines]))
+        return
+    shown = Table(*heads, box=None, pad_edge=False)
+    for line in lines:
+        shown.add_row(*line)
+    output(WIDTH).print(shown)
+
+
+def _print_results(results: Results, files: Path) -> None:
+    from fedtide.reproduce.results import missing_lines, printable
+
+    console = output(WIDTH)
+    for part in printable(results):
         console.print(part)
-    lines = missing_lines(table)
+    lines = missing_lines(results)
     for line in lines[:SHOWN]:
         console.print(f"missing: {line}", markup=False)
     if len(lines) > SHOWN:
         console.print(f"missing: {len(lines) - SHOWN} more, listed in the .md file")
-    console.print(f"results: {results / recipe.name / recipe.profile}.csv and .md", markup=False, soft_wrap=True)
-    if stopped is not None:
-        exit_with({"state": "interrupted", "signal": stopped})
+    console.print(f"results: {files}.csv and .md", markup=False, soft_wrap=True)
 
 
-def _experiments() -> Table:
+def _experiments() -> tuple[list[str], list[list[str]]]:
     from fedtide.reproduce.recipe import Recipe
     from fedtide.reproduce.reproduce import count_runs, experiments
 
-    table = Table("name", "title", "profiles", "cells", "runs", box=None, pad_edge=False)
+    lines = []
     for name, path in experiments().items():
         recipe = Recipe(path)
         profiles = ", ".join(recipe.table.profiles)
-        table.add_row(name, recipe.table.title, profiles, str(len(recipe.cells)), str(count_runs(recipe)))
-    return table
+        lines.append([name, recipe.table.title, profiles, str(len(recipe.cells)), str(count_runs(recipe))])
+    return ["name", "title", "profiles", "cells", "runs"], lines
 
 
-def _cells(recipe: Recipe, only: list[str] | tuple[()]) -> Table:
-    table = Table(*recipe.columns, "run as", box=None, pad_edge=False)
-    for cell in recipe.select(only):
-        table.add_row(*cell.values, recipe.runs(cell, recipe.seeds[0])[0].label)
-    return table
+def _cells(recipe: Recipe, only: list[str] | tuple[()]) -> tuple[list[str], list[list[str]]]:
+    lines = [[*cell.values, recipe.runs(cell, recipe.seeds[0])[0].label] for cell in recipe.select(only)]
+    return [*recipe.columns, "run as"], lines

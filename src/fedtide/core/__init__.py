@@ -1,1 +1,1 @@
-"""What everything else stands on: errors, plug-ins, randomness, source."""
+"""What everything else stands on: errors, files, hashing, plug-ins, randomness, source."""

@@ -8,6 +8,12 @@ from typing import Any
 
 from pydantic import ValidationError
 
+_NEAR, _NEAR_SHORT = 0.6, 0.5
+"""Smallest similarity, from 0 to 1, of a word and the one that may have been meant; of words up to three letters."""
+
+_LONG = 120
+"""Most characters of a value that are shown in full."""
+
 
 class SettingsError(ValueError):
     """Bad input: one line that names the key, the value and what is allowed. The command line exits with 2."""
@@ -22,29 +28,46 @@ class Diverged(RuntimeError):
 
 
 def nearest(problem: str, word: str, known: Iterable[str]) -> str:
-    """``problem``, followed by the nearest known word and all of them; initials count (``learning_rate`` is ``lr``)."""
+    """``problem``, a known word if one is near, and all known words; initials count (``learning_rate`` is ``lr``)."""
     options = sorted(known)
     if not options:
         return problem
     initials = "".join(part[:1] for part in word.split("_"))
-    near = [initials] if initials in options else difflib.get_close_matches(word, options, n=1, cutoff=0.0)
+    near = (
+        [initials]
+        if initials in options
+        else difflib.get_close_matches(word, options, n=1, cutoff=_NEAR if len(word) > 3 else _NEAR_SHORT)
+    )
     hint = f"; did you mean {near[0]!r}?" if near else ""
     return f"{problem}{hint} (known: {', '.join(options)})"
 
 
-def one_line(error: ValidationError, source: str, unknown: Callable[[tuple[int | str, ...]], str]) -> str:
+def shortened(text: str) -> str:
+    """A text in one line of a readable length: a long one without its middle."""
+    text = " ".join(text.split())
+    return text if len(text) <= _LONG else f"{text[: _LONG // 2]} ... {text[-_LONG // 4 :]}"
+
+
+def one_line(
+    error: ValidationError,
+    source: str | Callable[[tuple[int | str, ...]], str],
+    unknown: Callable[[tuple[int | str, ...]], str],
+) -> str:
     """The first problem of a validation error as one line: source, dotted key, value, what is allowed.
 
-    ``unknown`` words the problem of a key that does not exist, given its path.
+    ``source`` may be a function of the problem's path; ``unknown`` words the problem of a key that does not exist, given its
+    path.
     """
     problems = error.errors(include_url=False)
     first = problems[0]
-    key = ".".join(str(part) for part in first["loc"])
+    key = shortened(".".join(str(part) for part in first["loc"]))
+    if not isinstance(source, str):
+        source = source(first["loc"])
     more = f" (and {len(problems) - 1} more)" if len(problems) > 1 else ""
     if first["type"] == "extra_forbidden":
         return f"{source}: {unknown(first['loc'])}{more}"
     message = first["msg"].removeprefix("Value error, ").replace("Input should", "should")
     value = first.get("input")
-    shown = "" if isinstance(value, dict | list) or first["type"] == "value_error" else f" = {value!r}"
+    shown = "" if isinstance(value, dict | list) or first["type"] == "value_error" else f" = {shortened(repr(value))}"
     place = f"{key}{shown}: " if key else ""
     return " ".join(f"{source}: {place}{message}{more}".split())

@@ -12,8 +12,11 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
+from fedtide.core.errors import SettingsError
+
 _HOST = re.sub(r"[^\w-]", "-", socket.gethostname())
 _PART = re.compile(rf"\.{re.escape(_HOST)}-(\d+)\.part$")
+_ANY_PART = re.compile(r"\.([\w-]+)-(\d+)\.part$")
 
 
 @contextmanager
@@ -29,7 +32,7 @@ def replacing(path: Path, durable: bool = False) -> Iterator[Path]:
     Raises:
         OSError: the file cannot be written; the error names it, and a full disk's also the free bytes.
     """
-    part = path.with_name(f"{path.name}.{_HOST}-{os.getpid()}.part")
+    part = path.with_name(f"{path.name}{part_suffix()}")
     with naming(path):
         try:
             remove_stale_parts(path)
@@ -43,20 +46,37 @@ def replacing(path: Path, durable: bool = False) -> Iterator[Path]:
             part.unlink(missing_ok=True)
 
 
-def write_bytes(path: Path, content: bytes) -> None:
-    """Write a file."""
-    with replacing(path) as part:
+def part_suffix() -> str:
+    """End of the names of temporary files of this process."""
+    return f".{_HOST}-{os.getpid()}.part"
+
+
+def write_bytes(path: Path, content: bytes, durable: bool = False) -> None:
+    """Write a file; ``durable`` as in :func:`replacing`."""
+    with replacing(path, durable) as part:
         part.write_bytes(content)
 
 
-def write_text(path: Path, content: str) -> None:
+def write_text(path: Path, content: str, durable: bool = False) -> None:
     """Write a file in UTF-8."""
-    write_bytes(path, content.encode())
+    write_bytes(path, content.encode(), durable)
 
 
-def write_json(path: Path, values: Any) -> None:
+def write_json(path: Path, values: Any, durable: bool = False) -> None:
     """Write a file as sorted, indented JSON."""
-    write_text(path, json.dumps(values, indent=2, sort_keys=True) + "\n")
+    write_text(path, json.dumps(values, indent=2, sort_keys=True) + "\n", durable)
+
+
+def read_text(path: Path) -> str:
+    """Content of a file in UTF-8.
+
+    Raises:
+        SettingsError: it is damaged.
+    """
+    try:
+        return path.read_bytes().decode()
+    except UnicodeDecodeError as error:
+        raise SettingsError(f"{path} is damaged: byte {error.start:,} is not UTF-8") from None
 
 
 def remove_stale_parts(path: Path) -> None:
@@ -64,8 +84,22 @@ def remove_stale_parts(path: Path) -> None:
     with suppress(FileNotFoundError):
         for part in path.parent.iterdir():
             found = _PART.search(part.name) if part.name.startswith(f"{path.name}.") else None
-            if found and not _is_alive(int(found[1])):
+            if found and not is_alive(int(found[1])):
                 part.unlink(missing_ok=True)
+
+
+def remove_all_parts(folder: Path) -> None:
+    """Remove all temporary files below a folder that this process alone may write to.
+
+    Those of other processes of this machine that are alive are kept all the same. Numbers of processes and names of machines
+    are used again (in containers), so a file with this process's own number is as stale as one of another machine.
+    """
+    for part in folder.rglob("*.part"):
+        if (found := _ANY_PART.search(part.name)) is None:
+            continue
+        host, process = found[1], int(found[2])
+        if host != _HOST or process == os.getpid() or not is_alive(process):
+            part.unlink(missing_ok=True)
 
 
 def sync(path: Path) -> None:
@@ -89,7 +123,8 @@ def naming(path: Path) -> Iterator[None]:
         raise
 
 
-def _is_alive(process: int) -> bool:
+def is_alive(process: int) -> bool:
+    """Whether a process of this machine is alive."""
     try:
         os.kill(process, 0)
     except ProcessLookupError:

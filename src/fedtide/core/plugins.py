@@ -1,10 +1,12 @@
 """Plug-ins: one file is one algorithm, partition, model, ...; the file's stem is its name.
 
 A *kind* is a sub-package (``algorithms``, ``models``, ...) whose ``base.py`` defines a :class:`Plugin` subclass. Every
-other module of that sub-package defines exactly one public subclass of it. Nothing is imported before it is asked for.
+other module of that sub-package without a leading underscore defines exactly one public subclass of it. Nothing is
+imported before it is asked for.
 
 Folders named in the environment variable ``FEDTIDE_PLUGINS`` (separated as in ``PATH``) are searched too: a file
-``algorithms/foo.py`` below one of them is the algorithm ``foo``.
+``algorithms/foo.py`` below one of them is the algorithm ``foo``. A file that cannot be used is an error where it is used, a
+mark in lists, and nothing anywhere else.
 """
 
 from __future__ import annotations
@@ -14,13 +16,17 @@ import importlib
 import inspect
 import os
 import pkgutil
-from collections.abc import Mapping
+from abc import ABC
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, ClassVar, TypeVar, overload
+from typing import Any, ClassVar, Self, TypeVar, overload
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from fedtide.core.errors import SettingsError, nearest
+from fedtide.core.bounds import LARGEST
+from fedtide.core.errors import SettingsError, nearest, shortened
+from fedtide.core.faults import PluginCrash, PluginError, describe_fault
 from fedtide.core.source import source_file, tree
 
 KINDS = (
@@ -56,6 +62,17 @@ class SettingsModel(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid", validate_default=True, allow_inf_nan=False)
 
+    @model_validator(mode="after")
+    def _of_ordinary_size(self) -> Self:
+        for key, field in type(self).model_fields.items():
+            value, bounded = (
+                getattr(self, key),
+                any(hasattr(item, "le") or hasattr(item, "lt") for item in field.metadata),
+            )
+            if isinstance(value, int) and not bounded and abs(value) > LARGEST:
+                raise SettingsError(f"{key} = {shortened(str(value))} should lie between -{LARGEST} and {LARGEST}")
+        return self
+
     def canonical(self) -> dict[str, Any]:
         """The settings that can change a number of a run, JSON-able: all but those marked ``INCIDENTAL``."""
         values = self.model_dump(mode="json")
@@ -73,7 +90,7 @@ class PluginSettings(SettingsModel):
     name: str = Field(description="which one: the name of its file")
 
 
-class Plugin:
+class Plugin(ABC):
     """Something that is chosen by name and has settings.
 
     A plug-in with settings of its own nests a class ``Settings`` and declares ``settings: Settings``.
@@ -114,14 +131,17 @@ def Tunable(  # noqa: N802 - reads as a field type in a Settings class
     )
 
 
+def _user_folders(*kinds: str) -> list[Path]:
+    """The user's folders of plug-ins of some kinds."""
+    roots = filter(None, os.environ.get("FEDTIDE_PLUGINS", "").split(os.pathsep))
+    return [Path(root).resolve() / kind for root in roots for kind in kinds]
+
+
 def _package(kind: str) -> Any:
     if kind not in KINDS:
         raise SettingsError(f"no kind {kind!r}; known kinds: {', '.join(KINDS)}")
     package = importlib.import_module(f"fedtide.{kind}")
-    for root in filter(None, os.environ.get("FEDTIDE_PLUGINS", "").split(os.pathsep)):
-        folder = str(Path(root).resolve() / kind)
-        if folder not in package.__path__:
-            package.__path__.append(folder)
+    package.__path__.extend(str(folder) for folder in _user_folders(kind) if str(folder) not in package.__path__)
     return package
 
 
@@ -139,7 +159,7 @@ def module_of(kind: str, name: str) -> str:
     """
     known = names(kind)
     if name not in known:
-        raise SettingsError(nearest(f"unknown name {name!r} in {kind}", name, known))
+        raise SettingsError(nearest(f"unknown name {shortened(name)!r} in {kind}", name, known))
     return f"fedtide.{kind}.{name}"
 
 
@@ -151,22 +171,62 @@ def load(kind: str | type[Plugin], name: str) -> type[Plugin]:
     """The class of the plug-in ``name`` of a kind, which is given by its name or by its base class.
 
     Raises:
-        SettingsError: there is no such plug-in, or its file does not define exactly one.
+        SettingsError: there is no such plug-in.
+        PluginError: its file cannot be imported, or does not define exactly one plug-in of its kind.
     """
-    base = Plugin if isinstance(kind, str) else kind
     folder = kind if isinstance(kind, str) else kind.kind
-    module = importlib.import_module(module_of(folder, name))
-    found = [
+    module = _imported(folder, name)
+    file = module.__file__ or name
+    public = [
         value
         for key, value in vars(module).items()
-        if inspect.isclass(value)
-        and issubclass(value, base)
-        and value.__module__ == module.__name__
-        and not key.startswith("_")
+        if inspect.isclass(value) and value.__module__ == module.__name__ and not key.startswith("_")
     ]
+    found: list[Any] = [cls for cls in public if issubclass(cls, Plugin) and cls.kind == folder]
     if len(found) != 1:
-        raise SettingsError(f"{folder}/{name}.py must define exactly one public plug-in class, found {len(found)}")
-    return found[0]
+        others = found or [cls for cls in public if not issubclass(cls, PluginSettings)]
+        listed = ", ".join(f"{cls.__name__} in line {_line(cls)}" for cls in others)
+        raise PluginError(
+            f"{file}: must define exactly one public plug-in class, a subclass of {_base(folder).__name__}; found "
+            f"{len(found)}{f' ({listed})' if listed else ''}"
+        )
+    chosen: type[Plugin] = found[0]
+    _refuse_incomplete(chosen, file)
+    return chosen
+
+
+def _imported(kind: str, name: str) -> Any:
+    """The module of a plug-in."""
+    full = module_of(kind, name)
+    try:
+        return importlib.import_module(full)
+    except (Exception, SystemExit) as error:
+        folders = [Path(folder) for folder in _package(kind).__path__]
+        file = next((path for folder in folders if (path := folder / f"{name}.py").is_file()), folders[0] / name)
+        raise PluginError(describe_fault(error, folders, file)) from error
+
+
+def _base(kind: str) -> type[Plugin]:
+    """The base class of a kind."""
+    values: Iterable[Any] = vars(importlib.import_module(f"fedtide.{kind}.base")).values()
+    found: type[Plugin] = next(item for item in values if isinstance(item, type) and vars(item).get("kind") == kind)
+    return found
+
+
+def _line(cls: type) -> int:
+    """Line of a class in its file."""
+    return inspect.getsourcelines(cls)[1]
+
+
+def _refuse_incomplete(cls: type[Plugin], file: str) -> None:
+    line: Iterable[Any] = cls.__mro__
+    base = next(item for item in line if vars(item).get("kind") == cls.kind)
+    missing = [name for name in dir(cls) if getattr(getattr(cls, name, None), "__isabstractmethod__", False)]
+    problem = f"does not define {', '.join(missing)}" if missing else ""
+    if not (inspect.isclass(cls.Settings) and issubclass(cls.Settings, base.Settings)):
+        problem = f"needs a nested class Settings({base.Settings.__name__}), or none"
+    if problem:
+        raise PluginError(f"{file}:{_line(cls)}: {cls.__name__} {problem}")
 
 
 def create(kind: type[P], settings: PluginSettings) -> P:
@@ -175,9 +235,45 @@ def create(kind: type[P], settings: PluginSettings) -> P:
 
 
 def summary(kind: str, name: str) -> str:
-    """First line of a plug-in's docstring, read from its source: nothing is imported."""
+    """First line of a plug-in's docstring, read from its source: nothing is imported.
+
+    Raises:
+        PluginError: the source cannot be read.
+    """
     file = source_file(module_of(kind, name))
-    classes = [node for node in tree(file).body if isinstance(node, ast.ClassDef)] if file else []
+    try:
+        classes = [node for node in tree(file).body if isinstance(node, ast.ClassDef)] if file else []
+    except (SyntaxError, ValueError, RecursionError) as error:
+        raise PluginError(describe_fault(error, [], file)) from None
     public = [node for node in classes if not node.name.startswith("_") and not node.name.endswith("Settings")]
     documented = next(filter(None, map(ast.get_docstring, public)), "")
     return documented.split("\n")[0]
+
+
+def broken(kind: str, name: str) -> str | None:
+    """Why a plug-in cannot be used, in one line; ``None`` if it can. Files in the user's folders are imported for it."""
+    try:
+        file = source_file(module_of(kind, name))
+        if file is None or file.parent in _user_folders(kind):
+            load(kind, name)
+        else:
+            summary(kind, name)
+    except PluginError as error:
+        return str(error)
+    return None
+
+
+@contextmanager
+def naming_plugins() -> Iterator[None]:
+    """Exceptions that were raised in a user's plug-in become a :class:`PluginCrash` that names file and line.
+
+    Errors about settings and signals pass.
+    """
+    try:
+        yield
+    except (SettingsError, PluginCrash):
+        raise
+    except (Exception, SystemExit) as error:
+        if fault := describe_fault(error, _user_folders(*KINDS)):
+            raise PluginCrash(fault) from error
+        raise

@@ -23,7 +23,7 @@ def source_file(module: str) -> Path | None:
 @functools.cache
 def tree(file: Path) -> ast.Module:
     """The syntax tree of a source file."""
-    return ast.parse(file.read_text(encoding="utf-8"))
+    return ast.parse(file.read_text(encoding="utf-8"), filename=str(file))
 
 
 class _Wordless(ast.NodeTransformer):
@@ -37,7 +37,7 @@ class _Wordless(ast.NodeTransformer):
     visit_Module = visit_ClassDef = visit_AsyncFunctionDef = _without_docstring  # noqa: N815
 
     def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.AST | None:
-        return None if node.name == "advice" else self._without_docstring(node)
+        return None if _is_advice(node) else self._without_docstring(node)
 
     def visit_Call(self, node: ast.Call) -> ast.AST:
         self.generic_visit(node)
@@ -46,6 +46,12 @@ class _Wordless(ast.NodeTransformer):
 
     def visit_Raise(self, node: ast.Raise) -> ast.AST:
         return ast.Raise(exc=node.exc.func if isinstance(node.exc, ast.Call) else node.exc)
+
+
+def _is_advice(node: ast.FunctionDef) -> bool:
+    """Whether this is an algorithm's ``advice(self, run: RunPreview)``; another function of that name may change numbers."""
+    types = [ast.unparse(argument.annotation) for argument in node.args.args if argument.annotation is not None]
+    return node.name == "advice" and any(name.rpartition(".")[2] == "RunPreview" for name in types)
 
 
 def _is_text(line: ast.stmt) -> bool:

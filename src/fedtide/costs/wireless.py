@@ -180,12 +180,6 @@ class RoundCost:
         return float(self.device_J.sum())
 
 
-def total(rounds: float, costs: Sequence[RoundCost]) -> tuple[float, float]:
-    """Latency [s] and energy [J] of ``rounds`` rounds at the mean of ``costs``; both infinite if ``rounds`` is."""
-    latency, energy = (np.mean([[cost.latency_s, cost.energy_J] for cost in costs], axis=0) * rounds).tolist()
-    return latency, energy
-
-
 class Wireless:
     """The cost model of a run.
 
@@ -193,13 +187,11 @@ class Wireless:
         settings: constants.
         seed: of the run; a device's place depends only on (seed, device), its fading on (seed, round, device).
         parameters: trainable parameters N_p.
-        phi: FLOPs of a forward pass per parameter and sample, as :func:`flops_per_parameter` counts them; ``settings.phi``
-            takes precedence.
+        phi: FLOPs of a forward pass per parameter and sample, as set or as :func:`flops_per_parameter` counts them.
     """
 
     def __init__(self, settings: CostSettings, seed: int, parameters: int, phi: float) -> None:
-        self.settings, self.seed, self.parameters = settings, seed, parameters
-        self.phi = phi if settings.phi is None else settings.phi
+        self.settings, self.seed, self.parameters, self.phi = settings, seed, parameters, phi
         self._gains: dict[int, float] = {}
 
     def gain(self, device: int, keys: Sequence[int]) -> float:

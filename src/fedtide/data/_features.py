@@ -41,9 +41,9 @@ def encode(
             parts.append((~np.isfinite(values))[:, None].astype(np.float32))
             names.append(f"{column} is missing")
     for column in categorical:
-        values = frame[column].astype("string").fillna(_MISSING)
-        categories = np.sort(values[fit].unique())
-        codes = pd.Categorical(values, categories=categories).codes
+        texts = frame[column].astype("string").fillna(_MISSING)
+        categories = sorted(texts[fit].unique())
+        codes = pd.Categorical(texts, categories=categories).codes
         hot = np.zeros((len(frame), len(categories)), dtype=np.float32)
         known_rows = np.flatnonzero(codes >= 0)
         hot[known_rows, codes[known_rows]] = 1.0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Literal
 
@@ -47,9 +48,12 @@ class AgNews(DatasetPlugin):
 
     settings: Settings
 
+    resources: Sequence[Resource] = (TRAIN, TEST)
+
     def __init__(self, settings: Settings) -> None:
         super().__init__(settings)
-        self.resources = (TRAIN, TEST) if settings.source == "full" else (TEST,)
+        if settings.source == "test_only":
+            self.resources = (TEST,)
 
     def read(self, raw: Path) -> Dataset:
         """Token ids int64 [n, length]."""

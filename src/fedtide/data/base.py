@@ -12,15 +12,22 @@ from fedtide.settings.kinds import DatasetSettings
 from fedtide.world.dataset import Dataset
 from fedtide.world.sources import Resource
 
-__all__ = ["DatasetPlugin", "DatasetSettings"]
+__all__ = ["Dataset", "DatasetPlugin", "DatasetSettings"]
 
 
 class DatasetPlugin(Plugin):
     """One dataset.
 
-    ``resources`` lists the files to download (empty for data that ships with a library); ``read`` turns the raw folder
-    into tensors. :mod:`fedtide.world.sources` handles downloads, mirrors and checksums, :mod:`fedtide.world.prepared`
-    stores the tensors.
+    ``read`` turns files into tensors. Which files is declared by the class that defines ``read``, or by one derived from it:
+    ``resources`` are those in the raw folder, with their addresses (:mod:`fedtide.world.sources` handles downloads, mirrors
+    and checksums); ``files`` names all others.
+
+    The tensors of a dataset that declares its files are stored and used while the content of every one of them, compared
+    by SHA-256, is what it was (:mod:`fedtide.world.prepared`). A dataset that declares none is read every time, and so is
+    one that overrides ``read`` without a declaration of its own, since it may read more than the class it derives from.
+
+    Attributes:
+        resources: files of the raw folder.
     """
 
     kind: ClassVar[str] = "data"
@@ -30,9 +37,13 @@ class DatasetPlugin(Plugin):
 
     resources: Sequence[Resource] = ()
 
+    def files(self) -> Sequence[Path]:
+        """Files outside the raw folder that ``read`` reads, all of them; folders are not files."""
+        return ()
+
     @abstractmethod
     def read(self, raw: Path) -> Dataset:
-        """Tensors from the files under ``raw`` (``<root>/<name>/raw``); the caller fills ``digest``.
+        """Tensors from the files under ``raw`` (``<root>/<name>/raw``) and from ``files``; the caller fills ``digest``.
 
         Raises:
             SettingsError: a file is missing, truncated or not what its name says; the message names it and says what

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from importlib.util import find_spec
 from pathlib import Path
 
 import numpy as np
@@ -16,7 +17,7 @@ SPLIT_SEED = 0
 
 
 class Digits(DatasetPlugin):
-    """8x8 grey handwritten digits that ship with scikit-learn: 1,438 + 359 images, 10 classes, no download.
+    """8x8 greyscale handwritten digits that ship with scikit-learn: 1,438 + 359 images, 10 classes, no download.
 
     Source: Alpaydin and Kaynak 1998, test part of the UCI optical digits; values 0..16. The set has no published split:
     a fifth of every class, drawn once with a fixed key, is the test set.
@@ -28,6 +29,11 @@ class Digits(DatasetPlugin):
         name: str = "digits"
 
     settings: Settings
+
+    def files(self) -> tuple[Path, ...]:
+        """The library's file; the library itself is not imported for it."""
+        library = find_spec("sklearn")
+        return (Path(library.origin).parent / "datasets/data/digits.csv.gz",) if library and library.origin else ()
 
     def read(self, raw: Path) -> Dataset:
         """Images uint8 [n, 1, 8, 8]; nothing is read from ``raw``."""

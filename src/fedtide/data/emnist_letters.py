@@ -22,7 +22,7 @@ FILES = tuple(
 
 
 class EmnistLetters(DatasetPlugin):
-    """EMNIST letters: 124,800 + 20,800 grey 28x28 handwritten letters, upper and lower case merged (Cohen et al. 2017).
+    """EMNIST letters: 124,800 + 20,800 greyscale 28x28 handwritten letters, upper and lower case merged (Cohen et al. 2017).
 
     ``classes = 10`` keeps the first ten letters only, 48,000 + 8,000 images: the "EMNIST-L" of the FedDyn and FedSSG
     papers. Raw values 0..255 are standardised with the scalar mean and standard deviation of the training images in

@@ -7,7 +7,7 @@ from fedtide.data.mnist import Mnist
 
 
 class FashionMnist(Mnist):
-    """Fashion-MNIST: 60,000 + 10,000 grey 28x28 images of clothing, 10 classes (Xiao et al. 2017)."""
+    """Fashion-MNIST: 60,000 + 10,000 greyscale 28x28 images of clothing, 10 classes (Xiao et al. 2017)."""
 
     class Settings(Mnist.Settings):
         """Settings of Fashion-MNIST."""

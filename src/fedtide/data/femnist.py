@@ -25,7 +25,7 @@ Ints = NDArray[np.int64]
 
 
 class Femnist(DatasetPlugin):
-    """FEMNIST: about 800,000 grey 28x28 handwritten digits and letters, 62 classes (Caldas et al. 2018, LEAF).
+    """FEMNIST: about 800,000 greyscale 28x28 handwritten digits and letters, 62 classes (Caldas et al. 2018, LEAF).
 
     Classes: digits 0..9, upper case 10..35, lower case 36..61. As in the DynamicFL paper, writers are ignored: all
     samples are pooled, permuted with a fixed key and split 80/20. The files cannot be downloaded: run LEAF's FEMNIST

@@ -11,7 +11,7 @@ from fedtide.world.dataset import Dataset
 
 
 class Mnist(DatasetPlugin):
-    """MNIST: 60,000 + 10,000 grey 28x28 handwritten digits, 10 classes (LeCun et al. 1998)."""
+    """MNIST: 60,000 + 10,000 greyscale 28x28 handwritten digits, 10 classes (LeCun et al. 1998)."""
 
     class Settings(DatasetSettings):
         """Settings of MNIST."""

@@ -70,10 +70,12 @@ class Table(DatasetPlugin):
         fit[train] = period[train] == period[train].min()
         inputs, _ = encode(frame, numeric, categorical, fit)
         origins = Origins(
-            *(None if client is None else client[part] for part in (train, test)),
-            *(None if time is None else time[part] for part in (train, test)),
-            clients,
-            chosen.unit,
+            train_client=None if client is None else client[train],
+            test_client=None if client is None else client[test],
+            train_time=None if time is None else time[train],
+            test_time=None if time is None else time[test],
+            clients=clients,
+            unit=chosen.unit,
         )
         return Dataset(
             name="table",

@@ -51,7 +51,7 @@ class TinyImagenet(DatasetPlugin):
     )
 
     def read(self, raw: Path) -> Dataset:
-        """Images uint8 [n, 3, 64, 64]; grey photographs get three equal channels."""
+        """Images uint8 [n, 3, 64, 64]; greyscale photographs get three equal channels."""
         archive = self.resources[0].path(raw)
         files = read_all(archive, _wanted)
         train = sorted(name for name in files if PurePosixPath(name).parts[1] == "train")

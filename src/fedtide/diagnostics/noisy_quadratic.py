@@ -13,7 +13,7 @@ eigenvalues equally spaced from mu to L, a Haar rotation, B = -A w* with normal 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -109,36 +109,6 @@ def simulate(given: Problem, method: Method, rates: Floats, curvature: Literal["
     return np.stack(losses, 1)
 
 
-def recursion(given: Problem, method: Method, rate: float) -> Floats:
-    """Gradients r_t = A w_t + B [T + 1, n] without the noise nu: ``r_{t+1} = (I - P) r_t - P u``.
-
-    ``P = lr A sum_{k<K} (I - lr (A + mu I))^k``; u is the clients' mean of ``delta + xi_t``, for CFL averaged over all
-    rounds so far. With mu = 0 ``I - P = (I - lr A)^K``.
-    """
-    n, steps = len(given.B), given.nu.shape[2]
-    mu = PROXIMAL if method == "fedprox" else 0.0
-    inner = np.eye(n) - rate * (given.A + mu * np.eye(n))
-    P = rate * given.A @ sum(np.linalg.matrix_power(inner, k) for k in range(steps))
-    u = (given.delta + given.xi).mean(1)
-    if method == "cfl":
-        u = u.cumsum(0) / np.arange(1, len(u) + 1)[:, None]
-    r = [given.A @ np.full(n, 5.0) + given.B]
-    for now in u:
-        r.append(r[-1] - P @ (r[-1] + now))
-    return np.stack(r)
-
-
-def stationary(setting: Setting, rate: float) -> float:
-    """Stationary E |A w + B|^2 of FedAvg without delta and nu; infinite unless ``rate < 2 / L``.
-
-    ``sum_j (1 - m_j) / (1 + m_j) E|xi|^2 / (N n)``, ``m_j = (1 - rate lambda_j)^K``.
-    """
-    if rate >= 2 / setting.largest:
-        return float("inf")
-    m = (1 - rate * np.linspace(setting.smallest, setting.largest, DIMENSION)) ** STEPS
-    return float(((1 - m) / (1 + m)).sum() * setting.xi / (CLIENTS * DIMENSION))
-
-
 class Best(NamedTuple):
     """A method's best learning rate, and its mean loss over the last ten rounds."""
 
@@ -158,6 +128,23 @@ def best_rates(
         place = int(means.argmin())
         found[method] = Best(rates[place], float(losses[place, -10:].mean()))
     return found
+
+
+def comparison(seeds: tuple[int, ...]) -> tuple[list[dict[str, Any]], list[tuple[str, Method, int, float]]]:
+    """All methods in all settings.
+
+    Returns:
+        Rows ``setting, method, rate, loss`` as :class:`Best` has them, and at these rates the losses over the rounds, mean over
+        the seeds: (setting, method, t, loss) from t = 0.
+    """
+    rows: list[dict[str, Any]] = []
+    curves: list[tuple[str, Method, int, float]] = []
+    for setting in SETTINGS:
+        for method, (rate, loss) in best_rates(setting, seeds).items():
+            rows.append({"setting": setting.name, "method": method, "rate": rate, "loss": loss})
+            found = [simulate(problem(setting, seed), method, np.array([rate]))[0] for seed in seeds]
+            curves += [(setting.name, method, t, value) for t, value in enumerate(np.mean(found, axis=0).tolist())]
+    return rows, curves
 
 
 def _loss(given: Problem, w: Floats) -> Floats:

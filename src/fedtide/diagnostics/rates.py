@@ -71,6 +71,7 @@ def one_round(world: World, weights: Sequence[Sequence[float]], eta_l: float, be
     ``phi_t = (2/N) sum_i sum_{tau<t} p_{tau,i} R |w_0 - w*|``; the theorem has p_{t,i} there, its proof p_{tau,i}.
 
     Args:
+        world: the federation and its objective.
         weights: of each client p_{1,i}, ..., p_{t,i}, which sum to one.
         eta_l: local learning rate.
         before, after: ``|w_t - w*|^2`` and ``|w_{t+1} - w*|^2``.

@@ -16,7 +16,7 @@ from fedtide.diagnostics.softmax import SoftmaxProblem
 from fedtide.engine.plan import step_count
 from fedtide.federation.federation import Federation
 from fedtide.federation.parts import Hardware, Parts, assemble
-from fedtide.federation.state import RunState, initial_state
+from fedtide.federation.state import initial_state
 from fedtide.settings.run import RunSettings
 from fedtide.world.dataset import Dataset
 from fedtide.world.timeline import Timeline
@@ -74,17 +74,6 @@ class SessionDiagnosis:
         return {field.name: getattr(self, field.name) for field in fields(self)}
 
 
-class _InitialModels(Federation):
-    """Keeps the initial model of the current session, which the first round overwrites."""
-
-    initial: Tensor
-
-    def _begin_session(self, state: RunState, t: int) -> dict[str, Any] | None:
-        facts = super()._begin_session(state, t)
-        self.initial = state.w.clone()
-        return facts
-
-
 def remarks(settings: RunSettings) -> list[str]:
     """Assumptions of the analysis that a run violates."""
     local, weighting = settings.local, settings.algorithm.weighting.name
@@ -126,7 +115,7 @@ def diagnose(
             "analysis assumes that they do not"
         )
     parts = assemble(settings, timeline, data, Hardware(dtype=torch.float64))
-    fed, state = _InitialModels(parts), initial_state(parts)
+    fed, state = Federation(parts), initial_state(parts)
     found: list[SessionDiagnosis] = []
     stored: list[Tensor] = []
     first = _matrix(parts, state.w)
@@ -139,9 +128,9 @@ def diagnose(
             path: list[Tensor] = []
             rates: list[float] = []
             for _ in range(rounds):
-                rates.append(_rate(fed.run_round(state).row["lr"]))
-                path += [_matrix(parts, fed.initial)] if not path else []
-                path.append(_matrix(parts, state.w))
+                record = fed.run_round(state)
+                rates.append(_rate(record.row["lr"]))
+                path += [_matrix(parts, w) for w in (record.initial, state.w) if w is not None]
             average = torch.stack(stored).mean(0) if stored else None
             number = len(found) + 1
             row = _measure(number, problem, work, path, rates, (previous, average, first), settings.seed, options)

@@ -33,8 +33,8 @@ def stepwise(workers: Workers, pieces: Sequence[Iterator[None]], longest: int) -
     """Training of a cohort in pieces.
 
     Args:
-        workers: advance the pieces in parallel.
-        pieces: take one local step per item and end after their last one.
+        workers: that advance the pieces in parallel.
+        pieces: iterators that take one local step per item and end after their last one.
         longest: steps of the longest piece; from there on all pieces run to their end and free what they hold.
     """
     done = 0

@@ -3,28 +3,37 @@
 from __future__ import annotations
 
 import torch
+from torch import nn
+from torch.nn.modules.batchnorm import _BatchNorm
 
 from fedtide.core.errors import SettingsError
 from fedtide.engine.executor import Executor
-from fedtide.engine.memory import TINY
 from fedtide.engine.resident import Resident
 from fedtide.engine.stacked import Stacked
-from fedtide.engine.task import Task
+from fedtide.engine.task import TINY, Task
 from fedtide.engine.threads import Threads
 from fedtide.engine.workers import Workers
 from fedtide.settings.run import EngineSettings
 
 
 def choose(task: Task, engine: EngineSettings, family: str) -> str:
-    """Name of the executor for a task: a fixed rule on (model family, size, device), never a timing.
+    """Name of the executor for a task, see :func:`executor_name`."""
+    return executor_name(task.network, task.device, engine, family)
+
+
+def executor_name(network: nn.Module, device: torch.device, engine: EngineSettings, family: str) -> str:
+    """Name of the executor for a network: a fixed rule on (model family, size, device), never a timing.
 
     ``stacked`` on an accelerator and for tiny linear models and perceptrons, ``threads`` otherwise; ``resident`` for
     networks with floating buffers (BatchNorm), whose batches cannot be padded.
 
     Raises:
-        SettingsError: ``stacked`` is set for a network with floating buffers.
+        SettingsError: ``stacked`` is set for a network with floating buffers, or BatchNorm keeps no running statistics.
     """
-    floating = any(value.is_floating_point() for value in task.network.buffers())
+    norms = [part for part in network.modules() if isinstance(part, _BatchNorm)]
+    if any(norm.running_mean is None for norm in norms):
+        raise SettingsError("the model has BatchNorm without running statistics, which single samples need: keep them")
+    floating = any(value.is_floating_point() for value in network.buffers())
     if engine.executor == "stacked" and floating:
         raise SettingsError(
             "engine.executor = 'stacked': the model has BatchNorm statistics; use 'threads' or norm: group"
@@ -33,9 +42,9 @@ def choose(task: Task, engine: EngineSettings, family: str) -> str:
         return "resident"
     if engine.executor != "auto":
         return engine.executor
-    size = sum(value.numel() for value in task.network.parameters())
+    size = sum(value.numel() for value in network.parameters())
     tiny = family in ("linear", "mlp") and size <= TINY
-    return "stacked" if tiny or task.device.type != "cpu" else "threads"
+    return "stacked" if tiny or device.type != "cpu" else "threads"
 
 
 def image_layout(engine: EngineSettings, channels_last: bool, device: torch.device) -> torch.memory_format:

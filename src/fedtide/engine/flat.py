@@ -3,6 +3,10 @@
 ``Layout`` maps parameter names to slices of ``w`` [d] and floating buffers (BatchNorm statistics) to slices of ``b`` [q].
 ``ResidentModule`` is a network whose parameters *and gradients* are views of two such vectors: loading a client is one copy,
 a local step is vector algebra, and nothing is allocated per client.
+
+BatchNorm in training divides by the spread of the batch. Where a batch leaves a single value per channel (one sample, and no
+pixels beside it), there is none: that layer then uses its running statistics, as in evaluation mode, and leaves them as they
+are. All other batches are normalised as the library does.
 """
 
 from __future__ import annotations
@@ -12,6 +16,8 @@ from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
+from torch.nn.functional import batch_norm
+from torch.nn.modules.batchnorm import _BatchNorm
 
 from fedtide.models.base import KeyedDropout, Network
 
@@ -82,6 +88,9 @@ class ResidentModule:
         for slot in self.layout.buffers:
             owner, _, leaf = slot.name.rpartition(".")
             self.network.get_submodule(owner)._buffers[leaf] = slot.view(self.b)
+        for module in self.network.modules():
+            if isinstance(module, _BatchNorm):
+                _take_single_values(module)
 
     def load(self, w: Tensor, b: Tensor) -> None:
         """Copy in parameters [d] and buffers [q]."""
@@ -92,6 +101,19 @@ class ResidentModule:
         """Set the key of the next pass's dropout masks."""
         for module in self._dropouts:
             module.key.fill_(key)
+
+
+def _take_single_values(norm: _BatchNorm) -> None:
+    """Let a layer use its running statistics, unchanged, for a training batch with a single value per channel."""
+    usual = norm.forward
+
+    def forward(values: Tensor) -> Tensor:
+        if norm.training and values.numel() == values.shape[1]:
+            scale, shift = norm.weight, norm.bias
+            return batch_norm(values, norm.running_mean, norm.running_var, scale, shift, training=False, eps=norm.eps)
+        return usual(values)
+
+    norm.forward = forward  # type: ignore[method-assign, assignment]
 
 
 def weighted_sum(weights: Tensor, rows: Tensor) -> Tensor:

@@ -187,7 +187,9 @@ class Update:
         """A direct step: theta <- (1 - lr (pull + decay)) theta - lr scale gradient - lr base.
 
         Args:
-            gradients: of a program. w: views of ``W`` [c, d], one per parameter.
+            gradients: of a program.
+            w: views of ``W``, one per parameter.
+            W: parameters [c, d].
         """
         shrink = 1.0 - self.lr * ((self.pull or 0.0) + self.decay)
         accumulate(w, gradients, shrink, -self.lr * (1.0 if self.scale is None else self.scale))

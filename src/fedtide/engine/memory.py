@@ -10,10 +10,8 @@ from pathlib import Path
 import torch
 
 from fedtide.core.errors import SettingsError
-from fedtide.engine.task import Task
-
-TINY = 8192
-"""Most parameters of a tiny model, whose local steps spend their time on call overhead, not on arithmetic."""
+from fedtide.engine.limits import free_under_limits
+from fedtide.engine.task import TINY, Task
 
 _CACHE = 1 << 20
 """Floats (parameters and inputs of a chunk) that fit a core's caches; larger chunks are slower on a CPU (measured)."""
@@ -22,10 +20,28 @@ _CALLS = 1 << 23
 """The same for tiny models, where call overhead costs more than cache misses (measured)."""
 
 
+_shared: dict[str, int] = {}
+"""Of processes that work side by side: their number, and the bytes of the host's memory that are for this one."""
+
+
+def share_memory(runs: int, host: int) -> None:
+    """Plan the runs of this process with ``host`` bytes, and with the ``runs``-th part of a GPU: others use the rest."""
+    _shared.update(runs=runs, host=host)
+
+
 def available_bytes(device: torch.device) -> int:
-    """Free bytes of a device's memory; on the host, the reclaimable file cache counts as free."""
+    """Bytes that this process may still take of a device's memory.
+
+    On the host what the system has free (the reclaimable file cache included), less where a control group or a limit of the
+    address space leaves less, and at most this process's share.
+    """
     if device.type == "cuda":
-        return int(torch.cuda.mem_get_info(device)[0])
+        free, total = torch.cuda.mem_get_info(device)
+        return min(int(free), int(total) // _shared.get("runs", 1))
+    return min(_free_on_host(), *free_under_limits(), _shared.get("host", 1 << 62))
+
+
+def _free_on_host() -> int:
     figures = Path("/proc/meminfo")
     if figures.is_file() and (found := re.search(r"^MemAvailable:\s*(\d+) kB", figures.read_text(), re.MULTILINE)):
         return 1024 * int(found[1])
@@ -53,10 +69,15 @@ def plan_chunk(size: int, clients: int, batch: int, task: Task, lanes: int) -> i
         task: the learning problem; the size of its inputs bounds the activations.
         lanes: chunks that are advanced in parallel.
     """
-    sample = math.prod(task.data.input_shape)
-    if task.device.type == "cpu":
+    sample, number = math.prod(task.data.input_shape), task.dtype.itemsize
+    return chunk_size(size, clients, batch, sample, number, task.device, lanes)
+
+
+def chunk_size(size: int, clients: int, batch: int, sample: int, number: int, device: torch.device, lanes: int) -> int:
+    """The same for samples of ``sample`` numbers with ``number`` bytes each on a device."""
+    if device.type == "cpu":
         most = max(1, (_CALLS if size <= TINY else _CACHE) // (size + batch * sample))
         chunks_per_lane = max(1, math.ceil(clients / (lanes * most)))
         return max(1, math.ceil(clients / (lanes * chunks_per_lane)))
     activations = batch * sample * 64  # a multiple of the input
-    return max(1, available_bytes(task.device) // 4 // (task.dtype.itemsize * (4 * size + activations)))
+    return max(1, available_bytes(device) // 4 // (number * (4 * size + activations)))

@@ -31,18 +31,18 @@ def measure(names: Sequence[str], logits: Tensor, labels: Tensor) -> dict[str, f
 def balanced_accuracy(probabilities: Tensor, labels: Tensor) -> float:
     """Mean over the classes that occur of the share of their samples that are predicted correctly."""
     recalls = classification.multiclass_recall(probabilities, labels, probabilities.shape[1], average="none")
-    return float(recalls[labels.unique()].mean())
+    return float(recalls[torch.unique(labels)].mean())
 
 
 def macro_f1(probabilities: Tensor, labels: Tensor) -> float:
     """Mean over the classes that occur, or are predicted, of the harmonic mean of precision and recall."""
     scores = classification.multiclass_f1_score(probabilities, labels, probabilities.shape[1], average="none")
-    return float(scores[torch.cat([labels, probabilities.argmax(1)]).unique()].mean())
+    return float(scores[torch.unique(torch.cat([labels, probabilities.argmax(1)]))].mean())
 
 
 def auroc(probabilities: Tensor, labels: Tensor) -> float | None:
     """Area under the ROC curve of class 1 of two, else the mean over the classes that occur, each against the rest."""
-    occurring = labels.unique()
+    occurring = torch.unique(labels)
     if len(occurring) < 2:
         return None
     if probabilities.shape[1] == 2:

@@ -39,15 +39,15 @@ class Resident(Executor):
 
     def describe(self) -> str:
         """See :meth:`Executor.describe`."""
-        return f"resident modules, {self.workers.count} clients at a time"
+        return f"resident modules, {self.workers.at_a_time('client')}"
 
     def _client(self, worker: WorkerState, cohort: Cohort, row: int, first: int, last: int) -> None:
         task, module, plan = self.task, worker.module, cohort.plan
         rows = slice(row, row + 1)
         update = Update(cohort, rows, task.local)
         terms = [
-            (term, _number(term, rows), self._references(worker, term, row, cohort.b), _constants(term, row))
-            for term in cohort.terms
+            (term, _number(term, rows), self._references(worker, place, term, row, cohort.b), _constants(term, row))
+            for place, term in enumerate(cohort.terms)
         ]
         terms = [item for item in terms if item[1] != 0]
         module.load(cohort.W[row], cohort.buffers[row])
@@ -105,10 +105,11 @@ class Resident(Executor):
         return values[0]
 
     @staticmethod
-    def _references(worker: WorkerState, term: Term, row: int, b: Tensor) -> dict[str, ResidentModule]:
+    def _references(worker: WorkerState, place: int, term: Term, row: int, b: Tensor) -> dict[str, ResidentModule]:
+        """The reference models of the term at a place in the list; terms may use the same names."""
         modules = {}
         for name, vector in term.references.items():
-            modules[name] = worker.frozen(name)
+            modules[name] = worker.frozen(f"{place}.{name}")
             modules[name].load(vector[row] if vector.dim() == 2 else vector, term.buffers.get(name, b))
         return modules
 

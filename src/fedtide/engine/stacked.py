@@ -9,9 +9,9 @@ import torch
 from fedtide.engine.executor import Advance, Executor, stepwise
 from fedtide.engine.gradient import Gradient
 from fedtide.engine.local import Cohort
-from fedtide.engine.memory import TINY, plan_chunk
+from fedtide.engine.memory import plan_chunk
 from fedtide.engine.rows import Rows
-from fedtide.engine.task import Task
+from fedtide.engine.task import TINY, Task
 from fedtide.engine.workers import Workers
 
 
@@ -34,9 +34,10 @@ class Stacked(Executor):
 
     def describe(self) -> str:
         """See :meth:`Executor.describe`."""
-        return (
-            f"stacked, {self.chunk or 'a planned number of'} clients per chunk, {self.workers.count} chunks at a time"
-        )
+        limit = "the caches" if self.task.device.type == "cpu" else "a quarter of the free memory"
+        planned = f"as many clients as fit {limit}"
+        clients = {0: planned, 1: "one client"}.get(self.chunk, f"{self.chunk} clients")
+        return f"stacked, chunks of {clients}, {self.workers.at_a_time('chunk')}"
 
     def _chunk(self, cohort: Cohort, rows: slice) -> Iterator[None]:
         """One local step of the clients of a chunk per item."""

@@ -10,12 +10,16 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from fedtide.core.faults import PluginError, location
 from fedtide.engine.augment import Augmentation
 from fedtide.engine.local import Term, TermBatch
 from fedtide.models.base import Network, Outputs
 from fedtide.objectives.base import Objective
 from fedtide.settings.run import LocalSettings
 from fedtide.world.dataset import Dataset
+
+TINY = 8192
+"""Most parameters of a tiny model, whose local steps spend their time on call overhead, not on arithmetic."""
 
 _STRIDE = 3202034522624059733  # an odd 64-bit multiplier keeps the keys of a batch's samples apart
 
@@ -78,7 +82,16 @@ class Task:
         """Per-sample losses [B]: the objective plus the extra terms, each with weight, reference outputs and constants."""
         replaced = any(term.replaces for term, *_ in terms)
         total = torch.zeros_like(outputs.logits[:, 0]) if replaced else self.objective.loss(outputs, labels, counts)
+        _refuse_other_than_samples(self.objective.loss, total, labels)
         for term, weight, references, constants in terms:
             extra = term.loss(TermBatch(outputs, labels, references, head, key, constants, real))
+            _refuse_other_than_samples(term.loss, extra, labels)
             total = total + (weight.squeeze() if isinstance(weight, Tensor) else weight) * extra
         return total
+
+
+def _refuse_other_than_samples(loss: Callable[..., Tensor], values: Any, labels: Tensor) -> None:
+    """A number instead of one per sample would be averaged with padding."""
+    if not isinstance(values, Tensor) or values.shape != labels.shape:
+        found = list(values.shape) if isinstance(values, Tensor) else type(values).__name__
+        raise PluginError(f"{location(loss)}should return a loss for each of {len(labels)} samples, got {found}")

@@ -39,7 +39,7 @@ class Threads(Executor):
 
     def describe(self) -> str:
         """See :meth:`Executor.describe`."""
-        return f"threads, {self.workers.count} clients at a time"
+        return f"threads, {self.workers.at_a_time('client')}"
 
     def _client(self, cohort: Cohort, row: int) -> Iterator[None]:
         """One local step of a client per item."""

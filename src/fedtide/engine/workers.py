@@ -67,6 +67,10 @@ class Workers:
 
         return list(self._pool.map(call, items))
 
+    def at_a_time(self, noun: str) -> str:
+        """How many of something are worked on at once, in words."""
+        return f"one {noun} at a time" if self.count == 1 else f"{self.count} {noun}s at a time"
+
     def close(self) -> None:
         """Stop the threads."""
         self._pool.shutdown(wait=True, cancel_futures=True)

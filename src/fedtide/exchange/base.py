@@ -17,8 +17,8 @@ class Schedule:
 
     Attributes:
         averages: pairs (step, rows) by ascending step: after ``step`` local steps (1-based, below the longest client's
-            count) the models of these rows are replaced by their average, weighted by samples. Each costs its members one
-            exchange.
+            count) the models of these rows are replaced by their average with the round's weights. Each costs its members
+            one exchange.
         idle: rows that take no local step and exchange nothing.
         idle_count: whether their unchanged models still enter the average at the end of the round.
     """

@@ -40,11 +40,11 @@ def uploads(length: int, interval: int, counting: Counting = "paper") -> list[in
 class Intervals(Exchange):
     """DynamicFL: clients average every few steps, a selected group more often (Le et al. 2024).
 
-    After each local step, *one* average over the clients that are due (with the weights of the last one) replaces their
-    models; all are due after the last step. ``a-g`` is DynamicAvg with intervals of 1 and 256 steps (letters a to g: 1,
-    4, 16, 32, 64, 128, 256, cut to the length L of the round; any two numbers do too), ``a`` is DynamicSGD, an interval of L or
-    more is FedAvg with L equal steps, and with ``a*`` only the group trains. ``selection`` chooses the group among the clients
-    that can afford it.
+    After each local step, *one* average over the clients that are due (with the weights of the average at the end of the
+    round) replaces their models; all are due after the last step. ``a-g`` is DynamicAvg with intervals of 1 and 256 steps
+    (letters a to g: 1, 4, 16, 32, 64, 128, 256, cut to the length L of the round; or any two numbers of steps), ``a`` is
+    DynamicSGD, an interval of L or more is FedAvg with L equal steps, and with ``a*`` only the group trains. ``selection``
+    chooses the group among the clients that can afford it.
 
     Deviations: local momentum starts at zero every round (``local.momentum_scope: client`` is the released code). The
     transfer of label counts (once) and of the label-private sketches is not charged.
@@ -97,12 +97,12 @@ class Intervals(Exchange):
 
     def schedule(self, r: Round) -> Schedule:
         """See :meth:`Exchange.schedule`."""
-        length, everybody = int(r.steps.max()), range(len(r.ids))
+        length, all_rows = int(r.steps.max()), range(len(r.ids))
         often, seldom = (uploads(length, interval, self.settings.schedule) for interval in (self.high, self.low))
         if self.star:
             seldom = []
-        group = set(self._group(r, len(often), len(seldom)) if often != seldom else everybody)
-        others = set(everybody) - group
+        group = set(self._group(r, len(often), len(seldom)) if often != seldom else all_rows)
+        others = set(all_rows) - group
         due = [(group, set(often)), (set() if self.star else others, set(seldom))]
         averages = [
             (step, sorted(set().union(*(rows for rows, steps in due if step in steps))))
@@ -127,13 +127,13 @@ class Intervals(Exchange):
         """See :meth:`Exchange.require`."""
         if not algorithm.averages_inside_round:
             raise SettingsError(
-                f"exchange.name = 'intervals' cannot be combined with algorithm {algorithm.settings.name!r}: its rules are for "
-                "clients that average once, at the end of the round (those of fedavg and fedprox, for example, are not)"
+                f"exchange.name = 'intervals' cannot be combined with algorithm {algorithm.settings.name!r}: its updates "
+                "assume that clients average only at the end of the round; fedavg and fedprox, for example, can be combined"
             )
         if (weighting := algorithm.settings.weighting.name) not in ("samples", "uniform"):
             raise SettingsError(
-                f"exchange.name = 'intervals' cannot be combined with algorithm.weighting {weighting!r}, which weighs whole "
-                "cohorts: samples or uniform"
+                f"exchange.name = 'intervals' cannot be combined with algorithm.weighting {weighting!r}, which depends on "
+                "the whole cohort; use samples or uniform"
             )
         if local.unit not in ("steps", "mean_epochs"):
             raise SettingsError(

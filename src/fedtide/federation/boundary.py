@@ -53,18 +53,22 @@ def boundary_at(parts: Parts, state: RunState, t: int) -> Boundary:
     )
 
 
-def forget_departed(parts: Parts, state: RunState, t: int) -> None:
-    """Clear the memories of clients that have left inside a session; kept server memories follow the new population."""
-    present = parts.timeline.at(t).clients
-    departed = torch.from_numpy(np.setdiff1d(parts.timeline.at(t - 1).clients, present))
-    if not len(departed):
+def change_population(parts: Parts, state: RunState, t: int) -> None:
+    """Within a session: clients that have left before round ``t`` are forgotten, and declared means follow who is present.
+
+    A device that leaves takes its memories along, so a mean that kept its part would pull the model towards data that is gone,
+    and count it twice when the device returns as a new client; one that arrives counts with its zero. What
+    ``federation.at_session`` says of a session's start does not matter here.
+    """
+    before, present = parts.timeline.at(t - 1).clients, parts.timeline.at(t).clients
+    if np.array_equal(before, present):
         return
+    departed = torch.from_numpy(np.setdiff1d(before, present))
     for name, rows in state.memory.items():
         if name != "latest":
             rows.index_fill_(0, departed.to(rows.device), 0)
     state.seen[departed] = False
-    if parts.settings.federation.at_session == "keep":
-        _keep_memories(parts, state, t)
+    _keep_memories(parts, state, t)
 
 
 def _renew_memories(parts: Parts, state: RunState, t: int) -> None:

@@ -1,72 +1,90 @@
-"""Saved state: two generations, each hashed, written under a temporary name and renamed."""
+"""Saved states: two generations, each bound to its run and to the records that it continues."""
 
 from __future__ import annotations
 
-import hashlib
 import io
+import pickle
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 import torch
 
 from fedtide.core.errors import SettingsError
-from fedtide.core.files import replacing
+from fedtide.core.sealed import read_content, sealing
+from fedtide.tracking.marks import Marks
+from fedtide.tracking.states import generations, read_state_header, state_name
 
-_HEADER = 65  # hex digest and a newline
-
-
-class _Hashed(io.RawIOBase):
-    """Writes to a file, hashes what is written, and keeps an error of the file, which torch would hide."""
-
-    def __init__(self, file: BinaryIO) -> None:
-        self.file, self.digest = file, hashlib.sha256()
-        self.failure: OSError | None = None
-
-    def write(self, data: Any) -> int:
-        self.digest.update(data)
-        try:
-            self.file.write(data)
-        except OSError as error:
-            self.failure = error
-        return len(data)
+__all__ = ["Saved", "generations", "load", "save"]
 
 
-def save(folder: Path, round_: int, values: dict[str, Any], keep: int = 2) -> None:
+@dataclass(frozen=True)
+class Saved:
+    """A state on disk.
+
+    Attributes:
+        owner: key of the run, or of the shared pilot, that it belongs to.
+        round: number of rounds done.
+        records: marks of the record files that hold these rounds.
+        values: containers of tensors and numbers.
+    """
+
+    owner: str
+    round: int
+    records: Marks
+    values: dict[str, Any]
+
+
+def save(folder: Path, saved: Saved, keep: int = 2) -> None:
     """Write ``state-<round>.pt`` and drop all but the ``keep`` newest generations."""
     folder.mkdir(parents=True, exist_ok=True)
-    path = folder / f"state-{round_:08d}.pt"
-    with replacing(path, durable=True) as part, part.open("wb") as file:
-        file.write(b"\n" * _HEADER)
-        hashed: Any = _Hashed(file)
-        torch.save(values, hashed)  # streamed in pieces: memories may exceed main memory
-        if hashed.failure is not None:
-            raise hashed.failure
-        file.seek(0)
-        file.write(hashed.digest.hexdigest().encode())
+    header = {"owner": saved.owner, "round": saved.round, "records": dict(saved.records)}
+    with sealing(folder / state_name(saved.round), header) as stream:
+        torch.save(saved.values, stream)  # streamed in pieces: memories may exceed main memory
     for old in generations(folder)[keep:]:
         old.unlink()
 
 
-def generations(folder: Path) -> list[Path]:
-    """Saved states, newest first."""
-    return sorted(folder.glob("state-*.pt"), reverse=True)
+def load(
+    folder: Path, owner: str, lost: Callable[[Marks], Sequence[str]] = lambda _: ()
+) -> tuple[Saved | None, dict[Path, str]]:
+    """The newest state that can be continued; ``None`` if nothing was ever saved.
 
+    Args:
+        folder: of the states.
+        owner: key of the run or pilot.
+        lost: what the record files lack of what a state continues.
 
-def load(folder: Path) -> tuple[dict[str, Any] | None, list[Path]]:
-    """The newest intact state, and the damaged files that were skipped; ``None`` if nothing was ever saved.
+    Returns:
+        The state, and what is wrong with each newer one.
 
     Raises:
-        SettingsError: states exist, but none is intact: a run never silently starts over.
+        SettingsError: a state belongs to another run or was not saved by fedtide; or states exist, but none can be
+            continued: a run never silently starts over.
     """
-    damaged: list[Path] = []
+    skipped: dict[Path, str] = {}
     for path in generations(folder):
-        content = path.read_bytes()
-        header, payload = content[:_HEADER], content[_HEADER:]
-        if hashlib.sha256(payload).hexdigest().encode() + b"\n" != header:
-            damaged.append(path)
-            continue
-        return torch.load(io.BytesIO(payload), map_location="cpu", weights_only=True), damaged
-    if damaged:
-        names = ", ".join(path.name for path in damaged)
-        raise SettingsError(f"{folder}: no saved state is intact ({names}); delete the run's folder to start it again")
-    return None, []
+        header = read_state_header(path, owner)
+        if header is None:
+            skipped[path] = f"{path.name} is damaged"
+        elif problems := lost(header["records"]):
+            skipped[path] = f"{path.name} does not fit, {', '.join(problems)}"
+        else:
+            return Saved(owner, header["round"], header["records"], _values(path)), skipped
+    if skipped:
+        raise SettingsError(
+            f"{folder}: no saved state can be continued ({'; '.join(skipped.values())}); put the files back, or delete "
+            "the run's folder to start the run again"
+        )
+    return None, {}
+
+
+def _values(path: Path) -> dict[str, Any]:
+    """Only containers, tensors and numbers: anything else could run code."""
+    try:
+        values: dict[str, Any] = torch.load(io.BytesIO(read_content(path)), map_location="cpu", weights_only=True)
+    except (pickle.UnpicklingError, EOFError, KeyError, ValueError, RuntimeError) as error:
+        reason = (str(error).splitlines() or [type(error).__name__])[0]
+        raise SettingsError(f"{path}: not a state that fedtide saved; delete it ({reason})") from None
+    return values

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import math
 import time
-from typing import Any
 
 import torch
 
 from fedtide.core.errors import Diverged
-from fedtide.federation.boundary import begin_session, end_session, forget_departed
+from fedtide.federation.boundary import begin_session, change_population, end_session
 from fedtide.federation.consistency import consistency
 from fedtide.federation.ledger import charge, charge_session
 from fedtide.federation.parts import Parts
@@ -39,11 +38,12 @@ class Federation:
         """
         parts, began, t, before = self.parts, time.perf_counter(), state.round, dict(state.totals)
         first, length = parts.timeline.session_span(t)
-        session = None
+        session = initial = None
         if t == first:
-            session = self._begin_session(state, t)
+            session = begin_session(parts, state, t)
+            initial = state.w
         else:
-            forget_departed(parts, state, t)
+            change_population(parts, state, t)
         plan = plan_round(parts, t)
         watched = parts.settings.evaluation.consistency and parts.leads
         fits = consistency(parts, state.w, state.b, plan) if watched else {}
@@ -55,7 +55,7 @@ class Federation:
         failed = self._failed(result)
         record = self._record(state, plan, result, t, failed)
         record.clients |= fits
-        record.session = session
+        record.session, record.initial = session, initial
         seconds = time.perf_counter() - began
         charged = ("kappa", *(("latency", "energy") if parts.wireless else ()))
         record.row |= {"seconds": round(seconds, 4), "exchanges": exchanges}
@@ -68,9 +68,6 @@ class Federation:
         if t == first + length - 1:
             end_session(parts, state, t)
         return record
-
-    def _begin_session(self, state: RunState, t: int) -> dict[str, Any] | None:
-        return begin_session(self.parts, state, t)
 
     def _failed(self, result: RoundResult) -> bool:
         finite = math.isfinite(result.train_loss) and bool(torch.isfinite(result.w).all())
@@ -86,7 +83,7 @@ class Federation:
                 "train_loss": result.train_loss,
                 "present": plan.population,
                 "selected": len(plan.ids),
-                "completed": sum(len(shard) > 0 for shard in plan.shards),
+                "completed": result.trained,
                 "drift": result.drift,
                 "bytes_up": int(state.totals["bytes_up"]),
                 "bytes_down": int(state.totals["bytes_down"]),

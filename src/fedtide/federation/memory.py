@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from fedtide.core.errors import SettingsError
+from fedtide.core.files import part_suffix
 from fedtide.engine.memory import require
 
 
@@ -39,7 +40,7 @@ class MemoryStore:
         """Zeros [clients, size]."""
         if not self.on_disk:
             return torch.zeros(clients, size, dtype=dtype, device=self.device)
-        handle, name = tempfile.mkstemp(prefix="memory-", dir=self.folder)
+        handle, name = tempfile.mkstemp(prefix="memory-", suffix=part_suffix(), dir=self.folder)
         os.close(handle)
         try:
             return torch.from_file(name, shared=True, size=clients * size, dtype=dtype).view(clients, size)

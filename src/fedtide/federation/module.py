@@ -12,6 +12,8 @@ import torch
 from fedtide.core.errors import Diverged
 from fedtide.engine.process import prepare_process
 from fedtide.federation.federation import Federation
+from fedtide.federation.footprint import footprint
+from fedtide.federation.memory import MemoryStore
 from fedtide.federation.parts import Hardware, Parts, assemble
 from fedtide.federation.ranks import Ranks
 from fedtide.federation.record import RoundRecord
@@ -62,7 +64,7 @@ class FederatedModule(L.LightningModule):
         self.build()
 
     def build(self) -> None:
-        """The federation on this module's device, with the saved state or a new one."""
+        """Assemble the federation on this module's device, with the saved state or a new one."""
         engine = self.settings.engine
         process = prepare_process(engine, self.device)
         hardware = Hardware(
@@ -72,6 +74,9 @@ class FederatedModule(L.LightningModule):
             ranks=Ranks.of_process_group(),
             scratch=self._scratch,
         )
+        memory = MemoryStore(self.settings.federation.memory, self.device, self._scratch)
+        wanted = footprint(self.settings, self.timeline, self.data, self.device, hardware.dtype)
+        wanted.refuse_excess(self.device, memory)
         self.parts = assemble(self.settings, self.timeline, self.data, hardware)
         self._announce(self.parts, process)
         self.federation = Federation(self.parts)

@@ -1,10 +1,11 @@
-"""The parts of one run, assembled once and then only read."""
+"""The parts of one run, assembled once."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -13,10 +14,11 @@ from torch import Tensor
 
 from fedtide.algorithms.base import Algorithm, Problem
 from fedtide.core import plugins
-from fedtide.core.errors import SettingsError
+from fedtide.core.errors import SettingsError, shortened
+from fedtide.core.faults import broken_contract
 from fedtide.core.randomness import Randomness, key64
 from fedtide.costs.wireless import Wireless, flops_per_parameter
-from fedtide.engine import factory
+from fedtide.engine import contract, factory
 from fedtide.engine.augment import Augmentation
 from fedtide.engine.evaluation import Scores, evaluate
 from fedtide.engine.executor import Executor
@@ -24,6 +26,7 @@ from fedtide.engine.flat import Layout, flatten
 from fedtide.engine.task import Task
 from fedtide.engine.workers import Workers
 from fedtide.exchange.base import Exchange
+from fedtide.federation.footprint import client_vectors, evaluates
 from fedtide.federation.memory import MemoryStore
 from fedtide.federation.payload import Payload, payload
 from fedtide.federation.ranks import Ranks
@@ -59,7 +62,7 @@ class Hardware:
 
 @dataclass
 class Parts:
-    """One run's world, engine and plug-ins; nothing here changes while rounds are run.
+    """One run's world, engine and plug-ins; only the synthetic samples at the end of ``data`` change.
 
     Attributes:
         settings: of the run. timeline: who is present when, with what data. hardware: where it is computed.
@@ -116,19 +119,11 @@ class Parts:
 
     def client_vectors(self) -> list[str]:
         """Names of the vectors kept for every client."""
-        local = self.settings.local
-        names = list(self.algorithm.client)
-        if local.momentum > 0 and local.momentum_scope == "client":
-            names.append("momentum")
-        if self.evaluates("all"):
-            names.append("latest")
-        return names
+        return client_vectors(self.settings, self.algorithm)
 
     def evaluates(self, model: str) -> bool:
         """Whether ``cloud``, ``participants``, ``all`` or ``ensemble`` is evaluated in this run."""
-        evaluation = self.settings.evaluation
-        chosen = self.algorithm.models if evaluation.models is None else evaluation.models
-        return model == evaluation.reported or model in chosen
+        return evaluates(self.settings, self.algorithm, model)
 
     def scores(
         self,
@@ -195,6 +190,8 @@ def assemble(settings: RunSettings, timeline: Timeline, data: Dataset, hardware:
     )
     algorithm.bind(Problem(layout, timeline.num_clients, data.num_classes, data.input_shape, randomness))
     w0, b0 = flatten(network, dtype, device)
+    participation = plugins.create(Participation, settings.participation)
+    participation.bind(timeline, labels, settings.seed)
     workers = Workers(task, settings.engine.workers)
     return Parts(
         settings=settings,
@@ -204,7 +201,7 @@ def assemble(settings: RunSettings, timeline: Timeline, data: Dataset, hardware:
         labels=labels,
         algorithm=algorithm,
         initialiser=plugins.create(Initialiser, settings.initialiser),
-        participation=plugins.create(Participation, settings.participation),
+        participation=participation,
         exchange=exchange,
         weighting=plugins.create(Weighting, settings.algorithm.weighting),
         task=task,
@@ -227,9 +224,10 @@ def _refuse_unsuitable(settings: RunSettings, timeline: Timeline, data: Dataset,
         raise SettingsError(f"algorithm {name} makes synthetic samples, but data {data.name} is text")
     if "validation" in settings.evaluation.splits and not len(timeline.validation):
         raise SettingsError(f"validation = {settings.validation:g}: evaluation.splits needs a share > 0 to evaluate on")
-    if algorithm.stateful and timeline.notes.get("stateless"):
+    if timeline.notes.get("stateless") and (algorithm.stateful or settings.local.keeps_momentum):
+        what = f"algorithm {name}" if algorithm.stateful else "local.momentum_scope = client"
         raise SettingsError(
-            f"algorithm {name} needs clients that remember; scenario {settings.scenario.name} has clients that do not"
+            f"{what} needs clients that remember; scenario {settings.scenario.name} has clients that do not"
         )
 
 
@@ -237,7 +235,27 @@ def _network(model: Model, seed: int, data: Dataset) -> Network:
     """The run's network; torch's initialisers draw from the global generator, so it is seeded and then restored."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(key64(seed, "model") & (2**63 - 1))
-        return model.build(data.input_shape, data.num_classes, data.vocabulary)
+        network = model.build(data.input_shape, data.num_classes, data.vocabulary)
+    _refuse_other_than_classifier(model, network, data)
+    return network
+
+
+def _refuse_other_than_classifier(model: Model, network: Any, data: Dataset) -> None:
+    contract.instance(model, "build", network, Network)
+    if not any(True for _ in network.parameters()):
+        raise broken_contract(model, "build", "a network with parameters, got one without")
+    few = data.test_inputs[:2].to("cpu")
+    training = network.training
+    try:
+        with torch.no_grad():
+            outputs = network.eval().outputs(data.prepare(few, next(network.parameters()).dtype))
+    except RuntimeError as error:
+        wanted = f"a network that takes samples {list(data.input_shape)}; {shortened(str(error))}"
+        raise broken_contract(model, "build", wanted) from error
+    network.train(training)
+    shape, logits = [len(few), data.num_classes], list(getattr(outputs.logits, "shape", ()))
+    if logits != shape:
+        raise broken_contract(model, "build", f"a network with logits {shape} for {len(few)} samples, got {logits}")
 
 
 def _augmentation(settings: RunSettings, data: Dataset) -> Augmentation | None:

@@ -7,37 +7,42 @@ import math
 import torch
 
 from fedtide.algorithms.base import RunPreview
-from fedtide.engine.memory import require
+from fedtide.core import plugins
 from fedtide.engine.plan import step_count
+from fedtide.federation.footprint import footprint, gigabytes
 from fedtide.federation.parts import Parts
 from fedtide.federation.schedules import learning_rate
+from fedtide.scenarios.base import Scenario
 
 
 def memory_plan(parts: Parts) -> str:
-    """The memory that the run needs, in one line.
-
-    Raises:
-        SettingsError: the run does not fit.
-    """
-    size, clients = parts.layout.size, parts.timeline.num_clients
-    vector = size * parts.w0.element_size()
-    present = max(len(item.clients) for item in parts.timeline.assignments)
+    """The memory that the run needs, in one line."""
+    settings, timeline = parts.settings, parts.timeline
+    wanted = footprint(settings, timeline, parts.data, parts.device, parts.w0.dtype)
+    present = max(len(item.clients) for item in timeline.assignments)
     cohort = max(1, round(present * parts.participation.participation_fraction(present)))
-    per_row = 3 + len(parts.algorithm.client) + (parts.settings.local.momentum > 0)
-    vectors = parts.client_vectors()
-    scratch = [name for name in vectors if name != "latest"] if parts.initialiser.trains else []
-    rows, kept = cohort * vector * per_row, clients * vector * len([*vectors, *scratch])
-    require(rows, parts.device, f"a cohort of {cohort} clients with {size:,} parameters each")
-    parts.memory.require(kept, f"federation.memory: {', '.join(vectors)} of {clients} clients")
     return (
-        f"{size:,} parameters; about {cohort} of {present} clients per round; "
-        f"{rows / 1e6:,.1f} MB for the cohort, {kept / 1e6:,.1f} MB of client memories on {parts.memory}; "
+        f"{parts.layout.size:,} parameters; about {cohort} of {present} clients per round; "
+        f"{gigabytes(wanted.run)} for the run, {gigabytes(wanted.kept.size)} of client memories on {parts.memory}; "
         f"{parts.executor.describe()}{', channels last' if parts.task.layout == torch.channels_last else ''}"
     )
 
 
+def unused_partition(parts: Parts) -> list[str]:
+    """A line if the scenario does not deal data with the partition."""
+    chosen = parts.settings
+    used = plugins.create(Scenario, chosen.scenario).partition_settings()
+    if used is None:
+        return []
+    rest = f" but for {', '.join(used)}" if used else ""
+    return [
+        f"partition {chosen.partition.name} has no effect{rest}: with these settings, scenario {chosen.scenario.name} makes "
+        "the clients' data itself"
+    ]
+
+
 def advice(parts: Parts) -> list[str]:
-    """The algorithm's advice on its settings, for the run's first session."""
+    """What to know about settings: of a partition without effect, and the algorithm's advice for the first session."""
     timeline, local = parts.timeline, parts.settings.local
     sizes = timeline.sizes_at(0)
     mean = float(sizes.mean())
@@ -50,4 +55,4 @@ def advice(parts: Parts) -> list[str]:
         participation_fraction=parts.participation.participation_fraction(int((sizes > 0).sum())),
         smallest=float(sizes[sizes > 0].min()) / mean,
     )
-    return parts.algorithm.advice(preview)
+    return [*unused_partition(parts), *parts.algorithm.advice(preview)]

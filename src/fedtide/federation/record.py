@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from torch import Tensor
+
 
 @dataclass
 class RoundRecord:
@@ -17,6 +19,7 @@ class RoundRecord:
         clients: columns of ``clients.csv``, one value per participant.
         neurons: concentration of activity, by layer.
         session: facts about the session that begins with this round; ``None`` inside a session and for the first one.
+        initial: initial model [d] of the session that begins with this round, else ``None``.
     """
 
     row: dict[str, float | int | None]
@@ -24,3 +27,4 @@ class RoundRecord:
     clients: dict[str, Sequence[float]] = field(default_factory=dict)
     neurons: dict[str, dict[str, float]] = field(default_factory=dict)
     session: dict[str, Any] | None = None
+    initial: Tensor | None = None

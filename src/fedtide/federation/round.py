@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -11,8 +12,9 @@ from torch import Tensor
 
 from fedtide.algorithms.base import Round, Vectors
 from fedtide.costs.wireless import Segment
+from fedtide.engine import contract
 from fedtide.engine.flat import weighted_sum
-from fedtide.engine.local import Cohort, momentum_steps
+from fedtide.engine.local import Cohort, Gradient, momentum_steps
 from fedtide.engine.plan import BatchPlan, plan_batches, step_count
 from fedtide.exchange.base import Schedule
 from fedtide.federation.parts import Parts
@@ -29,10 +31,10 @@ class RoundResult:
     """What a round produced.
 
     Attributes:
-        w, b: the new model. participants: mean of the local models. members: the local models. train_loss, drift: of the
-            cohort.
+        w, b: the new model. members: the local models. participants: their mean, or the new model where that is not evaluated.
+        train_loss: mean training loss. drift: mean distance of the local models from the broadcast model.
         segments: local work before each exchange of models, in order.
-        length: L, local steps of a client of mean size.
+        length: L, local steps of a client of mean size. trained: participants that took local steps.
         clients: columns to record of the participants, empty if there are none. server: numbers to record of the server.
     """
 
@@ -44,8 +46,9 @@ class RoundResult:
     drift: float
     segments: list[Segment]
     length: int
+    trained: int
     clients: dict[str, Sequence[float]]
-    server: dict[str, float]
+    server: dict[str, float | None]
 
 
 def train_round(parts: Parts, state: RunState, plan: RoundPlan) -> RoundResult:
@@ -55,7 +58,10 @@ def train_round(parts: Parts, state: RunState, plan: RoundPlan) -> RoundResult:
     """
     algorithm, local = parts.algorithm, plan.local
     parts.synthetic.load(state.extra)
-    plan = replace(plan, shards=algorithm.training_samples(plan.ids, plan.shard_ids, plan.shards, state.extra))
+    samples = algorithm.training_samples(plan.ids, plan.shard_ids, plan.shards, state.extra)
+    plan = replace(
+        plan, shards=contract.positions(algorithm, "training_samples", samples, len(plan.ids), len(parts.labels))
+    )
     batches = plan_batches(
         *(plan.shards, plan.ids, local, plan.mean_size, parts.settings.seed, plan.purpose, plan.keys),
         *(state.w.device, parts.labels),
@@ -71,15 +77,15 @@ def train_round(parts: Parts, state: RunState, plan: RoundPlan) -> RoundResult:
     segments = _advance(parts, cohort, r, schedule)
     services.buffers = cohort.buffers
     drift = _drift(cohort.W, state.w)
-    r.weights = algorithm.weights(r)
-    w = algorithm.finish(r)
+    r.weights = contract.tensor(algorithm, "weights", algorithm.weights(r), r.n, tuple(r.n.shape))
+    w = contract.tensor(algorithm, "finish", algorithm.finish(r), state.w, tuple(state.w.shape))
     b = weighted_sum(r.weights[:, 0], cohort.buffers)
     if "latest" in memory:
         memory["latest"] = cohort.W
     if cohort.momentum is not None and "momentum" in memory:
         memory["momentum"] = cohort.momentum
     _scatter(state, ids, memory)
-    clients, server = _recorded(plan.ids, algorithm.record(r))
+    clients, server = _recorded(plan.ids, contract.record(algorithm, algorithm.record(r), len(plan.ids)))
     return RoundResult(
         w=w,
         b=b,
@@ -89,6 +95,7 @@ def train_round(parts: Parts, state: RunState, plan: RoundPlan) -> RoundResult:
         drift=drift,
         segments=segments,
         length=r.mean_steps,
+        trained=sum(count > 0 for count in batches.steps),
         clients=clients,
         server=server,
     )
@@ -119,6 +126,7 @@ def _make_round(
     n = torch.tensor([len(shard) for shard in plan.shards], dtype=torch.float64)
     steps = torch.tensor(batches.steps, dtype=torch.float64)
     counts = parts.label_counts(plan.shards)
+    weights = parts.weighting.weights(n, counts)
     services = RoundServices(parts, state, plan, prior(parts, counts, plan.at, state.w))
     rows = state.w.expand(len(plan.ids), -1)
     r = Round(
@@ -141,7 +149,7 @@ def _make_round(
         steps=column(steps),
         effective_steps=column(momentum_steps(steps, local.momentum, local.nesterov)),
         mean_steps=step_count(int(np.ceil(plan.mean_size)), plan.mean_size, local),
-        weights=column(parts.weighting.weights(n, counts)),
+        weights=column(contract.tensor(parts.weighting, "weights", weights, None, (len(n),))),
         population=plan.population,
         clients=parts.timeline.num_clients,
         participation_fraction=plan.participation_fraction,
@@ -161,7 +169,8 @@ def _cohort(
 ) -> Cohort:
     """The participants, ready for local training."""
     algorithm, clients = parts.algorithm, len(r.ids)
-    r.W = algorithm.start(r).expand(clients, -1).clone()
+    shapes = tuple(r.w.shape), tuple(r.W.shape)
+    r.W = contract.tensor(algorithm, "start", algorithm.start(r), r.w, *shapes).expand(clients, -1).clone()
     cohort = Cohort(
         W=r.W,
         buffers=state.b.expand(clients, -1).clone(),
@@ -170,22 +179,33 @@ def _cohort(
         plan=batches,
         label_counts=services.counts,
         lr=r.lr,
-        added=algorithm.local(r),
-        terms=[*algorithm.terms(r), *parts.initialiser.terms(state.initialiser)],
+        added=contract.local(algorithm, algorithm.local(r), clients, len(r.w)),
+        terms=[
+            *contract.terms(algorithm, algorithm.terms(r)),
+            *contract.terms(parts.initialiser, parts.initialiser.terms(state.initialiser)),
+        ],
         direction=None,
         memories=[],
         losses=torch.zeros(clients, dtype=state.w.dtype, device=state.w.device),
     )
     if algorithm.has_direction:
-        cohort.direction = lambda grad, W, rows: algorithm.direction(grad, W, r.rows(rows))
+
+        def direction(grad: Gradient, W: Tensor, rows: slice) -> Tensor:
+            return contract.tensor(
+                algorithm, "direction", algorithm.direction(grad, W, r.rows(rows)), W, tuple(W.shape)
+            )
+
+        cohort.direction = direction
         cohort.memories = [rows for _, rows in r.client]
     return cohort
 
 
-def _recorded(ids: list[int], values: dict[str, Tensor | float]) -> tuple[dict[str, Sequence[float]], dict[str, float]]:
-    """Columns about the participants (with their ids, if any), and numbers about the server."""
+def _recorded(
+    ids: list[int], values: dict[str, Tensor | float]
+) -> tuple[dict[str, Sequence[float]], dict[str, float | None]]:
+    """Columns about the participants (with their ids, if any), and numbers about the server, ``None`` for NaN."""
     columns = {name: value[:, 0].tolist() for name, value in values.items() if isinstance(value, Tensor)}
-    numbers = {name: value for name, value in values.items() if not isinstance(value, Tensor)}
+    numbers = {name: None if math.isnan(n) else n for name, n in values.items() if not isinstance(n, Tensor)}
     return ({"client": ids, **columns} if columns else {}), numbers
 
 

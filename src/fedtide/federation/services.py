@@ -10,7 +10,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from fedtide.algorithms.base import ForwardPass
+from fedtide.algorithms.base import ForwardPass, Population
 from fedtide.core.randomness import generator
 from fedtide.engine.curvature import fisher_diagonal, hessian_diagonal
 from fedtide.engine.evaluation import full_gradient, pass_through
@@ -100,6 +100,12 @@ class RoundServices:
     def labels(self, positions: Ints) -> Ints:
         """See :class:`Services`."""
         return self._parts.labels[positions]
+
+    def population(self) -> Population:
+        """See :class:`Services`."""
+        timeline, at = self._parts.timeline, self._plan.at
+        ids = timeline.at(at).clients
+        return Population(ids, timeline.sizes_at(at), self._state.seen[torch.from_numpy(ids)].cpu().numpy())
 
     def population_counts(self) -> Tensor:
         """See :class:`Services`."""

@@ -8,6 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from fedtide.core.errors import SettingsError
 from fedtide.federation.parts import Parts
 
 
@@ -81,7 +82,42 @@ def initial_state(parts: Parts) -> RunState:
 
 
 def restored_state(parts: Parts, saved: dict[str, Any]) -> RunState:
-    """State from :meth:`RunState.tensors`, every part where it belongs."""
+    """State from :meth:`RunState.tensors`, every part where it belongs.
+
+    Raises:
+        SettingsError: it is no state of this run.
+    """
+    _refuse_other_shapes(parts, saved)
     state = RunState.restore(saved, parts.device, torch.device("cpu"))
     state.memory = parts.memory.adopt(state.memory)
     return state
+
+
+def _refuse_other_shapes(parts: Parts, saved: dict[str, Any]) -> None:
+    """Compare names, types and shapes with those of the initial state.
+
+    Tensors that grow are left out: the initialiser's, and the algorithm's further tensors, of which the initial names must be
+    there.
+    """
+    clients, size = parts.timeline.num_clients, parts.layout.size
+    expected = {"w": _form(parts.w0), "b": _form(parts.b0)}
+    expected |= {"seen": f"{torch.bool} [{clients}]", "counts": f"{torch.int64} [{clients}]"}
+    expected |= {f"server.{name}": _form(vector) for name, vector in server_vectors(parts).items()}
+    expected |= {f"memory.{name}": f"{parts.w0.dtype} [{clients}, {size}]" for name in parts.client_vectors()}
+    expected |= {f"extra.{name}": "a tensor" for name in parts.algorithm.extra()}
+    found = {name: _form(saved.get(name)) for name in ("w", "b", "seen", "counts")}
+    for group in ("server", "memory"):
+        found |= {f"{group}.{name}": _form(value) for name, value in saved.get(group, {}).items()}
+    found |= {f"extra.{name}": "a tensor" for name in saved.get("extra", {}) if f"extra.{name}" in expected}
+    for name in (*expected, *found):
+        is_, should = found.get(name, "missing"), expected.get(name, "absent")
+        if is_ != should:
+            raise SettingsError(
+                f"the saved state after round {saved.get('round')} is not of this run: {name} is {is_}, should be {should}; "
+                "delete the run's folder to start the run again"
+            )
+
+
+def _form(value: object) -> str:
+    """Type and shape of a tensor, in words."""
+    return f"{value.dtype} {list(value.shape)}" if isinstance(value, Tensor) else "no tensor"

@@ -108,7 +108,7 @@ class Initialiser(Plugin):
 
     @abstractmethod
     def construct(self, s: Boundary) -> Start:
-        """Model of a session after the first post-pilot one."""
+        """Initial model of a session, from the second one after the pilot on."""
 
     def keep(self, s: Boundary) -> None:
         """Called with the final model of every session after the pilot."""

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import Literal
+from typing import Annotated, Literal
 
 from pydantic import Field
 from torch import nn
 
+from fedtide.core.bounds import WHOLE
 from fedtide.core.plugins import PluginSettings
 
 Norm = Literal["group", "batch", "layer"]
@@ -20,9 +21,12 @@ class NormSettings(PluginSettings):
     norm: Norm = Field(
         "group",
         description="group: per sample, over `groups` groups of channels; layer: per sample, over all channels; batch: "
-        "per channel, over the batch, with running statistics",
+        "per channel, over the batch, with running statistics; these are used, and kept, where a batch leaves a single value "
+        "per channel",
     )
-    groups: Literal[1, 2, 4, 8, 16, 32, 64] = Field(2, description="number of channel groups of norm `group`")
+    groups: Annotated[Literal[1, 2, 4, 8, 16, 32, 64], WHOLE] = Field(
+        2, description="number of channel groups of norm `group`"
+    )
 
     def norm_layer(self) -> Callable[[int], nn.Module]:
         """Makes a normalisation layer for a number of channels, with an affine map per channel.

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from fedtide.core.plugins import Plugin
 from fedtide.core.randomness import generator
+from fedtide.world.timeline import Timeline
 
 
 def coins(present: NDArray[np.int64], round_: int, seed: int, attempt: int = 0) -> NDArray[np.float64]:
@@ -19,9 +20,21 @@ def coins(present: NDArray[np.int64], round_: int, seed: int, attempt: int = 0) 
 
 
 class Participation(Plugin):
-    """A pure function of (seed, round, present): the same cohorts for every algorithm."""
+    """A pure function of (seed, round, present) and the world: the same cohorts for every algorithm."""
 
     kind: ClassVar[str] = "participation"
+
+    def bind(self, timeline: Timeline, labels: NDArray[np.int64], seed: int) -> None:
+        """Receive the run's world, once, before any draw; by default nothing is kept of it.
+
+        Args:
+            timeline: who is present when, with what data.
+            labels: int64 [n], labels of the whole training set.
+            seed: the run's.
+
+        Raises:
+            SettingsError: the rule does not suit this world.
+        """
 
     @abstractmethod
     def draw(self, present: NDArray[np.int64], round_: int, seed: int) -> NDArray[np.int64]:
@@ -33,6 +46,6 @@ class Participation(Plugin):
             seed: the run's seed; draws use ``generator(seed, "participation", round_, ...)``.
         """
 
+    @abstractmethod
     def participation_fraction(self, present: int) -> float:
         """Expected share of ``present`` clients drawn in one round (FedSSG's p)."""
-        raise NotImplementedError

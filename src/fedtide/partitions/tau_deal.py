@@ -1,12 +1,13 @@
-"""Chunks of sorted data, dealt in turns."""
+"""Chunks of sorted data, dealt in turn."""
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Annotated, Literal
 
 import numpy as np
 from pydantic import Field
 
+from fedtide.core.bounds import WHOLE
 from fedtide.core.plugins import PluginSettings
 from fedtide.core.randomness import generator
 from fedtide.partitions._dealing import class_pools, equal_sizes, require_a_sample_each
@@ -14,7 +15,7 @@ from fedtide.partitions.base import Ints, Partition
 
 
 class TauDeal(Partition):
-    """Equal sizes; chunks of tau consecutive samples of the sorted data are dealt in turns (BalanceFL).
+    """Equal sizes; chunks of tau consecutive samples of the sorted data are dealt in turn (BalanceFL).
 
     Samples are sorted from the rarest class to the most frequent one. In every cycle, in a new order, each client that is
     not full takes the next tau samples, or what it has room for; tau is ``ratio`` times the size of the rarest class. Every
@@ -25,7 +26,9 @@ class TauDeal(Partition):
         """Settings of the rule."""
 
         name: str = "tau_deal"
-        ratio: Literal[1, 2, 4] = Field(2, description="samples of a turn over those of the rarest class")
+        ratio: Annotated[Literal[1, 2, 4], WHOLE] = Field(
+            2, description="samples of a turn over those of the rarest class"
+        )
 
     settings: Settings
 

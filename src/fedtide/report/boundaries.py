@@ -16,8 +16,8 @@ from fedtide.report.style import PALETTE, WIDTH, paper, png
 
 _LOOKS = {
     "start": ("initial model of the session", PALETTE[0], "o"),
-    "previous": ("final model of the session before", PALETTE[1], "s"),
-    "average": ("mean of the stored models", PALETTE[2], "^"),
+    "previous": ("final model of the previous session", PALETTE[1], "s"),
+    "average": ("mean of the final models since the pilot", PALETTE[2], "^"),
     "first": ("initial model of the run", "#8a8a8a", "x"),
 }
 """Name, colour and marker of each recorded loss, by its key."""

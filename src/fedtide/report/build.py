@@ -23,6 +23,7 @@ from fedtide.report import (
     pace,
     pareto,
     participants,
+    raster,
     records,
     search,
     statistics,
@@ -68,6 +69,7 @@ def build(
     rules: Rules = _RULES,
     speed: Pace = _PACE,
     tuning: Path | None = None,
+    cohorts: bytes | None = None,
 ) -> ReportSummary:
     """Write ``report.html``, the figures, the tables as CSV and ``metrics.json`` into ``out``.
 
@@ -84,6 +86,7 @@ def build(
         rules: how session changes are measured.
         speed: how the speed of runs in one session is measured.
         tuning: folder of a search with two objectives; the page shows its Pareto front.
+        cohorts: a PNG of who takes part when.
 
     Raises:
         SettingsError: there is no run, a file was not written by a run, a picture is missing, or the search has no front.
@@ -95,15 +98,20 @@ def build(
             raise SettingsError(f"no picture {path}")
     found = [search.search_front(tuning)] if tuning else []
     read = records.load(run_dirs)
-    table = tabulate(read, last, rules)
+    table = tabulate(read, last, rules, speed.target)
     changes = transitions(read, rules)
     comparisons = _comparisons(table)
     pictures = [*_pictures(read, table), *(picture for _, picture in found)]
     world = [
         Picture(path.stem, path.read_bytes(), "Clients and their data", _WORLD_CAPTION) for path in timeline_pictures
     ]
-    target = table.target if speed.target is None else speed.target
-    tables = [*pace.sheet(read, last, target, speed.baseline), *sheets(changes, rules), *(sheet for sheet, _ in found)]
+    if cohorts is not None:
+        world.append(Picture("cohorts", cohorts, "Who takes part", raster.CAPTION))
+    tables = [
+        *pace.sheet(read, last, table.target, speed.baseline),
+        *sheets(changes, rules),
+        *(sheet for sheet, _ in found),
+    ]
     html = render(title, read, table, tables, comparisons, [*pictures, *world], command)
     files = {f"{picture.name}.png": picture.png for picture in pictures}
     files |= {
@@ -154,7 +162,7 @@ def _pictures(read: Records, table: Table) -> list[Picture]:
             "boundary_losses",
             boundaries.losses(read, table.rules.reference),
             "Training loss of the candidate initial models of a session",
-            "On the devices of the new session, before its first round. Lines: mean over the complete runs; shading: range "
+            "On the clients of the new session, before its first round. Lines: mean over the complete runs; shading: range "
             "over the seeds.",
         ),
         (

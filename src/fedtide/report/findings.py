@@ -98,7 +98,11 @@ def common(records: Records) -> list[tuple[str, str]]:
     """Settings that all runs share: dotted name and value."""
     first = next(iter(records.settings.values()))
     shared = [name for name in first if all(values.get(name) == first[name] for values in records.settings.values())]
-    return [(name, plain(first[name])) for name in shared if name not in ("label", "seed", "world_seed")]
+    return [
+        (name, plain(first[name]))
+        for name in shared
+        if name not in ("label", "initialiser_label", "seed", "world_seed")
+    ]
 
 
 def method(names: Method) -> str:
@@ -130,7 +134,8 @@ def _part(records: Records, group: str) -> str:
         details = [
             f"{name} {plain(value)}" for name, value in mine.items() if name != "name" and value not in (None, [], "")
         ]
-        parts[f"{mine.get('name', '')} ({', '.join(details)})" if details else str(mine.get("name", ""))] = None
+        name = str(mine.get("name", "none, the scenario makes the clients' data" if group == "partition" else ""))
+        parts[f"{name} ({', '.join(details)})" if details else name] = None
     return "; ".join(parts)
 
 

@@ -20,7 +20,7 @@ class Pace:
     """How the speed of learning is measured.
 
     Attributes:
-        target: accuracy to reach, a share; None for that of the main table.
+        target: accuracy to reach in this and the main table, a share; None for the default of the latter.
         baseline: label of the algorithm to compare with.
     """
 

@@ -113,7 +113,7 @@ def _table_caption(table: Table) -> str:
             "in the session."
         )
     elif not math.isnan(table.target):
-        parts.append(f"The target, {100 * table.target:.0f} %, is nine tenths of the best method's final mean.")
+        parts.append(f"The target, {100 * table.target:.4g} %, is {table.target_source}.")
     parts.append("Traffic: what all clients sent and received.")
     if any(column.key == "latency" for column in table.columns):
         parts.append(

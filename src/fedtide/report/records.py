@@ -1,7 +1,8 @@
-"""Contents of run directories as frames. Only this file knows their format."""
+"""Contents of run directories as frames, for the report."""
 
 from __future__ import annotations
 
+import io
 import json
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -10,9 +11,13 @@ from typing import Any
 
 import pandas as pd
 
+from fedtide.core import plugins
 from fedtide.core.errors import SettingsError
+from fedtide.core.files import read_text
 from fedtide.engine.neurons import MEASURES
 from fedtide.report.forgetting import NOTHING, Forgetting, forgetting
+from fedtide.scenarios.base import Scenario
+from fedtide.tracking.run_directory import RunDirectory, read_json
 
 Settings = dict[str, Any]
 
@@ -28,15 +33,9 @@ _OPTIONAL = ["test_accuracy", "latency", "energy", "gradient_rounds", "kappa", "
 _CLIENTS = ["gate", "local_loss", "global_loss"]
 _NEURONS = ["round", "layer", *MEASURES]
 _BOUNDARY = ["session", "returning", "start_accuracy", "mu", "losses"]
-_NOT_A_METHOD = (
-    "label",
-    "seed",
-    "world_seed",
-    "checkpoint.every",
-    "engine.workers",
-    "engine.chunk",
-    "federation.memory",
-)
+_TEXT = ["split", "layer"]
+_READ = ("settings.json", "history.csv", "per_class.csv", "clients.csv", "neurons.csv", "events.jsonl")
+_NOT_A_METHOD = ("label", "initialiser_label", "seed", "world_seed", "engine.chunk")
 
 
 @dataclass(frozen=True)
@@ -60,7 +59,8 @@ class Records:
         forgetting: by run; NaN where data does not change.
         neurons: one row per run, round and layer where it was recorded: the run's columns, ``round``, ``layer`` and
             measures of concentration.
-        settings: the settings of each run by key, flat with dotted names.
+        settings: the settings of each run by key, flat with dotted names, without those of a partition that its scenario
+            does not use.
         missing: names of directories without settings.
     """
 
@@ -96,7 +96,8 @@ def load(run_dirs: Sequence[Path]) -> Records:
     which they differ are appended to their labels.
 
     Raises:
-        SettingsError: no directory holds a run, a file was not written by a run, or a run occurs twice.
+        SettingsError: no directory holds a run, a file is damaged or was not written by a run, records of a run that has
+            ended are missing, or a run occurs twice.
     """
     found = [path for path in run_dirs if (path / "settings.json").is_file()]
     if not found:
@@ -128,28 +129,44 @@ def load(run_dirs: Sequence[Path]) -> Records:
             for path, history in zip(found, histories, strict=True)
         },
         neurons=_joined(neurons, labels),
-        settings=settings,
+        settings={key: _in_use(values) for key, values in settings.items()},
         missing=tuple(path.name for path in run_dirs if path not in found),
     )
 
 
 def _settings(path: Path) -> Settings:
-    """Flat settings, without the data's folder: it differs between machines and has no effect."""
-    settings = dict(_flat(_read_json(path / "settings.json")))
+    """Flat settings."""
+    settings = dict(_flat(read_json(path / "settings.json") or {}))
     for name in ("algorithm.name", "initialiser.name", "seed"):
         if name not in settings:
             raise SettingsError(f"{path / 'settings.json'}: no {name}, so these are not the settings of a run")
-    settings.pop("data.root", None)
     return settings
 
 
+def _in_use(settings: Settings) -> Settings:
+    """Settings without those of the partition that the scenario does not use."""
+    chosen = {name.removeprefix("scenario."): value for name, value in settings.items() if name.startswith("scenario.")}
+    try:
+        plugin = plugins.load(Scenario, chosen["name"])
+        used = plugin(plugin.Settings(**chosen)).partition_settings()
+    except Exception:  # a plug-in that is no longer there, or has changed; it may raise anything
+        used = None
+    if used is None:
+        return settings
+    kept = {f"partition.{name}" for name in used}
+    return {name: value for name, value in settings.items() if not name.startswith("partition.") or name in kept}
+
+
 def _run(path: Path, settings: Settings) -> dict[str, Any]:
-    summary = _read_json(path / "summary.json") if (path / "summary.json").is_file() else {}
+    """The run's columns, once the records of a run that has ended are verified."""
+    directory = RunDirectory(path)
+    directory.verify(*_READ)
+    summary = directory.summary() or {}
     state = summary.get("state", "unfinished")
     return {
         "key": path.name,
         "label": settings.get("label") or settings["algorithm.name"],
-        "initialiser": summary.get("initialiser") or settings["initialiser.name"],
+        "initialiser": settings.get("initialiser_label") or settings["initialiser.name"],
         "seed": settings["seed"],
         "state": state if state in ("complete", "diverged") else "unfinished",
     }
@@ -157,6 +174,9 @@ def _run(path: Path, settings: Settings) -> dict[str, Any]:
 
 def _history(path: Path) -> pd.DataFrame:
     frame = _read_csv(path / "history.csv", _HISTORY).reindex(columns=[*_HISTORY, *_OPTIONAL])
+    for number, found in enumerate(frame["round"], start=1):
+        if found != number:
+            raise SettingsError(f"{path / 'history.csv'}: round {found:g} instead of {number}: rows are missing")
     frame = frame.assign(gradient_rounds=frame["gradient_rounds"].fillna(0))
     return frame.assign(bytes=frame["bytes_up"] + frame["bytes_down"]).drop(columns=["bytes_up", "bytes_down"])
 
@@ -164,7 +184,7 @@ def _history(path: Path) -> pd.DataFrame:
 def _boundaries(path: Path) -> pd.DataFrame:
     """Starts of sessions. One repeated by a resumed run is recorded twice; the later record is used."""
     file = path / "events.jsonl"
-    text = file.read_text(encoding="utf-8") if file.is_file() else ""
+    text = read_text(file) if file.is_file() else ""
     found = {}
     for line in text[: text.rfind("\n") + 1].splitlines():  # a killed run may leave a torn last line
         try:
@@ -260,25 +280,19 @@ def _text(value: Any) -> str:
     return value if isinstance(value, str) else json.dumps(value)
 
 
-def _read_json(path: Path) -> dict[str, Any]:
-    try:
-        values = json.loads(path.read_text(encoding="utf-8"))
-    except ValueError as error:
-        raise SettingsError(f"{path} is not JSON: {error}") from None
-    if not isinstance(values, dict):
-        raise SettingsError(f"{path} should be a mapping, got {type(values).__name__}")
-    return values
-
-
 def _read_csv(path: Path, required: list[str]) -> pd.DataFrame:
     """A table; without rows if the file is missing or empty, as for a run stopped before its first round."""
+    text = read_text(path) if path.is_file() else ""
     try:
-        frame = pd.read_csv(path)
-    except (FileNotFoundError, pd.errors.EmptyDataError):
+        frame = pd.read_csv(io.StringIO(text[: text.rfind("\n") + 1]))  # a killed run may leave a torn last line
+    except pd.errors.EmptyDataError:
         return pd.DataFrame(columns=required, dtype=float)
     except ValueError as error:
         raise SettingsError(f"{path} is not a table: {' '.join(str(error).split())}") from None
     absent = [name for name in required if name not in frame]
     if absent:
         raise SettingsError(f"{path}: no column {absent[0]!r}, so it was not written by a run")
+    for name in frame.columns.difference(_TEXT):
+        if len(frame) and not pd.api.types.is_numeric_dtype(frame[name]):
+            raise SettingsError(f"{path} is damaged: column {name!r} holds text")
     return frame

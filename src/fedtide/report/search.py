@@ -34,7 +34,7 @@ def search_front(folder: Path) -> tuple[Sheet, Picture]:
     sheet = Sheet(
         f"Search for {named} at low communication cost",
         f"Pareto front of {len(trials)} trials; of equal ones the first. Kappa: mean over the rounds; 1 is an exchange after "
-        f"every local step. {named.capitalize()}: over the last tenth of the rounds, one seed.",
+        f"every local step. {named.capitalize()}: over the rounds of tune.over, one seed.",
         ["Kappa", f"{named.capitalize()}, %" if metric.endswith("_accuracy") else named.capitalize()],
         [(_names(row), [f"{float(row['kappa']):.4g}", _value(row, metric)]) for _, row in kept.iterrows()],
         names=("Trial", "Settings"),

@@ -52,7 +52,7 @@ def _accuracies(groups: list[tuple[Method, pd.DataFrame]], sessions: list[int], 
     return Sheet(
         f"Accuracy in the first {rules.window} rounds after a session change, %",
         f"{evaluated}. Mean \N{PLUS-MINUS SIGN} sample standard deviation over the seeds."
-        + (" Start: before the first round; dip: drop from the end of the session before." if starts else ""),
+        + (" Start: before the first round; dip: drop from the end of the previous session." if starts else ""),
         [*(f"Session {session}" for session in shown), "All", *(["Start", "Dip, points"] if starts else [])],
         rows,
     )

@@ -51,8 +51,9 @@ class Table:
             ``<metric>_mean``, ``<metric>_std`` over the complete runs.
         columns: the metrics to show, in order.
         rules: which session changes are evaluated, and over how many rounds.
-        target: accuracy for rounds and bytes to target: nine tenths of the best method's mean of the last rounds, rounded
-            down to whole percent; NaN without a complete run.
+        target: accuracy for rounds and bytes to target, a share; by default nine tenths of the best method's mean of the last
+            rounds, rounded down to whole percent, NaN without a complete run.
+        target_source: where it comes from, in words.
     """
 
     runs: pd.DataFrame
@@ -60,6 +61,7 @@ class Table:
     columns: list[Column]
     rules: Rules
     target: float
+    target_source: str
 
     def by_seed(self, metric: str) -> pd.DataFrame:
         """A metric of the complete runs: one row per seed, one column per method in order of appearance."""
@@ -93,8 +95,8 @@ class Table:
         return {names: row[key] for names, row in rows if row["seeds"] == most and not math.isnan(row[key])}
 
 
-def tabulate(records: Records, last: int, rules: Rules = _RULES) -> Table:
-    """All metrics of all runs; ``last`` is the number of last rounds to average."""
+def tabulate(records: Records, last: int, rules: Rules = _RULES, target: float | None = None) -> Table:
+    """All metrics of all runs; ``last`` is the number of last rounds to average, ``target`` as in :class:`Table`."""
     histories = dict(list(records.history.groupby("key", sort=False)))
     empty = records.history.iloc[:0]
     rows = [
@@ -105,12 +107,17 @@ def tabulate(records: Records, last: int, rules: Rules = _RULES) -> Table:
     tails = [_long_tail(records, key) for key in records.runs["key"]]
     parts = (pd.DataFrame(part, index=records.runs.index) for part in (rows, forgetting, tails))
     runs = pd.concat([records.runs, *parts], axis=1)
-    target = _target(runs)
+    source = "report.target"
+    if target is None:
+        target, source = (
+            _target(runs),
+            f"nine tenths of the best method's mean over its last {last} rounds, rounded down",
+        )
     runs["rounds_to_target"], runs["bytes_to_target"] = zip(
         *(_to_target(histories.get(key, empty), target) for key in runs["key"]), strict=True
     )
     shown = [name for name in ("transition", "backward", "latency", "energy", "tail") if runs[name].notna().any()]
-    return Table(runs, _over_seeds(runs), _columns(last, target, rules, shown), rules, target)
+    return Table(runs, _over_seeds(runs), _columns(last, target, rules, shown), rules, target, source)
 
 
 def _of_run(history: pd.DataFrame, last: int, sessions: list[int], window: int) -> dict[str, float]:
@@ -187,7 +194,7 @@ def _columns(last: int, target: float, rules: Rules, shown: list[str]) -> list[C
         return [*columns, *costs]
     return [
         *columns,
-        Column("rounds_to_target", f"Rounds to {100 * target:.0f} %", formats.rounds, good="low"),
-        Column("bytes_to_target", f"Traffic to {100 * target:.0f} %", traffic.text, good="low"),
+        Column("rounds_to_target", f"Rounds to {100 * target:.4g} %", formats.rounds, good="low"),
+        Column("bytes_to_target", f"Traffic to {100 * target:.4g} %", traffic.text, good="low"),
         *costs,
     ]

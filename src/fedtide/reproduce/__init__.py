@@ -1,1 +1,1 @@
-"""Published tables, reproduced: experiment files, their cells and runs, obtained beside published numbers."""
+"""Published tables, reproduced: experiment files, their cells and runs, obtained next to published numbers."""

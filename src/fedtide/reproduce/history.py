@@ -11,6 +11,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from fedtide.core.errors import SettingsError
+from fedtide.tracking.run_directory import RunDirectory
 
 Floats = NDArray[np.float64]
 
@@ -40,10 +41,11 @@ class History:
     """The rounds of one run, from its ``history.csv``.
 
     Raises:
-        SettingsError: the file was not written by a run.
+        SettingsError: the file was not written by a run, or was changed since.
     """
 
     def __init__(self, directory: Path) -> None:
+        RunDirectory(directory).verify("history.csv", "clients.csv")
         frame = pd.read_csv(directory / "history.csv")
         absent = [name for name in ("session", "test_accuracy") if name not in frame]
         if absent:
@@ -51,12 +53,10 @@ class History:
         self._session = frame["session"].to_numpy()
         self._accuracy = 100 * frame["test_accuracy"].to_numpy(dtype=np.float64)
         absence = np.full(len(frame), np.nan)
-        self._gradient_rounds, self._latency, self._energy, self._kappa = (
+        self._gradient_rounds, self._latency, self._energy, self._kappa, self._information_loss = (
             frame[name].to_numpy(dtype=np.float64) if name in frame else absence
-            for name in ("gradient_rounds", "latency", "energy", "kappa")
+            for name in ("gradient_rounds", "latency", "energy", "kappa", "information_loss")
         )
-        self._round = frame["round"].to_numpy() if "round" in frame else np.arange(1, len(frame) + 1)
-        self._information_loss = _information_loss(directory / "clients.csv")
 
     @property
     def accuracy(self) -> pd.Series[float]:
@@ -80,17 +80,11 @@ class History:
             latency=self._latency[rounds],
             energy=self._energy[rounds],
             kappa=self._kappa[rounds],
-            information_loss=self._last_loss(self._round[rounds]),
+            information_loss=_last(self._information_loss[rounds]),
         )
 
-    def _last_loss(self, rounds: NDArray[np.int64]) -> float:
-        measured = self._information_loss[self._information_loss.index.isin(rounds)]
-        return float(measured.iloc[-1]) if len(measured) else math.nan
 
-
-def _information_loss(file: Path) -> pd.Series[float]:
-    """By round, where it was measured; all participants of a round have the same."""
-    frame = pd.read_csv(file) if file.is_file() else pd.DataFrame()
-    if "information_loss" not in frame:
-        return pd.Series(dtype=np.float64)
-    return frame.groupby("round")["information_loss"].first().dropna()
+def _last(values: Floats) -> float:
+    """The last value that is not NaN, NaN if there is none."""
+    known = values[~np.isnan(values)]
+    return float(known[-1]) if len(known) else math.nan

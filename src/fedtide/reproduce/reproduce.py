@@ -19,7 +19,7 @@ from fedtide.runs.compare import compare
 from fedtide.runs.identity import run_key
 from fedtide.runs.stages import folder
 from fedtide.settings.run import RunSettings
-from fedtide.tracking.run_directory import read_json
+from fedtide.tracking.run_directory import RunDirectory
 from fedtide.tracking.workspace import Workspace
 from fedtide.world.dataset import Dataset
 from fedtide.world.prepared import load_data
@@ -79,16 +79,16 @@ class _RunStore:
         return self._histories.get(self.key(settings))
 
     def load(self, key: str) -> bool:
-        """Read the history of a run if it is complete; whether it is."""
-        directory = self.root / key
-        if key not in self._histories and (read_json(directory / "summary.json") or {}).get("state") == "complete":
-            self._histories[key] = History(directory)
+        """Read the history of a run if it is complete and nothing of it is missing; whether it is."""
+        directory = RunDirectory(self.root / key)
+        if key not in self._histories and (directory.finished(key) or {}).get("state") == "complete":
+            self._histories[key] = History(directory.path)
         return key in self._histories
 
 
 def reproduce(
     recipe: Recipe, only: Iterable[str], runs: Path, out: Path, command: str, log: Callable[[str], None]
-) -> tuple[Results, int | None]:
+) -> tuple[Results, list[dict[str, Any]], int | None]:
     """Execute the missing runs and write ``<out>/<name>/<profile>.csv`` and ``.md``, again after every run.
 
     Tables about whole runs also get ``<profile>_rounds.csv`` and ``.png``, the runs' curves. The files always cover all
@@ -103,7 +103,7 @@ def reproduce(
         log: gets one line per finished run.
 
     Returns:
-        The results, and the signal that stopped it, if any.
+        The results, and summaries of the runs and the signal as :func:`fedtide.runs.compare.compare`.
 
     Raises:
         SettingsError: bad input; nothing was trained.
@@ -134,11 +134,12 @@ def reproduce(
             write()
 
     write()
+    summaries: list[dict[str, Any]] = []
     stopped = None
     if missing:
         workspace = Workspace(store.root, experiment=recipe.name, comparison=recipe.profile)
-        _, stopped = compare(missing, workspace, recipe.workers, log, ended)
-    return write(), stopped
+        summaries, stopped = compare(missing, workspace, recipe.workers, log, ended)
+    return write(), summaries, stopped
 
 
 def _further(results: Results) -> dict[str, Sheet]:

@@ -1,10 +1,11 @@
-"""Obtained beside published numbers: rows, and their CSV, Markdown and terminal tables."""
+"""Obtained next to published numbers: rows, and their CSV, Markdown and terminal tables."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from rich.box import SIMPLE
@@ -120,6 +121,27 @@ def csv_text(results: Results) -> str:
     return "\n".join(lines) + "\n"
 
 
+def json_rows(results: Results) -> list[dict[str, Any]]:
+    """The rows of :func:`csv_text` with their numbers as such: ``None`` where there is none, ``"inf"`` for never."""
+
+    def plain(value: float) -> float | str | None:
+        return None if math.isnan(value) else "inf" if math.isinf(value) else value
+
+    return [
+        {
+            **dict(zip(results.recipe.columns, row.cell.values, strict=True)),
+            **row.quantity._asdict(),
+            "published": plain(row.published.mean),
+            "published_std": plain(row.published.std),
+            "obtained": plain(row.obtained),
+            "std": plain(row.std),
+            "seeds": row.seeds,
+            "rounds": row.rounds,
+        }
+        for row in results.rows
+    ]
+
+
 def markdown(results: Results, command: str, further: dict[str, Sheet]) -> str:
     """The table with all that is needed to read and reproduce it; ``further`` tables by introduction."""
     recipe, table = results.recipe, results.recipe.table
@@ -133,7 +155,7 @@ def markdown(results: Results, command: str, further: dict[str, Sheet]) -> str:
         _markdown_table(*_cells(results)),
     ]
     if summary := _summary(results):
-        parts += ["Mean absolute difference to the published numbers, over the complete cells:"]
+        parts += ["Mean absolute difference from the published numbers, over the complete cells:"]
         parts += [_markdown_table(*summary)]
     for introduction, sheet in further.items():
         parts += [introduction, _markdown_table(*sheet)]
@@ -150,7 +172,7 @@ def printable(results: Results) -> list[Table]:
     title = f"{results.recipe.table.title} ({results.recipe.profile})"
     tables = [_rich(title, *_cells(results), left=len(results.recipe.distinguishing))]
     if summary := _summary(results):
-        tables.append(_rich("Mean absolute difference to the published numbers", *summary, left=1))
+        tables.append(_rich("Mean absolute difference from the published numbers", *summary, left=1))
     return tables
 
 

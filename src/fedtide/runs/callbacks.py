@@ -5,7 +5,6 @@ from __future__ import annotations
 import signal
 import time
 from collections.abc import Callable
-from types import FrameType
 from typing import Any, Protocol
 
 import lightning as L
@@ -13,24 +12,28 @@ from lightning.pytorch.utilities.exceptions import SIGTERMException
 
 from fedtide.federation import checkpoint
 from fedtide.federation.module import FederatedModule
+from fedtide.runs.signals import StopSignals
 from fedtide.tracking.run_directory import SESSION, RunDirectory
 
 
 class Tracker(Protocol):
-    """Mirrors a run's records while it runs."""
+    """Mirrors a run's records while it runs, always under the lock of its directory."""
 
     def begin(self, directory: RunDirectory) -> None:
-        """Called when the run directory is locked; it holds the rounds done so far."""
+        """Called before the first round of this process; the directory holds the rounds done so far."""
 
     def log_round(self, row: dict[str, Any]) -> None:
         """Called when a round is recorded."""
 
+    def end(self) -> None:
+        """Called at the end, however the run has ended; the directory says how."""
+
 
 class Recorder(L.Callback):
-    """Appends each round to the run directory; saves the state every ``every`` rounds and when stopping."""
+    """Appends each round to the run directory; saves the state of run ``key`` every ``every`` rounds and when stopping."""
 
-    def __init__(self, directory: RunDirectory, every: int, tracker: Tracker | None = None) -> None:
-        self.directory, self.every, self.tracker = directory, every, tracker
+    def __init__(self, directory: RunDirectory, key: str, every: int, tracker: Tracker | None = None) -> None:
+        self.directory, self.key, self.every, self.tracker = directory, key, every, tracker
 
     def on_train_epoch_end(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
         """Record the round that has just ended."""
@@ -43,41 +46,26 @@ class Recorder(L.Callback):
         self.directory.append(record.row, record.per_class, record.clients, record.neurons)
         last = module.state.round == module.timeline.rounds
         if module.diverged is None and (last or trainer.should_stop or module.state.round % self.every == 0):
-            checkpoint.save(self.directory.state, module.state.round, module.state.tensors())
+            records = self.directory.mark_records()  # on the disk before the state that counts on them
+            saved = checkpoint.Saved(self.key, module.state.round, records, module.state.tensors())
+            checkpoint.save(self.directory.state, saved)
         if self.tracker is not None:
             self.tracker.log_round(record.row)
 
 
-class GracefulStop(L.Callback):
+class GracefulStop(StopSignals, L.Callback):
     """Ctrl-C and SIGTERM end the fit after the round in progress; a second Ctrl-C ends the process at once."""
 
-    def __init__(self) -> None:
-        self.received: int | None = None
-        self._before: dict[int, Any] = {}
-
-    def __enter__(self) -> GracefulStop:
-        for number in (signal.SIGINT, signal.SIGTERM):
-            try:
-                self._before[number] = signal.signal(number, self._handle)
-            except ValueError:  # signals are handled in the main thread only
-                return self
-        return self
-
-    def __exit__(self, kind: object, error: object, traceback: object) -> bool:
-        for number, handler in self._before.items():
-            signal.signal(number, handler)
-        return isinstance(error, SIGTERMException)  # Lightning's, with exit status 0, for a SIGTERM before round 1
+    def fit(self, trainer: L.Trainer, module: L.LightningModule) -> None:
+        """Fit to the end, or until told to stop."""
+        try:
+            trainer.fit(module)
+        except SIGTERMException:  # Lightning's, for a SIGTERM before round 1; by itself it would exit with status 0
+            self.received = signal.SIGTERM
 
     def on_train_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
         """Take SIGTERM back from Lightning, which would exit with status 0 and contact other processes first."""
-        for number in self._before:
-            signal.signal(number, self._handle)
-
-    def _handle(self, number: int, frame: FrameType | None) -> None:
-        if self.received == signal.SIGINT == number:
-            signal.signal(signal.SIGINT, signal.SIG_DFL)
-            signal.raise_signal(signal.SIGINT)
-        self.received = number
+        self.restore()
 
     def on_train_batch_end(self, trainer: L.Trainer, *_: Any) -> None:
         """Tell Lightning to stop; the recorder then saves the state."""

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from fedtide.core.errors import SettingsError
 from fedtide.engine.workers import available_cores
+from fedtide.runs.failures import with_traceback
 from fedtide.runs.identity import run_key
-from fedtide.runs.processes import in_parallel
+from fedtide.runs.jobs import Ask, Failure, run_in_workers
 from fedtide.runs.run import run
 from fedtide.settings.run import RunSettings
 from fedtide.tracking.run_directory import RunDirectory
@@ -21,8 +22,12 @@ from fedtide.world.prepared import load_data
 @dataclass(frozen=True)
 class _Job:
     number: int
+    key: str
     settings: RunSettings
     workspace: Workspace
+
+
+_Result = tuple[dict[str, Any], list[str]]
 
 
 def refuse_several_processes(settings: RunSettings) -> None:
@@ -33,14 +38,9 @@ def refuse_several_processes(settings: RunSettings) -> None:
     """
     if settings.engine.devices > 1:
         raise SettingsError(
-            f"engine.devices = {settings.engine.devices}: only `fedtide run` supports several processes for one run; "
-            "here whole runs are executed in parallel, see compare.workers and tune.workers"
+            f"engine.devices = {settings.engine.devices}: only the command `fedtide run` supports several processes for one "
+            "run; comparisons and searches execute whole runs in parallel, see compare.workers and tune.workers"
         )
-
-
-def _work(job: _Job) -> tuple[dict[str, Any], list[str]]:
-    remarks: list[str] = []
-    return run(job.settings, job.workspace, log=remarks.append, wait=True), remarks
 
 
 def compare(
@@ -50,7 +50,7 @@ def compare(
     log: Callable[[str], None],
     ended: Callable[[dict[str, Any]], None] = lambda _: None,
 ) -> tuple[list[dict[str, Any]], int | None]:
-    """Execute all runs of a grid.
+    """Execute all runs of a grid. A run that raises, or whose process dies, is a failed one; the others go on.
 
     Args:
         grid: settings of the runs.
@@ -60,52 +60,143 @@ def compare(
         ended: gets the summary of each run as it finishes.
 
     Returns:
-        Summaries in the order of the grid (of the runs that ended), and the signal that stopped it, if any.
+        Summaries in the order of the grid, and the signal that stopped it before all runs had ended, if any. A failed run
+        has the state ``failed`` and a ``message``; its traceback is in ``error.txt`` of its directory.
 
     Raises:
-        SettingsError: bad input.
+        SettingsError: bad input, of all runs if it shows only when they begin.
     """
     for settings in grid:
         refuse_several_processes(settings)
-    found: dict[int, dict[str, Any]] = {}
-    reported: set[str] = set()
-
-    def done(number: int, summary: dict[str, Any], remarks: Sequence[str] = ()) -> None:
-        found[number] = summary
-        for line in remarks:
-            if line not in reported:  # runs of one comparison have many remarks in common
-                reported.add(line)
-                log(f"  {line}")
-        log(f"{len(found)}/{len(grid)}  {_line(grid[number], summary)}")
-        ended(summary)
-
-    jobs = []
     together = min(workers or available_cores(), len(grid))
-    for number, (settings, summary) in enumerate(zip(grid, _finished(grid, workspace), strict=True)):
-        if summary is not None:
-            done(number, summary, [f"{summary['run_key']}: already {summary['state']}, nothing to do"])
-            continue
-        engine = settings.engine
-        if together > 1:  # several runs share the cores: one worker thread each; results do not depend on it
-            engine = engine.model_copy(update={"workers": 1})
-        jobs.append(_Job(number, settings.model_copy(update={"engine": engine}), workspace))
-    stopped = in_parallel(_work, jobs, together, lambda job, result: done(job.number, *result)) if jobs else None
-    return [found[number] for number in sorted(found)], stopped
+    comparison = _Comparison(grid, workspace, log, ended)
+    comparison.collect(alone=together == 1)
+    stopped = run_in_workers(_work, comparison, together)
+    if comparison.lost and workspace.mlruns is not None:
+        from fedtide.tracking.mlflow import correct_all
+
+        correct_all(workspace.mlruns, log)
+    return comparison.summaries, stopped if comparison.unfinished else None
 
 
-def _finished(grid: Sequence[RunSettings], workspace: Workspace) -> Iterator[dict[str, Any] | None]:
-    """The summary of each run that has ended; each dataset is prepared once, before many processes read it."""
+def unsuccessful(summaries: Iterable[dict[str, Any]]) -> list[str]:
+    """A line for each run that has diverged or failed."""
+    return [
+        f"{summary['label']} / {summary['initialiser']} / seed {summary['seed']}: {summary.get('message', 'diverged')}"
+        for summary in summaries
+        if summary["state"] in ("diverged", "failed")
+    ]
+
+
+def _work(job: _Job, ask: Ask) -> _Result:
+    remarks: list[str] = []
+    return run(job.settings, job.workspace, log=remarks.append, wait=True), remarks
+
+
+class _Comparison:
+    """The runs of a grid that have not ended, and summaries of the others; :class:`fedtide.runs.jobs.Jobs`."""
+
+    def __init__(
+        self,
+        grid: Sequence[RunSettings],
+        workspace: Workspace,
+        log: Callable[[str], None],
+        ended: Callable[[dict[str, Any]], None],
+    ) -> None:
+        self._grid, self._workspace, self._log, self._ended = grid, workspace, log, ended
+        self._waiting: list[_Job] = []
+        self._found: dict[int, dict[str, Any]] = {}
+        self._refused: dict[int, str] = {}
+        self._remarks: set[str] = set()
+        self.lost = False
+        """Whether a process ended before its run, so that MLflow may not know how the run ended."""
+
+    def collect(self, alone: bool) -> None:
+        """Find the runs to execute, ``alone`` or several sharing the cores."""
+        for number, (key, summary) in enumerate(_finished(self._grid, self._workspace)):
+            if summary is not None:
+                self._end(number, summary, [f"{key}: already {summary['state']}, nothing to do"])
+                continue
+            settings = self._grid[number]
+            if not alone:  # one worker thread each; results do not depend on it
+                engine = settings.engine.model_copy(update={"workers": 1})
+                settings = settings.model_copy(update={"engine": engine})
+            self._waiting.append(_Job(number, key, settings, self._workspace))
+
+    @property
+    def summaries(self) -> list[dict[str, Any]]:
+        """Of the runs that have ended or were interrupted.
+
+        Raises:
+            SettingsError: all runs were refused.
+        """
+        if self._refused.keys() == set(range(len(self._grid))):
+            raise SettingsError(next(iter(self._refused.values())))
+        return [self._found[number] for number in sorted(self._found)]
+
+    @property
+    def unfinished(self) -> bool:
+        """Whether some runs have not ended."""
+        ended = [summary for summary in self._found.values() if summary["state"] != "interrupted"]
+        return len(ended) < len(self._grid)
+
+    def next(self) -> _Job | None:
+        """See :meth:`Jobs.next`."""
+        return self._waiting.pop(0) if self._waiting else None
+
+    def answer(self, job: _Job, question: Any) -> None:
+        """Runs ask nothing."""
+
+    def repeat(self, job: _Job, reason: str) -> None:
+        """See :meth:`Jobs.repeat`."""
+        self.lost = True
+        self._log(f"{_name(job.settings)}: {reason}; it is begun again, from its saved state")
+
+    def is_interrupted(self, result: _Result) -> bool:
+        """See :meth:`Jobs.is_interrupted`."""
+        return bool(result[0]["state"] == "interrupted")
+
+    def finish(self, job: _Job, end: _Result | Failure) -> None:
+        """See :meth:`Jobs.finish`."""
+        if not isinstance(end, Failure):
+            self._end(job.number, *end)
+            return
+        settings, directory = job.settings, RunDirectory(self._workspace.runs / job.key)
+        if end.refused:
+            self._refused[job.number] = end.message
+        message = with_traceback(end, directory, self._log).message
+        names = {"label": settings.label, "initialiser": settings.initialiser_label, "seed": settings.seed}
+        self._end(job.number, {"run_key": job.key, **names, "state": "failed", "message": message})
+
+    def _end(self, number: int, summary: dict[str, Any], remarks: Iterable[str] = ()) -> None:
+        self._found[number] = summary
+        for line in remarks:
+            if line not in self._remarks:  # runs of one comparison have many remarks in common
+                self._remarks.add(line)
+                self._log(f"  {line}")
+        if number not in self._refused:  # what is refused is listed at the end, or once if it is everything
+            self._log(f"{len(self._found)}/{len(self._grid)}  {_line(self._grid[number], summary)}")
+        self._ended(summary)
+
+
+def _finished(grid: Sequence[RunSettings], workspace: Workspace) -> Iterator[tuple[str, dict[str, Any] | None]]:
+    """The key of each run, and its summary if it has ended; each dataset is prepared once, before many processes read it."""
     datasets: dict[str, Dataset] = {}
     for settings in grid:
         name = settings.data.model_dump_json()
         if name not in datasets:
             datasets[name] = load_data(settings)
         key = run_key(settings, datasets[name])
-        yield RunDirectory(workspace.runs / key).finished(key)
+        yield key, RunDirectory(workspace.runs / key).finished(key)
+
+
+def _name(settings: RunSettings) -> str:
+    return f"{settings.label} / {settings.initialiser_label} / seed {settings.seed}"
 
 
 def _line(settings: RunSettings, summary: dict[str, Any]) -> str:
     accuracy = summary.get("final_accuracy")
     shown = "" if accuracy is None else f"  final accuracy {accuracy:.1%}"
     state = "" if summary["state"] == "complete" else f"  {summary['state'].upper()}"
-    return f"{settings.label} / {settings.initialiser_label} / seed {settings.seed}{shown}{state}"
+    why = f": {summary['message']}" if summary["state"] == "failed" else ""
+    return f"{_name(settings)}{shown}{state}{why}"

@@ -3,26 +3,30 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import lightning as L
 import torch
 
+from fedtide.core.errors import SettingsError
 from fedtide.core.files import replacing
 from fedtide.federation import checkpoint
 from fedtide.federation.module import FederatedModule
 from fedtide.federation.parts import Parts
 from fedtide.federation.preview import advice, memory_plan
 from fedtide.runs.callbacks import GracefulStop, Progress, Recorder, Tracker
+from fedtide.runs.failures import failure_kept
 from fedtide.runs.identity import run_key
 from fedtide.runs.pilots import SharedPilot, pilot_key, pilot_rounds
 from fedtide.runs.trainer import quiet_lightning, refuse_missing_device, trainer
 from fedtide.settings.run import RunSettings, plain_name
+from fedtide.tracking.marks import wrong_size
 from fedtide.tracking.run_directory import RunDirectory
 from fedtide.world.dataset import Dataset
-from fedtide.world.files import timeline_for
+from fedtide.world.files import timeline_for, world_identity
 from fedtide.world.prepared import load_data
 from fedtide.world.timeline import Timeline
 
@@ -68,42 +72,53 @@ def execute(
     key = run_key(settings, data)
     directory = RunDirectory(runs / (name or key))
     if int(os.environ.get("LOCAL_RANK", "0")) > 0:
-        return _follow(settings, timeline, data, directory)
+        return _follow(settings, timeline, data, directory, key)
     manifest = _manifest(settings, timeline, key, data)
     with directory.locked(_recorded(settings), manifest, wait):
         if (done := directory.finished(key)) is not None:
             log(f"{directory.path.name}: already {done['state']}, nothing to do")
             return done
-        saved = _resume(directory, log)
-        if saved is None:
-            timeline.save(directory.path / "timeline.npz")
-        shared = pilot_rounds(timeline) if name is None else 0
-        with SharedPilot(runs / "pilots" / pilot_key(settings, data), shared, directory, log) as pilot:
-            with GracefulStop() as stop:
+        with GracefulStop() as stop, _ending(tracker), failure_kept(directory):
+            saved = _resume(directory, key, log)
+            timeline.save(directory.path / "timeline.npz", world_identity(settings, data))
+            shared = pilot_rounds(timeline) if name is None else 0
+            with SharedPilot(runs / "pilots" / pilot_key(settings, data), shared, directory, key, log) as pilot:
                 saved = pilot.adopt(saved, lambda: stop.received is not None)
-            if stop.received is not None:  # while waiting for another run
-                done_rounds = saved["round"] if saved else 0
-                directory.event("interrupted", round=done_rounds)
-                return {**manifest, "state": "interrupted", "rounds": done_rounds, "signal": int(stop.received)}
-            if tracker is not None:
-                tracker.begin(directory)
+                values, rounds = (saved.values, saved.round) if saved else (None, 0)
+                if stop.received is not None:  # before a round of this process
+                    directory.event("interrupted", round=rounds)
+                    return {**manifest, "state": "interrupted", "rounds": rounds, "signal": int(stop.received)}
 
-            def announce(parts: Parts, process: str) -> None:
-                for line in (*advice(parts), memory_plan(parts), process):
-                    log(line)
+                def announce(parts: Parts, process: str) -> None:
+                    for line in (*advice(parts), memory_plan(parts), process):
+                        log(line)
+                    if tracker is not None:
+                        tracker.begin(directory)
 
-            module = FederatedModule(settings, timeline, data, saved, announce, directory.path)
-            recorder = Recorder(directory, settings.checkpoint.every, tracker)
-            line = [Progress(update)] if update else []
-            return _fit(module, saved, directory, manifest, [recorder, *line, *callbacks, pilot])
+                module = FederatedModule(settings, timeline, data, values, announce, directory.path)
+                recorder = Recorder(directory, key, settings.checkpoint.every, tracker)
+                line = [Progress(update)] if update else []
+                return _fit(module, rounds, directory, manifest, stop, [recorder, *line, *callbacks, pilot])
 
 
-def _follow(settings: RunSettings, timeline: Timeline, data: Dataset, directory: RunDirectory) -> dict[str, Any]:
+@contextmanager
+def _ending(tracker: Tracker | None) -> Iterator[None]:
+    """The tracker learns of the end under the lock of the directory, so that no other process mirrors it meanwhile."""
+    try:
+        yield
+    finally:
+        if tracker is not None:
+            tracker.end()
+
+
+def _follow(
+    settings: RunSettings, timeline: Timeline, data: Dataset, directory: RunDirectory, key: str
+) -> dict[str, Any]:
     """Another process of a distributed run: trains its share, writes nothing."""
-    saved, _ = checkpoint.load(directory.state)
-    module = FederatedModule(settings, timeline, data, saved, scratch=directory.path)
+    saved, _ = checkpoint.load(directory.state, key)
+    module = FederatedModule(settings, timeline, data, saved.values if saved else None, scratch=directory.path)
     with GracefulStop() as stop, quiet_lightning():
-        trainer(settings, timeline.rounds - (saved["round"] if saved else 0), [stop]).fit(module)
+        stop.fit(trainer(settings, timeline.rounds - (saved.round if saved else 0), [stop]), module)
     return {"state": "follower"}
 
 
@@ -127,31 +142,40 @@ def _recorded(settings: RunSettings) -> dict[str, Any]:
     return {**settings.canonical(), "label": settings.label, "initialiser_label": settings.initialiser_label}
 
 
-def _resume(directory: RunDirectory, log: Callable[[str], None]) -> dict[str, Any] | None:
-    """The saved state to continue from; later records are dropped."""
-    saved, damaged = checkpoint.load(directory.state)
-    for path in damaged:
-        log(f"{path.name} is damaged; continuing from an older state")
+def _resume(directory: RunDirectory, key: str, log: Callable[[str], None]) -> checkpoint.Saved | None:
+    """The newest saved state that the records hold; later records are dropped."""
+    saved, skipped = checkpoint.load(directory.state, key, directory.lost)
+    ended = wrong_size(directory.path, directory.marks())
+    if ended and saved is None:
+        raise SettingsError(
+            f"{directory.path}: the run has ended, but {', '.join(ended)}, and no saved state is left to restore it from; put "
+            "it back, or delete the run's folder to start the run again"
+        )
+    for path, problem in skipped.items():
+        log(f"{problem}; continuing from an older state")
         path.unlink()
-    directory.rewind(saved["round"] if saved else 0)
+    for problem in ended:
+        log(f"{directory.path.name}: {problem}; restoring it from the saved state")
+    directory.rewind(saved.records if saved else {})
     if saved:
-        log(f"{directory.path.name}: continuing from round {saved['round']}")
-        directory.event("resumed", round=saved["round"])
+        log(f"{directory.path.name}: continuing from round {saved.round}")
+        directory.event("resumed", round=saved.round)
     return saved
 
 
 def _fit(
     module: FederatedModule,
-    saved: dict[str, Any] | None,
+    done: int,
     directory: RunDirectory,
     manifest: dict[str, Any],
+    stop: GracefulStop,
     callbacks: Sequence[L.Callback],
 ) -> dict[str, Any]:
     rounds = module.timeline.rounds
-    remaining = rounds - (saved["round"] if saved else 0)
-    with GracefulStop() as stop, quiet_lightning():
+    remaining = rounds - done
+    with quiet_lightning():
         if remaining > 0:
-            trainer(module.settings, remaining, [stop, *callbacks]).fit(module)
+            stop.fit(trainer(module.settings, remaining, [stop, *callbacks]), module)
         else:
             module.build()
     state = "diverged" if module.diverged else "complete"

@@ -49,6 +49,6 @@ def modules(settings: RunSettings) -> list[str]:
 
 
 def run_key(settings: RunSettings, data: Dataset) -> str:
-    """``<algorithm>-<initialiser>-s<seed>-<12 hex digits>`` of settings, data, world and code."""
+    """``<label>-<initialiser label>-s<seed>-<12 hex digits>`` of settings, data, world and code."""
     parts = [settings.canonical(), data.digest, world_identity(settings, data), fingerprint(modules(settings))]
     return f"{settings.label}-{settings.initialiser_label}-s{settings.seed}-{short_hash(parts)}"

@@ -33,7 +33,8 @@ def run(
     [['fedavg', 1, 4], ['fedavg', 2, 4]]
 
     Args:
-        params: settings of the run, or a settings file whose ``algorithm``, ``initialiser`` and ``seed`` are meant.
+        params: settings of the run, or a settings file, of which the run of ``algorithm``, ``initialiser`` and ``seed`` is
+            executed.
         runs: folder of run directories. name: of this one; by default the run key.
         mlruns: MLflow's folder, absolute or relative to the current one; None for no mirror.
         log: gets remarks, one line each; ``print`` shows them.
@@ -45,9 +46,11 @@ def run(
         SettingsError: bad input; nothing was trained. KeyboardInterrupt: interrupted, with its state saved.
     """
     from fedtide.report.records import load as load_records
+    from fedtide.runs.compare import refuse_several_processes
     from fedtide.runs.run import run as run_one
 
     settings = params.run() if isinstance(params, Params) else params
+    refuse_several_processes(settings)
     experiment = params.experiment.tracking.experiment if isinstance(params, Params) else "fedtide"
     folder = Path(runs)
     summary = run_one(settings, _workspace(folder, mlruns, experiment), name=name, log=log)
@@ -61,6 +64,7 @@ def compare(
     *,
     workers: int | None = None,
     mlruns: str | Path | None = None,
+    allow_failures: bool = False,
     log: Log = lambda line: None,
 ) -> Records:
     """Execute a grid of runs, several at once, and return the records of all of them.
@@ -82,12 +86,15 @@ def compare(
         runs: folder of run directories; finished runs are reused, half-done ones continue.
         workers: runs at once, 0 for one per core; by default ``compare.workers``.
         mlruns: as in :func:`run`. log: gets one line per finished run.
+        allow_failures: return the records although runs failed; those of a failed run are as far as it came.
 
     Raises:
-        SettingsError: bad input. KeyboardInterrupt: interrupted; what was begun is saved.
+        SettingsError: bad input. RuntimeError: runs have raised or died, after all others have ended.
+        KeyboardInterrupt: interrupted; what was begun is saved.
     """
     from fedtide.report.records import load as load_records
     from fedtide.runs.compare import compare as compare_all
+    from fedtide.runs.compare import unsuccessful
 
     grid, experiment = (params.grid(), params.experiment) if isinstance(params, Params) else (list(params), None)
     if workers is None:
@@ -96,6 +103,9 @@ def compare(
     workspace = _workspace(folder, mlruns, experiment.tracking.experiment if experiment else "fedtide")
     summaries, stopped = compare_all(grid, workspace, workers, log)
     _refuse_interrupted(stopped is not None)
+    failed = unsuccessful(summary for summary in summaries if summary["state"] == "failed")
+    if failed and not allow_failures:
+        raise RuntimeError(f"{len(failed)} of {len(summaries)} runs failed: {'; '.join(failed)}")
     return load_records([folder / summary["run_key"] for summary in summaries])
 
 
@@ -130,4 +140,4 @@ def _workspace(runs: Path, mlruns: str | Path | None, experiment: str) -> Any:
 
 def _refuse_interrupted(interrupted: bool) -> None:
     if interrupted:
-        raise KeyboardInterrupt("interrupted; the state is saved, the same call continues from there")
+        raise KeyboardInterrupt("interrupted; the same call continues from what is saved")

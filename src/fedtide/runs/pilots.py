@@ -15,17 +15,16 @@ import lightning as L
 from filelock import FileLock, Timeout
 
 from fedtide.core.errors import SettingsError
-from fedtide.core.files import write_text
+from fedtide.core.files import remove_all_parts
 from fedtide.federation import checkpoint
+from fedtide.federation.checkpoint import Saved
 from fedtide.federation.module import FederatedModule
 from fedtide.runs.identity import run_key
 from fedtide.settings.kinds import InitialiserSettings
 from fedtide.settings.run import RunSettings
-from fedtide.tracking.run_directory import TABLES, RunDirectory
+from fedtide.tracking.run_directory import RunDirectory
 from fedtide.world.dataset import Dataset
 from fedtide.world.timeline import Timeline
-
-Saved = dict[str, Any]
 
 
 def pilot_rounds(timeline: Timeline) -> int:
@@ -49,12 +48,14 @@ class SharedPilot(L.Callback):
     Args:
         folder: of the shared pilot.
         rounds: of the pilot; 0 for nothing to share.
-        directory: of the run, open for writing.
+        directory: of the run, open for writing. key: of the run.
         log: gets log lines.
     """
 
-    def __init__(self, folder: Path, rounds: int, directory: RunDirectory, log: Callable[[str], None]) -> None:
-        self.folder, self.rounds, self.directory, self.log = folder, rounds, directory, log
+    def __init__(
+        self, folder: Path, rounds: int, directory: RunDirectory, key: str, log: Callable[[str], None]
+    ) -> None:
+        self.folder, self.rounds, self.directory, self.key, self.log = folder, rounds, directory, key, log
         self._lock, self._new = FileLock(str(folder / ".lock")), False
 
     def __enter__(self) -> SharedPilot:
@@ -73,22 +74,20 @@ class SharedPilot(L.Callback):
         If there is no shared pilot yet, this run trains it and keeps the lock meanwhile. A true ``stopped()`` ends the wait
         for another run that trains it.
         """
-        if (saved["round"] if saved else 0) >= self.rounds or not self._acquire(stopped):
+        if (saved.round if saved else 0) >= self.rounds or not self._acquire(stopped):
             return saved
         shared = self._load()
         if shared is None:
             return saved
         self._lock.release()
-        self.directory.rewind(0)
-        for name, text in shared["tables"].items():
-            write_text(self.directory.path / name, text)
-        for facts in shared["sessions"]:
-            self.directory.event(**facts)
-        checkpoint.save(self.directory.state, self.rounds, shared["state"])
+        for path in checkpoint.generations(self.directory.state):
+            path.unlink()  # of fewer rounds, with other records
+        self.directory.adopt(shared["tables"], shared["sessions"])
+        own = Saved(self.key, self.rounds, self.directory.mark_records(), shared["state"])
+        checkpoint.save(self.directory.state, own)
         self.directory.event("adopted", round=self.rounds, pilot=self.folder.name)
         self.log(f"{self.directory.path.name}: continuing from the shared pilot, round {self.rounds}")
-        state: Saved = shared["state"]
-        return state
+        return own
 
     def on_train_epoch_end(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
         """Share the pilot when its last round is recorded."""
@@ -110,23 +109,20 @@ class SharedPilot(L.Callback):
                     self.log(f"{self.directory.path.name}: waiting for another run to train the pilot")
                 waited = True
             else:
+                remove_all_parts(self.folder)
                 return True
         return False
 
-    def _load(self) -> Saved | None:
+    def _load(self) -> dict[str, Any] | None:
         try:
-            return checkpoint.load(self.folder)[0]
+            shared, _ = checkpoint.load(self.folder, self.folder.name)
         except SettingsError:
             for path in checkpoint.generations(self.folder):
                 path.unlink()
-            self.log(f"{self.folder}: the shared pilot is damaged; it is trained again")
+            self.log(f"{self.folder}: the shared pilot is damaged or that of other runs; it is trained again")
             return None
+        return shared.values if shared else None
 
-    def _share(self, state: Saved) -> None:
-        tables = {name: path for name in TABLES if (path := self.directory.path / name).is_file()}
-        shared = {
-            "state": state,
-            "tables": {name: path.read_text(encoding="utf-8") for name, path in tables.items()},
-            "sessions": self.directory.sessions(),
-        }
-        checkpoint.save(self.folder, self.rounds, shared, keep=1)
+    def _share(self, state: dict[str, Any]) -> None:
+        shared = {"state": state, "tables": self.directory.tables(), "sessions": self.directory.sessions()}
+        checkpoint.save(self.folder, Saved(self.folder.name, self.rounds, {}, shared), keep=1)

@@ -1,4 +1,4 @@
-"""Several runs at once, in processes that never outlive the one that started them."""
+"""Worker processes: how they are started, and that they never outlive the process that started them."""
 
 from __future__ import annotations
 
@@ -9,16 +9,10 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import Future, ProcessPoolExecutor, as_completed
-from concurrent.futures.process import BrokenProcessPool
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from multiprocessing import connection, forkserver
 from multiprocessing.context import ForkServerContext, SpawnContext
-from typing import Any, TypeVar
-
-Job = TypeVar("Job")
-Result = TypeVar("Result")
 
 
 def stop_with_parent(every: float = 0.5) -> None:
@@ -81,55 +75,3 @@ def begin_worker(environment: Mapping[str, str], threads: int = 1) -> None:
         plugins.names(kind)
     torch.set_num_threads(threads)
     gc.freeze()  # skip imported objects in later garbage collections
-
-
-@contextmanager
-def _forwarding(received: list[int]) -> Iterator[None]:
-    """Pass Ctrl-C and SIGTERM on to the worker processes as SIGTERM and remember the first."""
-
-    def handle(number: int, frame: Any) -> None:
-        received.append(number)
-        for child in multiprocessing.active_children():
-            if child.pid is not None:
-                os.kill(child.pid, signal.SIGTERM)
-
-    before = {number: signal.signal(number, handle) for number in (signal.SIGINT, signal.SIGTERM)}
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
-
-
-def in_parallel(
-    function: Callable[[Job], Result], jobs: Sequence[Job], workers: int, done: Callable[[Job, Result], None]
-) -> int | None:
-    """Call a picklable function on every job, ``workers`` at a time; ``done`` is called with each result.
-
-    Returns:
-        The signal that stopped it early, or ``None``. Jobs in progress are told to stop; the others are not started.
-
-    Raises:
-        ChildProcessError: a worker was killed.
-    """
-    received: list[int] = []
-    context, environment = worker_context(), dict(os.environ)
-    waiting = list(jobs)
-    with (
-        _forwarding(received),
-        ProcessPoolExecutor(workers, mp_context=context, initializer=begin_worker, initargs=(environment,)) as pool,
-    ):
-        running: dict[Future[Result], Job] = {}
-        while (waiting and not received) or running:
-            while waiting and not received and len(running) < workers:
-                job = waiting.pop(0)
-                with main_module_hidden():
-                    running[pool.submit(function, job)] = job
-            finished = next(as_completed(running))
-            job = running.pop(finished)
-            try:
-                done(job, finished.result())
-            except BrokenProcessPool:
-                if not received:
-                    raise ChildProcessError("a worker process was killed, perhaps for want of memory") from None
-    return received[0] if received else None

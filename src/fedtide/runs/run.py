@@ -7,6 +7,7 @@ import os
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
+from fedtide.core.plugins import naming_plugins
 from fedtide.runs.identity import run_key
 from fedtide.settings.run import RunSettings, plain_name
 from fedtide.tracking.run_directory import RunDirectory
@@ -31,7 +32,23 @@ def run(
 
     Neither Lightning nor MLflow is imported for a finished run. Arguments, result and errors as
     :func:`fedtide.runs.execution.execute`.
+
+    Raises:
+        PluginCrash: a user's plug-in raised an exception.
     """
+    with naming_plugins():  # here, since an exception loses its traceback on the way out of a worker process
+        return _run(settings, workspace, name, log, update, wait, callbacks)
+
+
+def _run(
+    settings: RunSettings,
+    workspace: Workspace,
+    name: str | None,
+    log: Callable[[str], None],
+    update: Callable[[str], None] | None,
+    wait: bool,
+    callbacks: Sequence[L.Callback],
+) -> dict[str, Any]:
     data = load_data(settings)
     key = run_key(settings, data)
     directory = RunDirectory(workspace.runs / plain_name(name or key))
@@ -48,7 +65,7 @@ def run(
         from fedtide.tracking.mlflow import MlflowMirror
 
         labels = data.train_labels.cpu().numpy()
-        with MlflowMirror(workspace.mlruns, workspace.experiment, workspace.comparison, log, labels) as mirror:
-            return execute(settings, workspace.runs, callbacks=callbacks, tracker=mirror, data=data, **common)
+        mirror = MlflowMirror(workspace.mlruns, workspace.experiment, workspace.comparison, log, labels)
+        return execute(settings, workspace.runs, callbacks=callbacks, tracker=mirror, data=data, **common)
     finally:
         gc.collect()  # trainer, module and data form a cycle that would keep the data of past runs in memory

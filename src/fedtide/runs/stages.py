@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -19,7 +20,7 @@ from fedtide.settings.params import Params
 from fedtide.settings.run import RunSettings
 from fedtide.tracking.workspace import Workspace
 from fedtide.world.build import build_timeline
-from fedtide.world.files import timeline_for, world_file
+from fedtide.world.files import timeline_for, world_file, world_identity, world_origin
 from fedtide.world.prepared import load_data
 
 if TYPE_CHECKING:
@@ -76,19 +77,21 @@ def partition(params: Params, out: Path, log: Log) -> list[Path]:
     from fedtide.world.picture import draw, summary
 
     folder(out)
-    written: dict[Path, RunSettings] = {}
+    written: dict[Path, tuple[RunSettings, str]] = {}
     data = load_data(params.run())
     for settings in params.grid():
-        written.setdefault(world_file(out, settings, data), settings)
+        identity = world_identity(settings, data)
+        written.setdefault(world_file(out, settings, identity), (settings, identity))
     labels = data.train_labels.numpy()
-    for path, settings in written.items():
+    for path, (settings, identity) in written.items():
         timeline = build_timeline(settings, data)
-        timeline.save(path)
+        timeline.save(path, identity)
         facts = summary(timeline, labels)
         write_json(path.with_suffix(".json"), facts)
         draw(timeline, labels, path.with_suffix(".png"))
         log(f"{path.name}: {timeline.num_clients} clients, {timeline.rounds} rounds, {timeline.sessions} sessions")
-    for stale in [file for file in out.iterdir() if file.with_suffix(".npz") not in written]:
+    ours = [file for file in out.iterdir() if re.fullmatch(r"seed-\d+-[0-9a-f]+\.(npz|json|png)", file.name)]
+    for stale in [file for file in ours if file.with_suffix(".npz") not in written]:
         stale.unlink()
     return list(written)
 
@@ -99,7 +102,7 @@ def train(
     """Execute the grid, or its runs of some algorithms.
 
     Returns:
-        Summaries and the signal that stopped the comparison, if any. Unless stopped, ``out`` gets the outcomes as JSON.
+        As :func:`fedtide.runs.compare.compare`. Unless stopped, ``out`` gets the outcomes as JSON.
     """
     grid = params.grid()
     if algorithms is not None:
@@ -130,7 +133,9 @@ def report(
     """Build the report of the grid from its run directories, with the Pareto front of a search if its folder is given."""
     from fedtide.report.build import build
     from fedtide.report.pace import Pace
+    from fedtide.report.raster import raster
     from fedtide.report.transitions import Rules
+    from fedtide.runs.cohorts import presence_and_cohorts
 
     data = load_data(params.run())
     first, directories = params.grid()[0], run_directories(params, runs)
@@ -138,23 +143,26 @@ def report(
         raise SettingsError(
             f"no runs to report: {runs} has none of the {len(directories)} of `compare`; run `fedtide compare` first"
         )
-    pictures = [world_file(worlds, first, data).with_suffix(".png")] if worlds else []
+    labels, timeline = data.train_labels.numpy(), timeline_for(first, data, worlds)
+    pictures = [world_file(worlds, first, world_identity(first, data)).with_suffix(".png")] if worlds else []
     if not pictures or not pictures[0].is_file():
         from fedtide.world.picture import draw
 
         pictures = [folder(out) / "world.png"]
-        draw(timeline_for(first, data), data.train_labels.numpy(), pictures[0])
+        draw(timeline, labels, pictures[0])
     chosen = params.experiment.report
     rules = Rules(chosen.transition_window, chosen.transition_counting, chosen.reference, chosen.rho)
     speed = Pace(chosen.target, chosen.baseline)
-    return build(directories, folder(out), chosen.title, chosen.last, command, pictures, rules, speed, tuning)
+    who = raster(*presence_and_cohorts(first, timeline, labels))
+    return build(directories, folder(out), chosen.title, chosen.last, command, pictures, rules, speed, tuning, who)
 
 
 def code(params: Params, tuned: Sequence[RunSettings], out: Path) -> None:
     """Write ``out/<label>`` for every compared algorithm, and ``out/tuned``: a hash of the code its runs depend on.
 
-    DVC's training stages depend on these files instead of the sources, so that a change to one algorithm's file affects
-    that algorithm alone.
+    ``out/world`` is a hash of the code and the files that their timelines depend on. DVC's stages depend on these files
+    instead of the sources, so that a change to one algorithm's file affects that algorithm alone, and plug-ins and files
+    outside the project count too.
 
     Args:
         params: of the comparison. tuned: settings of the runs that a search may execute. out: the folder.
@@ -162,9 +170,11 @@ def code(params: Params, tuned: Sequence[RunSettings], out: Path) -> None:
     folder(out)
     grid = params.experiment.compare
     runs = {label: [params.run(label, name) for name in grid.initialisers] for label in grid.algorithms}
-    runs["tuned"] = list(tuned)
-    for stale in {file.name for file in out.iterdir()} - set(runs):
+    runs["tuned"] = [*runs.get("tuned", []), *tuned]  # an algorithm may be called that
+    hashes = {label: [fingerprint(modules(settings)) for settings in members] for label, members in runs.items()}
+    worlds = {short_hash(world_origin(settings)) for members in runs.values() for settings in members}
+    hashes["world"] = [*hashes.get("world", []), *sorted(worlds)]
+    for stale in {file.name for file in out.iterdir()} - set(hashes):
         (out / stale).unlink()
-    for label, grid_runs in runs.items():
-        hashes = [fingerprint(modules(settings)) for settings in grid_runs]
-        write_text(out / label, short_hash(hashes) + "\n")
+    for name, values in hashes.items():
+        write_text(out / name, short_hash(values) + "\n")

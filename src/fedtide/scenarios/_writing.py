@@ -9,7 +9,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fedtide.core.bounds import MOST_ROUNDS
 from fedtide.core.errors import SettingsError
+from fedtide.core.faults import broken_contract
 from fedtide.partitions.base import Dealt
 from fedtide.scenarios.base import WorldInput
 from fedtide.world.timeline import Assignment, Ints, Timeline
@@ -47,7 +49,26 @@ def assign(world: WorldInput, positions: Ints, num_clients: int | None, group: i
         raise SettingsError("there are no training samples to deal")
     samples = world.samples[positions]
     dealt = world.partition.assign(samples, num_clients, world.num_classes, world.seed, group)
+    for places in dealt.shards:
+        if not isinstance(places, np.ndarray) or (len(places) and (places.dtype.kind not in "iu" or places.min() < 0)):
+            raise broken_contract(world.partition, "deal", "arrays of integers from 0")
+    clients = len(dealt.shards) if num_clients is None else num_clients
+    if len(dealt.shards) != clients or max(places.max(initial=0) for places in dealt.shards) >= len(positions):
+        wanted = f"an array for each of {clients} clients, of positions below {len(positions)}"
+        raise broken_contract(world.partition, "deal", f"{wanted}; got {len(dealt.shards)} arrays")
     return replace(dealt, shards=[positions[places] for places in dealt.shards])
+
+
+def refuse_too_many(rounds: int) -> None:
+    """Refuse a run of too many rounds in all.
+
+    Raises:
+        SettingsError: there are; the message says what they would take.
+    """
+    try:
+        MOST_ROUNDS.check(rounds)
+    except SettingsError as error:
+        raise SettingsError(f"scenario: the number of rounds {error}") from None
 
 
 def session_labels(world: WorldInput, shards: Sequence[Ints], spans: Sequence[Span]) -> Bools:
@@ -82,6 +103,7 @@ def write(
     Raises:
         SettingsError: a round without clients, or without a client that holds data.
     """
+    refuse_too_many(sum(span.rounds for span in spans))
     sizes = np.array([len(shard) for shard in shards])
     start = 0
     for span in spans:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
@@ -54,6 +55,10 @@ class Scenario(Plugin):
 
     def period_of(self, times: Ints, unit: str) -> Ints | None:
         """The period of each time, if validation samples are held out period by period; int64."""
+        return None
+
+    def partition_settings(self) -> Collection[str] | None:
+        """Names of the partition's settings that the timeline depends on; ``None`` for all, ``name`` included."""
         return None
 
     @abstractmethod

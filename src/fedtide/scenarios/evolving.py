@@ -10,12 +10,13 @@ from typing import Literal, Self
 import numpy as np
 from pydantic import Field, model_validator
 
+from fedtide.core.bounds import Clients, Rounds
 from fedtide.core.errors import SettingsError
 from fedtide.core.plugins import PluginSettings
 from fedtide.core.randomness import generator
 from fedtide.partitions.dirichlet_prior import Scale, draw_parts
 from fedtide.scenarios._presence import markov
-from fedtide.scenarios._writing import deal
+from fedtide.scenarios._writing import deal, refuse_too_many
 from fedtide.scenarios.base import Scenario, WorldInput
 from fedtide.world.timeline import Assignment, Ints, Timeline
 
@@ -39,8 +40,8 @@ class Evolving(Scenario):
         """Settings of the scenario."""
 
         name: str = "evolving"
-        num_clients: int = Field(7, ge=1, description="clients in all")
-        subsets: int = Field(30, ge=1, description="subsets of each client")
+        num_clients: Clients = Field(7, ge=1, description="clients in all")
+        subsets: Clients = Field(30, ge=1, description="subsets of each client")
         beta: float | None = Field(
             None, gt=0, description="concentration of the second split; null: alpha of the partition"
         )
@@ -52,8 +53,8 @@ class Evolving(Scenario):
         window: int | None = Field(
             None, ge=1, description="pointer, fresh: samples of a client in a round; null: size of a subset"
         )
-        num_sessions: int = Field(1, ge=1, description="sessions; clients come and go between them")
-        rounds_per_session: int = Field(100, ge=1, description="communication rounds of a session")
+        num_sessions: Rounds = Field(1, ge=1, description="sessions; clients come and go between them")
+        rounds_per_session: Rounds = Field(100, ge=1, description="communication rounds of a session")
         first_clients: int | None = Field(None, ge=1, description="clients of the first session; null: all")
         p_leave: float = Field(0.0, ge=0, le=1, description="probability that a client leaves at a boundary")
         arrivals: int = Field(
@@ -76,6 +77,12 @@ class Evolving(Scenario):
 
     settings: Settings
 
+    def partition_settings(self) -> tuple[str, ...] | None:
+        """Fresh data are drawn from the whole training set, so nothing is dealt."""
+        if self.settings.drift != "fresh":
+            return None
+        return ("alpha",) if self.settings.beta is None else ()
+
     def timeline(self, world: WorldInput) -> Timeline:
         """See :meth:`Scenario.timeline`."""
         chosen = self.settings
@@ -91,6 +98,7 @@ class Evolving(Scenario):
                 world.seed,
             )
         )
+        refuse_too_many(chosen.num_sessions * chosen.rounds_per_session)
         session_of_round = np.repeat(np.arange(chosen.num_sessions), chosen.rounds_per_session)
         holdings = self._holdings(world, len(session_of_round))
         assignments = [

@@ -8,11 +8,12 @@ from typing import Literal, Self
 import numpy as np
 from pydantic import Field, field_validator, model_validator
 
+from fedtide.core.bounds import Clients, Rounds
 from fedtide.core.errors import SettingsError
 from fedtide.core.plugins import PluginSettings
 from fedtide.scenarios._label_groups import label_groups, parse_overlap
 from fedtide.scenarios._presence import cycle, markov
-from fedtide.scenarios._writing import Span, deal, session_labels, write
+from fedtide.scenarios._writing import Span, deal, refuse_too_many, session_labels, write
 from fedtide.scenarios.base import Scenario, WorldInput
 from fedtide.world.timeline import Ints, Timeline
 
@@ -30,14 +31,14 @@ class Sessions(Scenario):
         """Settings of the scenario."""
 
         name: str = "sessions"
-        num_devices: int = Field(10, ge=1, description="devices per group")
-        groups: int = Field(
+        num_devices: Clients = Field(10, ge=1, description="devices per group")
+        groups: Clients = Field(
             2, ge=1, description="groups of devices; group g has ids g num_devices, g num_devices + 1, ..."
         )
-        num_sessions: int = Field(7, ge=1, description="sessions, pilot included")
-        rounds_per_session: int = Field(10, ge=1, description="communication rounds of a session")
+        num_sessions: Rounds = Field(7, ge=1, description="sessions, pilot included")
+        rounds_per_session: Rounds = Field(10, ge=1, description="communication rounds of a session")
         pilot_sessions: int = Field(1, ge=1, description="number of first sessions that only train the pilot model")
-        rounds_pilot: int | None = Field(None, ge=1, description="rounds of a pilot session; null: as in the others")
+        rounds_pilot: Rounds | None = Field(None, ge=1, description="rounds of a pilot session; null: as in the others")
         label_overlap: float | str = Field(
             "0", description="fraction of its labels that a group shares with the next one, a decimal number below 1"
         )
@@ -96,6 +97,7 @@ class Sessions(Scenario):
         chosen = self.settings
         shards, labels_of_group = self._deal(world)
         pilot = chosen.rounds_per_session if chosen.rounds_pilot is None else chosen.rounds_pilot
+        refuse_too_many(chosen.num_sessions * chosen.rounds_per_session)
         spans = [
             Span(present, pilot if session < chosen.pilot_sessions else chosen.rounds_per_session, session)
             for session, present in enumerate(self._present(world.seed))

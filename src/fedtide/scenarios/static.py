@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 from pydantic import Field
 
+from fedtide.core.bounds import Clients, Rounds
 from fedtide.core.plugins import PluginSettings
 from fedtide.scenarios._writing import Span, assign, write
 from fedtide.scenarios.base import Scenario, WorldInput
@@ -18,9 +19,9 @@ class Static(Scenario):
         """Settings of the scenario."""
 
         name: str = "static"
-        rounds: int = Field(100, ge=1, description="communication rounds")
-        num_clients: int | None = Field(
-            20, ge=1, description="clients, all present; null: as many as the data has (partition natural)"
+        rounds: Rounds = Field(100, ge=1, description="communication rounds")
+        num_clients: Clients | None = Field(
+            20, description="clients, all present; null: as many as the data has (partition natural)"
         )
 
     settings: Settings

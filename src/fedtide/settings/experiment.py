@@ -6,6 +6,7 @@ from typing import Any, Literal
 
 from pydantic import Field, field_validator
 
+from fedtide.core.bounds import Threads
 from fedtide.core.errors import SettingsError
 from fedtide.core.plugins import SettingsModel
 from fedtide.settings.run import RunSettings, Seed
@@ -18,13 +19,16 @@ class CompareSettings(SettingsModel):
     algorithms: tuple[str, ...] = Field(("fedavg",), min_length=1, description="labels of algorithms")
     initialisers: tuple[str, ...] = Field(("previous",), min_length=1, description="labels of initialisers")
     seeds: tuple[Seed, ...] = Field((0,), min_length=1, description="seeds")
-    workers: int = Field(0, ge=0, description="runs at once; 0 for one per core")
+    workers: Threads = Field(0, ge=0, description="runs at once; 0 for one per core")
+    allow_failures: bool = Field(
+        False, description="succeed although runs diverged or failed; otherwise the exit status is 1, after all runs"
+    )
 
     @field_validator("algorithms", "initialisers", "seeds")
     @classmethod
     def _distinct(cls, value: tuple[Any, ...]) -> tuple[Any, ...]:
-        if len(set(value)) != len(value):
-            raise SettingsError(f"lists something twice: {', '.join(map(str, value))}")
+        if twice := [item for place, item in enumerate(value) if item in value[:place]]:
+            raise SettingsError(f"lists {twice[0]!r} twice")
         return value
 
 

@@ -9,11 +9,14 @@ from typing import Any
 import yaml
 
 from fedtide.core import plugins
-from fedtide.core.errors import SettingsError, nearest
+from fedtide.core.errors import SettingsError, nearest, shortened
 from fedtide.settings.experiment import RUN_KEYS, Experiment
 from fedtide.settings.parse import parse
 from fedtide.settings.run import RunSettings
 from fedtide.settings.yaml_files import read_mapping, read_value
+
+Place = tuple[int | str, ...]
+"""The path of a setting."""
 
 
 class Params:
@@ -28,11 +31,12 @@ class Params:
     Args:
         raw: content of the file.
         source: its name, for messages.
+        overrides: what of ``raw`` was set on the command line, as ``a.b=value``, for messages.
     """
 
-    def __init__(self, raw: Mapping[str, Any], source: str = "params.yaml") -> None:
-        self.raw, self.source = dict(raw), source
-        self.experiment: Experiment = parse(Experiment, self._merged(self.raw), source)
+    def __init__(self, raw: Mapping[str, Any], source: str = "params.yaml", overrides: Iterable[str] = ()) -> None:
+        self.raw, self.source, self.overrides = dict(raw), source, tuple(overrides)
+        self.experiment: Experiment = parse(Experiment, self._merged(self.raw), self._origin)
         compare = self.experiment.compare
         for label in {*self.experiment.algorithms, *compare.algorithms}:
             self.run(algorithm=label)
@@ -45,12 +49,21 @@ class Params:
         path = Path(path)
         if not path.is_file():
             raise SettingsError(f"no settings file {path}; name one with --params or create it")
-        raw = read_mapping(path)
+        raw, overrides = read_mapping(path), tuple(overrides)
         if not raw and not overrides:
             raise SettingsError(f"{path} is empty; write `seed: 0` for a run with all defaults")
         for item in overrides:
             override(raw, item)
-        return Params(raw, path.name)
+        return Params(raw, path.name, overrides)
+
+    def _origin(self, *places: Place) -> str:
+        """Where a setting with one of these paths comes from: ``--set`` with its text, or the file."""
+        for item in reversed(self.overrides):
+            keys = item.partition("=")[0].strip().split(".")
+            for place in filter(None, places):  # a problem of a whole group may come from one of its keys
+                if all(key == str(part) for key, part in zip(keys, place, strict=False)):
+                    return f"--set {shortened(item)}"
+        return self.source
 
     def _entry(self, kind: str, label: str) -> dict[str, Any]:
         """Raw settings of a label, ``name`` filled in."""
@@ -59,7 +72,8 @@ class Params:
         if "name" not in entry and label not in plugins.names(folder):
             named, known = self.raw.get(kind) or {}, plugins.names(folder)
             problem = f"{kind}.{label} needs a name" if label in named else f"unknown label {label!r} in {kind}"
-            raise SettingsError(f"{self.source}: {nearest(problem, label, {*known, *named} - {label})}")
+            source = self._origin((kind, label) if label in named else ("compare", kind))
+            raise SettingsError(f"{source}: {nearest(problem, label, {*known, *named} - {label})}")
         return {"name": label, **entry}
 
     def _merged(self, raw: Mapping[str, Any]) -> dict[str, Any]:
@@ -75,29 +89,40 @@ class Params:
             entry = dict(entry) if isinstance(entry, Mapping) else {}
             extra = entry.pop("with", None) or {}
             if isinstance(extra, Mapping) and (fixed := {"seed", "label", "algorithm", "initialiser"} & extra.keys()):
-                raise SettingsError(f"{self.source}: {kind}.{label}.with cannot set {', '.join(sorted(fixed))}")
+                source = self._origin((kind, label, "with"))
+                raise SettingsError(f"{source}: {kind}.{label}.with cannot set {', '.join(sorted(fixed))}")
+            if isinstance(extra, Mapping) and (unknown := sorted(map(str, extra.keys() - RUN_KEYS))):
+                source = self._origin((kind, label, "with", unknown[0]), (kind, label, "with"))
+                problem = f"{kind}.{label}.with: {unknown[0]!r} is no setting of a run"
+                raise SettingsError(f"{source}: {nearest(problem, unknown[0], RUN_KEYS)}")
             merged = deep_merge(merged, extra) if isinstance(extra, Mapping) else merged
             merged[single] = {**entry, **chosen, "name": entry.get("name", label)}
             named = "label" if single == "algorithm" else "initialiser_label"
-            merged[named] = raw.get(named) or label
+            merged[named] = label if raw.get(named, "") == "" else raw[named]
         return merged
 
     def run(self, algorithm: str | None = None, initialiser: str | None = None, seed: int | None = None) -> RunSettings:
         """Settings of one run; what is not given comes from the file's ``algorithm``, ``initialiser`` and ``seed``."""
-        raw, source = dict(self.raw), self.source
+        raw, chosen = dict(self.raw), list[tuple[str, str]]()
         if algorithm is not None:
-            source += f", algorithms.{algorithm}"
+            chosen.append(("algorithms", algorithm))
             self._entry("algorithms", algorithm)
             raw |= {"algorithm": {"name": algorithm}, "label": algorithm}
         if initialiser is not None:
-            source += f", initialisers.{initialiser}"
+            chosen.append(("initialisers", initialiser))
             self._entry("initialisers", initialiser)
             raw |= {"initialiser": {"name": initialiser}, "initialiser_label": initialiser}
         if seed is not None:
             raw["seed"] = seed
+
+        def origin(place: Place) -> str:
+            tables = [(kind, label, "with", *place) for kind, label in chosen]
+            tables += [(kind, label, *place[1:]) for kind, label in chosen if f"{place[0]}s" == kind] if place else []
+            return ", ".join([self._origin(place, *tables), *(f"{kind}.{label}" for kind, label in chosen)])
+
         merged = self._merged(raw)
         settings: RunSettings = parse(
-            RunSettings, {key: value for key, value in merged.items() if key in RUN_KEYS}, source
+            RunSettings, {key: value for key, value in merged.items() if key in RUN_KEYS}, origin
         )
         labels = {"label": settings.algorithm.name, "initialiser_label": settings.initialiser.name}
         return settings.model_copy(update={k: v for k, v in labels.items() if not getattr(settings, k)})

@@ -9,6 +9,7 @@ from typing import Annotated, Any, ClassVar, Literal
 from pydantic import AfterValidator, Field, SerializeAsAny, model_validator
 
 from fedtide.core import plugins
+from fedtide.core.bounds import MOST_THREADS, AtMost, Threads
 from fedtide.core.errors import SettingsError
 from fedtide.core.plugins import INCIDENTAL, PluginSettings, SettingsModel
 from fedtide.settings.choices import choice, choice_field
@@ -59,7 +60,9 @@ class LongTail(SettingsModel):
 class LocalSettings(SettingsModel):
     """Training on a client."""
 
-    amount: int = Field(5, ge=1, description="how much work a client does in a round, in `unit`")
+    amount: Annotated[int, AtMost(10**9, 32, "batches for every client")] = Field(
+        5, ge=1, description="how much work a client does in a round, in `unit`"
+    )
     unit: Literal["epochs", "steps", "capped_steps", "mean_epochs"] = Field(
         "epochs",
         description="epochs: over the client's own data; steps: exactly; capped_steps: at most one epoch; mean_epochs: every "
@@ -71,7 +74,7 @@ class LocalSettings(SettingsModel):
         description="samples of each pass: shuffled: all in a new order; stored: all as stored; class_balanced: as many draws "
         "with replacement, the client's classes equally likely",
     )
-    straddle: bool = Field(False, description="batches may straddle two passes, so that none is short")
+    straddle: bool = Field(False, description="batches may straddle consecutive passes, so that none is short")
     lr: float = plugins.Tunable(0.1, low=1e-3, high=1.0, log=True, gt=0, description="learning rate at the start")
     schedule: Literal["constant", "exponential", "cosine", "polynomial"] = Field(
         "constant", description="learning rate over rounds"
@@ -80,7 +83,10 @@ class LocalSettings(SettingsModel):
     floor: float = Field(0.0, ge=0, le=1, description="final rate of cosine and polynomial as a fraction of lr")
     power: float = Field(0.9, gt=0, description="exponent of the polynomial schedule")
     schedule_rounds: int | None = Field(
-        None, ge=1, description="rounds over which cosine and polynomial fall to the floor; null: all rounds"
+        None,
+        ge=1,
+        description="rounds over which cosine and polynomial fall to the floor; null: those of the session, or of the run "
+        "without `restart`",
     )
     restart: bool = Field(True, description="restart the schedule in every session")
     momentum: float = Field(0.0, ge=0, lt=1, description="heavy-ball momentum of the local optimiser")
@@ -103,7 +109,16 @@ class LocalSettings(SettingsModel):
     def _consistent(self) -> LocalSettings:
         if self.nesterov and self.momentum == 0:
             raise SettingsError("local.nesterov = true needs local.momentum > 0")
+        if self.straddle and self.unit == "capped_steps":
+            raise SettingsError(
+                "local.straddle = true: with local.unit = capped_steps no client begins a second pass; use steps or epochs"
+            )
         return self
+
+    @property
+    def keeps_momentum(self) -> bool:
+        """Whether every client keeps the local optimiser's momentum from round to round."""
+        return self.momentum > 0 and self.momentum_scope == "client"
 
 
 class EvaluationSettings(SettingsModel):
@@ -133,7 +148,7 @@ class EvaluationSettings(SettingsModel):
     boundary_losses: bool = Field(
         True,
         description="record the training loss of four models at the start of every session: its initial model, the previous "
-        "session's final model, the mean of the stored ones, the run's initial model",
+        "session's final model, the mean of the final models since the pilot, the run's initial model",
     )
     consistency: bool = Field(
         False,
@@ -151,8 +166,8 @@ class FederationSettings(SettingsModel):
     )
     at_session: Literal["reset", "keep"] = Field(
         "reset",
-        description="algorithm memories when a session begins: reset: cleared; keep: kept by clients that stay; a client that "
-        "leaves inside a session always loses its own",
+        description="algorithm memories when a session begins: reset: cleared; keep: every client keeps its own, also over "
+        "sessions in which it is absent; a client that leaves inside a session always loses its own",
     )
     divergence_threshold: float = Field(1e6, gt=0, description="training loss above which a run counts as diverged")
 
@@ -161,7 +176,7 @@ class EngineSettings(SettingsModel):
     """How local training is executed: ``workers`` and ``allocator`` change no result, the others at most the rounding."""
 
     executor: Literal["auto", "threads", "stacked"] = Field("auto", description="auto: by model family and device")
-    workers: Annotated[int, INCIDENTAL] = Field(0, ge=0, description="worker threads; 0 for all cores")
+    workers: Annotated[Threads, INCIDENTAL] = Field(0, ge=0, description="worker threads; 0 for all cores")
     chunk: int = Field(0, ge=0, description="clients advanced together by `stacked`; 0 to plan it from memory")
     layout: Literal["auto", "contiguous", "channels_last"] = Field(
         "auto", description="memory layout of image tensors; auto: the fastest for the model on this device"
@@ -170,7 +185,9 @@ class EngineSettings(SettingsModel):
         "keep", description="keep: freed memory stays with the process"
     )
     accelerator: Literal["auto", "cpu", "gpu", "cuda", "mps"] = Field("auto", description="Lightning's accelerator")
-    devices: int = Field(1, ge=1, description="processes (CPU) or GPUs that share the clients of a round")
+    devices: Annotated[int, MOST_THREADS] = Field(
+        1, ge=1, description="processes (CPU) or GPUs that share the clients of a round"
+    )
     precision: Literal["32-true", "64-true", "bf16-mixed", "16-mixed"] = Field(
         "32-true", description="Lightning's precision"
     )

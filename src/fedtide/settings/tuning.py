@@ -9,6 +9,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, field_validator, model_validator
 
+from fedtide.core.bounds import Threads
 from fedtide.core.errors import SettingsError
 from fedtide.core.plugins import SettingsModel
 
@@ -42,8 +43,8 @@ class SearchChoices(SettingsModel):
             raise SettingsError(f"should be a list of two values or more, got {value!r}")
         if groups := [item for item in value if isinstance(item, Mapping | list | tuple)]:
             raise SettingsError(f"should be words, numbers, true, false or null, got {groups[0]!r}")
-        if len(set(value)) != len(value):
-            raise SettingsError(f"lists something twice: {', '.join(map(str, value))}")
+        if twice := [item for place, item in enumerate(value) if item in value[:place]]:
+            raise SettingsError(f"lists {twice[0]!r} twice")
         return tuple(str(item) if item in (math.inf, -math.inf) else item for item in value)  # settings parse the words
 
 
@@ -63,7 +64,7 @@ class TuneSettings(SettingsModel):
     """The study of ``fedtide tune``."""
 
     trials: int = Field(20, ge=1, description="number of finished trials (complete or pruned)")
-    workers: int = Field(0, ge=0, description="trials at once; 0 for one per core")
+    workers: Threads = Field(0, ge=0, description="trials at once; 0 for one per core")
     seed: int = Field(1000, ge=0, lt=2**63, description="seed of the runs; keep it apart from the compared seeds")
     metric: Literal["validation_accuracy", "validation_loss"] = Field(
         "validation_accuracy", description="metric to optimise, averaged over some rounds"

@@ -1,4 +1,4 @@
-"""YAML as people write it: ``1e-3`` is a number, and a key is there once."""
+"""YAML as people write it: ``1e-3`` is a number, and keys are unique."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _EXPONENT = re.compile(r"[-+]?(\d+(\.\d*)?|\.\d+)[eE][-+]?\d+$")
 
 
 class _Loader(yaml.SafeLoader):
-    """PyYAML's safe loader with YAML 1.2's numbers; a key that is there twice is an error."""
+    """PyYAML's safe loader with YAML 1.2's numbers; a duplicate key is an error."""
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, Any]:
         """See PyYAML."""
@@ -27,7 +27,7 @@ class _Loader(yaml.SafeLoader):
             key = self.construct_object(key_node, deep=True)
             if isinstance(key, Hashable):
                 if key in seen:
-                    raise yaml.MarkedYAMLError(problem=f"key {key!r} is there twice", problem_mark=key_node.start_mark)
+                    raise yaml.MarkedYAMLError(problem=f"duplicate key {key!r}", problem_mark=key_node.start_mark)
                 seen.add(key)
         return super().construct_mapping(node, deep)
 

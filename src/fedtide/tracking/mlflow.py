@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import hashlib
 import json
 import math
 import tempfile
@@ -14,26 +15,25 @@ from typing import Any
 from fedtide.core.errors import SettingsError
 from fedtide.core.files import write_bytes
 from fedtide.tracking.run_directory import RunDirectory, read_json
-from fedtide.tracking.store import Store, git_commit, is_held, reason, ui_command
+from fedtide.tracking.store import Store, claimed, git_commit, reason, ui_command
 from fedtide.world.timeline import Ints, Timeline
 
-__all__ = ["MlflowMirror", "mirror", "ui_command"]
+__all__ = ["MlflowMirror", "correct", "correct_all", "mirror", "ui_command"]
 
 _MAX_VALUE = 250  # characters of a parameter's value
 _MAX_METRICS = 1000  # per call, MLflow's limit
 _MAX_PARAMS = 100  # per call, MLflow's limit
 _EVERY_ROUND = "session"  # a metric that is finite in every round, so it tells which rounds are logged
 _FILES = ("settings.json", "history.csv", "per_class.csv", "timeline.png", "model.pt")
-_STATUS = {"complete": "FINISHED", "pruned": "FINISHED", "diverged": "FAILED"}  # otherwise KILLED
 
-_PICTURES: dict[str, bytes] = {}
-"""Pictures of timelines by their digests."""
+_PICTURES: dict[tuple[str, str], bytes] = {}
+"""Pictures by what they show: digests of the timeline and of the labels."""
 
 
 class MlflowMirror:
-    """Mirrors one run into MLflow. Failures never stop the run: the first is logged, and mirroring ends.
+    """Mirrors one run into MLflow, as a :class:`fedtide.runs.callbacks.Tracker`.
 
-    ``with MlflowMirror(...) as mirror: execute(..., tracker=mirror)``
+    Failures never stop the run: the first is logged, and mirroring ends.
 
     Args:
         mlruns: folder of the store.
@@ -55,17 +55,14 @@ class MlflowMirror:
         self._run: _MlflowRun | None = None
 
     def begin(self, directory: RunDirectory) -> None:
-        """Start or continue the MLflow run of a run directory, and close runs of killed processes."""
+        """Start or continue the MLflow run of a run directory, and correct the runs of killed processes."""
         self._try(lambda: self._begin(directory))
 
     def log_round(self, row: dict[str, Any]) -> None:
         """Log the round."""
         self._with_run(lambda run: run.add([row]))
 
-    def __enter__(self) -> MlflowMirror:
-        return self
-
-    def __exit__(self, *_: object) -> None:
+    def end(self) -> None:
         """Log files, figures and outcome, however the run ended."""
         self._with_run(self._end)
 
@@ -76,7 +73,7 @@ class MlflowMirror:
 
     def _begin(self, directory: RunDirectory) -> None:
         store = Store(self.mlruns, self.experiment)
-        store.close_killed()
+        correct(store, self.log)
         self._run = _MlflowRun(store, directory)
         self._run.open(self.parent)
         self._run.add(directory.history())
@@ -94,16 +91,17 @@ class MlflowMirror:
 
 
 class _MlflowRun:
-    """The MLflow run of a run directory: found by run key and name, or created."""
+    """The MLflow run of a run directory: given, found by run key and name, or created."""
 
-    def __init__(self, store: Store, directory: RunDirectory) -> None:
+    def __init__(self, store: Store, directory: RunDirectory, run: Any = None) -> None:
         self.directory, self._client, self._store = directory, store.client, store
         self._facts = read_json(directory.path / "manifest.json") or {}
-        name, key = directory.path.name, self._facts.get("run_key")
-        found = store.runs(f"tags.run_key = '{key}' and attributes.run_name = '{name}'")
-        self._run: Any = found[0] if found else None
+        if run is None:
+            name, key = directory.path.name, self._facts.get("run_key")
+            run = next(iter(store.runs(f"tags.run_key = '{key}' and attributes.run_name = '{name}'")), None)
+        self._run: Any = run
         self._rounds: set[int] = set()
-        if found:
+        if run is not None:
             self._rounds = {item.step for item in self._client.get_metric_history(self._id, _EVERY_ROUND)}
 
     @property
@@ -164,9 +162,13 @@ class _MlflowRun:
             picture = Path(folder) / "accuracy.png"
             if _draw_accuracy(self.directory.history(), picture):
                 self._client.log_artifact(self._id, str(picture))
+        self.conclude()
+
+    def conclude(self) -> None:
+        """Log the outcome."""
         outcome = _outcome(self.directory)
         self._client.set_tag(self._id, "outcome", outcome)
-        self._client.set_terminated(self._id, _STATUS.get(outcome, "KILLED"))
+        self._client.set_terminated(self._id, _status(outcome))
 
     def _tags(self) -> dict[str, str]:
         facts = self._facts
@@ -201,25 +203,90 @@ def mirror(
         for path in run_dirs:
             if not (path / "manifest.json").is_file():
                 log(f"{path.name}: skipped, no run directory")
-            elif is_held(path):
-                log(f"{path.name}: skipped, in use by another process")
-            elif (run := _MlflowRun(store, RunDirectory(path))).is_complete():
-                complete += 1
-            else:
-                run.open(parent)
-                run.add(run.directory.history())
-                run.end()
-                written += 1
+                continue
+            with claimed(path) as free:
+                if not free:
+                    log(f"{path.name}: skipped, in use by another process")
+                    continue
+                try:
+                    history = RunDirectory(path).history()
+                except SettingsError as error:
+                    log(f"{path.name}: skipped, {error}")
+                    continue
+                run = _MlflowRun(store, RunDirectory(path))
+                if run.is_complete():
+                    complete += 1
+                else:
+                    run.open(parent)
+                    run.add(history)
+                    run.end()
+                    written += 1
+        correct(store, log)
     except Exception as error:  # whatever MLflow, SQLAlchemy or the disk may raise
         raise SettingsError(f"MLflow's store {mlruns} cannot be used: {reason(error)}") from error
     log(f"MLflow: {written} runs written, {complete} up to date")
 
 
+def correct(store: Store, log: Callable[[str], None]) -> None:
+    """Make MLflow agree with the run directories about all runs that it does not show as finished.
+
+    A process may be killed between the last record of a run and its last call of MLflow, or before any of them. What a
+    process works on is left alone.
+    """
+    for run in store.unfinished():
+        try:
+            _correct(store, run)
+        except Exception as error:  # damaged records of one run
+            log(f"MLflow: {run.info.run_name}: {reason(error)}")
+
+
+def correct_all(mlruns: Path, log: Callable[[str], None]) -> None:
+    """:func:`correct` the store in a folder; failures are logged."""
+    try:
+        correct(Store(mlruns), log)
+    except Exception as error:  # whatever MLflow, SQLAlchemy or the disk may raise
+        log(f"MLflow: {reason(error)}")
+
+
+def _correct(store: Store, run: Any) -> None:
+    tags, shown = run.data.tags, run.info.status
+    if "comparison" in tags:  # a parent is never in progress
+        store.client.set_terminated(run.info.run_id)
+    if "directory" not in tags:
+        return
+    directory = RunDirectory(Path(tags["directory"]))
+    if (read_json(directory.path / "manifest.json") or {}).get("run_key") != tags.get("run_key"):
+        if shown == "RUNNING":  # its directory is gone
+            store.client.set_tag(run.info.run_id, "outcome", "killed")
+            store.client.set_terminated(run.info.run_id, "KILLED")
+        return
+    if shown == _status(tags.get("outcome", "")) and tags.get("outcome") == _outcome(directory):
+        return
+    with claimed(directory.path) as free:
+        if free:
+            found = _MlflowRun(store, directory, run)
+            found.add(directory.history())
+            found.conclude() if directory.summary() is None else found.end()
+
+
+def _status(outcome: str) -> str:
+    """MLflow's status of a run that is not in progress."""
+    return {"complete": "FINISHED", "pruned": "FINISHED", "diverged": "FAILED", "failed": "FAILED"}.get(
+        outcome, "KILLED"
+    )
+
+
 def _outcome(directory: RunDirectory) -> str:
-    """Outcome of a run: its summary's state, else ``interrupted`` if its last event is that, else ``killed``."""
+    """Outcome of a run that is not in progress, from its directory.
+
+    The state in its summary, else ``failed`` if an exception ended it, ``interrupted`` if its last event is that, or
+    ``killed``.
+    """
     summary, facts = directory.summary(), read_json(directory.path / "manifest.json") or {}
     if summary is not None and summary.get("run_key") == facts.get("run_key"):
         return str(summary["state"])
+    if directory.error.is_file():
+        return "failed"
     log = directory.path / "events.jsonl"
     lines = log.read_text(encoding="utf-8").splitlines() if log.is_file() else []
     return "interrupted" if lines and '"event": "interrupted"' in lines[-1] else "killed"
@@ -248,10 +315,11 @@ def _draw_timeline(folder: Path, labels: Ints) -> None:
     path, timeline = folder / "timeline.png", Timeline.load(folder / "timeline.npz")
     if path.is_file():
         return
-    known = _PICTURES.get(timeline.digest)
+    shown = timeline.digest, hashlib.sha256(labels.tobytes()).hexdigest()
+    known = _PICTURES.get(shown)
     if known is None:
         draw(timeline, labels, path)
-        _PICTURES[timeline.digest] = path.read_bytes()
+        _PICTURES[shown] = path.read_bytes()
     else:
         write_bytes(path, known)
 

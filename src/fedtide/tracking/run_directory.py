@@ -2,23 +2,28 @@
 
 ``settings.json`` · ``manifest.json`` · ``history.csv`` (a row per round) · ``per_class.csv`` · ``clients.csv`` (a row per
 round and participant, if the algorithm records any) · ``neurons.csv`` (a row per round and layer, if enabled) ·
-``events.jsonl`` · ``state/`` · ``timeline.npz`` · ``model.pt`` and ``summary.json`` at the end.
+``events.jsonl`` · ``state/`` · ``timeline.npz`` · ``model.pt`` and ``summary.json`` at the end · ``error.txt`` after a failure.
+
+Records are never trusted blindly: a saved state holds marks of the records that it continues, and the summary holds marks of
+all files of the run and a hash of itself.
 """
 
 from __future__ import annotations
 
 import csv
 import json
+import os
 import shutil
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
-from filelock import FileLock, Timeout
-
 from fedtide.core.errors import SettingsError
-from fedtide.core.files import replacing, write_json, write_text
+from fedtide.core.files import read_text, remove_all_parts, sync, write_json, write_text
+from fedtide.core.hashing import short_hash
+from fedtide.core.locks import held
+from fedtide.tracking.marks import GrowingFiles, Marks, different, mark_file, wrong_beginning, wrong_size
 
 HISTORY_COLUMNS = (
     "round", "session", "test_accuracy", "test_loss", "train_loss", "present", "selected", "completed", "drift",
@@ -32,13 +37,27 @@ SESSION = "session"
 """Kind of events that belong to a round: the start of a session."""
 
 
+_EVENTS = "events.jsonl"
+_DURABLE = ("settings.json", "manifest.json", "model.pt")  # on the disk since they were written
+_TIMELINE = "timeline.npz"
+_AGAIN = "delete it, and the same run writes it again"
+
+
 def read_json(path: Path) -> dict[str, Any] | None:
-    """Content of a JSON file, ``None`` if it does not exist or is torn."""
+    """Content of a JSON file, ``None`` if it does not exist.
+
+    Raises:
+        SettingsError: it is damaged; files are renamed when they are complete, so a process that dies leaves none.
+    """
     try:
-        values = json.loads(path.read_text(encoding="utf-8"))
-    except (FileNotFoundError, NotADirectoryError, json.JSONDecodeError):
+        values = json.loads(read_text(path))
+    except (FileNotFoundError, NotADirectoryError):
         return None
-    return values if isinstance(values, dict) else None
+    except json.JSONDecodeError as error:
+        raise SettingsError(f"{path} is damaged: it is not JSON ({error}); {_AGAIN}") from None
+    if not isinstance(values, dict):
+        raise SettingsError(f"{path} is damaged: it should be a mapping, got {type(values).__name__}; {_AGAIN}")
+    return values
 
 
 def differences(old: Any, new: Any, prefix: str = "") -> list[str]:
@@ -56,11 +75,17 @@ class RunDirectory:
 
     def __init__(self, path: Path) -> None:
         self.path = path
+        self._growing = GrowingFiles(path)
 
     @property
     def state(self) -> Path:
         """Folder of the saved states."""
         return self.path / "state"
+
+    @property
+    def error(self) -> Path:
+        """Traceback of a run that has failed; absent while it goes on."""
+        return self.path / "error.txt"
 
     @contextmanager
     def locked(self, settings: dict[str, Any], manifest: dict[str, Any], wait: bool = False) -> Iterator[RunDirectory]:
@@ -73,60 +98,129 @@ class RunDirectory:
                 (the message lists every field that differs), code or data.
         """
         new = not self.path.exists()
-        try:
-            self.state.mkdir(parents=True, exist_ok=True)
-            lock = FileLock(str(self.path / ".lock"), timeout=-1 if wait else 0.5)
-            lock.acquire()
-        except Timeout:
-            raise SettingsError(f"{self.path}: another process is working on this run") from None
-        except OSError as error:
-            raise SettingsError(f"{error.filename}: cannot write the run's records ({error.strerror})") from None
-        try:
-            before = read_json(self.path / "settings.json")
-            if before is not None and (changed := differences(before, settings)):
-                raise SettingsError(f"{self.path}: the run was started with other settings: {'; '.join(changed)}")
-            key, begun = manifest.get("run_key"), (read_json(self.path / "manifest.json") or manifest).get("run_key")
-            if begun != key:
-                raise SettingsError(f"{self.path}: the run was started with other code or data: {begun} is now {key}")
-            write_json(self.path / "settings.json", settings)
-            write_json(self.path / "manifest.json", manifest)
-            yield self
-        except SettingsError:
-            if new and not (self.path / "history.csv").is_file():
-                shutil.rmtree(self.path)
-            raise
-        finally:
-            lock.release()
+        with ExitStack() as holding:
+            try:
+                self.state.mkdir(parents=True, exist_ok=True)
+                refusal = f"{self.path}: another process is working on this run"
+                holding.enter_context(held(self.path / ".lock", refusal, -1 if wait else 0.5))
+            except OSError as error:
+                raise SettingsError(f"{error.filename}: cannot write the run's records ({error.strerror})") from None
+            remove_all_parts(self.path)
+            try:
+                self._claim(settings, manifest)
+                yield self
+            except SettingsError:
+                if new and not (self.path / "history.csv").is_file():
+                    shutil.rmtree(self.path)
+                raise
+
+    def _claim(self, settings: dict[str, Any], manifest: dict[str, Any]) -> None:
+        """Record what the run is, unless the folder belongs to another."""
+        before, begun = (read_json(self.path / name) for name in ("settings.json", "manifest.json"))
+        if before is not None and (changed := differences(before, settings)):
+            raise SettingsError(f"{self.path}: the run was started with other settings: {'; '.join(changed)}")
+        old, new = (begun or manifest).get("run_key"), manifest.get("run_key")
+        if old != new:
+            raise SettingsError(f"{self.path}: the run was started with other code or data: {old} is now {new}")
+        if before != settings:
+            write_json(self.path / "settings.json", settings, durable=True)
+        if begun != manifest:
+            write_json(self.path / "manifest.json", manifest, durable=True)
 
     def summary(self) -> dict[str, Any] | None:
-        """The summary of a finished run."""
-        return read_json(self.path / "summary.json")
+        """The summary of a run that has ended.
+
+        Raises:
+            SettingsError: it is damaged.
+        """
+        return self._outcome()[0]
+
+    def marks(self) -> Marks:
+        """Marks of all files of a run that has ended; none of any other.
+
+        Raises:
+            SettingsError: the summary is damaged.
+        """
+        return self._outcome()[1]
+
+    def _outcome(self) -> tuple[dict[str, Any] | None, Marks]:
+        path = self.path / "summary.json"
+        values = read_json(path)
+        if values is None:
+            return None, {}
+        if values.pop("hash", None) != short_hash(values):
+            raise SettingsError(f"{path} is damaged: it was changed; {_AGAIN}")
+        marks: Marks = values.pop("files")
+        return values, marks
 
     def finished(self, key: str) -> dict[str, Any] | None:
-        """The summary if the run of this key has ended, else ``None``."""
-        summary = self.summary()
+        """The summary if the run of this key has ended and all of its files are there, as long as they were.
+
+        Raises:
+            SettingsError: the summary is damaged.
+        """
+        summary, marks = self._outcome()
         ended = summary is not None and summary.get("run_key") == key and summary.get("state") != "interrupted"
-        return summary if ended else None
+        return summary if ended and not wrong_size(self.path, marks) else None
+
+    def verify(self, *names: str) -> None:
+        """Refuse records of a run that has ended if they are not as it left them.
+
+        Raises:
+            SettingsError: one of the files, or the summary, is missing or was changed.
+        """
+        marks = self.marks()
+        if problems := different(self.path, {name: marks[name] for name in names if name in marks}):
+            raise SettingsError(
+                f"{self.path}: {', '.join(problems)}; put it back, or delete its summary.json, and the same run restores it "
+                "if its saved state allows"
+            )
 
     def finish(self, summary: dict[str, Any]) -> None:
-        """Write the summary."""
-        write_json(self.path / "summary.json", summary)
+        """Write the summary, with marks of all files, once these are on the disk."""
+        names = [name for name in (*_DURABLE, _TIMELINE) if (self.path / name).is_file()]
+        files = {name: mark_file(self.path / name) for name in names}
+        if _TIMELINE in files:
+            sync(self.path / _TIMELINE)
+        values = {**summary, "files": {**files, **self.mark_records()}}
+        write_json(self.path / "summary.json", {**values, "hash": short_hash(values)}, durable=True)
 
     def event(self, kind: str, **facts: Any) -> None:
         """Append a line to ``events.jsonl``."""
-        with (self.path / "events.jsonl").open("a", encoding="utf-8") as stream:
-            stream.write(json.dumps({"event": kind, **facts}) + "\n")
+        self._growing.append(_EVENTS, json.dumps({"event": kind, **facts}) + "\n")
 
     def sessions(self) -> list[dict[str, Any]]:
         """Recorded starts of sessions, as arguments of :meth:`event`."""
-        path = self.path / "events.jsonl"
-        lines = path.read_text(encoding="utf-8").splitlines(keepends=True) if path.exists() else []
+        path = self.path / _EVENTS
+        lines = read_text(path).splitlines(keepends=True) if path.exists() else []
         found = [facts for facts in map(_event, lines) if facts is not None and facts["event"] == SESSION]
         return [{"kind": facts.pop("event"), **facts} for facts in found]
 
+    def tables(self) -> dict[str, str]:
+        """Text of each table that there is."""
+        return {name: read_text(path) for name in TABLES if (path := self.path / name).is_file()}
+
+    def adopt(self, tables: dict[str, str], sessions: list[dict[str, Any]]) -> None:
+        """Take over what :meth:`tables` and :meth:`sessions` of another run gave, instead of own records."""
+        self.rewind({})
+        for name, text in tables.items():
+            self._growing.append(name, text)
+        for facts in sessions:
+            self.event(**facts)
+
     def history(self) -> list[dict[str, str]]:
-        """Intact rows of ``history.csv``, as text."""
-        return _rows(self.path / "history.csv")
+        """Rows of ``history.csv``, as text; without a last one that a killed process has left incomplete.
+
+        Raises:
+            SettingsError: the file is damaged, or rows are missing.
+        """
+        self.verify("history.csv")
+        path = self.path / "history.csv"
+        rows = _rows(path)
+        for number, row in enumerate(rows, start=1):
+            if row["round"] != str(number):
+                raise SettingsError(f"{path}: round {row['round']!r} instead of {number}: rows are missing")
+        return rows
 
     def append(
         self,
@@ -144,49 +238,59 @@ class RunDirectory:
             neurons: by layer, measures of how concentrated its activity is.
         """
         columns = [*HISTORY_COLUMNS, *sorted(row.keys() - set(HISTORY_COLUMNS))]
-        _append(self.path / "history.csv", columns, row)
+        self._append("history.csv", columns, row)
         for split, values in per_class.items():
             named = {f"class_{index}": value for index, value in enumerate(values)}
-            _append(
-                self.path / "per_class.csv",
-                ["round", "split", *named],
-                {"round": row["round"], "split": split, **named},
-            )
+            self._append("per_class.csv", ["round", "split", *named], {"round": row["round"], "split": split, **named})
         if clients:
             each = [dict(zip(clients, values, strict=True)) for values in zip(*clients.values(), strict=True)]
-            _append(self.path / "clients.csv", ["round", *clients], *({"round": row["round"], **one} for one in each))
+            self._append("clients.csv", ["round", *clients], *({"round": row["round"], **one} for one in each))
         if neurons:
             layers = [{"round": row["round"], "layer": layer, **values} for layer, values in neurons.items()]
-            _append(self.path / "neurons.csv", list(layers[0]), *layers)
+            self._append("neurons.csv", list(layers[0]), *layers)
 
-    def rewind(self, rounds: int) -> None:
-        """Drop the records of later rounds than ``rounds``, and torn lines, so that records and saved state agree."""
-        self._rewind_events(rounds)
+    def _append(self, name: str, columns: list[str], *rows: dict[str, Any]) -> None:
+        """Append rows in one write, after a header in a new file. An existing file keeps its columns."""
+        path = self.path / name
+        new = not path.exists() or path.stat().st_size == 0
+        if not new:
+            with path.open(encoding="utf-8") as stream:
+                columns = stream.readline().strip().split(",")
+        lines = [["" if row.get(column) is None else str(row[column]) for column in columns] for row in rows]
+        self._growing.append(name, "".join(",".join(cells) + "\n" for cells in ([columns] if new else []) + lines))
+
+    def mark_records(self) -> Marks:
+        """Marks of the tables and events so far, once these are on the disk: for the state that continues them."""
+        for name in (*TABLES, _EVENTS):
+            self._growing.watch(name)
+        return self._growing.marks()
+
+    def lost(self, marks: Marks) -> list[str]:
+        """What the records lack of what a saved state continues."""
+        return wrong_beginning(self.path, marks)
+
+    def rewind(self, marks: Marks) -> None:
+        """Drop what tables have beyond the marks, and sessions that began later, so that records and saved state agree."""
+        (self.path / "summary.json").unlink(missing_ok=True)
         for name in TABLES:
             path = self.path / name
-            if not path.exists():
-                continue
-            rows = _rows(path)
-            kept = [row for row in rows if int(row["round"]) <= rounds]
-            if not kept:
-                path.unlink()
-                continue
-            with replacing(path) as part, part.open("w", newline="", encoding="utf-8") as stream:
-                writer = csv.DictWriter(stream, list(kept[0]), lineterminator="\n")
-                writer.writeheader()
-                writer.writerows(kept)
+            if name not in marks:
+                path.unlink(missing_ok=True)
+            elif path.stat().st_size > marks[name]["bytes"]:
+                os.truncate(path, marks[name]["bytes"])
+        self._rewind_events(marks[_EVENTS]["bytes"] if _EVENTS in marks else 0)
+        self._growing = GrowingFiles(self.path)
 
-    def _rewind_events(self, rounds: int) -> None:
-        path = self.path / "events.jsonl"
+    def _rewind_events(self, size: int) -> None:
+        """Drop later sessions and a torn last line; what happened to the run remains."""
+        path = self.path / _EVENTS
         if not path.exists():
             return
-        lines = [(line, _event(line)) for line in path.read_text(encoding="utf-8").splitlines(keepends=True)]
-        kept = [
-            line
-            for line, facts in lines
-            if facts is not None and not (facts["event"] == SESSION and facts["round"] > rounds)
-        ]
-        write_text(path, "".join(kept))
+        content = path.read_bytes()
+        tail = content[size:].decode(errors="replace").splitlines(keepends=True)
+        kept = [line for line in tail if (facts := _event(line)) is not None and facts["event"] != SESSION]
+        if kept != tail:
+            write_text(path, content[:size].decode() + "".join(kept), durable=True)
 
 
 def _event(line: str) -> dict[str, Any] | None:
@@ -202,19 +306,8 @@ def _rows(path: Path) -> list[dict[str, str]]:
     """Rows of a CSV file without a torn last line (no newline, or missing fields)."""
     if not path.exists():
         return []
-    text = path.read_text(encoding="utf-8")
-    lines = text[: text.rfind("\n") + 1].splitlines()
-    rows = csv.DictReader(lines)
-    return [row for row in rows if None not in row and None not in row.values() and (row.get("round") or "").isdigit()]
-
-
-def _append(path: Path, columns: list[str], *rows: dict[str, Any]) -> None:
-    """Append rows in one write, after a header in a new file. An existing file keeps its columns."""
-    new = not path.exists() or path.stat().st_size == 0
-    if not new:
-        with path.open(encoding="utf-8") as stream:
-            columns = stream.readline().strip().split(",")
-    lines = [["" if row.get(column) is None else str(row[column]) for column in columns] for row in rows]
-    text = "".join(",".join(cells) + "\n" for cells in ([columns] if new else []) + lines)
-    with path.open("a", newline="", encoding="utf-8") as stream:
-        stream.write(text)
+    text = read_text(path)
+    rows = list(csv.DictReader(text[: text.rfind("\n") + 1].splitlines()))
+    if any(None in row or None in row.values() for row in rows[:-1]) or any("round" not in row for row in rows):
+        raise SettingsError(f"{path} is damaged: not all of its rows have a cell for each column")
+    return [row for row in rows if None not in row and None not in row.values()]

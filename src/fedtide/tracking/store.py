@@ -30,13 +30,13 @@ class Store:
 
     Args:
         mlruns: the folder.
-        experiment: name of the experiment.
+        experiment: name of the experiment; MLflow's default always exists.
 
     Raises:
         sqlite3.Error, OSError, mlflow.exceptions.MlflowException: the store is locked, unwritable or damaged.
     """
 
-    def __init__(self, mlruns: Path, experiment: str) -> None:
+    def __init__(self, mlruns: Path, experiment: str = "Default") -> None:
         os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")
         from mlflow import MlflowClient
 
@@ -66,12 +66,7 @@ class Store:
 
     def runs(self, condition: str) -> list[Any]:
         """Runs that match a filter in MLflow's search syntax, newest first."""
-        found, token = [], None
-        while token != "":
-            page = self.client.search_runs([self.experiment], condition, page_token=token)
-            found += list(page)
-            token = page.token or ""
-        return found
+        return self._search([self.experiment], condition)
 
     def parent(self, name: str) -> str:
         """Id of the parent run of a comparison or search, created by the first process that asks for it."""
@@ -83,12 +78,18 @@ class Store:
             self.client.set_terminated(run.info.run_id)
             return str(run.info.run_id)
 
-    def close_killed(self) -> None:
-        """Close the runs of killed processes: marked as running, but no process holds their run directory."""
-        for run in self.runs("attributes.status = 'RUNNING' and tags.outcome = 'running'"):
-            if not is_held(Path(run.data.tags["directory"])):
-                self.client.set_tag(run.info.run_id, "outcome", "killed")
-                self.client.set_terminated(run.info.run_id, "KILLED")
+    def unfinished(self) -> list[Any]:
+        """Runs of all experiments that MLflow does not show as finished: in progress, stopped, failed."""
+        experiments = [found.experiment_id for found in self.client.search_experiments()]
+        return self._search(experiments, "attributes.status != 'FINISHED'")
+
+    def _search(self, experiments: list[str], condition: str) -> list[Any]:
+        found, token = [], None
+        while token != "":
+            page = self.client.search_runs(experiments, condition, page_token=token)
+            found += list(page)
+            token = page.token or ""
+        return found
 
 
 def address(root: Path) -> str:
@@ -123,15 +124,30 @@ def _check_usable(database: Path) -> None:
         connection.execute("ROLLBACK")
 
 
+@contextmanager
+def claimed(directory: Path) -> Iterator[bool]:
+    """Hold a run directory inside the block; whether it is held, since no other process works on it."""
+    lock = FileLock(str(directory / ".lock"), timeout=0)
+    try:
+        lock.acquire()
+    except Timeout:
+        yield False
+        return
+    except OSError:  # nobody can write there
+        yield True
+        return
+    try:
+        yield True
+    finally:
+        lock.release()
+
+
 def is_held(directory: Path) -> bool:
     """Whether a process is working on a run directory."""
     if not (directory / ".lock").exists():
         return False
-    try:
-        with FileLock(str(directory / ".lock"), timeout=0):
-            return False
-    except Timeout:
-        return True
+    with claimed(directory) as free:
+        return not free
 
 
 def reason(error: BaseException) -> str:

@@ -3,30 +3,32 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 import signal
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from filelock import FileLock, Timeout
-
 from fedtide.core.errors import SettingsError
 from fedtide.core.files import write_bytes
 from fedtide.core.hashing import short_hash
+from fedtide.core.locks import held
 from fedtide.core.randomness import generator
 from fedtide.core.source import fingerprint
 from fedtide.engine.workers import available_cores
 from fedtide.runs.compare import refuse_several_processes
+from fedtide.runs.failures import with_traceback
 from fedtide.runs.identity import modules, run_key
+from fedtide.runs.jobs import Failure, run_here, run_in_workers
 from fedtide.settings.params import Params
 from fedtide.settings.tuning import TuneSettings, Value
+from fedtide.tracking.run_directory import RunDirectory
 from fedtide.tracking.workspace import Workspace
 from fedtide.tuning import results
 from fedtide.tuning.space import Choice, Dimension, Space
-from fedtide.tuning.trial import Outcome, Task, evaluated_rounds
-from fedtide.tuning.workers import run_in_parallel, run_sequentially
+from fedtide.tuning.trial import Outcome, Task, evaluated_rounds, run_trial
 from fedtide.world.files import timeline_for
 from fedtide.world.prepared import load_data
 
@@ -41,7 +43,8 @@ class TuneResult:
     Attributes:
         study: its name. trials: number of ended trials (complete, pruned or diverged). value, best: metric and settings of
             the complete trial with the best metric; ``None`` and empty if the search was stopped.
-        stopped: the signal that stopped it, or ``None``. text: all of this in a few lines.
+        stopped: the signal that stopped it, or ``None``. failed: a line for each trial that raised or whose process died.
+        text: all of this in a few lines.
     """
 
     study: str
@@ -49,6 +52,7 @@ class TuneResult:
     value: float | None
     best: dict[str, Value]
     stopped: int | None
+    failed: tuple[str, ...]
     text: str
 
 
@@ -58,7 +62,8 @@ def tune(params: Params, workspace: Workspace, folder: Path, log: Callable[[str]
     Every trial is a run with ``tune.seed`` that is never evaluated on the test set. Its value is the mean of ``tune.metric``
     over the rounds given by ``tune.over``. With ``tune.prune`` it is pruned when, after one of its rounds, it is worse than
     the median of the complete trials at that round. A diverged run is reported as pruned: Optuna ranks such trials below all
-    complete ones, so no value has to be invented.
+    complete ones, so no value has to be invented. A trial that raises, or whose process dies twice, has failed: the others go
+    on without it, and the same command tries it again.
 
     With ``tune.cost`` there are two objectives, and the search looks for their Pareto front. No trial is pruned then, since
     one objective alone cannot tell whether a trial is worth finishing.
@@ -76,7 +81,7 @@ def tune(params: Params, workspace: Workspace, folder: Path, log: Callable[[str]
         log: gets one line per trial.
 
     Raises:
-        SettingsError: bad settings or ranges, another process works on this study, or no trial is complete.
+        SettingsError: bad settings or ranges, another process works on this study, or no trial is complete and none failed.
     """
     options, space = params.experiment.tune, Space(params)
     refuse_several_processes(space.base)
@@ -99,31 +104,31 @@ def tune(params: Params, workspace: Workspace, folder: Path, log: Callable[[str]
             space, options, dataclasses.replace(workspace, comparison=name), folder / name, timeline.rounds, rounds, log
         )
         if search.workers > 1:
-            run_in_parallel(search, search.workers)
+            search.stopped = run_in_workers(run_trial, search, search.workers)
         else:
-            run_sequentially(search)
+            run_here(run_trial, search)
         return search.result()
 
 
 @contextmanager
 def _held(folder: Path, name: str) -> Iterator[None]:
     """Lock the study. Workers end with the process that started them, so the lock covers them too."""
-    lock = FileLock(str(folder / f"{name}.lock"), timeout=0)
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        lock.acquire()
-    except Timeout:
-        raise SettingsError(f"{folder / name}: another process is working on this search") from None
-    except OSError as error:
-        raise SettingsError(f"{folder}: cannot write the search's records ({error.strerror})") from None
-    try:
+    with ExitStack() as holding:
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            refusal = f"{folder / name}: another process is working on this search"
+            holding.enter_context(held(folder / f"{name}.lock", refusal))
+        except OSError as error:
+            raise SettingsError(f"{folder}: cannot write the search's records ({error.strerror})") from None
         yield
-    finally:
-        lock.release()
 
 
 class _Search:
-    """The study and its open trials; a :class:`fedtide.tuning.workers.TrialQueue`."""
+    """The study and its open trials; :class:`fedtide.runs.jobs.Jobs`.
+
+    Attributes:
+        stopped: the signal that stopped it, or ``None``. workers: processes at once.
+    """
 
     def __init__(
         self,
@@ -155,19 +160,24 @@ class _Search:
         )  # their order in the file must not matter
         self._distributions = {dimension.key: _distribution(dimension) for dimension in by_key}
         self._open: dict[str, Any] = {}
+        self._answers: dict[str, dict[int, bool]] = {}
+        self._failures: dict[str, Failure] = {}
         self._remarks: set[str] = set()
-        self._stopped: int | None = None
+        self.stopped: int | None = None
         self._repeat_lost()
         self.workers = min(options.workers or available_cores(), options.trials - self._ended)
 
     def _repeat_lost(self) -> None:
-        """Queue the open trials of a killed or stopped search again; their runs continue where they stopped."""
-        waiting = self._study.get_trials(deepcopy=False, states=(self._states.WAITING,))
-        queued = [trial.user_attrs.get("run") for trial in waiting]
-        for lost in self._study.get_trials(states=(self._states.RUNNING,)):
-            if lost.user_attrs.get("run") not in queued:
-                self._study.enqueue_trial(lost.params, user_attrs=lost.user_attrs)
-            self._study.tell(lost.number, state=self._states.FAIL)
+        """Queue the failed trials, and the open ones of a killed or stopped search, again; their runs continue."""
+        settled = (self._states.WAITING, self._states.COMPLETE, self._states.PRUNED)
+        known = {trial.user_attrs.get("run") for trial in self._study.get_trials(deepcopy=False, states=settled)}
+        for lost in self._study.get_trials(states=(self._states.RUNNING, self._states.FAIL)):
+            name, open_ = lost.user_attrs.get("run"), lost.state == self._states.RUNNING
+            if (open_ or lost.user_attrs.get("outcome") == "failed") and name not in known - {None}:
+                self._study.enqueue_trial(lost.params, user_attrs={} if name is None else {"run": name})
+                known.add(name)
+            if open_:
+                self._study.tell(lost.number, state=self._states.FAIL)
 
     @property
     def _ended(self) -> int:
@@ -175,69 +185,105 @@ class _Search:
         return len(self._study.get_trials(deepcopy=False, states=(self._states.COMPLETE, self._states.PRUNED)))
 
     def next(self) -> Task | None:
-        """See :meth:`TrialQueue.next`."""
-        number = self._ended + len(self._open)
-        if self._stopped is not None or number >= self._options.trials:
-            return None
+        """See :meth:`fedtide.runs.jobs.Jobs.next`."""
+        while self.stopped is None and (number := self._begun) < self._options.trials:
+            trial = self._ask(number)
+            try:
+                settings = self._space.settings(trial.params)
+            except SettingsError as error:  # ends of the ranges are checked beforehand, not everything between them
+                self._fail(trial, Failure(str(error), refused=True))
+                continue
+            name = str(trial.user_attrs["run"])
+            self._open[name], self._answers[name] = trial, {}
+            if self.workers > 1:  # they share the cores; results do not depend on it
+                settings = settings.model_copy(update={"engine": settings.engine.model_copy(update={"workers": 1})})
+            return Task(name, settings.model_dump(mode="json"), self._workspace, self._options.metric, self._rounds)
+        return None
+
+    @property
+    def _begun(self) -> int:
+        """Number of trials that have ended, failed or are open."""
+        return self._ended + len(self._failures) + len(self._open)
+
+    def _ask(self, number: int) -> Any:
+        """A trial of the sampler, or one that is repeated; ``number`` gives the former its seed and name."""
         seed = int(generator(self._options.seed, "search", number).integers(2**31))
         self._study.sampler = self._optuna.samplers.TPESampler(seed=seed)  # keyed, so that interruptions have no effect
         trial = self._study.ask(self._distributions)
-        name = trial.user_attrs.get("run", f"{self._path.name}-{number:04d}")
-        trial.set_user_attr("run", name)
-        self._open[name] = trial
-        settings = self._space.settings(trial.params)
-        if self.workers > 1:  # they share the cores; results do not depend on it
-            settings = settings.model_copy(update={"engine": settings.engine.model_copy(update={"workers": 1})})
-        return Task(name, settings.model_dump(mode="json"), self._workspace, self._options.metric, self._rounds)
+        trial.set_user_attr("run", trial.user_attrs.get("run", f"{self._path.name}-{number:04d}"))
+        return trial
 
-    def should_prune(self, name: str, round_: int, value: float) -> bool:
-        """See :meth:`TrialQueue.should_prune`."""
+    def answer(self, job: Task, question: tuple[int, float]) -> bool:
+        """Whether to prune a trial, given a round and the metric after it; a repeated question has the same answer."""
         if self._options.cost:  # Optuna does not prune with two objectives
             return False
-        self._open[name].report(value, round_)
-        return self._options.prune and bool(self._open[name].should_prune())
+        (round_, value), trial, answers = question, self._open[job.name], self._answers[job.name]
+        if round_ not in answers:
+            trial.report(value, round_)
+            answers[round_] = self._options.prune and bool(trial.should_prune())
+        return answers[round_]
 
-    def finish(self, name: str, outcome: Outcome) -> None:
-        """See :meth:`TrialQueue.finish`."""
-        for line in outcome.remarks:
+    def repeat(self, job: Task, reason: str) -> None:
+        """See :meth:`fedtide.runs.jobs.Jobs.repeat`."""
+        self._log(f"{job.name}: {reason}; it is begun again, from its saved state")
+
+    def is_interrupted(self, result: Outcome) -> bool:
+        """See :meth:`fedtide.runs.jobs.Jobs.is_interrupted`."""
+        return result.state == "interrupted"
+
+    def finish(self, job: Task, end: Outcome | Failure) -> None:
+        """See :meth:`fedtide.runs.jobs.Jobs.finish`."""
+        trial = self._open.pop(job.name)
+        if isinstance(end, Failure):
+            self._fail(trial, end)
+            return
+        for line in end.remarks:
             if line not in self._remarks:
                 self._remarks.add(line)
                 self._log(line)
-        trial = self._open.pop(name)
-        if outcome.state == "interrupted":
-            self.stop(outcome.signal or signal.SIGINT)
+        if end.state == "interrupted":
+            self.stopped = end.signal or signal.SIGINT
             return
-        trial.set_user_attr("outcome", outcome.state)
-        if outcome.values is None:
+        trial.set_user_attr("outcome", end.state)
+        if end.values is None:
             self._study.tell(trial, state=self._states.PRUNED)
-            text = outcome.state
+            text = end.state
         else:
-            values = outcome.values[: len(self._objectives)]
+            values = end.values[: len(self._objectives)]
             self._study.tell(trial, values)
             text = results.values_line(self._objectives, values)
         self._log(f"{self._ended}/{self._options.trials}  {results.settings_line(trial.params)}  {text}")
 
-    def stop(self, number: int) -> None:
-        """See :meth:`TrialQueue.stop`."""
-        self._stopped = number
+    def _fail(self, trial: Any, failure: Failure) -> None:
+        name = str(trial.user_attrs["run"])
+        trial.set_user_attr("outcome", "failed")
+        self._study.tell(trial, state=self._states.FAIL)
+        failure = with_traceback(failure, RunDirectory(self._workspace.runs / name), self._log)
+        self._failures[name] = failure
+        self._log(f"{name}  {results.settings_line(trial.params)}  FAILED: {failure.message}")
 
     def result(self) -> TuneResult:
         """The outcome; results are written unless the search was stopped."""
         name, ended = self._path.name, self._ended
-        if self._stopped is not None:
+        failed = tuple(f"{run}: {failure.message}" for run, failure in self._failures.items())
+        if self.stopped is not None and ended + len(failed) < self._options.trials:
             text = f"stopped after {ended} of {self._options.trials} trials; the same command continues"
-            return TuneResult(name, ended, None, {}, self._stopped, text)
+            return TuneResult(name, ended, None, {}, self.stopped, failed, text)
+        if failed and not ended and all(failure.refused for failure in self._failures.values()):
+            raise SettingsError(next(iter(self._failures.values())).message)
         folder = self._path.parent
         files = results.write(self._study, self._space, self._objectives, folder, self._log)
         best = results.best(self._study)
-        if best is None:
+        if best is None and not failed:
             raise SettingsError(f"tune.space: none of {ended} trials is complete, all diverged; lower the ranges")
+        if best is None:
+            return TuneResult(name, ended, None, {}, None, failed, f"none of {ended} ended trials is complete")
         if self._workspace.mlruns is not None:
             from fedtide.tracking.search import record
 
             record(self._workspace, *results.facts(self._study, self._objectives), files, self._log)
         text = results.summary(self._study, self._objectives, folder)
-        return TuneResult(name, ended, float(best.values[0]), best.params, None, text)
+        return TuneResult(name, ended, float(best.values[0]), best.params, None, failed, text)
 
 
 def _distribution(dimension: Dimension | Choice) -> Any:
@@ -251,7 +297,11 @@ def _distribution(dimension: Dimension | Choice) -> Any:
 
 
 def _journal(path: Path) -> Any:
-    """Optuna's journal, without the stale lock and torn last line that a killed process may leave."""
+    """Optuna's journal, without the stale lock and torn last line that a killed process may leave.
+
+    Raises:
+        SettingsError: another line is damaged.
+    """
     from optuna.storages import JournalStorage
     from optuna.storages.journal import JournalFileBackend
 
@@ -260,4 +310,24 @@ def _journal(path: Path) -> Any:
     whole = content[: content.rfind(b"\n") + 1]
     if whole != content:
         write_bytes(path, whole)
-    return JournalStorage(JournalFileBackend(str(path)))
+    for number, line in enumerate(whole.split(b"\n")[:-1], 1):
+        try:
+            json.loads(line)
+        except ValueError:  # also bytes that are no text
+            raise _damaged(path, f"line {number}") from None
+    try:
+        return JournalStorage(JournalFileBackend(str(path)))
+    except (
+        AssertionError,
+        AttributeError,
+        LookupError,
+        TypeError,
+        ValueError,
+    ) as error:  # lines that do not fit together
+        raise _damaged(path, type(error).__name__) from None
+
+
+def _damaged(path: Path, where: str) -> SettingsError:
+    return SettingsError(
+        f"{path}: the record of the search is damaged ({where}); delete this file to search again, finished runs are reused"
+    )

@@ -12,6 +12,7 @@ import lightning as L
 
 from fedtide.core.errors import SettingsError
 from fedtide.federation.module import FederatedModule
+from fedtide.runs.jobs import Ask
 from fedtide.runs.run import run
 from fedtide.settings.parse import parse
 from fedtide.settings.run import RunSettings
@@ -96,11 +97,16 @@ class Pruner(L.Callback):
             self.pruned |= self.should_prune(round_, float(cell))
 
 
-def run_trial(task: Task, should_prune: ShouldPrune) -> Outcome:
+def run_trial(task: Task, ask: Ask) -> Outcome:
     """Run a trial; a finished one is read from its records, an interrupted one continues.
 
-    Waits for a process of an interrupted search that still works on it.
+    Waits for a process of an interrupted search that still works on it. It asks whether to prune, with a round and the metric
+    after it.
     """
+
+    def should_prune(round_: int, value: float) -> bool:
+        return bool(ask((round_, value)))
+
     settings: RunSettings = parse(RunSettings, task.settings)
     directory = RunDirectory(task.workspace.runs / task.name)
     pruner = Pruner(directory, task.metric, should_prune)
@@ -125,7 +131,7 @@ def last_tenth(timeline: Timeline) -> tuple[int, ...]:
 
 
 def after_changes(timeline: Timeline) -> tuple[int, ...]:
-    """Numbers of the first ten rounds of every session that reports evaluate.
+    """Numbers of the first ten rounds of every session that counts as a transition.
 
     Raises:
         SettingsError: there is no such session.

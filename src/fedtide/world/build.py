@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from fedtide.core import plugins
+from fedtide.core.faults import broken_contract
 from fedtide.partitions.base import Partition
 from fedtide.scenarios.base import Scenario, WorldInput
 from fedtide.settings.run import RunSettings
@@ -38,4 +41,28 @@ def build_timeline(settings: RunSettings, data: Dataset) -> Timeline:
     world = WorldInput(
         samples, train, validation, data.num_classes, partition, seed, test_samples(data), data.origins.unit
     )
-    return scenario.timeline(world)
+    timeline = scenario.timeline(world)
+    _refuse_impossible(scenario, timeline, len(samples), len(data.test_labels))
+    return timeline
+
+
+def _refuse_impossible(scenario: Scenario, timeline: Any, samples: int, test_samples: int) -> None:
+    if not isinstance(timeline, Timeline):
+        raise broken_contract(scenario, "timeline", f"a Timeline, got {type(timeline).__name__}")
+    indices = {
+        "shards": (timeline.shards, samples),
+        "clients of an assignment": ([item.clients for item in timeline.assignments], timeline.num_clients),
+        "shards of an assignment": ([item.shards for item in timeline.assignments], len(timeline.shards)),
+        "assignment_of_round": ([timeline.assignment_of_round], len(timeline.assignments)),
+        "session_of_round": ([timeline.session_of_round], timeline.rounds),
+        "view_of_round": ([timeline.view_of_round], len(timeline.label_views)),
+        "validation": ([timeline.validation], samples),
+        "held_out test samples": ([item.test for item in timeline.held_out], test_samples),
+        "held_out validation samples": ([item.validation for item in timeline.held_out], samples),
+    }
+    for name, (arrays, end) in indices.items():
+        for array in arrays:
+            if array.dtype != np.int64 or array.ndim != 1 or (len(array) and not 0 <= array.min() <= array.max() < end):
+                raise broken_contract(scenario, "timeline", f"{name} as int64 numbers [n] from 0 to {end - 1}")
+    if timeline.rounds == 0:
+        raise broken_contract(scenario, "timeline", "one round or more")

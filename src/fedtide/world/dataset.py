@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from fedtide.core.faults import broken_contract
 from fedtide.world.pages import on_large_pages
 
 Kind = Literal["image", "vector", "text"]
@@ -33,6 +34,10 @@ class Origins:
     test_time: Ints | None = None
     clients: tuple[str, ...] = ()
     unit: str = "s"
+
+
+FLOAT_LIMIT = 1 << 30
+"""Most bytes of images that are kept as floats."""
 
 
 @dataclass(frozen=True)
@@ -103,12 +108,12 @@ class Dataset:
             train_labels=torch.cat([self.train_labels, labels]),
         )
 
-    def resident(self, device: torch.device, dtype: torch.dtype, float_limit: int = 1 << 30) -> Dataset:
-        """The dataset on ``device``; uint8 images are prepared once if the floats take at most ``float_limit`` bytes."""
+    def resident(self, device: torch.device, dtype: torch.dtype) -> Dataset:
+        """The dataset on ``device``; uint8 images are prepared once if the floats take at most a gibibyte."""
 
         def place(inputs: Tensor) -> Tensor:
             inputs = inputs.to(device)
-            if inputs.dtype == torch.uint8 and inputs.numel() * dtype.itemsize > float_limit:
+            if inputs.dtype == torch.uint8 and inputs.numel() * dtype.itemsize > FLOAT_LIMIT:
                 return inputs
             return self.prepare(inputs, dtype)
 
@@ -119,3 +124,33 @@ class Dataset:
             train_labels=self.train_labels.to(device),
             test_labels=self.test_labels.to(device),
         )
+
+
+def refuse_malformed(plugin: Any, dataset: Any) -> None:
+    """Refuse what ``read`` of a dataset plug-in returned, if it is no dataset that can be trained on.
+
+    Raises:
+        PluginError: it is no :class:`Dataset` of tensors, labels are not int64, inputs have a type or shape that its kind has
+            not, or are not finite.
+    """
+    if not isinstance(dataset, Dataset):
+        raise broken_contract(plugin, "read", f"a Dataset, got {type(dataset).__name__}")
+    shapes = {"image": "[n, channels, height, width]", "vector": "[n, features]", "text": "[n, length]"}
+    if dataset.kind not in shapes:
+        raise broken_contract(plugin, "read", f"kind {', '.join(shapes)}, got {dataset.kind!r}")
+    for split in ("train", "test"):
+        inputs, labels = getattr(dataset, f"{split}_inputs"), getattr(dataset, f"{split}_labels")
+        if not isinstance(inputs, Tensor) or not isinstance(labels, Tensor):
+            raise broken_contract(plugin, "read", f"tensors, got {type(inputs).__name__} and {type(labels).__name__}")
+        if labels.dtype != torch.int64 or labels.dim() != 1:
+            found = f"{labels.dtype} {list(labels.shape)}"
+            raise broken_contract(plugin, "read", f"{split}_labels of type torch.int64 and shape [n], got {found}")
+        fits = inputs.dtype == torch.int64 if dataset.kind == "text" else inputs.is_floating_point()
+        fits |= dataset.kind == "image" and inputs.dtype == torch.uint8
+        if not fits or inputs.dim() != shapes[dataset.kind].count(",") + 1:
+            found = f"{inputs.dtype} {list(inputs.shape)}"
+            wanted = f"{split}_inputs of kind {dataset.kind}, numbers {shapes[dataset.kind]}"
+            raise broken_contract(plugin, "read", f"{wanted}, got {found}")
+        if inputs.is_floating_point() and not bool(inputs.sum().isfinite() or inputs.isfinite().all()):
+            wrong = int((~inputs.flatten(1).isfinite().all(1)).nonzero()[0])
+            raise broken_contract(plugin, "read", f"finite inputs, got {split} sample {wrong} with one that is not")

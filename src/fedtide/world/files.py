@@ -8,15 +8,18 @@ from pathlib import Path
 from fedtide.core import plugins
 from fedtide.core.errors import SettingsError
 from fedtide.core.hashing import short_hash
+from fedtide.core.source import closure, fingerprint
 from fedtide.scenarios.base import Scenario
 from fedtide.settings.run import RunSettings
 from fedtide.world.build import build_timeline
 from fedtide.world.dataset import Dataset
 from fedtide.world.timeline import Timeline
 
+_PACKAGES = frozenset({"world", "partitions", "scenarios"})
 
-def world_identity(settings: RunSettings, data: Dataset) -> str:
-    """Hash of everything the timeline depends on: settings, data, and the content of files a scenario reads.
+
+def world_origin(settings: RunSettings) -> list[str]:
+    """Hashes of what the timeline depends on besides settings and data: sources, and the files that a scenario reads.
 
     Raises:
         SettingsError: such a file is missing.
@@ -24,22 +27,34 @@ def world_identity(settings: RunSettings, data: Dataset) -> str:
     files = plugins.create(Scenario, settings.scenario).files()
     if missing := [str(file) for file in files if not file.is_file()]:
         raise SettingsError(f"scenario {settings.scenario.name}: no file {', '.join(missing)}")
-    return short_hash(
-        [settings.world(), data.digest, *(hashlib.sha256(file.read_bytes()).hexdigest() for file in files)]
-    )
+    makers = (("partitions", settings.partition.name), ("scenarios", settings.scenario.name))
+    roots = ["fedtide.world.build", *(plugins.module_of(kind, name) for kind, name in makers)]
+    sources = closure(roots, lambda name: name.split(".")[1] in _PACKAGES or name == "fedtide.core.randomness")
+    return [fingerprint(sources), *(hashlib.sha256(file.read_bytes()).hexdigest() for file in files)]
 
 
-def world_file(folder: Path, settings: RunSettings, data: Dataset) -> Path:
-    """The file in which the partition stage keeps the timeline of these settings."""
-    return folder / f"seed-{settings.canonical()['world_seed']}-{world_identity(settings, data)}.npz"
+def world_identity(settings: RunSettings, data: Dataset) -> str:
+    """Hash of everything the timeline depends on; raises as :func:`world_origin`."""
+    return short_hash([settings.world(), data.digest, *world_origin(settings)])
+
+
+def world_file(folder: Path, settings: RunSettings, identity: str) -> Path:
+    """The file in which the partition stage keeps the timeline of an identity."""
+    return folder / f"seed-{settings.canonical()['world_seed']}-{identity}.npz"
 
 
 def timeline_for(settings: RunSettings, data: Dataset, folder: Path | None = None) -> Timeline:
-    """The timeline written by the partition stage, if it is for these settings, else a new one."""
-    path = world_file(folder, settings, data) if folder else None
-    if path and path.is_file():
-        try:
-            return Timeline.load(path)
-        except (OSError, ValueError, KeyError) as error:
-            raise SettingsError(f"{path} is damaged ({error}); delete it and run the partition stage again") from None
+    """The timeline written by the partition stage, if it is for these settings, else a new one.
+
+    Raises:
+        SettingsError: the file is damaged or holds another timeline.
+    """
+    if folder is not None:
+        identity = world_identity(settings, data)
+        path = world_file(folder, settings, identity)
+        if path.is_file():
+            try:
+                return Timeline.load(path, identity)
+            except SettingsError as error:
+                raise SettingsError(f"{error}; delete it, or run the partition stage again") from None
     return build_timeline(settings, data)

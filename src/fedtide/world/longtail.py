@@ -23,7 +23,6 @@ def thin(
     mode: Mode = "clip",
     order: Sequence[int] | None = None,
     seed: int = 0,
-    n_max: float | None = None,
 ) -> Ints:
     """Keep ``n_c = floor(n_max * imbalance ** (c / (C - 1)))`` samples of the class at rank c = 0..C-1.
 
@@ -32,12 +31,10 @@ def thin(
     Args:
         labels: int64 [N] labels, 0..C-1.
         imbalance: IF = n_min / n_max, in (0, 1].
-        mode: ``clip`` keeps ``min(n_c, available)`` where a class has fewer than n_c samples; ``feasible`` lowers n_max
-            to the largest integer at which every class has enough, so the profile is exact.
+        mode: ``clip`` takes n_max = N / C (not rounded), and keeps ``min(n_c, available)`` where a class has fewer than n_c
+            samples; ``feasible`` takes the largest integer n_max at which every class has enough, so the profile is exact.
         order: the class at each rank, most frequent first; by default 0, 1, ..., C-1.
         seed: seed of the draw, one generator per class.
-        n_max: samples wanted of the first class; by default N / C (not rounded) for ``clip``, and no limit for
-            ``feasible``.
 
     Returns:
         Positions of the samples to keep, int64, ascending.
@@ -55,11 +52,9 @@ def thin(
         )
     ranked = available[ranks]
     if mode == "clip":
-        head = len(labels) / len(available) if n_max is None else n_max
-        kept = np.minimum(_profile(head, imbalance, len(ranked)), ranked)
+        kept = np.minimum(_profile(len(labels) / len(available), imbalance, len(ranked)), ranked)
     else:
-        limit = int(ranked[0]) if n_max is None else int(n_max)
-        kept = _profile(_largest_feasible(ranked, imbalance, limit), imbalance, len(ranked))
+        kept = _profile(_largest_feasible(ranked, imbalance), imbalance, len(ranked))
     if kept.sum() == 0:
         raise SettingsError(
             f"long_tail.imbalance = {imbalance}, mode = {mode}: no sample is left; a class may be empty"
@@ -80,8 +75,8 @@ def _profile(head: float, imbalance: float, classes: int) -> Ints:
     return np.array([math.floor(head * share) for share in shares], dtype=np.int64)
 
 
-def _largest_feasible(available: Ints, imbalance: float, limit: int) -> int:
+def _largest_feasible(available: Ints, imbalance: float) -> int:
     def too_many(head: int) -> bool:
         return bool((_profile(head, imbalance, len(available)) > available).any())
 
-    return bisect_left(range(limit + 1), True, key=too_many) - 1
+    return bisect_left(range(int(available[0]) + 1), True, key=too_many) - 1

@@ -157,7 +157,7 @@ def _draw_holdings(figure: Figure, heat: Any, per_class: Any, counts: Ints) -> N
     image = heat.imshow(np.ma.masked_equal(counts, 0), aspect="auto", interpolation="nearest", cmap=_SAMPLES, vmin=0)
     bar = figure.colorbar(image, ax=heat, label="samples", fraction=0.05, pad=0.02)
     bar.locator = _whole_numbers()
-    heat.set_title("Who holds what", loc="left")
+    heat.set_title("Samples by client and class", loc="left")
     if max(clients, classes) <= 30:
         heat.set_xticks(np.arange(classes + 1) - 0.5, minor=True)
         heat.set_yticks(np.arange(clients + 1) - 0.5, minor=True)
@@ -195,7 +195,9 @@ def _draw_presence(raster: Any, per_round: Any, timeline: Timeline) -> None:
         extent=(0, rounds, timeline.num_clients - 0.5, -0.5),
     )
     named = 1 < timeline.sessions <= _LABELLED_SESSIONS
-    raster.set_title("Who is there, by session" if named else "Who is there", loc="left", pad=20 if named else None)
+    raster.set_title(
+        "Clients present, by session" if named else "Clients present", loc="left", pad=20 if named else None
+    )
     for session in range(timeline.sessions if named else 0):
         inside = np.flatnonzero(timeline.session_of_round == session)
         middle = (inside[0] + inside[-1] + 1) / 2

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import zipfile
-import zlib
 from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
@@ -15,18 +13,18 @@ import torch
 from filelock import FileLock
 
 from fedtide.core import plugins
+from fedtide.core.arrays import read_arrays, write_arrays
 from fedtide.core.errors import SettingsError
-from fedtide.core.files import replacing
 from fedtide.core.hashing import short_hash
 from fedtide.core.source import closure, fingerprint
 from fedtide.data.base import DatasetPlugin
 from fedtide.settings.run import RunSettings
-from fedtide.world.dataset import Dataset, Ints, Origins
+from fedtide.world.contents import content_hashes
+from fedtide.world.dataset import Dataset, Ints, Origins, refuse_malformed
 from fedtide.world.sources import fetch, make_folder
 
 ARRAYS = ("train_inputs", "train_labels", "test_inputs", "test_labels")
 ORIGINS = ("train_client", "test_client", "train_time", "test_time")
-UNREADABLE = (OSError, EOFError, KeyError, TypeError, ValueError, zipfile.BadZipFile, zlib.error)
 
 
 def load_data(settings: RunSettings) -> Dataset:
@@ -40,8 +38,10 @@ def load_data(settings: RunSettings) -> Dataset:
 def load(plugin: DatasetPlugin, root: Path, mirror: Path | None = None) -> Dataset:
     """The dataset of ``plugin``: fetched and read at the first call, loaded from the prepared file afterwards.
 
-    The prepared file is made again when it is damaged, when a source file of the plug-in has changed, or when the raw
-    files that are present are not those it was made from. Several processes may call this at once: one prepares.
+    The prepared file is made again when it is damaged, or when the content of a file that it was made from or a source file
+    of the plug-in has changed. Raw files may be deleted, all of them, once it is there. A plug-in that does not declare its
+    files (:class:`fedtide.data.base.DatasetPlugin`) has none and is read every time. Several processes may call this at once:
+    one prepares.
 
     Args:
         plugin: dataset with its settings; each choice of settings has its own prepared file. Its ``root`` and ``mirror``
@@ -53,9 +53,11 @@ def load(plugin: DatasetPlugin, root: Path, mirror: Path | None = None) -> Datas
         The dataset on the CPU; ``digest`` is the SHA-256 of the arrays and of the preprocessing constants.
 
     Raises:
-        SettingsError: a file is unavailable or not what its name says.
+        SettingsError: a file is unavailable, not what its name says, or changed while it was read.
     """
-    path = _path(plugin, root)
+    if not _declares_files(plugin):
+        return _read(plugin, fetch(plugin.settings.name, plugin.resources, root, mirror))
+    path = prepared_file(plugin, root)
     dataset = _cached(plugin, path)
     if dataset is None:
         make_folder(path.parent)
@@ -64,10 +66,10 @@ def load(plugin: DatasetPlugin, root: Path, mirror: Path | None = None) -> Datas
     return dataset
 
 
-def prepare(plugin: DatasetPlugin, root: Path, mirror: Path | None = None) -> Path:
-    """Make sure that the prepared file exists and is intact; returns its path. Arguments as in :func:`load`."""
-    load(plugin, root, mirror)
-    return _path(plugin, root)
+def prepared_file(plugin: DatasetPlugin, root: Path) -> Path:
+    """Where :func:`load` stores the dataset of ``plugin``."""
+    name: str = plugin.settings.name
+    return root / name / f"prepared-{short_hash(plugin.settings.canonical())}.npz"
 
 
 def content_digest(dataset: Dataset) -> str:
@@ -81,11 +83,6 @@ def content_digest(dataset: Dataset) -> str:
         digest.update(f"{key} {array.dtype.str} {array.shape}".encode())
         digest.update(np.ascontiguousarray(array).data)
     return digest.hexdigest()
-
-
-def _path(plugin: DatasetPlugin, root: Path) -> Path:
-    name: str = plugin.settings.name
-    return root / name / f"prepared-{short_hash(plugin.settings.canonical())}.npz"
 
 
 def _constants(dataset: Dataset) -> dict[str, Any]:
@@ -106,44 +103,76 @@ def _reader(plugin: DatasetPlugin) -> str:
     return fingerprint(closure([type(plugin).__module__]))
 
 
-def _raw_files(plugin: DatasetPlugin, raw: Path) -> dict[str, int]:
-    return {path.name: path.stat().st_size for resource in plugin.resources for path in resource.present(raw)}
+def _declares_files(plugin: DatasetPlugin) -> bool:
+    """Whether it is known what ``read`` reads: declared where it is defined, or by a class derived from that."""
+    if not plugin.resources and not plugin.files():
+        return False
+    for owner in type(plugin).__mro__:
+        if {"resources", "files"} & vars(owner).keys():
+            return owner is not DatasetPlugin
+        if "read" in vars(owner):
+            return False
+    return False
+
+
+def _contents(plugin: DatasetPlugin, folder: Path) -> tuple[dict[str, str], dict[str, str]]:
+    """Hashes of the raw files that are present, by name, and of the other files, by path."""
+    raw = [path for resource in plugin.resources for path in resource.present(folder / "raw")]
+    others = plugin.files()
+    try:
+        hashes = content_hashes([*raw, *others], folder / "hashes.json")
+    except OSError as error:
+        raise SettingsError(f"data {plugin.settings.name!r}: cannot read {error.filename} ({error.strerror})") from None
+    return {path.name: hashes[str(path)] for path in raw}, {str(path): hashes[str(path)] for path in others}
 
 
 def _cached(plugin: DatasetPlugin, path: Path) -> Dataset | None:
-    try:
-        with np.load(path, allow_pickle=False) as stored:
-            record = json.loads(str(stored["record"]))
-            arrays: dict[str, Any] = {key: torch.from_numpy(stored[key]) for key in ARRAYS}
-            origins: dict[str, Any] = {key: stored[key] for key in ORIGINS if key in stored}
-        constants = record["constants"]
-        constants |= {"mean": tuple(constants["mean"]), "std": tuple(constants["std"])}  # JSON has lists only
-        known = {"clients": tuple(constants.pop("clients")), "unit": constants.pop("unit")} if origins else {}
-        arrays["origins"] = Origins(**origins, **known)
-        dataset = Dataset(**arrays, **constants, digest=record["digest"])
-        made_by, made_from = record["reader"], record["raw_files"]
-    except UNREADABLE:
+    if not path.is_file():
         return None
-    raw_files = _raw_files(plugin, path.parent / "raw")  # may be empty: raw files can be deleted once all is prepared
-    fresh = made_by == _reader(plugin) and raw_files in ({}, made_from)
-    return dataset if fresh and content_digest(dataset) == dataset.digest else None
+    raw, others = _contents(plugin, path.parent)
+    try:
+        stored = read_arrays(path)
+        record = json.loads(str(stored["record"]))
+        settings, reader, raw_before, others_before = (record[key] for key in ("settings", "reader", "raw", "files"))
+    except (OSError, KeyError, ValueError):
+        return None
+    if (settings, reader, others_before) != (plugin.settings.canonical(), _reader(plugin), others):
+        return None
+    if raw not in ({}, raw_before):
+        return None
+    arrays: dict[str, Any] = {key: torch.from_numpy(stored[key]) for key in ARRAYS}
+    constants = record["constants"]
+    constants |= {"mean": tuple(constants["mean"]), "std": tuple(constants["std"])}  # JSON has lists only
+    origins: dict[str, Any] = {key: stored[key] for key in ORIGINS if key in stored}
+    if origins:
+        origins |= {"clients": tuple(constants.pop("clients")), "unit": constants.pop("unit")}
+    return Dataset(**arrays, **constants, digest=record["digest"], origins=Origins(**origins))
 
 
 def _build(plugin: DatasetPlugin, path: Path, root: Path, mirror: Path | None) -> Dataset:
     raw = fetch(plugin.settings.name, plugin.resources, root, mirror)
-    dataset = plugin.read(raw)
-    _refuse_inconsistent(dataset)
-    dataset = replace(dataset, digest=content_digest(dataset))
+    before = _contents(plugin, path.parent)
+    dataset = _read(plugin, raw)
+    if _contents(plugin, path.parent) != before:
+        raise SettingsError(f"data {plugin.settings.name!r}: its files changed while they were read; try again")
     record = {
         "constants": _constants(dataset),
         "digest": dataset.digest,
         "reader": _reader(plugin),
-        "raw_files": _raw_files(plugin, raw),
+        "settings": plugin.settings.canonical(),
+        "raw": before[0],
+        "files": before[1],
     }
     arrays = {key: getattr(dataset, key).numpy() for key in ARRAYS} | _origins(dataset)
-    with replacing(path) as part, part.open("wb") as stream:
-        np.savez(stream, record=np.array(json.dumps(record)), **arrays)
+    write_arrays(path, {"record": np.array(json.dumps(record)), **arrays})
     return dataset
+
+
+def _read(plugin: DatasetPlugin, raw: Path) -> Dataset:
+    dataset = plugin.read(raw)
+    refuse_malformed(plugin, dataset)
+    _refuse_inconsistent(dataset)
+    return replace(dataset, digest=content_digest(dataset))
 
 
 def _refuse_inconsistent(dataset: Dataset) -> None:

@@ -15,6 +15,7 @@ from pathlib import Path
 from filelock import FileLock
 
 from fedtide.core.errors import SettingsError
+from fedtide.core.files import replacing, sync
 from fedtide.world.download import download
 
 MIRROR_VARIABLE = "FEDTIDE_MIRROR"
@@ -99,6 +100,7 @@ def fetch(name: str, resources: Sequence[Resource], root: Path, mirror: Path | N
         make_folder(raw)
         with FileLock(root / name / "raw.lock"):
             for resource in resources:
+                _remove_leftovers(resource, raw)
                 _obtain(name, resource, raw, mirror)
     return raw
 
@@ -113,6 +115,15 @@ def make_folder(folder: Path) -> None:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise SettingsError(f"data.root: cannot create {folder} ({error.strerror})") from error
+
+
+def _remove_leftovers(resource: Resource, raw: Path) -> None:
+    """Remove what dead processes began, but for a download that can be resumed; nobody else writes while the lock is held."""
+    resumable = raw / f"{resource.file}.part" if resource.checksum and not resource.present(raw) else None
+    for name in (resource.file, *resource.alternatives):
+        for part in (*raw.glob(f"{name}.part"), *raw.glob(f"{name}.*.part")):
+            if part != resumable:
+                part.unlink()
 
 
 def _obtain(name: str, resource: Resource, raw: Path, mirror: Path | None) -> None:
@@ -158,33 +169,42 @@ def _from_mirror(resource: Resource, raw: Path, mirror: Path | None) -> Iterator
 
 
 def _from_network(resource: Resource, raw: Path) -> Iterator[str]:
-    """Attempts, one per address, as in :func:`_from_mirror`."""
+    """Attempts as in :func:`_from_mirror`, one per address; one more if a resumed download turns out to be wrong."""
     part = raw / f"{resource.file}.part"
     for url in resource.urls:
-        try:
-            download(url, part)
-        except (OSError, HTTPException) as error:
-            yield f"{url} {' '.join(str(error).split())}"
-            continue
-        try:
-            resource.check(part)
-        except OSError as error:
-            part.unlink()
-            yield f"{url} {error}"
-        else:
-            part.replace(raw / resource.file)
-            yield ""
+        for _ in range(1 + part.exists()):
+            try:
+                _download(url, part, resource)
+            except (OSError, HTTPException) as error:
+                yield f"{url} {' '.join(str(error).split())}"
+            else:
+                part.replace(raw / resource.file)
+                yield ""
+            if part.exists():
+                break
+
+
+def _download(url: str, part: Path, resource: Resource) -> None:
+    """Download and check. What is wrong is removed; so is a part that no checksum could tell from one of another file."""
+    try:
+        download(url, part)
+    except (OSError, HTTPException):
+        if not resource.checksum:
+            part.unlink(missing_ok=True)
+        raise
+    try:
+        resource.check(part)
+    except OSError:
+        part.unlink()
+        raise
+    sync(part)
 
 
 def _copy(source: Path, target: Path, resource: Resource | None) -> None:
     """Copy, unpacking ``.gz`` if only the source has that ending, and check against ``resource``."""
-    half = target.with_name(f"{target.name}.copy")
     unpack = source.suffix == ".gz" and target.suffix != ".gz"
-    try:
+    with replacing(target, durable=True) as half:
         with gzip.open(source) if unpack else source.open("rb") as reading, half.open("wb") as writing:
             shutil.copyfileobj(reading, writing, 1 << 20)
         if resource is not None:
             resource.check(half)
-        half.replace(target)
-    finally:
-        half.unlink(missing_ok=True)

@@ -7,9 +7,7 @@ and one index per round. Everything is a NumPy array; the file is one ``.npz``.
 from __future__ import annotations
 
 import hashlib
-import io
 import json
-import zipfile
 from collections.abc import Container
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -18,7 +16,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fedtide.core.files import replacing
+from fedtide.core.arrays import read_arrays, write_arrays
+from fedtide.core.errors import SettingsError
 
 Ints = NDArray[np.int64]
 
@@ -175,29 +174,29 @@ class Timeline:
     @property
     def digest(self) -> str:
         """Hash of who holds what when."""
-        value = hashlib.sha256()
         indices = [self.assignment_of_round, self.session_of_round, self.view_of_round, self.validation]
-        arrays: list[NDArray[Any]] = [*indices, self.label_views, *self.shards]
+        indices += [self.held_out_of_round, self.next_of_round, self.origin_of_client]
+        held = [array for item in self.assignments for array in (item.clients, item.shards)]
+        held += [array for item in self.held_out for array in (item.test, item.validation)]
+        arrays: list[NDArray[Any]] = [*indices, self.label_views, *self.shards, *held]
+        value = hashlib.sha256(f"{self.num_clients} {[array.shape for array in arrays]}".encode())
         for array in arrays:
             value.update(np.ascontiguousarray(array).tobytes())
-        for item in self.assignments:
-            value.update(item.clients.tobytes() + item.shards.tobytes())
-        for held in self.held_out:
-            value.update(held.test.tobytes() + held.validation.tobytes())
-        for which in (self.held_out_of_round, self.next_of_round, self.origin_of_client):
-            value.update(which.tobytes())
         return value.hexdigest()[:12]
 
-    def save(self, path: Path) -> None:
-        """Write one ``.npz`` under a temporary name, then rename it."""
+    def save(self, path: Path, identity: str) -> None:
+        """Write the timeline, and the ``identity`` of what it was made from, to one ``.npz``; equal ones are equal files."""
         path.parent.mkdir(parents=True, exist_ok=True)
-        lengths = np.array([len(shard) for shard in self.shards], dtype=np.int64)
         sizes = np.array([len(item.clients) for item in self.assignments], dtype=np.int64)
         empty = np.zeros(0, dtype=np.int64)
-        facts = {"num_clients": self.num_clients, "num_classes": self.num_classes, "notes": self.notes}
+        facts = {
+            "identity": identity,
+            "num_clients": self.num_clients,
+            "num_classes": self.num_classes,
+            "notes": self.notes,
+        }
         arrays = {
-            "shard_values": np.concatenate([*self.shards, empty]),
-            "shard_lengths": lengths,
+            **_flat("shard", self.shards),
             "assignment_clients": np.concatenate([*(item.clients for item in self.assignments), empty]),
             "assignment_shards": np.concatenate([*(item.shards for item in self.assignments), empty]),
             "assignment_sizes": sizes,
@@ -213,40 +212,49 @@ class Timeline:
             "origin_of_client": self.origin_of_client,
             "meta": np.array(json.dumps(facts, sort_keys=True)),
         }
-        with replacing(path) as part, zipfile.ZipFile(part, "w") as archive:
-            for name, values in arrays.items():  # np.savez stamps the time, but equal timelines should be equal files
-                stream = io.BytesIO()
-                np.lib.format.write_array(stream, values, allow_pickle=False)
-                archive.writestr(zipfile.ZipInfo(f"{name}.npy"), stream.getvalue())
+        write_arrays(path, arrays)
 
     @staticmethod
-    def load(path: Path) -> Timeline:
-        """Read what :meth:`save` wrote."""
-        with np.load(path, allow_pickle=False) as arrays:
-            meta = json.loads(str(arrays["meta"]))
-            cut = np.cumsum(arrays["shard_lengths"])[:-1]
-            pieces = np.cumsum(arrays["assignment_sizes"])[:-1]
-            clients = np.split(arrays["assignment_clients"], pieces)
-            shards = np.split(arrays["assignment_shards"], pieces)
-            return Timeline(
-                num_clients=meta["num_clients"],
-                num_classes=meta["num_classes"],
-                shards=[np.asarray(shard) for shard in np.split(arrays["shard_values"], cut)],
-                assignments=[Assignment(c, s) for c, s in zip(clients, shards, strict=True)],
-                assignment_of_round=arrays["assignment_of_round"],
-                session_of_round=arrays["session_of_round"],
-                label_views=arrays["label_views"],
-                view_of_round=arrays["view_of_round"],
-                validation=arrays["validation"],
-                notes=meta["notes"],
-                held_out=[
-                    HeldOut(test, validation)
-                    for test, validation in zip(_ragged(arrays, "test"), _ragged(arrays, "validation"), strict=True)
-                ],
-                held_out_of_round=arrays["held_out_of_round"],
-                next_of_round=arrays["next_of_round"],
-                origin_of_client=arrays["origin_of_client"],
-            )
+    def load(path: Path, identity: str | None = None) -> Timeline:
+        """Read what :meth:`save` wrote.
+
+        Args:
+            path: of the file. identity: that it must have; by default any.
+
+        Raises:
+            SettingsError: the file is missing, damaged, of an earlier version, not a timeline, or of another identity.
+        """
+        try:
+            arrays = read_arrays(path)
+        except OSError as error:
+            raise SettingsError(f"{path} cannot be read ({error.strerror})") from None
+        if "shard_values" not in arrays:
+            raise SettingsError(f"{path} holds something else than a timeline")
+        meta = json.loads(str(arrays["meta"]))
+        if identity not in (None, meta["identity"]):
+            raise SettingsError(f"{path} holds another timeline ({meta['identity']} instead of {identity})")
+        pieces = np.cumsum(arrays["assignment_sizes"])[:-1]
+        clients = np.split(arrays["assignment_clients"], pieces)
+        shards = np.split(arrays["assignment_shards"], pieces)
+        return Timeline(
+            num_clients=meta["num_clients"],
+            num_classes=meta["num_classes"],
+            shards=_ragged(arrays, "shard"),
+            assignments=[Assignment(c, s) for c, s in zip(clients, shards, strict=True)],
+            assignment_of_round=arrays["assignment_of_round"],
+            session_of_round=arrays["session_of_round"],
+            label_views=arrays["label_views"],
+            view_of_round=arrays["view_of_round"],
+            validation=arrays["validation"],
+            notes=meta["notes"],
+            held_out=[
+                HeldOut(test, validation)
+                for test, validation in zip(_ragged(arrays, "test"), _ragged(arrays, "validation"), strict=True)
+            ],
+            held_out_of_round=arrays["held_out_of_round"],
+            next_of_round=arrays["next_of_round"],
+            origin_of_client=arrays["origin_of_client"],
+        )
 
 
 def _flat(name: str, rows: list[Ints]) -> dict[str, Ints]:

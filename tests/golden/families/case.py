@@ -80,7 +80,7 @@ class Outcome:
         rounds: record and new global model of each round. everybody: mean of all clients' latest models after each
             round, where it is evaluated. clipped: local steps of each round that were clipped. sessions: what is
             recorded of the session that began with a round. stores: what the initialiser has stored after each round.
-        clients: columns recorded of the participants of each round.
+        rows: of the history, one per round.
     """
 
     federation: Federation
@@ -90,7 +90,7 @@ class Outcome:
     clipped: list[int]
     sessions: list[dict[str, Any] | None]
     stores: list[dict[str, Tensor]]
-    clients: list[dict[str, Sequence[float]]]
+    rows: list[dict[str, float | int | None]]
 
 
 Check = tuple[str, Any, Any]

@@ -1,0 +1,75 @@
+"""What methods share that give absent clients their share of the population."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Literal
+
+import torch
+from pydantic import Field
+from torch import Tensor
+
+from fedtide.algorithms.base import Algorithm, AlgorithmSettings, Round, ServerVector
+from fedtide.settings.choices import WeightingChoice, choice_field
+
+
+class AbsentSettings(AlgorithmSettings):
+    """Settings of all of them."""
+
+    weighting: WeightingChoice = choice_field(
+        "uniform", "how participants, and clients in the population, are weighted"
+    )
+
+
+class UpdateSettings(AbsentSettings):
+    """Settings of those that store updates."""
+
+    units: Literal["gradient", "displacement"] = Field(
+        "gradient", description="what is stored: the update divided by the round's learning rate, or as it is"
+    )
+
+
+def by_size(settings: AlgorithmSettings) -> bool:
+    """Whether q_j, the weights of the population, are n_j / sum n (weighting ``samples``); they are 1 / K otherwise."""
+    return settings.weighting.name == "samples"
+
+
+def share(r: Round, settings: AlgorithmSettings) -> Tensor:
+    """q_i [C, 1] of the participants; the sum over all K clients present is one."""
+    return (r.omega if by_size(settings) else torch.ones_like(r.omega)) / r.population
+
+
+def shares(r: Round, settings: AlgorithmSettings) -> Tensor:
+    """q_j, float64 [K], of the clients present by ascending id."""
+    samples = torch.from_numpy(r.services.population().samples).to(torch.float64)
+    return samples / samples.sum() if by_size(settings) else torch.full_like(samples, 1 / len(samples))
+
+
+class LastUpdates(Algorithm):
+    """Every client keeps its last update ``h_i = (w - y_i) / u``, zero before the first, and the server their mean ``h_mean``.
+
+    ``u`` is the learning rate of the round (``units: gradient``) or one; ``h_mean = sum_j q_j h_j`` over the clients present.
+    """
+
+    settings: UpdateSettings
+
+    server: Sequence[str | ServerVector] = ()
+    client: Sequence[str] = ("h",)
+
+    def __init__(self, settings: UpdateSettings) -> None:
+        super().__init__(settings)
+        self.server = (ServerVector("h_mean", mean_of="h", by_size=by_size(settings)),)
+
+    def unit(self, r: Round) -> float:
+        """u."""
+        return r.lr if self.settings.units == "gradient" else 1.0
+
+    def update(self, r: Round) -> Tensor:
+        """(w - y_i) / u [C, d]."""
+        return (r.w - r.W) / self.unit(r)
+
+    def renew(self, r: Round) -> None:
+        """The participants' h_i, and their part of the mean."""
+        change = self.update(r) - r.client.h
+        r.client.h = r.client.h + change
+        r.server.h_mean = r.server.h_mean + r.total(share(r, self.settings) * change)

@@ -1,0 +1,141 @@
+"""CA-Fed."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from pydantic import Field
+from torch import Tensor
+from torch.nn.functional import cross_entropy
+
+from fedtide.algorithms._absent import AbsentSettings, shares
+from fedtide.algorithms.base import Algorithm, Round, Tunable
+
+
+class CaFed(Algorithm):
+    """Correlation-aware aggregation: rare or strongly correlated clients may be left out (Rodio et al. 2023).
+
+    From each client's estimated availability pi_i, the second eigenvalue lambda_i of its on/off chain and the estimate F_i of
+    its loss, the server chooses, with the population's weights alpha_i,
+
+        A_i = alpha_i / pi_i  or  0
+        w+ = w + eta_g sum_S A_i (y_i - w)
+
+    so that J is small: the suboptimality of the clients kept plus the bias towards them::
+
+        J(A) = sum_i P_i (F_i - F*) + kappa max_i (F_i - F*) (1/2 sum_i |alpha_i - P_i|)^2,   P_i = pi_i A_i / sum pi A
+
+    Clients are tried by descending ``|lambda_i|``, then by ascending pi_i; setting A_i to zero is kept if J falls by at least
+    ``tolerance``. ``A`` is not renormalised. Excluded participants have trained already and are charged.
+
+    The estimators are ours. pi_i and the chance to stay on or off are counts of this run, this round included, plus
+    ``prior_rounds`` of a client that is independently active with ``prior_availability``; active means drawn. The released code
+    has a prior of 100 rounds with the *true* values and divides joint counts by all rounds. F_i is the mean loss at w over a
+    participant's training samples (there: validation samples), smoothed; a client not yet seen has that of the first round's
+    participants. F* is ``optimum`` (there: each client's own, found by training beforehand).
+
+    The server keeps seven numbers per client; those of a device that leaves are kept for its return, until a session resets
+    them. All sums are over the clients present; a transition is counted between two rounds in which the client was present.
+    """
+
+    class Settings(AbsentSettings):
+        """Settings of CA-Fed."""
+
+        name: str = "ca_fed"
+        bias: float = Tunable(1.0, low=0.1, high=10.0, log=True, ge=0, description="kappa, weight of the bias in J")
+        smoothing: float = Tunable(
+            0.0, low=0.0, high=0.95, ge=0, lt=1, description="weight of the old estimate of a client's loss"
+        )
+        tolerance: float = Field(0.0, ge=0, description="least decrease of J for which a client is excluded")
+        prior_rounds: float = Tunable(
+            10.0, low=1.0, high=100.0, log=True, gt=0, description="rounds that the prior availability counts for"
+        )
+        prior_availability: float = Field(0.5, gt=0, lt=1, description="prior of a client's availability")
+        optimum: float = Field(0.0, description="F*, the smallest loss a client can reach")
+        server_lr: float = Tunable(1.0, low=0.1, high=1.5, gt=0, description="server step size eta_g")
+
+    settings: Settings
+
+    up: Sequence[str] = ("W", "loss")
+
+    def extra(self) -> dict[str, Tensor]:
+        """Loss, rounds present and active, times stayed on and off, whether on in the last round, and A [N]."""
+        names = ("loss", "rounds", "active", "stayed_on", "stayed_off", "on", "A")
+        return {name: torch.zeros(self.problem.clients, dtype=torch.float64) for name in names}
+
+    def finish(self, r: Round) -> Tensor:
+        """What the round tells about the clients, their weights, then the server's step."""
+        ids = torch.from_numpy(r.services.population().ids)
+        self.observe(r, ids)
+        r.extra["A"][ids] = self.weigh(r, ids).to(r.extra["A"])
+        A = r.extra["A"][torch.tensor(r.ids)].to(r.W).unsqueeze(1)
+        return r.w + self.settings.server_lr * r.total(A * (r.W - r.w))
+
+    def observe(self, r: Round, present: Tensor) -> None:
+        """Count who is on and who is off, and renew the participants' losses."""
+        known, drawn = r.extra, torch.tensor(r.ids)
+        found = [cross_entropy(each.logits, each.labels) for each in r.services.forward(r.w)]
+        losses, s = torch.stack(found).to(known["loss"]), self.settings.smoothing
+        if not known["rounds"].any():
+            known["loss"].fill_(losses.mean())
+            s = 0.0
+        known["loss"][drawn] = s * known["loss"][drawn] + (1 - s) * losses
+        on = torch.zeros_like(known["on"])
+        on[drawn] = 1.0
+        on = on[present]
+        before, again = known["on"][present], known["rounds"][present] > 0
+        known["stayed_on"][present] += again * before * on
+        known["stayed_off"][present] += again * (1 - before) * (1 - on)
+        known["rounds"][present] += 1
+        known["active"][present] += on
+        known["on"][present] = on
+
+    def estimates(self, r: Round, ids: Tensor) -> tuple[Tensor, Tensor]:
+        """pi and lambda of some clients, float64 on the CPU."""
+        a, m = self.settings.prior_availability, self.settings.prior_rounds
+        rounds, active, stayed_on, stayed_off, on = (
+            r.extra[name][ids].cpu() for name in ("rounds", "active", "stayed_on", "stayed_off", "on")
+        )
+        seen = (rounds > 0).to(on)  # a transition from every round but the last
+        from_on, from_off = active - on, rounds - active - seen * (1 - on)
+        stay_on = (stayed_on + m * a * a) / (from_on + m * a)
+        stay_off = (stayed_off + m * (1 - a) ** 2) / (from_off + m * (1 - a))
+        return (active + m * a) / (rounds + m), stay_on + stay_off - 1
+
+    def weigh(self, r: Round, ids: Tensor) -> Tensor:
+        """A [K], float64."""
+        pi, correlation = self.estimates(r, ids)
+        alpha, excess = shares(r, self.settings), r.extra["loss"][ids].cpu() - self.settings.optimum
+        return self.exclude(alpha / pi, alpha, pi, correlation, excess)
+
+    def exclude(self, A: Tensor, alpha: Tensor, pi: Tensor, correlation: Tensor, excess: Tensor) -> Tensor:
+        """A [K] with zeros where they lower J; equal keys, up to rounding, are tried by id."""
+        best = self.objective(A, alpha, pi, excess)
+        for key in (-correlation.abs(), pi):
+            for k in torch.argsort(key.round(decimals=12), stable=True).tolist():
+                trial = A.clone()
+                trial[k] = 0
+                if not trial.any():
+                    break
+                value = self.objective(trial, alpha, pi, excess)
+                if A[k] > 0 and best - value >= self.settings.tolerance:
+                    A, best = trial, value
+        return A
+
+    def objective(self, A: Tensor, alpha: Tensor, pi: Tensor, excess: Tensor) -> float:
+        """J."""
+        P = pi * A / (pi * A).sum()
+        bias = (alpha - P).abs().sum() / 2
+        return float((P * excess).sum() + self.settings.bias * excess.max() * bias**2)
+
+    def payload(self, name: str) -> int:
+        """A loss is one number."""
+        return 1 if name == "loss" else super().payload(name)
+
+    def record(self, r: Round) -> dict[str, Tensor | float]:
+        """Estimated availability and eigenvalue of every participant, and the weight A of its step."""
+        drawn = torch.tensor(r.ids)
+        pi, correlation = self.estimates(r, drawn)
+        columns = {"availability": pi, "correlation": correlation, "step_weight": r.extra["A"][drawn].cpu()}
+        return {name: value.unsqueeze(1) for name, value in columns.items()}

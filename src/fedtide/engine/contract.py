@@ -1,0 +1,109 @@
+"""What plug-ins return, checked where it enters the engine and the federation."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import fields
+from numbers import Real
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from torch import Tensor
+
+from fedtide.core.faults import broken_contract
+from fedtide.engine.local import Local, Term
+
+Ints = NDArray[np.int64]
+
+
+def tensor(plugin: Any, hook: str, value: Any, like: Tensor | None, *shapes: tuple[int, ...]) -> Tensor:
+    """``value``, if it is a tensor of one of some shapes.
+
+    Args:
+        plugin, hook: that returned it. like: of its type and on its device; None for any floating-point tensor.
+
+    Raises:
+        PluginError: it is something else.
+    """
+    if not isinstance(value, Tensor):
+        raise broken_contract(plugin, hook, f"a tensor, got {type(value).__name__}")
+    if tuple(value.shape) not in shapes:
+        wanted = " or ".join(str(list(shape)) for shape in shapes)
+        raise broken_contract(plugin, hook, f"a tensor of shape {wanted}, got {list(value.shape)}")
+    if like is None and not value.is_floating_point():
+        raise broken_contract(plugin, hook, f"floating-point numbers, got {value.dtype}")
+    if like is not None and (value.dtype, value.device) != (like.dtype, like.device):
+        raise broken_contract(plugin, hook, f"{like.dtype} on {like.device}, got {value.dtype} on {value.device}")
+    return value
+
+
+def instance(plugin: Any, hook: str, value: Any, *types: type) -> Any:
+    """``value``, if it is of one of some types.
+
+    Raises:
+        PluginError: it is not.
+    """
+    if not isinstance(value, types):
+        wanted = " or ".join(kind.__name__ for kind in types)
+        raise broken_contract(plugin, hook, f"{wanted}, got {type(value).__name__}")
+    return value
+
+
+def positions(plugin: Any, hook: str, value: Any, count: int, end: int) -> Sequence[Ints]:
+    """``value``, if it is a sequence of ``count`` arrays of integers from 0 to ``end`` - 1.
+
+    Raises:
+        PluginError: it is not.
+    """
+    if not isinstance(value, Sequence) or len(value) != count:
+        found = f"{len(value)} items" if isinstance(value, Sequence) else type(value).__name__
+        raise broken_contract(plugin, hook, f"one array for each of {count} clients, got {found}")
+    for item in value:
+        if not isinstance(item, np.ndarray) or item.ndim != 1 or (len(item) and item.dtype.kind not in "iu"):
+            found = f"{item.dtype} {list(item.shape)}" if isinstance(item, np.ndarray) else type(item).__name__
+            raise broken_contract(plugin, hook, f"arrays [n] of integers, got {found}")
+        if len(item) and not 0 <= item.min() <= item.max() < end:
+            raise broken_contract(plugin, hook, f"positions from 0 to {end - 1}, got {item.min()} to {item.max()}")
+    return value
+
+
+def local(plugin: Any, value: Any, clients: int, size: int) -> Local:
+    """What :meth:`Algorithm.local` returned.
+
+    Raises:
+        PluginError: it is no ``Local``, or something in it has another shape than it should.
+    """
+    added: Local = instance(plugin, "local", value, Local)
+    vectors, columns = [(size,), (1, size), (clients, size)], [(), (1,), (1, 1), (clients, 1)]
+    allowed = {"linear": vectors, "towards": vectors, "pull": [*vectors, *columns]}
+    for field in fields(added):
+        item, shapes = getattr(added, field.name), allowed.get(field.name, columns)
+        if isinstance(item, Tensor) and tuple(item.shape) not in shapes:
+            wanted = " or ".join(str(list(shape)) for shape in shapes)
+            raise broken_contract(plugin, "local", f"{field.name} of shape {wanted}, got {list(item.shape)}")
+    return added
+
+
+def terms(plugin: Any, value: Any) -> list[Term]:
+    """What a hook ``terms`` returned.
+
+    Raises:
+        PluginError: it is no list of ``Term``.
+    """
+    return [instance(plugin, "terms", item, Term) for item in instance(plugin, "terms", value, list, tuple)]
+
+
+def record(plugin: Any, value: Any, clients: int) -> dict[str, Tensor | float]:
+    """What :meth:`Algorithm.record` returned.
+
+    Raises:
+        PluginError: it is no mapping from names to numbers and columns [C, 1].
+    """
+    for item in instance(plugin, "record", value, dict).values():
+        if isinstance(item, Tensor):
+            tensor(plugin, "record", item, item, (clients, 1))
+        else:
+            instance(plugin, "record", item, Real)
+    found: dict[str, Tensor | float] = value
+    return found

@@ -1,0 +1,70 @@
+"""How large a network and its activations are, without allocating them."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+from fedtide.core.errors import SettingsError
+from fedtide.models.base import Model, Network
+from fedtide.world.dataset import Dataset
+
+_PER_INPUT = 64
+"""Numbers of activations per number of input, where they cannot be measured."""
+
+
+@dataclass(frozen=True)
+class Size:
+    """Size of a network.
+
+    Attributes:
+        parameters, buffers: d and q. activations: numbers that all layers give out for one sample, the input included.
+        widest: numbers that the layer with the largest output takes and gives out for one sample.
+    """
+
+    network: Network
+    parameters: int
+    buffers: int
+    activations: int
+    widest: int
+
+
+def measure(model: Model, data: Dataset) -> Size:
+    """The size of the network that a model builds for a dataset, from tensors without content."""
+    try:
+        with torch.device("meta"), torch.random.fork_rng(devices=[]):
+            network = model.build(data.input_shape, data.num_classes, data.vocabulary)
+    except SettingsError:
+        raise
+    except Exception:  # something that needs values: build it
+        with torch.random.fork_rng(devices=[]):
+            network = model.build(data.input_shape, data.num_classes, data.vocabulary)
+    parameters = sum(value.numel() for value in network.parameters())
+    buffers = sum(value.numel() for value in network.buffers() if value.is_floating_point())
+    outputs = _activations(network, data)
+    return Size(network, parameters, buffers, sum(outputs), max(map(sum, zip(outputs, [0, *outputs], strict=False))))
+
+
+def _activations(network: nn.Module, data: Dataset) -> list[int]:
+    """Numbers of the input and of every layer's output, for one sample."""
+    sample, found = math.prod(data.input_shape), list[int]()
+
+    def note(_module: nn.Module, _inputs: object, output: object) -> None:
+        if isinstance(output, Tensor):
+            found.append(output.numel())
+
+    leaves = [part for part in network.modules() if not list(part.children())]
+    hooks = [part.register_forward_hook(note) for part in leaves]
+    dtype = torch.int64 if data.kind == "text" else torch.float32
+    try:
+        device = next(network.parameters()).device
+        with torch.no_grad():
+            network.eval()(torch.zeros(1, *data.input_shape, dtype=dtype, device=device))
+    except Exception:  # the run itself says what is wrong
+        found = [sample * _PER_INPUT]
+    for hook in hooks:
+        hook.remove()
+    return [sample, *found]

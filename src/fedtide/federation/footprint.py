@@ -1,0 +1,235 @@
+"""The memory that a run will take, by part, before anything large is allocated."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+
+from fedtide.algorithms.base import Algorithm
+from fedtide.core import plugins
+from fedtide.core.errors import SettingsError
+from fedtide.engine.factory import executor_name
+from fedtide.engine.memory import available_bytes, chunk_size
+from fedtide.engine.plan import step_count
+from fedtide.engine.size import Size, measure
+from fedtide.engine.task import TINY
+from fedtide.engine.workers import available_cores
+from fedtide.federation.memory import MemoryStore
+from fedtide.federation.synthetic import capacity
+from fedtide.initialisation.base import Initialiser
+from fedtide.models.base import Model
+from fedtide.participation.base import Participation
+from fedtide.settings.run import RunSettings
+from fedtide.world.dataset import FLOAT_LIMIT, Dataset
+from fedtide.world.timeline import Timeline
+
+_ROWS, _ROWS_PER_MEMORY = 2.5, 7
+"""Vectors of a participant that are alive at once: of its model, with the last round's until they are collected; and for each
+of its memories, as read, as added to the gradient, and in the algebra of ``finish`` (peaks of nine algorithms, measured)."""
+
+_LAYERS = 1.5
+"""Input and output of the widest layer, with the working memory of its operation (measured)."""
+
+
+@dataclass(frozen=True)
+class Part:
+    """One part of a run's memory.
+
+    Attributes:
+        what: it is. size: bytes. remedy: what makes it smaller.
+    """
+
+    what: str
+    size: int
+    remedy: str
+
+
+@dataclass(frozen=True)
+class Footprint:
+    """The memory that a run takes in addition to its loaded data.
+
+    Attributes:
+        device: on the training device, which is the host of a run on a CPU. host: beside it on the host.
+        kept: the clients' memories, where they are kept.
+    """
+
+    device: list[Part]
+    host: list[Part]
+    kept: Part
+
+    @property
+    def run(self) -> int:
+        """Bytes of all parts but the clients' memories."""
+        return sum(part.size for part in (*self.device, *self.host))
+
+    def refuse_excess(self, device: torch.device, memory: MemoryStore) -> None:
+        """Refuse a run that does not fit into what is available.
+
+        Raises:
+            SettingsError: it does not; the message names the largest part and what makes it smaller.
+        """
+        places = {device: list(self.device)}
+        places.setdefault(torch.device("cpu"), []).extend(self.host)
+        if memory.on_disk:
+            memory.require(self.kept.size, self.kept.what)
+        else:
+            places.setdefault(memory.device, []).append(self.kept)
+        for place, parts in places.items():
+            wanted, free = sum(part.size for part in parts), available_bytes(place)
+            if wanted > free:
+                largest = max(parts, key=lambda part: part.size)
+                raise SettingsError(
+                    f"the run needs {gigabytes(wanted)} of memory on {place}, but {gigabytes(free)} are available; "
+                    f"largest part: {largest.what}, {gigabytes(largest.size)}; {largest.remedy}"
+                )
+
+
+def gigabytes(size: int) -> str:
+    """A number of bytes, rounded."""
+    return f"{size / 1e9:,.1f} GB" if size >= 1e8 else f"{size / 1e6:,.1f} MB"
+
+
+def footprint(
+    settings: RunSettings, timeline: Timeline, data: Dataset, device: torch.device, dtype: torch.dtype
+) -> Footprint:
+    """The memory of a run.
+
+    Args:
+        settings, timeline, data: of the run; the data are loaded. device, dtype: of training.
+    """
+    local, engine, number = settings.local, settings.engine, dtype.itemsize
+    algorithm, initialiser = (
+        plugins.create(Algorithm, settings.algorithm),
+        plugins.create(Initialiser, settings.initialiser),
+    )
+    model = plugins.create(Model, settings.model)
+    size = measure(model, data)
+    workers = 1 if device.type != "cpu" else engine.workers or available_cores()
+    executor = executor_name(size.network, device, engine, model.family)
+    vector = number * (size.parameters + size.buffers)
+    cohort = _cohort(settings, timeline, initialiser)
+    steps, width = _work(settings, timeline)
+    at_once = min(cohort, workers)
+    if executor == "stacked":
+        lanes = workers if size.parameters <= TINY else 1
+        chunk = engine.chunk or chunk_size(
+            size.parameters, cohort, width, math.prod(data.input_shape), number, device, lanes
+        )
+        at_once = min(cohort, chunk * workers)
+    names = client_vectors(settings, algorithm)
+    scratch = [name for name in names if name != "latest"] if initialiser.trains else []
+    rows = _ROWS + _ROWS_PER_MEMORY * len(algorithm.client) + len(algorithm.scratch) + (local.momentum > 0)
+    rows += bool(algorithm.server)
+    models = 2 * workers + 6 + len(algorithm.server) + (4 if timeline.sessions > 1 else 0)
+    if type(initialiser).keep is not Initialiser.keep:
+        models += 2 * timeline.sessions
+    plan = Part(
+        f"the batches of a round, {cohort} clients x {steps} local steps x {width} samples",
+        cohort * steps * 8 * (width + 3),
+        "lower local.amount, or let fewer clients take part",
+    )
+    moved = device.type != "cpu"
+    return Footprint(
+        device=[
+            Part(
+                f"{models} copies of the model with {size.parameters:,} parameters",
+                models * vector,
+                _smaller("engine.workers"),
+            ),
+            Part(
+                f"a cohort of {cohort} clients with about {rows:g} vectors of {size.parameters:,} numbers each",
+                int(cohort * rows * vector),
+                "let fewer clients take part, or choose a smaller model",
+            ),
+            Part(
+                f"local steps of {at_once} clients at once on {width} samples",
+                at_once * number * (2 * size.parameters + 2 * width * size.activations),
+                _smaller("local.batch_size", "engine.chunk" if executor == "stacked" else "engine.workers"),
+            ),
+            _evaluation(settings, timeline, data, size, workers, number),
+            *([plan] if moved else []),
+            _resident(timeline, data, dtype, device, algorithm),
+        ],
+        host=[plan],
+        kept=Part(
+            f"federation.memory: {', '.join(names)} of {timeline.num_clients} clients",
+            timeline.num_clients * number * size.parameters * len([*names, *scratch]),
+            "set federation.memory: disk" if settings.federation.memory != "disk" else "free some of it",
+        ),
+    )
+
+
+def client_vectors(settings: RunSettings, algorithm: Algorithm) -> list[str]:
+    """Names of the vectors kept for every client."""
+    names = list(algorithm.client)
+    if settings.local.keeps_momentum:
+        names.append("momentum")
+    if evaluates(settings, algorithm, "all"):
+        names.append("latest")
+    return names
+
+
+def evaluates(settings: RunSettings, algorithm: Algorithm, model: str) -> bool:
+    """Whether ``cloud``, ``participants``, ``all`` or ``ensemble`` is evaluated in a run."""
+    evaluation = settings.evaluation
+    chosen = algorithm.models if evaluation.models is None else evaluation.models
+    return model == evaluation.reported or model in chosen
+
+
+def _smaller(*keys: str) -> str:
+    return f"lower {' or '.join(keys)}, or choose a smaller model"
+
+
+def _cohort(settings: RunSettings, timeline: Timeline, initialiser: Initialiser) -> int:
+    """Most clients that train in a round."""
+    present = max(len(item.clients) for item in timeline.assignments)
+    fraction = plugins.create(Participation, settings.participation).participation_fraction(present)
+    return present if initialiser.trains else max(1, round(present * fraction))
+
+
+def _work(settings: RunSettings, timeline: Timeline) -> tuple[int, int]:
+    """Most local steps of a client in a round, and most samples of a step."""
+    local = settings.local
+    held = np.array([len(shard) for shard in timeline.shards])
+    largest = int(held.max(initial=0))
+    means = [float(held[item.shards].mean()) for item in timeline.assignments[:_LOOKED_AT]]
+    steps = max(step_count(largest, mean, local) for mean in means)
+    return steps, local.batch_size if local.straddle else min(local.batch_size, largest)
+
+
+_LOOKED_AT = 1000
+"""Assignments of clients to shards whose mean sizes are looked at; scenarios with many of them keep it constant."""
+
+
+def _evaluation(
+    settings: RunSettings, timeline: Timeline, data: Dataset, size: Size, workers: int, number: int
+) -> Part:
+    """Batches in evaluation mode, and the samples that are gathered for it."""
+    evaluation, sample = settings.evaluation, math.prod(data.input_shape)
+    batch = min(evaluation.batch_size, max(len(data.test_labels), len(timeline.validation)))
+    batches = min(workers, -(-max(len(data.test_labels), 1) // evaluation.batch_size))
+    gathered = len(timeline.validation) if "validation" in evaluation.splits else 0
+    if evaluation.consistency or (evaluation.boundary_losses and timeline.sessions > 1):
+        gathered = max(gathered, sum(map(len, timeline.shards_at(0))))
+    wanted = number * (int(_LAYERS * batches * batch * (size.widest + sample)) + gathered * sample)
+    return Part(f"evaluation, {batches} times {batch} samples at once", wanted, _smaller("evaluation.batch_size"))
+
+
+def _resident(
+    timeline: Timeline, data: Dataset, dtype: torch.dtype, device: torch.device, algorithm: Algorithm
+) -> Part:
+    """The data in the form that training reads: on the device, as floats, on large pages; and what is held on the way."""
+    wanted, passing = 0, 0
+    for inputs in (data.train_inputs, data.test_inputs):
+        floats = inputs.numel() * dtype.itemsize
+        if inputs.is_floating_point() and inputs.dtype != dtype:
+            wanted, passing = wanted + floats, max(passing, floats)
+        elif inputs.dtype == torch.uint8 and floats <= FLOAT_LIMIT:
+            wanted, passing = wanted + floats, max(passing, 2 * floats)
+        elif device.type != "cpu" or inputs is data.train_inputs:
+            wanted += inputs.numel() * inputs.dtype.itemsize
+    added = capacity(timeline, algorithm.synthetic_per_shard) * math.prod(data.input_shape) * dtype.itemsize
+    return Part("the data", wanted + passing + added, "choose a smaller dataset, or run it where there is more memory")

@@ -1,0 +1,54 @@
+"""Traces in seconds: who is available when, and rounds of so many seconds."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from pydantic import Field
+
+from fedtide.core.plugins import PluginSettings
+from fedtide.scenarios._patterns import write_presence
+from fedtide.scenarios._writing import Bools
+from fedtide.scenarios.base import WorldInput
+from fedtide.world.timeline import Ints, Timeline
+
+
+class SecondsSettings(PluginSettings):
+    """Settings of all of them."""
+
+    num_clients: int = Field(100, ge=1, description="clients in all")
+    rounds: int = Field(100, ge=1, description="communication rounds")
+    seconds_per_round: int = Field(60, ge=1, description="seconds from the start of a round to that of the next")
+    start_second: int = Field(0, ge=0, description="second of the trace at which the first round starts")
+    session_at_change: bool = Field(False, description="begin a new session whenever clients come or go")
+
+
+@dataclass(frozen=True)
+class Replay:
+    """One device's trace, repeated for ever, in whole seconds.
+
+    Attributes:
+        intervals: [first, last] second of each time that it is available, both included.
+        begin, period: what happens at second s is what the trace says of ``begin + (s - begin) mod period``.
+    """
+
+    intervals: Sequence[tuple[int, int]]
+    begin: int
+    period: int
+
+    def available(self, seconds: Ints) -> Bools:
+        """Whether it is available at these seconds."""
+        now = np.mod(seconds - self.begin, self.period) + self.begin
+        found = np.zeros(now.shape, dtype=np.bool_)
+        for first, last in self.intervals:
+            found |= (first <= now) & (now <= last)
+        return found
+
+
+def write_replays(world: WorldInput, settings: SecondsSettings, devices: Sequence[Replay]) -> Timeline:
+    """The timeline in which client k is present in the rounds at whose first second ``devices[k]`` is available."""
+    seconds = settings.start_second + settings.seconds_per_round * np.arange(settings.rounds)
+    present = np.stack([device.available(seconds) for device in devices])
+    return write_presence(world, present, settings.session_at_change, settings.name)

@@ -1,0 +1,34 @@
+"""Files of saved states: which there are, whether they are whole, and whose they are."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from fedtide.core.errors import SettingsError
+from fedtide.core.sealed import read_header
+
+
+def state_name(round_: object) -> str:
+    """Name of the state after a round."""
+    return f"state-{round_!s:0>8}.pt"
+
+
+def generations(folder: Path) -> list[Path]:
+    """Saved states, newest first."""
+    return sorted(folder.glob("state-*.pt"), reverse=True)
+
+
+def read_state_header(path: Path, owner: str) -> dict[str, Any] | None:
+    """``owner``, ``round`` and ``records`` (marks of the files it continues) of a state, ``None`` if it is damaged.
+
+    Raises:
+        SettingsError: it belongs to another owner than the run or pilot of this key, or to another round than its name says.
+    """
+    header = read_header(path)
+    if header is not None and (header.get("owner") != owner or path.name != state_name(header.get("round"))):
+        raise SettingsError(
+            f"{path}: not the state of {owner} that its name says, but that of {header.get('owner')} after round "
+            f"{header.get('round')}; move it away, or delete the run's folder to start the run again"
+        )
+    return header

@@ -1,0 +1,65 @@
+"""FedAU: intervals between participations."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from algorithms.absent_worlds import COHORTS, DECAYING, LOCAL, SIZES, UNIFORM, models, start
+from support import closest, deal, federation, run_rounds, settings, steady, timeline, trajectory, vectors, watch
+
+
+def au(**values: Any) -> dict[str, Any]:
+    """Settings of FedAU."""
+    return {"name": "fedau", **values}
+
+
+def steps(chosen: Any, cohorts: list[list[int]]) -> list[tuple[list[int], torch.Tensor, torch.Tensor]]:
+    """Participants, their displacements, and the server's step of every round."""
+    fed = federation(settings(algorithm=chosen, local=LOCAL), steady(SIZES, len(cohorts)), vectors(), cohorts=cohorts)
+    seen = watch(fed)
+    run_rounds(fed)
+    return [(r.ids, r.W - r.w, w - r.w) for r, w in seen]
+
+
+def test_the_first_round_is_a_share_of_fedavgs_step() -> None:
+    step = models(UNIFORM, COHORTS[:1], start=start())[0] - start()
+    assert closest(models(au(), COHORTS[:1], start=start())[0], start() + 2 / 4 * step) < 1e-15
+
+
+def test_a_cutoff_of_one_never_weighs() -> None:
+    """Every client records an interval of one in every round."""
+    for ids, moved, step in steps(au(cutoff=1), COHORTS):
+        assert closest(step, moved.sum(0) / 4) < 1e-15
+        assert ids
+
+
+def test_the_weight_of_a_periodic_client_is_its_period() -> None:
+    """Client 1 in rounds 2, 5, 8 (from 0), alone there: weight 1, then exactly 3."""
+    cohorts = [[1] if t % 3 == 2 else [0] for t in range(9)]
+    found = [step.norm() / moved[0].norm() * 4 for ids, moved, step in steps(au(), cohorts) if ids == [1]]
+    assert torch.allclose(torch.stack(found), torch.tensor([1.0, 3.0, 3.0], dtype=torch.float64), atol=1e-12)
+
+
+def test_a_client_first_drawn_late_has_the_cutoffs_recorded_meanwhile() -> None:
+    cohorts = [[0]] * 12 + [[3]]
+    ids, moved, step = steps(au(cutoff=5), cohorts)[-1]
+    assert ids == [3]
+    assert closest(step, 5 * moved[0] / 4) < 1e-14
+
+
+def test_intervals_are_means_by_hand() -> None:
+    _, state = trajectory(au(), steady(SIZES, 5), vectors(), local=DECAYING, cohorts=COHORTS)
+    assert state.extra["intervals"].tolist() == [4, 4, 3, 5]
+    assert state.extra["recorded"].tolist() == [2, 2, 3, 3]
+    assert state.extra["waited"].tolist() == [1, 1, 2, 0]
+
+
+def test_only_clients_that_are_present_wait() -> None:
+    """Client 1 joins in the third round: it has not waited before."""
+    present = [{0: 0}, {0: 0}, {0: 0, 1: 1}, {0: 0, 1: 1}]
+    world = timeline(deal((5, 6)), present)
+    _, state = trajectory(au(), world, vectors(), local=LOCAL, cohorts=[[0], [0], [0], [0, 1]])
+    assert state.extra["intervals"].tolist() == [4, 2]
+    assert state.extra["recorded"].tolist() == [4, 1]

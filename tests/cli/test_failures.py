@@ -1,0 +1,136 @@
+"""Runs and trials whose process is killed, or that raise, in commands that do several."""
+
+import csv
+import json
+
+import pytest
+
+LINE = "fragile.py:31: in finish: ZeroDivisionError: the third round is fragile"
+
+
+def algorithms(marks, **entries):
+    return ("--set", "algorithms=" + json.dumps({
+        "fedavg": {}, **{name: {"name": "fragile", "marks": str(marks), **entry} for name, entry in entries.items()}
+    }))  # fmt: skip
+
+
+def states(called):
+    return {summary["label"]: summary["state"] for summary in json.loads(called.out[-1])}
+
+
+def accuracies(folder, key):
+    rows = csv.DictReader((folder / "runs" / key / "history.csv").open())
+    return [(row["round"], row["test_accuracy"], row["train_loss"]) for row in rows]
+
+
+def test_a_run_whose_process_dies_is_begun_again_and_the_others_go_on(fedtide, folder, marks):
+    grid = (
+        "--set",
+        "compare.algorithms=[fragile, fedavg]",
+        "--set",
+        "compare.workers=2",
+        "--set",
+        "checkpoint.every=2",
+    )
+    called = fedtide("compare", "--json", *algorithms(marks, fragile={}), *grid)
+    assert called.status == 0
+    assert states(called) == {"fragile": "complete", "fedavg": "complete"}
+    again = [line for line in called.err if "begun again" in line]
+    assert again == [
+        "fragile / previous / seed 0: its process was killed (SIGKILL, perhaps for lack of memory); "
+        "it is begun again, from its saved state"
+    ]
+    keys = [summary["run_key"] for summary in json.loads(called.out[-1])]
+    assert accuracies(folder, keys[0]) == accuracies(folder, keys[1])  # which differ in what they survived alone
+    assert '"resumed", "round": 2' in (folder / "runs" / keys[0] / "events.jsonl").read_text()
+
+
+def test_runs_that_fail_are_listed_at_the_end_and_tried_again_by_the_next_command(fedtide, folder, marks):
+    grid = (*algorithms(marks, dies={"times": 2}, raises={"how": "raise", "times": 3}),
+            "--set", "compare.algorithms=[dies, raises, fedavg]", "--set", "compare.workers=1")  # fmt: skip
+    first = fedtide("compare", "--json", *grid)
+    assert first.status == 1
+    assert states(first) == {"dies": "failed", "raises": "failed", "fedavg": "complete"}
+    keys = [summary["run_key"] for summary in json.loads(first.out[-1])]
+    assert first.err[-3:-1] == [
+        "2 of 3 runs diverged or failed:",
+        "  dies / previous / seed 0: its process was killed (SIGKILL, perhaps for lack of memory), at each of 2 attempts",
+    ]
+    assert first.err[-1].startswith("  raises / previous / seed 0: ")
+    assert first.err[-1].endswith(f"{LINE} (runs/{keys[1]}/error.txt)")
+    assert not any("Traceback" in line for line in first.err)
+    kept = folder / "runs" / keys[1] / "error.txt"
+    assert "in finish\n" in kept.read_text()
+
+    assert fedtide("compare", "--json", *grid).status == 0
+    assert not kept.exists()
+
+
+@pytest.mark.parametrize("how", [("--allow-failures",), ("--set", "compare.allow_failures=true")])
+def test_failures_can_be_allowed_and_are_listed_all_the_same(fedtide, marks, how):
+    wild = ("--set", "local={amount: 2, unit: steps, lr: 1e+30}", "--set", "compare.workers=1")
+    called = fedtide("compare", "--json", *wild, *how)
+    assert called.status == 0
+    assert states(called) == {"fedavg": "diverged"}
+    assert called.err[-2] == "1 of 1 runs diverged or failed:"
+    assert "fedavg / previous / seed 0: diverged in round" in called.err[-1]
+    assert fedtide("compare", "--json", *wild).status == 1  # also when there is nothing left to do
+
+
+def test_bad_input_that_shows_only_when_runs_begin_is_one_line(fedtide, folder):
+    """Of all runs: exit status 2. Beside a run that can be done it is a failed one."""
+    short = ("--set", "algorithms={fedavg: {}, fedwcm: {target: [0.5, 0.5]}}", "--set", "compare.workers=1")
+    message = "algorithm.target: 2 frequencies, but the data have 10 classes"
+    called = fedtide("compare", *short, "--set", "compare.algorithms=[fedwcm]")
+    assert (called.status, called.out, called.err) == (2, [], [f"fedtide: {message}"])
+    assert list((folder / "runs").iterdir()) == []
+    called = fedtide("compare", "--json", *short, "--set", "compare.algorithms=[fedwcm, fedavg]")
+    assert called.status == 1
+    assert states(called) == {"fedwcm": "failed", "fedavg": "complete"}
+    assert called.err[-2:] == ["1 of 2 runs diverged or failed:", f"  fedwcm / previous / seed 0: {message}"]
+
+
+def test_trials_that_fail_do_not_end_the_search(fedtide, folder, marks):
+    """One process of two dies while the other one waits for its next trial."""
+    settings = (*algorithms(marks, fragile={"times": 3}), "--set", "algorithm=fragile", "--set", "validation=0.2",
+                "--set", "tune.trials=3", "--set", "tune.workers=2", "--set", "tune.prune=false")  # fmt: skip
+    first = fedtide("tune", "--json", *settings)
+    result = json.loads(first.out[-1])
+    died = [line for line in first.err if "begun again" in line]
+    assert len(died) + len(result["failed"]) == 3  # each kill is a second attempt or the end of a trial
+    assert result["trials"] == 3 - len(result["failed"])
+    assert first.status == (1 if result["failed"] else 0)
+    second = fedtide("tune", "-q", "--json", *settings)
+    assert (second.status, second.err) == (0, [])
+    whole = json.loads(second.out[-1])
+    assert (whole["trials"], whole["failed"], whole["stopped"]) == (3, [], None)
+    with (folder / "tuning/trials.csv").open() as stream:
+        assert {row["run"][-4:] for row in csv.DictReader(stream)} == {"0000", "0001", "0002"}
+
+
+def test_a_trial_that_raises_is_listed_and_the_same_command_tries_it_again(fedtide, folder, marks):
+    settings = (*algorithms(marks, fragile={"how": "raise"}), "--set", "algorithm=fragile", "--set", "validation=0.2",
+                "--set", "tune.trials=2", "--set", "tune.workers=1", "--set", "tune.prune=false")  # fmt: skip
+    first = fedtide("tune", *settings)
+    assert first.status == 1
+    assert "1 trials, 1 of them complete" in "\n".join(first.out)
+    head, line = first.err[-2:]
+    assert head == "1 of 2 trials failed; the same command tries them again:"
+    assert "-0000: " in line
+    assert f"{LINE} (runs/" in line
+    second = fedtide("tune", *settings)
+    assert second.status == 0
+    assert "2 trials, 2 of them complete" in "\n".join(second.out)
+
+
+def test_what_is_found_is_also_there_for_programs(fedtide, folder):
+    assert fedtide("run", "-q").status == 0
+    report = json.loads(fedtide("report", "--json").out[-1])
+    assert (report["page"], report["complete"], report["total"]) == ("report/report.html", 1, 1)
+    shown = json.loads(fedtide("show", "algorithm", "fedprox", "--json").out[-1])
+    assert (shown["kind"], shown["name"]) == ("algorithms", "fedprox")
+    assert shown["documentation"].startswith("Proximal local objectives")
+    assert shown["settings"]["mu"]["minimum"] == 0
+    assert shown["settings"]["mu"]["tune"]["log"] is True
+    assert "name" not in shown["settings"]
+    assert any(line.startswith("down:") for line in shown["traffic"])

@@ -1,0 +1,109 @@
+"""Ctrl-C and SIGTERM at moments when no run is in progress: one line that claims nothing, and the signal's exit status."""
+
+import signal
+import subprocess
+import sys
+
+import pytest
+
+from fedtide.runs.compare import compare
+from fedtide.runs.execution import execute
+from fedtide.settings.params import Params
+from fedtide.tracking.workspace import Workspace
+from waiting import until
+
+SIGNALS = [(signal.SIGINT, 130), (signal.SIGTERM, 143)]
+WHILE_IMPORTING = """
+import os, sys
+
+number, module = int(sys.argv[1]), sys.argv[2]
+
+class Finder:
+    def find_spec(self, name, path=None, target=None):
+        if name == module:
+            os.kill(os.getpid(), number)
+
+sys.meta_path.insert(0, Finder())
+from fedtide.cli.main import main
+sys.argv[1:] = ["run"]
+main()
+"""
+
+
+@pytest.mark.parametrize(
+    ("module", "number", "status"), [("yaml", *SIGNALS[0]), *(("torch._C", *one) for one in SIGNALS)]
+)
+def test_while_a_command_imports(folder, module, number, status):
+    command = [sys.executable, "-c", WHILE_IMPORTING, str(int(number)), module]
+    called = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert (called.returncode, called.stdout, called.stderr) == (status, "", "fedtide: interrupted\n")
+
+
+@pytest.mark.parametrize(("number", "status"), SIGNALS)
+def test_in_a_command(fedtide, monkeypatch, number, status):
+    before = [signal.getsignal(number) for number, _ in SIGNALS]
+    monkeypatch.setattr("fedtide.world.prepared.load_data", lambda settings: signal.raise_signal(number))
+    monkeypatch.setattr("fedtide.runs.run.load_data", lambda settings: signal.raise_signal(number))
+    called = fedtide("run")
+    assert (called.status, called.out, called.err) == (status, [], ["fedtide: interrupted"])
+    assert [signal.getsignal(number) for number, _ in SIGNALS] == before
+
+
+def test_after_the_last_run_nothing_was_interrupted(folder):
+    settings = Params.read(folder / "params.yaml").run()
+
+    def ended(summary):
+        signal.raise_signal(signal.SIGTERM)
+
+    summaries, stopped = compare([settings], Workspace(folder / "runs"), 1, lambda line: None, ended)
+    assert ([summary["state"] for summary in summaries], stopped) == (["complete"], None)
+
+
+class Late:
+    """A tracker that is interrupted at its end."""
+
+    def begin(self, directory):
+        pass
+
+    def log_round(self, row):
+        pass
+
+    def end(self):
+        signal.raise_signal(signal.SIGINT)
+        self.ended = True
+
+
+def test_the_mirror_of_a_complete_run_is_not_interrupted(folder):
+    tracker = Late()
+    summary = execute(Params.read(folder / "params.yaml").run(), folder / "runs", tracker=tracker)
+    assert (summary["state"], tracker.ended) == ("complete", True)
+
+
+SERVED = """
+import subprocess, sys, time
+child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
+print(child.pid, flush=True)
+time.sleep(600)
+"""
+SERVING = f"""
+import sys
+from fedtide.cli.exits import guarded
+from fedtide.cli.ui import serve
+guarded(lambda: sys.exit(serve([sys.executable, "-c", {SERVED!r}], {{}})))
+"""
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGKILL])
+def test_servers_end_with_the_command_that_started_them(number):
+    with subprocess.Popen([sys.executable, "-c", SERVING], stdout=subprocess.PIPE, text=True) as command:
+        server = int(command.stdout.readline())
+        command.send_signal(number)
+        assert command.wait() == (-number if number == signal.SIGKILL else 128 + number)
+        until(lambda: not is_alive(server))
+
+
+def is_alive(process):
+    state = subprocess.run(
+        ["ps", "-o", "stat=", "-p", str(process)], capture_output=True, text=True, check=False
+    ).stdout
+    return bool(state.strip()) and not state.startswith("Z")

@@ -1,0 +1,26 @@
+"""A network with BatchNorm over single numbers: a batch of one sample leaves one value per channel."""
+
+from __future__ import annotations
+
+from torch import Tensor, nn
+
+from fedtide.models.base import Model, Network
+
+
+class _Normed(Network):
+    def __init__(self, features: int, classes: int) -> None:
+        super().__init__()
+        self.body = nn.Sequential(nn.Linear(features, 4), nn.BatchNorm1d(4), nn.ReLU())
+        self.head = nn.Linear(4, classes)
+
+    def features(self, inputs: Tensor) -> Tensor:
+        found: Tensor = self.body(inputs)
+        return found
+
+
+class Normed(Model):
+    """Perceptron with BatchNorm."""
+
+    def build(self, input_shape: tuple[int, ...], num_classes: int, vocabulary: int) -> Network:
+        """See :meth:`Model.build`."""
+        return _Normed(input_shape[0], num_classes)

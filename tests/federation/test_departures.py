@@ -1,0 +1,121 @@
+"""What is left of a device that leaves within a session, for every algorithm whose clients remember."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+
+from fedtide.core import plugins
+from fedtide.federation.federation import Federation
+from fedtide.federation.state import RunState, initial_state
+from support import assert_same, closest, deal, federation, light, settings, timeline, vectors
+
+SIZES = (5, 2, 7, 4)
+LOCAL = {"amount": 2, "batch_size": 3, "lr": 0.05}
+WHO = [(0, 1, 2), (0, 1, 2), (0, 2), (0, 2), (0, 1, 2, 3), (0, 1, 2, 3), (1, 3)]
+"""Client 1 leaves and returns, client 3 joins, 0 and 2 leave: rounds of one session."""
+COHORTS = [[0, 1, 2], [1], [0], [2], [0, 1], [2, 3], [1]]
+SETTINGS = [
+    *plugins.names("algorithms"),
+    {"name": "fedlesam", "base": "scaffold"},
+    {"name": "fedlesam", "base": "feddyn"},
+    {"name": "scaffold", "variate_weights": "samples"},
+    {"name": "mifa", "weighting": "samples"},
+    {"name": "fedvarp", "weighting": "samples"},
+]
+
+
+def prepared(algorithm: Any, kept: bool, who: Any = WHO, **values: Any) -> Federation:
+    """A federation whose population changes within its session."""
+    world = timeline(deal(SIZES), [{k: k for k in here} for here in who], clients=4)
+    chosen = settings(
+        algorithm=light(algorithm) if isinstance(algorithm, str) else algorithm,
+        **{"local": LOCAL, "federation": {"at_session": "keep" if kept else "reset"}, **values},
+    )
+    return federation(chosen, world, vectors(), cohorts=COHORTS)
+
+
+def remembers(algorithm: Any) -> bool:
+    """Whether its clients keep vectors."""
+    chosen = {"name": algorithm} if isinstance(algorithm, str) else algorithm
+    cls: Any = plugins.load("algorithms", chosen["name"])
+    return bool(cls(cls.Settings(**chosen)).client)
+
+
+def step(fed: Federation, state: RunState) -> None:
+    """One round."""
+    with torch.no_grad():
+        fed.run_round(state)
+
+
+@pytest.mark.parametrize("kept", [False, True])
+@pytest.mark.parametrize("algorithm", filter(remembers, SETTINGS), ids=str)
+def test_means_are_those_of_the_clients_present_and_leavers_are_forgotten(algorithm: Any, kept: bool) -> None:
+    """After every round: rows of absent clients are zero, every declared mean is that of the rows of those present."""
+    fed = prepared(algorithm, kept)
+    state = initial_state(fed.parts)
+    for here in WHO:
+        step(fed, state)
+        absent, n = [k for k in range(4) if k not in here], torch.tensor(SIZES, dtype=torch.float64)[list(here)]
+        assert not state.seen[absent].any()
+        for name in fed.parts.algorithm.client:
+            assert not state.memory[name][absent].any(), name
+        for vector in fed.parts.algorithm.server_vectors():
+            if vector.mean_of is not None:
+                weights = n / n.sum() if vector.by_size else torch.full_like(n, 1 / len(n))
+                expected = weights @ state.memory[vector.mean_of][list(here)]
+                assert closest(state.server[vector.name], expected) < 1e-13, vector.name
+    fed.parts.workers.close()
+
+
+@pytest.mark.parametrize("algorithm", ["scaffold", "feddyn", "fedssg", "mifa", "fedvarp", "fedawe"])
+def test_a_device_that_returns_is_like_one_that_comes_for_the_first_time(algorithm: str) -> None:
+    """Its row of the memories is what a client without a past would have after the same round."""
+    fed = prepared(algorithm, kept=False)
+    state = initial_state(fed.parts)
+    for _ in WHO[:4]:
+        step(fed, state)
+    assert not state.seen[1]
+    assert not any(rows[1].any() for name, rows in state.memory.items() if name != "latest")
+    returned = state.counts.clone()
+    step(fed, state)
+    assert state.seen[1]
+    assert int(state.counts[1]) == int(returned[1]) + 1  # how often it took part is not forgotten
+    fed.parts.workers.close()
+
+
+def test_a_population_that_stays_changes_nothing() -> None:
+    """Clients 0 to 3 in every round: the running mean keeps its own rounding, to the bit."""
+    fed, calls = prepared("scaffold", kept=True, who=[(0, 1, 2, 3)] * 3), []
+    fed.parts.algorithm.population_changed = lambda *given: calls.append(given)  # type: ignore[method-assign]
+    state = initial_state(fed.parts)
+    for _ in range(3):
+        step(fed, state)
+    assert not calls
+    fed.parts.workers.close()
+
+
+def test_momentum_of_a_leaver_is_forgotten() -> None:
+    fed = prepared("fedavg", kept=True, local={**LOCAL, "momentum": 0.9, "momentum_scope": "client"})
+    state = initial_state(fed.parts)
+    for _ in WHO[:2]:
+        step(fed, state)
+    assert state.memory["momentum"][1].any()
+    step(fed, state)
+    assert not state.memory["momentum"][1].any()
+    fed.parts.workers.close()
+
+
+@pytest.mark.parametrize("algorithm", ["mifa", "feddyn"])
+def test_kept_and_reset_agree_within_a_session(algorithm: str) -> None:
+    """`at_session` is about the start of a session."""
+    states = []
+    for kept in (False, True):
+        fed = prepared(algorithm, kept)
+        states.append(initial_state(fed.parts))
+        for _ in WHO:
+            step(fed, states[-1])
+        fed.parts.workers.close()
+    assert_same(*states)

@@ -1,0 +1,150 @@
+"""The memory that a run takes, by part, known before it is allocated; and the limits that hold."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from commands import Fedtide
+from fedtide.core.errors import SettingsError
+from fedtide.engine.limits import free_under_limits
+from fedtide.engine.memory import available_bytes, share_memory
+from fedtide.federation.footprint import Footprint, footprint
+from fedtide.federation.memory import MemoryStore
+from support import settings, steady, vectors
+
+CPU = torch.device("cpu")
+
+
+def planned(**values: Any) -> Footprint:
+    """The footprint of a small run with six clients of ten samples."""
+    return footprint(settings(**values), steady([10] * 6, 2), vectors(), CPU, torch.float32)
+
+
+def largest(found: Footprint) -> str:
+    return max((*found.device, *found.host, found.kept), key=lambda part: part.size).what
+
+
+@pytest.mark.parametrize(
+    ("values", "what"),
+    [
+        ({"model": {"name": "mlp", "widths": [10**9]}, "engine": {"workers": 50}}, "copies of the model"),
+        (
+            {"model": {"name": "mlp", "widths": [10**9]}, "engine": {"workers": 1}, "algorithm": "feddc"},
+            "a cohort of 6",
+        ),
+        ({"local": {"amount": 10**9, "unit": "steps"}}, "the batches of a round, 6 clients x 1000000000 local steps"),
+        (
+            {"local": {"amount": 10**9, "unit": "epochs", "batch_size": 3}},
+            "6 clients x 4000000000 local steps x 3 samples",
+        ),
+    ],
+)
+def test_the_part_that_does_not_fit_is_named_with_a_remedy(values: dict[str, Any], what: str) -> None:
+    found = planned(**values)
+    assert what in largest(found)
+    with pytest.raises(
+        SettingsError, match=r"^the run needs [\d,.]+ GB of memory on cpu, but [\d,.]+ [GM]B are"
+    ) as caught:
+        found.refuse_excess(CPU, MemoryStore("host", CPU, None))
+    (line,) = str(caught.value).splitlines()
+    assert f"largest part: {largest(found)}" in line
+    assert any(remedy in line for remedy in ("lower ", "fewer clients"))
+
+
+def test_memories_are_counted_where_they_are_kept(tmp_path: Path) -> None:
+    chosen = {"algorithm": "scaffold", "model": {"name": "mlp", "widths": [10]}}
+    found = planned(**chosen)
+    assert found.kept.size == 6 * 4 * (5 * 10 + 10 + 10 * 3 + 3)
+    found.refuse_excess(CPU, MemoryStore("disk", CPU, tmp_path))
+
+
+def test_a_run_takes_its_share_beside_others() -> None:
+    free = available_bytes(CPU)
+    try:
+        share_memory(4, 1000)
+        assert available_bytes(CPU) == 1000
+        with pytest.raises(SettingsError, match=r"but 0\.0 MB are available"):
+            planned().refuse_excess(CPU, MemoryStore("device", CPU, None))
+    finally:
+        share_memory(1, 1 << 62)
+    assert available_bytes(CPU) > free / 2
+
+
+@pytest.mark.parametrize(("version", "limit"), [(1, "memory.limit_in_bytes"), (2, "memory.max")])
+def test_limits_of_control_groups_and_of_those_around_them(tmp_path: Path, version: int, limit: str) -> None:
+    process, groups = tmp_path / "self", tmp_path / "groups"
+    process.mkdir()
+    (process / "cgroup").write_text("4:memory:/a/b\n1:cpu:/\n" if version == 1 else "0::/a/b\n")
+    base = groups / "memory" if version == 1 else groups
+    used, cache = (
+        ("memory.usage_in_bytes", "total_inactive_file") if version == 1 else ("memory.current", "inactive_file")
+    )
+    for folder, most in ((base, 2**63 - 4096), (base / "a", 5000), (base / "a/b", 9000)):
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / limit).write_text(f"{most}\n")
+        (folder / used).write_text("3000\n")
+        (folder / "memory.stat").write_text(f"cache 1\n{cache} 500\n")
+    assert free_under_limits(groups, process) == [6500, 2500]
+    (base / "a/b" / limit).write_text("max\n")
+    assert free_under_limits(groups, process) == [2500]
+
+
+@pytest.mark.parametrize(
+    ("item", "wanted"),
+    [
+        ("local.amount=99999999999999", "it would take 3,199,999 GB of batches for every client"),
+        ("scenario={name: static, rounds: 1000000000}", "it would take 300 GB of records"),
+        (
+            "scenario={name: sessions, num_sessions: 10000, rounds_per_session: 10000}",
+            "the number of rounds 100000000 should",
+        ),
+        ("engine.workers=100000", "should be less than or equal to 1024; it would take 838 GB of stacks"),
+        ("scenario={name: static, num_clients: 100000000}", "it would take 100 GB of timeline and records"),
+        ("evaluation.every=10000000000", "every = 10000000000 should lie between"),
+        ("model={name: mlp, widths: [1000000, 1000000]}", "the run needs "),
+    ],
+)
+def test_absurd_numbers_are_refused_with_what_they_would_take(
+    fedtide: Fedtide, folder: Path, item: str, wanted: str
+) -> None:
+    called = fedtide("run", "-q", "--set", item)
+    assert (called.status, called.out) == (2, [])
+    (line,) = called.err
+    assert wanted in line
+    assert not list(folder.glob("runs/*/history.csv"))
+
+
+LIMITED = """
+import resource, sys
+limit = int(sys.argv.pop(1)) << 20
+resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
+from fedtide.cli.main import main
+main()
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("clients", "status"), [(4, 0), (400, 2)])
+def test_under_a_limit_of_the_address_space_a_run_is_refused_or_completes(
+    folder: Path, clients: int, status: int
+) -> None:
+    """Never killed, never a traceback: 400 clients keep 1.7 GB of control variates, and 4 a hundredth of it."""
+    chosen = (f"scenario={{name: static, rounds: 2, num_clients: {clients}}}", "algorithm=scaffold", "local.amount=1",
+              "model={name: mlp, widths: [1000, 1000]}")  # fmt: skip
+    command = [sys.executable, "-c", LIMITED, "6000", "run", "-q", "--json"]
+    called = subprocess.run(
+        [*command, *(part for item in chosen for part in ("--set", item))], capture_output=True, text=True, check=False
+    )
+    assert called.returncode == status, called.stderr
+    if status:
+        (line,) = called.stderr.splitlines()
+        assert line.startswith("fedtide: the run needs ")
+    else:
+        assert json.loads(called.stdout.splitlines()[-1])["state"] == "complete"

@@ -1,0 +1,61 @@
+"""A user's algorithm that kills its own process, or raises: fixtures for tests of what goes on without it."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from fedtide.core import plugins
+
+CODE = '''
+import os
+import signal
+from pathlib import Path
+
+from fedtide.algorithms.base import Algorithm, AlgorithmSettings, Round
+from fedtide.core.plugins import Tunable
+
+
+class FragileSettings(AlgorithmSettings):
+    how: str = "die"
+    times: int = 1
+    marks: str = ""
+    strength: float = Tunable(0.5, low=0.1, high=1.0, description="of nothing")
+
+
+class Fragile(Algorithm):
+    """FedAvg that in its third round fails a number of times, counted by files."""
+
+    Settings = FragileSettings
+    settings: FragileSettings
+
+    def finish(self, r: Round):
+        if r.t == 2:
+            marks = Path(self.settings.marks)
+            done = len(list(marks.iterdir()))
+            if done < self.settings.times:
+                (marks / str(done)).touch()
+                if self.settings.how == "die":
+                    os.kill(os.getpid(), signal.SIGKILL)
+                raise ZeroDivisionError("the third round\\nis fragile")
+        return r.mean(r.W)
+'''
+
+
+@pytest.fixture
+def marks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A folder of marks, one for each failure; the algorithm ``fragile`` is found as a user's is."""
+    root = tmp_path / "plugins"
+    (root / "algorithms").mkdir(parents=True)
+    (root / "algorithms" / "fragile.py").write_text(CODE)
+    (tmp_path / "marks").mkdir()
+    monkeypatch.setenv("FEDTIDE_PLUGINS", str(root))
+    yield tmp_path / "marks"
+    sys.modules.pop("fedtide.algorithms.fragile", None)
+    for kind in plugins.KINDS:
+        path = importlib.import_module(f"fedtide.{kind}").__path__
+        path[:] = [folder for folder in path if not folder.startswith(str(root))]

@@ -1,0 +1,40 @@
+"""Who is present and takes part: the tables, and the figure's file."""
+
+from __future__ import annotations
+
+import io
+
+import numpy as np
+import pytest
+from matplotlib import image
+
+from fedtide.report.raster import raster
+from fedtide.runs.cohorts import presence_and_cohorts
+from support import deal, federation, run_rounds, settings, timeline, vectors, watch
+
+WORLD = timeline(deal((5, 2, 7, 4)), [{0: 0, 1: 1, 2: 2}, {0: 0, 2: 2}, {0: 0, 1: 1, 2: 2, 3: 3}] * 3)
+
+
+@pytest.mark.parametrize(
+    "rule",
+    [{"name": "fixed", "count": 2}, {"name": "markov", "shares": "labels"}, {"name": "oldest_first", "count": 1}],
+)
+def test_the_tables_are_the_cohorts_of_the_run(rule: dict[str, object]) -> None:
+    chosen = settings(participation=rule)
+    fed = federation(chosen, WORLD, vectors())
+    seen = watch(fed)
+    run_rounds(fed)
+    present, drawn = presence_and_cohorts(chosen, WORLD, vectors().train_labels.numpy())
+    assert [np.flatnonzero(column).tolist() for column in drawn.T] == [r.ids for r, _ in seen]
+    assert [np.flatnonzero(column).tolist() for column in present.T] == [WORLD.at(t).clients.tolist() for t in range(9)]
+
+
+def test_the_picture_is_reproducible_and_left_out_for_full_participation() -> None:
+    chosen = settings(participation={"name": "fixed", "count": 2})
+    tables = presence_and_cohorts(chosen, WORLD, vectors().train_labels.numpy())
+    first, second = raster(*tables), raster(*tables)
+    assert first is not None
+    assert first == second
+    assert image.imread(io.BytesIO(first)).shape[1] == 9 * 180
+    everybody = presence_and_cohorts(settings(participation="all"), WORLD, vectors().train_labels.numpy())
+    assert raster(*everybody) is None

@@ -1,0 +1,253 @@
+"""Runs whose records or saved states were lost, changed or exchanged: restored to the same bits, or refused by name."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import socket
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from fedtide.core.errors import SettingsError
+from fedtide.federation import checkpoint
+from fedtide.runs.execution import execute
+from fedtide.settings.run import RunSettings
+from fedtide.tracking.check import check_run
+from fedtide.tracking.run_directory import TABLES, RunDirectory
+
+SESSIONS = {"name": "sessions", "num_devices": 2, "num_sessions": 3, "rounds_per_session": 2}
+KEPT = (*TABLES, "events.jsonl")
+
+
+@pytest.fixture(scope="module")
+def settings(small: Any) -> RunSettings:
+    """Six rounds with a state after every second, and a row in every table and among the events in each of them."""
+    chosen: RunSettings = small(
+        scenario=SESSIONS, participation="all", algorithm={"name": "fedgrab"}, evaluation={"neurons": 8}
+    )
+    return chosen
+
+
+@pytest.fixture(scope="module")
+def origin(settings: RunSettings, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """``complete``; ``stopped`` after round 5, with states after rounds 4 and 5."""
+    import lightning as L
+
+    class Stop(L.Callback):
+        def on_train_batch_end(self, trainer: L.Trainer, pl_module: Any, *_: Any) -> None:
+            trainer.should_stop = pl_module.state.round >= 5
+
+    folder = tmp_path_factory.mktemp("runs")
+    execute(settings, folder, name="complete")
+    execute(settings, folder, name="stopped", callbacks=[Stop()])
+    return folder
+
+
+@pytest.fixture
+def complete(origin: Path, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(origin / "complete", tmp_path / "complete"))
+
+
+@pytest.fixture
+def stopped(origin: Path, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(origin / "stopped", tmp_path / "stopped"))
+
+
+def again(run: Path, settings: RunSettings) -> list[str]:
+    """The log of one more execution."""
+    lines: list[str] = []
+    execute(settings, run.parent, name=run.name, log=lines.append)
+    return lines
+
+
+def refusal(run: Path, settings: RunSettings) -> str:
+    """The one line that refuses one more execution, which changes nothing."""
+    before = {path: path.read_bytes() for path in run.rglob("*") if path.is_file()}
+    with pytest.raises(SettingsError) as caught:
+        again(run, settings)
+    assert {path: path.read_bytes() for path in run.rglob("*") if path.is_file()} == before
+    assert "\n" not in str(caught.value)
+    return str(caught.value)
+
+
+def content(run: Path) -> list[Any]:
+    """Everything but how long rounds took and how often the run was interrupted."""
+    rows = [{key: cell for key, cell in row.items() if key != "seconds"} for row in RunDirectory(run).history()]
+    tables = [(run / name).read_bytes() for name in TABLES if name != "history.csv" and (run / name).exists()]
+    files = [(run / name).read_bytes() for name in ("timeline.npz", "settings.json", "manifest.json")]
+    model = {name: value.tolist() for name, value in torch.load(run / "model.pt", weights_only=True).items()}
+    return [rows, tables, RunDirectory(run).sessions(), files, model]
+
+
+def without_row(file: Path, number: int) -> None:
+    """Remove a line as if it had never been written."""
+    lines = file.read_bytes().splitlines(keepends=True)
+    file.write_bytes(b"".join(lines[:number] + lines[number + 1 :]))
+
+
+def other_digit(file: Path) -> None:
+    """Another digit early in the file: as long as before."""
+    text = file.read_text()
+    at = re.search(r"\d", text)
+    assert at is not None
+    file.write_text(f"{text[: at.start()]}{9 - int(at[0])}{text[at.end() :]}")
+
+
+def test_the_runs_have_all_records(origin: Path) -> None:
+    for name in ("complete", "stopped"):
+        assert {file.name for file in (origin / name).iterdir()} >= {*KEPT, "timeline.npz"} - {"clients.csv"}
+        assert check_run(origin / name).problems == ()
+
+
+DAMAGES: dict[str, tuple[Callable[[Path], object], str]] = {
+    "deleted": (lambda file: file.unlink(), " is missing"),
+    "gap": (lambda file: without_row(file, 2), " has lost "),
+    "changed": (other_digit, " was changed"),
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
+@pytest.mark.parametrize("name", ["history.csv", "per_class.csv", "neurons.csv", "events.jsonl"])
+def test_lost_records_of_a_stopped_run_are_refused_by_name(
+    stopped: Path, settings: RunSettings, name: str, damage: str
+) -> None:
+    act, words = DAMAGES[damage]
+    if name == "events.jsonl" and damage == "gap":
+        (stopped / name).write_bytes(b"")
+    else:
+        act(stopped / name)
+    line = refusal(stopped, settings)
+    assert f"{name}{words}" in line
+    assert "delete the run's folder" in line
+    assert any(name in problem for problem in check_run(stopped).problems)
+
+
+@pytest.mark.parametrize("name", ["history.csv", "per_class.csv"])
+def test_rows_that_only_the_newest_state_counts_on_are_replayed(
+    stopped: Path, origin: Path, settings: RunSettings, name: str
+) -> None:
+    file = stopped / name
+    file.write_bytes(file.read_bytes()[:-40])
+    lines = again(stopped, settings)
+    assert lines[0] == f"state-00000005.pt does not fit, {name} has lost 40 of {file_size(origin, name)} bytes; " + (
+        "continuing from an older state"
+    )
+    assert "stopped: continuing from round 4" in lines
+    assert content(stopped) == content(origin / "complete")
+    assert check_run(stopped).state == "intact"
+
+
+def file_size(origin: Path, name: str) -> str:
+    return f"{(origin / 'stopped' / name).stat().st_size:,}"
+
+
+@pytest.mark.parametrize("run", ["stopped", "complete"])
+def test_a_lost_timeline_is_written_again(run: str, request: Any, origin: Path, settings: RunSettings) -> None:
+    folder: Path = request.getfixturevalue(run)
+    (folder / "timeline.npz").unlink()
+    again(folder, settings)
+    assert content(folder) == content(origin / "complete")
+    assert check_run(folder).problems == ()
+
+
+@pytest.mark.parametrize("damage", ["deleted", "short"])
+def test_the_lost_model_of_a_complete_run_is_restored(
+    complete: Path, origin: Path, settings: RunSettings, damage: str
+) -> None:
+    model = complete / "model.pt"
+    model.write_bytes(b"x") if damage == "short" else model.unlink()
+    assert any("model.pt" in problem for problem in check_run(complete).problems)
+    lines = again(complete, settings)
+    assert lines[0].startswith("complete: model.pt ")
+    assert lines[0].endswith("; restoring it from the saved state")
+    assert content(complete) == content(origin / "complete")
+    assert check_run(complete).state == "intact"
+    assert again(complete, settings) == ["complete: already complete, nothing to do"]
+
+
+def test_a_complete_run_restores_its_last_rows(complete: Path, origin: Path, settings: RunSettings) -> None:
+    without_row(complete / "history.csv", 6)
+    again(complete, settings)
+    assert content(complete) == content(origin / "complete")
+    assert check_run(complete).state == "intact"
+
+
+def test_lost_records_of_a_complete_run_are_refused_by_name(complete: Path, settings: RunSettings) -> None:
+    (complete / "per_class.csv").unlink()
+    assert "per_class.csv is missing" in refusal(complete, settings)
+
+
+def test_a_complete_run_never_starts_over(complete: Path, settings: RunSettings) -> None:
+    (complete / "model.pt").unlink()
+    shutil.rmtree(complete / "state")
+    (complete / "state").mkdir()
+    assert "model.pt is missing, and no saved state is left to restore it from" in refusal(complete, settings)
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [("summary.json", b"{"), ("summary.json", b"\xff"), ("manifest.json", b"[]"), ("settings.json", b'{"a": ')],
+)
+def test_damaged_text_is_one_line(complete: Path, settings: RunSettings, name: str, content: bytes) -> None:
+    (complete / name).write_bytes(content)
+    (complete / "model.pt").unlink()  # not "already complete"
+    assert f"{name} is damaged" in refusal(complete, settings)
+    assert check_run(complete).state == "damaged"
+
+
+def test_a_changed_summary_is_refused_and_written_again(complete: Path, origin: Path, settings: RunSettings) -> None:
+    other_digit(complete / "summary.json")
+    assert "summary.json is damaged: it was changed; delete it" in refusal(complete, settings)
+    (complete / "summary.json").unlink()
+    again(complete, settings)
+    assert RunDirectory(complete).summary() == RunDirectory(origin / "complete").summary()
+    assert content(complete) == content(origin / "complete")
+
+
+def test_a_state_of_another_seed_is_refused(stopped: Path, settings: RunSettings) -> None:
+    other = settings.model_copy(update={"seed": 7})
+    execute(other, stopped.parent, name="other")
+    shutil.copy(stopped.parent / "other/state/state-00000006.pt", stopped / "state")
+    line = refusal(stopped, settings)
+    assert "state-00000006.pt: not the state of fedgrab-previous-s0-" in line
+    assert "but that of fedgrab-previous-s7-" in line
+    assert any("state-00000006.pt" in problem for problem in check_run(stopped).problems)
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (lambda state: state | {"w": torch.zeros(12)}, "w is torch.float32 [12], should be torch.float32 [650]"),
+        (lambda state: state | {"w": state["w"].double()}, "w is torch.float64 [650], should be torch.float32 [650]"),
+        (lambda state: state | {"seen": state["seen"][:3]}, "seen is torch.bool [3], should be torch.bool [4]"),
+        (lambda state: state | {"server": {"c": torch.zeros(2)}}, "server.c is torch.float32 [2], should be absent"),
+        (lambda state: state | {"extra": {}}, "extra.balancer is missing, should be a tensor"),
+    ],
+)
+def test_a_state_of_other_shapes_is_refused(
+    stopped: Path, settings: RunSettings, change: Callable[[dict[str, Any]], dict[str, Any]], words: str
+) -> None:
+    """Even one that says it is of this run."""
+    owner = json.loads((stopped / "manifest.json").read_text())["run_key"]
+    saved, _ = checkpoint.load(stopped / "state", owner)
+    assert saved is not None
+    checkpoint.save(stopped / "state", checkpoint.Saved(owner, 5, saved.records, change(saved.values)))
+    with pytest.raises(SettingsError, match=re.escape(words)) as caught:
+        again(stopped, settings)
+    assert "\n" not in str(caught.value)
+
+
+def test_temporary_files_of_dead_processes_are_removed(stopped: Path, settings: RunSettings) -> None:
+    """Of states of rounds that never come again, of records, from other machines, and with this process's own number."""
+    for name in ("state/state-00000009.pt", "history.csv", "memory-x"):
+        for host, process in (("gone", 1), (socket.gethostname(), os.getpid())):
+            (stopped / f"{name}.{host}-{process}.part").write_text("half")
+    (stopped / "notes.part").write_text("somebody's notes")
+    again(stopped, settings)
+    assert [path.name for path in stopped.rglob("*.part")] == ["notes.part"]

@@ -1,0 +1,49 @@
+"""Incremental arrival and departure: permanent changes of who is present."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from fedtide.core.errors import SettingsError
+from worlds import timeline, world
+
+
+def presence(made):
+    return [made.at(round_).clients.tolist() for round_ in range(made.rounds)]
+
+
+def test_clients_arrive_and_stay():
+    given = world()
+    made = timeline("incremental_arrival", given, rounds=9, num_clients=5, initial=2, start=3, interval=2, step=1)
+    assert presence(made) == [[0, 1]] * 3 + [[0, 1, 2]] * 2 + [[0, 1, 2, 3]] * 2 + [[0, 1, 2, 3, 4]] * 2
+    assert made.sessions == 1
+    assert np.array_equal(np.sort(np.concatenate(made.shards)), given.train)
+    assert made.notes["scenario"] == "incremental_arrival"
+
+
+def test_clients_leave_for_good():
+    made = timeline("incremental_departure", world(), rounds=6, num_clients=5, start=2, interval=2, step=2)
+    assert presence(made) == [[0, 1, 2, 3, 4]] * 2 + [[0, 1, 2]] * 2 + [[0]] * 2
+
+
+def test_a_session_per_change():
+    chosen = {"rounds": 6, "num_clients": 5, "start": 2, "interval": 2, "session_at_change": True}
+    for scenario in ("incremental_arrival", "incremental_departure"):
+        more = {"initial": 3} if scenario == "incremental_arrival" else {}
+        assert timeline(scenario, world(), **chosen, **more).session_of_round.tolist() == [0, 0, 1, 1, 2, 2]
+
+
+def test_labels_of_those_who_never_come_are_not_evaluated():
+    made = timeline("incremental_arrival", world(partition="half"), rounds=3, num_clients=2, initial=1, start=5)
+    assert made.labels_at(0).tolist() == [True] * 5 + [False] * 5
+
+
+def test_a_world_without_anybody_is_refused():
+    with pytest.raises(
+        SettingsError, match=r"^scenario\.rounds = 20 is too large: everybody has left in round 4 .* is 4$"
+    ):
+        timeline("incremental_departure", world(), rounds=20, num_clients=3, start=2, interval=1)
+    timeline("incremental_departure", world(), rounds=4, num_clients=3, start=2, interval=1)
+    with pytest.raises(ValueError, match="initial = 5 should be at most num_clients = 3"):
+        timeline("incremental_arrival", world(), num_clients=3)

@@ -1,0 +1,260 @@
+"""Files that a dataset comes from are compared by content: what was edited is read again, what was not is read once."""
+
+import json
+import os
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import settings as effort
+from hypothesis import strategies as st
+
+from fedtide.core.errors import SettingsError
+from fedtide.data.base import DatasetPlugin, DatasetSettings
+from fedtide.data.digits import Digits
+from fedtide.world.contents import content_hashes
+from fedtide.world.dataset import Dataset
+from fedtide.world.prepared import load, prepared_file
+from fedtide.world.sources import Resource
+
+
+class Labels(DatasetPlugin):
+    """Labels from a text file of digits; it declares nothing."""
+
+    class Settings(DatasetSettings):
+        name: str = "labels"
+
+    folder: Path
+    reads = 0
+
+    def read(self, raw):
+        self.reads += 1
+        text = (self.folder / "labels.txt").read_text()
+        labels = torch.tensor([int(digit) for digit in text], dtype=torch.int64)
+        return Dataset("labels", "vector", labels[:, None].float(), labels, torch.ones(1, 1), labels[:1], 10, digest="")
+
+
+class Declared(Labels):
+    def files(self):
+        return (self.folder / "labels.txt",)
+
+
+class Raw(Labels):
+    resources = (Resource("labels.txt"),)
+
+
+class More(Declared):
+    """It inherits a declaration that does not say what it reads besides."""
+
+    def read(self, raw):
+        noise = int((self.folder / "noise.txt").read_text())
+        data = super().read(raw)
+        return Dataset(**{**vars(data), "test_labels": data.test_labels * 0 + noise})
+
+
+def made(kind, root):
+    """The plug-in, and the file with its labels."""
+    plugin = kind(kind.Settings(name="labels"))
+    plugin.folder = root / "labels" / "raw" if kind is Raw else root
+    plugin.folder.mkdir(parents=True, exist_ok=True)
+    (plugin.folder / "labels.txt").write_text("012345")
+    return plugin, plugin.folder / "labels.txt"
+
+
+def labels_of(plugin, root):
+    return "".join(map(str, load(plugin, root).train_labels.tolist()))
+
+
+def in_place(path, text):
+    path.write_text(text)
+
+
+def with_the_old_date(path, text):
+    before = path.stat()
+    path.write_text(text)
+    os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
+
+
+def dated_back(path, text):
+    path.write_text(text)
+    os.utime(path, (0, 0))
+
+
+def dated_ahead(path, text):
+    path.write_text(text)
+    os.utime(path, (4e9, 4e9))
+
+
+def exchanged(path, text):
+    before, other = path.stat(), path.with_name("other")
+    other.write_text(text)
+    os.utime(other, ns=(before.st_atime_ns, before.st_mtime_ns))
+    other.replace(path)
+
+
+EDITS = (in_place, with_the_old_date, dated_back, dated_ahead, exchanged)
+
+
+@pytest.mark.parametrize("kind", [Labels, Declared, Raw])
+@pytest.mark.parametrize("edit", EDITS)
+def test_an_edited_file_is_read_again(tmp_path, kind, edit):
+    plugin, file = made(kind, tmp_path)
+    first = load(plugin, tmp_path)
+    assert first.digest == load(plugin, tmp_path).digest
+    edit(file, "543210")
+    second = load(plugin, tmp_path)
+    assert second.train_labels.tolist() == [5, 4, 3, 2, 1, 0]
+    assert second.digest != first.digest
+    edit(file, "012345")
+    assert load(plugin, tmp_path).digest == first.digest
+
+
+@given(edits=st.lists(st.tuples(st.sampled_from(EDITS), st.sampled_from(["012345", "543210", "0123", ""])), max_size=5))
+@effort(max_examples=25, deadline=None)
+def test_whatever_happens_to_a_file_its_content_is_used(tmp_path_factory, edits):
+    root = tmp_path_factory.mktemp("root")
+    plugin, file = made(Declared, root)
+    for edit, text in edits:
+        edit(file, text)
+        if text:
+            assert labels_of(plugin, root) == text
+        else:
+            with pytest.raises(SettingsError, match="hold 0 samples"):
+                load(plugin, root)
+
+
+@pytest.mark.parametrize(("kind", "reads"), [(Labels, 3), (Declared, 1), (Raw, 1)])
+def test_only_declared_files_are_read_once(tmp_path, kind, reads):
+    plugin, _ = made(kind, tmp_path)
+    for _ in range(3):
+        load(plugin, tmp_path)
+    assert plugin.reads == reads
+    assert prepared_file(plugin, tmp_path).exists() == (reads == 1)
+
+
+def test_a_reader_that_overrides_another_declares_for_itself(tmp_path):
+    plugin, _ = made(More, tmp_path)
+    for noise in (7, 3):
+        (tmp_path / "noise.txt").write_text(str(noise))
+        assert load(plugin, tmp_path).test_labels.tolist() == [noise]
+
+
+def test_a_deleted_file_is_missed_unless_it_can_be_fetched_again(tmp_path):
+    plugin, file = made(Raw, tmp_path / "raw")
+    load(plugin, tmp_path / "raw")
+    file.unlink()
+    assert labels_of(plugin, tmp_path / "raw") == "012345"
+    plugin, file = made(Declared, tmp_path)
+    load(plugin, tmp_path)
+    file.unlink()
+    with pytest.raises(FileNotFoundError):
+        load(plugin, tmp_path)
+
+
+def test_a_file_that_changes_while_it_is_read_is_refused_and_nothing_is_stored(tmp_path):
+    class Changing(Declared):
+        def read(self, raw):
+            data = super().read(raw)
+            (self.folder / "labels.txt").write_text("543210")
+            return data
+
+        def files(self):
+            return super().files()
+
+    plugin, _ = made(Changing, tmp_path)
+    with pytest.raises(SettingsError, match="data 'labels': its files changed while they were read; try again"):
+        load(plugin, tmp_path)
+    assert not prepared_file(plugin, tmp_path).exists()
+    assert labels_of(plugin, tmp_path) == "543210"
+
+
+def test_a_folder_is_no_file(tmp_path):
+    plugin, _ = made(Declared, tmp_path)
+    plugin.files = lambda: (tmp_path,)
+    with pytest.raises(SettingsError, match=r"data 'labels': cannot read .* \(Is a directory\)"):
+        load(plugin, tmp_path)
+
+
+def test_the_bundled_digits_come_from_a_file():
+    (file,) = Digits(Digits.Settings()).files()
+    assert file.is_file()
+
+
+def test_a_prepared_file_of_other_settings_under_this_name_is_made_again(tmp_path):
+    class Named(Declared):
+        class Settings(DatasetSettings):
+            name: str = "labels"
+            note: str = ""
+
+    one, _ = made(Named, tmp_path)
+    other = Named(Named.Settings(note="other"))
+    other.folder = tmp_path
+    load(one, tmp_path)
+    load(other, tmp_path)
+    shutil.copy(prepared_file(one, tmp_path), prepared_file(other, tmp_path))
+    load(other, tmp_path)
+    assert (one.reads, other.reads) == (1, 2)
+
+
+@pytest.fixture(scope="module")
+def prepared(tmp_path_factory):
+    root = tmp_path_factory.mktemp("prepared")
+    plugin, _ = made(Declared, root)
+    data = load(plugin, root)
+    return plugin, root, data, prepared_file(plugin, root).read_bytes()
+
+
+@given(place=st.floats(0, 1, exclude_max=True), bit=st.integers(0, 7), cut=st.booleans())
+@effort(max_examples=60, deadline=None)
+def test_a_flipped_or_cut_prepared_file_is_made_again(prepared, place, bit, cut):
+    plugin, root, data, content = prepared
+    path, at = prepared_file(plugin, root), int(place * len(content))
+    path.write_bytes(content[:at] if cut else content[:at] + bytes((content[at] ^ 1 << bit,)) + content[at + 1 :])
+    reads = plugin.reads
+    again = load(plugin, root)
+    assert plugin.reads == reads + 1
+    assert again.digest == data.digest
+    assert torch.equal(again.train_labels, data.train_labels)
+
+
+OLD = Path(os.__file__)
+
+
+def test_a_hash_is_remembered_while_nothing_about_its_file_changes(tmp_path):
+    memory = tmp_path / "hashes.json"
+    true = content_hashes([OLD], memory)
+    ((name, (*state, digest)),) = json.loads(memory.read_text()).items()
+    assert true == {name: digest}
+    memory.write_text(json.dumps({name: [*state, "remembered"]}))
+    assert content_hashes([OLD], memory) == {name: "remembered"}
+    for place in range(len(state)):
+        changed = [value + (number == place) for number, value in enumerate(state)]
+        memory.write_text(json.dumps({name: [*changed, "remembered"]}))
+        assert content_hashes([OLD], memory) == true
+        assert json.loads(memory.read_text()) == {name: [*state, digest]}
+
+
+@pytest.mark.parametrize("date", [None, 0, 4e9])
+def test_a_hash_is_not_remembered_just_after_a_change(tmp_path, date):
+    """Another change could leave the same times; a date that was set says nothing, but the file's entry was changed now."""
+    file = tmp_path / "new.txt"
+    file.write_text("new")
+    if date is not None:
+        os.utime(file, (date, date))
+    assert content_hashes([file], tmp_path / "hashes.json")
+    assert not (tmp_path / "hashes.json").exists()
+
+
+@pytest.mark.parametrize("damage", ["", "[]", "{", '{"x": 1}', "\udcff"])
+def test_a_damaged_memory_or_none_only_costs_time(tmp_path, damage):
+    memory = tmp_path / "hashes.json"
+    memory.write_text(damage, errors="surrogateescape")
+    true = content_hashes([OLD], memory)
+    assert content_hashes([OLD], memory) == true
+    (tmp_path / "folder").mkdir()
+    assert content_hashes([OLD], tmp_path / "folder") == true
+    assert content_hashes([tmp_path / "absent"], memory) == {str(tmp_path / "absent"): ""}
+    assert np.unique([len(digest) for digest in true.values()]).tolist() == [64]

@@ -1,0 +1,108 @@
+"""Timelines in files: bound to what they were made from, and refused in one line where something is wrong."""
+
+import shutil
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from fedtide.core import source
+from fedtide.core.arrays import write_arrays
+from fedtide.core.errors import SettingsError
+from fedtide.settings.params import Params
+from fedtide.world.build import build_timeline
+from fedtide.world.files import timeline_for, world_file, world_identity
+from fedtide.world.timeline import Timeline
+from support import vectors
+
+
+@pytest.fixture
+def settings():
+    return Params({"scenario": {"name": "static", "num_clients": 3, "rounds": 4}, "validation": 0}).run()
+
+
+@pytest.fixture
+def data():
+    return vectors()
+
+
+@pytest.fixture
+def path(settings, data, tmp_path):
+    """The file of seed 0 in a folder of timelines."""
+    identity = world_identity(settings, data)
+    path = world_file(tmp_path, settings, identity)
+    build_timeline(settings, data).save(path, identity)
+    return path
+
+
+def refusal(settings, data, folder):
+    with pytest.raises(SettingsError) as caught:
+        timeline_for(settings, data, folder)
+    message = str(caught.value)
+    assert "\n" not in message
+    return message
+
+
+def test_the_timeline_of_the_folder_is_the_one_that_would_be_made(settings, data, path):
+    assert timeline_for(settings, data, path.parent).digest == build_timeline(settings, data).digest
+
+
+def test_equal_timelines_are_equal_files(settings, data, path):
+    content = path.read_bytes()
+    build_timeline(settings, data).save(path, world_identity(settings, data))
+    assert path.read_bytes() == content
+
+
+def test_the_file_of_another_seed_under_this_name_is_refused(settings, data, path):
+    other = settings.model_copy(update={"seed": 1})
+    identity = world_identity(other, data)
+    shutil.copy(path, world_file(path.parent, other, identity))
+    assert refusal(other, data, path.parent) == (
+        f"{world_file(path.parent, other, identity)} holds another timeline "
+        f"({world_identity(settings, data)} instead of {identity}); delete it, or run the partition stage again"
+    )
+
+
+@pytest.mark.parametrize("damage", ["flipped", "cut", "empty", "text", "other arrays", "earlier version"])
+def test_damage_is_one_line(settings, data, path, damage):
+    content = path.read_bytes()
+    place = content.index(build_timeline(settings, data).shards[1].tobytes())
+    path.unlink()
+    if damage == "other arrays":
+        write_arrays(path, {"meta": np.array("{}")})
+    elif damage == "earlier version":
+        np.savez(path, meta=np.array("{}"), shard_values=np.arange(3))
+    else:
+        flipped = content[:place] + bytes((content[place] ^ 4,)) + content[place + 1 :]
+        path.write_bytes({"flipped": flipped, "cut": content[:-9], "empty": b"", "text": b"timeline"}[damage])
+    what = "holds something else than a timeline" if damage == "other arrays" else "is damaged, or an earlier version"
+    assert refusal(settings, data, path.parent).startswith(f"{path} {what}")
+
+
+def test_a_missing_file_is_one_line(tmp_path):
+    with pytest.raises(SettingsError, match=r"none\.npz cannot be read \(No such file or directory\)"):
+        Timeline.load(tmp_path / "none.npz")
+
+
+def test_other_data_have_other_timelines(settings, data):
+    assert world_identity(settings, data) != world_identity(settings, replace(data, digest="other"))
+
+
+def test_timelines_made_by_other_sources_are_made_again(settings, data, path, tmp_path, monkeypatch):
+    """Of an edited scenario or partition."""
+    before, original, edited = world_identity(settings, data), source.source_file, tmp_path / "edited.py"
+    for module in ("scenarios.static", "partitions.dirichlet_equal", "world.longtail"):
+        name = f"fedtide.{module}"
+        edited.write_text(original(name).read_text() + "\nSOMETHING_NEW = 1\n")
+        with monkeypatch.context() as patch:
+            patch.setattr(source, "source_file", lambda asked, name=name: edited if asked == name else original(asked))
+            source._meaning.cache_clear()
+            assert world_identity(settings, data) != before
+    assert world_identity(settings, data) == before
+
+
+def test_where_one_shard_ends_is_part_of_the_digest(settings, data):
+    made = build_timeline(settings, data)
+    first, second, *rest = made.shards
+    moved = replace(made, shards=[first[:-1], np.concatenate([first[-1:], second]), *rest])
+    assert moved.digest != made.digest
