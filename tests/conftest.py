@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 import torch
+from hypothesis import settings
 from torch import Tensor
 
 from fedtide.core import plugins
@@ -17,6 +18,8 @@ from support import dataset
 # Tiny tensors: a second intra-op thread costs more than it brings. (The folder of this file is also what makes
 # ``support`` importable from every test.)
 torch.set_num_threads(1)
+settings.register_profile("untimed", deadline=None)  # a loaded machine must not fail a test
+settings.load_profile("untimed")
 
 
 def pytest_collection_finish() -> None:

@@ -6,6 +6,7 @@ import numpy as np
 
 from fedtide.core import plugins
 from fedtide.scenarios.base import WorldInput
+from fedtide.world.samples import Samples
 
 
 def plugin(kind, name, **chosen):
@@ -18,7 +19,7 @@ def world(classes=10, each=30, partition="iid", seed=0, validation=20, **chosen)
     labels = np.random.default_rng(7).permutation(np.repeat(np.arange(classes), each))
     positions = np.arange(len(labels))
     rule = plugin("partitions", partition, **chosen)
-    return WorldInput(labels, positions[validation:], positions[:validation], classes, rule, seed)
+    return WorldInput(Samples(labels), positions[validation:], positions[:validation], classes, rule, seed)
 
 
 def timeline(scenario, world_, **chosen):

@@ -64,7 +64,7 @@ def test_a_relabelled_table_is_another_dataset(fedtide, folder, drop_in):
     for row in (rows[0], f"1{rows[0][1:]}"):
         table.write_text("\n".join([row, *rows[1:]]))
         os.utime(table, (10**9, 10**9))
-        called = fedtide("run", "-q", "--json", "--set", "data.name=table")
+        called = fedtide("run", "-q", "--json", "--set", "data.name=rows")
         assert called.status == 0
         summaries.append(json.loads(called.out[-1]))
     first, second = (json.loads((folder / "runs" / run["run_key"] / "manifest.json").read_text()) for run in summaries)

@@ -82,7 +82,7 @@ def test_a_table_of_the_user_concerns_every_algorithm(project):
     rows = [f"{row % 3},{row % 7},{row % 5}" for row in range(60)]
     table.write_text("\n".join(rows))
     project.environment["FEDTIDE_PLUGINS"] = str(plugins)
-    project.change(data={"name": "table", "file": str(table)})
+    project.change(data={"name": "rows", "file": str(table)})
     project.repro("train@fedavg")
     before = project.runs("fedavg")
     assert project.repro("train@fedavg")[0] == ALWAYS

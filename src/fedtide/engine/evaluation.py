@@ -105,6 +105,26 @@ def _tally(logits: Tensor, labels: Tensor, groups: Tensor, size: int, excluded: 
     return tally.scatter_add_(1, groups.expand(len(values), -1), torch.stack(values)).cpu()
 
 
+def predict(workers: Workers, w: Tensor, b: Tensor, inputs: Tensor, batch: int) -> Tensor:
+    """Logits [n, L] of one model, or the mean logits of an ensemble, on the CPU; arguments as for :func:`evaluate`."""
+    task = workers.task
+    members: list[tuple[Tensor, Tensor]] = list(zip(w, b, strict=True)) if w.dim() == 2 else [(w, b)]
+    starts = range(0, len(inputs), batch)
+    shares = [list(starts)[first :: workers.count] for first in range(min(workers.count, len(starts)))]
+
+    def forward(_: WorkerState, share: list[int]) -> list[tuple[int, Tensor]]:
+        results: list[tuple[int, Tensor]] = []
+        with torch.inference_mode():
+            for start in share:
+                prepared = task.lay_out(task.data.prepare(inputs[start : start + batch], task.dtype))
+                outputs = [workers.forward(*member, prepared) for member in members]
+                results.append((start, torch.stack(outputs).mean(0).float().cpu()))
+        return results
+
+    parts = sorted((item for part in workers.map(forward, shares) for item in part), key=lambda item: item[0])
+    return torch.cat([logits for _, logits in parts]) if parts else torch.zeros(0, task.data.num_classes)
+
+
 def full_gradient(
     workers: Workers, points: Tensor, b: Tensor, shards: list[NDArray[np.int64]], batch: int, counts: Tensor
 ) -> Tensor:

@@ -112,7 +112,8 @@ def session_record(parts: Parts, s: Boundary, start: Start, t: int) -> dict[str,
         **s.facts,
     }
     for split in evaluation.splits:
-        facts[f"{split}_accuracy"] = parts.scores(*start, split).accuracy(parts.timeline.labels_at(t))
+        scores = parts.scores(*start, split, held_out=parts.timeline.evaluated_at(t))
+        facts[f"{split}_accuracy"] = scores.accuracy(parts.timeline.labels_at(t))
     if evaluation.boundary_losses:
         models = {"start": start, "previous": (s.w, s.b), "average": average(s), "first": (s.w0, s.b0)}
         facts["losses"] = dict(zip(models, _losses(parts, list(models.values()), t), strict=True))

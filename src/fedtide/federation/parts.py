@@ -38,7 +38,7 @@ from fedtide.participation.base import Participation
 from fedtide.settings.run import RunSettings
 from fedtide.weighting.base import Weighting
 from fedtide.world.dataset import Dataset
-from fedtide.world.timeline import Timeline
+from fedtide.world.timeline import HeldOut, Timeline
 
 Ints = NDArray[np.int64]
 
@@ -125,14 +125,34 @@ class Parts:
         """Whether ``cloud``, ``participants``, ``all`` or ``ensemble`` is evaluated in this run."""
         return evaluates(self.settings, self.algorithm, model)
 
-    def scores(self, w: Tensor, b: Tensor, split: str = "test", view: NDArray[np.bool_] | None = None) -> Scores:
-        """Per-class scores of a model on the test set or the validation split; ``view`` as in :func:`evaluate`."""
-        data = self.data
-        inputs, labels = data.test_inputs, data.test_labels
-        if split == "validation":
-            held = torch.from_numpy(self.timeline.validation).to(self.device)
-            inputs, labels = data.train_inputs[held], data.train_labels[held]
+    def scores(
+        self,
+        w: Tensor,
+        b: Tensor,
+        split: str = "test",
+        view: NDArray[np.bool_] | None = None,
+        held_out: HeldOut | None = None,
+    ) -> Scores:
+        """Per-class scores of a model on test or validation samples.
+
+        ``view`` as in :func:`evaluate`; ``held_out``: the samples, by default the test set or all validation samples.
+        """
+        inputs, labels = self.held_out(split, held_out)
         return evaluate(self.workers, w, b, inputs, labels, self.settings.evaluation.batch_size, view)
+
+    def held_out(self, split: str, held_out: HeldOut | None = None) -> tuple[Tensor, Tensor]:
+        """Inputs and labels of test or validation samples; arguments as in :meth:`scores`."""
+        data = self.data
+        if split == "validation":
+            positions = self.timeline.validation if held_out is None else held_out.validation
+        elif held_out is None:
+            return data.test_inputs, data.test_labels
+        else:
+            positions = held_out.test
+        chosen = torch.from_numpy(positions).to(self.device)
+        if split == "validation":
+            return data.train_inputs[chosen], data.train_labels[chosen]
+        return data.test_inputs[chosen], data.test_labels[chosen]
 
     def named(self, w: Tensor, b: Tensor) -> dict[str, Tensor]:
         """A model by parameter and buffer name, on the CPU."""

@@ -5,40 +5,69 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from fedtide.engine.evaluation import predict
 from fedtide.engine.flat import weighted_sum
+from fedtide.engine.metrics import measure
 from fedtide.engine.neurons import activities, concentration, probe
 from fedtide.federation.parts import Parts
 from fedtide.federation.record import RoundRecord
 from fedtide.federation.round import RoundResult
 from fedtide.federation.state import RunState
+from fedtide.world.timeline import HeldOut
 
 
 def columns(parts: Parts) -> list[str]:
     """Columns of the scores; every round has them, since the first one fixes the columns of the history."""
     endings = [f"{score}{suffix}" for _, suffix in _models(parts) for score in ("accuracy", "loss")]
+    endings += parts.settings.evaluation.metrics
     endings += ["accuracy_seen", "accuracy_masked"] if _has_views(parts) else []
+    if parts.timeline.looks_ahead:
+        endings += [f"{name}_next" for name in ("accuracy", "loss", *parts.settings.evaluation.metrics)]
     return [f"{split}_{ending}" for split in parts.settings.evaluation.splits for ending in endings]
 
 
 def score(parts: Parts, record: RoundRecord, state: RunState, result: RoundResult, t: int) -> None:
     """Evaluate the models of round ``t`` and write the scores into ``record``."""
     evaluation, view = parts.settings.evaluation, parts.timeline.labels_at(t)
+    held_out, ahead = parts.timeline.evaluated_at(t), parts.timeline.evaluated_ahead_at(t)
     if evaluation.neurons:
-        inputs = parts.data.test_inputs[probe(parts.data.test_labels, evaluation.neurons)]
-        layers = activities(parts.workers, result.w, result.b, inputs, evaluation.batch_size)
+        inputs, labels = parts.held_out("test", held_out)
+        layers = activities(
+            parts.workers, result.w, result.b, inputs[probe(labels, evaluation.neurons)], evaluation.batch_size
+        )
         record.neurons = {name: concentration(activity) for name, activity in layers.items()}
     models = {"cloud": (result.w, result.b), "participants": result.participants, "ensemble": result.members}
     for name, suffix in _models(parts):
         model = models.get(name) or (all_clients(parts, state, t), result.b)
         for split in evaluation.splits:
-            scores = parts.scores(*model, split, view if _has_views(parts) and not suffix else None)
+            scores = parts.scores(*model, split, view if _has_views(parts) and not suffix else None, held_out)
             record.row[f"{split}_accuracy{suffix}"] = scores.accuracy(view)
             record.row[f"{split}_loss{suffix}"] = scores.mean_loss(view)
             if not suffix:
                 record.per_class[split] = scores.per_class()
+            if ahead is not None and not suffix:
+                later = parts.scores(*model, split, held_out=ahead)
+                record.row[f"{split}_accuracy_next"] = later.accuracy(view)
+                record.row[f"{split}_loss_next"] = later.mean_loss(view)
+                record.row |= _metrics(parts, model, split, ahead, "_next")
+            if not suffix:
+                record.row |= _metrics(parts, model, split, held_out)
             if scores.masked is not None:
                 record.row[f"{split}_accuracy_seen"] = scores.accuracy(parts.timeline.labels_until(t))
                 record.row[f"{split}_accuracy_masked"] = scores.accuracy(view, scores.masked)
+
+
+def _metrics(
+    parts: Parts, model: tuple[Tensor, Tensor], split: str, held_out: HeldOut | None, ending: str = ""
+) -> dict[str, float | None]:
+    """The metrics asked for, by column; samples of labels that a session does not evaluate count as well."""
+    evaluation = parts.settings.evaluation
+    if not evaluation.metrics:
+        return {}
+    inputs, labels = parts.held_out(split, held_out)
+    logits = predict(parts.workers, *model, inputs, evaluation.batch_size)
+    found = measure(evaluation.metrics, logits, labels.cpu())
+    return {f"{split}_{name}{ending}": value for name, value in found.items()}
 
 
 def all_clients(parts: Parts, state: RunState, t: int) -> Tensor:

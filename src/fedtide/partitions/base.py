@@ -3,14 +3,33 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from typing import ClassVar, Literal
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
+from fedtide.core.errors import SettingsError
 from fedtide.core.plugins import Plugin
+from fedtide.world.samples import Samples
 
 Ints = NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Dealt:
+    """What each client holds.
+
+    Attributes:
+        shards: one int64 array of positions per client, ascending.
+        origins: int64 [clients], number of each client in the data; empty if clients are not those of the data.
+        notes: JSON-able facts.
+    """
+
+    shards: list[Ints]
+    origins: Ints = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
+    notes: Mapping[str, Any] = field(default_factory=dict)
 
 
 class Partition(Plugin):
@@ -42,3 +61,21 @@ class Partition(Plugin):
         Raises:
             SettingsError: the request is impossible; raised before drawing, with the largest feasible value.
         """
+
+    def assign(self, samples: Samples, num_clients: int | None, num_classes: int, seed: int, group: int = 0) -> Dealt:
+        """Deal samples to clients; a partition by clients of the data overrides this.
+
+        Args:
+            samples: that may be dealt.
+            num_clients: number of clients, ``None`` for as many as the data has.
+            num_classes, seed, group: as in :meth:`deal`.
+
+        Raises:
+            SettingsError: no number of clients, or as :meth:`deal`.
+        """
+        if num_clients is None:
+            raise SettingsError(
+                f"scenario.num_clients = null needs partition natural; with {self.settings.name} give a number"
+            )
+        dealt = self.deal(samples.label, num_clients, num_classes, seed, group)
+        return Dealt([np.sort(places) for places in dealt])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from fedtide.core.bounds import MOST_ROUNDS
 from fedtide.core.errors import SettingsError
 from fedtide.core.faults import broken_contract
+from fedtide.partitions.base import Dealt
 from fedtide.scenarios.base import WorldInput
 from fedtide.world.timeline import Assignment, Ints, Timeline
 
@@ -39,16 +40,23 @@ def deal(world: WorldInput, positions: Ints, num_clients: int, group: int = 0) -
     Raises:
         SettingsError: no positions, or as the partition.
     """
+    return assign(world, positions, num_clients, group).shards
+
+
+def assign(world: WorldInput, positions: Ints, num_clients: int | None, group: int = 0) -> Dealt:
+    """The same, with the origins of the clients; ``num_clients`` is ``None`` for all clients of the data."""
     if len(positions) == 0:
         raise SettingsError("there are no training samples to deal")
-    dealt = world.partition.deal(world.labels[positions], num_clients, world.num_classes, world.seed, group)
-    for places in dealt:
+    samples = world.samples[positions]
+    dealt = world.partition.assign(samples, num_clients, world.num_classes, world.seed, group)
+    for places in dealt.shards:
         if not isinstance(places, np.ndarray) or (len(places) and (places.dtype.kind not in "iu" or places.min() < 0)):
             raise broken_contract(world.partition, "deal", "arrays of integers from 0")
-    if len(dealt) != num_clients or max(places.max(initial=0) for places in dealt) >= len(positions):
-        wanted = f"an array for each of {num_clients} clients, of positions below {len(positions)}"
-        raise broken_contract(world.partition, "deal", f"{wanted}; got {len(dealt)} arrays")
-    return [np.sort(positions[places]) for places in dealt]
+    clients = len(dealt.shards) if num_clients is None else num_clients
+    if len(dealt.shards) != clients or max(places.max(initial=0) for places in dealt.shards) >= len(positions):
+        wanted = f"an array for each of {clients} clients, of positions below {len(positions)}"
+        raise broken_contract(world.partition, "deal", f"{wanted}; got {len(dealt.shards)} arrays")
+    return replace(dealt, shards=[positions[places] for places in dealt.shards])
 
 
 def refuse_too_many(rounds: int) -> None:
@@ -75,7 +83,12 @@ def session_labels(world: WorldInput, shards: Sequence[Ints], spans: Sequence[Sp
 
 
 def write(
-    world: WorldInput, shards: list[Ints], spans: Sequence[Span], views: Bools, notes: dict[str, Any]
+    world: WorldInput,
+    shards: list[Ints],
+    spans: Sequence[Span],
+    views: Bools,
+    notes: dict[str, Any],
+    origins: Ints | None = None,
 ) -> Timeline:
     """The timeline in which client k always holds ``shards[k]``.
 
@@ -85,6 +98,7 @@ def write(
         spans: all rounds, in order.
         views: bool [sessions, L], labels that are evaluated in each session.
         notes: facts about its construction, JSON-able; the name of the partition is added.
+        origins: int64 [N], numbers of the clients in the data, if they are those of the data.
 
     Raises:
         SettingsError: a round without clients, or without a client that holds data.
@@ -112,6 +126,7 @@ def write(
         view_of_round=view_of_session[session_of_round],
         validation=world.validation,
         notes={"partition": world.partition.settings.name, **notes},
+        origin_of_client=np.zeros(0, dtype=np.int64) if origins is None else origins,
     )
 
 

@@ -10,6 +10,7 @@ from typing import ClassVar
 
 from fedtide.core.plugins import Plugin
 from fedtide.partitions.base import Partition
+from fedtide.world.samples import Samples
 from fedtide.world.timeline import Ints, Timeline
 
 
@@ -18,20 +19,29 @@ class WorldInput:
     """What a scenario is made from.
 
     Attributes:
-        labels: int64 [n], labels of the whole training set.
+        samples: the whole training set.
         train: int64, positions that may be dealt (after long-tail thinning and the validation split), ascending.
         validation: int64, positions held out for tuning.
         num_classes: L.
         partition: deals positions to clients.
         seed: the world's seed; draws use ``generator(seed, purpose, ...)``.
+        test: the test set, if the scenario evaluates parts of it.
+        unit: of the times of samples.
     """
 
-    labels: Ints
+    samples: Samples
     train: Ints
     validation: Ints
     num_classes: int
     partition: Partition
     seed: int
+    test: Samples | None = None
+    unit: str = "s"
+
+    @property
+    def labels(self) -> Ints:
+        """Labels of the whole training set, int64 [n]."""
+        return self.samples.label
 
 
 class Scenario(Plugin):
@@ -42,6 +52,10 @@ class Scenario(Plugin):
     def files(self) -> tuple[Path, ...]:
         """Files whose content the timeline depends on; part of the run key."""
         return ()
+
+    def period_of(self, times: Ints, unit: str) -> Ints | None:
+        """The period of each time, if validation samples are held out period by period; int64."""
+        return None
 
     def partition_settings(self) -> Collection[str] | None:
         """Names of the partition's settings that the timeline depends on; ``None`` for all, ``name`` included."""

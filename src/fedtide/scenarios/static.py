@@ -7,7 +7,7 @@ from pydantic import Field
 
 from fedtide.core.bounds import Clients, Rounds
 from fedtide.core.plugins import PluginSettings
-from fedtide.scenarios._writing import Span, deal, write
+from fedtide.scenarios._writing import Span, assign, write
 from fedtide.scenarios.base import Scenario, WorldInput
 from fedtide.world.timeline import Timeline
 
@@ -20,17 +20,20 @@ class Static(Scenario):
 
         name: str = "static"
         rounds: Rounds = Field(100, ge=1, description="communication rounds")
-        num_clients: Clients = Field(20, ge=1, description="clients, all present")
+        num_clients: Clients | None = Field(
+            20, description="clients, all present; null: as many as the data has (partition natural)"
+        )
 
     settings: Settings
 
     def timeline(self, world: WorldInput) -> Timeline:
         """See :meth:`Scenario.timeline`."""
-        clients = self.settings.num_clients
+        dealt = assign(world, world.train, self.settings.num_clients)
         return write(
             world,
-            deal(world, world.train, clients),
-            [Span(np.arange(clients), self.settings.rounds, session=0)],
+            dealt.shards,
+            [Span(np.arange(len(dealt.shards)), self.settings.rounds, session=0)],
             np.ones((1, world.num_classes), dtype=np.bool_),
-            {"scenario": "static"},
+            {"scenario": "static", **dealt.notes},
+            dealt.origins,
         )

@@ -12,33 +12,41 @@ from fedtide.partitions.base import Partition
 from fedtide.scenarios.base import Scenario, WorldInput
 from fedtide.settings.run import RunSettings
 from fedtide.world.dataset import Dataset
+from fedtide.world.holdout import hold_out
 from fedtide.world.longtail import thin
+from fedtide.world.samples import test_samples, training_samples
 from fedtide.world.timeline import Timeline
 from fedtide.world.validation import stratified_split
 
 
 def build_timeline(settings: RunSettings, data: Dataset) -> Timeline:
-    """The timeline: long-tail thinning, validation split, partition, scenario, all keyed by the world's seed.
+    """The timeline: long-tail thinning, held-out samples, partition, scenario, all keyed by the world's seed.
 
     Raises:
         SettingsError: the request is impossible.
     """
-    labels = data.train_labels.cpu().numpy().astype(np.int64)
     seed = settings.seed if settings.world_seed is None else settings.world_seed
-    tail = settings.long_tail
-    kept = np.arange(len(labels), dtype=np.int64)
+    samples, tail = training_samples(data), settings.long_tail
+    partition, scenario = plugins.create(Partition, settings.partition), plugins.create(Scenario, settings.scenario)
+    kept = np.arange(len(samples), dtype=np.int64)
     if tail.imbalance is not None:
-        kept = thin(labels, tail.imbalance, tail.mode, tail.order, seed)
-    train, validation = stratified_split(labels, kept, settings.validation, seed)
-    partition = plugins.create(Partition, settings.partition)
-    world = WorldInput(labels, train, validation, data.num_classes, partition, seed)
-    scenario = plugins.create(Scenario, settings.scenario)
+        kept = thin(samples.label, tail.imbalance, tail.mode, tail.order, seed)
+    period = None if samples.time is None else scenario.period_of(samples.time, data.origins.unit)
+    if period is None or samples.client is None:
+        train, validation = stratified_split(samples.label, kept, settings.validation, seed)
+    else:
+        train, validation = hold_out(
+            kept, samples.client[kept], period[kept], None, settings.validation, seed, "validation"
+        )
+    world = WorldInput(
+        samples, train, validation, data.num_classes, partition, seed, test_samples(data), data.origins.unit
+    )
     timeline = scenario.timeline(world)
-    _refuse_impossible(scenario, timeline, len(labels))
+    _refuse_impossible(scenario, timeline, len(samples), len(data.test_labels))
     return timeline
 
 
-def _refuse_impossible(scenario: Scenario, timeline: Any, samples: int) -> None:
+def _refuse_impossible(scenario: Scenario, timeline: Any, samples: int, test_samples: int) -> None:
     if not isinstance(timeline, Timeline):
         raise broken_contract(scenario, "timeline", f"a Timeline, got {type(timeline).__name__}")
     indices = {
@@ -49,6 +57,8 @@ def _refuse_impossible(scenario: Scenario, timeline: Any, samples: int) -> None:
         "session_of_round": ([timeline.session_of_round], timeline.rounds),
         "view_of_round": ([timeline.view_of_round], len(timeline.label_views)),
         "validation": ([timeline.validation], samples),
+        "held_out test samples": ([item.test for item in timeline.held_out], test_samples),
+        "held_out validation samples": ([item.validation for item in timeline.held_out], samples),
     }
     for name, (arrays, end) in indices.items():
         for array in arrays:

@@ -5,13 +5,36 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from fedtide.core.faults import broken_contract
 from fedtide.world.pages import on_large_pages
 
 Kind = Literal["image", "vector", "text"]
+Ints = NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Origins:
+    """Who made each sample, and when; ``None`` where a dataset does not know.
+
+    Attributes:
+        train_client, test_client: int64 [n], number of the client, an index into ``clients``.
+        train_time, test_time: int64 [n], in ``unit``.
+        clients: names of all clients.
+        unit: of the times: ``s`` for seconds since 1970 (UTC), anything else only for display.
+    """
+
+    train_client: Ints | None = None
+    test_client: Ints | None = None
+    train_time: Ints | None = None
+    test_time: Ints | None = None
+    clients: tuple[str, ...] = ()
+    unit: str = "s"
+
 
 FLOAT_LIMIT = 1 << 30
 """Most bytes of images that are kept as floats."""
@@ -36,6 +59,7 @@ class Dataset:
         scale: largest raw value of a uint8 image (255 for most datasets).
         vocabulary: number of token ids (text only, else 0).
         digest: hash of the content; part of the run key.
+        origins: clients and times of the samples, if known.
     """
 
     name: str
@@ -50,6 +74,7 @@ class Dataset:
     std: tuple[float, ...] = ()
     scale: float = 255.0
     vocabulary: int = 0
+    origins: Origins = Origins()
 
     @property
     def input_shape(self) -> tuple[int, ...]:

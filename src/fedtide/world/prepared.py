@@ -20,10 +20,11 @@ from fedtide.core.source import closure, fingerprint
 from fedtide.data.base import DatasetPlugin
 from fedtide.settings.run import RunSettings
 from fedtide.world.contents import content_hashes
-from fedtide.world.dataset import Dataset, refuse_malformed
+from fedtide.world.dataset import Dataset, Ints, Origins, refuse_malformed
 from fedtide.world.sources import fetch, make_folder
 
 ARRAYS = ("train_inputs", "train_labels", "test_inputs", "test_labels")
+ORIGINS = ("train_client", "test_client", "train_time", "test_time")
 
 
 def load_data(settings: RunSettings) -> Dataset:
@@ -78,13 +79,23 @@ def content_digest(dataset: Dataset) -> str:
         array = np.ascontiguousarray(getattr(dataset, key).numpy())
         digest.update(f"{key} {array.dtype.str} {array.shape}".encode())
         digest.update(array.data)
+    for key, array in _origins(dataset).items():
+        digest.update(f"{key} {array.dtype.str} {array.shape}".encode())
+        digest.update(np.ascontiguousarray(array).data)
     return digest.hexdigest()
 
 
 def _constants(dataset: Dataset) -> dict[str, Any]:
-    return {
-        field.name: getattr(dataset, field.name) for field in fields(dataset) if field.name not in (*ARRAYS, "digest")
-    }
+    left_out = (*ARRAYS, "digest", "origins")
+    constants = {field.name: getattr(dataset, field.name) for field in fields(dataset) if field.name not in left_out}
+    if _origins(dataset):
+        constants |= {"clients": dataset.origins.clients, "unit": dataset.origins.unit}
+    return constants
+
+
+def _origins(dataset: Dataset) -> dict[str, Ints]:
+    """Clients and times of the samples, as far as they are known."""
+    return {key: array for key in ORIGINS if (array := getattr(dataset.origins, key)) is not None}
 
 
 def _reader(plugin: DatasetPlugin) -> str:
@@ -132,7 +143,10 @@ def _cached(plugin: DatasetPlugin, path: Path) -> Dataset | None:
     arrays: dict[str, Any] = {key: torch.from_numpy(stored[key]) for key in ARRAYS}
     constants = record["constants"]
     constants |= {"mean": tuple(constants["mean"]), "std": tuple(constants["std"])}  # JSON has lists only
-    return Dataset(**arrays, **constants, digest=record["digest"])
+    origins: dict[str, Any] = {key: stored[key] for key in ORIGINS if key in stored}
+    if origins:
+        origins |= {"clients": tuple(constants.pop("clients")), "unit": constants.pop("unit")}
+    return Dataset(**arrays, **constants, digest=record["digest"], origins=Origins(**origins))
 
 
 def _build(plugin: DatasetPlugin, path: Path, root: Path, mirror: Path | None) -> Dataset:
@@ -149,7 +163,7 @@ def _build(plugin: DatasetPlugin, path: Path, root: Path, mirror: Path | None) -
         "raw": before[0],
         "files": before[1],
     }
-    arrays = {key: getattr(dataset, key).numpy() for key in ARRAYS}
+    arrays = {key: getattr(dataset, key).numpy() for key in ARRAYS} | _origins(dataset)
     write_arrays(path, {"record": np.array(json.dumps(record)), **arrays})
     return dataset
 
@@ -168,6 +182,18 @@ def _refuse_inconsistent(dataset: Dataset) -> None:
             raise SettingsError(
                 f"data {dataset.name!r}: the {split} files hold {len(inputs)} samples and {len(labels)} labels; "
                 "both numbers must be equal and above 0"
+            )
+        for what in ("client", "time"):
+            known = getattr(dataset.origins, f"{split}_{what}")
+            if known is not None and (known.dtype != np.int64 or known.shape != (len(labels),)):
+                raise SettingsError(
+                    f"data {dataset.name!r}: {split}_{what} has {known.dtype} {known.shape}; expected int64 [{len(labels)}]"
+                )
+        client = getattr(dataset.origins, f"{split}_client")
+        if client is not None and len(client) and not 0 <= client.min() <= client.max() < len(dataset.origins.clients):
+            raise SettingsError(
+                f"data {dataset.name!r}: {split} clients run from {client.min()} to {client.max()}, but there are "
+                f"{len(dataset.origins.clients)} names"
             )
         if labels.min() < 0 or labels.max() >= dataset.num_classes:
             raise SettingsError(

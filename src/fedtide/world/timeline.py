@@ -41,6 +41,17 @@ class Assignment:
 
 
 @dataclass(frozen=True)
+class HeldOut:
+    """Samples that a model is evaluated on, ascending int64 positions.
+
+    ``test``: in the test set. ``validation``: in the training set.
+    """
+
+    test: Ints
+    validation: Ints
+
+
+@dataclass(frozen=True)
 class Timeline:
     """The whole run's world, written before training; a run only reads it.
 
@@ -63,6 +74,10 @@ class Timeline:
         view_of_round: int64 [rounds], index into ``label_views``.
         validation: int64 positions of the training set held out for tuning; never in a shard.
         notes: JSON-able facts about its construction.
+        held_out: distinct sets of held-out samples, if not all of them are evaluated in every round.
+        held_out_of_round: int64 [rounds], index into ``held_out``, -1 for all samples.
+        next_of_round: the same, of the samples that are evaluated ahead of their time, -1 for none.
+        origin_of_client: int64 [N], numbers of the clients in the data, empty if they are not clients of the data.
     """
 
     num_clients: int
@@ -75,6 +90,10 @@ class Timeline:
     view_of_round: Ints
     validation: Ints
     notes: dict[str, Any] = field(default_factory=dict)
+    held_out: list[HeldOut] = field(default_factory=list)
+    held_out_of_round: Ints = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
+    next_of_round: Ints = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
+    origin_of_client: Ints = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
 
     @property
     def rounds(self) -> int:
@@ -108,6 +127,22 @@ class Timeline:
         views = self.label_views[np.unique(self.view_of_round[: round_ + 1])]
         return np.asarray(views.any(axis=0), dtype=np.bool_)
 
+    def evaluated_at(self, round_: int) -> HeldOut | None:
+        """Samples that are evaluated in a round; ``None`` for all."""
+        return self._held_out(self.held_out_of_round, round_)
+
+    def evaluated_ahead_at(self, round_: int) -> HeldOut | None:
+        """Samples of a later time that are evaluated in a round as well; ``None`` for none."""
+        return self._held_out(self.next_of_round, round_)
+
+    @property
+    def looks_ahead(self) -> bool:
+        """Whether samples of a later time are evaluated in any round."""
+        return bool((self.next_of_round >= 0).any())
+
+    def _held_out(self, indices: Ints, round_: int) -> HeldOut | None:
+        return self.held_out[indices[round_]] if len(indices) and indices[round_] >= 0 else None
+
     def session_span(self, round_: int) -> tuple[int, int]:
         """First round and number of rounds of the session that ``round_`` belongs to."""
         session = self.session_of_round[round_]
@@ -140,7 +175,9 @@ class Timeline:
     def digest(self) -> str:
         """Hash of who holds what when."""
         indices = [self.assignment_of_round, self.session_of_round, self.view_of_round, self.validation]
+        indices += [self.held_out_of_round, self.next_of_round, self.origin_of_client]
         held = [array for item in self.assignments for array in (item.clients, item.shards)]
+        held += [array for item in self.held_out for array in (item.test, item.validation)]
         arrays: list[NDArray[Any]] = [*indices, self.label_views, *self.shards, *held]
         value = hashlib.sha256(f"{self.num_clients} {[array.shape for array in arrays]}".encode())
         for array in arrays:
@@ -150,7 +187,6 @@ class Timeline:
     def save(self, path: Path, identity: str) -> None:
         """Write the timeline, and the ``identity`` of what it was made from, to one ``.npz``; equal ones are equal files."""
         path.parent.mkdir(parents=True, exist_ok=True)
-        lengths = np.array([len(shard) for shard in self.shards], dtype=np.int64)
         sizes = np.array([len(item.clients) for item in self.assignments], dtype=np.int64)
         empty = np.zeros(0, dtype=np.int64)
         facts = {
@@ -160,8 +196,7 @@ class Timeline:
             "notes": self.notes,
         }
         arrays = {
-            "shard_values": np.concatenate([*self.shards, empty]),
-            "shard_lengths": lengths,
+            **_flat("shard", self.shards),
             "assignment_clients": np.concatenate([*(item.clients for item in self.assignments), empty]),
             "assignment_shards": np.concatenate([*(item.shards for item in self.assignments), empty]),
             "assignment_sizes": sizes,
@@ -170,6 +205,11 @@ class Timeline:
             "label_views": self.label_views,
             "view_of_round": self.view_of_round,
             "validation": self.validation,
+            **_flat("test", [held.test for held in self.held_out]),
+            **_flat("validation", [held.validation for held in self.held_out]),
+            "held_out_of_round": self.held_out_of_round,
+            "next_of_round": self.next_of_round,
+            "origin_of_client": self.origin_of_client,
             "meta": np.array(json.dumps(facts, sort_keys=True)),
         }
         write_arrays(path, arrays)
@@ -193,14 +233,13 @@ class Timeline:
         meta = json.loads(str(arrays["meta"]))
         if identity not in (None, meta["identity"]):
             raise SettingsError(f"{path} holds another timeline ({meta['identity']} instead of {identity})")
-        cut = np.cumsum(arrays["shard_lengths"])[:-1]
         pieces = np.cumsum(arrays["assignment_sizes"])[:-1]
         clients = np.split(arrays["assignment_clients"], pieces)
         shards = np.split(arrays["assignment_shards"], pieces)
         return Timeline(
             num_clients=meta["num_clients"],
             num_classes=meta["num_classes"],
-            shards=[np.asarray(shard) for shard in np.split(arrays["shard_values"], cut)],
+            shards=_ragged(arrays, "shard"),
             assignments=[Assignment(c, s) for c, s in zip(clients, shards, strict=True)],
             assignment_of_round=arrays["assignment_of_round"],
             session_of_round=arrays["session_of_round"],
@@ -208,4 +247,23 @@ class Timeline:
             view_of_round=arrays["view_of_round"],
             validation=arrays["validation"],
             notes=meta["notes"],
+            held_out=[
+                HeldOut(test, validation)
+                for test, validation in zip(_ragged(arrays, "test"), _ragged(arrays, "validation"), strict=True)
+            ],
+            held_out_of_round=arrays["held_out_of_round"],
+            next_of_round=arrays["next_of_round"],
+            origin_of_client=arrays["origin_of_client"],
         )
+
+
+def _flat(name: str, rows: list[Ints]) -> dict[str, Ints]:
+    """Rows of different lengths as two arrays."""
+    lengths = np.array([len(row) for row in rows], dtype=np.int64)
+    return {f"{name}_values": np.concatenate([*rows, np.zeros(0, dtype=np.int64)]), f"{name}_lengths": lengths}
+
+
+def _ragged(arrays: Any, name: str) -> list[Ints]:
+    """The rows of :func:`_flat`."""
+    lengths = arrays[f"{name}_lengths"]
+    return np.split(arrays[f"{name}_values"], np.cumsum(lengths)[:-1]) if len(lengths) else []

@@ -12,13 +12,13 @@ from fedtide.data.base import DatasetPlugin, DatasetSettings
 from fedtide.world.dataset import Dataset
 
 
-class Table(DatasetPlugin):
+class Rows(DatasetPlugin):
     """Rows of a CSV: the first ones train, the last ten test. The file is not declared."""
 
     class Settings(DatasetSettings):
         """Settings of the table."""
 
-        name: str = "table"
+        name: str = "rows"
         file: str = Field("table.csv", description="path of the CSV")
 
     settings: Settings
@@ -27,4 +27,4 @@ class Table(DatasetPlugin):
         """Features float32 [n, columns]."""
         rows = torch.from_numpy(np.loadtxt(self.settings.file, delimiter=",", dtype=np.float32))
         labels = rows[:, 0].long()
-        return Dataset("table", "vector", rows[:-10, 1:], labels[:-10], rows[-10:, 1:], labels[-10:], 3, digest="")
+        return Dataset("rows", "vector", rows[:-10, 1:], labels[:-10], rows[-10:, 1:], labels[-10:], 3, digest="")

@@ -1,0 +1,156 @@
+"""Sessions are periods of the data's own time."""
+
+from __future__ import annotations
+
+from typing import Any, Literal, NamedTuple, Self
+
+import numpy as np
+from pydantic import Field, model_validator
+
+from fedtide.core.errors import SettingsError
+from fedtide.core.plugins import PluginSettings
+from fedtide.scenarios._writing import assign
+from fedtide.scenarios.base import Scenario, WorldInput
+from fedtide.world.calendar import Periods, periods
+from fedtide.world.samples import Samples
+from fedtide.world.timeline import Assignment, HeldOut, Ints, Timeline
+
+
+class Calendar(Scenario):
+    """Sessions are periods of the data's own time; present are the clients that have samples.
+
+    For data that knows its clients and times, with partition ``natural``. A period is a session of ``rounds_per_period``
+    rounds. A client is present if it has training samples of the period, or of the ``memory`` periods before, which it still
+    holds. Models are evaluated on the period's held-out samples and, with ``ahead``, on those of the next period, which has not
+    been trained on. Periods without training samples are skipped.
+
+    Nothing depends on later samples, except the number of clients that ``partition.min_samples`` and ``max_clients`` leave,
+    and the bounds of ``equal`` periods.
+    """
+
+    class Settings(PluginSettings):
+        """Settings of the scenario."""
+
+        name: str = "calendar"
+        period: Literal["month", "week", "day", "equal"] | int = Field(
+            "month",
+            description="month, week or day (UTC), a length in the unit of the data's times, or equal: equally many samples",
+        )
+        equal_periods: int = Field(12, ge=1, description="number of periods of `equal`")
+        first: int = Field(1, ge=1, description="first period to train on, counted from 1")
+        last: int | None = Field(None, ge=1, description="last period to train on; null: the last one")
+        rounds_per_period: int = Field(10, ge=1, description="communication rounds per period")
+        memory: int = Field(0, ge=0, description="earlier periods whose samples a client still holds")
+        ahead: Literal[0, 1] = Field(1, description="1: evaluate also on the next period; 0: do not")
+
+        @model_validator(mode="after")
+        def _consistent(self) -> Self:
+            if isinstance(self.period, int) and self.period < 1:
+                raise SettingsError(f"scenario.period = {self.period} should be month, week, day, equal, or at least 1")
+            if self.last is not None and self.last < self.first:
+                raise SettingsError(f"scenario.last = {self.last} should be at least first = {self.first}")
+            return self
+
+    settings: Settings
+
+    def period_of(self, times: Ints, unit: str) -> Ints:
+        """See :meth:`Scenario.period_of`."""
+        return self._periods(times, unit).of(times)
+
+    def _periods(self, times: Ints, unit: str) -> Periods:
+        return periods(times, self.settings.period, self.settings.equal_periods, unit)
+
+    def timeline(self, world: WorldInput) -> Timeline:
+        """See :meth:`Scenario.timeline`."""
+        chosen = self.settings
+        train, test = _dated(world.samples), _dated(world.test)
+        calendar = self._periods(train.time, world.unit)
+        last = len(calendar.names) if chosen.last is None else chosen.last
+        if max(last, chosen.first) > len(calendar.names):
+            raise SettingsError(f"scenario.last = {last}: the data has {len(calendar.names)} periods")
+        dealt = assign(world, world.train, None)
+        if not len(dealt.origins):
+            raise SettingsError(f"scenario calendar needs partition natural, not {world.partition.settings.name}")
+        holdings = _Holdings(dealt.shards, calendar.of(train.time), len(calendar.names))
+        sessions = [number for number in range(chosen.first - 1, last) if holdings.present(number, 0)]
+        if not sessions:
+            raise SettingsError("scenario calendar: no client has training samples in these periods")
+        held_out = [
+            _by_period(known, positions[np.isin(known.client[positions], dealt.origins)], calendar, sessions)
+            for known, positions in ((test, np.arange(len(test.time))), (train, world.validation))
+        ]
+        if empty := [number for number, part in zip(sessions, held_out[0], strict=True) if not len(part)]:
+            raise SettingsError(f"period {calendar.names[empty[0]]} has no test samples; choose longer periods")
+        shards, assignments = list[Ints](), []
+        for number in sessions:
+            clients = holdings.present(number, chosen.memory)
+            assignments.append(Assignment(np.array(clients), len(shards) + np.arange(len(clients))))
+            shards += [holdings.held(client, number, chosen.memory) for client in clients]
+        session_of_round = np.repeat(np.arange(len(sessions)), chosen.rounds_per_period)
+        following = np.append(np.arange(1, len(sessions)), -1)
+        return Timeline(
+            num_clients=len(dealt.shards),
+            num_classes=world.num_classes,
+            shards=shards,
+            assignments=assignments,
+            assignment_of_round=session_of_round,
+            session_of_round=session_of_round,
+            label_views=np.ones((1, world.num_classes), dtype=np.bool_),
+            view_of_round=np.zeros_like(session_of_round),
+            validation=world.validation,
+            notes={"scenario": "calendar", "partition": "natural", **_facts(calendar, sessions), **dealt.notes},
+            held_out=[HeldOut(*parts) for parts in zip(*held_out, strict=True)],
+            held_out_of_round=session_of_round,
+            next_of_round=following[session_of_round] if chosen.ahead else np.full_like(session_of_round, -1),
+            origin_of_client=dealt.origins,
+        )
+
+
+class _Dated(NamedTuple):
+    """Samples whose clients and times are known; int64 [n]."""
+
+    client: Ints
+    time: Ints
+
+
+def _dated(samples: Samples | None) -> _Dated:
+    """Clients and times of some samples.
+
+    Raises:
+        SettingsError: they are unknown.
+    """
+    if samples is None or samples.client is None or samples.time is None:
+        raise SettingsError("scenario calendar needs data that knows the clients and times of its samples")
+    return _Dated(samples.client, samples.time)
+
+
+class _Holdings:
+    """Positions of the training samples of each client and period."""
+
+    def __init__(self, shards: list[Ints], period: Ints, count: int) -> None:
+        self._parts = [_split(shard, period[shard], count) for shard in shards]
+
+    def held(self, client: int, period: int, memory: int) -> Ints:
+        """What a client holds in a period."""
+        return np.sort(np.concatenate(self._parts[client][max(0, period - memory) : period + 1]))
+
+    def present(self, period: int, memory: int) -> list[int]:
+        """Clients that hold samples in a period."""
+        spans = range(max(0, period - memory), period + 1)
+        return [client for client, parts in enumerate(self._parts) if any(len(parts[number]) for number in spans)]
+
+
+def _split(shard: Ints, period: Ints, count: int) -> list[Ints]:
+    order = np.argsort(period, kind="stable")
+    return np.split(shard[order], np.searchsorted(period[order], np.arange(1, count)))
+
+
+def _by_period(known: _Dated, positions: Ints, calendar: Periods, sessions: list[int]) -> list[Ints]:
+    """The positions of each session's period."""
+    period = calendar.of(known.time[positions])
+    return [positions[period == number] for number in sessions]
+
+
+def _facts(calendar: Periods, sessions: list[int]) -> dict[str, Any]:
+    skipped = [name for number, name in enumerate(calendar.names) if sessions[0] <= number and number not in sessions]
+    return {"periods": [calendar.names[number] for number in sessions], "skipped": skipped}

@@ -1,0 +1,67 @@
+"""Periods of time: months, weeks, days, spans of seconds, or equal counts of samples."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedtide.core.errors import SettingsError
+
+Ints = NDArray[np.int64]
+
+UNITS = ("month", "week", "day")
+"""Periods of the calendar (UTC); weeks begin on Monday."""
+
+_DAYS_TO_MONDAY = 3  # 1 January 1970 was a Thursday
+
+
+@dataclass(frozen=True)
+class Periods:
+    """Consecutive periods, numbered from 0.
+
+    Attributes:
+        bounds: int64 [P - 1], first time of each period but the first; a sample belongs to the last period that has begun.
+        names: of all P periods, for display.
+    """
+
+    bounds: Ints
+    names: tuple[str, ...]
+
+    def of(self, times: Ints) -> Ints:
+        """The period of each time, int64."""
+        return np.searchsorted(self.bounds, times, side="right")
+
+
+def periods(times: Ints, period: str | int, count: int = 1, unit: str = "s") -> Periods:
+    """The periods from the first time to the last one.
+
+    Args:
+        times: int64 [n], at least one.
+        period: ``month``, ``week`` or ``day`` (times in seconds), a length in the unit of the times, or ``equal``.
+        count: number of periods of ``equal``, which have equal numbers of samples, up to ties of their times.
+        unit: of the times.
+
+    Raises:
+        SettingsError: a calendar's period for times that are no seconds.
+    """
+    first, last = int(times.min()), int(times.max())
+    if isinstance(period, int):
+        starts = np.arange(first, last + 1, period, dtype=np.int64)
+        return Periods(starts[1:], tuple(f"from {start}" for start in starts))
+    if period == "equal":
+        ordered = np.sort(times)
+        starts = np.unique(ordered[np.arange(count) * len(ordered) // count])
+        return Periods(starts[1:], tuple(f"from {start}" for start in starts))
+    if unit != "s":
+        raise SettingsError(f"scenario.period = {period!r} needs times in seconds, these are in {unit!r}; use a number")
+    if period == "month":
+        edges = [np.datetime64(value, "s").astype("datetime64[M]") for value in (first, last)]
+        months = np.arange(edges[0], edges[1] + 1)
+        return Periods(months[1:].astype("datetime64[s]").astype(np.int64), tuple(str(month) for month in months))
+    days = {"week": 7, "day": 1}[period]
+    offset = _DAYS_TO_MONDAY if period == "week" else 0
+    numbers = np.arange((first // 86400 + offset) // days, (last // 86400 + offset) // days + 1)
+    begun = numbers * days - offset
+    return Periods(begun[1:] * 86400, tuple(str(np.datetime64(int(day), "D")) for day in begun))

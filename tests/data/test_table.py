@@ -1,0 +1,112 @@
+"""A table of the user's, through the real loader."""
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fedtide.core.errors import SettingsError
+from fedtide.data._features import encode
+from fedtide.data.table import Table
+from fedtide.world.prepared import load
+
+MONTH = 30 * 86400
+
+
+def rows(count=300, seed=0):
+    rng = np.random.default_rng(seed)
+    return pd.DataFrame(
+        {
+            "who": rng.choice(["ann", "bob", "cy"], count),
+            "when": pd.to_datetime(rng.integers(0, 4 * MONTH, count), unit="s").strftime("%Y-%m-%dT%H:%M:%SZ"),
+            "size": rng.normal(5, 2, count).round(3),
+            "colour": rng.choice(["red", "blue"], count),
+            "late": rng.integers(0, 2, count),
+        }
+    )
+
+
+def read(tmp_path, frame, **chosen):
+    path = tmp_path / "rows.csv"
+    frame.to_csv(path, index=False)
+    settings = {"file": str(path), "label": "late", "client": "who", "time": "when", **chosen}
+    return load(Table(Table.Settings(**settings)), tmp_path)
+
+
+def test_rows_know_their_client_and_time(tmp_path):
+    frame = rows()
+    data = read(tmp_path, frame)
+    origins = data.origins
+    assert origins.clients == ("ann", "bob", "cy")
+    assert len(data.train_labels) + len(data.test_labels) == len(frame)
+    assert data.input_shape == (3,)
+    seen = {
+        (origins.clients[client], int(time), int(label))
+        for split in ("train", "test")
+        for client, time, label in zip(
+            *(getattr(origins, f"{split}_{what}") for what in ("client", "time")),
+            getattr(data, f"{split}_labels"),
+            strict=True,
+        )
+    }
+    when = pd.to_datetime(frame["when"]).dt.tz_localize(None).to_numpy(dtype="datetime64[s]").astype(int)
+    assert seen == set(zip(frame["who"], when.tolist(), frame["late"].tolist(), strict=True))
+
+
+def test_parquet_is_the_same(tmp_path):
+    frame = rows()
+    frame.to_parquet(tmp_path / "rows.parquet")
+    one, other = read(tmp_path, frame), read(tmp_path, frame, file=str(tmp_path / "rows.parquet"))
+    assert one.digest == other.digest
+
+
+def test_later_rows_change_nothing_about_earlier_features(tmp_path):
+    frame = rows()
+    changed = frame.copy()
+    later = (pd.to_datetime(frame["when"]) >= "1970-02-01").to_numpy()
+    changed.loc[later, "size"] = 1e3
+    changed.loc[later, "colour"] = "green"
+    first, second = read(tmp_path, frame), read(tmp_path, changed)
+    early = first.origins.train_time < np.datetime64("1970-02-01", "s").astype(int)
+    assert torch.equal(first.train_inputs[early], second.train_inputs[early])
+    assert not torch.equal(first.train_inputs[~early], second.train_inputs[~early])
+
+
+def test_missing_and_unknown_values_have_a_code():
+    frame = pd.DataFrame({"x": [1.0, 3.0, np.nan, 5.0], "c": ["a", None, "b", "new"]})
+    features, names = encode(frame, ["x"], ["c"], np.array([True, True, True, False]))
+    assert names == ["x", "x is missing", "c is a", "c is b", "c is missing"]
+    assert features.tolist() == [[-1, 0, 1, 0, 0], [1, 0, 0, 0, 1], [0, 1, 0, 1, 0], [3, 0, 0, 0, 0]]
+
+
+@given(st.lists(st.floats(-1e6, 1e6), min_size=2, max_size=30))
+def test_learnt_rows_are_standardised(values):
+    frame = pd.DataFrame({"x": values})
+    features, _ = encode(frame, ["x"], [], np.ones(len(values), dtype=bool))
+    assert abs(float(features.mean())) < 1e-3
+    assert np.std(values) < 1e-3 or abs(float(features.std(correction=0)) - 1) < 1e-3
+
+
+@pytest.mark.parametrize(
+    ("edit", "chosen", "message"),
+    [
+        ({}, {"label": "lat"}, r"data\.label: no column 'lat'.*late"),
+        ({"late": 0.5}, {}, r"rows\.csv, line 5: late is '0\.5', expected an integer or a name"),
+        ({"late": None}, {}, r"line 5: late is empty, expected a label"),
+        ({"who": None}, {}, r"line 5: who is empty, expected a client"),
+        ({"when": "soon"}, {}, r"line 5: when is 'soon', expected an integer or a date"),
+        ({"size": "big"}, {}, r"line 5: size is 'big', expected a number"),
+        ({}, {"classes": ("0",)}, r"late is '1', expected one of 0"),
+        ({}, {"numeric": ("late",)}, r"data\.numeric: 'late' is the label"),
+        ({}, {"numeric": ("size",), "categorical": ("size",)}, r"data\.categorical: 'size' is numeric already"),
+        ({}, {"file": "none.csv"}, r"data\.file = 'none\.csv': no such file"),
+    ],
+)
+def test_what_cannot_be(tmp_path, edit, chosen, message):
+    frame = rows().astype(object)
+    for column, value in edit.items():
+        frame.loc[3, column] = value
+    with pytest.raises(SettingsError, match=message):
+        read(tmp_path, frame, **chosen)

@@ -1,0 +1,75 @@
+"""A run on a table whose rows know who made them and when."""
+
+import csv
+import json
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from fedtide.runs.execution import execute
+from fedtide.settings.params import Params
+
+METRICS = ["balanced_accuracy", "macro_f1", "auroc", "calibration_error"]
+
+
+def table(path, later=0.0):
+    """Rows of 12 clients over four months; ``later`` is added to the feature after the second."""
+    rng = np.random.default_rng(5)
+    month = rng.integers(1, 5, 800)
+    x = rng.normal(size=800)
+    label = (x + rng.normal(size=800) > 0).astype(int)
+    when = [f"2013-{number:02}-{day:02}" for number, day in zip(month, rng.integers(1, 28, 800), strict=True)]
+    frame = pd.DataFrame({"who": rng.integers(0, 12, 800), "when": when, "x": x + later * (month > 2), "label": label})
+    frame.to_csv(path, index=False)
+    return path
+
+
+def play(root, file):
+    params = Params(
+        {
+            "data": {"name": "table", "root": str(root), "file": str(file), "client": "who", "time": "when"},
+            "scenario": {"name": "calendar", "rounds_per_period": 2},
+            "partition": {"name": "natural"},
+            "model": {"name": "logistic"},
+            "local": {"amount": 1},
+            "evaluation": {"metrics": METRICS, "splits": ["test", "validation"]},
+        }
+    )
+    summary = execute(params.run(), root / "runs")
+    with (root / "runs" / summary["run_key"] / "history.csv").open() as stream:
+        return list(csv.DictReader(stream))
+
+
+@pytest.fixture(scope="module")
+def history(tmp_path_factory):
+    root = tmp_path_factory.mktemp("calendar")
+    return play(root, table(root / "rows.csv"))
+
+
+def test_periods_are_sessions(history):
+    assert [row["session"] for row in history] == ["1", "1", "2", "2", "3", "3", "4", "4"]
+
+
+@pytest.mark.parametrize("split", ["test", "validation"])
+@pytest.mark.parametrize("name", ["accuracy", "loss", *METRICS])
+def test_the_next_period_is_evaluated_until_the_last(history, split, name):
+    assert all(float(row[f"{split}_{name}"]) >= 0 for row in history)
+    assert [bool(row[f"{split}_{name}_next"]) for row in history] == [True] * 6 + [False] * 2
+
+
+def test_a_session_begins_with_the_model_that_was_evaluated_ahead(history, tmp_path):
+    play(tmp_path, table(tmp_path / "rows.csv"))
+    (log,) = (tmp_path / "runs").glob("*/events.jsonl")
+    starts = [facts for line in log.read_text().splitlines() if (facts := json.loads(line))["event"] == "session"]
+    ahead = [float(history[round_]["test_accuracy_next"]) for round_ in (1, 3, 5)]
+    assert [facts["test_accuracy"] for facts in starts] == ahead
+
+
+def test_later_rows_change_no_earlier_number(tmp_path, history):
+    changed = play(tmp_path, table(tmp_path / "rows.csv", later=3.0))
+    for row, other in zip(history[:4], changed[:4], strict=True):
+        for column in ("test_accuracy", "test_loss", "train_loss", "validation_auroc", "selected"):
+            assert row[column] == other[column]
+    assert history[3]["test_loss_next"] != changed[3]["test_loss_next"]
+    assert history[4]["train_loss"] != changed[4]["train_loss"]

@@ -1,0 +1,139 @@
+"""Sessions that are periods of the data's own time."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+
+from fedtide.core.errors import SettingsError
+from fedtide.settings.params import Params
+from fedtide.world.build import build_timeline
+from fedtide.world.dataset import Dataset, Origins
+
+MONTH = 30 * 86400
+TRAIN = 400
+
+
+def people(samples=600, clients=9, months=5, seed=3):
+    """Samples of clients that come and go; the last third are test samples."""
+    rng = np.random.default_rng(seed)
+    client = rng.integers(0, clients, samples)
+    time = rng.integers(0, months * MONTH, samples)
+    time[client == 1] %= MONTH  # leaves after the first period
+    time[client == 2] = time[client == 2] % MONTH + 3 * MONTH  # arrives in the fourth
+    client[0] = time[0] = 0  # periods are counted from the first sample
+    inputs, labels = torch.from_numpy(rng.normal(size=(samples, 4))), torch.from_numpy(rng.integers(0, 3, samples))
+    parts = slice(None, TRAIN), slice(TRAIN, None)
+    origins = Origins(*(client[part] for part in parts), *(time[part] for part in parts), tuple("abcdefghi"[:clients]))
+    (x, y), (test_x, test_y) = ((inputs[part], labels[part]) for part in parts)
+    return Dataset("people", "vector", x, y, test_x, test_y, 3, digest="people", origins=origins)
+
+
+def settings(**scenario):
+    chosen = {"name": "calendar", "period": MONTH, "rounds_per_period": 2, **scenario}
+    return Params({"scenario": chosen, "partition": {"name": "natural"}, "validation": 0.2}).run()
+
+
+def world(data, **scenario):
+    return build_timeline(settings(**scenario), data)
+
+
+def test_present_is_who_has_samples_of_the_period():
+    data = people()
+    made, period = world(data), data.origins.train_time // MONTH
+    assert made.rounds == 10
+    assert made.session_of_round.tolist() == [0, 0, 1, 1, 2, 2, 3, 3, 4, 4]
+    for round_ in range(made.rounds):
+        session = made.session_of_round[round_]
+        for client, shard in zip(made.at(round_).clients, made.shards_at(round_), strict=True):
+            assert len(shard)
+            assert (period[shard] == session).all()
+            assert (data.origins.train_client[shard] == made.origin_of_client[client]).all()
+    leaver, newcomer = (int(np.flatnonzero(made.origin_of_client == name)[0]) for name in (1, 2))
+    assert [leaver in made.at(round_).clients for round_ in (0, 2, 8)] == [True, False, False]
+    assert [newcomer in made.at(round_).clients for round_ in (0, 6, 8)] == [False, True, False]
+
+
+def test_every_sample_has_one_use():
+    data = people()
+    made = world(data)
+    uses = [*made.shards, *(held.validation for held in made.held_out)]
+    assert np.array_equal(np.sort(np.concatenate(uses)), np.arange(TRAIN))
+    assert np.array_equal(np.sort(np.concatenate([held.test for held in made.held_out])), np.arange(200))
+
+
+def test_held_out_samples_are_of_the_period_and_of_the_next():
+    data = people()
+    made, period, of_test = world(data), data.origins.train_time // MONTH, data.origins.test_time // MONTH
+    for round_ in range(made.rounds):
+        session = made.session_of_round[round_]
+        held, ahead = made.evaluated_at(round_), made.evaluated_ahead_at(round_)
+        assert (of_test[held.test] == session).all()
+        assert (period[held.validation] == session).all()
+        assert (ahead is None) == (session == 4)
+        assert ahead is None or (of_test[ahead.test] == session + 1).all()
+    assert not world(data, ahead=0).looks_ahead
+
+
+def test_memory_keeps_earlier_periods():
+    data = people()
+    made, period = world(data, memory=2), data.origins.train_time // MONTH
+    held = np.concatenate(made.shards_at(6))
+    assert np.unique(period[held]).tolist() == [1, 2, 3]
+    assert [1 in made.origin_of_client[made.at(round_).clients] for round_ in (0, 2, 4, 6)] == [True, True, True, False]
+
+
+def test_nobody_sees_the_future():
+    data = people()
+    shifted = {
+        name: np.where((time := getattr(data.origins, name)) >= 3 * MONTH, time + 7, time)
+        for name in ("train_time", "test_time")
+    }
+    later = replace(data.origins, **shifted)
+    made, moved = world(data), world(replace(data, origins=later))
+    for round_ in range(6):
+        assert np.array_equal(made.at(round_).clients, moved.at(round_).clients)
+        for shard, other in zip(made.shards_at(round_), moved.shards_at(round_), strict=True):
+            assert np.array_equal(shard, other)
+        assert np.array_equal(made.evaluated_at(round_).test, moved.evaluated_at(round_).test)
+        assert np.array_equal(made.evaluated_at(round_).validation, moved.evaluated_at(round_).validation)
+
+
+def test_some_of_the_periods():
+    data = people()
+    whole, part = world(data), world(data, first=2, last=3)
+    assert part.notes["periods"] == whole.notes["periods"][1:3]
+    for shard, other in zip(part.shards_at(0), whole.shards_at(2), strict=True):
+        assert np.array_equal(shard, other)
+
+
+def test_a_period_without_samples_is_skipped():
+    data = people()
+    time = data.origins.train_time
+    without = replace(data.origins, train_time=np.where(time // MONTH == 2, time - MONTH, time))
+    made = world(replace(data, origins=without))
+    assert made.sessions == 4
+    assert made.notes["skipped"] == [f"from {time.min() + 2 * MONTH}"]
+
+
+@pytest.mark.parametrize(
+    ("origins", "scenario", "message"),
+    [
+        ({"train_time": None}, {}, "scenario calendar needs data that knows the clients and times of its samples"),
+        ({"test_client": None}, {}, "scenario calendar needs data that knows the clients and times of its samples"),
+        ({}, {"last": 9}, r"scenario\.last = 9: the data has 5 periods"),
+        ({}, {"period": 3600}, r"period from \d+ has no test samples; choose longer periods"),
+        ({"unit": "steps"}, {"period": "month"}, "needs times in seconds"),
+    ],
+)
+def test_what_cannot_be(origins, scenario, message):
+    data = people()
+    with pytest.raises(SettingsError, match=message):
+        world(replace(data, origins=replace(data.origins, **origins)), **scenario)
+
+
+def test_another_partition_is_refused():
+    chosen = Params({"scenario": {"name": "calendar", "period": MONTH}, "partition": {"name": "iid"}}).run()
+    with pytest.raises(SettingsError, match="scenario"):
+        build_timeline(chosen, people())

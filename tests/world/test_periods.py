@@ -1,0 +1,54 @@
+"""Periods of time."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fedtide.core.errors import SettingsError
+from fedtide.world.calendar import periods
+
+times = st.lists(st.integers(-(2**33), 2**33), min_size=1, max_size=30)
+
+
+def seconds(*dates):
+    return np.array(dates, dtype="datetime64[s]").astype(np.int64)
+
+
+def test_months_begin_on_the_first():
+    made = periods(seconds("2012-12-31T23:59:59", "2013-03-01T00:00:00"), "month")
+    assert made.names == ("2012-12", "2013-01", "2013-02", "2013-03")
+    at = seconds("2012-12-31T23:59:59", "2013-01-01", "2013-02-28T23:59:59", "2013-03-01")
+    assert made.of(at).tolist() == [0, 1, 2, 3]
+
+
+def test_weeks_begin_on_monday():
+    made = periods(seconds("2013-01-06T12:00:00", "2013-01-07"), "week")  # a Sunday and a Monday
+    assert made.names == ("2012-12-31", "2013-01-07")
+    assert made.of(seconds("2013-01-06T23:59:59", "2013-01-07")).tolist() == [0, 1]
+
+
+@given(times)
+def test_days(found):
+    at = np.array(found)
+    made = periods(at, "day")
+    assert np.array_equal(made.of(at), at // 86400 - at.min() // 86400)
+
+
+@given(times, st.integers(2**28, 2**33))
+def test_spans_of_a_length_begin_with_the_first_sample(found, length):
+    at = np.array(found)
+    assert np.array_equal(periods(at, length).of(at), (at - at.min()) // length)
+
+
+@given(st.lists(st.integers(0, 10**6), min_size=12, max_size=60, unique=True), st.integers(1, 12))
+def test_equal_periods_have_equal_counts(found, count):
+    at = np.array(found)
+    sizes = np.bincount(periods(at, "equal", count).of(at))
+    assert len(sizes) == count
+    assert sizes.max() - sizes.min() <= 1
+
+
+def test_months_need_seconds():
+    with pytest.raises(SettingsError, match=r"scenario\.period = 'month' needs times in seconds, these are in 'steps'"):
+        periods(np.arange(3), "month", unit="steps")
