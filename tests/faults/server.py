@@ -1,5 +1,8 @@
 """What the server of attempts has in memory when it forks: imports, plug-ins, the syntax trees behind run keys."""
 
+import ctypes
+import warnings
+
 import attempt  # noqa: F401
 import pytest  # noqa: F401
 import sklearn.datasets  # noqa: F401
@@ -12,3 +15,8 @@ from fedtide.core.source import closure, fingerprint
 
 _plugins = [plugins.load(kind, name).__module__ for kind in plugins.KINDS for name in plugins.names(kind)]
 fingerprint(closure(["fedtide.federation.module", "fedtide.runs.stages", *_plugins]))
+
+# Orphans of a command become children of the server, which reaps them at once; the machine's init may take seconds.
+_PR_SET_CHILD_SUBREAPER = 36
+ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+warnings.filterwarnings("ignore", "forkserver: waitpid returned unexpected pid")
