@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from fedtide.settings.experiment import Experiment
     from fedtide.settings.params import Params
     from fedtide.settings.run import RunSettings
-    from fedtide.world.dataset import Dataset
+    from fedtide.world.dataset import Dataset, Origins
     from fedtide.world.timeline import Timeline
 
 __version__ = "0.1.0"
@@ -28,6 +28,7 @@ __all__ = [
     "Dataset",
     "Experiment",
     "Local",
+    "Origins",
     "Params",
     "Records",
     "Round",
@@ -52,7 +53,7 @@ _SOURCES = {
     "fedtide.settings.experiment": ("Experiment",),
     "fedtide.settings.params": ("Params",),
     "fedtide.settings.run": ("RunSettings",),
-    "fedtide.world.dataset": ("Dataset",),
+    "fedtide.world.dataset": ("Dataset", "Origins"),
     "fedtide.world.timeline": ("Timeline",),
 }
 _MODULES = {name: module for module, names in _SOURCES.items() for name in names}

@@ -50,7 +50,7 @@ def test_show_names_every_setting(fedtide, kind):
 
 def test_show_gives_bounds_search_range_and_traffic(fedtide):
     text = "\n".join(fedtide("show", "algorithm", "scaffold").out)
-    assert "server_lr = 1.0  (> 0, searched in [0.1, 1.5])  server step size" in text
+    assert "server_lr = 1.0  (>= 0, searched in [0.1, 1.5])  server step size" in text
     assert "option = II  (one of I, II)" in text
     assert "  down: w, c\n  up:   W, c_k\n  kept by the server: c\n  kept by each client: c_k" in text
 

@@ -22,6 +22,8 @@ from support import assert_close, assert_same, deal, federation, run_rounds, set
 
 HEAVY = {"resnet18", "resnet34", "preact_resnet18"}
 ALGORITHMS = plugins.names("algorithms")
+OF_OWN_DATA = ("calendar", "natural")
+"""They need data that know clients and times; see tests/runs/test_calendar_run.py."""
 OTHERS = [
     (key, name)
     for key, kind in (
@@ -171,7 +173,7 @@ def test_another_seed_is_another_world(world: Any) -> None:
     assert all(a != b for a, b in zip(first, second, strict=True))
 
 
-@pytest.mark.parametrize(("key", "name"), OTHERS)
+@pytest.mark.parametrize(("key", "name"), [part for part in OTHERS if part[1] not in OF_OWN_DATA])
 def test_every_other_part_is_repeatable_and_resumes(world: Any, key: str, name: str) -> None:
     scenario = {"scenario": name} if key == "scenario" else {"scenario": "static" if key == "partition" else "sessions"}
     choice = {} if key == "scenario" else {key: name}

@@ -12,10 +12,12 @@ import pytest
 
 from fedtide.runs.execution import execute
 from fedtide.runs.processes import main_module_hidden, worker_context
+from fedtide.runs.run import run
 from fedtide.settings.run import RunSettings
 from fedtide.tracking.mlflow import MlflowMirror, correct, correct_all, mirror
 from fedtide.tracking.run_directory import RunDirectory
 from fedtide.tracking.store import Store
+from fedtide.tracking.workspace import Workspace
 
 Make = Callable[..., RunSettings]
 EXPERIMENT = "tests"
@@ -134,3 +136,11 @@ def test_damaged_records_of_one_run_are_a_remark(settings: Make, tmp_path: Path,
     mirror([tmp_path / "runs" / summary["run_key"]], mlruns, EXPERIMENT)
     statuses = {run.info.run_name: run.info.status for run in Store(mlruns, EXPERIMENT).runs("tags.run_key != ''")}
     assert statuses == {history.parent.name: "RUNNING", summary["run_key"]: "FINISHED"}
+
+
+def test_a_finished_run_is_corrected_when_it_is_asked_for_again(settings: Make, tmp_path: Path, mlruns: Path) -> None:
+    killed(settings(), tmp_path / "runs", mlruns, "end")
+    assert shown(mlruns)[0] == "RUNNING"
+    summary = run(settings(), Workspace(tmp_path / "runs", mlruns=mlruns, experiment=EXPERIMENT))
+    assert summary["state"] == "complete"
+    assert shown(mlruns)[:2] == ("FINISHED", "complete")

@@ -63,9 +63,9 @@ def test_every_trial_is_a_run_on_the_validation_split(found: tuple[Path, TuneRes
 def test_the_test_set_is_never_evaluated(params: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     scores, looked = Parts.scores, []
 
-    def watched(self: Parts, w: Any, b: Any, split: str = "test", view: Any = None) -> Any:
+    def watched(self: Parts, w: Any, b: Any, split: str = "test", view: Any = None, held_out: Any = None) -> Any:
         looked.append(split)
-        return scores(self, w, b, split, view)
+        return scores(self, w, b, split, view, held_out)
 
     monkeypatch.setattr(Parts, "scores", watched)
     search(params({"trials": 1}, evaluation={"splits": ["test", "validation"]}), tmp_path)

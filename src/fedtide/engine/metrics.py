@@ -6,7 +6,6 @@ from collections.abc import Callable, Sequence
 
 import torch
 from torch import Tensor
-from torchmetrics.functional import classification
 
 METRICS = ("balanced_accuracy", "macro_f1", "auroc", "calibration_error")
 """Names, as in ``evaluation.metrics``; log loss is ``loss``, which is always recorded."""
@@ -30,18 +29,24 @@ def measure(names: Sequence[str], logits: Tensor, labels: Tensor) -> dict[str, f
 
 def balanced_accuracy(probabilities: Tensor, labels: Tensor) -> float:
     """Mean over the classes that occur of the share of their samples that are predicted correctly."""
+    from torchmetrics.functional import classification  # with Matplotlib, which takes long to import
+
     recalls = classification.multiclass_recall(probabilities, labels, probabilities.shape[1], average="none")
     return float(recalls[torch.unique(labels)].mean())
 
 
 def macro_f1(probabilities: Tensor, labels: Tensor) -> float:
     """Mean over the classes that occur, or are predicted, of the harmonic mean of precision and recall."""
+    from torchmetrics.functional import classification  # with Matplotlib, which takes long to import
+
     scores = classification.multiclass_f1_score(probabilities, labels, probabilities.shape[1], average="none")
     return float(scores[torch.unique(torch.cat([labels, probabilities.argmax(1)]))].mean())
 
 
 def auroc(probabilities: Tensor, labels: Tensor) -> float | None:
     """Area under the ROC curve of class 1 of two, else the mean over the classes that occur, each against the rest."""
+    from torchmetrics.functional import classification  # with Matplotlib, which takes long to import
+
     occurring = torch.unique(labels)
     if len(occurring) < 2:
         return None
@@ -53,6 +58,8 @@ def auroc(probabilities: Tensor, labels: Tensor) -> float | None:
 
 def calibration_error(probabilities: Tensor, labels: Tensor) -> float:
     """Expected calibration error of the predicted class, 15 bins of equal width (Guo et al. 2017)."""
+    from torchmetrics.functional import classification  # with Matplotlib, which takes long to import
+
     return float(
         classification.multiclass_calibration_error(
             probabilities, labels, probabilities.shape[1], n_bins=_BINS, norm="l1"

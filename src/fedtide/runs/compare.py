@@ -11,7 +11,7 @@ from fedtide.engine.workers import available_cores
 from fedtide.runs.failures import with_traceback
 from fedtide.runs.identity import run_key
 from fedtide.runs.jobs import Ask, Failure, run_in_workers
-from fedtide.runs.run import run
+from fedtide.runs.run import correct_mirror, run
 from fedtide.settings.run import RunSettings
 from fedtide.tracking.run_directory import RunDirectory
 from fedtide.tracking.workspace import Workspace
@@ -72,10 +72,7 @@ def compare(
     comparison = _Comparison(grid, workspace, log, ended)
     comparison.collect(alone=together == 1)
     stopped = run_in_workers(_work, comparison, together)
-    if comparison.lost and workspace.mlruns is not None:
-        from fedtide.tracking.mlflow import correct_all
-
-        correct_all(workspace.mlruns, log)
+    correct_mirror(workspace, log)
     return comparison.summaries, stopped if comparison.unfinished else None
 
 
@@ -108,8 +105,6 @@ class _Comparison:
         self._found: dict[int, dict[str, Any]] = {}
         self._refused: dict[int, str] = {}
         self._remarks: set[str] = set()
-        self.lost = False
-        """Whether a process ended before its run, so that MLflow may not know how the run ended."""
 
     def collect(self, alone: bool) -> None:
         """Find the runs to execute, ``alone`` or several sharing the cores."""
@@ -149,7 +144,6 @@ class _Comparison:
 
     def repeat(self, job: _Job, reason: str) -> None:
         """See :meth:`Jobs.repeat`."""
-        self.lost = True
         self._log(f"{_name(job.settings)}: {reason}; it is begun again, from its saved state")
 
     def is_interrupted(self, result: _Result) -> bool:

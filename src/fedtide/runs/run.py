@@ -11,6 +11,7 @@ from fedtide.core.plugins import naming_plugins
 from fedtide.runs.identity import run_key
 from fedtide.settings.run import RunSettings, plain_name
 from fedtide.tracking.run_directory import RunDirectory
+from fedtide.tracking.store import has_open_runs
 from fedtide.tracking.workspace import Workspace
 from fedtide.world.prepared import load_data
 
@@ -55,6 +56,7 @@ def _run(
     leads = int(os.environ.get("LOCAL_RANK", "0")) == 0
     if leads and (done := directory.finished(key)) is not None:
         log(f"{directory.path.name}: already {done['state']}, nothing to do")
+        correct_mirror(workspace, log)
         return done
     from fedtide.runs.execution import execute  # with Lightning, which takes seconds to import
 
@@ -69,3 +71,11 @@ def _run(
         return execute(settings, workspace.runs, callbacks=callbacks, tracker=mirror, data=data, **common)
     finally:
         gc.collect()  # trainer, module and data form a cycle that would keep the data of past runs in memory
+
+
+def correct_mirror(workspace: Workspace, log: Callable[[str], None]) -> None:
+    """Tell MLflow how runs have ended whose process was killed before it could."""
+    if workspace.mlruns is not None and has_open_runs(workspace.mlruns):
+        from fedtide.tracking.mlflow import correct_all
+
+        correct_all(workspace.mlruns, log)

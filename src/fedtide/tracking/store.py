@@ -150,6 +150,19 @@ def is_held(directory: Path) -> bool:
         return not free
 
 
+def has_open_runs(mlruns: Path) -> bool:
+    """Whether MLflow shows a run as running; looks into the database itself, since MLflow takes seconds to import."""
+    database = mlruns / _DATABASE
+    if not database.is_file():
+        return False
+    try:
+        with closing(sqlite3.connect(database, timeout=_PATIENCE)) as connection:
+            found = connection.execute("SELECT 1 FROM runs WHERE status = 'RUNNING' LIMIT 1").fetchone()
+    except sqlite3.Error:  # whoever opens the store to write says what is wrong with it
+        return False
+    return found is not None
+
+
 def reason(error: BaseException) -> str:
     """First line of the root cause: MLflow wraps SQLAlchemy, which wraps SQLite."""
     while error.__cause__ is not None:

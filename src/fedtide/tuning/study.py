@@ -305,7 +305,8 @@ def _journal(path: Path) -> Any:
     from optuna.storages import JournalStorage
     from optuna.storages.journal import JournalFileBackend
 
-    path.with_name(f"{path.name}.lock").unlink(missing_ok=True)
+    for lock in path.parent.glob(f"{path.name}.lock*"):  # renamed before it is removed
+        lock.unlink(missing_ok=True)
     content = path.read_bytes() if path.exists() else b""
     whole = content[: content.rfind(b"\n") + 1]
     if whole != content:
