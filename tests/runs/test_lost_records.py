@@ -15,11 +15,14 @@ import pytest
 import torch
 
 from fedtide.core.errors import SettingsError
+from fedtide.core.files import part_suffix
 from fedtide.federation import checkpoint
 from fedtide.runs.execution import execute
+from fedtide.runs.run import run
 from fedtide.settings.run import RunSettings
 from fedtide.tracking.check import check_run
 from fedtide.tracking.run_directory import TABLES, RunDirectory
+from fedtide.tracking.workspace import Workspace
 
 SESSIONS = {"name": "sessions", "num_devices": 2, "num_sessions": 3, "rounds_per_session": 2}
 KEPT = (*TABLES, "events.jsonl")
@@ -251,3 +254,13 @@ def test_temporary_files_of_dead_processes_are_removed(stopped: Path, settings: 
     (stopped / "notes.part").write_text("somebody's notes")
     again(stopped, settings)
     assert [path.name for path in stopped.rglob("*.part")] == ["notes.part"]
+
+
+def test_a_run_that_is_found_complete_is_swept_too(
+    complete: Path, settings: RunSettings, dead_part: Callable[[Path], Path]
+) -> None:
+    """Such as a picture for MLflow; what a living process is writing stays."""
+    dead, alive = dead_part(complete / "timeline.png"), complete / f"model.pt{part_suffix()}"
+    alive.touch()
+    run(settings, Workspace(runs=complete.parent), name=complete.name)
+    assert [dead.exists(), alive.exists()] == [False, True]

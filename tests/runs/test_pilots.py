@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import json
 import threading
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -136,7 +137,7 @@ def test_a_damaged_pilot_is_trained_again_with_one_remark(chosen: Any, tmp_path:
 
 @pytest.mark.parametrize("stopped", [2, 6])
 def test_a_stopped_run_releases_the_pilot_and_continues(
-    chosen: Any, tmp_path: Path, rounds_run: list[int], stopped: int
+    chosen: Any, tmp_path: Path, rounds_run: list[int], stopped: int, dead_part: Callable[[Path], Path]
 ) -> None:
     import lightning as L
 
@@ -150,7 +151,10 @@ def test_a_stopped_run_releases_the_pilot_and_continues(
     execute(chosen("previous"), tmp_path / "shared")  # trains the pilot unless the first run has finished it
     assert rounds_run[0] == (1 if stopped == 2 else 5)
     rounds_run.clear()
+    (pilot,) = (tmp_path / "shared" / "pilots").iterdir()
+    leftover = dead_part(pilot / "state-00000004.pt")
     execute(chosen("average"), tmp_path / "shared")
+    assert not leftover.exists()
     assert rounds_run[0] == max(stopped, 4) + 1
     assert records(only_run(tmp_path / "shared", "average")) == records(only_run(tmp_path / "alone", "average"))
 

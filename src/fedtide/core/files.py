@@ -88,6 +88,13 @@ def remove_stale_parts(path: Path) -> None:
                 part.unlink(missing_ok=True)
 
 
+def remove_dead_parts(folder: Path) -> None:
+    """Remove temporary files below a folder, anybody's, whose processes on this machine are dead."""
+    for part in folder.rglob("*.part"):
+        if (found := _PART.search(part.name)) and not is_alive(int(found[1])):
+            part.unlink(missing_ok=True)
+
+
 def remove_all_parts(folder: Path) -> None:
     """Remove all temporary files below a folder that this process alone may write to.
 

@@ -15,7 +15,7 @@ import lightning as L
 from filelock import FileLock, Timeout
 
 from fedtide.core.errors import SettingsError
-from fedtide.core.files import remove_all_parts
+from fedtide.core.files import remove_all_parts, remove_dead_parts
 from fedtide.federation import checkpoint
 from fedtide.federation.checkpoint import Saved
 from fedtide.federation.module import FederatedModule
@@ -74,7 +74,10 @@ class SharedPilot(L.Callback):
         If there is no shared pilot yet, this run trains it and keeps the lock meanwhile. A true ``stopped()`` ends the wait
         for another run that trains it.
         """
-        if (saved.round if saved else 0) >= self.rounds or not self._acquire(stopped):
+        if (saved.round if saved else 0) >= self.rounds:
+            remove_dead_parts(self.folder)  # of this run, if it was killed while it shared the pilot
+            return saved
+        if not self._acquire(stopped):
             return saved
         shared = self._load()
         if shared is None:
