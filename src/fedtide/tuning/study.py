@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from fedtide.core.errors import SettingsError
-from fedtide.core.files import write_bytes
+from fedtide.core.files import remove_dead_parts, write_bytes
 from fedtide.core.hashing import short_hash
 from fedtide.core.locks import held
 from fedtide.core.randomness import generator
@@ -174,10 +174,13 @@ class _Search:
         again with its own key. One that was itself queued may not have taken over all of its parameters yet.
         """
         settled = (self._states.WAITING, self._states.COMPLETE, self._states.PRUNED)
-        known = {trial.user_attrs.get("run") for trial in self._study.get_trials(deepcopy=False, states=settled)}
+        begun = [trial.user_attrs for trial in self._study.get_trials(deepcopy=False, states=settled)]
+        known: set[str] = {facts["run"] for facts in begun if "run" in facts}
+        for name in known:
+            remove_dead_parts(self._workspace.runs / name)  # of a process that was killed after the end of the run
         for lost in self._study.get_trials(states=(self._states.RUNNING, self._states.FAIL)):
             name, open_ = lost.user_attrs.get("run"), lost.state == self._states.RUNNING
-            if (open_ or lost.user_attrs.get("outcome") == "failed") and name not in known | {None}:
+            if name is not None and name not in known and (open_ or lost.user_attrs.get("outcome") == "failed"):
                 params = lost.system_attrs.get("fixed_params", lost.params)
                 self._study.enqueue_trial(params, user_attrs={"run": name})
                 known.add(name)
