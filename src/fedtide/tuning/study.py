@@ -176,8 +176,8 @@ class _Search:
         settled = (self._states.WAITING, self._states.COMPLETE, self._states.PRUNED)
         begun = [trial.user_attrs for trial in self._study.get_trials(deepcopy=False, states=settled)]
         known: set[str] = {facts["run"] for facts in begun if "run" in facts}
-        for name in known:
-            remove_dead_parts(self._workspace.runs / name)  # of a process that was killed after the end of the run
+        for run in known:
+            remove_dead_parts(self._workspace.runs / run)  # of a process that was killed after the end of the run
         for lost in self._study.get_trials(states=(self._states.RUNNING, self._states.FAIL)):
             name, open_ = lost.user_attrs.get("run"), lost.state == self._states.RUNNING
             if name is not None and name not in known and (open_ or lost.user_attrs.get("outcome") == "failed"):
