@@ -41,7 +41,7 @@ def world(tmp_path):
     "scenario",
     [
         {"name": "calendar", "rounds_per_period": 2},
-        {"name": "incremental_arrival", "num_clients": 6, "initial": 3, "rounds": 6},
+        {"name": "incremental_arrival", "num_clients": 6, "initial": 3, "start": 1, "interval": 2, "rounds": 6},
     ],
 )
 def test_the_samples_of_the_clients_present_and_no_others(world, scenario):
@@ -61,7 +61,7 @@ def test_the_samples_of_the_clients_present_and_no_others(world, scenario):
 
 
 def test_nothing_else_changes(world):
-    scenario = {"name": "incremental_arrival", "num_clients": 6, "initial": 3, "rounds": 6}
+    scenario = {"name": "incremental_arrival", "num_clients": 6, "initial": 3, "start": 1, "interval": 2, "rounds": 6}
     plain, present = world(scenario)[0], world(scenario, tested_on="present")[0]
     assert [shard.tolist() for shard in plain.shards] == [shard.tolist() for shard in present.shards]
     assert plain.assignment_of_round.tolist() == present.assignment_of_round.tolist()

@@ -22,8 +22,12 @@ def evaluated_on_present(timeline: Timeline, train: Samples, test: Samples) -> T
         train, test: all samples of both sets; their clients are known.
 
     Raises:
-        SettingsError: the clients present in some round have no test samples.
+        SettingsError: the scenario does not keep the clients of the data, or those present in some round have no test samples.
     """
+    if not len(timeline.origin_of_client):
+        raise SettingsError(
+            "partition.tested_on = 'present': the scenario does not keep the clients of the data; choose 'all'"
+        )
     everything = HeldOut(np.arange(len(test), dtype=np.int64), timeline.validation)
     before = timeline.held_out_of_round if len(timeline.held_out_of_round) else np.full(timeline.rounds, -1)
     pairs, of_round = np.unique(np.stack([before, timeline.assignment_of_round]), axis=1, return_inverse=True)
