@@ -114,7 +114,7 @@ def _plain(values: Any) -> Any:
         return str(values.dtype), tuple(values.shape), values.detach().reshape(-1).view(torch.uint8).numpy().tobytes()
     if isinstance(values, dict):
         return {
-            key: _history(value) if key == "history.csv" else _plain(value)
+            key: _history(value.decode()) if key == "history.csv" else _plain(value)
             for key, value in values.items()
             if key not in _UNCOMPARED_KEYS
         }
