@@ -13,7 +13,7 @@ from pydantic import Field
 
 from fedtide.core.errors import SettingsError
 from fedtide.data._features import encode
-from fedtide.data._split import SplitSettings, period_of, split
+from fedtide.world.split import SplitSettings, period_of, split
 from fedtide.data.base import DatasetPlugin, DatasetSettings
 from fedtide.world.dataset import Dataset, Origins
 

@@ -12,7 +12,7 @@ from pydantic import Field
 
 from fedtide.core.errors import SettingsError
 from fedtide.data._features import encode
-from fedtide.data._split import SplitSettings, period_of, split
+from fedtide.world.split import SplitSettings, period_of, split
 from fedtide.data._tables import classes, is_numeric, names_of, numbers, read_table, require, times_of
 from fedtide.data.base import DatasetPlugin, DatasetSettings
 from fedtide.world.dataset import Dataset, Origins
