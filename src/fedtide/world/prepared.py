@@ -23,6 +23,7 @@ from fedtide.world.dataset import Dataset, Origins, refuse_malformed
 from fedtide.world.digest import ARRAYS, ORIGINS, constants_of, content_digest, origins_of
 from fedtide.world.sources import fetch, make_folder
 
+
 def load_data(settings: RunSettings) -> Dataset:
     """The dataset of a run, fetched and prepared if necessary."""
     choice = settings.data
