@@ -89,11 +89,18 @@ def test_names_of_classes_are_numbered():
     assert from_tensors(X, Y, classes=10).num_classes == 10
 
 
-def test_the_array_of_the_caller_is_not_shared():
-    own = np.array(X)
-    data = from_tensors(own, Y, test=(own, Y))
+@pytest.mark.parametrize("make", [np.array, torch.tensor])
+@pytest.mark.parametrize("has_test", [False, True])
+def test_the_array_of_the_caller_is_not_shared(make, has_test):
+    own = make(X)
+    data = from_tensors(own, Y, test=(own, Y) if has_test else None)
     own[:] = 9
-    assert float(data.train_inputs.max()) == 7
+    assert float(data.train_inputs.max()) <= 7
+
+
+def test_arrays_of_any_layout():
+    backwards, foreign = np.array(X)[::-1], np.array(X, dtype=">f4")
+    assert rows(from_tensors(backwards, Y[::-1])) == rows(from_tensors(foreign, Y)) == rows(from_tensors(X, Y))
 
 
 @pytest.mark.parametrize(

@@ -23,7 +23,7 @@ _KINDS: dict[int, Kind] = {2: "vector", 4: "image"}
 
 
 def stacked(values: Any, place: Callable[[int], str]) -> Tensor:
-    """Samples as a tensor [n, ...] on the CPU.
+    """Samples as a tensor [n, ...] on the CPU, which may share the memory of ``values``.
 
     Args:
         values: tensor, array, or sequence of tensors, arrays or lists of one shape. place: of a sample, for errors.
@@ -37,7 +37,8 @@ def stacked(values: Any, place: Callable[[int], str]) -> Tensor:
         array = np.asarray(values) if hasattr(values, "dtype") else None
         if array is None or array.dtype.kind not in "buif":
             array = _stack(values, place)
-        tensor = torch.from_numpy(np.array(array, order="C"))  # a copy: the caller's array may change
+        array = np.ascontiguousarray(array, dtype=array.dtype.newbyteorder("="))
+        tensor = torch.from_numpy(array if array.flags.writeable else array.copy())
     return tensor.float() if tensor.dtype == torch.bfloat16 else tensor
 
 

@@ -102,6 +102,7 @@ def from_tensors(
     when = columns.times(known["time"]) if "time" in known else None
     if test:
         train, held = np.arange(sizes[0]), np.arange(sizes[0], sum(sizes))
+        tensors = [tensor.clone() for tensor in tensors]  # the caller's may change
     else:
         train, held = _hold_out(split or SplitSettings(), label if made_by is None else made_by, when, unit)
         tensors = [tensors[0][train], tensors[0][held]]
