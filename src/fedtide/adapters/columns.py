@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -68,7 +69,7 @@ def classes(column: Column, known: tuple[str, ...] = ()) -> tuple[Ints, tuple[st
     Without ``known`` classes they are all labels of the column, in numerical order if they are integers.
 
     Raises:
-        SettingsError: a label is missing, a fraction or unknown.
+        SettingsError: a label is missing, a fraction, unknown, or no integer as most of them are.
     """
     if len(set(known)) < len(known):
         raise SettingsError(f"classes: {next(name for name in known if known.count(name) > 1)!r} is there twice")
@@ -76,11 +77,20 @@ def classes(column: Column, known: tuple[str, ...] = ()) -> tuple[Ints, tuple[st
     values = column.values.astype(str) if integers_ is None else pd.Series(integers_)
     codes, found = pd.factorize(values, sort=True)
     own = tuple(str(value) for value in found)
+    if integers_ is None and not known:
+        _refuse_strays(column, codes, own)
     names = known or own
     number = pd.Index(names).get_indexer(pd.Index(own))
     labels = number[codes].astype(np.int64)
     column.refuse(labels < 0, f"one of {', '.join(names[:10])}")
     return labels, names
+
+
+def _refuse_strays(column: Column, codes: Any, names: tuple[str, ...]) -> None:
+    """Refuse a name among integers, which is more often a slip than a class."""
+    stray = np.array([re.fullmatch(r"\s*[-+]?\d+(\.0*)?\s*", name) is None for name in names])[codes]
+    if stray.mean() < 0.5:
+        column.refuse(stray, "an integer, as most are (a class of that name has to be listed in classes)")
 
 
 def integers(column: Column, wanted: str, instead: str) -> Ints | None:

@@ -25,7 +25,8 @@ class Table(DatasetPlugin):
     Numeric features are standardised, categorical ones become indicators. Means, deviations and categories are learnt from
     the training rows of the first period of ``split`` alone. A missing number becomes the mean, with an indicator of its own
     where numbers are missing in those rows; a missing category is a category; an unknown category is none of them.
-    Classes are all labels in the file, unless ``classes`` lists them.
+    Classes are all labels in the file, unless ``classes`` lists them. Rows may be in any order. Equal files give equal runs: a
+    run on a changed file is another run.
     """
 
     class Settings(DatasetSettings):
