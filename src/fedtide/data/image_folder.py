@@ -36,7 +36,7 @@ class ImageFolder(DatasetPlugin):
         test: str | None = Field(
             None, description="the same with the test images; null: a share of every client's images is held out"
         )
-        client: Annotated[int, WHOLE, Field(ge=0)] | str | None = Field(
+        client: Annotated[int | str | None, WHOLE] = Field(
             None, description="part of the path that names the client: a number or a regular expression; null: unknown"
         )
         size: tuple[Annotated[int, Field(ge=1)], Annotated[int, Field(ge=1)]] | None = Field(
@@ -46,11 +46,13 @@ class ImageFolder(DatasetPlugin):
         split: SplitSettings = Field(SplitSettings(), description="which images are held out without test images")
 
         @model_validator(mode="after")
-        def _is_expression(self) -> Self:
+        def _possible(self) -> Self:
             try:
                 groups = re.compile(self.client).groups if isinstance(self.client, str) else 0
             except re.error as error:
                 raise SettingsError(f"client = {self.client!r} is no regular expression ({error})") from None
+            if isinstance(self.client, int) and self.client < 0:
+                raise SettingsError(f"client = {self.client} should be at least 0, or a regular expression")
             if groups > 1:
                 raise SettingsError(f"client = {self.client!r} has {groups} groups; expected one, or none")
             return self
