@@ -135,6 +135,7 @@ def test_arrays_of_any_layout():
         ((X, Y, WHO), {"split": SplitSettings(by="time")}, "needs samples whose times are known"),
         ((X, Y, WHO, Y), {"unit": "steps"}, "data.split.period = 'month' needs times in seconds, these are in 'steps'"),
         ((X[:2], Y[:2]), {"split": SplitSettings(share=1e-9)}, "2 samples are too few for split.share = 1e-09"),
+        ((X, Y), {"test": (X,)}, "test has 1 parts, expected inputs, labels, and optionally client and time"),
         ((X, Y), {"mean": (0.5,)}, "mean has 1 numbers; expected one for each of 0 channels"),
     ],
 )  # fmt: skip

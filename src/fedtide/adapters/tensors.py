@@ -89,7 +89,9 @@ def from_tensors(
     Raises:
         SettingsError: something does not fit; the message names the sample.
     """
-    parts = [Part(inputs, labels, client, time), *([Part(*test)] if test else [])]
+    if test is not None and not 2 <= len(test) <= 4:
+        raise SettingsError(f"test has {len(test)} parts, expected inputs, labels, and optionally client and time")
+    parts = [Part(inputs, labels, client, time), *([] if test is None else [Part(*test)])]
     tensors, found = _inputs(parts, kind)
     sizes = [len(tensor) for tensor in tensors]
     label, num_classes = _labels(_column(parts, "labels", sizes), classes)
@@ -100,7 +102,7 @@ def from_tensors(
     }
     made_by, clients = columns.clients(known["client"]) if "client" in known else (None, ())
     when = columns.times(known["time"]) if "time" in known else None
-    if test:
+    if test is not None:
         train, held = np.arange(sizes[0]), np.arange(sizes[0], sum(sizes))
         tensors = [tensor.clone() for tensor in tensors]  # the caller's may change
     else:
