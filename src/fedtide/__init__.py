@@ -10,6 +10,9 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from fedtide.adapters.huggingface import from_huggingface
+    from fedtide.adapters.tensors import from_tensors
+    from fedtide.adapters.torch_datasets import from_torch
     from fedtide.algorithms.base import Algorithm, AlgorithmSettings, Local, Round, ServerVector, Term, Tunable
     from fedtide.core.errors import SettingsError
     from fedtide.report.records import Records
@@ -18,6 +21,7 @@ if TYPE_CHECKING:
     from fedtide.settings.params import Params
     from fedtide.settings.run import RunSettings
     from fedtide.world.dataset import Dataset, Origins
+    from fedtide.world.split import SplitSettings
     from fedtide.world.timeline import Timeline
 
 __version__ = "0.1.0"
@@ -35,15 +39,22 @@ __all__ = [
     "RunSettings",
     "ServerVector",
     "SettingsError",
+    "SplitSettings",
     "Term",
     "Timeline",
     "Tunable",
     "compare",
+    "from_huggingface",
+    "from_tensors",
+    "from_torch",
     "load",
     "run",
 ]
 
 _SOURCES = {
+    "fedtide.adapters.huggingface": ("from_huggingface",),
+    "fedtide.adapters.tensors": ("from_tensors",),
+    "fedtide.adapters.torch_datasets": ("from_torch",),
     "fedtide.algorithms.base": (
         *("Algorithm", "AlgorithmSettings", "Local", "Round", "ServerVector", "Term", "Tunable"),
     ),
@@ -54,6 +65,7 @@ _SOURCES = {
     "fedtide.settings.params": ("Params",),
     "fedtide.settings.run": ("RunSettings",),
     "fedtide.world.dataset": ("Dataset", "Origins"),
+    "fedtide.world.split": ("SplitSettings",),
     "fedtide.world.timeline": ("Timeline",),
 }
 _MODULES = {name: module for module, names in _SOURCES.items() for name in names}

@@ -17,6 +17,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("core",),
     ("settings",),
     ("world",),
+    ("adapters",),
     ("data", "models", "participation", "partitions", "weighting"),
     ("objectives", "scenarios"),
     ("world.build", "world.prepared"),

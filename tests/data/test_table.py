@@ -98,6 +98,12 @@ def test_learnt_rows_are_standardised(values):
         ({"who": None}, {}, r"line 5: who is empty, expected a client"),
         ({"when": "soon"}, {}, r"line 5: when is 'soon', expected an integer or a date"),
         ({"size": "big"}, {}, r"line 5: size is 'big', expected a number"),
+        ({"late": "x"}, {}, r"line 5: late is 'x', expected an integer, as most are"),
+        ({"late": float("inf")}, {}, r"line 5: late is 'inf', expected an integer or a name"),
+        ({"who": " "}, {}, r"line 5: who is empty, expected a client"),
+        ({}, {"classes": ("0", "0", "1")}, r"classes: '0' is there twice"),
+        ({}, {"time": None, "split": {"by": "time"}}, r"data\.split\.by = 'time' needs samples whose times are known"),
+        ({}, {"unit": "steps"}, r"data\.split\.period = 'month' needs times in seconds, these are in 'steps'"),
         ({}, {"classes": ("0",)}, r"late is '1', expected one of 0"),
         ({}, {"numeric": ("late",)}, r"data\.numeric: 'late' is the label"),
         ({}, {"numeric": ("size",), "categorical": ("size",)}, r"data\.categorical: 'size' is numeric already"),
@@ -110,3 +116,11 @@ def test_what_cannot_be(tmp_path, edit, chosen, message):
         frame.loc[3, column] = value
     with pytest.raises(SettingsError, match=message):
         read(tmp_path, frame, **chosen)
+
+
+def test_a_row_of_a_parquet_file_is_named_by_its_number(tmp_path):
+    frame = rows()
+    frame.loc[3, "who"] = None
+    frame.to_parquet(tmp_path / "rows.parquet")
+    with pytest.raises(SettingsError, match=r"rows\.parquet, row 4: who is empty, expected a client"):
+        read(tmp_path, frame, file=str(tmp_path / "rows.parquet"))

@@ -1,5 +1,6 @@
 """What README.md, CONTRIBUTING.md and the guides show works: example plug-ins run, commands parse, links lead somewhere."""
 
+import csv
 import importlib
 import json
 import math
@@ -82,6 +83,19 @@ def test_an_example_is_listed_described_and_run(own_plugins, fedtide, code, kind
     summary = json.loads(called.out[-1])
     assert summary["state"] == "complete"
     assert math.isfinite(summary["final_accuracy"])
+
+
+def test_clients_and_times_of_an_own_dataset_are_those_of_the_run(own_plugins, fedtide):
+    code, kind, name = EXAMPLES["data-visits"]
+    (own_plugins / kind).mkdir(parents=True)
+    (own_plugins / kind / f"{name}.py").write_text(code)
+    (line,) = (line for line in COMMANDS if f"data={name}" in line)
+    called = fedtide("run", "--json", *shlex.split(line)[2:])
+    assert called.status == 0, called.err
+    (history,) = Path("runs").glob("*/history.csv")
+    rows = list(csv.DictReader(history.open()))
+    assert [row["session"] for row in rows] == [str(month) for month in range(1, 8) for _ in range(2)]
+    assert {row["present"] for row in rows} == {"3"}
 
 
 def test_the_lines_of_python_run(folder, capsys):

@@ -1,10 +1,11 @@
-"""Token ids without a stored vocabulary: every word is hashed into a table of fixed size."""
+"""Token ids of texts: hashed into a table of fixed size, or learnt from training texts."""
 
 from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Iterable, Sequence
 from functools import lru_cache
 
 import numpy as np
@@ -12,6 +13,7 @@ import torch
 from torch import Tensor
 
 PADDING = 0
+UNKNOWN = 1  # of a learnt vocabulary
 BERT_VOCABULARY = 30522  # rows of the table of published AG News models; only the size is the same here
 
 _WORD = re.compile(r"\w+")
@@ -43,7 +45,19 @@ def encode(texts: Iterable[str], length: int, vocabulary: int = BERT_VOCABULARY)
     Returns:
         int64 [n, length], ids 0..vocabulary-1.
     """
-    rows = [[word_id(word, vocabulary) for word in words(text)[:length]] for text in texts]
+    return padded(([word_id(word, vocabulary) for word in words(text)[:length]] for text in texts), length)
+
+
+def learn(texts: Iterable[Sequence[str]], size: int) -> dict[str, int]:
+    """Ids of the most frequent tokens of some texts, from 2; ties in sorted order. ``size`` counts padding and unknown too."""
+    counts = Counter(token for text in texts for token in text)
+    ranked = sorted(counts, key=lambda token: (-counts[token], token))
+    return {token: number for number, token in enumerate(ranked[: size - 2], start=UNKNOWN + 1)}
+
+
+def padded(texts: Iterable[Sequence[int]], length: int) -> Tensor:
+    """Token ids of texts, cut or padded at the end, int64 [n, length]."""
+    rows = [text[:length] for text in texts]
     ids = np.full((len(rows), length), PADDING, dtype=np.int64)
     for row, found in zip(ids, rows, strict=True):
         row[: len(found)] = found

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
@@ -13,8 +11,9 @@ from pydantic import Field
 
 from fedtide.core.errors import SettingsError
 from fedtide.core.randomness import generator
+from fedtide.data._leaf import User, read_users
 from fedtide.data.base import DatasetPlugin, DatasetSettings
-from fedtide.world.dataset import Dataset
+from fedtide.world.dataset import Dataset, Origins
 from fedtide.world.sources import Resource
 
 TRAIN_SHARE = 0.8
@@ -27,9 +26,9 @@ Ints = NDArray[np.int64]
 class Femnist(DatasetPlugin):
     """FEMNIST: about 800,000 greyscale 28x28 handwritten digits and letters, 62 classes (Caldas et al. 2018, LEAF).
 
-    Classes: digits 0..9, upper case 10..35, lower case 36..61. As in the DynamicFL paper, writers are ignored: all
-    samples are pooled, permuted with a fixed key and split 80/20. The files cannot be downloaded: run LEAF's FEMNIST
-    preprocessing and place the ``all_data_*.json`` it writes, or some of them, in the raw folder.
+    Classes: digits 0..9, upper case 10..35, lower case 36..61. As in the DynamicFL paper, all samples are pooled, permuted
+    with a fixed key and split 80/20; partition ``natural`` gives every writer its own. The files cannot be downloaded: run
+    LEAF's FEMNIST preprocessing and place the ``all_data_*.json`` it writes, or some of them, in the raw folder.
 
     For every writer except the first, LEAF stores the first image twice; ``leaf_duplicates`` keeps both copies.
     """
@@ -46,9 +45,12 @@ class Femnist(DatasetPlugin):
 
     def read(self, raw: Path) -> Dataset:
         """Images uint8 [n, 1, 28, 28], white background."""
-        parts = [self._read_file(path) for path in self.resources[0].paths(raw)]
-        images = np.concatenate([part[0] for part in parts])
-        labels = np.concatenate([part[1] for part in parts])
+        paths = self.resources[0].paths(raw)
+        writers = [self._writer(path, user) for path in paths for user in read_users(path)]
+        images = np.concatenate([images for _, images, _ in writers])
+        labels = np.concatenate([labels for _, _, labels in writers])
+        names, number = np.unique([name for name, _, _ in writers], return_inverse=True)
+        client = np.repeat(number.astype(np.int64), [len(labels) for _, _, labels in writers])
         order = generator(SPLIT_SEED, "femnist.split").permutation(len(labels))
         train, test = np.split(order, [int(TRAIN_SHARE * len(labels))])
         return Dataset(
@@ -62,20 +64,16 @@ class Femnist(DatasetPlugin):
             digest="",
             mean=(0.9614,),
             std=(0.1634,),
+            origins=Origins(train_client=client[train], test_client=client[test], clients=tuple(names.tolist())),
         )
 
-    def _read_file(self, path: Path) -> tuple[Pixels, Ints]:
+    def _writer(self, path: Path, user: User) -> tuple[str, Pixels, Ints]:
         try:
-            content = json.loads(path.read_bytes())
-            writers = [self._writer(content["user_data"][user]) for user in content["users"]]
-            return np.concatenate([images for images, _ in writers]), np.concatenate([labels for _, labels in writers])
-        except (KeyError, TypeError, ValueError) as error:
-            raise SettingsError(f"{path}: not a LEAF FEMNIST file ({error}); replace it") from error
-
-    def _writer(self, samples: dict[str, Any]) -> tuple[Pixels, Ints]:
-        # LEAF divides by 255, so rounding restores the grey values
-        images = np.rint(255 * np.asarray(samples["x"], dtype=np.float64)).astype(np.uint8).reshape(-1, 1, 28, 28)
-        labels = np.asarray(samples["y"], dtype=np.int64)
+            # LEAF divides by 255, so rounding restores the grey values
+            images = np.rint(255 * np.asarray(user.x, dtype=np.float64)).astype(np.uint8).reshape(-1, 1, 28, 28)
+            labels = np.asarray(user.y, dtype=np.int64)
+        except (TypeError, ValueError) as error:
+            raise SettingsError(f"{path}: not a LEAF FEMNIST file (user {user.name!r}: {error}); replace it") from error
         doubled = len(labels) > 1 and labels[0] == labels[1] and np.array_equal(images[0], images[1])
         skip = int(doubled and not self.settings.leaf_duplicates)
-        return images[skip:], labels[skip:]
+        return user.name, images[skip:], labels[skip:]

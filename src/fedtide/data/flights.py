@@ -13,9 +13,9 @@ from pydantic import Field
 
 from fedtide.core.errors import SettingsError
 from fedtide.data._features import encode
-from fedtide.data._split import SplitSettings, period_of, split
 from fedtide.data.base import DatasetPlugin, DatasetSettings
 from fedtide.world.dataset import Dataset, Origins
+from fedtide.world.split import SplitSettings, period_of, split_samples
 
 LATE = 15
 """Minutes; a flight that arrives later than this is late."""
@@ -84,7 +84,7 @@ class Flights(DatasetPlugin):
         client, clients = pd.factorize(frame[_CLIENTS[self.settings.client]], sort=True)
         time = frame["time"].to_numpy(dtype=np.int64)
         chosen, period = self.settings.split, period_of(self.settings.split, time, len(frame))
-        train, test = split(chosen, client, period, time)
+        train, test = split_samples(chosen, client, period, time)
         fit = np.zeros(len(frame), dtype=np.bool_)
         fit[train] = period[train] == 0
         inputs, _ = encode(frame, _NUMERIC, _CATEGORICAL, fit)

@@ -10,12 +10,13 @@ import pandas as pd
 import torch
 from pydantic import Field
 
+from fedtide.adapters.columns import classes, clients, is_numeric, numbers, times
 from fedtide.core.errors import SettingsError
 from fedtide.data._features import encode
-from fedtide.data._split import SplitSettings, period_of, split
-from fedtide.data._tables import classes, is_numeric, names_of, numbers, read_table, require, times_of
+from fedtide.data._tables import column_of, read_table, require
 from fedtide.data.base import DatasetPlugin, DatasetSettings
 from fedtide.world.dataset import Dataset, Origins
+from fedtide.world.split import SplitSettings, period_of, split_samples
 
 
 class Table(DatasetPlugin):
@@ -24,7 +25,8 @@ class Table(DatasetPlugin):
     Numeric features are standardised, categorical ones become indicators. Means, deviations and categories are learnt from
     the training rows of the first period of ``split`` alone. A missing number becomes the mean, with an indicator of its own
     where numbers are missing in those rows; a missing category is a category; an unknown category is none of them.
-    Classes are all labels in the file, unless ``classes`` lists them.
+    Classes are all labels in the file, unless ``classes`` lists them. Rows may be in any order. Equal files give equal runs: a
+    run on a changed file is another run.
     """
 
     class Settings(DatasetSettings):
@@ -58,12 +60,14 @@ class Table(DatasetPlugin):
         chosen, path = self.settings, Path(self.settings.file)
         frame = read_table(path)
         numeric, categorical = self._features(frame, path)
-        labels, names = classes(frame, path, chosen.label, chosen.classes)
-        client, clients = names_of(frame, path, chosen.client) if chosen.client else (None, ())
-        time = times_of(frame, path, chosen.time) if chosen.time else None
-        frame = frame.assign(**{column: numbers(frame, path, column) for column in numeric})
+        labels, classes_ = classes(column_of(frame, path, chosen.label), chosen.classes)
+        if len(classes_) < 2:
+            raise SettingsError(f"{path}: column {chosen.label!r} has one value only, {classes_[0]!r}")
+        client, names = clients(column_of(frame, path, chosen.client)) if chosen.client else (None, ())
+        time = times(column_of(frame, path, chosen.time)) if chosen.time else None
+        frame = frame.assign(**{column: numbers(column_of(frame, path, column)) for column in numeric})
         period = period_of(chosen.split, time, len(frame), chosen.unit)
-        train, test = split(chosen.split, labels if client is None else client, period, time)
+        train, test = split_samples(chosen.split, labels if client is None else client, period, time)
         if not len(test) or not len(train):
             raise SettingsError(f"{path}: {len(frame)} rows are too few for data.split.share = {chosen.split.share:g}")
         fit = np.zeros(len(frame), dtype=np.bool_)
@@ -74,7 +78,7 @@ class Table(DatasetPlugin):
             test_client=None if client is None else client[test],
             train_time=None if time is None else time[train],
             test_time=None if time is None else time[test],
-            clients=clients,
+            clients=names,
             unit=chosen.unit,
         )
         return Dataset(
@@ -84,7 +88,7 @@ class Table(DatasetPlugin):
             train_labels=torch.from_numpy(labels[train]),
             test_inputs=inputs[test],
             test_labels=torch.from_numpy(labels[test]),
-            num_classes=len(names),
+            num_classes=len(classes_),
             digest="",
             origins=origins,
         )
@@ -109,7 +113,7 @@ class Table(DatasetPlugin):
         if both := set(lists["numeric"]) & set(lists["categorical"]):
             raise SettingsError(f"data.categorical: {min(both)!r} is numeric already")
         others = [column for column in frame.columns if column not in dict(uses)]
-        of_numbers = [column for column in others if is_numeric(frame, path, column)]
+        of_numbers = [column for column in others if is_numeric(column_of(frame, path, column))]
         numeric = of_numbers if chosen.numeric == "others" else lists["numeric"]
         text = [column for column in others if column not in of_numbers]
         categorical = text if chosen.categorical == "others" else lists["categorical"]

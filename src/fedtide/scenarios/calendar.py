@@ -22,7 +22,8 @@ class Calendar(Scenario):
     For data that knows its clients and times, with partition ``natural``. A period is a session of ``rounds_per_period``
     rounds. A client is present if it has training samples of the period, or of the ``memory`` periods before, which it still
     holds. Models are evaluated on the period's held-out samples and, with ``ahead``, on those of the next period, which has not
-    been trained on. Periods without training samples are skipped.
+    been trained on. Periods without training samples are skipped; the timeline's notes name them. A client without held-out
+    samples trains as the others. A class is an output of the model from the start, whenever its first sample comes.
 
     Nothing depends on later samples, except the number of clients that ``partition.min_samples`` and ``max_clients`` leave,
     and the bounds of ``equal`` periods.
@@ -80,7 +81,9 @@ class Calendar(Scenario):
             for known, positions in ((test, np.arange(len(test.time))), (train, world.validation))
         ]
         if empty := [number for number, part in zip(sessions, held_out[0], strict=True) if not len(part)]:
-            raise SettingsError(f"period {calendar.names[empty[0]]} has no test samples; choose longer periods")
+            raise SettingsError(
+                f"period {calendar.names[empty[0]]} has no test samples; choose longer periods, or hold out more"
+            )
         shards, assignments = list[Ints](), []
         for number in sessions:
             clients = holdings.present(number, chosen.memory)

@@ -14,7 +14,13 @@ Ints = NDArray[np.int64]
 UNITS = ("month", "week", "day")
 """Periods of the calendar (UTC); weeks begin on Monday."""
 
+_MOST = 1_000_000
+"""Periods of all kinds; more are those of times in another unit."""
+
 _DAYS_TO_MONDAY = 3  # 1 January 1970 was a Thursday
+
+
+_SECONDS = {"month": 28 * 86400, "week": 7 * 86400, "day": 86400}
 
 
 @dataclass(frozen=True)
@@ -44,9 +50,17 @@ def periods(times: Ints, period: str | int, count: int = 1, unit: str = "s") -> 
         unit: of the times.
 
     Raises:
-        SettingsError: a calendar's period for times that are no seconds.
+        SettingsError: a calendar's period for times that are no seconds, or more than a million periods.
     """
+    if period in UNITS and unit != "s":
+        raise SettingsError(f"scenario.period = {period!r} needs times in seconds, these are in {unit!r}; use a number")
     first, last = int(times.min()), int(times.max())
+    length = _SECONDS.get(period, last - first + 1) if isinstance(period, str) else period
+    if (number := (last - first) // length) >= _MOST:
+        raise SettingsError(
+            f"period = {period!r}: times from {first} to {last} ({unit}) have {number:,} periods; at most {_MOST:,} are "
+            "possible"
+        )
     if isinstance(period, int):
         starts = np.arange(first, last + 1, period, dtype=np.int64)
         return Periods(starts[1:], tuple(f"from {start}" for start in starts))
@@ -54,8 +68,6 @@ def periods(times: Ints, period: str | int, count: int = 1, unit: str = "s") -> 
         ordered = np.sort(times)
         starts = np.unique(ordered[np.arange(count) * len(ordered) // count])
         return Periods(starts[1:], tuple(f"from {start}" for start in starts))
-    if unit != "s":
-        raise SettingsError(f"scenario.period = {period!r} needs times in seconds, these are in {unit!r}; use a number")
     if period == "month":
         edges = [np.datetime64(value, "s").astype("datetime64[M]") for value in (first, last)]
         months = np.arange(edges[0], edges[1] + 1)

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
-from dataclasses import fields, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -20,11 +19,9 @@ from fedtide.core.source import closure, fingerprint
 from fedtide.data.base import DatasetPlugin
 from fedtide.settings.run import RunSettings
 from fedtide.world.contents import content_hashes
-from fedtide.world.dataset import Dataset, Ints, Origins, refuse_malformed
+from fedtide.world.dataset import Dataset, Origins, refuse_malformed
+from fedtide.world.digest import ARRAYS, ORIGINS, constants_of, content_digest, origins_of
 from fedtide.world.sources import fetch, make_folder
-
-ARRAYS = ("train_inputs", "train_labels", "test_inputs", "test_labels")
-ORIGINS = ("train_client", "test_client", "train_time", "test_time")
 
 
 def load_data(settings: RunSettings) -> Dataset:
@@ -70,32 +67,6 @@ def prepared_file(plugin: DatasetPlugin, root: Path) -> Path:
     """Where :func:`load` stores the dataset of ``plugin``."""
     name: str = plugin.settings.name
     return root / name / f"prepared-{short_hash(plugin.settings.canonical())}.npz"
-
-
-def content_digest(dataset: Dataset) -> str:
-    """SHA-256 of everything a run can see of a dataset: arrays, shapes, types and constants, not ``digest`` itself."""
-    digest = hashlib.sha256(json.dumps(_constants(dataset), sort_keys=True).encode())
-    for key in ARRAYS:
-        array = np.ascontiguousarray(getattr(dataset, key).numpy())
-        digest.update(f"{key} {array.dtype.str} {array.shape}".encode())
-        digest.update(array.data)
-    for key, array in _origins(dataset).items():
-        digest.update(f"{key} {array.dtype.str} {array.shape}".encode())
-        digest.update(np.ascontiguousarray(array).data)
-    return digest.hexdigest()
-
-
-def _constants(dataset: Dataset) -> dict[str, Any]:
-    left_out = (*ARRAYS, "digest", "origins")
-    constants = {field.name: getattr(dataset, field.name) for field in fields(dataset) if field.name not in left_out}
-    if _origins(dataset):
-        constants |= {"clients": dataset.origins.clients, "unit": dataset.origins.unit}
-    return constants
-
-
-def _origins(dataset: Dataset) -> dict[str, Ints]:
-    """Clients and times of the samples, as far as they are known."""
-    return {key: array for key in ORIGINS if (array := getattr(dataset.origins, key)) is not None}
 
 
 def _reader(plugin: DatasetPlugin) -> str:
@@ -156,14 +127,14 @@ def _build(plugin: DatasetPlugin, path: Path, root: Path, mirror: Path | None) -
     if _contents(plugin, path.parent) != before:
         raise SettingsError(f"data {plugin.settings.name!r}: its files changed while they were read; try again")
     record = {
-        "constants": _constants(dataset),
+        "constants": constants_of(dataset),
         "digest": dataset.digest,
         "reader": _reader(plugin),
         "settings": plugin.settings.canonical(),
         "raw": before[0],
         "files": before[1],
     }
-    arrays = {key: getattr(dataset, key).numpy() for key in ARRAYS} | _origins(dataset)
+    arrays = {key: getattr(dataset, key).numpy() for key in ARRAYS} | origins_of(dataset)
     write_arrays(path, {"record": np.array(json.dumps(record)), **arrays})
     return dataset
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Literal, Self
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import Field
+from pydantic import Field, model_validator
 
+from fedtide.core.errors import SettingsError
 from fedtide.core.plugins import SettingsModel
 from fedtide.world.calendar import periods
 from fedtide.world.holdout import hold_out
@@ -26,15 +27,35 @@ class SplitSettings(SettingsModel):
     )
     seed: int = Field(0, ge=0, description="seed of the draw")
 
+    @model_validator(mode="after")
+    def _at_least_one(self) -> Self:
+        if isinstance(self.period, int) and self.period < 1:
+            raise SettingsError(f"period = {self.period} should be month, week, day, all, or at least 1")
+        return self
+
 
 def period_of(settings: SplitSettings, times: Ints | None, count: int, unit: str = "s") -> Ints:
-    """The period of each of ``count`` samples, from 0, int64; all 0 without times."""
+    """The period of each of ``count`` samples, from 0, int64; all 0 without times.
+
+    Raises:
+        SettingsError: a calendar's period for times that are no seconds.
+    """
     if times is None or settings.period == "all":
         return np.zeros(count, dtype=np.int64)
+    if isinstance(settings.period, str) and unit != "s":
+        raise SettingsError(
+            f"data.split.period = {settings.period!r} needs times in seconds, these are in {unit!r}; use a number, or all"
+        )
     return periods(times, settings.period, unit=unit).of(times)
 
 
-def split(settings: SplitSettings, groups: Ints, period: Ints, times: Ints | None) -> tuple[Ints, Ints]:
-    """Positions of training and of test samples, both ascending; ``groups``: client or class of each sample."""
+def split_samples(settings: SplitSettings, groups: Ints, period: Ints, times: Ints | None) -> tuple[Ints, Ints]:
+    """Positions of training and of test samples, both ascending; ``groups``: client or class of each sample.
+
+    Raises:
+        SettingsError: the last samples are asked for, but times are unknown.
+    """
+    if settings.by == "time" and times is None:
+        raise SettingsError("data.split.by = 'time' needs samples whose times are known; use random")
     chosen = times if settings.by == "time" else None
     return hold_out(np.arange(len(groups)), groups, period, chosen, settings.share, settings.seed, "data.split")

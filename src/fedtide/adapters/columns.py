@@ -1,0 +1,147 @@
+"""Columns of labels, clients, times and numbers, with one line for the first value that is none."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from fedtide.core.errors import SettingsError, shortened
+
+Ints = NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Column:
+    """One value per sample.
+
+    Attributes:
+        values: of n samples. name: what an error calls it. place: where the sample of a position is found, for errors.
+    """
+
+    values: pd.Series[Any]
+    name: str
+    place: Callable[[int], str]
+
+    def refuse(self, bad: Any, wanted: str) -> None:
+        """Refuse the first value where ``bad``, bool [n], is true; ``wanted`` is what it should be."""
+        wrong = np.flatnonzero(np.asarray(bad, dtype=np.bool_))
+        if len(wrong):
+            value = self.values.iloc[wrong[0]]
+            shown = "empty" if _is_missing(value) else repr(shortened(str(value)))
+            raise SettingsError(f"{self.place(int(wrong[0]))}: {self.name} is {shown}, expected {wanted}")
+
+
+def numbers(column: Column) -> pd.Series[float]:
+    """Values as floats, NaN where one is missing.
+
+    Raises:
+        SettingsError: a value is no number.
+    """
+    values = pd.to_numeric(column.values, errors="coerce")
+    column.refuse(values.isna() & column.values.notna(), "a number")
+    return values.astype(np.float64)
+
+
+def is_numeric(column: Column) -> bool:
+    """Whether a column holds numbers.
+
+    Raises:
+        SettingsError: most of its values do, but not all.
+    """
+    if pd.api.types.is_numeric_dtype(column.values):
+        return True
+    counts = column.values.value_counts()
+    if counts[pd.to_numeric(counts.index.to_series(), errors="coerce").notna()].sum() > len(column.values) / 2:
+        numbers(column)
+        return True
+    return False
+
+
+def classes(column: Column, known: tuple[str, ...] = ()) -> tuple[Ints, tuple[str, ...]]:
+    """Labels as int64 [n] numbers of classes, and the classes' names.
+
+    Without ``known`` classes they are all labels of the column, in numerical order if they are integers.
+
+    Raises:
+        SettingsError: a label is missing, a fraction, unknown, or no integer as most of them are.
+    """
+    if len(set(known)) < len(known):
+        raise SettingsError(f"classes: {next(name for name in known if known.count(name) > 1)!r} is there twice")
+    integers_ = integers(column, "a label", "an integer or a name")
+    values = column.values.astype(str) if integers_ is None else pd.Series(integers_)
+    codes, found = pd.factorize(values, sort=True)
+    own = tuple(str(value) for value in found)
+    if integers_ is None and not known:
+        _refuse_strays(column, codes, own)
+    names = known or own
+    number = pd.Index(names).get_indexer(pd.Index(own))
+    labels = number[codes].astype(np.int64)
+    column.refuse(labels < 0, f"one of {', '.join(names[:10])}")
+    return labels, names
+
+
+def _refuse_strays(column: Column, codes: Any, names: tuple[str, ...]) -> None:
+    """Refuse a name among integers, which is more often a slip than a class."""
+    stray = np.array([re.fullmatch(r"\s*[-+]?\d+(\.0*)?\s*", name) is None for name in names])[codes]
+    if stray.mean() < 0.5:
+        column.refuse(stray, "an integer, as most are (a class of that name has to be listed in classes)")
+
+
+def integers(column: Column, wanted: str, instead: str) -> Ints | None:
+    """Numbers as int64 [n]; ``None`` if the column holds something else.
+
+    Raises:
+        SettingsError: a value is missing, expected ``wanted``; or one is a fraction or infinite, expected ``instead``.
+    """
+    column.refuse(column.values.isna(), wanted)
+    values = column.values.infer_objects()
+    if not pd.api.types.is_numeric_dtype(values):
+        return None
+    floats = values.to_numpy(dtype=np.float64)
+    column.refuse(~np.isfinite(floats) | (floats != np.floor(floats)), instead)
+    return values.to_numpy(dtype=np.int64)
+
+
+def clients(column: Column) -> tuple[Ints, tuple[str, ...]]:
+    """Clients as int64 [n] numbers, and their names in sorted order.
+
+    Raises:
+        SettingsError: one is missing or has no name.
+    """
+    column.refuse(column.values.isna(), "a client")
+    codes, found = pd.factorize(column.values)
+    numbers_, names = pd.factorize(pd.Series([str(value) for value in found], dtype=object), sort=True)
+    client = numbers_.astype(np.int64)[codes]
+    nameless = [place for place, name in enumerate(names) if not name.strip()]
+    column.refuse(np.isin(client, nameless), "a client")
+    return client, tuple(names)
+
+
+def times(column: Column) -> Ints:
+    """Times as int64 [n]: integers as they are, dates as seconds since 1970 (UTC).
+
+    Raises:
+        SettingsError: one is missing or neither.
+    """
+    known = integers(column, "a time", "an integer or a date")
+    if known is not None:
+        return known
+    parsed = pd.to_datetime(column.values, utc=True, errors="coerce", format="ISO8601")
+    column.refuse(parsed.isna(), "an integer or a date such as 2013-01-31T18:00:00Z")
+    return parsed.dt.tz_localize(None).to_numpy(dtype="datetime64[s]").astype(np.int64)
+
+
+def _is_missing(value: Any) -> bool:
+    return (
+        value is None
+        or value is pd.NaT
+        or value is pd.NA
+        or value != value
+        or (isinstance(value, str) and not value.strip())
+    )

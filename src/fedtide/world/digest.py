@@ -1,0 +1,42 @@
+"""What a dataset consists of, and the hash of it."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import fields
+from typing import Any
+
+import numpy as np
+
+from fedtide.world.dataset import Dataset, Ints
+
+ARRAYS = ("train_inputs", "train_labels", "test_inputs", "test_labels")
+ORIGINS = ("train_client", "test_client", "train_time", "test_time")
+
+
+def content_digest(dataset: Dataset) -> str:
+    """SHA-256 of everything a run can see of a dataset: arrays, shapes, types and constants, not ``digest`` itself."""
+    digest = hashlib.sha256(json.dumps(constants_of(dataset), sort_keys=True).encode())
+    for key in ARRAYS:
+        array = np.ascontiguousarray(getattr(dataset, key).numpy())
+        digest.update(f"{key} {array.dtype.str} {array.shape}".encode())
+        digest.update(array.data)
+    for key, array in origins_of(dataset).items():
+        digest.update(f"{key} {array.dtype.str} {array.shape}".encode())
+        digest.update(np.ascontiguousarray(array).data)
+    return digest.hexdigest()
+
+
+def constants_of(dataset: Dataset) -> dict[str, Any]:
+    """Everything but arrays and ``digest``, JSON-able."""
+    left_out = (*ARRAYS, "digest", "origins")
+    constants = {field.name: getattr(dataset, field.name) for field in fields(dataset) if field.name not in left_out}
+    if origins_of(dataset):
+        constants |= {"clients": dataset.origins.clients, "unit": dataset.origins.unit}
+    return constants
+
+
+def origins_of(dataset: Dataset) -> dict[str, Ints]:
+    """Clients and times of the samples, as far as they are known."""
+    return {key: array for key in ORIGINS if (array := getattr(dataset.origins, key)) is not None}

@@ -1,0 +1,134 @@
+"""Tables that are not as one would wish, through ``fedtide run`` with clients and periods of the table's own."""
+
+import csv
+import json
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from fedtide.world.timeline import Timeline
+
+SETTINGS = (
+    "data={name: table, file: rows.csv, client: who, time: when}",
+    "scenario={name: calendar, rounds_per_period: 1}",
+    "partition=natural",
+)
+
+
+def table(count=300):
+    """Rows of six clients in four months, in no order."""
+    rng = np.random.default_rng(5)
+    month, day, x = rng.integers(1, 5, count), rng.integers(1, 28, count), rng.normal(size=count).round(3)
+    when = [f"2013-{number:02}-{of_month:02}" for number, of_month in zip(month, day, strict=True)]
+    return pd.DataFrame({"who": rng.integers(0, 6, count), "when": when, "x": x, "label": (x > 0).astype(int)})
+
+
+@pytest.fixture
+def run(fedtide):
+    """Runs on a table, one file at a time: the summary, or what was printed to standard error."""
+
+    def call(frame, *settings):
+        frame.to_csv("rows.csv", index=False)
+        overrides = [part for setting in (*SETTINGS, *settings) for part in ("--set", setting)]
+        called = fedtide("run", "--json", *overrides)
+        return json.loads(called.out[-1]) | {"notes": called.err} if called.status == 0 else (called.status, called.err)
+
+    return call
+
+
+def history(summary, name="history"):
+    return list(csv.DictReader((Path("runs") / summary["run_key"] / f"{name}.csv").open()))
+
+
+def month(frame, number):
+    return frame["when"].str.startswith(f"2013-{number:02}")
+
+
+def test_rows_in_any_order_have_the_same_clients_and_periods(run):
+    frame = table()
+    assert not frame["when"].is_monotonic_increasing
+    found = [history(run(rows)) for rows in (frame, frame.sort_values("when"), frame[::-1])]
+    assert [row["session"] for row in found[0]] == ["1", "2", "3", "4"]
+    for other in found[1:]:
+        assert [(row["session"], row["present"]) for row in other] == [
+            (row["session"], row["present"]) for row in found[0]
+        ]
+
+
+def test_a_client_without_test_samples_trains(run):
+    lone = pd.DataFrame({"who": [99], "when": ["2013-02-03"], "x": [0.3], "label": [1]})
+    with_it = history(run(pd.concat([table(), lone])))
+    assert [row["completed"] for row in with_it] == ["6", "7", "6", "6"]  # its only row is a training sample
+
+
+def test_a_period_without_test_samples_is_one_line(run):
+    few = table()[~month(table(), 2)]
+    lone = pd.DataFrame({"who": [1], "when": ["2013-02-03"], "x": [0.3], "label": [1]})
+    status, lines = run(pd.concat([few, lone]), "data.split.seed=1")
+    assert (status, lines) == (
+        2,
+        ["fedtide: period 2013-02 has no test samples; choose longer periods, or hold out more"],
+    )
+
+
+def test_a_period_without_clients_is_skipped_and_noted(run):
+    summary = run(table()[~month(table(), 2)])
+    assert [row["session"] for row in history(summary)] == ["1", "2", "3"]
+    assert [bool(row["test_accuracy_next"]) for row in history(summary)] == [True, True, False]
+    (world,) = Path("runs").glob("*/timeline.npz")
+    notes = Timeline.load(world).notes
+    assert (notes["periods"], notes["skipped"]) == (["2013-01", "2013-03", "2013-04"], ["2013-02"])
+
+
+def test_a_class_that_comes_later_is_an_output_from_the_start(run):
+    frame = table()
+    frame.loc[(frame["when"] >= "2013-03") & (frame["x"] > 0.8), "label"] = 2
+    rows = [row for row in history(run(frame), "per_class") if row["split"] == "test"]
+    assert [bool(row["class_2"]) for row in rows] == [False, False, True, True]
+    assert all(row["class_0"] and row["class_1"] for row in rows)
+
+
+@pytest.mark.parametrize(
+    ("column", "value", "line"),
+    [
+        ("label", 0.5, "rows.csv, line 5: label is '0.5', expected an integer or a name"),
+        ("label", "x", "rows.csv, line 5: label is 'x', expected an integer, as most are"),
+        ("label", None, "rows.csv, line 5: label is empty, expected a label"),
+        ("when", "soon", "rows.csv, line 5: when is 'soon', expected an integer or a date"),
+        ("when", None, "rows.csv, line 5: when is empty, expected a time"),
+        ("who", " ", "rows.csv, line 5: who is empty, expected a client"),
+    ],
+)
+def test_a_value_that_cannot_be_is_one_line(run, column, value, line):
+    frame = table().astype(object)
+    frame.loc[3, column] = value
+    status, lines = run(frame)
+    assert (status, len(lines)) == (2, 1)
+    assert lines[0].startswith(f"fedtide: {line}")
+    assert not Path("runs").exists() or not list(Path("runs").iterdir())
+
+
+def test_a_name_among_integers_is_a_class_if_it_is_listed(run):
+    frame = table().astype({"label": object})
+    frame.loc[3, "label"] = "x"
+    assert run(frame, "data.classes=['0', '1', x]")["state"] == "complete"
+
+
+def test_times_in_nanoseconds_are_one_line(run):
+    frame = table()
+    frame["when"] = pd.to_datetime(frame["when"]).astype("datetime64[ns]").astype(np.int64)
+    status, lines = run(frame)
+    assert (status, len(lines)) == (2, 1)
+    assert "periods; at most 1,000,000 are possible" in lines[0]
+
+
+def test_a_run_on_a_changed_file_is_another_run(run):
+    frame = table()
+    first, changed = run(frame), frame.copy()
+    changed.loc[0, "x"] += 1
+    second, again = run(changed), run(frame)
+    assert first["run_key"] == again["run_key"] != second["run_key"]
+    assert any("already complete" in line for line in again["notes"])
+    assert len(list(Path("runs").glob("*/history.csv"))) == 2

@@ -1,0 +1,125 @@
+"""Folders of images, through the real loader."""
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+from pydantic import ValidationError
+
+from fedtide.core.errors import SettingsError
+from fedtide.data.image_folder import ImageFolder
+from fedtide.world.prepared import load
+
+
+def write(folder, *names, size=(4, 6), mode="RGB"):
+    """Images [height, width] of noise under their names."""
+    rng, made = np.random.default_rng(len(names)), {}
+    for name in names:
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        shape = (*size, 3) if mode == "RGB" else size
+        made[name] = rng.integers(0, 256, shape, dtype=np.uint8)
+        Image.fromarray(made[name], mode=mode).save(path)
+    return made
+
+
+def read(tmp_path, **chosen):
+    return load(ImageFolder(ImageFolder.Settings(**{"path": str(tmp_path / "images"), **chosen})), tmp_path)
+
+
+TRAIN = ("dog/ann/1.png", "dog/bob/1.png", "cat/ann/2.png", "cat/cy/3.png")
+
+
+def test_classes_are_folders_and_clients_are_in_the_path(tmp_path):
+    made = write(tmp_path / "images", *TRAIN)
+    write(tmp_path / "test", "cat/ann/1.png", "dog/dan/1.png")
+    data = read(tmp_path, test=str(tmp_path / "test"), client=1)
+    ordered = sorted(TRAIN)
+    assert data.train_labels.tolist() == [0, 0, 1, 1]
+    assert torch.equal(data.train_inputs, torch.tensor(np.stack([made[name] for name in ordered])).permute(0, 3, 1, 2))
+    origins = data.origins
+    assert [origins.clients[client] for client in origins.train_client] == ["ann", "cy", "ann", "bob"]
+    assert [origins.clients[client] for client in origins.test_client] == ["ann", "dan"]
+
+
+@pytest.mark.parametrize("client", [r"(\w+)-\d+\.png$", r"(?<=/)[a-z]+"])
+def test_an_expression_finds_clients(tmp_path, client):
+    write(tmp_path / "images", "cat/ann-1.png", "dog/bob-1.png")
+    data = read(tmp_path, client=client, test=str(tmp_path / "images"))
+    assert data.origins.clients == ("ann", "bob")
+
+
+def test_a_share_of_every_client_is_held_out(tmp_path):
+    write(tmp_path / "images", *(f"{kind}/{who}/{n}.png" for kind in ("cat", "dog") for who in "ab" for n in range(5)))
+    data = read(tmp_path, client=1, split={"share": 0.2})
+    assert np.bincount(data.origins.test_client).tolist() == [2, 2]
+
+
+def test_sizes_and_channels(tmp_path):
+    made = write(tmp_path / "images", "cat/1.png", "dog/1.png", mode="L")
+    write(tmp_path / "images", "dog/2.png", size=(9, 5))
+    data = read(tmp_path, size=(4, 6), channels=1, test=str(tmp_path / "images"))
+    assert data.input_shape == (1, 4, 6)
+    assert np.array_equal(data.train_inputs[0, 0].numpy(), made["cat/1.png"])
+    assert read(tmp_path, size=(3, 3), test=str(tmp_path / "images")).input_shape == (3, 3, 3)
+
+
+def test_a_changed_folder_is_read_again(tmp_path):
+    write(tmp_path / "images", *TRAIN)
+    (tmp_path / "images" / "dog" / "dan").symlink_to(tmp_path / "elsewhere")
+    write(tmp_path / "elsewhere", "8.png")
+    first = read(tmp_path)
+    write(tmp_path / "elsewhere", "9.png")
+    more = read(tmp_path)
+    assert len(more.train_labels) + len(more.test_labels) == 1 + len(first.train_labels) + len(first.test_labels)
+    (tmp_path / "elsewhere" / "9.png").unlink()
+    assert read(tmp_path).digest == first.digest
+
+
+def _no_picture(folder):
+    (folder / "cat/ann/2.png").write_bytes(b"no picture")
+
+
+def _cut_off(folder):
+    path = folder / "cat/ann/2.png"
+    path.write_bytes(path.read_bytes()[:-40])
+
+
+def _no_birds(folder):
+    (folder / "bird").mkdir()
+
+
+def _odd_size(folder):
+    write(folder, "dog/zoe.png", size=(5, 5))
+
+
+def _test_of_cats(folder):
+    write(folder.parent / "test", "cat/1.png")
+
+
+@pytest.mark.parametrize(
+    ("spoil", "chosen", "message"),
+    [
+        (_no_picture, {}, r"cat/ann/2\.png: no readable image \(cannot identify image file"),
+        (_cut_off, {}, r"cat/ann/2\.png: no readable image"),
+        (_no_birds, {}, r"data\.path = .*Found no valid file for the classes bird"),
+        (_odd_size, {}, r"zoe\.png: has height and width 5x5, the first one 4x6; choose data\.size"),
+        (None, {"path": "nowhere"}, r"data\.path = 'nowhere': .*No such file"),
+        (None, {"test": "nowhere"}, r"data\.test = 'nowhere': .*No such file"),
+        (_test_of_cats, {"test": "test"}, r"data\.test: class 'dog' is in only one of"),
+        (None, {"client": 2}, r"data\.client = 2: 'cat/ann/2\.png' has folders 0 to 1 only"),
+        (None, {"client": "z+"}, r"data\.client = 'z\+' finds no client in 'cat/ann/2\.png'"),
+        (None, {"client": "z*"}, r"data\.client = 'z\*' finds no client"),
+        (None, {"client": -1}, r"client = -1 should be at least 0, or a regular expression"),
+        (None, {"client": True}, r"True should be a number"),
+        (None, {"client": "("}, r"client = '\(' is no regular expression"),
+        (None, {"client": "(a)(b)"}, r"client = '\(a\)\(b\)' has 2 groups"),
+    ],
+)  # fmt: skip
+def test_what_cannot_be(tmp_path, monkeypatch, spoil, chosen, message):
+    monkeypatch.chdir(tmp_path)
+    write(tmp_path / "images", *TRAIN)
+    if spoil:
+        spoil(tmp_path / "images")
+    with pytest.raises((SettingsError, ValidationError), match=message):
+        read(tmp_path, **chosen)

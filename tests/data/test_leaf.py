@@ -1,0 +1,143 @@
+"""LEAF's JSON files, through the real loader, and a run on them."""
+
+import csv
+import json
+
+import numpy as np
+import pytest
+
+from fedtide.core.errors import SettingsError
+from fedtide.data.leaf import Leaf
+from fedtide.runs.execution import execute
+from fedtide.settings.params import Params
+from fedtide.world.prepared import load
+
+
+def write(path, users, /, **changed):
+    path.parent.mkdir(exist_ok=True)
+    content = {
+        "users": list(users),
+        "num_samples": [len(y) for _, y in users.values()],
+        "user_data": {name: {"x": x, "y": y} for name, (x, y) in users.items()},
+    }
+    path.write_text(json.dumps(content | changed))
+
+
+def read(tmp_path, **chosen):
+    chosen.setdefault("path", str(tmp_path / "train"))
+    return load(Leaf(Leaf.Settings(**chosen)), tmp_path)
+
+
+def test_users_are_clients_in_both_sets(tmp_path):
+    write(tmp_path / "train" / "0.json", {"zoe": ([[0.5, 1.5], [2.5, 3.5]], [4, 2])})
+    write(tmp_path / "train" / "1.json", {"amy": ([[5, 6]], [10])})
+    write(tmp_path / "test" / "0.json", {"amy": ([[7, 8]], [2]), "bob": ([[9, 9]], [4])})
+    data = read(tmp_path, test=str(tmp_path / "test"))
+    assert data.train_inputs.tolist() == [[0.5, 1.5], [2.5, 3.5], [5, 6]]
+    assert (data.train_labels.tolist(), data.test_labels.tolist(), data.num_classes) == ([1, 0, 2], [0, 1], 3)
+    origins = data.origins
+    assert origins.clients == ("amy", "bob", "zoe")
+    assert (origins.train_client.tolist(), origins.test_client.tolist()) == ([2, 2, 0], [0, 1])
+
+
+def test_a_share_of_every_user_is_held_out(tmp_path):
+    write(tmp_path / "train" / "0.json", {name: ([[row] for row in range(10)], [0, 1] * 5) for name in ("a", "b", "c")})
+    data = read(tmp_path, split={"share": 0.3})
+    assert np.bincount(data.origins.test_client).tolist() == [3, 3, 3]
+    assert read(tmp_path, split={"share": 0.3, "seed": 1}).digest != data.digest
+
+
+@pytest.mark.parametrize(("shape", "expected"), [((2, 3), (1, 2, 3)), ((3, 2, 1), (3, 2, 1))])
+def test_pixels_with_a_shape_are_images(tmp_path, shape, expected):
+    pixels = np.random.default_rng(0).random((4, 6)).round(3)
+    write(tmp_path / "train" / "0.json", {"a": (pixels.tolist(), [0, 1, 0, 1])})
+    data = read(tmp_path, test=str(tmp_path / "train"), shape=shape)
+    assert (data.kind, data.input_shape) == ("image", expected)
+    assert np.allclose(data.train_inputs.flatten(1), pixels)
+
+
+def test_characters_and_their_successor(tmp_path):
+    write(tmp_path / "train" / "0.json", {"HAMLET": (["to be", "or no"], [" ", "t"])})
+    write(tmp_path / "test" / "0.json", {"HAMLET": (["xo be or", "t"], ["t", " "])})
+    data = read(tmp_path, test=str(tmp_path / "test"), tokens="characters")
+    # by frequency: "o" 3, " " 2, then b, e, n, r, t
+    assert (data.kind, data.vocabulary, data.num_classes) == ("text", 9, 2)
+    assert data.train_inputs.tolist() == [[8, 2, 3, 4, 5], [2, 7, 3, 6, 2]]
+    assert data.test_inputs.tolist() == [[1, 2, 3, 4, 5], [8, 0, 0, 0, 0]]
+    assert data.train_labels.tolist() == [0, 1]
+
+
+def test_a_text_among_others_and_lists_of_words(tmp_path):
+    tweets = [["1", "Mon", "q", "amy", "Good, good day"], ["2", "Tue", "q", "amy", "bad day"]]
+    write(tmp_path / "train" / "0.json", {"amy": (tweets, ["4", "0"])})
+    data = read(tmp_path, test=str(tmp_path / "train"), field=4, vocabulary=4, length=2)
+    assert data.train_inputs.tolist() == [[3, 3], [1, 2]]
+    assert data.train_labels.tolist() == [1, 0]
+    lists = read(tmp_path, test=str(tmp_path / "train"))
+    assert lists.input_shape == (5,)
+
+
+A = ([[0.0], [1.0]], [0, 1])
+
+
+@pytest.mark.parametrize(
+    ("users", "changed", "chosen", "message"),
+    [
+        ({"a": A}, {"users": None}, {}, r"0\.json: not a LEAF file \(no list 'users'\)"),
+        ({"a": A}, {"user_data": []}, {}, r"0\.json: not a LEAF file \(no dict 'user_data'\)"),
+        ({"a": A}, {"users": ["a", "b"]}, {}, r"2 users, but num_samples is not a list of as many numbers"),
+        ({"a": A}, {"users": ["b"]}, {}, r"0\.json: .*user 'b' has no lists x and y in user_data"),
+        ({"a": A}, {"users": ["a", "a"], "num_samples": [2, 2]}, {}, "user 'a' is there twice"),
+        ({"a": A}, {"users": [" "]}, {}, "user 0 has no name"),
+        ({"a": A}, {"num_samples": [3]}, {}, "user 'a' has 2 x, 2 y and num_samples 3; all must be equal, above 0"),
+        ({"a": A, "b": ([], [])}, {}, {}, "user 'b' has 0 x, 0 y and num_samples 0"),
+        ({"a": ([[0.0]], [0, 1])}, {}, {}, "user 'a' has 1 x, 2 y"),
+        ({"a": A, "b": ([[1.0], [1.0, 2.0]], [0, 1])}, {}, {}, r"0\.json: user 'b', sample 1: inputs have shape \[2\]"),
+        ({"a": A, "b": ([[float("nan")], [1.0]], [0, 1])}, {}, {}, r"0\.json: user 'b', sample 0: .* not a finite number"),
+        ({"a": A, "b": ([["x"], [1.0]], [0, 1])}, {}, {}, r"0\.json: user 'b', sample 0: inputs are \['x'\], expected numbers"),
+        ({"a": (["x", 1], [0, 1])}, {}, {}, r"0\.json: user 'a', sample 1: x is int, expected a text"),
+        ({"a": ([["x"], ["y"]], [0, 1])}, {}, {"field": 1}, r"user 'a', sample 0: x has 1 texts, but data\.field = 1"),
+        ({"a": A, "b": ([[1.0]], [[1]])}, {}, {}, r"0\.json: user 'b', sample 0: y is \[1\], expected an integer or a text"),
+        ({"a": A, "b": ([[1.0]], [None])}, {}, {}, r"user 'b', sample 0: y is None"),
+        ({"a": A, "b": ([[1.0]], [0.5])}, {}, {}, r"user 'b', sample 0: y is '0\.5', expected an integer or a name"),
+        ({"a": A, "b": ([[1.0]], [7])}, {}, {"classes": ("0", "1")}, r"user 'b', sample 0: y is '7', expected one of 0, 1"),
+        ({"a": A}, {}, {"shape": (2, 2)}, r"user 'a', sample 0: 1 numbers, but data\.shape = \[2, 2\] has 4"),
+        ({"a": A}, {}, {"path": "nowhere"}, r"data\.path = 'nowhere': no such file, or no \.json files in this folder"),
+        ({"a": A}, {}, {"test": "nowhere"}, r"data\.test = 'nowhere'"),
+        ({"a": A}, {}, {"split": {"by": "time"}}, "needs samples whose times are known"),
+    ],
+)  # fmt: skip
+def test_what_cannot_be(tmp_path, users, changed, chosen, message):
+    write(tmp_path / "train" / "0.json", users, **changed)
+    with pytest.raises(SettingsError, match=message) as raised:
+        read(tmp_path, **{"split": {"share": 0.5}} | chosen)
+    assert "\n" not in str(raised.value)
+
+
+def test_a_file_that_is_cut_off_is_refused(tmp_path):
+    write(tmp_path / "train" / "0.json", {"a": A})
+    path = tmp_path / "train" / "0.json"
+    path.write_text(path.read_text()[:-5])
+    with pytest.raises(SettingsError, match=r"0\.json: not a LEAF file \(Expecting"):
+        read(tmp_path)
+
+
+def test_a_run_whose_clients_are_the_users(tmp_path):
+    rng = np.random.default_rng(0)
+    sizes = {"amy": 12, "bob": 30, "cy": 7}
+    users = {name: (rng.random((n, 16)).round(3).tolist(), rng.integers(0, 3, n).tolist()) for name, n in sizes.items()}
+    write(tmp_path / "train" / "0.json", users)
+    params = Params(
+        {
+            "data": {"name": "leaf", "root": str(tmp_path), "path": str(tmp_path / "train"), "shape": [4, 4]},
+            "scenario": {"name": "static", "num_clients": None, "rounds": 2},
+            "partition": {"name": "natural"},
+            "model": {"name": "logistic"},
+            "local": {"amount": 1},
+        }
+    )
+    summary = execute(params.run(), tmp_path / "runs")
+    folder = tmp_path / "runs" / summary["run_key"]
+    rows = list(csv.DictReader((folder / "history.csv").open()))
+    assert [row["present"] for row in rows] == ["3", "3"]
+    assert summary["state"] == "complete"
