@@ -13,10 +13,10 @@ from fedtide.tracking.marks import GrowingFiles, different, wrong_beginning, wro
 def test_marks_are_those_of_the_files(tmp_path):
     (tmp_path / "a").write_text("before\n")
     growing = GrowingFiles(tmp_path)
-    growing.append("a", "one\n")
+    growing.append("a", b"one\n")
     first = growing.marks()
-    growing.append("a", "two\n")
-    growing.append("b", "three\n")
+    growing.append("a", b"two\n")
+    growing.append("b", b"three\n")
     growing.watch("absent")
     second = growing.marks()
     for name in ("a", "b"):
@@ -30,7 +30,7 @@ def test_marks_are_those_of_the_files(tmp_path):
 def test_what_is_wrong_is_named(tmp_path):
     growing = GrowingFiles(tmp_path)
     for name in ("changed", "gone", "longer", "shorter"):
-        growing.append(name, "12345\n")
+        growing.append(name, b"12345\n")
     marks = growing.marks()
     (tmp_path / "changed").write_text("12445\n")
     (tmp_path / "gone").unlink()
@@ -50,7 +50,7 @@ def test_a_full_disk_is_named_with_its_free_bytes(tmp_path):
     script = (
         "import pathlib, sys\nfrom fedtide.tracking.marks import GrowingFiles\n"
         "growing = GrowingFiles(pathlib.Path(sys.argv[1]))\n"
-        "try:\n    while True: growing.append('history.csv', '1,2,3\\n')\n"
+        "try:\n    while True: growing.append('history.csv', b'1,2,3\\n')\n"
         "except OSError as error: print(error)\n"
     )
     ended = subprocess.run(
@@ -69,6 +69,6 @@ def test_a_full_disk_is_named_with_its_free_bytes(tmp_path):
 def test_an_existing_file_is_continued(tmp_path, size):
     (tmp_path / "a").write_bytes(b"x" * size)
     growing = GrowingFiles(tmp_path)
-    growing.append("a", "y")
+    growing.append("a", b"y")
     assert growing.marks()["a"]["bytes"] == size + 1
     assert different(tmp_path, growing.marks()) == []
