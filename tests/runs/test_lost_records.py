@@ -32,7 +32,10 @@ KEPT = (*TABLES, "events.jsonl")
 def settings(small: Any) -> RunSettings:
     """Six rounds with a state after every second, and a row in every table and among the events in each of them."""
     chosen: RunSettings = small(
-        scenario=SESSIONS, participation="all", algorithm={"name": "fedgrab"}, evaluation={"neurons": 8}
+        scenario=SESSIONS,
+        participation="all",
+        algorithm={"name": "fedgrab"},
+        evaluation={"neurons": 8, "clients_every": 2},
     )
     return chosen
 
@@ -84,8 +87,9 @@ def content(run: Path) -> list[Any]:
     rows = [{key: cell for key, cell in row.items() if key != "seconds"} for row in RunDirectory(run).history()]
     tables = [(run / name).read_bytes() for name in TABLES if name != "history.csv" and (run / name).exists()]
     files = [(run / name).read_bytes() for name in ("timeline.npz", "settings.json", "manifest.json")]
+    scores = {file.name: file.read_bytes() for file in (run / "client_scores").iterdir()}
     model = {name: value.tolist() for name, value in torch.load(run / "model.pt", weights_only=True).items()}
-    return [rows, tables, RunDirectory(run).sessions(), files, model]
+    return [rows, tables, RunDirectory(run).sessions(), files, scores, model]
 
 
 def without_row(file: Path, number: int) -> None:
@@ -129,6 +133,29 @@ def test_lost_records_of_a_stopped_run_are_refused_by_name(
     assert f"{name}{words}" in line
     assert "delete the run's folder" in line
     assert any(name in problem for problem in check_run(stopped).problems)
+
+
+@pytest.mark.parametrize("run", ["stopped", "complete"])
+@pytest.mark.parametrize("damage", ["deleted", "changed"])
+def test_lost_scores_of_clients_are_noticed(
+    run: str, damage: str, request: Any, origin: Path, settings: RunSettings
+) -> None:
+    """Those that an older state does not count on are made again."""
+    folder: Path = request.getfixturevalue(run)
+    file = folder / "client_scores" / "round-000002.parquet"
+    file.write_bytes(file.read_bytes()[::-1]) if damage == "changed" else file.unlink()
+    words = "is missing" if damage == "deleted" else "was changed"
+    assert any(f"{file.name} {words}" in problem for problem in check_run(folder).problems)
+    if run == "stopped" or damage == "deleted":
+        assert f"{file.name} {words}" in refusal(folder, settings)
+
+
+def test_scores_of_clients_after_the_last_state_are_made_again(
+    stopped: Path, origin: Path, settings: RunSettings
+) -> None:
+    shutil.copy(stopped / "client_scores" / "round-000004.parquet", stopped / "client_scores" / "round-000006.parquet")
+    again(stopped, settings)
+    assert content(stopped) == content(origin / "complete")
 
 
 @pytest.mark.parametrize("name", ["history.csv", "per_class.csv"])

@@ -38,7 +38,7 @@ def chosen(tmp_path_factory: pytest.TempPathFactory) -> Any:
             "initialiser": initialiser,
             "local": {"amount": 1, "unit": "steps", "batch_size": 16, "lr": 0.1},
             "federation": {"at_session": "keep"},
-            "evaluation": {"models": ["cloud", "all"], "neurons": 8},
+            "evaluation": {"models": ["cloud", "all"], "neurons": 8, "clients_every": 2},
             "engine": {"workers": 1, "accelerator": "cpu"},
             "checkpoint": {"every": 1},
         }
@@ -69,7 +69,8 @@ def records(run: Path) -> Any:
     sessions = [facts for facts in map(json.loads, lines) if facts["event"] == "session"]
     model = {name: value.tolist() for name, value in torch.load(run / "model.pt", weights_only=True).items()}
     tables = [(run / name).read_text(encoding="utf-8") for name in TABLES if name not in ("history.csv", "clients.csv")]
-    return history, sessions, tables, model
+    scores = {file.name: file.read_bytes() for file in (run / "client_scores").iterdir()}
+    return history, sessions, tables, scores, model
 
 
 def only_run(runs: Path, initialiser: str) -> Path:

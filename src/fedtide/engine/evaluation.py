@@ -105,6 +105,35 @@ def _tally(logits: Tensor, labels: Tensor, groups: Tensor, size: int, excluded: 
     return tally.scatter_add_(1, groups.expand(len(values), -1), torch.stack(values)).cpu()
 
 
+def evaluate_each(
+    workers: Workers, W: Tensor, B: Tensor, inputs: Tensor, labels: Tensor, shards: list[NDArray[np.int64]], batch: int
+) -> list[Scores]:
+    """Scores of a model of its own for every client, each on its own samples.
+
+    Args:
+        workers: the worker pool.
+        W, B: parameters [C, d] and floating buffers [C, q].
+        inputs, labels: resident samples.
+        shards: positions of each client's samples.
+        batch: samples per forward pass.
+    """
+    task = workers.task
+    classes = task.data.num_classes
+
+    def client(_: WorkerState, row: int) -> Scores:
+        total = torch.zeros(2, classes, dtype=torch.float64)
+        positions = torch.from_numpy(shards[row]).to(task.device)
+        with torch.inference_mode():
+            for part in torch.split(positions, batch) if len(positions) else ():
+                prepared = task.lay_out(task.data.prepare(inputs[part], task.dtype))
+                logits = workers.forward(W[row], B[row], prepared)
+                total += _tally(logits, labels[part], labels[part], classes, None)
+        count = torch.bincount(labels[positions].cpu(), minlength=classes)
+        return Scores(total[1].to(torch.int64), count, total[0])
+
+    return workers.map(client, range(len(shards)))
+
+
 def predict(workers: Workers, w: Tensor, b: Tensor, inputs: Tensor, batch: int) -> Tensor:
     """Logits [n, L] of one model, or the mean logits of an ensemble, on the CPU; arguments as for :func:`evaluate`."""
     task = workers.task

@@ -197,7 +197,9 @@ def _work(settings: RunSettings, timeline: Timeline) -> tuple[int, int]:
     largest = int(held.max(initial=0))
     means = [float(held[item.shards].mean()) for item in timeline.assignments[:_LOOKED_AT]]
     steps = max(step_count(largest, mean, local) for mean in means)
-    return steps, local.batch_size if local.straddle else min(local.batch_size, largest)
+    return max(steps, settings.evaluation.personalise), local.batch_size if local.straddle else min(
+        local.batch_size, largest
+    )
 
 
 _LOOKED_AT = 1000

@@ -142,17 +142,22 @@ class Parts:
 
     def held_out(self, split: str, held_out: HeldOut | None = None) -> tuple[Tensor, Tensor]:
         """Inputs and labels of test or validation samples; arguments as in :meth:`scores`."""
+        inputs, labels = self.split(split)
+        if split == "test" and held_out is None:
+            return inputs, labels
+        chosen = torch.from_numpy(self.positions(split, held_out)).to(self.device)
+        return inputs[chosen], labels[chosen]
+
+    def split(self, split: str) -> tuple[Tensor, Tensor]:
+        """Inputs and labels that positions of ``test`` or ``validation`` samples refer to."""
         data = self.data
-        if split == "validation":
-            positions = self.timeline.validation if held_out is None else held_out.validation
-        elif held_out is None:
-            return data.test_inputs, data.test_labels
-        else:
-            positions = held_out.test
-        chosen = torch.from_numpy(positions).to(self.device)
-        if split == "validation":
-            return data.train_inputs[chosen], data.train_labels[chosen]
-        return data.test_inputs[chosen], data.test_labels[chosen]
+        return (data.test_inputs, data.test_labels) if split == "test" else (data.train_inputs, data.train_labels)
+
+    def positions(self, split: str, held_out: HeldOut | None = None) -> Ints:
+        """Positions of test or validation samples; arguments as in :meth:`scores`."""
+        if held_out is not None:
+            return held_out.test if split == "test" else held_out.validation
+        return np.arange(len(self.data.test_labels)) if split == "test" else self.timeline.validation
 
     def named(self, w: Tensor, b: Tensor) -> dict[str, Tensor]:
         """A model by parameter and buffer name, on the CPU."""

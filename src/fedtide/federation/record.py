@@ -17,6 +17,7 @@ class RoundRecord:
         row: of ``history.csv``. per_class: accuracies of the reported model by split; ``held``: samples of each class
             that the participants held.
         clients: columns of ``clients.csv``, one value per participant.
+        client_scores: columns of the table of client scores, one value per client that is evaluated.
         neurons: concentration of activity, by layer.
         session: facts about the session that begins with this round; ``None`` inside a session and for the first one.
         initial: initial model [d] of the session that begins with this round, else ``None``.
@@ -25,6 +26,7 @@ class RoundRecord:
     row: dict[str, float | int | None]
     per_class: dict[str, Sequence[float | None]] = field(default_factory=dict)
     clients: dict[str, Sequence[float]] = field(default_factory=dict)
+    client_scores: dict[str, Sequence[Any]] = field(default_factory=dict)
     neurons: dict[str, dict[str, float]] = field(default_factory=dict)
     session: dict[str, Any] | None = None
     initial: Tensor | None = None

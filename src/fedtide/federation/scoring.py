@@ -9,6 +9,7 @@ from fedtide.engine.evaluation import predict
 from fedtide.engine.flat import weighted_sum
 from fedtide.engine.metrics import measure
 from fedtide.engine.neurons import activities, concentration, probe
+from fedtide.federation import client_scores
 from fedtide.federation.parts import Parts
 from fedtide.federation.record import RoundRecord
 from fedtide.federation.round import RoundResult
@@ -23,7 +24,8 @@ def columns(parts: Parts) -> list[str]:
     endings += ["accuracy_seen", "accuracy_masked"] if _has_views(parts) else []
     if parts.timeline.looks_ahead:
         endings += [f"{name}_next" for name in ("accuracy", "loss", *parts.settings.evaluation.metrics)]
-    return [f"{split}_{ending}" for split in parts.settings.evaluation.splits for ending in endings]
+    named = [f"{split}_{ending}" for split in parts.settings.evaluation.splits for ending in endings]
+    return named + client_scores.columns(parts)
 
 
 def score(parts: Parts, record: RoundRecord, state: RunState, result: RoundResult, t: int) -> None:
@@ -52,6 +54,8 @@ def score(parts: Parts, record: RoundRecord, state: RunState, result: RoundResul
                 record.row |= _metrics(parts, model, split, ahead, "_next")
             if not suffix:
                 record.row |= _metrics(parts, model, split, held_out)
+                if split == evaluation.splits[0] and client_scores.due(parts, t):
+                    client_scores.score_clients(parts, record, result, model, scores, t)
             if scores.masked is not None:
                 record.row[f"{split}_accuracy_seen"] = scores.accuracy(parts.timeline.labels_until(t))
                 record.row[f"{split}_accuracy_masked"] = scores.accuracy(view, scores.masked)

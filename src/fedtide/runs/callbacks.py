@@ -43,7 +43,7 @@ class Recorder(L.Callback):
         record = module.record
         if record.session is not None:
             self.directory.event(SESSION, round=record.row["round"], **record.session)
-        self.directory.append(record.row, record.per_class, record.clients, record.neurons)
+        self.directory.append(record.row, record.per_class, record.clients, record.neurons, record.client_scores)
         last = module.state.round == module.timeline.rounds
         if module.diverged is None and (last or trainer.should_stop or module.state.round % self.every == 0):
             records = self.directory.mark_records()  # on the disk before the state that counts on them

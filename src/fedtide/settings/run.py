@@ -145,6 +145,20 @@ class EvaluationSettings(SettingsModel):
         ge=0,
         description="test samples per class on which the concentration of neuron activity is measured; 0: off",
     )
+    clients_every: int = Field(
+        0,
+        ge=0,
+        description="rounds between evaluations of every client (mean, spread, worst tenth, newcomers, ... in the history, and "
+        "a Parquet file with a row per client), a multiple of `every`; 0: off",
+    )
+    client_threshold: float = Field(
+        0.5, ge=0, le=1, description="accuracy of the share of clients that stay below it, client_accuracy_below"
+    )
+    personalise: Annotated[int, AtMost(10**9, 32, "batches for every client")] = Field(
+        0,
+        ge=0,
+        description="plain local steps after which every client is evaluated as well, on a copy of its own; 0: off",
+    )
     boundary_losses: bool = Field(
         True,
         description="record the training loss of four models at the start of every session: its initial model, the previous "
@@ -154,6 +168,16 @@ class EvaluationSettings(SettingsModel):
         False,
         description="record in every round the training loss of the broadcast model, on each participant's data and on all",
     )
+
+    @model_validator(mode="after")
+    def _consistent(self) -> EvaluationSettings:
+        if self.clients_every % self.every:
+            raise SettingsError(
+                f"evaluation.clients_every = {self.clients_every} should be a multiple of evaluation.every = {self.every}"
+            )
+        if self.personalise and not self.clients_every:
+            raise SettingsError(f"evaluation.personalise = {self.personalise} needs evaluation.clients_every > 0")
+        return self
 
 
 class FederationSettings(SettingsModel):

@@ -68,17 +68,19 @@ class GrowingFiles:
         self._hashes: dict[str, Any] = {}
         self._sizes: dict[str, int] = {}
         self._unsaved: set[str] = set()
-        self._new = True
+        self._new = {folder}
 
-    def append(self, name: str, text: str) -> None:
-        """Append to a file in one write.
+    def append(self, name: str, content: bytes) -> None:
+        """Append to a file, possibly in a subfolder, in one write.
 
         Raises:
             OSError: the disk is full (names the file and the bytes that are free) or fails.
         """
-        content, path = text.encode(), self.folder / name
+        path = self.folder / name
         self.watch(name)
-        self._new |= self._sizes[name] == 0
+        if self._sizes[name] == 0:
+            path.parent.mkdir(exist_ok=True)
+            self._new |= {path.parent, self.folder}
         with naming(path), path.open("ab") as stream:
             stream.write(content)
         self._hashes[name].update(content)
@@ -97,9 +99,9 @@ class GrowingFiles:
         for name in sorted(self._unsaved):
             with naming(self.folder / name):
                 sync(self.folder / name)
-        if self._new:
-            sync(self.folder)
-        self._unsaved, self._new = set(), False
+        for folder in sorted(self._new):
+            sync(folder)
+        self._unsaved, self._new = set(), set()
         return {
             name: {"bytes": size, "sha256": self._hashes[name].hexdigest()}
             for name, size in self._sizes.items()

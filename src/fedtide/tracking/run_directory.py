@@ -2,6 +2,7 @@
 
 ``settings.json`` · ``manifest.json`` · ``history.csv`` (a row per round) · ``per_class.csv`` · ``clients.csv`` (a row per
 round and participant, if the algorithm records any) · ``neurons.csv`` (a row per round and layer, if enabled) ·
+``client_scores/`` (a Parquet file per evaluation of the clients, if enabled) ·
 ``events.jsonl`` · ``state/`` · ``timeline.npz`` · ``model.pt`` and ``summary.json`` at the end · ``error.txt`` after a failure.
 
 Records are never trusted blindly: a saved state holds marks of the records that it continues, and the summary holds marks of
@@ -23,6 +24,7 @@ from fedtide.core.errors import SettingsError
 from fedtide.core.files import read_text, remove_all_parts, sync, write_json, write_text
 from fedtide.core.hashing import short_hash
 from fedtide.core.locks import held
+from fedtide.tracking import client_scores
 from fedtide.tracking.marks import GrowingFiles, Marks, different, mark_file, wrong_beginning, wrong_size
 
 HISTORY_COLUMNS = (
@@ -187,7 +189,7 @@ class RunDirectory:
 
     def event(self, kind: str, **facts: Any) -> None:
         """Append a line to ``events.jsonl``."""
-        self._growing.append(_EVENTS, json.dumps({"event": kind, **facts}) + "\n")
+        self._growing.append(_EVENTS, f"{json.dumps({'event': kind, **facts})}\n".encode())
 
     def sessions(self) -> list[dict[str, Any]]:
         """Recorded starts of sessions, as arguments of :meth:`event`."""
@@ -196,15 +198,16 @@ class RunDirectory:
         found = [facts for facts in map(_event, lines) if facts is not None and facts["event"] == SESSION]
         return [{"kind": facts.pop("event"), **facts} for facts in found]
 
-    def tables(self) -> dict[str, str]:
-        """Text of each table that there is."""
-        return {name: read_text(path) for name in TABLES if (path := self.path / name).is_file()}
+    def tables(self) -> dict[str, bytes]:
+        """Content of each table that there is."""
+        names = (*TABLES, *client_scores.file_names(self.path))
+        return {name: path.read_bytes() for name in names if (path := self.path / name).is_file()}
 
-    def adopt(self, tables: dict[str, str], sessions: list[dict[str, Any]]) -> None:
+    def adopt(self, tables: dict[str, bytes], sessions: list[dict[str, Any]]) -> None:
         """Take over what :meth:`tables` and :meth:`sessions` of another run gave, instead of own records."""
         self.rewind({})
-        for name, text in tables.items():
-            self._growing.append(name, text)
+        for name, content in tables.items():
+            self._growing.append(name, content)
         for facts in sessions:
             self.event(**facts)
 
@@ -228,6 +231,7 @@ class RunDirectory:
         per_class: dict[str, Sequence[float | None]],
         clients: dict[str, Sequence[float]] | None = None,
         neurons: dict[str, dict[str, float]] | None = None,
+        scores: dict[str, Sequence[Any]] | None = None,
     ) -> None:
         """Append a round to ``history.csv`` and its details to the other tables.
 
@@ -236,6 +240,7 @@ class RunDirectory:
             per_class: accuracies by split, and samples held.
             clients: columns (``client``, ...) with a value per participant.
             neurons: by layer, measures of how concentrated its activity is.
+            scores: columns of the table of client scores.
         """
         columns = [*HISTORY_COLUMNS, *sorted(row.keys() - set(HISTORY_COLUMNS))]
         self._append("history.csv", columns, row)
@@ -248,6 +253,8 @@ class RunDirectory:
         if neurons:
             layers = [{"round": row["round"], "layer": layer, **values} for layer, values in neurons.items()]
             self._append("neurons.csv", list(layers[0]), *layers)
+        if scores:
+            self._growing.append(client_scores.file_name(row["round"]), client_scores.encoded(scores))
 
     def _append(self, name: str, columns: list[str], *rows: dict[str, Any]) -> None:
         """Append rows in one write, after a header in a new file. An existing file keeps its columns."""
@@ -257,11 +264,12 @@ class RunDirectory:
             with path.open(encoding="utf-8") as stream:
                 columns = stream.readline().strip().split(",")
         lines = [["" if row.get(column) is None else str(row[column]) for column in columns] for row in rows]
-        self._growing.append(name, "".join(",".join(cells) + "\n" for cells in ([columns] if new else []) + lines))
+        text = "".join(",".join(cells) + "\n" for cells in ([columns] if new else []) + lines)
+        self._growing.append(name, text.encode())
 
     def mark_records(self) -> Marks:
         """Marks of the tables and events so far, once these are on the disk: for the state that continues them."""
-        for name in (*TABLES, _EVENTS):
+        for name in (*TABLES, _EVENTS, *client_scores.file_names(self.path)):
             self._growing.watch(name)
         return self._growing.marks()
 
@@ -272,7 +280,7 @@ class RunDirectory:
     def rewind(self, marks: Marks) -> None:
         """Drop what tables have beyond the marks, and sessions that began later, so that records and saved state agree."""
         (self.path / "summary.json").unlink(missing_ok=True)
-        for name in TABLES:
+        for name in (*TABLES, *client_scores.file_names(self.path)):
             path = self.path / name
             if name not in marks:
                 path.unlink(missing_ok=True)

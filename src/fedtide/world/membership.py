@@ -1,0 +1,53 @@
+"""Who is new, who stayed, who came back and who has left."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedtide.world.timeline import Timeline
+
+Ints = NDArray[np.int64]
+
+PRESENT = ("newcomers", "stayers", "returners")
+"""Groups of the clients present."""
+
+GROUPS = (*PRESENT, "departed")
+
+
+def membership(timeline: Timeline, t: int) -> dict[str, Ints]:
+    """Clients of each of :data:`GROUPS` in round ``t`` (0-based), by what they did in earlier sessions.
+
+    ``newcomers`` are present in their first session, ``stayers`` were also present in the session before, ``returners`` only in
+    an earlier one; ``departed`` were present earlier and are absent. Nothing precedes the first session, so all groups are
+    empty in it.
+
+    Returns:
+        Ascending ids, int64.
+    """
+    session = int(timeline.session_of_round[t])
+    if session == 0:
+        return {group: np.zeros(0, dtype=np.int64) for group in GROUPS}
+    now, start = timeline.at(t).clients, int(timeline.session_starts[session])
+    earlier, previous = _seen(timeline, 0, start), _seen(timeline, int(timeline.session_starts[session - 1]), start)
+    return {
+        "newcomers": np.setdiff1d(now, earlier),
+        "stayers": np.intersect1d(now, previous),
+        "returners": np.setdiff1d(np.intersect1d(now, earlier), previous),
+        "departed": np.setdiff1d(_seen(timeline, 0, t), now),
+    }
+
+
+def last_round(timeline: Timeline, t: int) -> Ints:
+    """The last round up to ``t`` in which each client was present, -1 for none; int64 [N]."""
+    rounds = np.full(timeline.num_clients, -1, dtype=np.int64)
+    indices, backwards = np.unique(timeline.assignment_of_round[: t + 1][::-1], return_index=True)
+    for place in np.argsort(-backwards):
+        rounds[timeline.assignments[indices[place]].clients] = t - backwards[place]
+    return rounds
+
+
+def _seen(timeline: Timeline, first: int, end: int) -> Ints:
+    """Clients present in any of the rounds ``first`` to ``end`` - 1."""
+    indices = np.unique(timeline.assignment_of_round[first:end])
+    return np.unique(np.concatenate([timeline.assignments[index].clients for index in indices]))

@@ -1,0 +1,180 @@
+"""How the clients fare."""
+
+import csv
+import math
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from torch.nn.functional import cross_entropy
+
+from fedtide.core.errors import SettingsError
+from fedtide.engine.evaluation import Scores
+from fedtide.federation.client_scores import expected, summary
+from fedtide.runs.execution import execute
+from fedtide.settings.params import Params
+from fedtide.world.build import build_timeline
+from fedtide.world.prepared import load_data
+
+SESSIONS = {"name": "sessions", "num_devices": 3, "num_sessions": 3, "rounds_per_session": 2}
+
+
+@pytest.fixture(scope="module")
+def settings(tmp_path_factory):
+    """Six rounds of two groups that take turns: ``settings(**evaluation)``; ``natural=True`` on a table of 12 clients."""
+    root = tmp_path_factory.mktemp("data")
+    rng = np.random.default_rng(5)
+    x, who, month = rng.normal(size=(600, 2)), rng.integers(0, 12, 600), rng.integers(1, 4, 600)
+    month[who == 3], month[who == 4] = 2, np.where(month[who == 4] == 2, 1, month[who == 4])
+    rows = pd.DataFrame(
+        {"who": [f"c{number:02}" for number in who], "when": [f"2013-{number:02}-05" for number in month]}
+    )
+    rows = rows.assign(x=x[:, 0], y=x[:, 1], label=(x.sum(1) + rng.normal(size=600) > 0).astype(int))
+    rows.to_csv(root / "rows.csv", index=False)
+
+    def make(natural=False, model="logistic", local=None, **evaluation):
+        raw = {
+            "data": {"name": "digits", "root": str(root)},
+            "scenario": SESSIONS,
+            "model": model,
+            "algorithm": "fedavg",
+            "local": {"amount": 3, "unit": "steps", "batch_size": 16, "lr": 0.1, **(local or {})},
+            "evaluation": {"clients_every": 2, **evaluation},
+            "engine": {"workers": 1, "accelerator": "cpu"},
+        }
+        if natural:
+            raw["data"] |= {"name": "table", "file": str(root / "rows.csv"), "client": "who", "time": "when"}
+            raw |= {"scenario": {"name": "calendar", "rounds_per_period": 2}, "partition": "natural"}
+        return Params(raw).run()
+
+    return make
+
+
+def history(run):
+    with (run / "history.csv").open() as stream:
+        return [{name: cell for name, cell in row.items() if name != "seconds"} for row in csv.DictReader(stream)]
+
+
+def model_of(run):
+    """Logits of the logistic model of a complete run."""
+    parameters = list(torch.load(run / "model.pt", weights_only=True).values())
+    return lambda inputs: inputs.flatten(1) @ parameters[0].T + parameters[1]
+
+
+def test_expected_accuracy_is_the_mean_over_labels_drawn_like_the_clients():
+    scores = Scores(torch.tensor([3, 1, 0]), torch.tensor([4, 2, 0]), torch.tensor([2.0, 4.0, 0.0]))
+    counts = torch.tensor([[1.0, 0, 0], [1, 1, 0], [3, 1, 9], [0, 0, 5], [0, 0, 0]], dtype=torch.float64)
+    accuracy, loss = expected(scores, counts)
+    np.testing.assert_allclose(accuracy, [3 / 4, 5 / 8, 11 / 16, math.nan, math.nan])
+    np.testing.assert_allclose(loss, [0.5, 1.25, 0.875, math.nan, math.nan])
+
+
+def test_the_summary_counts_clients_that_are_present_and_known():
+    accuracy = np.array([*(np.arange(20) / 20), math.nan, 1.0])
+    groups = {"newcomers": np.array([0, 1, 20]), "stayers": np.array([20]), "departed": np.array([21])}
+    found = summary(accuracy, np.arange(22), groups, 0.25)
+    expected_values = {
+        "mean": 0.475, "std": np.std(np.arange(20) / 20), "worst": 0.025, "below": 0.25, "newcomers": 0.025,
+        "stayers": None, "departed": 1.0,
+    }  # fmt: skip
+    assert found == {name: value if value is None else pytest.approx(value) for name, value in expected_values.items()}
+
+
+def test_dealt_data_give_the_accuracy_expected_under_the_label_shares(settings, tmp_path):
+    chosen = settings()
+    execute(chosen, tmp_path, name="x")
+    data, timeline = load_data(chosen), build_timeline(chosen, load_data(chosen))
+    logits = model_of(tmp_path / "x")(data.prepare(data.test_inputs))
+    hits = (logits.argmax(1) == data.test_labels).double()
+    losses = cross_entropy(logits.double(), data.test_labels, reduction="none")
+    table = pd.read_parquet(tmp_path / "x" / "client_scores" / "round-000006.parquet")
+    assert table.client.tolist() == [*timeline.at(5).clients, *timeline.at(3).clients]
+    assert table.group.tolist() == ["returners"] * 3 + ["departed"] * 3
+    for row in table.itertuples():
+        held = timeline.at(5 if row.group == "returners" else 3)
+        shard = timeline.shards[held.shards[held.clients.tolist().index(row.client)]]
+        share = torch.bincount(data.train_labels[shard], minlength=10) / len(shard)
+        weights = (share / torch.bincount(data.test_labels))[data.test_labels]
+        assert row.accuracy == pytest.approx(float((weights * hits).sum()), abs=1e-6)
+        assert row.loss == pytest.approx(float((weights * losses).sum()), rel=1e-4)
+    assert table.samples.isna().all()
+
+
+@pytest.mark.parametrize("split", ["test", "validation"])
+def test_natural_data_give_the_accuracy_on_own_samples(settings, tmp_path, split):
+    chosen = settings(natural=True, splits=[split])
+    execute(chosen, tmp_path, name="x")
+    data, timeline = load_data(chosen), build_timeline(chosen, load_data(chosen))
+    table = pd.read_parquet(tmp_path / "x" / "client_scores" / "round-000006.parquet")
+    inputs, labels = (data.test_inputs, data.test_labels) if split == "test" else (data.train_inputs, data.train_labels)
+    owners = data.origins.test_client if split == "test" else data.origins.train_client
+    hits = (model_of(tmp_path / "x")(data.prepare(inputs)).argmax(1) == labels).double()
+    assert dict(zip(table.name, table.group, strict=True))["c03"] == "departed"
+    assert dict(zip(table.name, table.group, strict=True))["c04"] == "returners"
+    for row in table.itertuples():
+        last = max(t for t in range(6) if row.client in timeline.at(t).clients)
+        positions = getattr(timeline.evaluated_at(last), split)
+        own = positions[owners[positions] == data.origins.clients.index(row.name)]
+        assert row.samples == len(own)
+        assert row.accuracy == pytest.approx(float(hits[own].mean()), nan_ok=True)
+    present = table[table.group != "departed"].accuracy.dropna()
+    last = history(tmp_path / "x")[-1]
+    assert float(last["client_accuracy_mean"]) == pytest.approx(present.mean())
+    assert float(last["client_accuracy_std"]) == pytest.approx(present.std(ddof=0))
+
+
+@pytest.mark.parametrize("natural", [False, True])
+def test_evaluating_clients_leaves_no_trace(settings, tmp_path, natural):
+    """Training, costs and all other records are the same to the bit."""
+    execute(settings(natural, model="mlp", local={"momentum": 0.9}, clients_every=0), tmp_path, name="off")
+    execute(settings(natural, model="mlp", local={"momentum": 0.9}, personalise=4), tmp_path, name="on")
+    plain = history(tmp_path / "off")
+    assert [{name: row[name] for name in plain[0]} for row in history(tmp_path / "on")] == plain
+    models = [torch.load(tmp_path / name / "model.pt", weights_only=True) for name in ("off", "on")]
+    assert all(torch.equal(models[0][name], models[1][name]) for name in models[0])
+    assert not (tmp_path / "off" / "client_scores").exists()
+
+
+def test_full_batches_make_personal_models_a_naive_loop(settings, tmp_path):
+    chosen = settings(local={"batch_size": 1000, "momentum": 0.5, "weight_decay": 0.01}, personalise=3)
+    execute(chosen, tmp_path, name="x")
+    data, timeline = load_data(chosen), build_timeline(chosen, load_data(chosen))
+    start = list(torch.load(tmp_path / "x" / "model.pt", weights_only=True).values())
+    table = pd.read_parquet(tmp_path / "x" / "client_scores" / "round-000006.parquet").set_index("client")
+    for client, shard in zip(timeline.at(5).clients, timeline.shards_at(5), strict=True):
+        weights = [value.clone().requires_grad_() for value in start]
+        optimiser = torch.optim.SGD(weights, lr=0.1, momentum=0.5, weight_decay=0.01)
+        inputs, labels = data.prepare(data.train_inputs[shard]).flatten(1), data.train_labels[shard]
+        for _ in range(3):
+            optimiser.zero_grad()
+            cross_entropy(inputs @ weights[0].T + weights[1], labels).backward()
+            optimiser.step()
+        with torch.no_grad():
+            logits = data.prepare(data.test_inputs).flatten(1) @ weights[0].T + weights[1]
+        share = torch.bincount(labels, minlength=10) / len(shard)
+        each = (share / torch.bincount(data.test_labels))[data.test_labels]
+        losses = cross_entropy(logits.double(), data.test_labels, reduction="none")
+        assert table.personal_loss[client] == pytest.approx(float((each * losses).sum()), rel=1e-3)
+    assert table[table.group == "departed"].personal_accuracy.isna().all()
+
+
+def test_rounds_of_the_table_and_the_last_one(settings, tmp_path):
+    execute(settings(clients_every=4), tmp_path, name="x")
+    assert sorted(file.name for file in (tmp_path / "x" / "client_scores").iterdir()) == [
+        "round-000004.parquet", "round-000006.parquet",
+    ]  # fmt: skip
+    filled = [bool(row["client_accuracy_mean"]) for row in history(tmp_path / "x")]
+    assert filled == [False, False, False, True, False, True]
+
+
+@pytest.mark.parametrize(
+    ("evaluation", "line"),
+    [
+        ({"every": 2, "clients_every": 3}, "evaluation.clients_every = 3 should be a multiple of evaluation.every = 2"),
+        ({"clients_every": 0, "personalise": 2}, "evaluation.personalise = 2 needs evaluation.clients_every > 0"),
+    ],
+)
+def test_settings_that_do_not_fit_are_one_line(settings, evaluation, line):
+    with pytest.raises(SettingsError, match=line):
+        settings(**evaluation)
