@@ -17,7 +17,9 @@ from fedtide.core.errors import SettingsError
 from fedtide.core.files import write_bytes
 from fedtide.report import (
     boundaries,
+    clients,
     dynamics,
+    fairness,
     figures,
     findings,
     pace,
@@ -104,9 +106,12 @@ def build(
     found = [search.search_front(tuning)] if tuning else []
     read = records.load(run_dirs, score)
     table = tabulate(read, last, rules, speed.target)
+    fair = fairness.fairness(read, last)
     changes = transitions(read, rules)
-    comparisons = _comparisons(table)
-    pictures = [*_pictures(read, table), *(picture for _, picture in found)]
+    comparisons = [*_comparisons(table), *(_comparisons(fair) if fair else [])]
+    results = [*findings.results(table), *(findings.results(fair) if fair else [])]
+    spread = clients.quantiles(run_dirs, read)
+    pictures = [*_pictures(read, table, spread), *(picture for _, picture in found)]
     world = [
         Picture(path.stem, path.read_bytes(), "Clients and their data", _WORLD_CAPTION) for path in timeline_pictures
     ]
@@ -115,15 +120,18 @@ def build(
     tables = [
         *pace.sheet(read, last, table.target, speed.baseline),
         *sheets(changes, rules),
+        *([fairness.sheet(fair, last)] if fair else []),
         *(sheet for sheet, _ in found),
     ]
-    html = render(title, read, table, tables, comparisons, [*pictures, *world], command)
+    html = render(title, read, results, table, tables, comparisons, [*pictures, *world], command)
     files = {f"{picture.name}.png": picture.png for picture in pictures}
     files |= {
         "table.csv": _csv(table.methods.reset_index()),
         "comparison.csv": _csv(_comparison_frame(comparisons)),
         **({"transitions.csv": _csv(per_session(changes))} if len(changes) else {}),
-        "metrics.json": json.dumps(_flat(table), indent=2, allow_nan=False).encode() + b"\n",
+        **({"fairness.csv": _csv(fair.methods.reset_index())} if fair else {}),
+        "metrics.json": json.dumps(_flat(table) | (_flat(fair) if fair else {}), indent=2, allow_nan=False).encode()
+        + b"\n",
         "report.html": html.encode(),
     }
     out.mkdir(parents=True, exist_ok=True)
@@ -133,7 +141,7 @@ def build(
         page=out / "report.html",
         complete=int((read.runs["state"] == "complete").sum()),
         total=len(run_dirs),
-        results=tuple(findings.results(table)),
+        results=tuple(results),
         warnings=tuple(findings.warnings(read)),
         table=_printable(title, table),
     )
@@ -147,7 +155,7 @@ _RANGE = (
 )
 
 
-def _pictures(read: Records, table: Table) -> list[Picture]:
+def _pictures(read: Records, table: Table, spread: pd.DataFrame) -> list[Picture]:
     """The figures that have data, the key figure first."""
     score = read.score
     possible = [
@@ -162,6 +170,21 @@ def _pictures(read: Records, table: Table) -> list[Picture]:
             figures.score_after_changes(table),
             f"{score.title} after session changes",
             f"Mean over the first {table.rules.window} rounds after the evaluated changes. Dots: runs; bars: mean of a method.",
+        ),
+        (
+            "client_accuracy",
+            clients.distribution(read, spread),
+            "Distribution of accuracy over the clients",
+            "Percentiles over the clients present, each on its own held-out samples, or expected under its labels; mean of the "
+            "complete runs of a method.",
+        ),
+        (
+            "newcomers",
+            clients.newcomers(read),
+            "Newcomers against the other clients",
+            "Stayers: present in the session before as well; newcomers: in their first session; returners: back after an "
+            "absence; departed: absent, on their last samples. Lines: mean of the complete runs; shading: range over the "
+            "seeds.",
         ),
         (
             "weights",
@@ -251,7 +274,7 @@ def _comparison_frame(comparisons: list[Comparison]) -> pd.DataFrame:
     return pd.concat(frames)[columns] if frames else pd.DataFrame(columns=columns)
 
 
-def _flat(table: Table) -> dict[str, float]:
+def _flat(table: MethodTable) -> dict[str, float]:
     """``<label>/<initialiser>/<metric>`` -> number, finite ones only."""
     return {
         f"{label}/{start}/{name}": float(f"{value:.12g}") if isinstance(value, float) else int(value)

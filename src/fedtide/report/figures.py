@@ -154,7 +154,7 @@ def _curves(records: Records, x: str, axis: Callable[[float], tuple[float, str]]
     facets = _facets([method for method in records.methods if method in drawn])
     panels = list(dict.fromkeys(line.panel for line in facets.values()))
     rows, columns = _grid(len(panels))
-    size, label = axis(history[x].max())
+    size, label = axis(records.history[x].max())
     with paper():
         height = 3.6 if len(panels) == 1 else 0.6 + rows * (2.1 if columns == 1 else 1.6)
         figure = Figure(figsize=(WIDTH, height), layout="constrained")
@@ -173,7 +173,7 @@ def _curves(records: Records, x: str, axis: Callable[[float], tuple[float, str]]
             axes.set_title(panel if len(panels) > 1 else "", pad=14 if named else None)
             axes.tick_params(labelbottom=number + columns >= len(panels))
         score_axis(grid.flat[0], score, history[column].min(), history[column].max())
-        grid.flat[0].set_xlim(left=0, right=1.005 * history[x].max() / size)
+        grid.flat[0].set_xlim(left=0, right=1.005 * records.history[x].max() / size)
         figure.supxlabel(label, fontsize=9)
         figure.supylabel(f"Test {score.words}", fontsize=9)
         _legend(figure, axes_of)

@@ -42,9 +42,12 @@ def facts(records: Records) -> list[tuple[str, str]]:
 
 
 def results(table: MethodTable) -> list[str]:
-    """The best method by each headline metric, one sentence each; none without a complete run."""
+    """The best method by each headline metric, one sentence each; none without a complete run.
+
+    None about a spread either: it is lowest where nothing is learnt.
+    """
     sentences = []
-    for column in (column for column in table.columns if column.headline):
+    for column in (column for column in table.columns if column.headline and not column.key.endswith("_std")):
         leader = table.leader(column)
         if leader is not None:
             row = dict(table.rows())[leader]

@@ -47,6 +47,7 @@ class Comparison:
 def render(
     title: str,
     records: Records,
+    results: list[str],
     table: Table,
     sheets: list[Sheet],
     comparisons: list[Comparison],
@@ -58,6 +59,7 @@ def render(
     Args:
         title: of the page.
         records: all runs.
+        results: one sentence each.
         table: their metrics.
         sheets, comparisons: one table each.
         pictures: figures to embed, the key figure first.
@@ -69,7 +71,7 @@ def render(
     )
     return environment.from_string(source).render(
         title=title,
-        results=findings.results(table),
+        results=results,
         warnings=findings.warnings(records),
         facts=findings.facts(records),
         figures=pictures,
@@ -109,7 +111,9 @@ _DROP = "Drop: last {} before a change minus the first after it"
 
 def _table_caption(table: Table) -> str:
     score, keys = table.score, {column.key for column in table.columns}
-    parts = [] if score == ACCURACY else [f"Columns about rounds: {score.words} on the test samples."]
+    parts = [] if score == ACCURACY else [f"Columns about rounds: test {score.words}."]
+    if score.ahead:
+        parts.append("The last rounds are those before the last period, which has no next one.")
     if score != ACCURACY and keys & {"seen", "tail"}:
         parts.append("Columns about classes and earlier data: accuracy.")
     parts.append("Bold: best of its column." if any(table.best(column) for column in table.columns) else "")
