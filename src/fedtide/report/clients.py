@@ -106,8 +106,15 @@ def newcomers(records: Records) -> bytes | None:
             # Other clients make up the group in another session: a line joins them only if it has nothing else to join.
             pieces = [piece for _, piece in rounds.groupby("session")] if per_session > 1 else [rounds]
             for number, piece in enumerate(pieces):
-                look = {"color": colour, "linestyle": line, "marker": marker if few or len(piece) == 1 else ""}
-                axes.plot(piece["round"], piece["mean"], markersize=3.5, label="" if number else group, **look)
+                axes.plot(
+                    piece["round"],
+                    piece["mean"],
+                    label="" if number else group,
+                    color=colour,
+                    linestyle=line,
+                    marker=marker if few or len(piece) == 1 else "",
+                    markersize=3.5,
+                )
                 axes.fill_between(piece["round"], piece["min"], piece["max"], color=colour, alpha=0.18, lw=0)
 
     values = history[list(_GROUPS)].to_numpy(dtype=np.float64)

@@ -57,7 +57,7 @@ def sheet(table: MethodTable, last: int) -> Sheet:
 
 
 def _of_run(history: pd.DataFrame, last: int) -> dict[str, float]:
-    found = {}
+    found: dict[str, float] = {}
     for name, prefix in (("client", PREFIX), ("personal", _PERSONAL)):
         values = history.reindex(columns=[f"{prefix}{ending}" for ending in (*_SPREAD, "newcomers", "stayers")])
         values.columns = [*_SPREAD, "newcomers", "stayers"]

@@ -208,7 +208,7 @@ class Recipe:
     @property
     def score(self) -> Score:
         """What is measured."""
-        return self.table.measure.score
+        return Score(self.table.measure.metric)
 
     @property
     def distinguishing(self) -> dict[str, int]:
