@@ -71,9 +71,8 @@ def test_a_loss_is_lowest_where_its_complement_is_highest(tmp_path):
     np.testing.assert_allclose(theirs["p_holm"], mine["p_holm"], rtol=1e-6)
     opposite = {"higher": "lower", "lower": "higher"}
     assert theirs["reading"].tolist() == [opposite.get(words, words) for words in mine["reading"]]
-    sentence = re.fullmatch(
-        r"Lowest mean loss in the last 5 rounds: (.+), 0\.\d{4} ± 0\.\d{4} \(3 seeds\)\.", summary.results[0]
-    )
+    wanted = r"Lowest mean loss in the last 5 rounds: (.+), 0\.\d{4} ± 0\.\d{4} \(3 seeds\)\."
+    sentence = re.fullmatch(wanted, summary.results[0])
     assert sentence is not None
     page = summary.page.read_text()
     assert sentence[1] == mine["reference"][0]
@@ -154,7 +153,7 @@ def test_a_search_is_named_after_its_metric(tmp_path):
     (tmp_path / "front.png").write_bytes(b"not really a picture")
     head = "run,outcome,validation_calibration_error,kappa,front,local.lr\n"
     (tmp_path / "front.csv").write_text(f"{head}a-0001,complete,0.034,0.5,true,0.1\n")
-    sheet, picture = search_front(tmp_path)
+    sheet, _ = search_front(tmp_path)
     assert sheet.title == "Search for validation calibration error at low communication cost"
     assert sheet.headings == ["Kappa", "Validation calibration error, %"]
     assert sheet.rows[0][1] == ["0.5", "3.4"]
