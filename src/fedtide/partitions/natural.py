@@ -11,7 +11,9 @@ from fedtide.core.errors import SettingsError
 from fedtide.core.plugins import PluginSettings
 from fedtide.core.randomness import generator
 from fedtide.partitions.base import Dealt, Ints, Partition
+from fedtide.world.present import evaluated_on_present
 from fedtide.world.samples import Samples
+from fedtide.world.timeline import Timeline
 
 
 class Natural(Partition):
@@ -29,6 +31,9 @@ class Natural(Partition):
         choice: Literal["random", "largest"] = Field(
             "random",
             description="which clients, if there are more than max_clients: drawn by the world's seed, or the largest",
+        )
+        tested_on: Literal["all", "present"] = Field(
+            "all", description="held-out samples to evaluate on: all of the round's, or those of the clients present"
         )
 
         @model_validator(mode="after")
@@ -72,3 +77,17 @@ class Natural(Partition):
         shards = [np.sort(order[cut[place] - sizes[place] : cut[place]]) for place in kept]
         left_out = {"clients": len(ids) - len(kept), "samples": int(sizes.sum() - sizes[kept].sum())}
         return Dealt(shards, ids[kept], {"left_out": left_out})
+
+    def evaluated(self, timeline: Timeline, train: Samples, test: Samples) -> Timeline:
+        """See :meth:`Partition.evaluated`.
+
+        Raises:
+            SettingsError: the clients of test samples are unknown, or those present have none.
+        """
+        if self.settings.tested_on == "all":
+            return timeline
+        if test.client is None:
+            raise SettingsError(
+                "partition.tested_on = 'present' needs test samples whose clients are known; choose 'all'"
+            )
+        return evaluated_on_present(timeline, train, test)

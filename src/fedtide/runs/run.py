@@ -7,7 +7,6 @@ import os
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from fedtide.core.files import remove_dead_parts
 from fedtide.core.plugins import naming_plugins
 from fedtide.runs.identity import run_key
 from fedtide.settings.run import RunSettings, plain_name
@@ -57,7 +56,6 @@ def _run(
     leads = int(os.environ.get("LOCAL_RANK", "0")) == 0
     if leads and (done := directory.finished(key)) is not None:
         log(f"{directory.path.name}: already {done['state']}, nothing to do")
-        remove_dead_parts(directory.path)
         correct_mirror(workspace, log)
         return done
     from fedtide.runs.execution import execute  # with Lightning, which takes seconds to import

@@ -6,7 +6,7 @@ import numpy as np
 from pydantic import Field
 
 from fedtide.core.plugins import PluginSettings
-from fedtide.scenarios._writing import Bools, Span, deal, session_labels, write
+from fedtide.scenarios._writing import Bools, Span, assign, session_labels, write
 from fedtide.scenarios.base import WorldInput
 from fedtide.world.timeline import Timeline
 
@@ -47,5 +47,6 @@ def write_presence(world: WorldInput, present: Bools, session_at_change: bool, s
         SettingsError: a round without anybody.
     """
     spans = spans_of(present, session_at_change)
-    shards = deal(world, world.train, len(present))
-    return write(world, shards, spans, session_labels(world, shards, spans), {"scenario": scenario})
+    dealt = assign(world, world.train, len(present))
+    views = session_labels(world, dealt.shards, spans)
+    return write(world, dealt.shards, spans, views, {"scenario": scenario, **dealt.notes}, dealt.origins)

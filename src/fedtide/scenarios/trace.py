@@ -12,7 +12,7 @@ from pydantic import Field
 
 from fedtide.core.errors import SettingsError
 from fedtide.core.plugins import PluginSettings
-from fedtide.scenarios._writing import Span, deal, session_labels, write
+from fedtide.scenarios._writing import Span, assign, session_labels, write
 from fedtide.scenarios.base import Scenario, WorldInput
 from fedtide.world.timeline import Ints, Timeline
 
@@ -61,9 +61,9 @@ class Trace(Scenario):
         ids = sorted({interval.client for interval in intervals})
         rounds = self.settings.rounds or max(interval.leave for interval in intervals)
         spans = _spans(intervals, ids, rounds, self.settings.session_at_change)
-        shards = deal(world, world.train, len(ids))
-        notes = {"scenario": "trace", "file": Path(self.settings.file).name, "ids": ids}
-        return write(world, shards, spans, session_labels(world, shards, spans), notes)
+        dealt = assign(world, world.train, len(ids))
+        notes = {"scenario": "trace", "file": Path(self.settings.file).name, "ids": ids, **dealt.notes}
+        return write(world, dealt.shards, spans, session_labels(world, dealt.shards, spans), notes, dealt.origins)
 
 
 def read_trace(path: Path) -> list[Interval]:

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from fedtide.core.errors import SettingsError
-from fedtide.core.files import read_text, remove_all_parts, sync, write_json, write_text
+from fedtide.core.files import read_text, remove_all_parts, remove_dead_parts, sync, write_json, write_text
 from fedtide.core.hashing import short_hash
 from fedtide.core.locks import held
 from fedtide.tracking import client_scores
@@ -158,12 +158,17 @@ class RunDirectory:
     def finished(self, key: str) -> dict[str, Any] | None:
         """The summary if the run of this key has ended and all of its files are there, as long as they were.
 
+        Nobody owns such a run again, so what a process left behind that was killed after the end is removed here.
+
         Raises:
             SettingsError: the summary is damaged.
         """
         summary, marks = self._outcome()
         ended = summary is not None and summary.get("run_key") == key and summary.get("state") != "interrupted"
-        return summary if ended and not wrong_size(self.path, marks) else None
+        if not ended or wrong_size(self.path, marks):
+            return None
+        remove_dead_parts(self.path)
+        return summary
 
     def verify(self, *names: str) -> None:
         """Refuse records of a run that has ended if they are not as it left them.

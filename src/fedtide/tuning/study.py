@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from fedtide.core.errors import SettingsError
-from fedtide.core.files import write_bytes
+from fedtide.core.files import remove_dead_parts, write_bytes
 from fedtide.core.hashing import short_hash
 from fedtide.core.locks import held
 from fedtide.core.randomness import generator
@@ -169,13 +169,21 @@ class _Search:
         self.workers = min(options.workers or available_cores(), options.trials - self._ended)
 
     def _repeat_lost(self) -> None:
-        """Queue the failed trials, and the open ones of a killed or stopped search, again; their runs continue."""
+        """Queue the failed trials, and the open ones of a killed or stopped search, again; their runs continue.
+
+        A process may die between any two lines of the journal. A trial without a run was still being sampled, and is sampled
+        again with its own key. One that was itself queued may not have taken over all of its parameters yet.
+        """
         settled = (self._states.WAITING, self._states.COMPLETE, self._states.PRUNED)
-        known = {trial.user_attrs.get("run") for trial in self._study.get_trials(deepcopy=False, states=settled)}
+        begun = [trial.user_attrs for trial in self._study.get_trials(deepcopy=False, states=settled)]
+        known: set[str] = {facts["run"] for facts in begun if "run" in facts}
+        for run in known:
+            remove_dead_parts(self._workspace.runs / run)  # of a process that was killed after the end of the run
         for lost in self._study.get_trials(states=(self._states.RUNNING, self._states.FAIL)):
             name, open_ = lost.user_attrs.get("run"), lost.state == self._states.RUNNING
-            if (open_ or lost.user_attrs.get("outcome") == "failed") and name not in known - {None}:
-                self._study.enqueue_trial(lost.params, user_attrs={} if name is None else {"run": name})
+            if name is not None and name not in known and (open_ or lost.user_attrs.get("outcome") == "failed"):
+                params = lost.system_attrs.get("fixed_params", lost.params)
+                self._study.enqueue_trial(params, user_attrs={"run": name})
                 known.add(name)
             if open_:
                 self._study.tell(lost.number, state=self._states.FAIL)

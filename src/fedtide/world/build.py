@@ -43,7 +43,7 @@ def build_timeline(settings: RunSettings, data: Dataset) -> Timeline:
     )
     timeline = scenario.timeline(world)
     _refuse_impossible(scenario, timeline, len(samples), len(data.test_labels))
-    return timeline
+    return partition.evaluated(timeline, samples, test_samples(data))
 
 
 def _refuse_impossible(scenario: Scenario, timeline: Any, samples: int, test_samples: int) -> None:
