@@ -56,7 +56,8 @@ def test_samples_can_be_counted_under_groups_of_ones_own() -> None:
 def test_a_class_without_samples_has_no_accuracy() -> None:
     scores = Scores(torch.tensor([1, 0]), torch.tensor([2, 0]), torch.tensor([0.5, 0.0], dtype=torch.float64))
     assert scores.per_class() == [0.5, None]
-    assert scores.accuracy(np.array([False, True])) == 0.0
+    assert scores.accuracy(np.array([False, True])) is None
+    assert scores.mean_loss(np.array([False, True])) is None
 
 
 @pytest.mark.parametrize("batch", [1, 3, 100])

@@ -113,7 +113,7 @@ def test_a_history_is_cut_into_sessions(tmp_path):
     )
     history = History(tmp_path)
     second = history.session(2)
-    np.testing.assert_allclose(second.accuracy, [math.nan, 40])
+    np.testing.assert_allclose(second.score, [math.nan, 40])
     assert (second.gradient_rounds, history.session(1).gradient_rounds, history.session(3).gradient_rounds) == (2, 0, 1)
     assert second.latency.tolist() == [3, 1]
     with pytest.raises(SettingsError, match="no session 4: the runs have 3 sessions"):

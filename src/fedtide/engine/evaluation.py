@@ -27,19 +27,21 @@ class Scores:
     loss: Tensor
     masked: Tensor | None = None
 
-    def accuracy(self, labels: NDArray[np.bool_] | None = None, correct: Tensor | None = None) -> float:
-        """Fraction of correct predictions among samples whose label is in ``labels`` (bool [L]).
+    def accuracy(self, labels: NDArray[np.bool_] | None = None, correct: Tensor | None = None) -> float | None:
+        """Fraction of correct predictions among samples whose label is in ``labels`` (bool [L]); ``None`` without any.
 
         The arg-max is over all labels; with ``correct = scores.masked`` over those of the view.
         """
         view = torch.ones_like(self.count, dtype=torch.bool) if labels is None else torch.from_numpy(labels)
         hits = self.correct if correct is None else correct
-        return int(hits[view].sum()) / max(1, int(self.count[view].sum()))
+        count = int(self.count[view].sum())
+        return int(hits[view].sum()) / count if count else None
 
-    def mean_loss(self, labels: NDArray[np.bool_] | None = None) -> float:
+    def mean_loss(self, labels: NDArray[np.bool_] | None = None) -> float | None:
         """Mean cross-entropy over the same samples."""
         view = torch.ones_like(self.count, dtype=torch.bool) if labels is None else torch.from_numpy(labels)
-        return float(self.loss[view].sum()) / max(1, int(self.count[view].sum()))
+        count = int(self.count[view].sum())
+        return float(self.loss[view].sum()) / count if count else None
 
     def per_class(self) -> list[float | None]:
         """Accuracy of each class, ``None`` for a class without samples."""

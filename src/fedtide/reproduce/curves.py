@@ -1,7 +1,8 @@
-"""Accuracy over rounds of the runs behind a table, with the published final numbers beside it."""
+"""The measured score over rounds of the runs behind a table, with the published final numbers beside it."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 
 import pandas as pd
@@ -19,7 +20,7 @@ Curves = dict[Cell, "pd.Series[float]"]
 
 
 def curves(recipe: Recipe, find: Find, kept: Curves) -> Curves:
-    """Test accuracy [percent] by round (from 1): mean of each cell's complete runs, or the curve that was kept.
+    """The test score (shares in percent) by round (from 1): mean of each cell's complete runs, or the curve that was kept.
 
     Empty for a table about single sessions of longer runs.
     """
@@ -29,7 +30,7 @@ def curves(recipe: Recipe, find: Find, kept: Curves) -> Curves:
             found[cell] = kept[cell]
             continue
         histories = [find(recipe.runs(cell, seed)[0]) for seed in recipe.seeds]
-        lines = [history.accuracy for history in histories if history is not None]
+        lines = [history.score for history in histories if history is not None]
         if lines:
             mean = pd.concat(lines, axis=1).mean(axis=1)
             found[cell] = mean.set_axis(pd.RangeIndex(1, len(mean) + 1, name="round"))
@@ -42,12 +43,12 @@ def curves_csv(lines: Curves, recipe: Recipe) -> str:
     return str(frame.to_csv(float_format="%.2f", lineterminator="\n"))
 
 
-def span(lines: Iterable[pd.Series[float]], goals: Iterable[float]) -> tuple[float, float]:
-    """Limits of the accuracy axis [percent]: covers the curves after the first tenth of the rounds, and the goals."""
+def span(lines: Iterable[pd.Series[float]], goals: Iterable[float], percent: bool = True) -> tuple[float, float]:
+    """Limits of the axis of the score: covers the curves after the first tenth of the rounds, and the goals."""
     late = [value for line in lines for value in (line.iloc[len(line) // 10 :].min(), line.max())]
     low, high = min(*late, *goals), max(*late, *goals)
     room = max(0.04 * (high - low), 0.05)
-    return max(low - room, 0.0), min(high + room, 100.0)
+    return max(low - room, 0.0), min(high + room, 100.0 if percent else math.inf)
 
 
 def curves_png(lines: Curves, recipe: Recipe) -> bytes:
@@ -60,9 +61,9 @@ def curves_png(lines: Curves, recipe: Recipe) -> bytes:
             axes.set_title(", ".join(f"{name} {value}" for name, value in zip(recipe.table.grid, world, strict=True)))
             shown = [cell for cell in lines if cell.world == world]
             goals = {
-                cell: recipe.published[cell, "accuracy"].mean
+                cell: recipe.published[cell, recipe.score.name].mean
                 for cell in shown
-                if (cell, "accuracy") in recipe.published
+                if (cell, recipe.score.name) in recipe.published
             }
             for cell in shown:
                 own = [
@@ -74,8 +75,8 @@ def curves_png(lines: Curves, recipe: Recipe) -> bytes:
                 if cell in goals:
                     right, colour = axes.get_yaxis_transform(), look["color"]
                     axes.plot([1.015], [goals[cell]], "D", transform=right, clip_on=False, markersize=4.5, color=colour)
-            axes.set_ylim(span([lines[cell] for cell in shown], goals.values()))
-            axes.set_ylabel("Test accuracy (%)")
+            axes.set_ylim(span([lines[cell] for cell in shown], goals.values(), recipe.score.share))
+            axes.set_ylabel(f"Test {recipe.score.words}{' (%)' if recipe.score.share else ''}")
             axes.legend(loc="center left", bbox_to_anchor=(1.03, 0.5), handlelength=1.6)
         axes.set_xlabel("Communication round")
         return png(figure)

@@ -11,6 +11,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from fedtide.core.errors import SettingsError
+from fedtide.settings.scores import ACCURACY, Score
 from fedtide.tracking.run_directory import RunDirectory
 
 Floats = NDArray[np.float64]
@@ -21,7 +22,7 @@ class Session:
     """Rounds t = 1..T of one session.
 
     Attributes:
-        accuracy: [T], percent, after each round; NaN where not evaluated.
+        score: [T], after each round, shares in percent; NaN where not evaluated.
         gradient_rounds: V, gradient rounds before them.
         latency, energy: [T], seconds and joules of each round, the first including the gradient rounds before it; NaN if
             not recorded.
@@ -29,7 +30,7 @@ class Session:
         information_loss: the last measured in the session, NaN if there is none.
     """
 
-    accuracy: Floats
+    score: Floats
     gradient_rounds: float
     latency: Floats
     energy: Floats
@@ -40,18 +41,24 @@ class Session:
 class History:
     """The rounds of one run, from its ``history.csv``.
 
+    Args:
+        directory: of the run.
+        score: to read, on the test samples.
+
     Raises:
-        SettingsError: the file was not written by a run, or was changed since.
+        SettingsError: the file was not written by a run, was changed since, or lacks the score.
     """
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, score: Score = ACCURACY) -> None:
         RunDirectory(directory).verify("history.csv", "clients.csv")
         frame = pd.read_csv(directory / "history.csv")
         absent = [name for name in ("session", "test_accuracy") if name not in frame]
         if absent:
             raise SettingsError(f"{directory / 'history.csv'}: no column {absent[0]!r}, so it was not written by a run")
+        if (column := f"test_{score.name}") not in frame:
+            raise SettingsError(f"{directory / 'history.csv'}: no column {column!r}; {score.remedy} and run again")
         self._session = frame["session"].to_numpy()
-        self._accuracy = 100 * frame["test_accuracy"].to_numpy(dtype=np.float64)
+        self._score = (100 if score.share else 1) * frame[column].to_numpy(dtype=np.float64)
         absence = np.full(len(frame), np.nan)
         self._gradient_rounds, self._latency, self._energy, self._kappa, self._information_loss = (
             frame[name].to_numpy(dtype=np.float64) if name in frame else absence
@@ -59,9 +66,9 @@ class History:
         )
 
     @property
-    def accuracy(self) -> pd.Series[float]:
-        """Percent after each round, NaN where not evaluated."""
-        return pd.Series(self._accuracy)
+    def score(self) -> pd.Series[float]:
+        """After each round, shares in percent, NaN where not evaluated."""
+        return pd.Series(self._score)
 
     def session(self, number: int) -> Session:
         """Session ``number``, counted from 1.
@@ -75,7 +82,7 @@ class History:
         first = rounds[0]
         before = self._gradient_rounds[first - 1] if first else 0.0  # the column is a running total
         return Session(
-            accuracy=self._accuracy[rounds],
+            score=self._score[rounds],
             gradient_rounds=float(np.nan_to_num(self._gradient_rounds[first] - before)),
             latency=self._latency[rounds],
             energy=self._energy[rounds],

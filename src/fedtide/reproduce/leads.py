@@ -1,4 +1,4 @@
-"""By how much a method is ahead: its accuracy minus the best of the others, averaged over a table.
+"""By how much a method is ahead: its score minus the best of the others, averaged over a table.
 
 Published as ACC_diff (Zhou et al. 2025, eq. 12); its headline numbers are those of FedSSG against the best baseline.
 """
@@ -11,21 +11,29 @@ import numpy as np
 
 from fedtide.report.formats import NOTHING
 from fedtide.reproduce.results import Results, Row, Sheet
-
-LEADS = "Accuracy minus the best of the others, mean over the rows in which all have a number (ACC_diff):"
+from fedtide.settings.scores import ACCURACY, Score
 
 Place = tuple[str, ...]
 
 
+def heading(score: Score) -> str:
+    """Introduction of the table."""
+    named = " (ACC_diff)" if score == ACCURACY else ""
+    order = "The best of the others minus {}" if score.lower else "{} minus the best of the others"
+    words = order.format(score.words if score.lower else score.title)
+    return f"{words}, mean over the rows in which all have a number{named}:"
+
+
 def leads(results: Results) -> Sheet | None:
-    """Headings and lines; None unless in some row all have an accuracy.
+    """Headings and lines; None unless in some row all have a score.
 
     A table with several methods compares the methods of each algorithm; otherwise algorithms are compared. Published and
     obtained numbers are averaged separately, each over the rows (world, transition) in which all have one.
     """
     methods = len({cell.method for cell in results.recipe.cells}) > 1
     by = "method" if methods else "algorithm"
-    rows = [row for row in results.rows if row.quantity.name == "accuracy"]
+    score = results.recipe.score
+    rows = [row for row in results.rows if row.quantity.name == score.name]
     variants = list(dict.fromkeys(row.quantity for row in rows))
     if not rows or len({getattr(row.cell, by) for row in rows}) < 2:
         return None
@@ -41,7 +49,7 @@ def leads(results: Results) -> Sheet | None:
         for row in chosen:
             table.setdefault(place(row), {})[getattr(row.cell, by)] = value(row)
         full = [found for found in table.values() if len(found) > 1 and np.isfinite(list(found.values())).all()]
-        return {name: _lead(name, [found for found in full if name in found]) for name in names}
+        return {name: _lead(name, [found for found in full if name in found], score.sign) for name in names}
 
     columns = {
         "published": column([row for row in rows if row.quantity == variants[0]], lambda row: row.published.mean)
@@ -55,10 +63,10 @@ def leads(results: Results) -> Sheet | None:
     return [by, *filled], [[name, *(cells[name] for cells in filled.values())] for name in names]
 
 
-def _lead(name: str, rows: list[dict[str, float]]) -> str:
+def _lead(name: str, rows: list[dict[str, float]], sign: int) -> str:
     """Mean lead in points, and the number of rows in which it is first."""
     if not rows:
         return NOTHING
-    ahead = [row[name] - max(value for other, value in row.items() if other != name) for row in rows]
+    ahead = [sign * row[name] - max(sign * value for other, value in row.items() if other != name) for row in rows]
     text = f"{np.mean(ahead):+.2f}".replace("-", "\N{MINUS SIGN}")
     return f"{text} (first in {sum(lead > 0 for lead in ahead)} of {len(rows)})"

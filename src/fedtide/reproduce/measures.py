@@ -15,6 +15,7 @@ from pydantic import Field
 from fedtide.core.plugins import SettingsModel
 from fedtide.report import metrics, speed
 from fedtide.reproduce.history import Floats, Session
+from fedtide.settings.scores import Score, ScoreName
 
 
 class Quantity(NamedTuple):
@@ -35,7 +36,21 @@ Run = tuple[str, str]
 COUNTED = "gradient rounds counted"
 
 
-class TransitionAccuracy(SettingsModel):
+class _Scored(SettingsModel):
+    """A measure of one score of the model."""
+
+    metric: ScoreName = Field(
+        "accuracy",
+        description="test metric in place of the accuracy; except loss, it has to be among `evaluation.metrics`",
+    )
+
+    @property
+    def score(self) -> Score:
+        """What is measured."""
+        return Score(self.metric)
+
+
+class TransitionAccuracy(_Scored):
     """Mean accuracy of the first rounds of a session, in percent: (1/n) sum_{t=1..n} Acc(t), n = min(window, T).
 
     The model at the start of the session is left out. Seeds are averaged.
@@ -49,7 +64,7 @@ class TransitionAccuracy(SettingsModel):
     @property
     def quantities(self) -> list[Quantity]:
         """What is measured: one variant per window."""
-        return [Quantity("accuracy", f"{window} round{'s' if window > 1 else ''}") for window in self.windows]
+        return [Quantity(self.metric, f"{window} round{'s' if window > 1 else ''}") for window in self.windows]
 
     def reference_run(self, algorithm: str, method: str) -> Run | None:
         """No reference is needed."""
@@ -57,14 +72,14 @@ class TransitionAccuracy(SettingsModel):
 
     def measure(self, session: Session, _: Session) -> list[float]:
         """In the order of :attr:`quantities`."""
-        return [metrics.mean_of_last(session.accuracy[:window], window) for window in self.windows]
+        return [metrics.mean_of_last(session.score[:window], window) for window in self.windows]
 
     def center(self, values: Floats) -> float:
         """Mean."""
         return float(values.mean())
 
 
-class Recovery(SettingsModel):
+class Recovery(_Scored):
     """How soon, and at which cost, a session reaches a share of the reference method's best accuracy in it.
 
     ``T_rho = min{t : Acc(t) >= rho max_t' Acc_ref(t')}``, infinite if there is none; *latency* [s] and *energy* [kJ] are
@@ -89,21 +104,22 @@ class Recovery(SettingsModel):
 
     def measure(self, session: Session, reference: Session) -> list[float]:
         """In the order of :attr:`quantities`."""
-        target = self.share * metrics.best(reference.accuracy)
-        rounds, base = (metrics.rounds_to_target(part.accuracy, target) for part in (session, reference))
+        sign, share = self.score.sign, 1 / self.share if self.score.lower else self.share
+        target = share * metrics.best(sign * reference.score)
+        rounds, base = (metrics.rounds_to_target(sign * part.score, target) for part in (session, reference))
         seconds, joules = (_per_round(spent, session.gradient_rounds) for spent in (session.latency, session.energy))
         found = []
         for own, other in ((0.0, 0.0), (session.gradient_rounds, reference.gradient_rounds)):
             spent = rounds + own
             found += [spent, spent * seconds, spent * joules / 1000, spent / (base + other)]
-        return [*found, float(np.nansum(reference.accuracy - session.accuracy))]
+        return [*found, float(np.nansum(sign * (reference.score - session.score)))]
 
     def center(self, values: Floats) -> float:
         """Median."""
         return float(np.median(values))
 
 
-class Learning(SettingsModel):
+class Learning(_Scored):
     """How well and how fast a session learns, as the FedDyn lineage reports it (Zhou et al. 2025, Tables 1 to 6).
 
     *accuracy* and *spread* [percent] are mean and population standard deviation over the last rounds; *rounds* is the first
@@ -120,7 +136,7 @@ class Learning(SettingsModel):
     def quantities(self) -> list[Quantity]:
         """What is measured; with a target, also the rounds to it."""
         timed = ("rounds", "speedup") if self.target is not None else ()
-        return [Quantity(name) for name in ("accuracy", "spread", *timed)]
+        return [Quantity(name) for name in (self.metric, "spread", *timed)]
 
     def reference_run(self, algorithm: str, method: str) -> Run | None:
         """The run of the reference algorithm, if there is a target."""
@@ -128,9 +144,12 @@ class Learning(SettingsModel):
 
     def measure(self, session: Session, reference: Session) -> list[float]:
         """In the order of :attr:`quantities`."""
-        found = [*speed.last_rounds(session.accuracy, self.last)]
+        found = [*speed.last_rounds(session.score, self.last)]
         if self.target is not None:
-            own, other = (speed.rounds_to_target(part.accuracy, self.target) for part in (session, reference))
+            sign = self.score.sign
+            own, other = (
+                speed.rounds_to_target(sign * part.score, sign * self.target) for part in (session, reference)
+            )
             found += [own.rounds if own.reached else math.inf, own.speed_up(other)]
         return found
 
@@ -139,7 +158,7 @@ class Learning(SettingsModel):
         return float(values.mean())
 
 
-class BestRounds(SettingsModel):
+class BestRounds(_Scored):
     """Mean accuracy of the best rounds of a session, in percent. Seeds are averaged.
 
     With ``information_loss`` its last measured value is reported too (defined by the algorithms that measure it).
@@ -152,7 +171,7 @@ class BestRounds(SettingsModel):
     @property
     def quantities(self) -> list[Quantity]:
         """What is measured."""
-        return [Quantity("accuracy"), *([Quantity("information_loss")] if self.information_loss else [])]
+        return [Quantity(self.metric), *([Quantity("information_loss")] if self.information_loss else [])]
 
     def reference_run(self, algorithm: str, method: str) -> Run | None:
         """No reference is needed."""
@@ -160,8 +179,9 @@ class BestRounds(SettingsModel):
 
     def measure(self, session: Session, _: Session) -> list[float]:
         """In the order of :attr:`quantities`."""
-        evaluated = np.sort(session.accuracy[~np.isnan(session.accuracy)])
-        found = [metrics.mean(evaluated[-self.rounds :])]
+        sign = self.score.sign
+        evaluated = np.sort(sign * session.score[~np.isnan(session.score)])
+        found = [sign * metrics.mean(evaluated[-self.rounds :])]
         return [*found, session.information_loss] if self.information_loss else found
 
     def center(self, values: Floats) -> float:
@@ -169,7 +189,7 @@ class BestRounds(SettingsModel):
         return float(values.mean())
 
 
-class BestRound(SettingsModel):
+class BestRound(_Scored):
     """Accuracy of a session's best round, in percent, as published in long-tail papers.
 
     The best of many noisy rounds is optimistic, the more so the noisier the method. Two more variants show what a user would
@@ -185,7 +205,7 @@ class BestRound(SettingsModel):
     def quantities(self) -> list[Quantity]:
         """What is measured, the published variant first."""
         names = ("best round", f"last {self.last} rounds", "last round")
-        return [*(Quantity("accuracy", name) for name in names), *([Quantity("kappa")] if self.kappa else [])]
+        return [*(Quantity(self.metric, name) for name in names), *([Quantity("kappa")] if self.kappa else [])]
 
     def reference_run(self, algorithm: str, method: str) -> Run | None:
         """No reference is needed."""
@@ -193,8 +213,8 @@ class BestRound(SettingsModel):
 
     def measure(self, session: Session, _: Session) -> list[float]:
         """In the order of :attr:`quantities`."""
-        accuracy = session.accuracy
-        found = [metrics.best(accuracy), metrics.mean_of_last(accuracy, self.last), metrics.final(accuracy)]
+        score, sign = session.score, self.score.sign
+        found = [sign * metrics.best(sign * score), metrics.mean_of_last(score, self.last), metrics.final(score)]
         return [*found, float(session.kappa.mean())] if self.kappa else found
 
     def center(self, values: Floats) -> float:

@@ -23,18 +23,18 @@ Rows = dict[tuple[tuple[str | None, ...], str], Number]
 
 _NUMBERS = ("mean", "std")
 _QUANTITY = "quantity"
-DEFAULT_QUANTITY = "accuracy"
 
 
-def read_published(path: Path, columns: Mapping[str, Sequence[str]]) -> Rows:
+def read_published(path: Path, columns: Mapping[str, Sequence[str]], quantity: str = "accuracy") -> Rows:
     """Read a file of published numbers.
 
     Columns are some of those of the table (without ``transition``, say, a number holds for all transitions),
-    ``quantity`` (default: accuracy), ``mean`` and ``std``.
+    ``quantity``, ``mean`` and ``std``.
 
     Args:
         path: the file.
         columns: the table's columns and the values that occur in them.
+        quantity: of rows that do not name theirs.
 
     Raises:
         SettingsError: no such file, a column or value unknown to the experiment, a duplicate row, not a number.
@@ -55,7 +55,7 @@ def read_published(path: Path, columns: Mapping[str, Sequence[str]]) -> Rows:
             for name, known in columns.items():
                 if name in row and row[name] not in known:
                     raise SettingsError(nearest(f"{place}: unknown {name} {row[name]!r}", str(row[name]), known))
-            key = (tuple(row.get(name) for name in columns), row.get(_QUANTITY) or DEFAULT_QUANTITY)
+            key = (tuple(row.get(name) for name in columns), row.get(_QUANTITY) or quantity)
             if key in rows:
                 raise SettingsError(f"{place}: duplicate row")
             rows[key] = Number(*(_number(row.get(name), f"{place}, {name}") for name in _NUMBERS))

@@ -23,6 +23,7 @@ from fedtide.reproduce.published import Number, read_published
 from fedtide.settings.params import Params, deep_merge, override
 from fedtide.settings.parse import parse
 from fedtide.settings.run import RunSettings
+from fedtide.settings.scores import Score
 from fedtide.settings.yaml_files import read_mapping
 
 BLOCK = "experiment"
@@ -149,7 +150,9 @@ class Recipe:
         self.published: dict[tuple[Cell, str], Number] = {}
         self.cells = [Cell(world, *rest) for world in self._worlds for rest in itertools.product(*known[-3:])]
         if self.table.published is not None:
-            rows = read_published(path.parent / self.table.published, dict(zip(self.columns, known, strict=True)))
+            rows = read_published(
+                path.parent / self.table.published, dict(zip(self.columns, known, strict=True)), self.score.name
+            )
             self.published = {
                 (cell, quantity): value
                 for cell in self.cells
@@ -189,6 +192,11 @@ class Recipe:
     def _check_runs(self) -> None:
         for cell in self.cells:
             for settings in self.runs(cell, self.seeds[0]):
+                if self.score.metric is not None and self.score.metric not in settings.evaluation.metrics:
+                    raise SettingsError(
+                        f"{self._source}: {BLOCK}.measure.metric = {self.score.name}: the runs do not record it; add "
+                        f"{self.score.metric} to evaluation.metrics"
+                    )
                 sessions = getattr(settings.scenario, "num_sessions", None)
                 session = self.table.transitions[cell.transition]
                 if sessions is not None and not 1 <= session <= sessions:
@@ -196,6 +204,11 @@ class Recipe:
                         f"{self._source}: {BLOCK}.transitions.{cell.transition} = {session} should be "
                         f"a session from 1 to {sessions}"
                     )
+
+    @property
+    def score(self) -> Score:
+        """What is measured."""
+        return Score(self.table.measure.metric)
 
     @property
     def distinguishing(self) -> dict[str, int]:

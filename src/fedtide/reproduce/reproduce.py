@@ -12,13 +12,14 @@ from fedtide.core.plugins import PluginSettings
 from fedtide.reproduce.curves import curves, curves_csv, curves_png
 from fedtide.reproduce.earlier import read_earlier
 from fedtide.reproduce.history import History
-from fedtide.reproduce.leads import LEADS, leads
+from fedtide.reproduce.leads import heading, leads
 from fedtide.reproduce.recipe import Cell, Recipe
 from fedtide.reproduce.results import Results, Sheet, csv_text, markdown, tabulate
 from fedtide.runs.compare import compare
 from fedtide.runs.identity import run_key
 from fedtide.runs.stages import folder
 from fedtide.settings.run import RunSettings
+from fedtide.settings.scores import Score
 from fedtide.tracking.run_directory import RunDirectory
 from fedtide.tracking.workspace import Workspace
 from fedtide.world.dataset import Dataset
@@ -60,8 +61,8 @@ def find(name: str, root: Path = EXPERIMENTS) -> Path:
 class _RunStore:
     """The runs of a recipe in a folder; histories are read once."""
 
-    def __init__(self, root: Path) -> None:
-        self.root = root
+    def __init__(self, root: Path, score: Score) -> None:
+        self.root, self._score = root, score
         self._data: dict[PluginSettings, Dataset] = {}
         self._keys: dict[int, str] = {}
         self._histories: dict[str, History] = {}
@@ -82,7 +83,7 @@ class _RunStore:
         """Read the history of a run if it is complete and nothing of it is missing; whether it is."""
         directory = RunDirectory(self.root / key)
         if key not in self._histories and (directory.finished(key) or {}).get("state") == "complete":
-            self._histories[key] = History(directory.path)
+            self._histories[key] = History(directory.path, self._score)
         return key in self._histories
 
 
@@ -111,7 +112,7 @@ def reproduce(
     chosen = recipe.select(only)
     target = folder(out / recipe.name)
     earlier = read_earlier(recipe, target / f"{recipe.profile}.csv", target / f"{recipe.profile}_rounds.csv")
-    store = _RunStore(folder(runs))
+    store = _RunStore(folder(runs), recipe.score)
     complete = {id(settings): store.load(store.key(settings)) for settings in _distinct(recipe, recipe.cells)}
     missing = [settings for settings in _distinct(recipe, chosen) if not complete[id(settings)]]
 
@@ -123,7 +124,7 @@ def reproduce(
         files, page = {".csv": csv_text(results).encode()}, markdown(results, command, _further(results))
         if lines:
             files |= {"_rounds.csv": curves_csv(lines, recipe).encode(), "_rounds.png": curves_png(lines, recipe)}
-            page += f"\n![Test accuracy over rounds; diamonds: published]({recipe.profile}_rounds.png)\n"
+            page += f"\n![Test {recipe.score.words} over rounds; diamonds: published]({recipe.profile}_rounds.png)\n"
         files[".md"] = page.encode()
         for suffix, content in files.items():
             write_bytes(target / f"{recipe.profile}{suffix}", content)
@@ -145,7 +146,7 @@ def reproduce(
 def _further(results: Results) -> dict[str, Sheet]:
     """Tables derived from the results, by introduction."""
     found = leads(results)
-    return {LEADS: found} if found else {}
+    return {heading(results.recipe.score): found} if found else {}
 
 
 def _distinct(recipe: Recipe, cells: Sequence[Cell]) -> list[RunSettings]:

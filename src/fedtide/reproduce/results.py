@@ -89,7 +89,7 @@ def tabulate(recipe: Recipe, find: Find, earlier: Earlier) -> Results:
                 missing[cell].append(seed)
             else:
                 found[cell].append(measure.measure(sessions[0], sessions[-1]))
-                lengths[cell] = len(sessions[0].accuracy)
+                lengths[cell] = len(sessions[0].score)
     kept = {
         cell
         for cell in missing

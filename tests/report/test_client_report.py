@@ -1,0 +1,179 @@
+"""The report on how the clients fare: the table, its comparisons, and the quantiles behind the figure."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pandas as pd
+import pytest
+from synthetic_runs import finish_again, write_run
+
+from fedtide.core.errors import SettingsError
+from fedtide.core.randomness import generator
+from fedtide.report import clients, fairness, records
+from fedtide.report.build import build
+from fedtide.tracking.client_scores import encoded, file_name
+
+EVERY, CLIENTS = 4, 20
+LEVEL = {"fedavg": 0.6, "scaffold": 0.8}
+
+
+def write_clients(root, label="fedavg", seed=0, personal=False):
+    """A run of three sessions of 12 rounds whose clients are evaluated every fourth round.
+
+    From the second session on, half of the clients are newcomers, five points below the stayers; four more have departed.
+    """
+    path = write_run(root, label, seed=seed, sessions=3)
+    settings = json.loads((path / "settings.json").read_text())
+    settings["evaluation"] = {"clients_every": EVERY, "client_threshold": 0.7, "personalise": 3 if personal else 0}
+    (path / "settings.json").write_text(json.dumps(settings))
+    history = pd.read_csv(path / "history.csv").astype({"round": int})
+    (path / "client_scores").mkdir()
+    rows = {}
+    for round_ in range(EVERY, len(history) + 1, EVERY):
+        first = round_ <= 12
+        shift = generator(seed, "clients", round_).normal(0, 0.01)
+        accuracy = LEVEL[label] + shift + 0.01 * np.arange(CLIENTS) % 0.1
+        group = np.array([""] * CLIENTS if first else ["stayers", "newcomers"] * (CLIENTS // 2))
+        accuracy = accuracy - 0.05 * (group == "newcomers")
+        everyone = [*accuracy, *([] if first else [0.1] * 4)]
+        table = {
+            "round": [round_] * len(everyone),
+            "client": list(range(len(everyone))),
+            "group": [*group, *(["departed"] * (len(everyone) - CLIENTS))],
+            "samples": [None] * len(everyone),
+            "accuracy": everyone,
+            "loss": [None] * len(everyone),
+        }
+        (path / file_name(round_)).write_bytes(encoded(table))
+        found = {"mean": accuracy.mean(), "std": accuracy.std(), "worst": np.sort(accuracy)[:2].mean()}
+        found["below"] = (accuracy < 0.7).mean()
+        if not first:
+            found |= {name: accuracy[group == name].mean() for name in ("newcomers", "stayers")} | {"departed": 0.1}
+        rows[round_] = {f"client_accuracy_{name}": value for name, value in found.items()}
+        if personal:
+            rows[round_] |= {"personal_accuracy_mean": found["mean"] + 0.1, "personal_accuracy_below": 0.0}
+    history = history.join(pd.DataFrame.from_dict(rows, orient="index"), on="round")
+    history.assign(client_accuracy_returners=np.nan).to_csv(path / "history.csv", index=False)
+    finish_again(path)
+    return path
+
+
+@pytest.fixture(scope="module")
+def dirs(tmp_path_factory):
+    root = tmp_path_factory.mktemp("runs")
+    return [write_clients(root, label, seed) for label in LEVEL for seed in range(3)]
+
+
+@pytest.fixture(scope="module")
+def out(dirs):
+    folder = dirs[0].parents[0] / "report"
+    build(dirs, folder, "A", 6, "fedtide report")
+    return folder
+
+
+def columns(path):
+    return pd.read_csv(path / "history.csv").filter(like="client_accuracy_")
+
+
+def test_the_table_averages_the_evaluations_in_the_last_rounds(dirs, out):
+    """Rounds 32 and 36 of the last six."""
+    table = pd.read_csv(out / "fairness.csv").set_index("label")
+    for label in LEVEL:
+        runs = [columns(path) for path in dirs if path.name.startswith(label)]
+        for name in ("mean", "std", "worst", "below"):
+            each = [run[f"client_accuracy_{name}"].iloc[[31, 35]].mean() for run in runs]
+            assert table[f"client_{name}_mean"][label] == pytest.approx(np.mean(each))
+            assert table[f"client_{name}_std"][label] == pytest.approx(np.std(each, ddof=1))
+
+
+def test_newcomers_are_averaged_over_the_sessions_that_have_some(dirs, out):
+    table = pd.read_csv(out / "fairness.csv").set_index("label")
+    for label in LEVEL:
+        runs = [columns(path) for path in dirs if path.name.startswith(label)]
+        each = [run["client_accuracy_newcomers"].iloc[12:].mean() for run in runs]
+        assert table["client_newcomers_mean"][label] == pytest.approx(np.mean(each))
+        gaps = [(run["client_accuracy_newcomers"] - run["client_accuracy_stayers"]).mean() for run in runs]
+        assert table["client_gap_mean"][label] == pytest.approx(np.mean(gaps))
+    assert not [name for name in table if name.startswith("personal")]
+
+
+def test_methods_are_compared_seed_by_seed(out):
+    compared = pd.read_csv(out / "comparison.csv").set_index("metric")
+    assert set(compared.index) == {"last", "transition", "client_std", "client_worst", "client_newcomers"}
+    worst = compared.loc["client_worst"]
+    assert (worst["reference"], worst["pairs"]) == ("scaffold · previous", 3)
+    assert worst["reading"] == "same difference on every seed: n/a"
+    assert worst["difference"] == pytest.approx(-0.2)
+    page = (out / "report.html").read_text()
+    assert "Fairness over clients" in page
+    assert "Below 70 %, % of clients" in page
+    assert "Highest mean accuracy of newcomers: scaffold · previous, " in page
+    assert "standard deviation of accuracy over clients in the last 6 rounds: scaffold" not in page
+    numbers = json.loads((out / "metrics.json").read_text(), parse_constant=pytest.fail)
+    assert numbers["scaffold/previous/client_worst_mean"] - numbers[
+        "fedavg/previous/client_worst_mean"
+    ] == pytest.approx(0.2)
+
+
+def test_the_figures_are_reproducible(dirs, out):
+    read = records.load(dirs)
+    assert clients.distribution(read, clients.quantiles(dirs, read)) == (out / "client_accuracy.png").read_bytes()
+    assert clients.newcomers(read) == (out / "newcomers.png").read_bytes()
+
+
+def test_quantiles_are_of_the_clients_present(dirs):
+    found = clients.quantiles(dirs, records.load(dirs))
+    assert found.groupby("key").size().tolist() == [9] * 6
+    row = found[(found["key"] == dirs[0].name) & (found["round"] == 24)].iloc[0]
+    scores = pd.read_parquet(dirs[0] / file_name(24))
+    present = scores[scores["group"] == "stayers"]["accuracy"].tolist()
+    present += scores[scores["group"] == "newcomers"]["accuracy"].tolist()
+    assert len(scores) == len(present) + 4
+    assert row[list(clients.SHARES)].tolist() == pytest.approx(np.percentile(present, clients.SHARES))
+
+
+def test_personal_steps_have_columns_of_their_own(tmp_path):
+    table = fairness.fairness(records.load([write_clients(tmp_path, personal=True)]), 6)
+    assert table is not None
+    (shown,) = [column for column in table.columns if column.key.startswith("personal")]
+    assert shown.title == "Mean after 3 local steps, %"
+    row = dict(table.rows())["fedavg", "previous"]
+    assert row["personal_mean_mean"] == pytest.approx(row["client_mean_mean"] + 0.1)
+
+
+def test_runs_without_client_scores_have_empty_cells(tmp_path):
+    read = records.load([write_clients(tmp_path), write_run(tmp_path, "scaffold", sessions=3)])
+    table = fairness.fairness(read, 6)
+    assert table is not None
+    cells = dict(fairness.sheet(table, 6).rows)
+    assert "\N{EN DASH}" not in cells["fedavg", "previous"]
+    assert set(cells["scaffold", "previous"]) == {"\N{EN DASH}"}
+
+
+def test_without_a_later_session_there_are_no_newcomers(tmp_path):
+    path = write_run(tmp_path, sessions=1)
+    history = pd.read_csv(path / "history.csv").assign(client_accuracy_mean=0.5, client_accuracy_newcomers=np.nan)
+    history.to_csv(path / "history.csv", index=False)
+    finish_again(path)
+    read = records.load([path])
+    table = fairness.fairness(read, 6)
+    assert table is not None
+    assert [column.key for column in table.columns] == ["client_mean"]
+    assert clients.newcomers(read) is None
+    assert fairness.fairness(records.load([write_run(tmp_path, "scaffold")]), 6) is None
+
+
+@pytest.mark.parametrize("damage", ["missing", "changed"])
+def test_client_scores_that_are_not_as_the_run_left_them_are_one_line(tmp_path, damage):
+    path = write_clients(tmp_path / "runs")
+    file = path / file_name(8)
+    if damage == "missing":
+        file.unlink()
+    else:
+        file.write_bytes((path / file_name(4)).read_bytes())
+    with pytest.raises(SettingsError, match=r"client_scores/round-000008\.parquet") as refusal:
+        build([path], tmp_path / "out", "A", 6, "fedtide report")
+    assert "\n" not in str(refusal.value)
+    assert not (tmp_path / "out").exists()

@@ -1,0 +1,175 @@
+"""The report about any recorded score: directions, units, names, and runs that have not recorded it."""
+
+from __future__ import annotations
+
+import json
+import re
+
+import numpy as np
+import pandas as pd
+import pytest
+from synthetic_runs import finish_again, small_grid, write_run
+
+from fedtide.core.errors import SettingsError
+from fedtide.report.build import build
+from fedtide.report.records import load
+from fedtide.report.search import search_front
+from fedtide.report.table import tabulate
+from fedtide.settings.scores import Score
+
+
+def with_columns(path, **columns):
+    """The run with further columns: functions of its accuracies."""
+    history = pd.read_csv(path / "history.csv")
+    history.assign(**{name: make(history["test_accuracy"]) for name, make in columns.items()}).to_csv(
+        path / "history.csv", index=False
+    )
+    finish_again(path)
+    return path
+
+
+def report(dirs, out, score="accuracy", **options):
+    return build(dirs, out, "A", 5, "fedtide report", score=Score(score), **options)
+
+
+@pytest.mark.parametrize("sessions", [1, 2])
+def test_a_copy_of_the_accuracy_has_the_numbers_of_the_accuracy(tmp_path, sessions):
+    dirs = [
+        with_columns(
+            write_run(tmp_path / "runs", label, seed=seed, sessions=sessions), test_auroc=lambda values: values
+        )
+        for label in ("fedavg", "scaffold")
+        for seed in range(3)
+    ]
+    report(dirs, tmp_path / "accuracy")
+    summary = report(dirs, tmp_path / "auroc", "auroc")
+    for name in ("table.csv", "comparison.csv", "metrics.json"):
+        assert (tmp_path / "auroc" / name).read_bytes() == (tmp_path / "accuracy" / name).read_bytes()
+    page = summary.page.read_text()
+    assert summary.results[0].startswith("Highest mean AUROC in the last 5 rounds: scaffold · previous, ")
+    assert '<th class="number">Final AUROC, %</th>' in page
+    assert "Columns about rounds: test AUROC." in page
+    assert "AUROC in the last 5 rounds: each method minus scaffold" in page
+    pictures = {path.stem for path in (tmp_path / "auroc").glob("*.png")}
+    assert {"auroc_over_rounds", "auroc_over_bytes"} <= pictures
+    assert not {"accuracy_over_rounds", "accuracy_over_bytes"} & pictures
+
+
+def test_a_loss_is_lowest_where_its_complement_is_highest(tmp_path):
+    """The loss of the runs is one minus their accuracy."""
+    dirs = small_grid(tmp_path / "runs")
+    report(dirs, tmp_path / "accuracy")
+    summary = report(dirs, tmp_path / "loss", "loss")
+    one, other = (pd.read_csv(tmp_path / name / "table.csv") for name in ("accuracy", "loss"))
+    for key in ("final", "best", "last", "transition"):
+        np.testing.assert_allclose(other[f"{key}_mean"], 1 - one[f"{key}_mean"], atol=1e-9)
+        np.testing.assert_allclose(other[f"{key}_std"], one[f"{key}_std"], atol=1e-9)
+    np.testing.assert_allclose(other["drop_mean"], one["drop_mean"], atol=1e-9)
+    mine, theirs = (pd.read_csv(tmp_path / name / "comparison.csv") for name in ("accuracy", "loss"))
+    assert mine["reference"].tolist() == theirs["reference"].tolist()
+    np.testing.assert_allclose(theirs["difference"], -mine["difference"], atol=1e-9)
+    np.testing.assert_allclose(theirs["p_holm"], mine["p_holm"], rtol=1e-6)
+    opposite = {"higher": "lower", "lower": "higher"}
+    assert theirs["reading"].tolist() == [opposite.get(words, words) for words in mine["reading"]]
+    wanted = r"Lowest mean loss in the last 5 rounds: (.+), 0\.\d{4} ± 0\.\d{4} \(3 seeds\)\."
+    sentence = re.fullmatch(wanted, summary.results[0])
+    assert sentence is not None
+    page = summary.page.read_text()
+    assert sentence[1] == mine["reference"][0]
+    assert '<th class="number">Final loss</th>' in page
+    assert '<th class="number">Rise at a change</th>' in page
+    assert "chosen for its lowest mean" in page
+
+
+def test_a_target_is_reached_from_above_where_lower_is_better(tmp_path):
+    dirs = [write_run(tmp_path, label, sessions=1, rounds=40) for label in ("fedavg", "scaffold")]
+    high, low = (tabulate(load(dirs, Score(name)), 5, target=goal) for name, goal in (("accuracy", 0.6), ("loss", 0.4)))
+    for key in ("rounds_to_target", "bytes_to_target"):
+        assert high.runs[key].tolist() == low.runs[key].tolist()
+        assert np.isfinite(high.runs[key]).all()
+    best = low.methods["last_mean"].min()
+    default = tabulate(load(dirs, Score("loss")), 5).target
+    assert best / 0.9 <= default < best / 0.9 + 0.01
+    assert "Rounds to 0.4" in [column.title for column in low.columns]
+
+
+def test_the_last_rounds_of_a_score_of_the_next_period_end_with_the_last_but_one(tmp_path):
+    path = with_columns(write_run(tmp_path), test_auroc_next=lambda values: values.where(values.index < 12))
+    table = tabulate(load([path], Score("auroc_next")), last=4)
+    expected = pd.read_csv(path / "history.csv")["test_accuracy"][8:12].mean()
+    assert table.runs["last"][0] == pytest.approx(expected)
+    assert table.columns[0].title == "Final AUROC on the next period, %"
+
+
+@pytest.mark.parametrize(
+    ("score", "remedy"),
+    [
+        ("macro_f1", "add macro_f1 to evaluation.metrics"),
+        ("loss_next", "use scenario calendar with ahead: 1"),
+        ("auroc_next", "add auroc to evaluation.metrics and use scenario calendar with ahead: 1"),
+    ],
+)
+def test_a_run_that_has_not_recorded_the_score_is_one_line(tmp_path, score, remedy):
+    path = write_run(tmp_path / "runs")
+    with pytest.raises(SettingsError) as refusal:
+        report([path], tmp_path / "out", score)
+    assert str(refusal.value) == f"{path / 'history.csv'}: no column 'test_{score}'; {remedy} and run again"
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_comparison_that_would_not_record_the_score_is_refused_before_training(fedtide, folder):
+    for command in ("compare", "report"):
+        refused = fedtide(command, "--set", "report.metric=auroc")
+        assert (refused.status, len(refused.err)) == (2, 1)
+        assert "report.metric = auroc: fedavg does not record it; add auroc to evaluation.metrics" in refused.err[0]
+    assert not list(folder.glob("runs/*"))
+
+
+def test_a_target_above_one_is_for_a_loss(fedtide):
+    refused = fedtide("report", "--set", "report.target=1.5")
+    assert (refused.status, len(refused.err)) == (2, 1)
+    assert "target = 1.5: should be less than or equal to 1" in refused.err[0]
+    assert "no runs to report" in fedtide("report", "--set", "report.target=1.5", "--set", "report.metric=loss").err[0]
+
+
+def test_a_score_that_is_never_determined_is_a_warning_and_no_number(tmp_path):
+    dirs = [
+        with_columns(
+            write_run(tmp_path / "runs", label, sessions=1), test_auroc=lambda values: values.where(values < 0)
+        )
+        for label in ("fedavg", "scaffold")
+    ]
+    summary = report(dirs, tmp_path / "out", "auroc")
+    assert [line.split(" has ")[1] for line in summary.warnings] == ["no test AUROC."] * 2
+    assert summary.results == ()
+    assert "final_mean" not in (tmp_path / "out" / "metrics.json").read_text()
+    for path in (tmp_path / "out").glob("*.csv"):
+        assert "nan" not in path.read_text().lower()
+    assert not re.search(r">\s*nan", summary.page.read_text(), re.IGNORECASE)
+    json.loads((tmp_path / "out" / "metrics.json").read_text(), parse_constant=pytest.fail)
+
+
+def test_a_search_is_named_after_its_metric(tmp_path):
+    (tmp_path / "front.png").write_bytes(b"not really a picture")
+    head = "run,outcome,validation_calibration_error,kappa,front,local.lr\n"
+    (tmp_path / "front.csv").write_text(f"{head}a-0001,complete,0.034,0.5,true,0.1\n")
+    sheet, _ = search_front(tmp_path)
+    assert sheet.title == "Search for validation calibration error at low communication cost"
+    assert sheet.headings == ["Kappa", "Validation calibration error, %"]
+    assert sheet.rows[0][1] == ["0.5", "3.4"]
+    (tmp_path / "front.csv").write_text(
+        head.replace("calibration_error", "auroc") + "a-0001,complete,0.9,0.5,true,0.1\n"
+    )
+    assert search_front(tmp_path)[1].title == "Validation AUROC over communication cost"
+
+
+def test_every_score_has_a_direction_and_a_name():
+    lower = {"loss", "calibration_error", "loss_next", "calibration_error_next"}
+    words = {"auroc": "AUROC", "macro_f1": "macro F1", "balanced_accuracy_next": "balanced accuracy on the next period"}
+    for name in ("accuracy", "auroc", "macro_f1", "balanced_accuracy_next", *lower):
+        score = Score(name)
+        assert score.lower == (name in lower)
+        assert score.words == words.get(name, score.words)
+        assert score.ahead == name.endswith("_next")
+    assert Score("auroc_next").metric == "auroc"
+    assert Score("accuracy_next").metric is None

@@ -1,0 +1,107 @@
+"""An experiment about another score than accuracy: what its measures read, in which direction."""
+
+from __future__ import annotations
+
+import csv
+import math
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from fedtide.core.errors import SettingsError
+from fedtide.reproduce.curves import span
+from fedtide.reproduce.history import History, Session
+from fedtide.reproduce.leads import heading
+from fedtide.reproduce.measures import BestRound, BestRounds, Learning, Measure, Recovery, TransitionAccuracy
+from fedtide.settings.scores import Score
+
+CURVE, REFERENCE = [10.0, 40.0, math.nan, 80.0, 70.0], [20.0, 50.0, 60.0, 90.0, 85.0]
+
+
+def session(values: list[float]) -> Session:
+    cost = np.ones(len(values))
+    return Session(np.array(values), 1.0, cost, cost, cost)
+
+
+@pytest.mark.parametrize(
+    ("measure", "levels"),
+    [
+        (TransitionAccuracy(windows=(3,)), [0]),
+        (BestRounds(rounds=2), [0]),
+        (BestRound(last=2), [0, 1, 2]),
+    ],
+)
+def test_what_is_lower_for_an_error_is_higher_for_its_complement(measure: Measure, levels: list[int]) -> None:
+    error = measure.model_copy(update={"metric": "calibration_error"})
+    assert [quantity.name for quantity in error.quantities] == ["calibration_error"] * len(levels)
+    high = measure.measure(session(CURVE), session(REFERENCE))
+    low = error.measure(session([100 - value for value in CURVE]), session([100 - value for value in REFERENCE]))
+    assert low == pytest.approx([100 - value for value in high])
+
+
+def test_a_target_is_reached_from_above() -> None:
+    parts = [session([100 - value for value in values]) for values in (CURVE, REFERENCE)]
+    low = Learning(metric="calibration_error", last=2, target=45).measure(*parts)
+    assert low[2:] == Learning(last=2, target=55).measure(session(CURVE), session(REFERENCE))[2:] == [4, 3 / 4]
+
+
+def test_recovery_of_a_loss_is_a_multiple_of_the_lowest() -> None:
+    """The reference falls to 0.5; within 0.5 / 0.8 of it is the third round here, the fourth there."""
+    own, reference = session([2.0, 1.0, 0.6, 0.55]), session([2.0, 1.5, 0.7, 0.5])
+    measure = Recovery(metric="loss", share=0.8)
+    found = dict(zip(map(tuple, measure.quantities), measure.measure(own, reference), strict=True))
+    assert found["rounds", ""] == 3
+    assert found["speedup", ""] == 3 / 4
+    assert found["gain", ""] == pytest.approx(2.0 + 1.0 + 0.6 + 0.55 - (2.0 + 1.5 + 0.7 + 0.5))
+
+
+def test_the_history_is_read_in_the_units_of_the_score(tmp_path: Path) -> None:
+    rows = "round,session,test_accuracy,test_loss,test_auroc\n1,1,0.5,1.25,0.75\n2,1,0.6,1.5,\n"
+    (tmp_path / "history.csv").write_text(rows)
+    assert History(tmp_path).score.tolist() == [50, 60]
+    assert History(tmp_path, Score("loss")).score.tolist() == [1.25, 1.5]
+    assert History(tmp_path, Score("auroc")).session(1).score.tolist() == pytest.approx([75, math.nan], nan_ok=True)
+    with pytest.raises(
+        SettingsError, match=r"no column 'test_macro_f1'; add macro_f1 to evaluation\.metrics and run again"
+    ):
+        History(tmp_path, Score("macro_f1"))
+    assert span([History(tmp_path, Score("loss")).score * 100], [], percent=False)[1] > 100
+
+
+def test_a_lead_is_named_after_the_score() -> None:
+    mean = "mean over the rows in which all have a number"
+    assert heading(Score("accuracy")) == f"Accuracy minus the best of the others, {mean} (ACC_diff):"
+    assert heading(Score("auroc")) == f"AUROC minus the best of the others, {mean}:"
+    assert heading(Score("loss")) == f"The best of the others minus loss, {mean}:"
+
+
+def test_an_experiment_about_auroc(fedtide, folder, tiny) -> None:  # type: ignore[no-untyped-def]
+    measure = ("--set", "experiment.measure={name: best_round, last: 1, metric: auroc}")
+    options = ("--set", "experiment.transitions={end: 3}", "--set", "experiment.published=null", "--seeds", "1", "-q")
+    refused = fedtide("reproduce", "tiny", *measure, *options)
+    assert (refused.status, len(refused.err)) == (2, 1)
+    assert (
+        "experiment.measure.metric = auroc: the runs do not record it; add auroc to evaluation.metrics"
+        in refused.err[0]
+    )
+    only = (
+        "--only",
+        "alpha=0.3",
+        "--only",
+        "method=previous",
+        "--only",
+        "algorithm=fedavg",
+        "--set",
+        "evaluation.metrics=[auroc]",
+    )
+    assert fedtide("reproduce", "tiny", *measure, *options, *only).status == 0
+    with (folder / "results/tiny/plain.csv").open(encoding="utf-8") as stream:
+        rows = [row for row in csv.DictReader(stream) if row["seeds"] == "1"]
+    assert [(row["quantity"], row["variant"]) for row in rows[:3]] == [
+        ("auroc", "best round"),
+        ("auroc", "last 1 rounds"),
+        ("auroc", "last round"),
+    ]
+    assert 50 < float(rows[0]["obtained"]) <= 100
+    assert "![Test AUROC over rounds" in (folder / "results/tiny/plain.md").read_text()

@@ -1,0 +1,88 @@
+"""What a search optimises: every score on the validation split, with its direction, recorded by the trials themselves."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, get_args
+
+import numpy as np
+import pytest
+from searches import search
+
+from fedtide.core.errors import SettingsError
+from fedtide.settings.params import Params
+from fedtide.settings.scores import ScoreName
+from fedtide.settings.tuning import TuneMetric
+from fedtide.tracking.run_directory import RunDirectory, read_json
+from fedtide.tuning.space import Space
+from fedtide.tuning.trial import evaluated_rounds, last_tenth
+from fedtide.world.timeline import HeldOut
+from support import deal, timeline
+
+Make = Callable[..., Params]
+
+
+def test_every_score_can_be_searched_for() -> None:
+    assert get_args(TuneMetric) == tuple(f"validation_{name}" for name in get_args(ScoreName))
+
+
+@pytest.mark.parametrize(("metric", "best"), [("auroc", max), ("calibration_error", min)])
+def test_the_trials_record_the_metric_and_the_best_one_wins(
+    params: Make, tmp_path: Path, metric: str, best: Callable[[Any], float]
+) -> None:
+    result = search(params({"trials": 4, "metric": f"validation_{metric}", "prune": False}), tmp_path)
+    with (tmp_path / "tuning" / "trials.csv").open(encoding="utf-8") as stream:
+        rows = list(csv.DictReader(stream))
+    for row in rows:
+        run = RunDirectory(tmp_path / "runs" / row["run"])
+        assert float(row["value"]) == float(run.history()[-1][f"validation_{metric}"])
+        settings = read_json(run.path / "settings.json")
+        assert settings is not None
+        assert settings["evaluation"]["metrics"] == [metric]
+    assert result.value == best(float(row["value"]) for row in rows)
+    assert "metrics" not in (tmp_path / "tuning" / "best.yaml").read_text()
+
+
+def test_trials_are_pruned_by_the_metric(params: Make, tmp_path: Path) -> None:
+    """Rates that learn nothing against rates that do, after four trials that are never pruned."""
+    space = {"local.lr": {"choices": [1e-9, 0.5]}}
+    search(params({"trials": 8, "metric": "validation_auroc", "space": space}), tmp_path)
+    with (tmp_path / "tuning" / "trials.csv").open(encoding="utf-8") as stream:
+        rows = list(csv.DictReader(stream))
+    pruned = [row for row in rows if row["outcome"] == "pruned"]
+    assert {row["local.lr"] for row in rows if row["outcome"] == "complete"} == {"1e-09", "0.5"}
+    assert {row["local.lr"] for row in pruned} <= {"1e-09"}
+
+
+def test_other_metrics_of_the_runs_stay_and_the_default_adds_none(params: Make) -> None:
+    chosen = {"evaluation": {"metrics": ["macro_f1"]}}
+    assert Space(params()).base.evaluation.metrics == ()
+    assert Space(params({"metric": "validation_loss_next"})).base.evaluation.metrics == ()
+    assert Space(params({"metric": "validation_auroc"}, **chosen)).base.evaluation.metrics == ("macro_f1", "auroc")
+    assert Space(params({"metric": "validation_macro_f1_next"}, **chosen)).base.evaluation.metrics == ("macro_f1",)
+
+
+def test_a_metric_of_the_next_period_needs_one(params: Make, tmp_path: Path) -> None:
+    with pytest.raises(SettingsError, match=r"^tune\.metric: there is no next period .+ calendar with ahead: 1$"):
+        search(params({"metric": "validation_accuracy_next"}), tmp_path)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_rounds_of_the_last_period_have_no_next_one() -> None:
+    """Three periods of 10 rounds: the last tenth of a run that is evaluated ahead ends with the second."""
+    session_of_round = np.repeat(np.arange(3), 10)
+    nothing = np.zeros(0, dtype=np.int64)
+    world = replace(
+        timeline(deal((3,)), [{0: 0}] * 30, session_of_round=session_of_round.tolist()),
+        held_out=[HeldOut(nothing, nothing)] * 3,
+        held_out_of_round=session_of_round,
+        next_of_round=np.where(session_of_round < 2, session_of_round + 1, -1),
+    )
+    assert last_tenth(world) == (28, 29, 30)
+    assert last_tenth(world, ahead=True) == evaluated_rounds(world, "end", 1, ahead=True) == (18, 19, 20)
+    assert evaluated_rounds(world, "changes", 1, ahead=True) == tuple(range(11, 21))
+    with pytest.raises(SettingsError, match=r"every = 7: none of the rounds of tune\.over = 'end', the last tenth"):
+        evaluated_rounds(world, "end", 7, ahead=True)
