@@ -9,6 +9,7 @@ correlation of Jakes' spectrum. Nothing here affects training.
 from __future__ import annotations
 
 import copy
+import itertools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -29,6 +30,9 @@ Ints = NDArray[np.int64]
 
 CHUNK = 1024
 """Most slots simulated at a time; no result depends on it."""
+
+_FEW = 4
+"""Transfers below which Python's numbers are faster than arrays."""
 
 _ROUNDING = 1e-9
 """A duration of whole slots is not rounded up because its binary form is a little above."""
@@ -94,10 +98,15 @@ class Fading:
         rho, h = self._correlation, self._h[rows]
         e = np.stack([_complex_normal(self._generators[row], count) for row in rows], axis=1)
         e *= math.sqrt(1 - rho**2)
-        for slot in e:
-            slot += rho * h
-            h = slot
-        self._h[rows] = h
+        if len(rows) < _FEW:  # the same bits, and faster than arrays of so few numbers
+            for column, first in zip(e.T, h.tolist(), strict=True):
+                steps = itertools.accumulate(column.tolist(), lambda last, new: new + rho * last, initial=first)
+                column[:] = list(steps)[1:]
+        else:
+            for slot in e:
+                slot += rho * h
+                h = slot
+        self._h[rows] = e[-1]
         power: Floats = (e.real**2 + e.imag**2).T
         return power
 

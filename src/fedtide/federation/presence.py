@@ -33,7 +33,9 @@ class Presence:
         Args:
             before, t: the versions at which changes were last looked at, and now. now: the instant, in ticks.
         """
-        rounds = [set(eligible_clients(self.timeline, v).clients.tolist()) for v in self._distinct(before, t)]
+        if len(distinct := self._distinct(before, t)) == 1:
+            return set(), []
+        rounds = [set(eligible_clients(self.timeline, v).clients.tolist()) for v in distinct]
         left = set[int]().union(*(old - new for old, new in pairwise(rounds)))
         return left, sorted(rounds[-1] - (rounds[0] - left))
 

@@ -63,7 +63,8 @@ class Queue:
 
     def leave(self, clients: Collection[int], cancel: bool = True) -> list[Job]:
         """Phase 2: clients are gone; their jobs, cancelled and taken out, or without ``cancel`` left to run."""
-        gone = set(clients)
+        if not (gone := set(clients)):
+            return []
         self.present -= gone
         self.line = [client for client in self.line if client not in gone]
         lost = [job for job in self.running.values() if job.client in gone] if cancel else []
