@@ -23,7 +23,7 @@ def memory_plan(parts: Parts) -> str:
     present = max(len(item.clients) for item in timeline.assignments)
     if isinstance(settings.clock, Events):
         at_once = min(settings.clock.concurrency, present)
-        who = f"{at_once} of {present} clients at once, {parts.algorithm.buffer} results per update"
+        who = f"{at_once} of {present} clients at once, results per update: {parts.algorithm.buffer}"
     else:
         cohort = max(1, round(present * parts.participation.participation_fraction(present)))
         who = f"about {cohort} of {present} clients per round"

@@ -26,6 +26,7 @@ from fedtide.report import (
     raster,
     records,
     search,
+    seconds,
     statistics,
 )
 from fedtide.report.pace import Pace
@@ -109,6 +110,7 @@ def build(
         world.append(Picture("cohorts", cohorts, "Who takes part", raster.CAPTION))
     tables = [
         *pace.sheet(read, last, table.target, speed.baseline),
+        *seconds.sheet(read, table.target),
         *sheets(changes, rules),
         *(sheet for sheet, _ in found),
     ]
@@ -181,6 +183,19 @@ def _pictures(read: Records, table: Table) -> list[Picture]:
             "sign. All complete runs of a method.",
         ),
         ("accuracy_over_bytes", figures.accuracy_over_bytes(read), "Test accuracy over communicated bytes", _RANGE),
+        (
+            "accuracy_over_seconds",
+            figures.accuracy_over_seconds(read),
+            "Test accuracy over simulated time",
+            "Of the latest model; in lockstep a round lasts as long as its slowest client. Lines: mean of the complete runs "
+            "of a method, up to the end of the shortest; shading: range over its seeds.",
+        ),
+        (
+            "staleness",
+            seconds.staleness(read),
+            "Staleness of the results",
+            "All complete runs of a method; black: mean.",
+        ),
         (
             "accuracy_over_cost",
             pareto.accuracy_over_cost(read, table),

@@ -202,7 +202,50 @@ class BestRound(SettingsModel):
         return float(values.mean())
 
 
-Measure = Annotated[TransitionAccuracy | Recovery | Learning | BestRounds | BestRound, Field(discriminator="name")]
+class SimulatedTime(SettingsModel):
+    """Accuracy at equal simulated seconds, in percent, and what a target takes, for runs in lockstep or asynchronous.
+
+    A model holds from the end of its round until the next one. *accuracy* is that of the last model evaluated until a second,
+    not a number after the end of the run; *seconds* and *updates* are those of the first evaluated model with at least the
+    target accuracy. Seeds: median.
+    """
+
+    name: Literal["simulated_time"] = "simulated_time"
+    seconds: tuple[Annotated[float, Field(gt=0)], ...] = Field(
+        (), description="simulated seconds after the start of the session; each gives a variant"
+    )
+    target: float | None = Field(None, gt=0, le=100, description="accuracy to reach in percent; null: none")
+
+    @property
+    def quantities(self) -> list[Quantity]:
+        """What is measured."""
+        reached = () if self.target is None else ("seconds", "updates")
+        return [*(Quantity("accuracy", f"{second:g} s") for second in self.seconds), *map(Quantity, reached)]
+
+    def reference_run(self, algorithm: str, method: str) -> Run | None:
+        """No reference is needed."""
+        return None
+
+    def measure(self, session: Session, _: Session) -> list[float]:
+        """In the order of :attr:`quantities`."""
+        elapsed = np.cumsum(session.latency)
+        found = [metrics.accuracy_at(session.accuracy, elapsed, second) for second in self.seconds]
+        if self.target is not None:
+            found += [to(session.accuracy, elapsed, self.target) for to in (metrics.seconds_to_target, _updates)]
+        return found
+
+    def center(self, values: Floats) -> float:
+        """Median, which a seed that never gets there does not make infinite."""
+        return float(np.median(values))
+
+
+Measure = Annotated[
+    TransitionAccuracy | Recovery | Learning | BestRounds | BestRound | SimulatedTime, Field(discriminator="name")
+]
+
+
+def _updates(accuracy: Floats, _: Floats, target: float) -> float:
+    return metrics.rounds_to_target(accuracy, target)
 
 
 def _per_round(spent: Floats, gradient_rounds: float) -> float:
