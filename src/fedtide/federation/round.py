@@ -68,7 +68,8 @@ def train_round(parts: Parts, state: RunState, plan: RoundPlan) -> RoundResult:
         *(state.w.device, parts.labels),
     )
     ids = torch.tensor(plan.ids, dtype=torch.int64)
-    state.counts.index_add_(0, ids, torch.ones_like(ids))
+    places = ids.to(state.counts.device)
+    state.counts.index_add_(0, places, torch.ones_like(places))
     memory = _gather(state, ids)
     r, services = _make_round(parts, state, plan, batches, memory)
     schedule = parts.exchange.schedule(r)

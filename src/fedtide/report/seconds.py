@@ -88,7 +88,7 @@ def staleness(records: Records) -> bytes | None:
         for axes, ((label, start), group) in zip(grid, groups, strict=True):
             behind = group["staleness"].to_numpy(dtype=np.float64)
             shares = np.histogram(behind, edges)[0] / len(behind)
-            number = labels.index(label)
+            number = labels.index(str(label))
             axes.stairs(shares, edges, fill=True, color=line_style(number)["color"])
             axes.axvline(behind.mean(), color="black", linewidth=1.0)
             axes.set_title(
