@@ -12,9 +12,12 @@ from torch import Tensor
 
 from fedtide.core.errors import SettingsError
 from fedtide.costs.wireless import JobCosts, Wireless
-from fedtide.engine.plan import plan_batches, sample_count
+from fedtide.engine.executor import Advance
+from fedtide.engine.local import Cohort
+from fedtide.engine.plan import BatchPlan, plan_batches, sample_count
 from fedtide.federation.events import EventClock
 from fedtide.federation.federation import Federation
+from fedtide.federation.presence import Presence
 from fedtide.federation.record import RoundRecord
 from fedtide.federation.state import RunState, initial_state, restored_state
 from fedtide.settings.costs import CostSettings
@@ -146,6 +149,36 @@ def test_a_result_is_that_of_its_start_and_its_job() -> None:
     assert any(len(set(r.ids)) < len(r.ids) for r, _ in seen)
 
 
+def batches(plan: BatchPlan, row: int) -> str:
+    """Samples of a client's local steps."""
+    sizes = enumerate(plan.sizes[row].tolist())
+    return str([plan.indices[row, step, :size].tolist() for step, size in sizes if size])
+
+
+def test_batches_are_keyed_by_the_job() -> None:
+    """So that a client does not see the same ones in each of its jobs, whatever else is trained with them."""
+    local = {**LOCAL, "order": "shuffled"}
+    fed, noted = made({"name": "fedbuff", "buffer": 3}, UNEQUAL, steady(SIZES, 5), 4, local=local)
+    begin, plans = fed.parts.executor.begin, []
+
+    def note(cohort: Cohort) -> Advance:
+        plans.append(cohort.plan)
+        return begin(cohort)
+
+    fed.parts.executor.begin = note  # type: ignore[method-assign]
+    run_rounds(fed)
+    chosen = fed.parts.settings.local
+    expected = set()
+    for number, client in enumerate(noted.started):
+        shard = fed.parts.timeline.shards[client]
+        own = plan_batches([shard], [number], chosen, 1.0, 0, "jobs", (), torch.device("cpu"))
+        expected.add(batches(own, 0))
+    seen = [batches(plan, row) for plan in plans for row in range(len(plan.steps))]
+    assert len(seen) == 15
+    assert len(set(seen)) > len(SIZES)
+    assert set(seen) <= expected
+
+
 def test_old_results_are_thrown_away_and_paid_for() -> None:
     fed, noted = made({"name": "fedbuff", "buffer": 2}, UNEQUAL, steady(SIZES, 9), 5, clock={"max_staleness": 1})
     state, records = run_rounds(fed)
@@ -162,6 +195,16 @@ def test_old_results_are_thrown_away_and_paid_for() -> None:
 def present(*who: Sequence[int], session_of_round: Sequence[int] | None = None) -> Timeline:
     """These clients in each round."""
     return timeline(deal(SIZES), [{k: k for k in here} for here in who], clients=5, session_of_round=session_of_round)
+
+
+def test_several_updates_in_one_instant_bring_all_their_departures_and_arrivals() -> None:
+    """Who was away in between has lost its job and joins; who came and went again does not."""
+    back, gone = (Presence(present(*who), 0) for who in ([[0, 1], [0], [0, 1, 2]], [[0, 1], [0, 1, 2], [0, 1]]))
+    assert back.changes(0, 2, now=5) == ({1}, [1, 2])
+    assert back.changes(1, 2, now=5) == (set(), [1, 2])
+    assert back.changes(2, 2, now=5) == (set(), [])
+    assert gone.changes(0, 2, now=5) == ({2}, [])
+    assert sorted(back.first(2)) == [0, 1, 2]
 
 
 @pytest.mark.parametrize("leave", ["cancel", "finish"])
