@@ -140,6 +140,22 @@ def measure_cohorts(bench: Bench) -> list[Row]:
     return rows
 
 
+def measure_clock(bench: Bench) -> list[Row]:
+    """Asynchronous training against FedAvg with as many local steps: ten results per update, or ten updates of one."""
+    rows = []
+    for workload in (WORKLOADS["W1"], crowd("mlp", 10), crowd("logistic", 10)):
+        updates = {"fedbuff": 1, "fedasync": workload.cohort}  # that are made of as many results as a round
+        competitors = {"fedavg": library(bench.settings(workload), bench.scratch)}
+        for name, each in updates.items():
+            raw = bench.raw(workload, timed=each * workload.timed, clock={"name": "events"}, algorithm={"name": name})
+            competitors[name] = library(Params({**raw, "participation": "all"}).run(), bench.scratch)
+        found = take_turns(competitors, bench.turns)
+        for name, each in updates.items():
+            seconds = [Times(each * wall, each * processor) for wall, processor in found[name]]
+            rows.append(Row("clock", f"{name}, {workload.name}", "fedavg", seconds, found["fedavg"]))
+    return rows
+
+
 def measure_algorithms(bench: Bench) -> list[Row]:
     """Every algorithm there is, with its defaults, against FedAvg."""
     workload = WORKLOADS["W1"]

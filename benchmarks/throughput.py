@@ -23,10 +23,10 @@ from rich.table import Table
 
 from fedtide.core.errors import SettingsError
 from fedtide.engine.workers import available_cores
-from parts import COHORTS, Bench, Row, measure_algorithms, measure_cohorts, measure_workload
+from parts import COHORTS, Bench, Row, measure_algorithms, measure_clock, measure_cohorts, measure_workload
 from workloads import WORKLOADS, crowd
 
-PARTS = (*WORKLOADS, "cohorts", "algorithms")
+PARTS = (*WORKLOADS, "cohorts", "algorithms", "clock")
 
 
 def main() -> None:
@@ -79,11 +79,13 @@ def _machine(options: argparse.Namespace) -> dict[str, Any]:
 def _measure(bench: Bench, part: str) -> list[Row]:
     if part in WORKLOADS:
         return measure_workload(bench, WORKLOADS[part])
-    return measure_cohorts(bench) if part == "cohorts" else measure_algorithms(bench)
+    measure = {"cohorts": measure_cohorts, "algorithms": measure_algorithms, "clock": measure_clock}[part]
+    return measure(bench)
 
 
 def _table(part: str, rows: list[Row]) -> Table:
     text = {**{name: workload.text for name, workload in WORKLOADS.items()}, "cohorts": crowd("mlp", COHORTS[0]).text}
+    text["clock"] = "asynchronous training, per ten results"
     table = Table(title=f"{part}: {text.get(part, WORKLOADS['W1'].text)}", caption=_caption(rows))
     kinds = sorted({kind for row in rows for kind in row.peaks})
     headers = ("", "ms/round", "against", "ms/round", "speed", "range", "CPU", *(f"peak MB, {kind}" for kind in kinds))

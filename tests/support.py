@@ -46,6 +46,12 @@ def light(algorithm: str) -> dict[str, Any]:
     return {"name": algorithm, **LIGHT.get(algorithm, {})}
 
 
+def clock(algorithm: str) -> dict[str, Any]:
+    """What an algorithm needs besides its own settings: nothing, or a clock of events."""
+    plugin: Any = plugins.load("algorithms", algorithm)
+    return {"clock": "events", "participation": "all"} if plugin(plugin.Settings(name=algorithm)).buffer else {}
+
+
 def settings(**values: Any) -> RunSettings:
     """Settings of a run on a tiny model; ``values`` are top-level keys of the settings file."""
     base = {"model": "logistic", "validation": 0.0, "local": {"amount": 1, "batch_size": 4}, "engine": {"workers": 1}}

@@ -11,7 +11,7 @@ from fedtide.settings.run import RunSettings
 from fedtide.world.build import build_timeline
 from fedtide.world.dataset import Dataset
 from fedtide.world.timeline import Timeline
-from support import dataset, light, settings
+from support import clock, dataset, light, settings
 from traces import fedscale_file, flash_file
 
 World = Callable[..., tuple[RunSettings, Timeline, Dataset]]
@@ -53,7 +53,7 @@ def world(data: Dataset, tmp_path: Path) -> World:
         if scenario in files:
             chosen["file"] = str(files[scenario])
         if isinstance(values.get("algorithm"), str):
-            values["algorithm"] = light(values["algorithm"])
+            values = {**clock(values["algorithm"]), **values, "algorithm": light(values["algorithm"])}
         base = {
             "partition": "iid",
             "participation": {"name": "fixed", "fraction": 0.6},

@@ -18,10 +18,24 @@ from fedtide.federation.state import RunState
 from fedtide.settings.run import RunSettings
 from fedtide.world.dataset import Dataset
 from fedtide.world.timeline import Timeline
-from support import assert_close, assert_same, deal, federation, run_rounds, settings, smallest, steady, timeline, watch
+from support import (
+    assert_close,
+    assert_same,
+    clock,
+    deal,
+    federation,
+    run_rounds,
+    settings,
+    smallest,
+    steady,
+    timeline,
+    watch,
+)
 
 HEAVY = {"resnet18", "resnet34", "preact_resnet18"}
 ALGORITHMS = plugins.names("algorithms")
+OF_ROUNDS = [name for name in ALGORITHMS if not clock(name)]
+"""The others are in tests/federation/test_events.py, where they differ."""
 OF_OWN_DATA = ("calendar", "natural")
 """They need data that know clients and times; see tests/runs/test_calendar_run.py."""
 OTHERS = [
@@ -114,7 +128,7 @@ def session_starts(world: Timeline) -> list[int]:
     return [t for t in range(world.rounds) if world.session_span(t)[0] == t]
 
 
-@pytest.mark.parametrize("algorithm", ALGORITHMS)
+@pytest.mark.parametrize("algorithm", OF_ROUNDS)
 def test_the_ledger_counts_what_is_declared(world: Any, algorithm: str) -> None:
     fed = federation(*world(algorithm=algorithm))
     algorithm, size = fed.parts.algorithm, fed.parts.layout.size
@@ -133,7 +147,7 @@ def test_the_ledger_counts_what_is_declared(world: Any, algorithm: str) -> None:
 
 
 @pytest.mark.parametrize("executor", ["threads", "stacked"])
-@pytest.mark.parametrize("algorithm", ALGORITHMS)
+@pytest.mark.parametrize("algorithm", OF_ROUNDS)
 def test_one_sample_is_enough_and_none_is_never_drawn(data: Dataset, algorithm: str, executor: str) -> None:
     local = {"amount": 2, "batch_size": 3, "lr": 0.05}
     chosen = settings(algorithm=algorithm, local=local, engine={"executor": executor, "workers": 1})
@@ -163,7 +177,7 @@ def seen_by(run: Run) -> list[Any]:
     return [fed.parts.w0.tolist(), [r.ids for r, _ in watched], plans]
 
 
-@pytest.mark.parametrize("algorithm", ALGORITHMS)
+@pytest.mark.parametrize("algorithm", OF_ROUNDS)
 def test_all_algorithms_see_the_same_world(world: Any, algorithm: str) -> None:
     assert seen_by(world(algorithm=algorithm)) == seen_by(world(algorithm="fedavg"))
 

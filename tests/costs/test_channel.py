@@ -28,6 +28,16 @@ def link(bits: float, snr: tuple[float, ...] = (3.0,), bandwidth: float = 1e6) -
     return Link(bandwidth, np.array(snr), bits)
 
 
+@pytest.mark.parametrize("count", [1, 3, 5])
+def test_few_devices_fade_as_many_do_to_the_bit(count: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    found = []
+    for few in (0, 99):
+        monkeypatch.setattr(wireless, "_FEW", few)
+        process = fading(count, seed=5)
+        found.append([process.advance(np.arange(count), 40), process.advance(np.arange(count)[-1:], 7)])
+    assert all(np.array_equal(a, b) for a, b in zip(*found, strict=True))
+
+
 # Large scale
 
 

@@ -7,7 +7,7 @@ from records import same_records
 
 from fedtide.core import plugins
 from fedtide.core.randomness import generator
-from support import light
+from support import clock, light
 
 MOMENTS = [Moment(rows, number % 5) for number, rows in enumerate((0, 2, 4, 5, 6, 9, 10, 11, 13, 14))]
 """Before the first state, inside a session, around each session change, between saved states, in the last round."""
@@ -24,7 +24,10 @@ of clients and server are FedSSG's, which test_campaign.py kills."""
 
 def kill_and_compare(folder, algorithm, moments):
     """Kill a run at some moments, with changing intervals between saved states; its records equal those of a whole one."""
-    chosen = ("--set", f"algorithm={json.dumps(light(algorithm))}")
+    settings = {**clock(algorithm), "algorithm": light(algorithm)}
+    if "clock" in settings:  # these are of rounds
+        settings |= {"local.momentum_scope": "round", "evaluation.models": ["cloud", "participants"]}
+    chosen = [item for key, value in settings.items() for item in ("--set", f"{key}={json.dumps(value)}")]
     assert Attempt(folder, *chosen, name="whole").end() == 0
     for number, moment in enumerate(moments):
         attempt = Attempt(folder, *chosen, "--set", f"checkpoint.every={1 + number % 3}", moments=(moment,))

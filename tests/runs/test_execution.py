@@ -90,6 +90,21 @@ def test_an_interrupted_run_continues_to_the_same_bits(
     assert events(tmp_path / "x") == ["interrupted", "resumed", "complete"]
 
 
+@pytest.mark.parametrize("algorithm", [{"name": "fedasync"}, {"name": "fedbuff", "buffer": 2}], ids=str)
+def test_a_run_with_jobs_under_way_continues_to_the_same_bits(
+    small: Any, run_once: Play, stop_after: Any, tmp_path: Path, algorithm: dict[str, Any]
+) -> None:
+    clock = {"name": "events", "concurrency": 3, "max_staleness": 2}
+    settings = small(clock=clock, algorithm=algorithm, participation="all")
+    execute(settings, tmp_path, name="whole")
+    for stopped in (1, 4):
+        assert run_once(settings, callbacks=[stop_after(stopped)])["rounds"] == stopped
+        assert len(final(tmp_path / "x")["events"]["running"]) > 0
+    assert run_once(settings)["state"] == "complete"
+    assert history(tmp_path / "x") == history(tmp_path / "whole")
+    assert same(final(tmp_path / "x"), final(tmp_path / "whole"))
+
+
 def test_a_torn_state_and_a_torn_line_are_repaired(small: Any, run_once: Play, stop_after: Any, tmp_path: Path) -> None:
     """The newest state is damaged, so the run continues from an older one and drops the rows after it."""
     settings, folder = small(), tmp_path / "x"

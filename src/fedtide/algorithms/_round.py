@@ -134,10 +134,12 @@ class Round:
         t: 0-based round; ``rounds``: T, fixed in advance. session: 0-based. session_round: 0-based inside the session.
         lr: learning rate of the round; lr0: that of the first round of the schedule.
         w: [d] global model before the round. W: [C, d] local models (``start`` before training, results in ``finish``).
+        base: [C, d] the global models that the local ones started from, ``w`` unless ``clock: events``.
+        staleness: [C, 1] updates of the global model since then, 0.0 unless ``clock: events``.
         server, client: memories: ``r.server.c`` [d], ``r.client.h`` [C, d]; assignments are kept.
         scratch: rows [C, d] of this round alone, zero at its start.
         extra: named tensors of any shape kept by the algorithm.
-        ids: client ids, ascending. shard_ids: number of the shard each holds.
+        ids: client ids, ascending; with ``clock: events`` one may occur twice. shard_ids: number of the shard each holds.
         n: [C, 1] samples. omega: [C, 1] n over the population's mean.
         steps: [C, 1] local steps. effective_steps: [C, 1] displacement per unit gradient and lr (momentum included).
         mean_steps: local steps of a client of mean size, as ``step_count`` gives them.
@@ -158,6 +160,8 @@ class Round:
     lr0: float
     w: Tensor
     W: Tensor
+    base: Tensor
+    staleness: Tensor
     server: Vectors
     client: Vectors
     scratch: Vectors
@@ -195,7 +199,19 @@ class Round:
 
     def rows(self, rows: slice) -> Round:
         """The same round seen by some participants only, for hooks that work on a part of the cohort."""
-        names = ("W", "n", "omega", "steps", "effective_steps", "weights", "counts", "seen", "label_counts")
+        names = (
+            "W",
+            "base",
+            "staleness",
+            "n",
+            "omega",
+            "steps",
+            "effective_steps",
+            "weights",
+            "counts",
+            "seen",
+            "label_counts",
+        )
         parts = {name: getattr(self, name)[rows] for name in names}
         return replace(
             self,

@@ -92,6 +92,10 @@ class Algorithm(Plugin):
         models: the models to evaluate by default: ``cloud``, ``participants``, ``all``, ``ensemble``.
         averages_inside_round: whether its formulas hold when clients also average inside a round (see ``exchange``): they may
             use the mean of the local models, not a client's own displacement.
+        buffer: results that an update of the server waits for with ``clock: events``; 0 for an algorithm of rounds. With it,
+            every result has a base and a staleness of its own (``r.base``, ``r.staleness``) and a client may occur twice;
+            there are no client and scratch vectors, and ``local`` and ``terms`` see ``r.w`` and ``r.server`` as they are when
+            the results are used.
         remembers: whether clients keep something from round to round besides their vectors.
         synthetic_per_shard: most samples it adds for every shard that a client holds.
         problem: the learning problem, set before all other calls.
@@ -106,6 +110,7 @@ class Algorithm(Plugin):
     up: Sequence[str] = ("W",)
     models: ClassVar[Sequence[str]] = ("cloud",)
     averages_inside_round: ClassVar[bool] = False
+    buffer: int = 0
     remembers: ClassVar[bool] = False
     synthetic_per_shard: int = 0
     problem: Problem
@@ -114,7 +119,7 @@ class Algorithm(Plugin):
 
     def start(self, r: Round) -> Tensor:
         """The models that local training starts from: [d] for all participants or [C, d]."""
-        return r.w
+        return r.base
 
     def local(self, r: Round) -> Local:
         """What this round adds to the clients' gradients."""

@@ -1,16 +1,19 @@
 """Seconds and joules of a round in one cell: communication and the devices' computation (Chang et al.).
 
-The server broadcasts on the whole band W; K participants upload at once on W/K each. Path loss and shadowing are those of a
-street canyon in line of sight (3GPP TR 38.901, table 7.4.1-1, UMi); fading is a first-order Gauss-Markov process with the
-correlation of Jakes' spectrum. Nothing here affects training.
+In a round the server broadcasts on the whole band W, and K participants upload at once on W/K each; jobs that overlap
+arbitrarily have a fixed share of the band and of the server's power each. Path loss and shadowing are those of a street
+canyon in line of sight (3GPP TR 38.901, table 7.4.1-1, UMi); fading is a first-order Gauss-Markov process with the correlation
+of Jakes' spectrum. Training depends on it with ``clock: events`` alone.
 """
 
 from __future__ import annotations
 
 import copy
+import itertools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -27,6 +30,12 @@ Ints = NDArray[np.int64]
 
 CHUNK = 1024
 """Most slots simulated at a time; no result depends on it."""
+
+_FEW = 4
+"""Transfers below which Python's numbers are faster than arrays."""
+
+_ROUNDING = 1e-9
+"""A duration of whole slots is not rounded up because its binary form is a little above."""
 
 PAPER_SAMPLES = 5 * 128
 """Samples that a device processes in every published round."""
@@ -89,10 +98,15 @@ class Fading:
         rho, h = self._correlation, self._h[rows]
         e = np.stack([_complex_normal(self._generators[row], count) for row in rows], axis=1)
         e *= math.sqrt(1 - rho**2)
-        for slot in e:
-            slot += rho * h
-            h = slot
-        self._h[rows] = h
+        if len(rows) < _FEW:  # the same bits, and faster than arrays of so few numbers
+            for column, first in zip(e.T, h.tolist(), strict=True):
+                steps = itertools.accumulate(column.tolist(), lambda last, new: new + rho * last, initial=first)
+                column[:] = list(steps)[1:]
+        else:
+            for slot in e:
+                slot += rho * h
+                h = slot
+        self._h[rows] = e[-1]
         power: Floats = (e.real**2 + e.imag**2).T
         return power
 
@@ -180,6 +194,17 @@ class RoundCost:
         return float(self.device_J.sum())
 
 
+class JobCosts(NamedTuple):
+    """What jobs cost; arrays [K].
+
+    Attributes:
+        slots: that each takes, computation rounded up to whole slots. device_J: energy of its device [J].
+    """
+
+    slots: Ints
+    device_J: Floats  # noqa: N815 - joules
+
+
 class Wireless:
     """The cost model of a run.
 
@@ -193,6 +218,7 @@ class Wireless:
     def __init__(self, settings: CostSettings, seed: int, parameters: int, phi: float) -> None:
         self.settings, self.seed, self.parameters, self.phi = settings, seed, parameters, phi
         self._gains: dict[int, float] = {}
+        self._correlation = correlation(settings)
 
     def gain(self, device: int, keys: Sequence[int]) -> float:
         """psi: path loss and shadowing at a device's place, as a factor of the power."""
@@ -231,8 +257,7 @@ class Wireless:
         """
         s = self.settings
         gains = np.array([self.gain(device, keys) for device in devices])
-        if s.payload == "paper":
-            bytes_down = bytes_up = 4 * self.parameters
+        bytes_down, bytes_up = self._payload(bytes_down, bytes_up)
         member = np.zeros((len(segments), len(devices)))
         for row, segment in zip(member, segments, strict=True):
             row[segment.rows] = 1
@@ -242,19 +267,57 @@ class Wireless:
             links.append(self._link(s.bandwidth, s.server_power, gains, 8 * bytes_down * row))
         del links[max(1, 2 * len(segments)) :]  # no device receives at the end
         keyed = [generator(self.seed, f"wireless.{purpose}", *keys, device) for device in devices]
-        slots = transmission_slots(links, Fading(keyed, correlation(s)), s)
+        slots = transmission_slots(links, Fading(keyed, self._correlation), s)
         took = slots.astype(np.float64) * s.slot
         down, up = took[0::2], took[1::2]
-        cycles = self._samples(segments, member) * self.parameters * self.phi * s.passes / s.flops_per_cycle
+        cycles = self._cycles(self._samples(segments, member))
         compute: Floats = cycles / s.clock
         down_s, up_s = down.sum(0), up.sum(0)
         energy = s.receive_power * down_s + s.send_power * up_s + s.capacitance * cycles.sum(0) * s.clock**2
         return RoundCost(down_s, up_s, compute.sum(0), _waits(member > 0, down, up, compute), energy)
 
+    def job_costs(
+        self, numbers: Sequence[int], devices: Sequence[int], samples: Sequence[int], down: int, up: int, places: int
+    ) -> JobCosts:
+        """Costs of K jobs of one device each: a download, computation and an upload, independent of all other jobs.
+
+        Args:
+            numbers: of the jobs; with the devices' ids, the keys of their fading. devices: ids.
+            samples: that each processes. down, up: bytes that it receives and sends; ignored with ``payload: paper``.
+            places: jobs at once; each has this fraction of the band, and of the server's power in it.
+        """
+        s, fixed = self.settings, self._fixed_samples()
+        down, up = self._payload(down, up)
+        gains = np.array([self.gain(device, (number,)) for number, device in zip(numbers, devices, strict=True)])
+        links = [
+            self._link(s.bandwidth / places, s.server_power / places, gains, 8 * down),
+            self._link(s.bandwidth / places, s.send_power, gains, 8 * up),
+        ]
+        keyed = [generator(self.seed, "wireless.jobs", *key) for key in zip(numbers, devices, strict=True)]
+        slots = transmission_slots(links, Fading(keyed, self._correlation), s)
+        cycles = self._cycles(np.array(samples if fixed is None else [fixed] * len(samples), dtype=np.float64))
+        computing = np.ceil(cycles / s.clock / s.slot - _ROUNDING).astype(np.int64)
+        seconds = slots * s.slot
+        energy = s.receive_power * seconds[0] + s.send_power * seconds[1] + s.capacitance * cycles * s.clock**2
+        return JobCosts(slots.sum(0) + computing, energy)
+
+    def _payload(self, down: int, up: int) -> tuple[int, int]:
+        """Bytes of an exchange."""
+        return (4 * self.parameters,) * 2 if self.settings.payload == "paper" else (down, up)
+
+    def _cycles(self, samples: Floats) -> Floats:
+        """Of the processor, for numbers of samples."""
+        cycles: Floats = samples * self.parameters * self.phi * self.settings.passes / self.settings.flops_per_cycle
+        return cycles
+
+    def _fixed_samples(self) -> int | None:
+        """Samples processed per round or job, if not those of the batches."""
+        s = self.settings
+        return PAPER_SAMPLES if s.payload == "paper" and s.samples is None else s.samples
+
     def _samples(self, segments: Sequence[Segment], member: Floats) -> Floats:
         """Samples processed, [segments, K]; a fixed number per round is spread evenly over a device's segments."""
-        s = self.settings
-        fixed = PAPER_SAMPLES if s.payload == "paper" and s.samples is None else s.samples
+        fixed = self._fixed_samples()
         if fixed is not None:
             share: Floats = member / member.sum(0).clip(min=1)
             return fixed * share
@@ -263,7 +326,7 @@ class Wireless:
             row[segment.rows] = segment.samples
         return samples
 
-    def _link(self, bandwidth: float, power: float, gains: Floats, bits: Floats) -> Link:
+    def _link(self, bandwidth: float, power: float, gains: Floats, bits: Floats | float) -> Link:
         return Link(bandwidth, power * gains / (noise_density(self.settings) * bandwidth), bits)
 
 

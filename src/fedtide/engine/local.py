@@ -108,7 +108,7 @@ class Cohort:
         W: [C, d] parameters. buffers: [C, q] floating buffers. momentum: [C, d] or None.
         b: [q] floating buffers as broadcast; frozen reference models use them.
         plan: batches. label_counts: [C, L] samples per class, for the objective: each client's own, or the total.
-        lr: learning rate of the round.
+        lr: learning rate, a number or [C, 1].
         added: what the algorithm adds to the gradient. terms: extra losses.
         direction: the algorithm's own step direction, or None. memories: rows [C, d] that it may write; those of a finished
             client are frozen.
@@ -121,7 +121,7 @@ class Cohort:
     b: Tensor
     plan: BatchPlan
     label_counts: Tensor
-    lr: float
+    lr: Coefficient
     added: Local
     terms: list[Term]
     direction: Direction | None
@@ -158,8 +158,8 @@ class Update:
         added = cohort.added
         self.local = local
         self.scale, self.pull = own(added.scale), own(added.pull)
-        lr_scale = own(added.lr_scale)
-        self.lr = cohort.lr if lr_scale is None else cohort.lr * lr_scale
+        lr, lr_scale = own(cohort.lr), own(added.lr_scale)
+        self.lr = lr if lr_scale is None else lr * lr_scale
         decay = own(added.decay)
         self.decay = local.weight_decay if decay is None else local.weight_decay + decay
         self.has_decay = added.decay is not None or local.weight_decay > 0

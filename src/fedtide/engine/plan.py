@@ -62,6 +62,15 @@ def step_count(size: int, mean_size: float, local: LocalSettings) -> int:
     return local.amount * batches
 
 
+def sample_count(size: int, mean_size: float, local: LocalSettings) -> int:
+    """Samples in the batches of all local steps of a client; arguments as in :func:`step_count`."""
+    steps = step_count(size, mean_size, local)
+    if local.straddle or steps == 0:
+        return steps * local.batch_size
+    passes, rest = divmod(steps, -(-size // local.batch_size))
+    return passes * size + rest * local.batch_size
+
+
 def _balanced(labels: Ints) -> NDArray[np.float64]:
     """Probability of each sample if all classes that occur are equally likely."""
     _, classes, counts = np.unique(labels, return_inverse=True, return_counts=True)

@@ -9,10 +9,11 @@ import torch
 
 from fedtide.core.errors import Diverged
 from fedtide.federation.boundary import begin_session, change_population, end_session
+from fedtide.federation.clock import make_clock
 from fedtide.federation.consistency import consistency
-from fedtide.federation.ledger import charge, charge_session
+from fedtide.federation.ledger import charge_session
 from fedtide.federation.parts import Parts
-from fedtide.federation.plan import RoundPlan, plan_round
+from fedtide.federation.plan import RoundPlan
 from fedtide.federation.record import RoundRecord
 from fedtide.federation.round import RoundResult, train_round
 from fedtide.federation.scoring import columns, score
@@ -27,7 +28,7 @@ class Federation:
     """
 
     def __init__(self, parts: Parts) -> None:
-        self.parts = parts
+        self.parts, self.clock = parts, make_clock(parts)
 
     def run_round(self, state: RunState) -> RoundRecord:
         """Run round ``state.round`` and advance the state.
@@ -44,17 +45,18 @@ class Federation:
             initial = state.w
         else:
             change_population(parts, state, t)
-        plan = plan_round(parts, t)
+        plan = self.clock.plan(state, t)
         watched = parts.settings.evaluation.consistency and parts.leads
         fits = consistency(parts, state.w, state.b, plan) if watched else {}
         if t == first:
             charge_session(parts, state, plan.population)
         result = train_round(parts, state, plan)
         state.w, state.b, state.round = result.w, result.b, t + 1
-        exchanges = charge(parts, state, plan, result.segments, result.length)
+        exchanges = self.clock.charge(state, plan, result)
         failed = self._failed(result)
         record = self._record(state, plan, result, t, failed)
         record.clients |= fits
+        self.clock.record(record, plan, state)
         record.session, record.initial = session, initial
         seconds = time.perf_counter() - began
         charged = ("kappa", *(("latency", "energy") if parts.wireless else ()))

@@ -22,6 +22,7 @@ from fedtide.federation.synthetic import capacity
 from fedtide.initialisation.base import Initialiser
 from fedtide.models.base import Model
 from fedtide.participation.base import Participation
+from fedtide.settings.clock import Events
 from fedtide.settings.run import RunSettings
 from fedtide.world.dataset import FLOAT_LIMIT, Dataset
 from fedtide.world.timeline import Timeline
@@ -110,7 +111,7 @@ def footprint(
     workers = 1 if device.type != "cpu" else engine.workers or available_cores()
     executor = executor_name(size.network, device, engine, model.family)
     vector = number * (size.parameters + size.buffers)
-    cohort = _cohort(settings, timeline, initialiser)
+    cohort = _cohort(settings, timeline, data, algorithm, initialiser)
     steps, width = _work(settings, timeline)
     at_once = min(cohort, workers)
     if executor == "stacked":
@@ -126,6 +127,9 @@ def footprint(
     models = 2 * workers + 6 + len(algorithm.server) + (4 if timeline.sessions > 1 else 0)
     if type(initialiser).keep is not Initialiser.keep:
         models += 2 * timeline.sessions
+    if isinstance(settings.clock, Events):
+        models += min(settings.clock.concurrency, _present(timeline))  # each job under way starts from another one
+        rows += 1  # and so may each of those that an update is made of
     plan = Part(
         f"the batches of a round, {cohort} clients x {steps} local steps x {width} samples",
         cohort * steps * 8 * (width + 3),
@@ -183,10 +187,21 @@ def _smaller(*keys: str) -> str:
     return f"lower {' or '.join(keys)}, or choose a smaller model"
 
 
-def _cohort(settings: RunSettings, timeline: Timeline, initialiser: Initialiser) -> int:
+def _present(timeline: Timeline) -> int:
+    """Most clients that are present in a round."""
+    return max(len(item.clients) for item in timeline.assignments)
+
+
+def _cohort(
+    settings: RunSettings, timeline: Timeline, data: Dataset, algorithm: Algorithm, initialiser: Initialiser
+) -> int:
     """Most clients that train in a round."""
-    present = max(len(item.clients) for item in timeline.assignments)
-    fraction = plugins.create(Participation, settings.participation).participation_fraction(present)
+    present = _present(timeline)
+    if isinstance(settings.clock, Events) and not initialiser.trains:
+        return algorithm.buffer
+    participation = plugins.create(Participation, settings.participation)
+    participation.bind(timeline, data.train_labels.cpu().numpy(), settings.seed)
+    fraction = participation.participation_fraction(present)
     return present if initialiser.trains else max(1, round(present * fraction))
 
 

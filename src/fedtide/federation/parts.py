@@ -26,6 +26,7 @@ from fedtide.engine.flat import Layout, flatten
 from fedtide.engine.task import Task
 from fedtide.engine.workers import Workers
 from fedtide.exchange.base import Exchange
+from fedtide.federation.compatibility import refuse_other_clock
 from fedtide.federation.footprint import client_vectors, evaluates
 from fedtide.federation.memory import MemoryStore
 from fedtide.federation.payload import Payload, payload
@@ -225,6 +226,7 @@ def assemble(settings: RunSettings, timeline: Timeline, data: Dataset, hardware:
 
 def _refuse_unsuitable(settings: RunSettings, timeline: Timeline, data: Dataset, algorithm: Algorithm) -> None:
     name = settings.algorithm.name
+    refuse_other_clock(settings, algorithm)
     if algorithm.synthetic_per_shard and data.kind == "text":
         raise SettingsError(f"algorithm {name} makes synthetic samples, but data {data.name} is text")
     if "validation" in settings.evaluation.splits and not len(timeline.validation):

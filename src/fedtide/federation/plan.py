@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from torch import Tensor
 
 from fedtide.core.faults import broken_contract
 from fedtide.engine import contract
@@ -20,17 +21,35 @@ Ints = NDArray[np.int64]
 
 
 @dataclass(frozen=True)
+class JobStarts:
+    """What the jobs of an update started from, with ``clock: events``; one row or entry per job.
+
+    Attributes:
+        numbers: of the jobs, the last keys of their batches. w: [C, d]. b: [C, q]. lr: learning rates.
+        staleness: updates since then.
+    """
+
+    numbers: list[int]
+    w: Tensor
+    b: Tensor
+    lr: list[float]
+    staleness: list[int]
+
+
+@dataclass(frozen=True)
 class RoundPlan:
     """A round before it is run.
 
     Attributes:
-        ids: participants, ascending. shard_ids: number of the shard each holds. shards: positions in the training set.
+        ids: participants, ascending; with ``clock: events`` one may occur twice. shard_ids: number of the shard each holds.
+        shards: positions in the training set.
         population: clients present. mean_size: their mean number of samples.
         participation_fraction: expected share of the population that is drawn.
         session, session_round: place in the timeline. t: round, for what changes over rounds. at: round of the timeline that
             decides who is present.
         lr: learning rate. local: settings of training: the run's, possibly with another amount of work, batch size and rate.
         purpose, keys: of the draws of batches.
+        starts: with ``clock: events``, what each participant started from.
     """
 
     ids: list[int]
@@ -47,33 +66,63 @@ class RoundPlan:
     local: LocalSettings
     purpose: str
     keys: tuple[int, ...]
+    starts: JobStarts | None = None
+
+    @property
+    def rate(self) -> float | list[float]:
+        """Learning rate of the participants, a list if they differ."""
+        rates = [self.lr] if self.starts is None else self.starts.lr
+        return rates[0] if len(set(rates)) == 1 else rates
 
 
 def plan_round(parts: Parts, t: int) -> RoundPlan:
     """The plan of round ``t`` (0-based) of the run."""
-    timeline, local = parts.timeline, parts.settings.local
-    first, length = timeline.session_span(t)
-    sizes, eligible = timeline.sizes_at(t), eligible_clients(timeline, t)
+    timeline, eligible = parts.timeline, eligible_clients(parts.timeline, t)
     rule = parts.participation
     drawn = rule.draw(eligible.clients, t, parts.settings.seed)
     contract.positions(rule, "draw", [drawn], 1, len(eligible.clients))
     if not len(drawn) or (np.diff(drawn) <= 0).any():
         raise broken_contract(rule, "draw", f"ascending positions, at least one, got {drawn.tolist()}")
-    at, span = (t - first, length) if local.restart else (t, timeline.rounds)
     return RoundPlan(
         **_participants(timeline, Assignment(eligible.clients[drawn], eligible.shards[drawn])),
-        population=len(sizes),
-        mean_size=float(sizes.mean()),
-        participation_fraction=parts.participation.participation_fraction(len(eligible.clients)),
-        session=int(timeline.session_of_round[t]),
-        session_round=t - first,
-        t=t,
-        at=t,
-        lr=learning_rate(local, at, span),
-        local=local,
+        **_of_round(parts, t),
+        participation_fraction=rule.participation_fraction(len(eligible.clients)),
         purpose="batches",
         keys=(t,),
     )
+
+
+def plan_update(parts: Parts, t: int, clients: Sequence[int], shards: Sequence[int], starts: JobStarts) -> RoundPlan:
+    """The plan of the update of version ``t`` from the jobs of ``clients`` (ascending) on these ``shards``."""
+    return RoundPlan(
+        **_participants(parts.timeline, Assignment(np.array(clients), np.array(shards))),
+        **_of_round(parts, t),
+        participation_fraction=min(1.0, len(clients) / len(eligible_clients(parts.timeline, t).clients)),
+        purpose="jobs",
+        keys=(),
+        starts=starts,
+    )
+
+
+def rate_at(parts: Parts, t: int) -> float:
+    """Learning rate of round ``t``."""
+    local, (first, length) = parts.settings.local, parts.timeline.session_span(t)
+    return learning_rate(local, *((t - first, length) if local.restart else (t, parts.timeline.rounds)))
+
+
+def _of_round(parts: Parts, t: int) -> dict[str, Any]:
+    """What does not depend on who takes part."""
+    timeline, sizes = parts.timeline, parts.timeline.sizes_at(t)
+    return {
+        "population": len(sizes),
+        "mean_size": float(sizes.mean()),
+        "session": int(timeline.session_of_round[t]),
+        "session_round": t - timeline.session_span(t)[0],
+        "t": t,
+        "at": t,
+        "lr": rate_at(parts, t),
+        "local": parts.settings.local,
+    }
 
 
 def plan_gradient_round(

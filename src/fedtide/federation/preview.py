@@ -13,6 +13,7 @@ from fedtide.federation.footprint import footprint, gigabytes
 from fedtide.federation.parts import Parts
 from fedtide.federation.schedules import learning_rate
 from fedtide.scenarios.base import Scenario
+from fedtide.settings.clock import Events
 
 
 def memory_plan(parts: Parts) -> str:
@@ -20,9 +21,14 @@ def memory_plan(parts: Parts) -> str:
     settings, timeline = parts.settings, parts.timeline
     wanted = footprint(settings, timeline, parts.data, parts.device, parts.w0.dtype)
     present = max(len(item.clients) for item in timeline.assignments)
-    cohort = max(1, round(present * parts.participation.participation_fraction(present)))
+    if isinstance(settings.clock, Events):
+        at_once = min(settings.clock.concurrency, present)
+        who = f"{at_once} of {present} clients at once, results per update: {parts.algorithm.buffer}"
+    else:
+        cohort = max(1, round(present * parts.participation.participation_fraction(present)))
+        who = f"about {cohort} of {present} clients per round"
     return (
-        f"{parts.layout.size:,} parameters; about {cohort} of {present} clients per round; "
+        f"{parts.layout.size:,} parameters; {who}; "
         f"{gigabytes(wanted.run)} for the run, {gigabytes(wanted.kept.size)} of client memories on {parts.memory}; "
         f"{parts.executor.describe()}{', channels last' if parts.task.layout == torch.channels_last else ''}"
     )

@@ -62,21 +62,23 @@ def train_round(parts: Parts, state: RunState, plan: RoundPlan) -> RoundResult:
     plan = replace(
         plan, shards=contract.positions(algorithm, "training_samples", samples, len(plan.ids), len(parts.labels))
     )
+    drawn = plan.ids if plan.starts is None else plan.starts.numbers
     batches = plan_batches(
-        *(plan.shards, plan.ids, local, plan.mean_size, parts.settings.seed, plan.purpose, plan.keys),
+        *(plan.shards, drawn, local, plan.mean_size, parts.settings.seed, plan.purpose, plan.keys),
         *(state.w.device, parts.labels),
     )
     ids = torch.tensor(plan.ids, dtype=torch.int64)
-    state.counts[ids] += 1
+    places = ids.to(state.counts.device)
+    state.counts.index_add_(0, places, torch.ones_like(places))
     memory = _gather(state, ids)
     r, services = _make_round(parts, state, plan, batches, memory)
     schedule = parts.exchange.schedule(r)
     if schedule.idle:
         batches = _without_idle(batches, r, schedule)
-    cohort = _cohort(parts, state, batches, r, services, memory)
+    cohort = _cohort(parts, state, plan, batches, r, services, memory)
     segments = _advance(parts, cohort, r, schedule)
     services.buffers = cohort.buffers
-    drift = _drift(cohort.W, state.w)
+    drift = _drift(cohort.W, r.base)
     r.weights = contract.tensor(algorithm, "weights", algorithm.weights(r), r.n, tuple(r.n.shape))
     w = contract.tensor(algorithm, "finish", algorithm.finish(r), state.w, tuple(state.w.shape))
     b = weighted_sum(r.weights[:, 0], cohort.buffers)
@@ -128,7 +130,8 @@ def _make_round(
     counts = parts.label_counts(plan.shards)
     weights = parts.weighting.weights(n, counts)
     services = RoundServices(parts, state, plan, prior(parts, counts, plan.at, state.w))
-    rows = state.w.expand(len(plan.ids), -1)
+    rows = state.w.expand(len(plan.ids), -1) if plan.starts is None else plan.starts.w
+    behind = [0] * len(plan.ids) if plan.starts is None else plan.starts.staleness
     r = Round(
         t=plan.t,
         rounds=parts.timeline.rounds,
@@ -138,6 +141,8 @@ def _make_round(
         lr0=local.lr,
         w=state.w,
         W=rows,
+        base=rows,
+        staleness=column(torch.tensor(behind)),
         server=Vectors(state.server),
         client=Vectors({name: memory[name] for name in algorithm.client}),
         scratch=Vectors({name: torch.zeros_like(rows) for name in algorithm.scratch}),
@@ -165,20 +170,27 @@ def _make_round(
 
 
 def _cohort(
-    parts: Parts, state: RunState, batches: BatchPlan, r: Round, services: RoundServices, memory: dict[str, Tensor]
+    parts: Parts,
+    state: RunState,
+    plan: RoundPlan,
+    batches: BatchPlan,
+    r: Round,
+    services: RoundServices,
+    memory: dict[str, Tensor],
 ) -> Cohort:
     """The participants, ready for local training."""
-    algorithm, clients = parts.algorithm, len(r.ids)
+    algorithm, clients, rate = parts.algorithm, len(r.ids), plan.rate
+    buffers = state.b.expand(clients, -1) if plan.starts is None else plan.starts.b
     shapes = tuple(r.w.shape), tuple(r.W.shape)
     r.W = contract.tensor(algorithm, "start", algorithm.start(r), r.w, *shapes).expand(clients, -1).clone()
     cohort = Cohort(
         W=r.W,
-        buffers=state.b.expand(clients, -1).clone(),
+        buffers=buffers.clone(),
         momentum=_momentum(memory, r.W, r.local.momentum),
         b=state.b,
         plan=batches,
         label_counts=services.counts,
-        lr=r.lr,
+        lr=rate if isinstance(rate, float) else torch.tensor(rate, dtype=torch.float64).unsqueeze(1).to(state.w),
         added=contract.local(algorithm, algorithm.local(r), clients, len(r.w)),
         terms=[
             *contract.terms(algorithm, algorithm.terms(r)),
@@ -218,10 +230,10 @@ def _mean_loss(cohort: Cohort, plan: RoundPlan, batches: BatchPlan) -> float:
     return float((losses * trained).sum() / trained.sum().clamp(min=1))
 
 
-def _drift(W: Tensor, w: Tensor) -> float:
-    """Mean distance of the rows of ``W`` [C, d] from ``w`` [d]; a few rows at a time, so that no second cohort is held."""
-    few = torch.split(W, max(1, _NUMBERS // len(w)))
-    return float(torch.cat([torch.linalg.vector_norm(rows - w, dim=-1) for rows in few]).mean())
+def _drift(W: Tensor, base: Tensor) -> float:
+    """Mean distance of the rows of ``W`` and ``base`` [C, d]; a few at a time, so that no second cohort is held."""
+    few = zip(*(torch.split(rows, max(1, _NUMBERS // W.shape[1])) for rows in (W, base)), strict=True)
+    return float(torch.cat([torch.linalg.vector_norm(rows - start, dim=-1) for rows, start in few]).mean())
 
 
 def _momentum(memory: dict[str, Tensor], W: Tensor, coefficient: float) -> Tensor | None:

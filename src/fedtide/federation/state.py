@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -10,6 +11,8 @@ from torch import Tensor
 
 from fedtide.core.errors import SettingsError
 from fedtide.federation.parts import Parts
+from fedtide.federation.queue import Job, Queue
+from fedtide.settings.clock import Events
 
 
 @dataclass
@@ -23,7 +26,7 @@ class RunState:
         memory: the clients' vectors [N, d] by name: the algorithm's, ``momentum`` of a kept local optimiser, ``latest``
             models where they are evaluated.
         seen: bool [N], clients that have a memory. counts: int64 [N], rounds each client took part in.
-        extra: the algorithm's further tensors. initialiser: the initialiser's.
+        extra: the algorithm's further tensors. initialiser: the initialiser's. events: with ``clock: events``, jobs under way.
         totals: up to now: bytes, gradient rounds, seconds on this machine, simulated latency [s] and energy [J], and the
             sum of the rounds' normalised communication costs kappa.
     """
@@ -37,6 +40,7 @@ class RunState:
     counts: Tensor
     extra: dict[str, Tensor] = field(default_factory=dict)
     initialiser: dict[str, Tensor] = field(default_factory=dict)
+    events: dict[str, Any] = field(default_factory=dict)
     totals: dict[str, float] = field(
         default_factory=lambda: (
             dict.fromkeys(("bytes_up", "bytes_down", "gradient_rounds"), 0)
@@ -109,6 +113,10 @@ def _refuse_other_shapes(parts: Parts, saved: dict[str, Any]) -> None:
     for group in ("server", "memory"):
         found |= {f"{group}.{name}": _form(value) for name, value in saved.get(group, {}).items()}
     found |= {f"extra.{name}": "a tensor" for name in saved.get("extra", {}) if f"extra.{name}" in expected}
+    expected |= _of_events(parts, saved.get("events", {}))
+    found |= {
+        name: _form(value) for name, value in _flat("events", saved.get("events", {})) if isinstance(value, Tensor)
+    }
     for name in (*expected, *found):
         is_, should = found.get(name, "missing"), expected.get(name, "absent")
         if is_ != should:
@@ -116,6 +124,32 @@ def _refuse_other_shapes(parts: Parts, saved: dict[str, Any]) -> None:
                 f"the saved state after round {saved.get('round')} is not of this run: {name} is {is_}, should be {should}; "
                 "delete the run's folder to start the run again"
             )
+
+
+def _of_events(parts: Parts, events: dict[str, Any]) -> dict[str, str]:
+    """What the jobs under way should be like, whose number is that of the rows of ``running``."""
+    if not isinstance(parts.settings.clock, Events):
+        return {}
+    rows, number = events.get("running"), f"{torch.int64} [{{}}]".format
+    jobs = rows.shape[0] if isinstance(rows, Tensor) and rows.dim() == 2 and rows.shape[1] == len(Job._fields) else 0
+    versions = {job.version for job in Queue.restore(events).running.values()} if jobs else set[int]()
+    lengths = {name: len(events.get(name, ())) for name in ("present", "line", "arrived")}
+    return {
+        "events.running": number(f"{jobs}, {len(Job._fields)}"),
+        "events.joules": f"{torch.float64} [{jobs}]",
+        **{f"events.{name}": number(length) for name, length in lengths.items()},
+        **{f"events.w.{version}": _form(parts.w0) for version in versions},
+        **{f"events.b.{version}": _form(parts.b0) for version in versions},
+    }
+
+
+def _flat(name: str, value: Any) -> Iterator[tuple[str, Any]]:
+    """What is in nested mappings, with dotted names."""
+    if not isinstance(value, dict):
+        yield name, value
+        return
+    for key, item in value.items():
+        yield from _flat(f"{name}.{key}", item)
 
 
 def _form(value: object) -> str:

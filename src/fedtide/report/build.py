@@ -28,6 +28,7 @@ from fedtide.report import (
     raster,
     records,
     search,
+    seconds,
     statistics,
 )
 from fedtide.report.method_table import MethodTable
@@ -119,6 +120,7 @@ def build(
         world.append(Picture("cohorts", cohorts, "Who takes part", raster.CAPTION))
     tables = [
         *pace.sheet(read, last, table.target, speed.baseline),
+        *seconds.sheet(read, table.target),
         *sheets(changes, rules),
         *([fairness.sheet(fair, last)] if fair else []),
         *(sheet for sheet, _ in found),
@@ -219,6 +221,19 @@ def _pictures(read: Records, table: Table, spread: pd.DataFrame) -> list[Picture
             figures.score_over_bytes(read),
             f"Test {score.words} over communicated bytes",
             _RANGE,
+        ),
+        (
+            f"{score.name}_over_seconds",
+            figures.score_over_seconds(read),
+            f"Test {score.words} over simulated time",
+            "Of the latest model; in lockstep a round lasts as long as its slowest client. Lines: mean of the complete runs "
+            "of a method, up to the end of the shortest; shading: range over its seeds.",
+        ),
+        (
+            "staleness",
+            seconds.staleness(read),
+            "Staleness of the results",
+            "All complete runs of a method; black: mean.",
         ),
         (
             f"{score.name}_over_cost",

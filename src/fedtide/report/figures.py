@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -13,7 +13,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
-from fedtide.report.formats import byte_unit
+from fedtide.report.formats import byte_unit, second_unit
 from fedtide.report.records import METHOD, Method, Records
 from fedtide.report.session_marks import groups_in_turn, mark_sessions, session_spans
 from fedtide.report.style import PALETTE, WIDTH, line_style, paper, png, score_axis
@@ -37,6 +37,17 @@ def score_over_bytes(records: Records) -> bytes | None:
         return size, f"Communicated, both directions ({unit})"
 
     return _curves(records, "bytes", axis)
+
+
+def score_over_seconds(records: Records) -> bytes | None:
+    """The score of the latest model at equal simulated seconds; None unless a run has a clock of events."""
+
+    def axis(most: float) -> tuple[float, str]:
+        size, unit = second_unit(most)
+        return size, f"Simulated time ({unit})"
+
+    timed = replace(records, history=records.history.dropna(subset=["elapsed"]))
+    return _curves(timed, "elapsed", axis, _draw_steps) if records.asynchronous else None
 
 
 def score_after_changes(table: Table) -> bytes | None:
@@ -145,7 +156,13 @@ def _grid(panels: int) -> tuple[int, int]:
     return -(-panels // columns), columns
 
 
-def _curves(records: Records, x: str, axis: Callable[[float], tuple[float, str]]) -> bytes | None:
+_Draw = Callable[[Axes, "_Line", pd.DataFrame, str, float], None]
+"""Draws the runs of one method: axes, its line, its rows, column of x, and the size of a unit of it."""
+
+
+def _curves(
+    records: Records, x: str, axis: Callable[[float], tuple[float, str]], draw: _Draw | None = None
+) -> bytes | None:
     column, score = records.column, records.score
     history = records.history.dropna(subset=[column])
     if history.empty:
@@ -164,7 +181,7 @@ def _curves(records: Records, x: str, axis: Callable[[float], tuple[float, str]]
             spare.set_visible(False)
         for (name, start), group in history.groupby(METHOD, sort=False):
             line = facets[str(name), str(start)]
-            _draw(axes_of[line.panel], line, group.assign(score=group[column]), x, size)
+            (draw or _draw)(axes_of[line.panel], line, group.assign(score=group[column]), x, size)
         for number, (panel, axes) in enumerate(axes_of.items()):
             shown = [method for method, line in facets.items() if line.panel == panel]
             spans = session_spans(records.history, shown) if x == "round" else []
@@ -194,9 +211,27 @@ def _draw(axes: Axes, line: _Line, group: pd.DataFrame, x: str, size: float) -> 
         name = line.name if number == 0 else None
         axes.plot(piece["x"] / size, piece["mean"], label=name, marker=marker, markersize=3.5, **look)
         axes.fill_between(piece["x"] / size, piece["low"], piece["high"], color=look["color"], alpha=0.18, lw=0)
+    _draw_failed(axes, look["color"], group, x, size)
+
+
+def _draw_steps(axes: Axes, line: _Line, group: pd.DataFrame, x: str, size: float) -> None:
+    """The same for models that hold until the next one: where all runs of the method have one, up to the first run's end."""
+    look, complete = line_style(line.number), group[group["state"] == "complete"]
+    runs = [run[[x, "score"]].to_numpy(dtype=np.float64) for _, run in complete.groupby("key", sort=False)]
+    if runs:
+        first, last = max(run[0, 0] for run in runs), min(run[-1, 0] for run in runs)
+        at = np.unique(np.concatenate([run[:, 0] for run in runs]))
+        at = at[(at >= first) & (at <= last)]
+        values = np.stack([run[np.searchsorted(run[:, 0], at, side="right") - 1, 1] for run in runs])
+        axes.plot(at / size, values.mean(0), label=line.name, drawstyle="steps-post", **look)
+        axes.fill_between(at / size, values.min(0), values.max(0), step="post", color=look["color"], alpha=0.18, lw=0)
+    _draw_failed(axes, look["color"], group, x, size)
+
+
+def _draw_failed(axes: Axes, colour: str, group: pd.DataFrame, x: str, size: float) -> None:
     for _, run in group[group["state"] != "complete"].groupby("key", sort=False):
-        axes.plot(run[x] / size, run["score"], color=look["color"], linestyle=":", linewidth=1.0)
-        axes.plot(run[x].iloc[-1] / size, run["score"].iloc[-1], "x", color=look["color"], markersize=6)
+        axes.plot(run[x] / size, run["score"], color=colour, linestyle=":", linewidth=1.0)
+        axes.plot(run[x].iloc[-1] / size, run["score"].iloc[-1], "x", color=colour, markersize=6)
 
 
 def _legend(figure: Figure, axes_of: dict[str, Axes]) -> None:

@@ -100,7 +100,8 @@ def differences(records: Records) -> list[tuple[str, str, str]]:
 def common(records: Records) -> list[tuple[str, str]]:
     """Settings that all runs share: dotted name and value."""
     first = next(iter(records.settings.values()))
-    shared = [name for name in first if all(values.get(name) == first[name] for values in records.settings.values())]
+    others = records.settings.values()
+    shared = [name for name in first if all(name in values and values[name] == first[name] for values in others)]
     return [
         (name, plain(first[name]))
         for name in shared

@@ -96,6 +96,11 @@ def times(factor: float) -> str:
     return "\N{INFINITY}" if math.isinf(factor) else f"{factor:.3g} \N{MULTIPLICATION SIGN}"
 
 
+def second_unit(most: float) -> tuple[float, str]:
+    """Length and name of the unit of time that suits ``most`` seconds."""
+    return (1e-3, "ms") if most < 1 else (1.0, "s") if most < 1e4 else (3600.0, "h")
+
+
 def seconds(count: float) -> str:
     """``27.1 ms``, ``6.89 s`` or ``17,000 s``."""
     return _prefixed(count, "s", largest=0)

@@ -73,6 +73,21 @@ def bytes_to_target(accuracy: ArrayLike, traffic: ArrayLike, target: float) -> f
     return float(np.asarray(traffic, dtype=np.float64)[int(rounds) - 1]) if math.isfinite(rounds) else math.inf
 
 
+def score_at(accuracy: ArrayLike, elapsed: ArrayLike, second: float) -> float:
+    """Accuracy at a simulated second, of the last model evaluated until then; ``elapsed`` [R] is when each round ended.
+
+    NaN before the first evaluation, and after the end of the run, of which nothing is known.
+    """
+    values, ends = np.asarray(accuracy, dtype=np.float64), np.asarray(elapsed, dtype=np.float64)
+    known = values[(ends <= second) & ~np.isnan(values)]
+    return float(known[-1]) if len(known) and second <= ends[-1] else math.nan
+
+
+def seconds_to_target(accuracy: ArrayLike, elapsed: ArrayLike, target: float) -> float:
+    """Second at which the first evaluated model reached ``target``; arguments as in :func:`score_at`; inf if none did."""
+    return bytes_to_target(accuracy, elapsed, target)
+
+
 def mean(values: ArrayLike) -> float:
     """Mean of the values that are not NaN."""
     kept = _evaluated(values)

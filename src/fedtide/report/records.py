@@ -31,9 +31,12 @@ METHOD = ["label", "initialiser"]
 
 _RUN = ["key", *METHOD, "seed", "state"]
 _HISTORY = ["round", "session", "bytes_up", "bytes_down", "present"]
-_OPTIONAL = ["test_accuracy", "latency", "energy", "gradient_rounds", "kappa", "alpha", "momentum_norm"]
+_OPTIONAL = [
+    *("test_accuracy", "latency", "energy", "gradient_rounds", "kappa", "alpha", "momentum_norm"),
+    *("exchanges", "seconds_simulated", "refused", "cancelled"),
+]
 _SCORES = r"test_|client_accuracy_|personal_accuracy_"
-_CLIENTS = ["gate", "local_loss", "global_loss"]
+_CLIENTS = ["gate", "local_loss", "global_loss", "staleness"]
 _NEURONS = ["round", "layer", *MEASURES]
 _BOUNDARY = ["session", "returning", "start_accuracy", "mu", "losses"]
 _TEXT = ["split", "layer"]
@@ -50,14 +53,15 @@ class Records:
             ``initialiser``, ``seed``, ``state`` (complete, diverged or unfinished) and ``rounds`` done.
         history: the rounds of all runs: the run's columns (without ``rounds``), ``round``, ``session`` (both from 1),
             ``test_accuracy`` (share, NaN where not evaluated), ``bytes`` (both directions, cumulative), ``present``,
-            ``latency`` [s] and ``energy`` [J] of the round (NaN where not simulated), ``gradient_rounds`` (cumulative),
+            ``latency`` [s] and ``energy`` [J] of the round and ``elapsed`` [s] at its end (NaN where not simulated),
+            ``exchanges`` of models, ``refused`` and ``cancelled`` results (NaN in lockstep), ``gradient_rounds`` (cumulative),
             ``kappa`` (normalised communication cost of the round), ``alpha`` and ``momentum_norm`` (NaN where the algorithm
             has none); and the other ``test_*``, ``client_accuracy_*`` and ``personal_accuracy_*`` of the runs that have them.
         boundaries: one row per run and session whose start was recorded: the run's columns, ``session`` (from 1),
             ``returning`` (to clients of an earlier session after the pilot), ``start_accuracy`` (share, NaN where not
             recorded), ``mu`` (weight by stored session) and ``losses`` (training loss by model), both possibly empty.
-        clients: records of participants: the run's columns, ``round``, ``client``, ``gate``, ``local_loss`` and
-            ``global_loss``, NaN where not recorded.
+        clients: records of participants: the run's columns, ``round``, ``client``, ``gate``, ``local_loss``,
+            ``global_loss`` and ``staleness``, NaN where not recorded.
         per_class: per run, the test accuracies of its last evaluated model: the run's columns, then one per class.
         forgetting: by run; NaN where data does not change.
         neurons: one row per run, round and layer where it was recorded: the run's columns, ``round``, ``layer`` and
@@ -83,6 +87,11 @@ class Records:
     def column(self) -> str:
         """The column of ``history`` with the score; NaN where the model was not evaluated."""
         return f"test_{self.score.name}"
+
+    @property
+    def asynchronous(self) -> bool:
+        """Whether a run has a clock of events, so that rounds of different runs are hard to compare."""
+        return any(settings.get("clock.name") == "events" for settings in self.settings.values())
 
     @property
     def methods(self) -> list[Method]:
@@ -197,7 +206,9 @@ def _history(path: Path, score: Score) -> pd.DataFrame:
     for number, found in enumerate(frame["round"], start=1):
         if found != number:
             raise SettingsError(f"{path / 'history.csv'}: round {found:g} instead of {number}: rows are missing")
-    frame = frame.assign(gradient_rounds=frame["gradient_rounds"].fillna(0))
+    elapsed = frame["seconds_simulated"].fillna(frame["latency"].cumsum())
+    frame = frame.assign(gradient_rounds=frame["gradient_rounds"].fillna(0), elapsed=elapsed)
+    frame = frame.drop(columns="seconds_simulated")
     return frame.assign(bytes=frame["bytes_up"] + frame["bytes_down"]).drop(columns=["bytes_up", "bytes_down"])
 
 

@@ -222,7 +222,47 @@ class BestRound(_Scored):
         return float(values.mean())
 
 
-Measure = Annotated[TransitionAccuracy | Recovery | Learning | BestRounds | BestRound, Field(discriminator="name")]
+class SimulatedTime(_Scored):
+    """Accuracy at equal simulated seconds, in percent, and what a target takes, for runs in lockstep or asynchronous.
+
+    A model holds from the end of its round until the next one. *accuracy* is that of the last model evaluated until a second,
+    not a number after the end of the run; *seconds* and *updates* are those of the first evaluated model with at least the
+    target accuracy. Seeds: median.
+    """
+
+    name: Literal["simulated_time"] = "simulated_time"
+    seconds: tuple[Annotated[float, Field(gt=0)], ...] = Field(
+        (), description="simulated seconds after the start of the session; each gives a variant"
+    )
+    target: float | None = Field(None, gt=0, le=100, description="value to reach, shares in percent; null: none")
+
+    @property
+    def quantities(self) -> list[Quantity]:
+        """What is measured."""
+        reached = () if self.target is None else ("seconds", "updates")
+        return [*(Quantity(self.metric, f"{second:g} s") for second in self.seconds), *map(Quantity, reached)]
+
+    def reference_run(self, algorithm: str, method: str) -> Run | None:
+        """No reference is needed."""
+        return None
+
+    def measure(self, session: Session, _: Session) -> list[float]:
+        """In the order of :attr:`quantities`."""
+        elapsed, sign = np.cumsum(session.latency), self.score.sign
+        found = [metrics.score_at(session.score, elapsed, second) for second in self.seconds]
+        if self.target is not None:
+            rounds = metrics.rounds_to_target(sign * session.score, sign * self.target)
+            found += [metrics.seconds_to_target(sign * session.score, elapsed, sign * self.target), rounds]
+        return found
+
+    def center(self, values: Floats) -> float:
+        """Median, which a seed that never gets there does not make infinite."""
+        return float(np.median(values))
+
+
+Measure = Annotated[
+    TransitionAccuracy | Recovery | Learning | BestRounds | BestRound | SimulatedTime, Field(discriminator="name")
+]
 
 
 def _per_round(spent: Floats, gradient_rounds: float) -> float:

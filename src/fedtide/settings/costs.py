@@ -14,7 +14,8 @@ class CostSettings(SettingsModel):
     """What a round costs: the cell, its radios and the devices' processors; the defaults are the published constants."""
 
     wireless: bool = Field(
-        True, description="simulate seconds and joules of every round; training does not depend on it"
+        True,
+        description="simulate seconds and joules of every round; training does not depend on it but for `clock: events`",
     )
     payload: Literal["algorithm", "paper"] = Field(
         "algorithm",

@@ -13,6 +13,7 @@ from fedtide.core.bounds import MOST_THREADS, AtMost, Threads
 from fedtide.core.errors import SettingsError
 from fedtide.core.plugins import INCIDENTAL, PluginSettings, SettingsModel
 from fedtide.settings.choices import choice, choice_field
+from fedtide.settings.clock import ClockChoice, Rounds
 from fedtide.settings.costs import CostSettings
 from fedtide.settings.kinds import AlgorithmSettings, DatasetSettings, InitialiserSettings
 
@@ -243,6 +244,7 @@ class RunSettings(SettingsModel):
     algorithm: AlgorithmChoice = choice_field("fedavg", "federated algorithm")
     initialiser: InitialiserChoice = choice_field("previous", "initial model of each session")
     exchange: ExchangeChoice = choice_field("end", "when clients average inside a round")
+    clock: ClockChoice = Field(Rounds(), description="what the server waits for before it updates the model")
     local: LocalSettings = Field(LocalSettings(), description="training on a client")
     federation: FederationSettings = Field(FederationSettings(), description="state of server and clients")
     evaluation: EvaluationSettings = Field(EvaluationSettings(), description="what is evaluated")
@@ -252,7 +254,10 @@ class RunSettings(SettingsModel):
 
     def canonical(self) -> dict[str, Any]:
         """The settings that determine the numbers, JSON-able: without labels, paths, speed and saving."""
-        return {**super().canonical(), "world_seed": self.seed if self.world_seed is None else self.world_seed}
+        values = {**super().canonical(), "world_seed": self.seed if self.world_seed is None else self.world_seed}
+        if isinstance(self.clock, Rounds):  # so that runs from before there was a choice keep their keys
+            del values["clock"]
+        return values
 
     def world(self) -> dict[str, Any]:
         """The settings that determine the timeline, JSON-able."""

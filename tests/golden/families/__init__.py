@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from golden.families import cfl, dynamicfl, lockstep, momentum_sam, sessions
+from golden.families import asynchronous, cfl, dynamicfl, lockstep, momentum_sam, sessions
 from golden.families.case import Case
 
 READERS: dict[str, Callable[[dict[str, Any], dict[str, Any]], Case]] = {
+    "async": asynchronous.read,
     "cfl": cfl.read,
     "dynamicfl": dynamicfl.read,
     "sessions": sessions.read,

@@ -1,0 +1,131 @@
+"""When jobs start, arrive and are cancelled: a simulation of time alone, which trains nothing.
+
+Time is counted in whole ticks, so that instants compare exactly. An instant has five phases: jobs that end arrive, by number;
+departures cancel jobs; the clients that have arrived return to the end of the waiting line; further clients join it; free
+places take clients from its front. Since nobody starts before all that ends has arrived, clients of equal speed stay in step.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import torch
+
+
+class Job(NamedTuple):
+    """A client's work on one model.
+
+    Attributes:
+        number: of jobs started before it in the run. client, shard: who trains, on which data. version: updates of the model
+            that it starts from. start, end: ticks.
+    """
+
+    number: int
+    client: int
+    shard: int
+    version: int
+    start: int
+    end: int
+
+    def share(self, now: int) -> float:
+        """Share of its time that is over."""
+        return (now - self.start) / (self.end - self.start)
+
+
+@dataclass
+class Queue:
+    """The clients present and their jobs.
+
+    Attributes:
+        now: the current instant. started: jobs started in the run. settled: updates made when departures and joins were last
+            looked at.
+        present: clients. line: those that wait, first to start in front. arrived: those whose jobs have ended in this instant.
+        running: jobs by number, ascending.
+    """
+
+    now: int = 0
+    started: int = 0
+    settled: int = 0
+    present: set[int] = field(default_factory=set)
+    line: list[int] = field(default_factory=list)
+    arrived: list[int] = field(default_factory=list)
+    running: dict[int, Job] = field(default_factory=dict)
+
+    def arrival(self) -> Job | None:
+        """Phase 1: the next job that ends in this instant, taken out; None after the last."""
+        for job in self.running.values():
+            if job.end == self.now:
+                self.arrived.append(job.client)
+                return self.running.pop(job.number)
+        return None
+
+    def leave(self, clients: Collection[int], cancel: bool = True) -> list[Job]:
+        """Phase 2: clients are gone; their jobs, cancelled and taken out, or without ``cancel`` left to run."""
+        if not (gone := set(clients)):
+            return []
+        self.present -= gone
+        self.line = [client for client in self.line if client not in gone]
+        lost = [job for job in self.running.values() if job.client in gone] if cancel else []
+        for job in lost:
+            del self.running[job.number]
+        return lost
+
+    def join(self, clients: Iterable[int]) -> None:
+        """Phases 3 and 4: who has arrived and is still present goes to the end of the line, and then ``clients``."""
+        self.line += [client for client in self.arrived if client in self.present]
+        self.arrived = []
+        busy = {*self.line, *(job.client for job in self.running.values())}
+        for client in clients:
+            self.present.add(client)
+            if client not in busy:  # a job that was left to run may still be under way
+                self.line.append(client)
+
+    def starting(self, concurrency: int) -> list[int]:
+        """Phase 5: clients that a free place waits for, in order; nothing changes."""
+        return self.line[: max(0, concurrency - len(self.running))]
+
+    def start(self, shards: Sequence[int], version: int, ticks: Sequence[int]) -> None:
+        """Phase 5: the first clients of the line start.
+
+        Args:
+            shards, ticks: of each, its data and how long it will take, at least one tick. version: of the model.
+        """
+        for client, shard, length in zip(self.line, shards, ticks, strict=False):
+            job = Job(self.started, client, shard, version, self.now, self.now + max(1, length))
+            self.running[job.number] = job
+            self.started += 1
+        del self.line[: len(ticks)]
+
+    def advance(self, other: int | None = None) -> bool:
+        """Go to the next instant: a job ends, or it is ``other``. Whether there is one."""
+        ends = [job.end for job in self.running.values()] + ([] if other is None else [other])
+        self.now = min(ends, default=self.now)
+        return bool(ends)
+
+    def values(self) -> dict[str, Any]:
+        """Numbers and int64 tensors, for saving."""
+        jobs = torch.tensor([list(job) for job in self.running.values()], dtype=torch.int64)
+        clients = {"present": sorted(self.present), "line": self.line, "arrived": self.arrived}
+        return {
+            "now": self.now,
+            "started": self.started,
+            "settled": self.settled,
+            **{name: torch.tensor(ids, dtype=torch.int64) for name, ids in clients.items()},
+            "running": jobs.reshape(-1, len(Job._fields)),
+        }
+
+    @staticmethod
+    def restore(values: dict[str, Any]) -> Queue:
+        """The queue of :meth:`values`, of which further ones are ignored."""
+        jobs = [Job(*row) for row in values["running"].tolist()]
+        return Queue(
+            now=values["now"],
+            started=values["started"],
+            settled=values["settled"],
+            present=set(values["present"].tolist()),
+            line=values["line"].tolist(),
+            arrived=values["arrived"].tolist(),
+            running={job.number: job for job in jobs},
+        )

@@ -1,0 +1,111 @@
+"""Asynchronous methods beside others: the score at equal simulated seconds, time to a target, staleness of results."""
+
+from __future__ import annotations
+
+import math
+from statistics import median
+
+import numpy as np
+import pandas as pd
+from matplotlib.figure import Figure
+
+from fedtide.report import formats, metrics
+from fedtide.report.records import METHOD, Records
+from fedtide.report.sheets import Sheet
+from fedtide.report.style import WIDTH, line_style, paper, png
+
+_MOST_BARS = 40
+
+
+def sheet(records: Records, target: float) -> list[Sheet]:
+    """The table of time; none in lockstep, and none if sessions change, in which the target would mean different tasks.
+
+    Args:
+        records: all runs; only complete ones with simulated seconds are used.
+        target: score to reach; NaN for none.
+    """
+    score, scale = records.score, formats.Scale(records.score.share)
+    history = records.history[(records.history["state"] == "complete") & records.history["elapsed"].notna()]
+    if not records.asynchronous or history["session"].nunique() != 1:
+        return []
+    end = float(history.groupby("key")["elapsed"].max().min())
+    rows = []
+    for method, runs in history.groupby(METHOD, sort=False):
+        each = [run.assign(score=run[records.column]) for _, run in runs.groupby("key", sort=False)]
+        found = pd.DataFrame([_measured(run, score.sign, end, target) for run in each])
+        cells = [scale.value(*metrics.mean_std(found["score"]))]
+        if not math.isnan(target):
+            middle = {name: median(found[name]) for name in ("seconds", "updates", "uploads")}
+            cells += [
+                formats.seconds(middle["seconds"]),
+                *(formats.rounds(middle[name]) for name in ("updates", "uploads")),
+            ]
+        lost = found[["refused", "cancelled"]].mean()
+        cells += [formats.rounds(float(lost[name])) for name in ("refused", "cancelled")]
+        rows.append(((str(method[0]), str(method[1])), cells))
+    goal = [] if math.isnan(target) else [f"{what} to {scale.goal(target)}" for what in ("Time", "Updates", "Uploads")]
+    caption = (
+        "A model holds until the next one; a round in lockstep lasts as long as its slowest client. "
+        f"{score.title}: mean \N{PLUS-MINUS SIGN} sample standard deviation over the seeds, at the end of the shortest run."
+    )
+    if goal:
+        evaluated = _evaluated(history, records.column)
+        caption += f" To the target: median over the seeds, of the first evaluated model that reached it; {evaluated}"
+    caption += " Refused for being too old, and cancelled: results per run, mean over the seeds."
+    return [
+        Sheet(
+            "Simulated time",
+            caption,
+            [scale.heading(f"After {formats.seconds(end)}"), *goal, "Refused", "Cancelled"],
+            rows,
+        )
+    ]
+
+
+def _measured(run: pd.DataFrame, sign: int, end: float, target: float) -> dict[str, float]:
+    """Score of one run at second ``end``, what it took to the target, and what was lost; ``sign`` makes higher better."""
+    values, elapsed = sign * run["score"], run["elapsed"]
+    return {
+        "score": sign * metrics.score_at(values, elapsed, end),
+        "seconds": metrics.seconds_to_target(values, elapsed, sign * target),
+        "updates": metrics.rounds_to_target(values, sign * target),
+        "uploads": metrics.bytes_to_target(values, run["exchanges"].cumsum(), sign * target),
+        "refused": run["refused"].sum(min_count=1),
+        "cancelled": run["cancelled"].sum(min_count=1),
+    }
+
+
+def _evaluated(history: pd.DataFrame, column: str) -> str:
+    """How often models were evaluated, in words."""
+    every = {len(run) / run[column].notna().sum() for _, run in history.groupby("key")}
+    low, high = (f"{number:.3g}" for number in (min(every), max(every)))
+    return f"one in {low} was evaluated." if low == high else f"one in {low} to {high} was evaluated."
+
+
+def staleness(records: Records) -> bytes | None:
+    """Share of the results used that were so many updates behind, a panel per method; None without any."""
+    rows = records.clients[(records.clients["state"] == "complete") & records.clients["staleness"].notna()]
+    if rows.empty:
+        return None
+    groups, one = list(rows.groupby(METHOD, sort=False)), rows["initialiser"].nunique() == 1
+    labels = list(dict.fromkeys(label for label, _ in records.methods))
+    most = int(rows["staleness"].max())
+    width = -(-(most + 1) // _MOST_BARS)
+    edges = np.arange(0, most + width + 1, width) - 0.5
+    with paper():
+        figure = Figure(figsize=(WIDTH, 0.6 + 1.5 * len(groups)), layout="constrained")
+        grid = figure.subplots(len(groups), 1, sharex=True, squeeze=False)[:, 0]
+        for axes, ((label, start), group) in zip(grid, groups, strict=True):
+            behind = group["staleness"].to_numpy(dtype=np.float64)
+            shares = np.histogram(behind, edges)[0] / len(behind)
+            number = labels.index(str(label))
+            axes.stairs(shares, edges, fill=True, color=line_style(number)["color"])
+            axes.axvline(behind.mean(), color="black", linewidth=1.0)
+            axes.set_title(
+                f"{label if one else f'{label} · {start}'}: mean {behind.mean():.3g}, most {behind.max():.0f}"
+            )
+            axes.yaxis.set_major_formatter(lambda share, _: f"{100 * share:g} %")
+        grid[-1].set_xlim(left=-0.5)
+        figure.supxlabel("Updates of the model while the client trained", fontsize=9)
+        figure.supylabel("Results", fontsize=9)
+        return png(figure)

@@ -1,0 +1,353 @@
+"""Asynchronous training: what it equals, what it costs, and what a change of the population does to it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+from fedtide.core.errors import SettingsError
+from fedtide.costs.wireless import JobCosts, Wireless
+from fedtide.engine.executor import Advance
+from fedtide.engine.local import Cohort
+from fedtide.engine.plan import BatchPlan, plan_batches, sample_count
+from fedtide.federation.events import EventClock
+from fedtide.federation.federation import Federation
+from fedtide.federation.presence import Presence
+from fedtide.federation.record import RoundRecord
+from fedtide.federation.state import RunState, initial_state, restored_state
+from fedtide.settings.costs import CostSettings
+from fedtide.settings.run import LocalSettings
+from fedtide.world.timeline import Timeline
+from support import closest, deal, federation, largest_gap, run_rounds, settings, steady, timeline, vectors, watch
+
+SIZES = (5, 2, 7, 4, 6)
+LOCAL = {"amount": 2, "batch_size": 3, "order": "stored", "lr": 0.2, "schedule": "exponential", "decay": 0.9}
+SLOT = CostSettings().slot
+
+
+class Lengths:
+    """Jobs that take as many slots as listed for their client and one joule per slot, in turn; notes who starts."""
+
+    def __init__(self, lengths: Sequence[Sequence[int]]) -> None:
+        self.lengths = lengths
+        self.started: list[int] = []
+
+    def __call__(self, numbers: Sequence[int], clients: Sequence[int], *_: Any) -> JobCosts:
+        slots = []
+        for client in clients:
+            own = self.lengths[client]
+            slots.append(own[self.started.count(client) % len(own)])
+            self.started.append(client)
+        return JobCosts(np.array(slots), np.array(slots, dtype=np.float64))
+
+
+def made(
+    algorithm: dict[str, Any], lengths: Sequence[Sequence[int]], world: Timeline, concurrency: int = 10, **values: Any
+) -> tuple[Federation, Lengths]:
+    """A federation whose jobs take given times."""
+    clock = {"name": "events", "concurrency": concurrency, **values.pop("clock", {})}
+    fed = federation(settings(**{"algorithm": algorithm, "clock": clock, "local": LOCAL, **values}), world, vectors())
+    assert isinstance(fed.clock, EventClock)
+    fed.clock.durations = noted = Lengths(lengths)  # type: ignore[assignment]
+    return fed, noted
+
+
+def models(fed: Federation) -> tuple[list[Tensor], RunState, list[RoundRecord]]:
+    """Global models after all updates, the state and records."""
+    seen = watch(fed)
+    state, records = run_rounds(fed)
+    return [w for _, w in seen], state, records
+
+
+def events(algorithm: dict[str, Any], concurrency: int, lengths: Any, updates: int = 6, **values: Any) -> list[Tensor]:
+    """Global models of a run in which everybody is always present."""
+    return models(made(algorithm, lengths, steady(SIZES, updates), concurrency, **values)[0])[0]
+
+
+def in_rounds(cohorts: Sequence[Sequence[int]], server_lr: float = 1.0) -> list[Tensor]:
+    """Global models of FedAvg on these cohorts."""
+    chosen = settings(algorithm={"name": "fedavg", "weighting": "uniform", "server_lr": server_lr}, local=LOCAL)
+    fed = federation(chosen, steady(SIZES, len(cohorts)), vectors(), cohorts=cohorts)
+    return models(fed)[0]
+
+
+def line(fed: Federation) -> list[int]:
+    """The waiting line at the start."""
+    assert isinstance(fed.clock, EventClock)
+    return fed.clock.presence.first(0)
+
+
+EQUAL = [[3]] * len(SIZES)
+UNEQUAL = [[2], [3, 7], [11], [4, 5, 6], [20]]
+
+
+@pytest.mark.parametrize("staleness", ["polynomial", "hinge", "constant"])
+@pytest.mark.parametrize("normalise", ["count", "weights"])
+def test_a_buffer_of_all_clients_of_equal_speed_is_fedavg(staleness: str, normalise: str) -> None:
+    chosen = {"name": "fedbuff", "buffer": 5, "server_lr": 0.7, "staleness": staleness, "normalise": normalise}
+    assert largest_gap(events(chosen, 5, EQUAL), in_rounds([range(5)] * 6, 0.7)) < 1e-13
+
+
+def test_clients_of_equal_speed_that_wait_in_line_are_cohorts_in_turn() -> None:
+    fed, noted = made({"name": "fedbuff", "buffer": 2}, EQUAL, steady(SIZES, 6), 2)
+    order = line(fed)
+    found, _, records = models(fed)
+    turns = [[order[(2 * t + place) % 5] for place in range(2)] for t in range(6)]
+    assert noted.started == [client for turn in turns for client in turn]
+    assert largest_gap(found, in_rounds(turns)) < 1e-13
+    assert {record.row["staleness_max"] for record in records} == {0}
+
+
+def test_one_job_at_a_time_is_sequential_and_both_methods_are_one() -> None:
+    fed, _ = made({"name": "fedasync", "alpha": 1.0, "mu": 0.0}, UNEQUAL, steady(SIZES, 6), 1)
+    order = line(fed)
+    assert largest_gap(models(fed)[0], in_rounds([[order[t % 5]] for t in range(6)])) < 1e-13
+    one = events({"name": "fedasync", "alpha": 0.6, "mu": 0.1}, 1, UNEQUAL)
+    other = events({"name": "fedbuff", "buffer": 1, "server_lr": 0.6, "mu": 0.1}, 1, UNEQUAL)
+    assert largest_gap(one, other) < 1e-13
+
+
+@pytest.mark.parametrize("algorithm", [{"name": "fedasync"}, {"name": "fedbuff", "buffer": 2}])
+def test_weights_that_are_one_are_all_the_same(algorithm: dict[str, Any]) -> None:
+    weights = ({"exponent": 0.0}, {"staleness": "hinge", "patience": 99.0}, {"staleness": "constant"})
+    first, *others = (events({**algorithm, **weight}, 4, UNEQUAL) for weight in weights)
+    for other in others:
+        assert all(torch.equal(a, b) for a, b in zip(first, other, strict=True))
+    assert largest_gap(first, events({**algorithm, "exponent": 1.0}, 4, UNEQUAL)) > 1e-3
+    if algorithm["name"] == "fedbuff":
+        assert largest_gap(first, events({**algorithm, "exponent": 0.0, "normalise": "weights"}, 4, UNEQUAL)) < 1e-13
+
+
+def test_slower_clients_give_the_same_models_later() -> None:
+    runs = []
+    for factor in (1, 2):
+        lengths = [[factor * length for length in own] for own in UNEQUAL]
+        runs.append(models(made({"name": "fedbuff", "buffer": 2}, lengths, steady(SIZES, 6), 3)[0]))
+    (first, _, fast), (second, _, slow) = runs
+    assert all(torch.equal(a, b) for a, b in zip(first, second, strict=True))
+    for a, b in zip(fast, slow, strict=True):
+        assert b.row["seconds_simulated"] == pytest.approx(2 * float(a.row["seconds_simulated"] or 0), rel=1e-12)
+        assert a.clients["staleness"] == b.clients["staleness"]
+
+
+def test_a_result_is_that_of_its_start_and_its_job() -> None:
+    """Every result comes from the model that its client received; a fast client may be in a buffer twice."""
+    fed, _ = made({"name": "fedbuff", "buffer": 3, "mu": 0.3}, [[1], [6], [9], [20], [8]], steady(SIZES, 6), 5)
+    seen = watch(fed)
+    run_rounds(fed)
+    versions = [fed.parts.w0, *(w for _, w in seen)]
+    for t, (r, _) in enumerate(seen):
+        assert r.ids == sorted(r.ids)
+        for row, behind in enumerate(r.staleness[:, 0].tolist()):
+            assert torch.equal(r.base[row], versions[t - int(behind)])
+    assert max(float(r.staleness.max()) for r, _ in seen) >= 2
+    assert any(len(set(r.ids)) < len(r.ids) for r, _ in seen)
+
+
+def batches(plan: BatchPlan, row: int) -> str:
+    """Samples of a client's local steps."""
+    sizes = enumerate(plan.sizes[row].tolist())
+    return str([plan.indices[row, step, :size].tolist() for step, size in sizes if size])
+
+
+def test_batches_are_keyed_by_the_job() -> None:
+    """So that a client does not see the same ones in each of its jobs, whatever else is trained with them."""
+    local = {**LOCAL, "order": "shuffled"}
+    fed, noted = made({"name": "fedbuff", "buffer": 3}, UNEQUAL, steady(SIZES, 5), 4, local=local)
+    begin, plans = fed.parts.executor.begin, []
+
+    def note(cohort: Cohort) -> Advance:
+        plans.append(cohort.plan)
+        return begin(cohort)
+
+    fed.parts.executor.begin = note  # type: ignore[method-assign]
+    run_rounds(fed)
+    chosen = fed.parts.settings.local
+    expected = set()
+    for number, client in enumerate(noted.started):
+        shard = fed.parts.timeline.shards[client]
+        own = plan_batches([shard], [number], chosen, 1.0, 0, "jobs", (), torch.device("cpu"))
+        expected.add(batches(own, 0))
+    seen = [batches(plan, row) for plan in plans for row in range(len(plan.steps))]
+    assert len(seen) == 15
+    assert len(set(seen)) > len(SIZES)
+    assert set(seen) <= expected
+
+
+def test_old_results_are_thrown_away_and_paid_for() -> None:
+    fed, noted = made({"name": "fedbuff", "buffer": 2}, UNEQUAL, steady(SIZES, 9), 5, clock={"max_staleness": 1})
+    state, records = run_rounds(fed)
+    refused = sum(int(record.row["refused"] or 0) for record in records)
+    assert refused > 0
+    assert max(max(record.clients["staleness"]) for record in records) <= 1
+    arrived = sum(int(record.row["exchanges"] or 0) for record in records)
+    assert arrived == 2 * 9 + refused
+    assert state.totals["bytes_up"] == arrived * fed.parts.payload.up
+    assert state.totals["bytes_down"] == len(noted.started) * fed.parts.payload.down
+    assert len(noted.started) - arrived == len(state.events["running"])
+
+
+def present(*who: Sequence[int], session_of_round: Sequence[int] | None = None) -> Timeline:
+    """These clients in each round."""
+    return timeline(deal(SIZES), [{k: k for k in here} for here in who], clients=5, session_of_round=session_of_round)
+
+
+def test_several_updates_in_one_instant_bring_all_their_departures_and_arrivals() -> None:
+    """Who was away in between has lost its job and joins; who came and went again does not."""
+    back, gone = (Presence(present(*who), 0) for who in ([[0, 1], [0], [0, 1, 2]], [[0, 1], [0, 1, 2], [0, 1]]))
+    assert back.changes(0, 2, now=5) == ({1}, [1, 2])
+    assert back.changes(1, 2, now=5) == (set(), [1, 2])
+    assert back.changes(2, 2, now=5) == (set(), [])
+    assert gone.changes(0, 2, now=5) == ({2}, [])
+    assert sorted(back.first(2)) == [0, 1, 2]
+
+
+@pytest.mark.parametrize("leave", ["cancel", "finish"])
+def test_a_departure_cancels_a_job_for_the_share_of_its_time(leave: str) -> None:
+    """Client 1 would take 40 slots and leaves with the second update, in slot 6; client 0 needs 3 and is fast."""
+    world = present([0, 1], [0, 1], *[[0, 2]] * 13)
+    fed, noted = made({"name": "fedasync"}, [[3], [40], [12], [1], [1]], world, 2, clock={"leave": leave})
+    state, records = run_rounds(fed)
+    took_part = [client for record in records for client in record.clients["client"]]
+    rows = [record.row for record in records]
+    if leave == "cancel":
+        assert 1 not in took_part
+        assert [row["cancelled"] for row in rows] == [0, 0, 1, *[0] * 12]
+        assert rows[2]["energy"] == pytest.approx(40 * 6 / 40 + 3)
+        assert rows[2]["exchanges"] == 1
+    else:
+        assert took_part.count(1) == 1
+        assert sum(int(row["cancelled"] or 0) for row in rows) == 0
+        at = next(row for row, record in zip(rows, records, strict=True) if record.clients["client"] == [1])
+        assert at["seconds_simulated"] == pytest.approx(40 * SLOT)
+    assert noted.started.count(1) == 1
+    assert 2 in took_part
+    assert rows[0]["bytes_down"] == 2 * fed.parts.payload.down
+    spent = sum(float(row["energy"] or 0) for row in rows)
+    assert spent == pytest.approx(state.totals["energy"])
+
+
+def test_a_session_begins_with_nothing_under_way_and_the_clock_goes_on() -> None:
+    who, sessions = [[0, 1, 2]] * 3 + [[3, 4]] * 3, [0, 0, 0, 1, 1, 1]
+    world = present(*who, session_of_round=sessions)
+    fed, noted = made({"name": "fedbuff", "buffer": 2}, UNEQUAL, world, 3, initialiser="restart")
+    state, records = run_rounds(fed)
+    for record, here in zip(records, who, strict=True):
+        assert set(record.clients["client"]) <= set(here)
+    assert records[3].row["staleness_max"] == 0
+    assert records[3].row["cancelled"] == 2  # all but the job whose arrival was the last of the session
+    seconds = [float(record.row["seconds_simulated"] or 0) for record in records]
+    assert seconds == sorted(seconds)
+    assert sum(float(record.row["latency"] or 0) for record in records) == pytest.approx(seconds[-1], rel=1e-8)
+    assert state.events["started"] == len(noted.started)  # numbers of jobs go on, and so do the draws
+
+
+def test_gradient_rounds_of_an_initialiser_take_time() -> None:
+    world = present(*[[0, 1, 2]] * 2, *[[3, 4]] * 2, *[[0, 1, 2]] * 2, session_of_round=[0, 0, 1, 1, 2, 2])
+    seconds, found = [], []
+    for gradient_rounds in (1, 3):
+        initialiser = {"name": "dynamic", "history": 1, "gradient_rounds": gradient_rounds, "gradient_steps": 1}
+        fed, _ = made({"name": "fedbuff", "buffer": 2}, UNEQUAL, world, 3, initialiser=initialiser)
+        trajectory, state, records = models(fed)
+        found.append(trajectory)
+        seconds.append(records[-1].row["seconds_simulated"])
+        slots = state.totals["latency"] / SLOT
+        assert slots == pytest.approx(round(slots), abs=1e-6)
+    assert seconds[1] > seconds[0]
+    assert all(torch.equal(a, b) for a, b in zip(*found, strict=True))  # one stored model: whatever its weight
+
+
+def test_without_anybody_to_wait_for_the_run_ends_in_one_line() -> None:
+    sizes = (5, 0)
+    world = timeline(deal(sizes), [{0: 0}, {1: 1}], clients=2)
+    fed, _ = made({"name": "fedasync"}, [[4], [4]], world)
+    with pytest.raises(
+        SettingsError, match=r"nobody is left to train after 0\.002 simulated seconds, so update 2 never"
+    ):
+        run_rounds(fed)
+    fed.parts.workers.close()
+
+
+def test_seconds_and_joules_are_those_of_the_cell() -> None:
+    """One job at a time has the whole band; two of them half of it each, so that transfers take twice as long."""
+    chosen = settings(algorithm="fedasync", clock={"name": "events", "concurrency": 1}, local=LOCAL)
+    fed = federation(chosen, steady(SIZES, 5), vectors())
+    order = line(fed)
+    state, _ = run_rounds(fed)
+    model = Wireless(CostSettings(), 0, 18, 2 * 15 / 18)
+    samples = [2 * SIZES[client] for client in order]
+    cost = model.job_costs(range(5), order, samples, 72, 72, 1)
+    assert state.totals["latency"] == pytest.approx(cost.slots.sum() * SLOT)
+    assert state.totals["energy"] == pytest.approx(cost.device_J.sum())
+    large = Wireless(CostSettings(long_transfer=0, shadowing=0.0), 0, 10**6, 1.0)
+    whole, half = (large.job_costs([0], [3], [0], 4 * 10**6, 0, places) for places in (1, 2))
+    assert half.slots[0] == pytest.approx(2 * whole.slots[0], abs=2)
+    computing = large.job_costs([0], [3], [40], 0, 0, 1)  # 40 samples x 10^6 parameters / 8 FLOPs per cycle at 1 GHz
+    assert (computing.slots.tolist(), computing.device_J.tolist()) == ([10], pytest.approx([5e6 * 1e-28 * 1e18]))
+
+
+@pytest.mark.parametrize("straddle", [False, True])
+@pytest.mark.parametrize(("amount", "unit"), [(3, "epochs"), (7, "steps"), (2, "steps"), (2, "capped_steps")])
+def test_the_samples_of_a_job_are_those_of_its_batches(amount: int, unit: Any, straddle: bool) -> None:
+    if straddle and unit == "capped_steps":
+        return
+    local = LocalSettings(amount=amount, unit=unit, batch_size=4, straddle=straddle)
+    for size in (0, 1, 4, 9, 12):
+        batches = plan_batches([np.arange(size)], [0], local, 5.0, 0, "jobs", (), torch.device("cpu"))
+        assert sample_count(size, 5.0, local) == int(batches.sizes.sum())
+
+
+@pytest.mark.parametrize(
+    ("values", "problem"),
+    [
+        ({"algorithm": "fedavg"}, "algorithm fedavg works in rounds; clock: events needs one like fedbuff"),
+        ({"clock": "rounds"}, "algorithm fedbuff updates its model as results arrive; it needs clock: events"),
+        ({"participation": {"name": "fixed", "count": 2}}, "participation fixed draws the cohorts of rounds"),
+        ({"exchange": "intervals"}, "exchange intervals averages inside rounds"),
+        ({"costs": {"wireless": False}}, r"costs\.wireless = false: clock: events takes its seconds from there"),
+        ({"local": {"unit": "mean_epochs"}}, r"local\.unit = mean_epochs equalises"),
+        ({"local": {"momentum": 0.5, "momentum_scope": "client"}}, r"local\.momentum_scope = client keeps momentum"),
+        ({"evaluation": {"consistency": True}}, r"evaluation\.consistency = true compares"),
+        ({"evaluation": {"models": ["cloud", "all"]}}, "evaluation of the model all"),
+        ({"clock": "event"}, "clock: should be rounds, events, or a mapping"),
+        ({"clock": {"name": "events", "concurrency": 0}}, r"clock\.events\.concurrency = 0"),
+        ({"clock": {"name": "rounds", "concurrency": 3}}, r"unknown key 'clock\.rounds\.concurrency'"),
+    ],
+)
+def test_what_needs_the_other_clock_is_refused_in_one_line(values: dict[str, Any], problem: str) -> None:
+    with pytest.raises(SettingsError, match=problem) as caught:
+        federation(settings(**{"algorithm": "fedbuff", "clock": "events", **values}), steady(SIZES, 2), vectors())
+    assert "\n" not in str(caught.value)
+
+
+def test_runs_in_rounds_are_what_they_were() -> None:
+    assert "clock" not in settings().canonical()
+    assert settings(clock="rounds").canonical() == settings().canonical()
+    assert settings(clock="events").canonical()["clock"]["concurrency"] == 10
+
+
+def test_a_state_of_another_run_is_refused() -> None:
+    fed, _ = made({"name": "fedbuff", "buffer": 2}, UNEQUAL, steady(SIZES, 4), 3)
+    state, _ = run_rounds(fed)
+    version = next(iter(state.events["w"]))
+    damaged = {
+        "running": state.events["running"][:, :4],
+        "joules": state.events["joules"][:1],
+        "line": state.events["line"].float(),
+        "w": {version: state.w[:3]},
+        "b": {},
+    }
+    assert restored_state(fed.parts, state.tensors()).round == 4
+    for name, value in damaged.items():
+        with pytest.raises(SettingsError, match=rf"is not of this run: events\.{name}"):
+            restored_state(fed.parts, {**state.tensors(), "events": {**state.events, name: value}})
+    lockstep = federation(settings(), steady(SIZES, 2), vectors())
+    with pytest.raises(SettingsError, match=r"events\.\w+ is .*, should be absent"):
+        restored_state(lockstep.parts, {**initial_state(lockstep.parts).tensors(), "events": state.events})
+    assert closest(state.w, fed.parts.w0) > 0
+    lockstep.parts.workers.close()
