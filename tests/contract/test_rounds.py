@@ -194,6 +194,9 @@ def test_every_other_part_is_repeatable_and_resumes(world: Any, key: str, name: 
     algorithm = "fedavg" if key == "exchange" else "scaffold"  # whose control variates forbid averages inside a round
     run = world(**scenario, **choice, algorithm=algorithm)
     assert_repeatable((run[0], short(run[1], 8), run[2]))
+    footprint(*run, torch.device("cpu"), torch.float32).refuse_excess(
+        torch.device("cpu"), federation(*run).parts.memory
+    )
 
 
 def short(world: Timeline, rounds: int) -> Timeline:
