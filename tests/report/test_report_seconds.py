@@ -79,7 +79,7 @@ def test_the_page_has_time_where_a_run_is_asynchronous_and_only_there(tmp_path: 
     page = (tmp_path / "both" / "report.html").read_text(encoding="utf-8")
     assert page.count("Simulated time") == 1
     read = records.load([lockstep, *seeds])
-    assert figures.accuracy_over_seconds(read) == (tmp_path / "both" / "accuracy_over_seconds.png").read_bytes()
+    assert figures.score_over_seconds(read) == (tmp_path / "both" / "accuracy_over_seconds.png").read_bytes()
 
 
 def test_a_measure_of_published_tables_reads_equal_seconds() -> None:

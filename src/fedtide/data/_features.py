@@ -33,8 +33,9 @@ def encode(
     for column in numeric:
         values = frame[column].to_numpy(dtype=np.float64, na_value=np.nan)
         known = values[fit & np.isfinite(values)]
-        mean, deviation = (known.mean(), known.std()) if len(known) else (0.0, 0.0)
-        scaled = np.where(np.isfinite(values), (values - mean) / (deviation or 1.0), 0.0)
+        varies = len(known) > 0 and known.min() < known.max()  # the deviation of equal numbers may be above 0 by rounding
+        mean, deviation = (known.mean(), known.std()) if varies else (known[:1].sum(), 1.0)
+        scaled = np.where(np.isfinite(values), (values - mean) / deviation, 0.0)
         parts.append(scaled[:, None].astype(np.float32))
         names.append(column)
         if len(known) < fit.sum():
