@@ -66,7 +66,7 @@ class TuneSettings(SettingsModel):
     trials: int = Field(20, ge=1, description="number of finished trials (complete or pruned)")
     workers: Threads = Field(0, ge=0, description="trials at once; 0 for one per core")
     seed: int = Field(1000, ge=0, lt=2**63, description="seed of the runs; keep it apart from the compared seeds")
-    metric: Literal["validation_accuracy", "validation_loss", "validation_auroc"] = Field(
+    metric: Literal["validation_accuracy", "validation_loss"] = Field(
         "validation_accuracy", description="metric to optimise, averaged over some rounds"
     )
     over: Literal["auto", "end", "changes"] = Field(

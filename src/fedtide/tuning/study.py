@@ -32,7 +32,6 @@ from fedtide.tuning.trial import Outcome, Task, evaluated_rounds, run_trial
 from fedtide.world.files import timeline_for
 from fedtide.world.prepared import load_data
 
-_MAXIMISED = ("validation_accuracy", "validation_auroc")
 _UNPRUNED_TRIALS = 4  # complete trials before any is pruned
 _UNPRUNED_ROUNDS = 5  # no pruning in the first fifth of the rounds
 
@@ -152,7 +151,7 @@ class _Search:
         self._study = optuna.create_study(
             study_name=path.name,
             storage=_journal(path.with_suffix(".journal")),
-            directions=[up if name in _MAXIMISED else down for name in self._objectives],
+            directions=[up if name == "validation_accuracy" else down for name in self._objectives],
             pruner=optuna.pruners.MedianPruner(_UNPRUNED_TRIALS, n_warmup_steps=length // _UNPRUNED_ROUNDS),
             load_if_exists=True,
         )
