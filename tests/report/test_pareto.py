@@ -38,7 +38,7 @@ def picture(root, exchange, kappa=True):
             (path / "history.csv").write_text("\n".join(lines) + "\n")
         finish_again(path)
     read = records.load(sorted(root.iterdir()))
-    return pareto.accuracy_over_cost(read, tabulate(read, 10))
+    return pareto.score_over_cost(read, tabulate(read, 10))
 
 
 def test_it_is_drawn_where_clients_average_inside_a_round(tmp_path):

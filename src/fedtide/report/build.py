@@ -17,7 +17,9 @@ from fedtide.core.errors import SettingsError
 from fedtide.core.files import write_bytes
 from fedtide.report import (
     boundaries,
+    clients,
     dynamics,
+    fairness,
     figures,
     findings,
     pace,
@@ -28,12 +30,14 @@ from fedtide.report import (
     search,
     statistics,
 )
+from fedtide.report.method_table import MethodTable
 from fedtide.report.pace import Pace
 from fedtide.report.page import Comparison, Picture, render, rows
 from fedtide.report.records import Records
 from fedtide.report.sheets import sheets
 from fedtide.report.table import Table, tabulate
 from fedtide.report.transitions import Rules, per_session, transitions
+from fedtide.settings.scores import ACCURACY, Score
 
 _RULES = Rules()
 _PACE = Pace()
@@ -70,6 +74,7 @@ def build(
     speed: Pace = _PACE,
     tuning: Path | None = None,
     cohorts: bytes | None = None,
+    score: Score = ACCURACY,
 ) -> ReportSummary:
     """Write ``report.html``, the figures, the tables as CSV and ``metrics.json`` into ``out``.
 
@@ -87,9 +92,11 @@ def build(
         speed: how the speed of runs in one session is measured.
         tuning: folder of a search with two objectives; the page shows its Pareto front.
         cohorts: a PNG of who takes part when.
+        score: that the key figure, the main table, its sentences and comparisons are about.
 
     Raises:
-        SettingsError: there is no run, a file was not written by a run, a picture is missing, or the search has no front.
+        SettingsError: there is no run, a run has not recorded the score, a file was not written by a run, a picture is
+            missing, or the search has no front.
     """
     if last < 1:
         raise SettingsError(f"report.last = {last} should be at least 1")
@@ -97,11 +104,14 @@ def build(
         if not path.is_file():
             raise SettingsError(f"no picture {path}")
     found = [search.search_front(tuning)] if tuning else []
-    read = records.load(run_dirs)
+    read = records.load(run_dirs, score)
     table = tabulate(read, last, rules, speed.target)
+    fair = fairness.fairness(read, last)
     changes = transitions(read, rules)
-    comparisons = _comparisons(table)
-    pictures = [*_pictures(read, table), *(picture for _, picture in found)]
+    comparisons = [*_comparisons(table), *(_comparisons(fair) if fair else [])]
+    results = [*findings.results(table), *(findings.results(fair) if fair else [])]
+    spread = clients.quantiles(run_dirs, read)
+    pictures = [*_pictures(read, table, spread), *(picture for _, picture in found)]
     world = [
         Picture(path.stem, path.read_bytes(), "Clients and their data", _WORLD_CAPTION) for path in timeline_pictures
     ]
@@ -110,15 +120,18 @@ def build(
     tables = [
         *pace.sheet(read, last, table.target, speed.baseline),
         *sheets(changes, rules),
+        *([fairness.sheet(fair, last)] if fair else []),
         *(sheet for sheet, _ in found),
     ]
-    html = render(title, read, table, tables, comparisons, [*pictures, *world], command)
+    html = render(title, read, results, table, tables, comparisons, [*pictures, *world], command)
     files = {f"{picture.name}.png": picture.png for picture in pictures}
     files |= {
         "table.csv": _csv(table.methods.reset_index()),
         "comparison.csv": _csv(_comparison_frame(comparisons)),
         **({"transitions.csv": _csv(per_session(changes))} if len(changes) else {}),
-        "metrics.json": json.dumps(_flat(table), indent=2, allow_nan=False).encode() + b"\n",
+        **({"fairness.csv": _csv(fair.methods.reset_index())} if fair else {}),
+        "metrics.json": json.dumps(_flat(table) | (_flat(fair) if fair else {}), indent=2, allow_nan=False).encode()
+        + b"\n",
         "report.html": html.encode(),
     }
     out.mkdir(parents=True, exist_ok=True)
@@ -128,7 +141,7 @@ def build(
         page=out / "report.html",
         complete=int((read.runs["state"] == "complete").sum()),
         total=len(run_dirs),
-        results=tuple(findings.results(table)),
+        results=tuple(results),
         warnings=tuple(findings.warnings(read)),
         table=_printable(title, table),
     )
@@ -142,15 +155,36 @@ _RANGE = (
 )
 
 
-def _pictures(read: Records, table: Table) -> list[Picture]:
+def _pictures(read: Records, table: Table, spread: pd.DataFrame) -> list[Picture]:
     """The figures that have data, the key figure first."""
+    score = read.score
     possible = [
-        ("accuracy_over_rounds", figures.accuracy_over_rounds(read), "Test accuracy over communication rounds", _RANGE),
         (
-            "transition_accuracy",
-            figures.transition_accuracy(table),
-            "Accuracy after session changes",
+            f"{score.name}_over_rounds",
+            figures.score_over_rounds(read),
+            f"Test {score.words} over communication rounds",
+            _RANGE,
+        ),
+        (
+            f"transition_{score.name}",
+            figures.score_after_changes(table),
+            f"{score.title} after session changes",
             f"Mean over the first {table.rules.window} rounds after the evaluated changes. Dots: runs; bars: mean of a method.",
+        ),
+        (
+            "client_accuracy",
+            clients.distribution(read, spread),
+            "Distribution of accuracy over the clients",
+            "Percentiles over the clients present, each on its own held-out samples, or expected under its labels; mean of the "
+            "complete runs of a method.",
+        ),
+        (
+            "newcomers",
+            clients.newcomers(read),
+            "Newcomers against the other clients",
+            "Stayers: present in the session before as well; newcomers: in their first session; returners: back after an "
+            "absence; departed: absent, on their last samples. Lines: mean of the complete runs; shading: range over the "
+            "seeds.",
         ),
         (
             "weights",
@@ -180,11 +214,16 @@ def _pictures(read: Records, table: Table) -> list[Picture]:
             "all data and on the client's own. Both axes are linear near zero, logarithmic beyond. Agree: changes of the same "
             "sign. All complete runs of a method.",
         ),
-        ("accuracy_over_bytes", figures.accuracy_over_bytes(read), "Test accuracy over communicated bytes", _RANGE),
         (
-            "accuracy_over_cost",
-            pareto.accuracy_over_cost(read, table),
-            "Best test accuracy over communication cost",
+            f"{score.name}_over_bytes",
+            figures.score_over_bytes(read),
+            f"Test {score.words} over communicated bytes",
+            _RANGE,
+        ),
+        (
+            f"{score.name}_over_cost",
+            pareto.score_over_cost(read, table),
+            f"Best test {score.words} over communication cost",
             "Dots: mean of the complete runs of a method; bars: range over its seeds; line: Pareto front of the methods.",
         ),
         (
@@ -210,16 +249,14 @@ def _pictures(read: Records, table: Table) -> list[Picture]:
     return [Picture(name, png, title, caption) for name, png, title, caption in possible if png is not None]
 
 
-def _comparisons(table: Table) -> list[Comparison]:
+def _comparisons(table: MethodTable) -> list[Comparison]:
     """Every method against the best one, by the headline metrics; none for a single method."""
     comparisons = []
     for column in (column for column in table.columns if column.headline):
         values = table.by_seed(column.key).dropna(axis=1, how="all")
         reference = table.leader(column)
         if reference is not None and values.shape[1] > 1:
-            comparisons.append(
-                Comparison(column.key, column.headline, reference, statistics.compare(values, reference))
-            )
+            comparisons.append(Comparison(column, reference, statistics.compare(values, reference)))
     return comparisons
 
 
@@ -227,7 +264,7 @@ def _comparison_frame(comparisons: list[Comparison]) -> pd.DataFrame:
     """All comparisons in one frame."""
     frames = [
         comparison.frame.reset_index().assign(
-            metric=comparison.metric,
+            metric=comparison.column.key,
             reference=findings.method(comparison.reference),
             reading=[statistics.verdict(row) for row in comparison.frame.to_dict("records")],
         )
@@ -237,7 +274,7 @@ def _comparison_frame(comparisons: list[Comparison]) -> pd.DataFrame:
     return pd.concat(frames)[columns] if frames else pd.DataFrame(columns=columns)
 
 
-def _flat(table: Table) -> dict[str, float]:
+def _flat(table: MethodTable) -> dict[str, float]:
     """``<label>/<initialiser>/<metric>`` -> number, finite ones only."""
     return {
         f"{label}/{start}/{name}": float(f"{value:.12g}") if isinstance(value, float) else int(value)

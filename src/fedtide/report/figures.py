@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from string import ascii_uppercase
 from typing import Any
 
 import numpy as np
@@ -16,22 +15,21 @@ from matplotlib.ticker import MaxNLocator
 
 from fedtide.report.formats import byte_unit
 from fedtide.report.records import METHOD, Method, Records
-from fedtide.report.style import GREY, PALETTE, WIDTH, line_style, paper, percent_axis, png
+from fedtide.report.session_marks import groups_in_turn, mark_sessions, session_spans
+from fedtide.report.style import PALETTE, WIDTH, line_style, paper, png, score_axis
 from fedtide.report.table import Table
 
 _MOST_LINES = len(PALETTE)
-_MOST_SESSIONS = 40
 _MOST_CELLS = 20
-_MOST_TICKS = 12
 _MOST_MARKERS = 25
 
 
-def accuracy_over_rounds(records: Records) -> bytes | None:
+def score_over_rounds(records: Records) -> bytes | None:
     """Mean and range over the seeds; failed runs dotted, up to where they ended."""
     return _curves(records, "round", lambda _: (1.0, "Communication round"))
 
 
-def accuracy_over_bytes(records: Records) -> bytes | None:
+def score_over_bytes(records: Records) -> bytes | None:
     """The same over the bytes communicated so far; a line per session."""
 
     def axis(most: float) -> tuple[float, str]:
@@ -41,8 +39,8 @@ def accuracy_over_bytes(records: Records) -> bytes | None:
     return _curves(records, "bytes", axis)
 
 
-def transition_accuracy(table: Table) -> bytes | None:
-    """Accuracy after session changes: one dot per run, a bar at the mean of each method."""
+def score_after_changes(table: Table) -> bytes | None:
+    """The score after session changes: one dot per run, a bar at the mean of each method."""
     values = table.by_seed("transition")
     if not values.notna().any(axis=None):
         return None
@@ -59,8 +57,10 @@ def transition_accuracy(table: Table) -> bytes | None:
         axes.set_yticks(range(len(names)), list(names.values()))
         axes.set_ylim(len(names) - 0.4, -0.6)
         axes.grid(visible=True, axis="both")
-        axes.set_xlabel("Accuracy of the first rounds after a session change (%)")
-        axes.xaxis.set_major_formatter(lambda share, _: f"{100 * share:g}")
+        unit = " (%)" if table.score.share else ""
+        axes.set_xlabel(f"{table.score.title} of the first rounds after a session change{unit}")
+        if table.score.share:
+            axes.xaxis.set_major_formatter(lambda share, _: f"{100 * share:g}")
         return png(figure)
 
 
@@ -146,14 +146,15 @@ def _grid(panels: int) -> tuple[int, int]:
 
 
 def _curves(records: Records, x: str, axis: Callable[[float], tuple[float, str]]) -> bytes | None:
-    history = records.history.dropna(subset=["test_accuracy"])
+    column, score = records.column, records.score
+    history = records.history.dropna(subset=[column])
     if history.empty:
         return None
     drawn = set(history[METHOD].itertuples(index=False, name=None))
     facets = _facets([method for method in records.methods if method in drawn])
     panels = list(dict.fromkeys(line.panel for line in facets.values()))
     rows, columns = _grid(len(panels))
-    size, label = axis(history[x].max())
+    size, label = axis(records.history[x].max())
     with paper():
         height = 3.6 if len(panels) == 1 else 0.6 + rows * (2.1 if columns == 1 else 1.6)
         figure = Figure(figsize=(WIDTH, height), layout="constrained")
@@ -163,18 +164,18 @@ def _curves(records: Records, x: str, axis: Callable[[float], tuple[float, str]]
             spare.set_visible(False)
         for (name, start), group in history.groupby(METHOD, sort=False):
             line = facets[str(name), str(start)]
-            _draw(axes_of[line.panel], line, group, x, size)
+            _draw(axes_of[line.panel], line, group.assign(score=group[column]), x, size)
         for number, (panel, axes) in enumerate(axes_of.items()):
             shown = [method for method, line in facets.items() if line.panel == panel]
-            spans = _session_spans(records.history, shown) if x == "round" else []
+            spans = session_spans(records.history, shown) if x == "round" else []
             named = bool(spans) and number < columns
-            _mark_sessions(axes, spans, named, _groups_in_turn(records))
+            mark_sessions(axes, spans, named, groups_in_turn(records))
             axes.set_title(panel if len(panels) > 1 else "", pad=14 if named else None)
             axes.tick_params(labelbottom=number + columns >= len(panels))
-        percent_axis(grid.flat[0], history["test_accuracy"].min(), history["test_accuracy"].max())
-        grid.flat[0].set_xlim(left=0, right=1.005 * history[x].max() / size)
+        score_axis(grid.flat[0], score, history[column].min(), history[column].max())
+        grid.flat[0].set_xlim(left=0, right=1.005 * records.history[x].max() / size)
         figure.supxlabel(label, fontsize=9)
-        figure.supylabel("Test accuracy", fontsize=9)
+        figure.supylabel(f"Test {score.words}", fontsize=9)
         _legend(figure, axes_of)
         return png(figure)
 
@@ -184,7 +185,7 @@ def _draw(axes: Axes, line: _Line, group: pd.DataFrame, x: str, size: float) -> 
     look = line_style(line.number)
     complete = group[group["state"] == "complete"]
     per_round = complete.groupby(["session", "round"], as_index=False).agg(
-        x=(x, "mean"), mean=("test_accuracy", "mean"), low=("test_accuracy", "min"), high=("test_accuracy", "max")
+        x=(x, "mean"), mean=("score", "mean"), low=("score", "min"), high=("score", "max")
     )
     # Algorithms reach a session change at different bytes: joined lines would hide each other.
     pieces = [per_round] if x == "round" else [piece for _, piece in per_round.groupby("session")] or [per_round]
@@ -194,52 +195,8 @@ def _draw(axes: Axes, line: _Line, group: pd.DataFrame, x: str, size: float) -> 
         axes.plot(piece["x"] / size, piece["mean"], label=name, marker=marker, markersize=3.5, **look)
         axes.fill_between(piece["x"] / size, piece["low"], piece["high"], color=look["color"], alpha=0.18, lw=0)
     for _, run in group[group["state"] != "complete"].groupby("key", sort=False):
-        axes.plot(run[x] / size, run["test_accuracy"], color=look["color"], linestyle=":", linewidth=1.0)
-        axes.plot(run[x].iloc[-1] / size, run["test_accuracy"].iloc[-1], "x", color=look["color"], markersize=6)
-
-
-def _session_spans(history: pd.DataFrame, methods: list[Method]) -> list[tuple[int, int, int]]:
-    """(session, first round, last round); empty for one session, too many to mark, or runs that disagree."""
-    mine = history[history.set_index(METHOD).index.isin(methods)]
-    spans = mine.groupby("session")["round"].agg(["min", "max"])
-    begins = mine.groupby(["session", "key"])["round"].min().groupby("session").nunique()
-    if not 1 < len(spans) <= _MOST_SESSIONS or (begins > 1).any():
-        return []
-    return [(int(session), int(first), int(last)) for session, first, last in spans.reset_index().to_numpy()]
-
-
-def _groups_in_turn(records: Records) -> int:
-    """Number of groups of devices that alternate between sessions; 0 if they do not."""
-    turns = {
-        {"alternate": 2, "cycle": settings.get("scenario.groups") or 0}.get(str(settings.get("scenario.pattern")), 0)
-        for settings in records.settings.values()
-    }
-    return turns.pop() if len(turns) == 1 else 0
-
-
-def _mark_sessions(axes: Axes, spans: list[tuple[int, int, int]], named: bool, groups: int) -> None:
-    """A thin line where a session begins; above the panel, if there is room, its number and the letter of its group.
-
-    Every other session is shaded.
-    """
-    if 0 < len(spans) <= _MOST_TICKS:
-        axes.set_xticks([0, *(last for _, _, last in spans)])
-    for session, first, last in spans:
-        if first > 1:
-            axes.axvline(first - 0.5, color=GREY, linewidth=0.6, zorder=0.5)
-        if session % 2 == 0:
-            axes.axvspan(first - 0.5, last + 0.5, color="#f4f4f4", linewidth=0, zorder=0)
-        if named and (session - 1) % math.ceil(len(spans) / _MOST_CELLS) == 0:
-            axes.annotate(
-                f"S{session} · {ascii_uppercase[(session - 1) % groups]}" if 1 < groups <= 26 else f"S{session}",
-                ((first + last) / 2, 1),
-                xycoords=("data", "axes fraction"),
-                xytext=(0, 3),
-                textcoords="offset points",
-                ha="center",
-                fontsize=8,
-                color="#555555",
-            )
+        axes.plot(run[x] / size, run["score"], color=look["color"], linestyle=":", linewidth=1.0)
+        axes.plot(run[x].iloc[-1] / size, run["score"].iloc[-1], "x", color=look["color"], markersize=6)
 
 
 def _legend(figure: Figure, axes_of: dict[str, Axes]) -> None:

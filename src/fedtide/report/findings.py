@@ -8,9 +8,8 @@ from typing import Any
 
 import pandas as pd
 
-from fedtide.report import formats
+from fedtide.report.method_table import MethodTable
 from fedtide.report.records import METHOD, Method, Records
-from fedtide.report.table import Table
 
 _WORLD = ("data", "long_tail", "validation", "scenario", "partition", "model", "objective", "evaluation")
 _PARTS = {
@@ -42,17 +41,21 @@ def facts(records: Records) -> list[tuple[str, str]]:
     ]
 
 
-def results(table: Table) -> list[str]:
-    """The best method by each headline metric, one sentence each; none without a complete run."""
+def results(table: MethodTable) -> list[str]:
+    """The best method by each headline metric, one sentence each; none without a complete run.
+
+    None about a spread either: it is lowest where nothing is learnt.
+    """
     sentences = []
-    for column in (column for column in table.columns if column.headline):
+    for column in (column for column in table.columns if column.headline and not column.key.endswith("_std")):
         leader = table.leader(column)
         if leader is not None:
             row = dict(table.rows())[leader]
-            value = formats.percent(row[f"{column.key}_mean"], row[f"{column.key}_std"])
+            value = column.text(row[f"{column.key}_mean"], row[f"{column.key}_std"]) + column.scale.unit
             seeds = f"{row['seeds']} seed{'' if row['seeds'] == 1 else 's'}"
-            what = f"{'Highest mean' if len(table.methods) > 1 else 'Mean'} accuracy in the {column.headline}"
-            sentences.append(f"{what}: {method(leader)}, {value} % ({seeds}).")
+            best = "Lowest mean" if column.good == "low" else "Highest mean"
+            what = f"{best if len(table.methods) > 1 else 'Mean'} {column.headline}"
+            sentences.append(f"{what}: {method(leader)}, {value} ({seeds}).")
     return sentences
 
 
@@ -75,8 +78,8 @@ def warnings(records: Records) -> list[str]:
     world = [name for name in records.differing() if name.split(".")[0] in _WORLD]
     if world:
         lines.append(f"Runs differ in {', '.join(world)}: differences between rows are not due to the methods alone.")
-    tested = records.history.groupby("key", sort=False)["test_accuracy"].count()
-    return lines + [f"{key} has no test accuracy." for key in tested[tested == 0].index]
+    tested = records.history.groupby("key", sort=False)[records.column].count()
+    return lines + [f"{key} has no test {records.score.words}." for key in tested[tested == 0].index]
 
 
 def differences(records: Records) -> list[tuple[str, str, str]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 
 _UNITS = ("B", "kB", "MB", "GB", "TB", "PB")
 
@@ -20,6 +21,46 @@ def percent(share: float, spread: float = math.nan) -> str:
 def points(share: float) -> str:
     """A signed difference in percentage points."""
     return NOTHING if math.isnan(share) else f"{100 * share:+.1f}".replace("-", "\N{MINUS SIGN}")
+
+
+@dataclass(frozen=True)
+class Scale:
+    """How the values of a score are written: shares in percent, others as they are."""
+
+    share: bool
+
+    @property
+    def unit(self) -> str:
+        """After a value."""
+        return " %" if self.share else ""
+
+    @property
+    def gap(self) -> str:
+        """After the heading of differences."""
+        return ", points" if self.share else ""
+
+    def heading(self, words: str) -> str:
+        """A heading with the unit."""
+        return f"{words}, %" if self.share else words
+
+    def value(self, mean: float, spread: float = math.nan) -> str:
+        """A value, or mean and spread, without the unit."""
+        if self.share or math.isnan(mean):
+            return percent(mean, spread)
+        return f"{mean:.4f}" if math.isnan(spread) else f"{mean:.4f} ± {spread:.4f}"
+
+    def difference(self, value: float) -> str:
+        """A signed difference."""
+        if self.share or math.isnan(value):
+            return points(value)
+        return f"{value:+.4f}".replace("-", "\N{MINUS SIGN}")
+
+    def goal(self, value: float) -> str:
+        """A value to reach, with its unit."""
+        return f"{100 * value:.4g} %" if self.share else f"{value:.4g}"
+
+
+PERCENT = Scale(share=True)
 
 
 def byte_unit(most: float) -> tuple[float, str]:

@@ -9,10 +9,12 @@ from statistics import median
 
 import numpy as np
 
-from fedtide.report import formats, speed
+from fedtide.report import formats, metrics, speed
+from fedtide.report.formats import Scale
 from fedtide.report.records import Method, Records
 from fedtide.report.sheets import Sheet
 from fedtide.report.speed import RoundsToTarget
+from fedtide.settings.scores import Score
 
 
 @dataclass(frozen=True)
@@ -20,7 +22,7 @@ class Pace:
     """How the speed of learning is measured.
 
     Attributes:
-        target: accuracy to reach in this and the main table, a share; None for the default of the latter.
+        target: score to reach in this and the main table; None for the default of the latter.
         baseline: label of the algorithm to compare with.
     """
 
@@ -43,15 +45,19 @@ def sheet(records: Records, last: int, target: float, baseline: str) -> list[She
     Args:
         records: all runs; only complete ones are used.
         last: number of last rounds.
-        target: accuracy to reach, a share.
+        target: score to reach.
         baseline: label of the algorithm to compare with, with the same initialiser and seed.
     """
     history = records.history[records.history["state"] == "complete"]
     if math.isnan(target) or history["session"].nunique() != 1:
         return []
+    sign = records.score.sign
     runs = {
-        str(key): _Measured(*speed.last_rounds(accuracy, last), speed.rounds_to_target(accuracy, target))
-        for key, accuracy in history.groupby("key", sort=False)["test_accuracy"]
+        str(key): _Measured(
+            *speed.last_rounds(metrics.until_evaluated(values), last),
+            speed.rounds_to_target(sign * values, sign * target),
+        )
+        for key, values in history.groupby("key", sort=False)[records.column]
     }
     places = records.runs[records.runs["key"].isin(list(runs))].to_dict("records")
     bases = {(run["initialiser"], run["seed"]): runs[run["key"]] for run in places if run["label"] == baseline}
@@ -60,33 +66,35 @@ def sheet(records: Records, last: int, target: float, baseline: str) -> list[She
         own = [run for run in places if (run["label"], run["initialiser"]) == method]
         pairs = [(runs[run["key"]], bases.get((run["initialiser"], run["seed"]))) for run in own]
         if pairs:
-            rows.append((method, _cells(pairs)))
-    return [_sheet(rows, last, target, baseline)]
+            rows.append((method, _cells(pairs, 100 if records.score.share else 1)))
+    return [_sheet(rows, records.score, last, target, baseline)]
 
 
-def _sheet(rows: list[tuple[Method, list[str]]], last: int, target: float, baseline: str) -> Sheet:
-    goal = f"{100 * target:.4g} %"
+def _sheet(rows: list[tuple[Method, list[str]]], score: Score, last: int, target: float, baseline: str) -> Sheet:
+    scale = Scale(score.share)
+    goal = scale.goal(target)
     return Sheet(
-        "Accuracy, stability and speed of learning",
+        f"{score.title}, stability and speed of learning",
         f"Mean \N{PLUS-MINUS SIGN} population standard deviation over the last {last} rounds of a run, both averaged over the "
         f"seeds. Rounds to {goal}, and rounds of {baseline} divided by them: medians over the seeds. A run that never gets "
         "there counts with all its rounds and is marked with >.",
-        [f"Last {last} rounds, %", f"Minus {baseline}, points", f"Rounds to {goal}", "Speed-up"],
+        [scale.heading(f"Last {last} rounds"), f"Minus {baseline}{scale.gap}", f"Rounds to {goal}", "Speed-up"],
         rows,
     )
 
 
-def _cells(pairs: Sequence[tuple[_Measured, _Measured | None]]) -> list[str]:
-    """Cells of a method, from its runs, each paired with the baseline's run if there is one."""
+def _cells(pairs: Sequence[tuple[_Measured, _Measured | None]], factor: int) -> list[str]:
+    """Cells of a method, from its runs, each paired with the baseline's run if there is one; scores times ``factor``."""
+    digits = 2 if factor > 1 else 4
     mean, spread = (
-        100 * float(np.mean(values)) for values in zip(*((own.mean, own.spread) for own, _ in pairs), strict=True)
+        factor * float(np.mean(values)) for values in zip(*((own.mean, own.spread) for own, _ in pairs), strict=True)
     )
-    gaps = [100 * (own.mean - base.mean) for own, base in pairs if base]
+    gaps = [factor * (own.mean - base.mean) for own, base in pairs if base]
     ups = [own.target.speed_up(base.target) for own, base in pairs if base]
     targets = sorted((own.target for own, _ in pairs), key=lambda found: (not found.reached, found.rounds))
     return [
-        formats.NOTHING if math.isnan(mean) else f"{mean:.2f} \N{PLUS-MINUS SIGN} {spread:.2f}",
-        f"{np.mean(gaps):+.2f}".replace("-", "\N{MINUS SIGN}") if gaps else formats.NOTHING,
+        formats.NOTHING if math.isnan(mean) else f"{mean:.{digits}f} \N{PLUS-MINUS SIGN} {spread:.{digits}f}",
+        f"{np.mean(gaps):+.{digits}f}".replace("-", "\N{MINUS SIGN}") if gaps else formats.NOTHING,
         str(targets[(len(targets) - 1) // 2]),
         formats.times(median(ups)) if ups else formats.NOTHING,
     ]

@@ -12,9 +12,12 @@ import jinja2
 import pandas as pd
 
 from fedtide.report import findings, formats, statistics
+from fedtide.report.formats import Scale
+from fedtide.report.method_table import Column, MethodTable
 from fedtide.report.records import Records
 from fedtide.report.sheets import Sheet
 from fedtide.report.table import Table
+from fedtide.settings.scores import ACCURACY, capitalised
 
 
 @dataclass(frozen=True)
@@ -36,8 +39,7 @@ class Picture:
 class Comparison:
     """All methods against the best one by one metric: ``frame`` is what :func:`statistics.compare` returns."""
 
-    metric: str
-    headline: str
+    column: Column
     reference: tuple[str, str]
     frame: pd.DataFrame
 
@@ -45,6 +47,7 @@ class Comparison:
 def render(
     title: str,
     records: Records,
+    results: list[str],
     table: Table,
     sheets: list[Sheet],
     comparisons: list[Comparison],
@@ -56,6 +59,7 @@ def render(
     Args:
         title: of the page.
         records: all runs.
+        results: one sentence each.
         table: their metrics.
         sheets, comparisons: one table each.
         pictures: figures to embed, the key figure first.
@@ -67,7 +71,7 @@ def render(
     )
     return environment.from_string(source).render(
         title=title,
-        results=findings.results(table),
+        results=results,
         warnings=findings.warnings(records),
         facts=findings.facts(records),
         figures=pictures,
@@ -77,8 +81,6 @@ def render(
         table_caption=_table_caption(table),
         sheets=sheets,
         comparisons=[_comparison(comparison) for comparison in comparisons],
-        comparison_caption="The interval is not corrected; Holm corrects p for all comparisons of the table. The reference "
-        "was chosen for its highest mean, which biases the comparison slightly in its favour.",
         caveat=_caveat(comparisons),
         differences=findings.differences(records),
         common=findings.common(records),
@@ -86,7 +88,7 @@ def render(
     )
 
 
-def rows(table: Table) -> list[dict[str, Any]]:
+def rows(table: MethodTable) -> list[dict[str, Any]]:
     """The final table as text: one row per method; ``best`` marks the best cells of a column."""
     best = {column.key: table.best(column) for column in table.columns}
     lines = []
@@ -104,18 +106,29 @@ def rows(table: Table) -> list[dict[str, Any]]:
     return lines
 
 
+_DROP = "Drop: last {} before a change minus the first after it"
+
+
 def _table_caption(table: Table) -> str:
-    parts = ["Bold: best of its column." if any(table.best(column) for column in table.columns) else ""]
-    if any(column.key == "drop" for column in table.columns):
+    score, keys = table.score, {column.key for column in table.columns}
+    parts = [] if score == ACCURACY else [f"Columns about rounds: test {score.words}."]
+    if score.ahead:
+        parts.append("The last rounds are those before the last period, which has no next one.")
+    if score != ACCURACY and keys & {"seen", "tail"}:
+        parts.append("Columns about classes and earlier data: accuracy.")
+    parts.append("Bold: best of its column." if any(table.best(column) for column in table.columns) else "")
+    if "drop" in keys:
+        drop = "Rise: first {} after a change minus the last before it" if score.lower else _DROP
         parts.append(
-            f"After a change: mean of the first {table.rules.window} rounds after the evaluated session changes. Drop: last "
-            "accuracy before a change minus the first after it, mean over all changes. Accuracy is over the labels present "
-            "in the session."
+            f"After a change: mean of the first {table.rules.window} rounds after the evaluated session changes. "
+            f"{drop.format(score.words)}, mean over all changes."
         )
+        if score.name in ("accuracy", "loss"):
+            parts.append(f"{score.title} is over the labels present in the session.")
     elif not math.isnan(table.target):
-        parts.append(f"The target, {100 * table.target:.4g} %, is {table.target_source}.")
+        parts.append(f"The target, {table.scale.goal(table.target)}, is {table.target_source}.")
     parts.append("Traffic: what all clients sent and received.")
-    if any(column.key == "latency" for column in table.columns):
+    if "latency" in keys:
         parts.append(
             "Latency and energy: of all rounds in one simulated cell, computation included; a round lasts as long as its "
             "slowest device."
@@ -136,16 +149,20 @@ def _comparison(comparison: Comparison) -> dict[str, Any]:
     signed_rank = bool(frame["wilcoxon"].notna().any())
     tests = ["p", "p_holm", *(["wilcoxon", "wilcoxon_holm"] if signed_rank else [])]
     return {
-        "title": f"Accuracy in the {comparison.headline}",
+        "title": capitalised(comparison.column.headline),
+        "gap": comparison.column.scale.gap,
         "reference": findings.method(comparison.reference),
         "signed_rank": signed_rank,
+        "caption": "The interval is not corrected; Holm corrects p for all comparisons of the table. The reference was chosen "
+        f"for its {'lowest' if comparison.column.good == 'low' else 'highest'} mean, which biases the comparison slightly in "
+        "its favour.",
         "rows": [
             {
                 "name": findings.method(names),
                 "cells": [
                     str(int(row["pairs"])),
-                    formats.points(row["difference"]),
-                    _interval(row["low"], row["high"]),
+                    comparison.column.scale.difference(row["difference"]),
+                    _interval(comparison.column.scale, row["low"], row["high"]),
                     *(formats.p_value(row[test]) for test in tests),
                 ],
                 "verdict": statistics.verdict(row),
@@ -155,5 +172,5 @@ def _comparison(comparison: Comparison) -> dict[str, Any]:
     }
 
 
-def _interval(low: float, high: float) -> str:
-    return "n/a" if math.isnan(low) else f"{formats.points(low)} to {formats.points(high)}"
+def _interval(scale: Scale, low: float, high: float) -> str:
+    return "n/a" if math.isnan(low) else f"{scale.difference(low)} to {scale.difference(high)}"

@@ -1,4 +1,4 @@
-"""Accuracy over communication cost, with the Pareto front of the methods."""
+"""A score over communication cost, with the Pareto front of the methods."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from matplotlib.figure import Figure
 
 from fedtide.report.front import pareto_front
 from fedtide.report.records import METHOD, Records
-from fedtide.report.style import GREY, WIDTH, line_style, paper, percent_axis, png
+from fedtide.report.style import GREY, WIDTH, line_style, paper, png, score_axis
 from fedtide.report.table import Table
 
 
-def accuracy_over_cost(records: Records, table: Table) -> bytes | None:
-    """Best accuracy over kappa, a dot per method with the range over its seeds, and the Pareto front.
+def score_over_cost(records: Records, table: Table) -> bytes | None:
+    """Best score over kappa, a dot per method with the range over its seeds, and the Pareto front.
 
     None unless clients of some run average inside a round, and two methods have a complete run.
     """
@@ -28,7 +28,7 @@ def accuracy_over_cost(records: Records, table: Table) -> bytes | None:
     if len(points) < 2:
         return None
     one = points.index.get_level_values("initialiser").nunique() == 1
-    best = pareto_front(points["kappa"].tolist(), points["best"].tolist())
+    best = pareto_front(points["kappa"].tolist(), (table.score.sign * points["best"]).tolist())
     with paper():
         figure = Figure(figsize=(WIDTH, 3.6), layout="constrained")
         axes = figure.subplots()
@@ -43,7 +43,7 @@ def accuracy_over_cost(records: Records, table: Table) -> bytes | None:
             axes.annotate(name, (row["kappa"], row["best"]), xytext=(4, 3), textcoords="offset points", fontsize=7.5)
         axes.set_xscale("log")
         axes.grid(visible=True, axis="both")
-        percent_axis(axes, float(np.min(points["low"])), float(np.max(points["high"])))
+        score_axis(axes, table.score, float(np.min(points["low"])), float(np.max(points["high"])))
         axes.set_xlabel("Communication cost per round (kappa; 1 is an exchange after every local step)")
-        axes.set_ylabel("Best test accuracy")
+        axes.set_ylabel(f"Best test {table.score.words}")
         return png(figure)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,6 +18,7 @@ from fedtide.core.files import read_text
 from fedtide.engine.neurons import MEASURES
 from fedtide.report.forgetting import NOTHING, Forgetting, forgetting
 from fedtide.scenarios.base import Scenario
+from fedtide.settings.scores import ACCURACY, Score
 from fedtide.tracking.run_directory import RunDirectory, read_json
 
 Settings = dict[str, Any]
@@ -30,6 +32,7 @@ METHOD = ["label", "initialiser"]
 _RUN = ["key", *METHOD, "seed", "state"]
 _HISTORY = ["round", "session", "bytes_up", "bytes_down", "present"]
 _OPTIONAL = ["test_accuracy", "latency", "energy", "gradient_rounds", "kappa", "alpha", "momentum_norm"]
+_SCORES = r"test_|client_accuracy_|personal_accuracy_"
 _CLIENTS = ["gate", "local_loss", "global_loss"]
 _NEURONS = ["round", "layer", *MEASURES]
 _BOUNDARY = ["session", "returning", "start_accuracy", "mu", "losses"]
@@ -49,7 +52,7 @@ class Records:
             ``test_accuracy`` (share, NaN where not evaluated), ``bytes`` (both directions, cumulative), ``present``,
             ``latency`` [s] and ``energy`` [J] of the round (NaN where not simulated), ``gradient_rounds`` (cumulative),
             ``kappa`` (normalised communication cost of the round), ``alpha`` and ``momentum_norm`` (NaN where the algorithm
-            has none).
+            has none); and the other ``test_*``, ``client_accuracy_*`` and ``personal_accuracy_*`` of the runs that have them.
         boundaries: one row per run and session whose start was recorded: the run's columns, ``session`` (from 1),
             ``returning`` (to clients of an earlier session after the pilot), ``start_accuracy`` (share, NaN where not
             recorded), ``mu`` (weight by stored session) and ``losses`` (training loss by model), both possibly empty.
@@ -62,6 +65,7 @@ class Records:
         settings: the settings of each run by key, flat with dotted names, without those of a partition that its scenario
             does not use.
         missing: names of directories without settings.
+        score: that a report is about.
     """
 
     runs: pd.DataFrame
@@ -73,6 +77,12 @@ class Records:
     neurons: pd.DataFrame
     settings: dict[str, Settings]
     missing: tuple[str, ...]
+    score: Score = ACCURACY
+
+    @property
+    def column(self) -> str:
+        """The column of ``history`` with the score; NaN where the model was not evaluated."""
+        return f"test_{self.score.name}"
 
     @property
     def methods(self) -> list[Method]:
@@ -89,15 +99,19 @@ class Records:
         }
 
 
-def load(run_dirs: Sequence[Path]) -> Records:
+def load(run_dirs: Sequence[Path], score: Score = ACCURACY) -> Records:
     """Read run directories, including missing, unfinished and diverged runs.
 
     Runs of one label and initialiser whose settings differ in more than the seed are different methods: the settings in
     which they differ are appended to their labels.
 
+    Args:
+        run_dirs: in the order of the tables.
+        score: on the test samples, that a report is about.
+
     Raises:
         SettingsError: no directory holds a run, a file is damaged or was not written by a run, records of a run that has
-            ended are missing, or a run occurs twice.
+            ended are missing, a run occurs twice, or has not recorded the score.
     """
     found = [path for path in run_dirs if (path / "settings.json").is_file()]
     if not found:
@@ -107,7 +121,7 @@ def load(run_dirs: Sequence[Path]) -> Records:
     runs, histories, boundaries, clients, classes, neurons = [], [], [], [], [], []
     for path in found:
         run = _run(path, settings[path.name])
-        history, per_class = _history(path), _per_class(path)
+        history, per_class = _history(path, score), _per_class(path)
         runs.append({**run, "rounds": len(history)})
         histories.append(_tagged(history, run))
         boundaries.append(_tagged(_boundaries(path), run))
@@ -131,6 +145,7 @@ def load(run_dirs: Sequence[Path]) -> Records:
         neurons=_joined(neurons, labels),
         settings={key: _in_use(values) for key, values in settings.items()},
         missing=tuple(path.name for path in run_dirs if path not in found),
+        score=score,
     )
 
 
@@ -172,8 +187,13 @@ def _run(path: Path, settings: Settings) -> dict[str, Any]:
     }
 
 
-def _history(path: Path) -> pd.DataFrame:
-    frame = _read_csv(path / "history.csv", _HISTORY).reindex(columns=[*_HISTORY, *_OPTIONAL])
+def _history(path: Path, score: Score) -> pd.DataFrame:
+    frame = _read_csv(path / "history.csv", _HISTORY)
+    wanted = f"test_{score.name}"
+    if len(frame) and wanted not in frame and score != ACCURACY:
+        raise SettingsError(f"{path / 'history.csv'}: no column {wanted!r}; {score.remedy} and run again")
+    scores = [name for name in (*frame.columns, wanted) if re.match(_SCORES, name)]
+    frame = frame.reindex(columns=list(dict.fromkeys([*_HISTORY, *_OPTIONAL, *scores])))
     for number, found in enumerate(frame["round"], start=1):
         if found != number:
             raise SettingsError(f"{path / 'history.csv'}: round {found:g} instead of {number}: rows are missing")

@@ -7,9 +7,10 @@ from pathlib import Path
 import pandas as pd
 
 from fedtide.core.errors import SettingsError
-from fedtide.report import formats
+from fedtide.report.formats import Scale
 from fedtide.report.page import Picture
 from fedtide.report.sheets import Sheet
+from fedtide.settings.scores import capitalised, score_of
 
 _SETTINGS_FROM = 5
 """Columns of the table before those of the settings: run, outcome, metric, kappa, front."""
@@ -30,18 +31,22 @@ def search_front(folder: Path) -> tuple[Sheet, Picture]:
     metric = trials.columns[2]
     kept = trials[trials["front"] == "true"].drop_duplicates([metric, "kappa"])
     kept = kept.sort_values("kappa", key=lambda cells: cells.astype(float))
-    named = metric.replace("_", " ")
+    score = score_of(metric)
+    named, scale = f"validation {score.words}", Scale(score.share)
     sheet = Sheet(
         f"Search for {named} at low communication cost",
         f"Pareto front of {len(trials)} trials; of equal ones the first. Kappa: mean over the rounds; 1 is an exchange after "
-        f"every local step. {named.capitalize()}: over the rounds of tune.over, one seed.",
-        ["Kappa", f"{named.capitalize()}, %" if metric.endswith("_accuracy") else named.capitalize()],
-        [(_names(row), [f"{float(row['kappa']):.4g}", _value(row, metric)]) for _, row in kept.iterrows()],
+        f"every local step. {capitalised(named)}: over the rounds of tune.over, one seed.",
+        ["Kappa", scale.heading(capitalised(named))],
+        [
+            (_names(row), [f"{float(row['kappa']):.4g}", _value(float(row[metric]), scale)])
+            for _, row in kept.iterrows()
+        ],
         names=("Trial", "Settings"),
     )
     caption = "A dot per trial; blue: the Pareto front."
     return sheet, Picture(
-        "search_front", picture.read_bytes(), f"{named.capitalize()} over communication cost", caption
+        "search_front", picture.read_bytes(), f"{capitalised(named)} over communication cost", caption
     )
 
 
@@ -59,6 +64,5 @@ def _short(cell: str) -> str:
         return cell or "null"
 
 
-def _value(row: pd.Series[str], metric: str) -> str:
-    value = float(row[metric])
-    return formats.percent(value) if metric.endswith("_accuracy") else f"{value:.4g}"
+def _value(value: float, scale: Scale) -> str:
+    return scale.value(value) if scale.share else f"{value:.4g}"

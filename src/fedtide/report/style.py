@@ -11,6 +11,8 @@ from matplotlib import style
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from fedtide.settings.scores import Score
+
 PALETTE = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#000000", "#E69F00", "#56B4E9")
 """Okabe and Ito's colours, similar ones far apart, without yellow, which is too faint for lines on white."""
 
@@ -66,6 +68,15 @@ def percent_axis(axes: Axes, low: float, high: float) -> None:
     room = max(0.04 * (high - low), 0.005)
     axes.set_ylim(max(low - room, -0.02), min(high + room, 1.02))
     axes.yaxis.set_major_formatter(lambda share, _: f"{100 * share:g} %")
+
+
+def score_axis(axes: Axes, score: Score, low: float, high: float) -> None:
+    """The y axis of ``axes`` for values of a score: in percent, or logarithmic for a loss over more than a decade."""
+    if score.share:
+        percent_axis(axes, low, high)
+    elif 0 < 10 * low < high:
+        axes.set_yscale("log")
+        axes.yaxis.set_major_formatter("{x:g}")
 
 
 def png(figure: Figure) -> bytes:

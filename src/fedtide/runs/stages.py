@@ -18,6 +18,7 @@ from fedtide.runs.compare import compare
 from fedtide.runs.identity import modules, run_key
 from fedtide.settings.params import Params
 from fedtide.settings.run import RunSettings
+from fedtide.settings.scores import Score
 from fedtide.tracking.workspace import Workspace
 from fedtide.world.build import build_timeline
 from fedtide.world.files import timeline_for, world_file, world_identity, world_origin
@@ -105,6 +106,7 @@ def train(
         As :func:`fedtide.runs.compare.compare`. Unless stopped, ``out`` gets the outcomes as JSON.
     """
     grid = params.grid()
+    _refuse_unrecorded(params, grid)
     if algorithms is not None:
         if unknown := set(algorithms) - set(params.experiment.compare.algorithms):
             raise SettingsError(f"not among compare.algorithms: {', '.join(sorted(unknown))}")
@@ -115,6 +117,17 @@ def train(
         folder(out.parent)
         write_json(out, {"runs": [{key: _rounded(summary.get(key)) for key in keys} for summary in summaries]})
     return summaries, stopped
+
+
+def _refuse_unrecorded(params: Params, grid: Sequence[RunSettings]) -> None:
+    """Refuse a headline of the report that some runs would not record, before they are executed."""
+    score = Score(params.experiment.report.metric)
+    for settings in grid:
+        if score.metric is not None and score.metric not in settings.evaluation.metrics:
+            raise SettingsError(
+                f"report.metric = {score.name}: {settings.label} does not record it; add {score.metric} to "
+                "evaluation.metrics"
+            )
 
 
 def _rounded(value: Any) -> Any:
@@ -137,8 +150,9 @@ def report(
     from fedtide.report.transitions import Rules
     from fedtide.runs.cohorts import presence_and_cohorts
 
-    data = load_data(params.run())
-    first, directories = params.grid()[0], run_directories(params, runs)
+    data, grid = load_data(params.run()), params.grid()
+    _refuse_unrecorded(params, grid)
+    first, directories = grid[0], run_directories(params, runs)
     if not any((directory / "settings.json").is_file() for directory in directories):
         raise SettingsError(
             f"no runs to report: {runs} has none of the {len(directories)} of `compare`; run `fedtide compare` first"
@@ -154,7 +168,10 @@ def report(
     rules = Rules(chosen.transition_window, chosen.transition_counting, chosen.reference, chosen.rho)
     speed = Pace(chosen.target, chosen.baseline)
     who = raster(*presence_and_cohorts(first, timeline, labels))
-    return build(directories, folder(out), chosen.title, chosen.last, command, pictures, rules, speed, tuning, who)
+    score = Score(chosen.metric)
+    return build(
+        directories, folder(out), chosen.title, chosen.last, command, pictures, rules, speed, tuning, who, score
+    )
 
 
 def code(params: Params, tuned: Sequence[RunSettings], out: Path) -> None:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
-from pydantic import Field, field_validator
+from pydantic import Field, field_validator, model_validator
 
 from fedtide.core.bounds import Threads
 from fedtide.core.errors import SettingsError
 from fedtide.core.plugins import SettingsModel
 from fedtide.settings.run import RunSettings, Seed
+from fedtide.settings.scores import Score, ScoreName
 from fedtide.settings.tuning import TuneSettings
 
 
@@ -36,9 +37,17 @@ class ReportSettings(SettingsModel):
     """The report."""
 
     title: str = Field("Comparison", description="headline of the page")
+    metric: ScoreName = Field(
+        "accuracy",
+        description="test metric of the key figure, the table and its comparisons; except accuracy and loss, it has to be "
+        "among `evaluation.metrics`; `_next`: on the next period, with `scenario.ahead: 1`",
+    )
     last: int = Field(10, ge=1, description="rounds averaged in the table")
     target: float | None = Field(
-        None, gt=0, le=1, description="target accuracy for rounds to target; null: 90 % of the best method's accuracy"
+        None,
+        gt=0,
+        description="value of `metric` for rounds to target; null: 90 % of the best method's mean over the last rounds (of a "
+        "metric to minimise, that mean divided by 0.9)",
     )
     baseline: str = Field("fedavg", description="label of the algorithm that speed-ups are relative to")
     transition_window: int = Field(10, ge=1, description="rounds averaged after a session change")
@@ -51,6 +60,12 @@ class ReportSettings(SettingsModel):
     rho: float = Field(
         0.95, gt=0, le=1, description="fraction of the reference's peak accuracy that counts as recovery"
     )
+
+    @model_validator(mode="after")
+    def _target_in_range(self) -> ReportSettings:
+        if self.target is not None and self.target > 1 and Score(self.metric).share:
+            raise SettingsError(f"target = {self.target:g}: should be less than or equal to 1")
+        return self
 
 
 class TrackingSettings(SettingsModel):

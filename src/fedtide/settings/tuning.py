@@ -60,14 +60,24 @@ def _either(value: Any) -> Any:
 Searched = Annotated[SearchRange | SearchChoices, BeforeValidator(_either)]
 
 
+TuneMetric = Literal[
+    "validation_accuracy", "validation_loss", "validation_balanced_accuracy", "validation_macro_f1", "validation_auroc",
+    "validation_calibration_error", "validation_accuracy_next", "validation_loss_next", "validation_balanced_accuracy_next",
+    "validation_macro_f1_next", "validation_auroc_next", "validation_calibration_error_next",
+]  # fmt: skip
+"""Every score of ``ScoreName`` on the validation split."""
+
+
 class TuneSettings(SettingsModel):
     """The study of ``fedtide tune``."""
 
     trials: int = Field(20, ge=1, description="number of finished trials (complete or pruned)")
     workers: Threads = Field(0, ge=0, description="trials at once; 0 for one per core")
     seed: int = Field(1000, ge=0, lt=2**63, description="seed of the runs; keep it apart from the compared seeds")
-    metric: Literal["validation_accuracy", "validation_loss"] = Field(
-        "validation_accuracy", description="metric to optimise, averaged over some rounds"
+    metric: TuneMetric = Field(
+        "validation_accuracy",
+        description="metric to optimise, averaged over some rounds; loss and calibration error are minimised; `_next`: on the "
+        "next period, with `scenario.ahead: 1`",
     )
     over: Literal["auto", "end", "changes"] = Field(
         "auto",

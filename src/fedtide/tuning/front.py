@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from fedtide.report import front
+from fedtide.settings.scores import score_of
 from fedtide.settings.tuning import Value
 
 
@@ -39,7 +40,7 @@ def picture(study: Any, keys: Sequence[str], metric: str) -> bytes:
 
     from fedtide.report.style import GREY, PALETTE, WIDTH, paper, percent_axis, png
 
-    best = pareto_front(study)
+    best, score = pareto_front(study), score_of(metric)
     values, costs = zip(*(trial.values for trial in study.trials if trial.state.name == "COMPLETE"), strict=True)
     with paper():
         figure = Figure(figsize=(WIDTH, 3.6), layout="constrained")
@@ -47,7 +48,7 @@ def picture(study: Any, keys: Sequence[str], metric: str) -> bytes:
         axes.plot(costs, values, "o", color=GREY, alpha=0.6, markersize=4, markeredgewidth=0)
         best_values, best_costs = zip(*(trial.values for trial in best), strict=True)
         axes.step(best_costs, best_values, "o-", where="post", color=PALETTE[0], linewidth=1.0, markersize=5)
-        offset = (-4, 3 if metric.endswith("_accuracy") else -9)  # into the empty region beyond the front
+        offset = (-4, -9 if score.lower else 3)  # into the empty region beyond the front
         for trial in distinct(best):
             name = ", ".join(format_value(trial.params[key], 2) for key in keys)
             axes.annotate(name, trial.values[::-1], offset, textcoords="offset points", ha="right", fontsize=7.5)
@@ -57,10 +58,10 @@ def picture(study: Any, keys: Sequence[str], metric: str) -> bytes:
         axes.xaxis.set_minor_formatter("")
         axes.margins(x=0.1)  # room for the leftmost label
         axes.grid(visible=True, axis="both")
-        if metric.endswith("_accuracy"):
+        if score.share:
             percent_axis(axes, min(values), max(values))
         axes.set_xlabel("Communication cost per round (kappa; 1 is an exchange after every local step)")
-        axes.set_ylabel(metric.replace("_", " ").capitalize())
+        axes.set_ylabel(f"Validation {score.words}")
         return png(figure)
 
 

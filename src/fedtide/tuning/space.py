@@ -12,6 +12,7 @@ from fedtide.core.errors import SettingsError, nearest
 from fedtide.core.plugins import SettingsModel
 from fedtide.settings.params import Params
 from fedtide.settings.run import RunSettings
+from fedtide.settings.scores import score_of
 from fedtide.settings.tuning import SearchChoices, SearchRange, Value
 
 Values = Mapping[str, Value]
@@ -68,9 +69,11 @@ class Space:
         self.extremes = [self._checked(dim.key, value) for dim in self.dimensions for value in dim.limits]
 
     def settings(self, values: Values) -> RunSettings:
-        """Settings of a trial: with the seed of the search, evaluated on the validation split only."""
+        """Settings of a trial: with the seed and metric of the search, evaluated on the validation split only."""
         run = self._merged(values).run(seed=self._tune.seed)
-        evaluation = run.evaluation.model_copy(update={"splits": ("validation",)})
+        wanted, recorded = score_of(self._tune.metric).metric, run.evaluation.metrics
+        metrics = recorded if wanted is None or wanted in recorded else (*recorded, wanted)
+        evaluation = run.evaluation.model_copy(update={"splits": ("validation",), "metrics": metrics})
         return run.model_copy(update={"evaluation": evaluation})
 
     def raw(self, values: Values) -> dict[str, Any]:

@@ -23,6 +23,7 @@ from fedtide.runs.failures import with_traceback
 from fedtide.runs.identity import modules, run_key
 from fedtide.runs.jobs import Failure, run_here, run_in_workers
 from fedtide.settings.params import Params
+from fedtide.settings.scores import score_of
 from fedtide.settings.tuning import TuneSettings, Value
 from fedtide.tracking.run_directory import RunDirectory
 from fedtide.tracking.workspace import Workspace
@@ -96,7 +97,7 @@ def tune(params: Params, workspace: Workspace, folder: Path, log: Callable[[str]
     varied = {dimension.key: dataclasses.asdict(dimension) for dimension in space.dimensions}
     code = sorted({fingerprint(modules(settings)) for settings in space.extremes})
     prunes = options.prune and not options.cost
-    rounds = evaluated_rounds(timeline, options.over, space.base.evaluation.every)
+    rounds = evaluated_rounds(timeline, options.over, space.base.evaluation.every, ahead=score_of(options.metric).ahead)
     digest = short_hash([run_key(space.base, data), code, varied, options.metric, rounds, options.cost, prunes])
     name = f"tune-{space.base.label}-{space.base.initialiser_label}-{digest}"
     with _held(folder, name):
@@ -151,7 +152,7 @@ class _Search:
         self._study = optuna.create_study(
             study_name=path.name,
             storage=_journal(path.with_suffix(".journal")),
-            directions=[up if name == "validation_accuracy" else down for name in self._objectives],
+            directions=[down if score_of(options.metric).lower else up, down][: len(self._objectives)],
             pruner=optuna.pruners.MedianPruner(_UNPRUNED_TRIALS, n_warmup_steps=length // _UNPRUNED_ROUNDS),
             load_if_exists=True,
         )
@@ -275,6 +276,12 @@ class _Search:
         files = results.write(self._study, self._space, self._objectives, folder, self._log)
         best = results.best(self._study)
         if best is None and not failed:
+            outcomes = {trial.user_attrs.get("outcome") for trial in self._study.get_trials(deepcopy=False)}
+            if "undetermined" in outcomes:
+                raise SettingsError(
+                    f"tune.metric = {self._options.metric}: the validation samples do not determine it in any of {ended} "
+                    "trials; raise `validation`, or choose another metric"
+                )
             raise SettingsError(f"tune.space: none of {ended} trials is complete, all diverged; lower the ranges")
         if best is None:
             return TuneResult(name, ended, None, {}, None, failed, f"none of {ended} ended trials is complete")

@@ -47,7 +47,8 @@ class Outcome:
     """The outcome of a trial.
 
     Attributes:
-        state: complete, pruned, diverged or interrupted. values: metric (see :func:`score`) and mean communication cost
+        state: complete, pruned, diverged, undetermined (without a value of the metric in any of the rounds) or interrupted.
+            values: metric (see :func:`score`) and mean communication cost
             kappa of a complete trial. signal: that interrupted it. remarks: log lines of the run about its tracking.
     """
 
@@ -116,7 +117,8 @@ def run_trial(task: Task, ask: Ask) -> Outcome:
     state, history = summary["state"], directory.history()
     value = score(history, task.metric, task.rounds) if state == "complete" else None
     if state == "complete" and value is None:
-        state = "diverged"
+        measured = any(row[task.metric] for row in history if int(row["round"]) in task.rounds)
+        state = "diverged" if measured else "undetermined"
     tracking = tuple(line for line in remarks if line.startswith("MLflow"))
     return Outcome(state, None if value is None else (value, _cost(history)), summary.get("signal"), tracking)
 
@@ -125,9 +127,15 @@ _WINDOW = 10
 """Rounds after a session change."""
 
 
-def last_tenth(timeline: Timeline) -> tuple[int, ...]:
-    """Numbers of the last tenth of the rounds, at least the last."""
-    return tuple(range(timeline.rounds - max(1, timeline.rounds // 10) + 1, timeline.rounds + 1))
+def last_tenth(timeline: Timeline, ahead: bool = False) -> tuple[int, ...]:
+    """Numbers of the last tenth of the rounds, at least the last; with ``ahead``, of those before the last period."""
+    rounds = [round_ for round_ in range(1, timeline.rounds + 1) if not ahead or _looks_ahead(timeline, round_)]
+    return tuple(rounds[-max(1, timeline.rounds // 10) :])
+
+
+def _looks_ahead(timeline: Timeline, round_: int) -> bool:
+    """Whether models are evaluated on a next period in a round (from 1)."""
+    return timeline.evaluated_ahead_at(round_ - 1) is not None
 
 
 def after_changes(timeline: Timeline) -> tuple[int, ...]:
@@ -143,17 +151,25 @@ def after_changes(timeline: Timeline) -> tuple[int, ...]:
     return tuple(first + round_ for first, length in spans for round_ in range(1, min(_WINDOW, length) + 1))
 
 
-def evaluated_rounds(timeline: Timeline, over: str, every: int) -> tuple[int, ...]:
+def evaluated_rounds(timeline: Timeline, over: str, every: int, ahead: bool = False) -> tuple[int, ...]:
     """Numbers of the rounds given by ``tune.over``, when every ``every``-th round and the last are evaluated.
 
+    Args:
+        timeline: of the trials. over, every: the settings.
+        ahead: only rounds with a next period to evaluate on.
+
     Raises:
-        SettingsError: there are no changes to evaluate, or none of the rounds is evaluated.
+        SettingsError: there are no changes to evaluate, no next period, or none of the rounds is evaluated.
     """
+    if ahead and not timeline.looks_ahead:
+        raise SettingsError("tune.metric: there is no next period to evaluate on; use scenario calendar with ahead: 1")
     changes = over == "changes" or (over == "auto" and bool(timeline.transition_sessions))
-    rounds = after_changes(timeline) if changes else last_tenth(timeline)
+    rounds = after_changes(timeline) if changes else last_tenth(timeline, ahead)
+    rounds = tuple(round_ for round_ in rounds if not ahead or _looks_ahead(timeline, round_))
     if not any(round_ % every == 0 or round_ == timeline.rounds for round_ in rounds):
+        which = "the first ten of a session" if changes else "the last tenth"
         raise SettingsError(
-            f"evaluation.every = {every}: none of the rounds of tune.over = {over!r}, the first ten of a session, is evaluated"
+            f"evaluation.every = {every}: none of the rounds of tune.over = {over!r}, {which}, is evaluated"
         )
     return rounds
 

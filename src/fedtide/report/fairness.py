@@ -1,0 +1,107 @@
+"""The table of how the clients fare: their mean accuracy, its spread, those that fare worst, newcomers."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+
+from fedtide.report import formats, metrics
+from fedtide.report.formats import PERCENT
+from fedtide.report.method_table import Column, MethodTable, over_seeds
+from fedtide.report.records import Records
+from fedtide.report.sheets import Sheet
+
+PREFIX = "client_accuracy_"
+_PERSONAL = "personal_accuracy_"
+_SPREAD = ("mean", "std", "worst", "below")
+
+
+def fairness(records: Records, last: int) -> MethodTable | None:
+    """Metrics of the clients' accuracies by method; None if no run has evaluated its clients.
+
+    ``client_mean``, ``client_std``, ``client_worst`` and ``client_below`` are means over the evaluations in the last ``last``
+    rounds. ``client_newcomers``, and ``client_gap`` to the stayers, are means over the sessions that have such clients.
+    ``personal_*`` are the same after local steps.
+    """
+    if f"{PREFIX}mean" not in records.history:
+        return None
+    histories = dict(list(records.history.groupby("key", sort=False)))
+    empty = records.history.iloc[:0]
+    rows = [_of_run(histories.get(key, empty), last) for key in records.runs["key"]]
+    runs = pd.concat([records.runs, pd.DataFrame(rows, index=records.runs.index)], axis=1)
+    columns = [column for column in _columns(records, last) if runs[column.key].notna().any()]
+    if not columns:
+        return None
+    return MethodTable(runs, over_seeds(runs, [column.key for column in columns]), columns)
+
+
+def sheet(table: MethodTable, last: int) -> Sheet:
+    """The table as text."""
+    keys = {column.key for column in table.columns}
+    notes = [
+        "Accuracy of the clients present, each on its own held-out samples, or, where these have no owner, expected under the "
+        f"client's labels. Evaluations in the last {last} rounds; mean \N{PLUS-MINUS SIGN} sample standard deviation over "
+        "the seeds. Worst decile: mean of the tenth of the clients that fare worst."
+    ]
+    if "client_newcomers" in keys:
+        notes.append(
+            "Newcomers: clients in their first session, mean over all sessions after the first that have some."
+        )
+    if "client_gap" in keys:
+        notes.append("Stayers: present in the session before as well.")
+    cells = [
+        (method, [column.text(row[f"{column.key}_mean"], row[f"{column.key}_std"]) for column in table.columns])
+        for method, row in table.rows()
+    ]
+    return Sheet("Fairness over clients", " ".join(notes), [column.title for column in table.columns], cells)
+
+
+def _of_run(history: pd.DataFrame, last: int) -> dict[str, float]:
+    found = {}
+    for name, prefix in (("client", PREFIX), ("personal", _PERSONAL)):
+        values = history.reindex(columns=[f"{prefix}{ending}" for ending in (*_SPREAD, "newcomers", "stayers")])
+        values.columns = [*_SPREAD, "newcomers", "stayers"]
+        found |= {f"{name}_{ending}": metrics.mean_of_last(values[ending], last) for ending in _SPREAD}
+        found[f"{name}_newcomers"] = _over_sessions(values["newcomers"], history["session"])
+        found[f"{name}_gap"] = _over_sessions(values["newcomers"] - values["stayers"], history["session"])
+    return found
+
+
+def _over_sessions(values: pd.Series[float], session: pd.Series[int]) -> float:
+    """Mean over the sessions with a value, of the mean over their evaluations."""
+    return metrics.mean(values.groupby(session).mean().to_numpy(dtype=np.float64))
+
+
+def _columns(records: Records, last: int) -> list[Column]:
+    rounds, steps = f"in the last {last} rounds", _setting(records, "personalise")
+    threshold = _setting(records, "client_threshold")
+    below = f"Below {100 * float(threshold):g} %" if threshold else "Below the threshold"
+    after = f"after {steps} local step{'' if steps == '1' else 's'}" if steps else "after local steps"
+    return [
+        Column("client_mean", "Mean, %", PERCENT.value),
+        Column(
+            "client_std",
+            "Standard deviation, points",
+            PERCENT.value,
+            good="low",
+            headline=f"standard deviation of accuracy over clients {rounds}",
+        ),
+        Column(
+            "client_worst",
+            "Worst decile, %",
+            PERCENT.value,
+            headline=f"accuracy of the worst decile of clients {rounds}",
+        ),
+        Column("client_below", f"{below}, % of clients", PERCENT.value, good="low"),
+        Column("client_newcomers", "Newcomers, %", PERCENT.value, headline="accuracy of newcomers"),
+        Column("client_gap", "Newcomers minus stayers, points", lambda mean, _: formats.points(mean)),
+        Column("personal_mean", f"Mean {after}, %", PERCENT.value),
+        Column("personal_worst", f"Worst decile {after}, %", PERCENT.value),
+        Column("personal_newcomers", f"Newcomers {after}, %", PERCENT.value),
+    ]
+
+
+def _setting(records: Records, name: str) -> str:
+    """The value of a setting of the evaluation, empty if runs differ."""
+    values = {str(settings.get(f"evaluation.{name}", "")) for settings in records.settings.values()}
+    return values.pop() if len(values) == 1 else ""
