@@ -5,7 +5,7 @@ export PATH := $(abspath $(VENV))/bin:$(PATH)
 export DVC_NO_ANALYTICS := 1
 export MLFLOW_DISABLE_TELEMETRY := true
 
-.PHONY: repro test faults lint docs ui bench clean
+.PHONY: repro flights test faults lint docs ui bench clean
 .DEFAULT_GOAL := repro
 
 $(VENV)/.ready: pyproject.toml constraints.txt
@@ -21,6 +21,14 @@ repro: $(VENV)/.ready   ## reproduce the pipeline: download, partition, train, r
 	@echo
 	@echo "report:  report/report.html"
 	@echo "runs:    make ui   opens MLflow on http://127.0.0.1:5000"
+
+FLIGHTS := --params results/flights_logistic/best.yaml --set compare.workers=0 --set 'compare.initialisers=[previous]' \
+	--set 'compare.algorithms=[fedavg, fedprox, scaffold, fedssg, feddyn, fedwcm, cfl_regularization, cfl_core_set, dynamicfl, pooled, frozen]'
+
+flights: $(VENV)/.ready ## a real moving population: aircraft over the months of 2013, at most ten minutes on two cores
+	fedtide compare $(FLIGHTS)
+	fedtide report $(FLIGHTS) --out report/flights
+	@echo "report:  report/flights/report.html, with population.png"
 
 test: $(VENV)/.ready    ## the test suite
 	python -m pytest -n auto

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 from rich.box import SIMPLE
@@ -27,6 +28,7 @@ from fedtide.report import (
     participants,
     raster,
     records,
+    ribbon,
     search,
     seconds,
     statistics,
@@ -76,6 +78,7 @@ def build(
     tuning: Path | None = None,
     cohorts: bytes | None = None,
     score: Score = ACCURACY,
+    moves: Mapping[str, Sequence[Any]] | None = None,
 ) -> ReportSummary:
     """Write ``report.html``, the figures, the tables as CSV and ``metrics.json`` into ``out``.
 
@@ -94,6 +97,7 @@ def build(
         tuning: folder of a search with two objectives; the page shows its Pareto front.
         cohorts: a PNG of who takes part when.
         score: that the key figure, the main table, its sentences and comparisons are about.
+        moves: how the population moves, columns with a row per session, see :func:`fedtide.report.ribbon.ribbon`.
 
     Raises:
         SettingsError: there is no run, a run has not recorded the score, a file was not written by a run, a picture is
@@ -113,6 +117,8 @@ def build(
     results = [*findings.results(table), *(findings.results(fair) if fair else [])]
     spread = clients.quantiles(run_dirs, read)
     pictures = [*_pictures(read, table, spread), *(picture for _, picture in found)]
+    if moves is not None and (drawn := ribbon.ribbon(read, pd.DataFrame(moves))) is not None:
+        pictures.insert(0, Picture("population", drawn, "A population that moves", ribbon.caption(read)))
     world = [
         Picture(path.stem, path.read_bytes(), "Clients and their data", _WORLD_CAPTION) for path in timeline_pictures
     ]

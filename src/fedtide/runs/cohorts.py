@@ -9,6 +9,7 @@ from fedtide.core import plugins
 from fedtide.federation.plan import eligible_clients
 from fedtide.participation.base import Participation
 from fedtide.settings.run import RunSettings
+from fedtide.world.membership import membership
 from fedtide.world.timeline import Ints, Timeline
 
 Bools = NDArray[np.bool_]
@@ -31,3 +32,22 @@ def presence_and_cohorts(settings: RunSettings, timeline: Timeline, labels: Ints
         present[timeline.at(t).clients, t] = True
         drawn[here[rule.draw(here, t, settings.seed)], t] = True
     return present, drawn
+
+
+def movements(timeline: Timeline) -> dict[str, list[str] | list[int]]:
+    """How the population of a data set moves, as columns with a row per session; see :func:`fedtide.report.ribbon.ribbon`.
+
+    Clients count by the first round of a session. No rows if the clients are not clients of the data.
+    """
+    found: dict[str, list[int]] = {name: [] for name in ("present", "newcomers", "returners", "left")}
+    if not len(timeline.origin_of_client):
+        return {"name": [], **found}
+    for t in timeline.session_starts.tolist():
+        groups, present = membership(timeline, t), len(timeline.at(t).clients)
+        before = found["present"][-1] if t else 0
+        found["present"].append(present)
+        found["newcomers"].append(len(groups["newcomers"]))
+        found["returners"].append(len(groups["returners"]))
+        found["left"].append(before - len(groups["stayers"]))
+    names = timeline.notes.get("periods") or [f"S{number + 1}" for number in range(timeline.sessions)]
+    return {"name": [str(name) for name in names], **found}

@@ -148,7 +148,7 @@ def report(
     from fedtide.report.pace import Pace
     from fedtide.report.raster import raster
     from fedtide.report.transitions import Rules
-    from fedtide.runs.cohorts import presence_and_cohorts
+    from fedtide.runs.cohorts import movements, presence_and_cohorts
 
     data, grid = load_data(params.run()), params.grid()
     _refuse_unrecorded(params, grid)
@@ -169,8 +169,9 @@ def report(
     speed = Pace(chosen.target, chosen.baseline)
     who = raster(*presence_and_cohorts(first, timeline, labels))
     score = Score(chosen.metric)
+    moves = movements(timeline)
     return build(
-        directories, folder(out), chosen.title, chosen.last, command, pictures, rules, speed, tuning, who, score
+        directories, folder(out), chosen.title, chosen.last, command, pictures, rules, speed, tuning, who, score, moves
     )
 
 

@@ -1,0 +1,148 @@
+"""Months of the flights: curves, means and paired comparisons of all runs of a settings file.
+
+    python experiments/flights/months.py results/flights_logistic
+
+reads ``best.yaml`` in that folder and the runs in ``runs/``, and writes ``months.csv``, ``methods.csv``, ``comparisons.csv``
+and ``months.png`` beside it. Runs that are not complete have no numbers; ``methods.csv`` counts those that are.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+from matplotlib.figure import Figure
+
+from fedtide.core.files import write_bytes, write_text
+from fedtide.report import records, statistics
+from fedtide.report.records import METHOD
+from fedtide.report.style import GREY, WIDTH, line_style, paper, png
+from fedtide.runs.stages import run_directories
+from fedtide.settings.params import Params
+
+BOUNDS = ["pooled", "pooled_month", "frozen"]
+SCORES = {
+    "auroc_next": "test_auroc_next",  # of the next month, at the end of a month
+    "auroc": "test_auroc",  # of the month, at its end
+    "loss_next": "test_loss_next",
+    "loss": "test_loss",
+    "accuracy_next": "test_accuracy_next",
+    "accuracy": "test_accuracy",
+    "clients_worst": "client_accuracy_worst",
+    "newcomers": "client_accuracy_newcomers",
+    "stayers": "client_accuracy_stayers",
+}
+"""Column of the results -> column of the history in the last round of a month."""
+
+
+def months(best: Path, runs: Path) -> pd.DataFrame:
+    """A row per run and month: ``label``, ``initialiser``, ``seed``, ``state``, ``month`` (from 1) and the scores.
+
+    ``auroc_within`` is the mean of the month's AUROC over its evaluated rounds: it counts how a month begins.
+    """
+    grids = [[], [f"compare.algorithms={BOUNDS}", "compare.initialisers=[previous]"]]
+    directories = [path for grid in grids for path in run_directories(Params.read(best, grid), runs)]
+    read = records.load(directories)
+    history = read.history.rename(columns={"session": "month"})
+    last = history.groupby(["key", "month"]).tail(1).set_index(["key", "month"])
+    found = last[[*METHOD, "seed", "state"]].assign(
+        **{name: last.get(column, np.nan) for name, column in SCORES.items()},
+        auroc_within=history.groupby(["key", "month"])["test_auroc"].mean(),
+    )
+    return found.reset_index().drop(columns="key")
+
+
+def methods(rows: pd.DataFrame) -> pd.DataFrame:
+    """Mean over the months, then mean and sample standard deviation over the seeds, of each method."""
+    scores = [*SCORES, "auroc_within"]
+    by_seed = rows[rows["state"] == "complete"].groupby([*METHOD, "seed"], sort=False)[scores].mean()
+    both = by_seed.groupby(METHOD, sort=False).agg(["mean", "std"])
+    both.columns = [name if kind == "mean" else f"{name}_std" for name, kind in both.columns]
+    seeds = rows.groupby(METHOD, sort=False).apply(
+        lambda group: pd.Series({kind: group[group["state"] == kind]["seed"].nunique() for kind in _STATES}),
+        include_groups=False,
+    )
+    return seeds.join(both).reset_index()
+
+
+_STATES = ("complete", "diverged", "unfinished")
+
+
+def comparisons(rows: pd.DataFrame) -> pd.DataFrame:
+    """Paired differences, month by month, of means over the seeds.
+
+    Algorithms that start months from the ``previous`` model, against FedAvg; initialisers against ``previous``, for each
+    algorithm, and for the mean over the algorithms. A month is a pair: its flights are the same for all methods and seeds.
+    ``seeds_low``, ``seeds_high``: range over the seeds of the mean difference. Holm's correction is within a family.
+    """
+    complete = rows[rows["state"] == "complete"]
+    found = []
+    for score in ("auroc_next", "auroc", "auroc_within", "loss_next"):
+        table = complete.pivot_table(index=["seed", "month"], columns=METHOD, values=score)
+        starts = table.columns.get_level_values(1)
+        families = {"algorithms": (table.loc[:, starts == "previous"].droplevel(1, axis=1), "fedavg")}
+        methods_only = table.drop(columns=[b for b in BOUNDS if b in table.columns.get_level_values(0)], level=0)
+        for label in dict.fromkeys(methods_only.columns.get_level_values(0)):
+            families[f"initialisers of {label}"] = (methods_only[label], "previous")
+        families["initialisers, all algorithms"] = (methods_only.T.groupby(level=1).mean().T, "previous")
+        for family, (values, reference) in families.items():
+            if reference not in values or values.shape[1] < 2:
+                continue
+            paired = statistics.compare(values.groupby("month").mean(), reference)
+            by_seed = values.sub(values[reference], axis=0).groupby("seed").mean()
+            paired = paired.assign(
+                seeds_low=by_seed.min(),
+                seeds_high=by_seed.max(),
+                reading=[statistics.verdict(row) for row in paired.to_dict("records")],
+            )
+            found.append(
+                paired.rename_axis("method").reset_index().assign(score=score, family=family, reference=reference)
+            )
+    table = pd.concat(found, ignore_index=True)
+    return table[["score", "family", "reference", *table.columns.drop(["score", "family", "reference"])]]
+
+
+def picture(rows: pd.DataFrame) -> bytes:
+    """AUROC of the next month by the models of each month: algorithms, and below the mean over them by initialiser."""
+    complete = rows[rows["state"] == "complete"].assign(month=rows["month"] + 1).dropna(subset=["auroc_next"])
+    plain = complete[~complete["label"].isin(BOUNDS)]
+    bounds = complete[complete["label"].isin(BOUNDS)]
+    previous = plain[plain["initialiser"] == "previous"]
+    panels = {
+        "Algorithms, each month from the previous month's model": previous.assign(line=previous["label"]),
+        "Initialisers, mean over the algorithms": plain.assign(line=plain["initialiser"]),
+    }
+    with paper():
+        figure = Figure(figsize=(WIDTH, 6.4), layout="constrained")
+        for axes, (title, group) in zip(figure.subplots(2, 1, sharex=True, sharey=True), panels.items(), strict=True):
+            for number, (name, mine) in enumerate(group.groupby("line", sort=False)):
+                _line(axes, mine, {**line_style(number), "label": name})
+            for (name, mine), dashes in zip(bounds.groupby("label", sort=False), ("--", ":", "-."), strict=False):
+                _line(axes, mine, {"color": GREY, "linestyle": dashes, "label": name})
+            axes.set_title(title)
+            axes.set_ylabel("AUROC")
+            axes.legend(loc="center left", bbox_to_anchor=(1.0, 0.5))
+        axes.set_xticks(range(2, 13), [f"2013-{month:02}" for month in range(2, 13)])
+        figure.suptitle("The next month's flights, before they are trained on", fontsize=11, fontweight="bold")
+        return png(figure)
+
+
+def _line(axes, rows: pd.DataFrame, look: dict) -> None:  # type: ignore[no-untyped-def, type-arg]
+    """Mean over the seeds of a line, and their range."""
+    seeds = rows.groupby(["seed", "month"])["auroc_next"].mean().groupby("month").agg(["mean", "min", "max"])
+    axes.plot(seeds.index, seeds["mean"], marker="o", markersize=2.5, **look)
+    axes.fill_between(seeds.index, seeds["min"], seeds["max"], color=look["color"], alpha=0.12, linewidth=0)
+
+
+def main(folder: Path) -> None:
+    """Write the results of a folder."""
+    rows = months(folder / "best.yaml", Path("runs"))
+    for name, table in (("months", rows), ("methods", methods(rows)), ("comparisons", comparisons(rows))):
+        write_text(folder / f"{name}.csv", table.to_csv(index=False, lineterminator="\n", float_format="%.6g"))
+    write_bytes(folder / "months.png", picture(rows))
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))

@@ -1,0 +1,62 @@
+"""How a population moves: the numbers, and the figure's file."""
+
+from __future__ import annotations
+
+import io
+from dataclasses import replace
+
+import numpy as np
+import pandas as pd
+from matplotlib import image
+from synthetic_runs import write_run
+
+from fedtide.report.records import load
+from fedtide.report.ribbon import per_session, ribbon
+from fedtide.runs.cohorts import movements
+from fedtide.settings.scores import Score
+from support import deal, timeline
+
+PRESENT = [[0, 1], [0, 2], [0, 1, 3], [0, 1, 3]]
+
+
+def world():
+    made = timeline(deal((5, 2, 7, 4)), [{client: client for client in here} for here in PRESENT])
+    return replace(made, session_of_round=np.arange(4), origin_of_client=np.arange(4))
+
+
+def test_movements_are_counted_from_session_to_session() -> None:
+    assert movements(world()) == {
+        "name": ["S1", "S2", "S3", "S4"],
+        "present": [2, 2, 3, 3],
+        "newcomers": [0, 1, 1, 0],
+        "returners": [0, 0, 1, 0],
+        "left": [0, 1, 1, 0],
+    }
+
+
+def test_only_clients_of_the_data_move() -> None:
+    assert movements(replace(world(), origin_of_client=np.zeros(0, dtype=np.int64)))["present"] == []
+
+
+def test_scores_are_those_of_the_last_round_of_a_session(tmp_path) -> None:
+    read = load([write_run(tmp_path, "fedavg", sessions=4, rounds=3)])
+    found = per_session(read)
+    history = read.history.set_index("round")
+    assert found["session"].tolist() == [1, 2, 3, 4]
+    assert found["score"].tolist() == history.loc[[3, 6, 9, 12], "test_accuracy"].tolist()
+
+
+def test_scores_ahead_belong_to_the_next_session(tmp_path) -> None:
+    read = load([write_run(tmp_path, "fedavg", sessions=4, rounds=3)])
+    history = read.history.assign(test_accuracy_next=read.history["test_accuracy"].where(read.history["session"] < 4))
+    found = per_session(replace(read, history=history, score=Score("accuracy_next")))
+    assert found["session"].tolist() == [2, 3, 4]
+
+
+def test_the_picture_is_reproducible_and_needs_sessions(tmp_path) -> None:
+    read = load([write_run(tmp_path, label, sessions=4, rounds=3) for label in ("fedavg", "scaffold")])
+    moves = pd.DataFrame(movements(world()))
+    first = ribbon(read, moves)
+    assert first == ribbon(read, moves)
+    assert image.imread(io.BytesIO(first)).shape[1] == 9 * 180
+    assert ribbon(read, moves[:1]) is None
