@@ -33,7 +33,9 @@ def encode(
     for column in numeric:
         values = frame[column].to_numpy(dtype=np.float64, na_value=np.nan)
         known = values[fit & np.isfinite(values)]
-        varies = len(known) > 0 and known.min() < known.max()  # the deviation of equal numbers may be above 0 by rounding
+        varies = (
+            len(known) > 0 and known.min() < known.max()
+        )  # the deviation of equal numbers may be above 0 by rounding
         mean, deviation = (known.mean(), known.std()) if varies else (known[:1].sum(), 1.0)
         scaled = np.where(np.isfinite(values), (values - mean) / deviation, 0.0)
         parts.append(scaled[:, None].astype(np.float32))

@@ -61,7 +61,7 @@ def per_session(records: Records) -> pd.DataFrame:
 
 def _population(axes: Axes, moves: pd.DataFrame) -> None:
     """Arrivals above a band, departures below it."""
-    place = np.arange(1, len(moves) + 1)
+    place = list(range(1, len(moves) + 1))
     arrived, left = moves[["newcomers", "returners"]].sum(axis=1).to_numpy(), moves["left"].to_numpy()
     most = max(1, arrived.max(), left.max())
     half = _BAND * most / 2
@@ -92,7 +92,12 @@ def _scores(axes: Axes, records: Records, scores: pd.DataFrame) -> None:
         look = line_style(number)
         line = group.groupby("session")["score"].agg(["mean", "min", "max"])
         axes.plot(
-            line.index, line["mean"], marker="o", markersize=3, label=method[0] if one else " · ".join(method), **look
+            line.index,
+            line["mean"],
+            marker="o",
+            markersize=3,
+            label=str(method[0]) if one else " · ".join(map(str, method)),
+            **look,
         )
         axes.fill_between(line.index, line["min"], line["max"], color=look["color"], alpha=0.15, linewidth=0)
     score_axis(axes, records.score, scores["score"].min(), scores["score"].max())
