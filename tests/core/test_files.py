@@ -7,7 +7,8 @@ import sys
 
 import pytest
 
-from fedtide.core.files import replacing, write_json
+from fedtide.core import files
+from fedtide.core.files import make_folder, replacing, write_json
 
 
 def test_an_error_leaves_the_old_file_and_nothing_else(tmp_path):
@@ -39,3 +40,13 @@ def test_a_full_disk_is_named_with_its_free_bytes(tmp_path):
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
     assert caught.value.errno == errno.ENOSPC
     assert not list(tmp_path.iterdir())
+
+
+def test_the_names_of_new_folders_are_on_the_disk(tmp_path, monkeypatch):
+    """A power loss must not take a folder whose files were made durable one by one."""
+    synced = []
+    monkeypatch.setattr(files, "sync", synced.append)
+    make_folder(tmp_path / "runs" / "x" / "state")
+    assert sorted(synced) == [tmp_path, tmp_path / "runs", tmp_path / "runs" / "x"]
+    make_folder(tmp_path / "runs" / "x" / "state")
+    assert len(synced) == 3

@@ -109,6 +109,14 @@ def remove_all_parts(folder: Path) -> None:
             part.unlink(missing_ok=True)
 
 
+def make_folder(path: Path) -> None:
+    """Create a folder and those around it, if they do not exist, and wait until their names are on the disk."""
+    missing = [folder for folder in (path, *path.parents) if not folder.exists()]
+    path.mkdir(parents=True, exist_ok=True)
+    for folder in missing:
+        sync(folder.parent)
+
+
 def sync(path: Path) -> None:
     """Wait until a file, or the names in a folder, are on the disk."""
     descriptor = os.open(path, os.O_RDONLY)

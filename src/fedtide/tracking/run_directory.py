@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from fedtide.core.errors import SettingsError
-from fedtide.core.files import read_text, remove_all_parts, remove_dead_parts, sync, write_json, write_text
+from fedtide.core.files import make_folder, read_text, remove_all_parts, remove_dead_parts, sync, write_json, write_text
 from fedtide.core.hashing import short_hash
 from fedtide.core.locks import held
 from fedtide.tracking import client_scores
@@ -102,7 +102,7 @@ class RunDirectory:
         new = not self.path.exists()
         with ExitStack() as holding:
             try:
-                self.state.mkdir(parents=True, exist_ok=True)
+                make_folder(self.state)
                 refusal = f"{self.path}: another process is working on this run"
                 holding.enter_context(held(self.path / ".lock", refusal, -1 if wait else 0.5))
             except OSError as error:
