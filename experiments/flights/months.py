@@ -40,7 +40,8 @@ SCORES = {
 def months(best: Path, runs: Path) -> pd.DataFrame:
     """A row per run and month: ``label``, ``initialiser``, ``seed``, ``state``, ``month`` (from 1) and the scores.
 
-    ``auroc_within`` is the mean of the month's AUROC over its evaluated rounds: it counts how a month begins.
+    ``auroc_within`` is the mean of the month's AUROC over its evaluated rounds: it counts how a month begins. ``kappa`` is
+    the communication cost of a round: exchanges per local step and client.
     """
     grids = [[], [f"compare.algorithms={BOUNDS}", "compare.initialisers=[previous]"]]
     directories = [path for grid in grids for path in run_directories(Params.read(best, grid), runs)]
@@ -50,13 +51,14 @@ def months(best: Path, runs: Path) -> pd.DataFrame:
     found = last[[*METHOD, "seed", "state"]].assign(
         **{name: last.get(column, np.nan) for name, column in SCORES.items()},
         auroc_within=history.groupby(["key", "month"])["test_auroc"].mean(),
+        kappa=history.groupby(["key", "month"])["kappa"].mean(),
     )
     return found.reset_index().drop(columns="key")
 
 
 def methods(rows: pd.DataFrame) -> pd.DataFrame:
     """Mean over the months, then mean and sample standard deviation over the seeds, of each method."""
-    scores = [*SCORES, "auroc_within"]
+    scores = [*SCORES, "auroc_within", "kappa"]
     by_seed = rows[rows["state"] == "complete"].groupby([*METHOD, "seed"], sort=False)[scores].mean()
     both = by_seed.groupby(METHOD, sort=False).agg(["mean", "std"])
     both.columns = [name if kind == "mean" else f"{name}_std" for name, kind in both.columns]
@@ -73,20 +75,24 @@ _STATES = ("complete", "diverged", "unfinished")
 def comparisons(rows: pd.DataFrame) -> pd.DataFrame:
     """Paired differences, month by month, of means over the seeds.
 
-    Algorithms that start months from the ``previous`` model, against FedAvg; initialisers against ``previous``, for each
-    algorithm, and for the mean over the algorithms. A month is a pair: its flights are the same for all methods and seeds.
+    Algorithms and bounds, months starting from the ``previous`` model, against FedAvg; initialisers against ``previous``, for
+    each algorithm, and for the mean over those that completed all. A month is a pair: its flights are the same for all.
     ``seeds_low``, ``seeds_high``: range over the seeds of the mean difference. Holm's correction is within a family.
     """
     complete = rows[rows["state"] == "complete"]
     found = []
     for score in ("auroc_next", "auroc", "auroc_within", "loss_next"):
-        table = complete.pivot_table(index=["seed", "month"], columns=METHOD, values=score)
-        starts = table.columns.get_level_values(1)
-        families = {"algorithms": (table.loc[:, starts == "previous"].droplevel(1, axis=1), "fedavg")}
-        methods_only = table.drop(columns=[b for b in BOUNDS if b in table.columns.get_level_values(0)], level=0)
-        for label in dict.fromkeys(methods_only.columns.get_level_values(0)):
-            families[f"initialisers of {label}"] = (methods_only[label], "previous")
-        families["initialisers, all algorithms"] = (methods_only.T.groupby(level=1).mean().T, "previous")
+        previous = complete[complete["initialiser"] == "previous"]
+        table = previous.pivot_table(index=["seed", "month"], columns="label", values=score, sort=False)
+        bounds = [label for label in table if label in BOUNDS]
+        families = {
+            "algorithms": (table.drop(columns=bounds), "fedavg"),
+            "bounds": (table[["fedavg", *bounds]], "fedavg"),
+        }
+        starts_of = _by_initialiser(complete, score)
+        for label, mine in starts_of.groupby("label", sort=False):
+            families[f"initialisers of {label}"] = (mine.droplevel("label"), "previous")
+        families["initialisers, all algorithms"] = (starts_of.groupby(["seed", "month"]).mean(), "previous")
         for family, (values, reference) in families.items():
             if reference not in values or values.shape[1] < 2:
                 continue
@@ -104,15 +110,22 @@ def comparisons(rows: pd.DataFrame) -> pd.DataFrame:
     return table[["score", "family", "reference", *table.columns.drop(["score", "family", "reference"])]]
 
 
+def _by_initialiser(complete: pd.DataFrame, score: str) -> pd.DataFrame:
+    """A column per initialiser and a row per algorithm, seed and month, for seeds in which an algorithm completed them all."""
+    plain = complete[~complete["label"].isin(BOUNDS)].dropna(subset=[score])
+    return plain.pivot_table(index=["label", "seed", "month"], columns="initialiser", values=score, sort=False).dropna()
+
+
 def picture(rows: pd.DataFrame) -> bytes:
     """AUROC of the next month by the models of each month: algorithms, and below the mean over them by initialiser."""
     complete = rows[rows["state"] == "complete"].assign(month=rows["month"] + 1).dropna(subset=["auroc_next"])
     plain = complete[~complete["label"].isin(BOUNDS)]
     bounds = complete[complete["label"].isin(BOUNDS)]
     previous = plain[plain["initialiser"] == "previous"]
+    starts = _by_initialiser(complete, "auroc_next").stack().rename("auroc_next").reset_index()
     panels = {
         "Algorithms, each month from the previous month's model": previous.assign(line=previous["label"]),
-        "Initialisers, mean over the algorithms": plain.assign(line=plain["initialiser"]),
+        "Initialisers, mean over the algorithms": starts.rename(columns={"initialiser": "line"}),
     }
     with paper():
         figure = Figure(figsize=(WIDTH, 6.4), layout="constrained")
