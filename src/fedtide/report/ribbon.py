@@ -9,6 +9,7 @@ from matplotlib.figure import Figure
 
 from fedtide.report.records import METHOD, Records
 from fedtide.report.style import GREY, WIDTH, line_style, paper, png, score_axis
+from fedtide.settings.scores import Score
 
 _ARRIVED = (("newcomers", "arrive for the first time", "#D55E00"), ("returners", "come back", "#E69F00"))
 _LEFT = ("left", "leave", GREY)
@@ -19,11 +20,17 @@ _BAND = 0.26
 
 def caption(records: Records) -> str:
     """What the picture shows."""
-    when = "on the session's samples, by the models of the session before" if records.score.ahead else "at its end"
     return (
-        "Above: clients that arrive and leave between sessions; the band is those who stay, not to scale. "
-        f"Below: test {records.score.words} {when}; mean and range over the seeds."
+        "Above: clients present, and those who arrive and leave between sessions; the band is those present, not to scale. "
+        f"Below: {_heading(records)[0].lower() + _heading(records)[1:]}; mean and range over the seeds."
     )
+
+
+def _heading(records: Records) -> str:
+    score = records.score
+    if score.ahead:
+        return f"Test {Score(score.name.removesuffix('_next')).words} of every session, before it is trained on"
+    return f"Test {score.words} at the end of every session"
 
 
 def ribbon(records: Records, moves: pd.DataFrame) -> bytes | None:
@@ -101,5 +108,5 @@ def _scores(axes: Axes, records: Records, scores: pd.DataFrame) -> None:
         )
         axes.fill_between(line.index, line["min"], line["max"], color=look["color"], alpha=0.15, linewidth=0)
     score_axis(axes, records.score, scores["score"].min(), scores["score"].max())
-    axes.set_title(f"Test {records.score.words}")
+    axes.set_title(_heading(records))
     axes.legend(loc="upper center", bbox_to_anchor=(0.5, -0.1), ncols=min(5, scores.groupby(METHOD).ngroups))
