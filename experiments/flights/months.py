@@ -1,9 +1,9 @@
 """Months of the flights: curves, means and paired comparisons of all runs of a settings file.
 
-    python experiments/flights/months.py results/flights_logistic
+    python experiments/flights/months.py results/flights_logistic/best.yaml results/flights_logistic [KEY=VALUE ...]
 
-reads ``best.yaml`` in that folder and the runs in ``runs/``, and writes ``months.csv``, ``methods.csv``, ``comparisons.csv``
-and ``months.png`` beside it. Runs that are not complete have no numbers; ``methods.csv`` counts those that are.
+reads the settings, with overrides, and the runs in ``runs/``, and writes ``months.csv``, ``methods.csv``, ``comparisons.csv``
+and ``months.png``. Runs that are not complete have no numbers; ``methods.csv`` counts those that are.
 """
 
 from __future__ import annotations
@@ -37,14 +37,14 @@ SCORES = {
 """Column of the results -> column of the history in the last round of a month."""
 
 
-def months(best: Path, runs: Path) -> pd.DataFrame:
+def months(best: Path, overrides: list[str], runs: Path) -> pd.DataFrame:
     """A row per run and month: ``label``, ``initialiser``, ``seed``, ``state``, ``month`` (from 1) and the scores.
 
     ``auroc_within`` is the mean of the month's AUROC over its evaluated rounds: it counts how a month begins. ``kappa`` is
     the communication cost of a round: exchanges per local step and client.
     """
     grids = [[], [f"compare.algorithms={BOUNDS}", "compare.initialisers=[previous]"]]
-    directories = [path for grid in grids for path in run_directories(Params.read(best, grid), runs)]
+    directories = [path for grid in grids for path in run_directories(Params.read(best, [*overrides, *grid]), runs)]
     read = records.load(directories)
     history = read.history.rename(columns={"session": "month"})
     last = history.groupby(["key", "month"]).tail(1).set_index(["key", "month"])
@@ -149,13 +149,14 @@ def _line(axes, rows: pd.DataFrame, look: dict) -> None:  # type: ignore[no-unty
     axes.fill_between(seeds.index, seeds["min"], seeds["max"], color=look["color"], alpha=0.12, linewidth=0)
 
 
-def main(folder: Path) -> None:
-    """Write the results of a folder."""
-    rows = months(folder / "best.yaml", Path("runs"))
+def main(best: Path, folder: Path, overrides: list[str]) -> None:
+    """Write the results of the runs of some settings into a folder."""
+    rows = months(best, overrides, Path("runs"))
+    folder.mkdir(parents=True, exist_ok=True)
     for name, table in (("months", rows), ("methods", methods(rows)), ("comparisons", comparisons(rows))):
         write_text(folder / f"{name}.csv", table.to_csv(index=False, lineterminator="\n", float_format="%.6g"))
     write_bytes(folder / "months.png", picture(rows))
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]))
+    main(Path(sys.argv[1]), Path(sys.argv[2]), sys.argv[3:])

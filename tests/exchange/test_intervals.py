@@ -19,7 +19,7 @@ from fedtide.core.randomness import Randomness
 from fedtide.costs.wireless import Segment
 from fedtide.exchange._budgets import DynamicBudget, FixBudget, GivenBudget
 from fedtide.exchange.intervals import LETTERS, uploads
-from fedtide.federation import federation as rounds
+from fedtide.federation import clock
 from fedtide.federation.federation import Federation
 from fedtide.federation.ledger import charge
 from fedtide.federation.parts import Parts
@@ -79,7 +79,7 @@ def test_every_client_is_charged_its_own_exchanges(number: int, monkeypatch: pyt
         charged.append([sum(row in segment.rows for segment in segments) for row in range(len(plan.ids))])
         return charge(parts, state, plan, segments, length)
 
-    monkeypatch.setattr(rounds, "charge", note)
+    monkeypatch.setattr(clock, "charge", note)
     state, records = run_rounds(fed)
     assert charged == run["exchanges"]
     assert [record.row["exchanges"] for record in records] == list(map(sum, run["exchanges"]))
@@ -114,7 +114,7 @@ def test_a_segment_has_the_samples_of_its_own_steps(monkeypatch: pytest.MonkeyPa
     fed = federation(chosen, steady((6, 5, 6), 1), vectors())
     fed.parts.exchange.selection = Listed([[1]])  # type: ignore[attr-defined]
     found: list[Segment] = []
-    monkeypatch.setattr(rounds, "charge", lambda *args: (found.extend(args[3]), charge(*args))[1])
+    monkeypatch.setattr(clock, "charge", lambda *args: (found.extend(args[3]), charge(*args))[1])
     run_rounds(fed)
     assert found == [Segment([1], [4]), Segment([0, 1, 2], [8, 3, 8]), Segment([0, 1, 2], [4, 3, 4])]
 

@@ -68,7 +68,7 @@ def per_session(records: Records) -> pd.DataFrame:
 
 def _population(axes: Axes, moves: pd.DataFrame) -> None:
     """Arrivals above a band, departures below it."""
-    place = list(range(1, len(moves) + 1))
+    place = np.arange(1, len(moves) + 1)
     arrived, left = moves[["newcomers", "returners"]].sum(axis=1).to_numpy(), moves["left"].to_numpy()
     most = max(1, arrived.max(), left.max())
     half = _BAND * most / 2
@@ -78,7 +78,7 @@ def _population(axes: Axes, moves: pd.DataFrame) -> None:
         axes.bar(place, moves[name], 0.72, bottom, color=colour, label=words)
         bottom = bottom + moves[name].to_numpy()
     axes.bar(place, -left, 0.72, -half, color=_LEFT[2], label=_LEFT[1])
-    for x, now, gone, here in zip(place, arrived, left, moves["present"], strict=True):
+    for x, now, gone, here in zip(place.tolist(), arrived, left, moves["present"], strict=True):
         axes.text(x, 0, f"{here:,}", ha="center", va="center", fontsize=8, color="#1f4e79")
         if x > 1:
             axes.text(x, half + now + 0.02 * most, f"+{now}", ha="center", va="bottom", fontsize=8)
@@ -95,17 +95,10 @@ def _population(axes: Axes, moves: pd.DataFrame) -> None:
 def _scores(axes: Axes, records: Records, scores: pd.DataFrame) -> None:
     """A line per method."""
     one = scores["initialiser"].nunique() == 1
-    for number, (method, group) in enumerate(scores.groupby(METHOD, sort=False)):
-        look = line_style(number)
+    for number, ((label, start), group) in enumerate(scores.groupby(METHOD, sort=False)):
+        look, name = line_style(number), label if one else f"{label} · {start}"
         line = group.groupby("session")["score"].agg(["mean", "min", "max"])
-        axes.plot(
-            line.index,
-            line["mean"],
-            marker="o",
-            markersize=3,
-            label=str(method[0]) if one else " · ".join(map(str, method)),
-            **look,
-        )
+        axes.plot(line.index, line["mean"], marker="o", markersize=3, label=name, **look)
         axes.fill_between(line.index, line["min"], line["max"], color=look["color"], alpha=0.15, linewidth=0)
     score_axis(axes, records.score, scores["score"].min(), scores["score"].max())
     axes.set_title(_heading(records))
