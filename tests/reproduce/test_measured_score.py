@@ -76,6 +76,7 @@ def test_a_lead_is_named_after_the_score() -> None:
     assert heading(Score("loss")) == f"The best of the others minus loss, {mean}:"
 
 
+@pytest.mark.slow
 def test_an_experiment_about_auroc(fedtide, folder, tiny) -> None:  # type: ignore[no-untyped-def]
     measure = ("--set", "experiment.measure={name: best_round, last: 1, metric: auroc}")
     options = ("--set", "experiment.transitions={end: 3}", "--set", "experiment.published=null", "--seeds", "1", "-q")

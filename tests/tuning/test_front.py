@@ -108,6 +108,7 @@ def test_no_trial_is_pruned_with_two_aims(found: TuneResult, front: Make, home: 
     assert search(front({"prune": False, "trials": 1}), tmp_path).study == found.study
 
 
+@pytest.mark.slow
 def test_a_killed_search_ends_as_if_it_had_not_been(found: TuneResult, front: Make, home: Path, tmp_path: Path) -> None:
     killed(front(), tmp_path, workers=1, count=32)  # in the eleventh trial, the first that is not drawn at random
     assert len(list((tmp_path / "runs").iterdir())) == 11
