@@ -44,7 +44,7 @@ class Failure:
     """Why a job has no result.
 
     Attributes:
-        message: one line. traceback: of the exception; empty if the process died. refused: whether its input is bad.
+        message: one line. traceback: of the exception; empty if the process died or the machine failed. refused: whether its input is bad.
     """
 
     message: str
@@ -109,6 +109,8 @@ def _attempt(work: Work[Job, Result], job: Job, ask: Ask) -> Result | Failure:
         return work(job, ask)
     except SettingsError as error:
         return Failure(str(error), refused=True)
+    except OSError as error:  # of the machine, such as a full disk: its message names the file
+        return Failure(str(error))
     except PluginCrash as error:  # names its place
         return Failure(str(error), traceback.format_exc())
     except (Exception, SystemExit) as error:  # a plug-in may do anything
