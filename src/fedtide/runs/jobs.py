@@ -44,7 +44,8 @@ class Failure:
     """Why a job has no result.
 
     Attributes:
-        message: one line. traceback: of the exception; empty if the process died or the machine failed. refused: whether its input is bad.
+        message: one line. traceback: of the exception; empty if the process died or the machine failed.
+        refused: whether its input is bad.
     """
 
     message: str
