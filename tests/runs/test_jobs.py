@@ -9,6 +9,7 @@ from typing import Any
 
 from fedtide.core import plugins
 from fedtide.core.errors import SettingsError
+from fedtide.core.files import naming
 from fedtide.runs.jobs import ATTEMPTS, Ask, Failure, run_here, run_in_workers
 
 DROP_IN = Path(__file__).parents[1] / "drop_in"
@@ -46,6 +47,9 @@ def work(job: str, ask: Ask) -> str:
         raise ZeroDivisionError("by zero\nand more")
     if what == "exit":
         raise SystemExit(3)
+    if what == "fill":
+        with naming(Path("/dev/full")), Path("/dev/full").open("w") as stream:
+            stream.write("more than fits")
     if what == "refuse":
         raise SettingsError("local.lr = -1: should be greater than 0")
     if what == "die" or (what == "stumble" and not again):
@@ -78,10 +82,14 @@ def test_a_job_that_kills_its_process_is_begun_again_and_then_given_up(tmp_path:
 
 
 def test_in_this_process_a_job_that_raises_does_not_end_the_others() -> None:
-    jobs = Listed("raise", "ask")
+    jobs = Listed("raise", "fill", "ask")
     run_here(work, jobs)
     assert jobs.ends["raise"].message == "ZeroDivisionError: by zero"
     assert jobs.ends["ask"] == "answer to it"
+    full = jobs.ends["fill"]
+    assert full.message.startswith("[Errno 28] No space left on device; ")
+    assert full.message.endswith("bytes free: '/dev/full'")
+    assert full.traceback == ""
 
 
 def interrupt_the_parent(job: str, ask: Ask) -> str:
