@@ -200,17 +200,8 @@ class Round:
     def rows(self, rows: slice) -> Round:
         """The same round seen by some participants only, for hooks that work on a part of the cohort."""
         names = (
-            "W",
-            "base",
-            "staleness",
-            "n",
-            "omega",
-            "steps",
-            "effective_steps",
-            "weights",
-            "counts",
-            "seen",
-            "label_counts",
+            *("W", "base", "staleness", "n", "omega", "steps", "effective_steps"),
+            *("weights", "counts", "seen", "label_counts"),
         )
         parts = {name: getattr(self, name)[rows] for name in names}
         return replace(

@@ -212,9 +212,8 @@ def _work(settings: RunSettings, timeline: Timeline) -> tuple[int, int]:
     largest = int(held.max(initial=0))
     means = [float(held[item.shards].mean()) for item in timeline.assignments[:_LOOKED_AT]]
     steps = max(step_count(largest, mean, local) for mean in means)
-    return max(steps, settings.evaluation.personalise), local.batch_size if local.straddle else min(
-        local.batch_size, largest
-    )
+    width = local.batch_size if local.straddle else min(local.batch_size, largest)
+    return max(steps, settings.evaluation.personalise), width
 
 
 _LOOKED_AT = 1000

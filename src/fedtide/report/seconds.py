@@ -83,7 +83,7 @@ def _evaluated(history: pd.DataFrame, column: str) -> str:
 
 
 def staleness(records: Records) -> bytes | None:
-    """Share of the results used that were so many updates behind, a panel per method; None without any."""
+    """Distribution of the staleness of the results used, in updates, a panel per method; None without any."""
     rows = records.clients[(records.clients["state"] == "complete") & records.clients["staleness"].notna()]
     if rows.empty:
         return None

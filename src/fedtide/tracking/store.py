@@ -158,7 +158,7 @@ def has_open_runs(mlruns: Path) -> bool:
     try:
         with closing(sqlite3.connect(database, timeout=_PATIENCE)) as connection:
             found = connection.execute("SELECT 1 FROM runs WHERE status = 'RUNNING' LIMIT 1").fetchone()
-    except sqlite3.Error:  # whoever opens the store to write says what is wrong with it
+    except sqlite3.Error:  # the next process that writes to the store says what is wrong with it
         return False
     return found is not None
 
