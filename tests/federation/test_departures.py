@@ -10,7 +10,7 @@ import torch
 from fedtide.core import plugins
 from fedtide.federation.federation import Federation
 from fedtide.federation.state import RunState, initial_state
-from support import assert_same, closest, deal, federation, light, settings, timeline, vectors
+from support import assert_same, closest, deal, federation, images, light, settings, timeline, vectors
 
 SIZES = (5, 2, 7, 4)
 LOCAL = {"amount": 2, "batch_size": 3, "lr": 0.05}
@@ -27,14 +27,14 @@ SETTINGS = [
 ]
 
 
-def prepared(algorithm: Any, kept: bool, who: Any = WHO, **values: Any) -> Federation:
+def prepared(algorithm: Any, kept: bool, who: Any = WHO, data: Any = None, **values: Any) -> Federation:
     """A federation whose population changes within its session."""
     world = timeline(deal(SIZES), [{k: k for k in here} for here in who], clients=4)
     chosen = settings(
         algorithm=light(algorithm) if isinstance(algorithm, str) else algorithm,
         **{"local": LOCAL, "federation": {"at_session": "keep" if kept else "reset"}, **values},
     )
-    return federation(chosen, world, vectors(), cohorts=COHORTS)
+    return federation(chosen, world, data or vectors(), cohorts=COHORTS)
 
 
 def remembers(algorithm: Any) -> bool:
@@ -94,6 +94,43 @@ def test_a_population_that_stays_changes_nothing() -> None:
     for _ in range(3):
         step(fed, state)
     assert not calls
+    fed.parts.workers.close()
+
+
+@pytest.mark.parametrize("name", ["cfl_core_set", "cfl_generative"])
+def test_stored_samples_leave_with_their_client(name: str) -> None:
+    """Nobody absent has any; one that returns stores anew, and synthetic samples stay where their positions say."""
+    fed = prepared({"name": name, "size": 2}, kept=True, data=images())
+    state, own, gone = initial_state(fed.parts), len(images().train_labels), 0
+    for here in WHO:
+        before = state.extra["stored"]
+        kept = torch.isin(before[:, 0], torch.tensor(here))
+        pictures = (
+            state.extra["synthetic_inputs"][kept]
+            if name == "cfl_generative" and len(kept)
+            else images().train_inputs[:0]
+        )
+        step(fed, state)
+        stored = state.extra["stored"]
+        assert set(stored[:, 0].tolist()) <= set(here)
+        assert torch.equal(stored[: int(kept.sum()), :2], before[kept, :2])
+        gone += int((~kept).sum())
+        if name == "cfl_generative":
+            assert stored[:, 2].tolist() == list(range(own, own + len(stored)))
+            assert torch.equal(state.extra["synthetic_inputs"][: len(pictures)], pictures)
+            assert torch.equal(fed.parts.data.train_inputs[own : own + len(stored)], state.extra["synthetic_inputs"])
+    assert gone == 6  # clients 1, 0 and 2 have left, with two samples each
+    assert set(stored[:, 0].tolist()) == {1, 3}
+    fed.parts.workers.close()
+
+
+def test_the_controllers_of_a_leaver_start_again() -> None:
+    fed = prepared("fedgrab", kept=True)
+    state = initial_state(fed.parts)
+    for here in WHO:
+        step(fed, state)
+        assert not state.extra["balancer"][[k for k in range(4) if k not in here]].any()
+    assert state.extra["balancer"][1].any()
     fed.parts.workers.close()
 
 

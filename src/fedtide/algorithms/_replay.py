@@ -41,6 +41,11 @@ class Replay(Continual):
             found.append(np.concatenate([mine, past[~np.isin(past, mine)]]))
         return found
 
+    def forget(self, extra: dict[str, Tensor], departed: Tensor) -> None:
+        """Remove their stored samples; the information loss still counts their past objectives, now as forgotten."""
+        stored = extra["stored"]
+        extra["stored"] = stored[~torch.isin(stored[:, 0], departed.to(stored))]
+
     @abstractmethod
     def pick(self, r: Round, rows: list[int]) -> list[Ints]:
         """Positions that the participants in these rows store of the subsets they hold for the first time, ascending."""

@@ -96,7 +96,7 @@ class Algorithm(Plugin):
             every result has a base and a staleness of its own (``r.base``, ``r.staleness``) and a client may occur twice;
             there are no client and scratch vectors, and ``local`` and ``terms`` see ``r.w`` and ``r.server`` as they are when
             the results are used.
-        remembers: whether clients keep something from round to round besides their vectors.
+        remembers: whether clients keep something from round to round besides their vectors, see :meth:`forget`.
         synthetic_per_shard: most samples it adds for every shard that a client holds.
         problem: the learning problem, set before all other calls.
     """
@@ -190,6 +190,13 @@ class Algorithm(Plugin):
             if vector.mean_of is not None:
                 rows = getattr(memory, vector.mean_of)[present]
                 setattr(server, vector.name, (omega * rows if vector.by_size else rows).mean(0))
+
+    def forget(self, extra: dict[str, Tensor], departed: Tensor) -> None:
+        """Remove from ``extra`` what clients kept there that have left within a session.
+
+        Args:
+            extra: as in the round; is changed. departed: their ids, int64 [n].
+        """
 
     def payload(self, name: str) -> int:
         """Numbers (4 bytes each) in one transfer of ``name``, by default those of a model-sized vector."""

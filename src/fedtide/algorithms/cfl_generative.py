@@ -70,6 +70,17 @@ class CflGenerative(Replay):
         r.services.renew_statistics(r.W)
         return w
 
+    def forget(self, extra: dict[str, Tensor], departed: Tensor) -> None:
+        """Remove their synthetic samples; the others move up, so that there is room if a device returns."""
+        before = extra["stored"]
+        super().forget(extra, departed)
+        if len(after := extra["stored"]) == len(before):
+            return
+        kept = ~torch.isin(before[:, 0], departed.to(before))
+        after[:, 2] = before[: len(after), 2]  # all synthetic samples are stored, in the order of their positions
+        for name in ("synthetic_inputs", "synthetic_labels"):
+            extra[name] = extra[name][kept.to(extra[name].device)]
+
     def energy(self, logits: Tensor, x: Tensor, y: Tensor) -> Tensor:
         """E of each sample, summed: []."""
         energy = functional.cross_entropy(logits, y, reduction="sum")

@@ -60,6 +60,10 @@ class FedGrab(Averaging):
         """Of every client and class: S+, S-, u, e1, e2."""
         return {"balancer": torch.zeros(self.problem.clients, 5, self.problem.classes, dtype=torch.float64)}
 
+    def forget(self, extra: dict[str, Tensor], departed: Tensor) -> None:
+        """Their controllers start again from zero."""
+        extra["balancer"][departed.to(extra["balancer"].device)] = 0.0
+
     def terms(self, r: Round) -> list[Term]:
         """The weighted loss, with the controllers' new u; NaN for classes that are not open."""
         u = torch.where(self._open(r), self._controlled(r), torch.nan)

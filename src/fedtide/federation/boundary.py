@@ -68,6 +68,7 @@ def change_population(parts: Parts, state: RunState, t: int) -> None:
         if name != "latest":
             rows.index_fill_(0, departed.to(rows.device), 0)
     state.seen[departed] = False
+    parts.algorithm.forget(state.extra, departed)
     _keep_memories(parts, state, t)
 
 
