@@ -30,7 +30,7 @@ SCORES = {
     "loss": "test_loss",
     "accuracy_next": "test_accuracy_next",
     "accuracy": "test_accuracy",
-    "clients_worst": "client_accuracy_worst",
+    "clients_worst": "client_accuracy_worst_decile",
     "newcomers": "client_accuracy_newcomers",
     "stayers": "client_accuracy_stayers",
 }

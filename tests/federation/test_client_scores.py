@@ -75,7 +75,7 @@ def test_the_summary_counts_clients_that_are_present_and_known():
     groups = {"newcomers": np.array([0, 1, 20]), "stayers": np.array([20]), "departed": np.array([21])}
     found = summary(accuracy, np.arange(22), groups, 0.25)
     expected_values = {
-        "mean": 0.475, "std": np.std(np.arange(20) / 20), "worst": 0.025, "below": 0.25, "newcomers": 0.025,
+        "mean": 0.475, "std": np.std(np.arange(20) / 20), "worst_decile": 0.025, "below": 0.25, "newcomers": 0.025,
         "stayers": None, "departed": 1.0,
     }  # fmt: skip
     assert found == {name: value if value is None else pytest.approx(value) for name, value in expected_values.items()}

@@ -55,6 +55,16 @@ def test_a_copy_of_the_accuracy_has_the_numbers_of_the_accuracy(tmp_path, sessio
     assert not {"accuracy_over_rounds", "accuracy_over_bytes"} & pictures
 
 
+def test_no_method_is_highest_where_all_are_the_same(tmp_path):
+    dirs = [
+        with_columns(write_run(tmp_path / "runs", label, seed=0), test_auroc=lambda values: 0 * values + 0.5)
+        for label in ("fedavg", "scaffold")
+    ]
+    assert report(dirs, tmp_path / "two", "auroc").results == ()
+    alone = report(dirs[:1], tmp_path / "one", "auroc").results
+    assert alone[0] == "Mean AUROC in the last 5 rounds: fedavg \u00b7 previous, 50.0 % (1 seed)."
+
+
 def test_a_loss_is_lowest_where_its_complement_is_highest(tmp_path):
     """The loss of the runs is one minus their accuracy."""
     dirs = small_grid(tmp_path / "runs")

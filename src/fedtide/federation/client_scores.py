@@ -21,7 +21,7 @@ from fedtide.world.membership import GROUPS, PRESENT, last_round, membership
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
 
-_SPREAD = ("mean", "std", "worst", "below")
+_SPREAD = ("mean", "std", "worst_decile", "below")
 _WORST = 0.1
 
 
@@ -180,7 +180,7 @@ def summary(accuracy: Floats, clients: Ints, groups: dict[str, Ints], threshold:
         found = {
             "mean": float(known.mean()),
             "std": float(known.std()),
-            "worst": float(worst.mean()),
+            "worst_decile": float(worst.mean()),
             "below": float(below.mean()),
         }
     for name, members in groups.items():

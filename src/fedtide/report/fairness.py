@@ -13,15 +13,15 @@ from fedtide.report.sheets import Sheet
 
 PREFIX = "client_accuracy_"
 _PERSONAL = "personal_accuracy_"
-_SPREAD = ("mean", "std", "worst", "below")
+_SPREAD = ("mean", "std", "worst_decile", "below")
 
 
 def fairness(records: Records, last: int) -> MethodTable | None:
     """Metrics of the clients' accuracies by method; None if no run has evaluated its clients.
 
-    ``client_mean``, ``client_std``, ``client_worst`` and ``client_below`` are means over the evaluations in the last ``last``
-    rounds. ``client_newcomers``, and ``client_gap`` to the stayers, are means over the sessions that have such clients.
-    ``personal_*`` are the same after local steps.
+    ``client_mean``, ``client_std``, ``client_worst_decile`` and ``client_below`` are means over the evaluations in the last
+    ``last`` rounds. ``client_newcomers``, and ``client_gap`` to the stayers, are means over the sessions that have such
+    clients. ``personal_*`` are the same after local steps.
     """
     if f"{PREFIX}mean" not in records.history:
         return None
@@ -87,7 +87,7 @@ def _columns(records: Records, last: int) -> list[Column]:
             headline=f"standard deviation of accuracy over clients {rounds}",
         ),
         Column(
-            "client_worst",
+            "client_worst_decile",
             "Worst decile, %",
             PERCENT.value,
             headline=f"accuracy of the worst decile of clients {rounds}",
@@ -96,7 +96,7 @@ def _columns(records: Records, last: int) -> list[Column]:
         Column("client_newcomers", "Newcomers, %", PERCENT.value, headline="accuracy of newcomers"),
         Column("client_gap", "Newcomers minus stayers, points", lambda mean, _: formats.points(mean)),
         Column("personal_mean", f"Mean {after}, %", PERCENT.value),
-        Column("personal_worst", f"Worst decile {after}, %", PERCENT.value),
+        Column("personal_worst_decile", f"Worst decile {after}, %", PERCENT.value),
         Column("personal_newcomers", f"Newcomers {after}, %", PERCENT.value),
     ]
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Iterable
 from typing import Any
 
@@ -44,12 +45,14 @@ def facts(records: Records) -> list[tuple[str, str]]:
 def results(table: MethodTable) -> list[str]:
     """The best method by each headline metric, one sentence each; none without a complete run.
 
-    None about a spread either: it is lowest where nothing is learnt.
+    None about a spread either: it is lowest where nothing is learnt. And none where the means of all methods read the same.
     """
     sentences = []
     for column in (column for column in table.columns if column.headline and not column.key.endswith("_std")):
         leader = table.leader(column)
-        if leader is not None:
+        means = [row[f"{column.key}_mean"] for _, row in table.rows()]
+        readings = {column.text(mean, math.nan) for mean in means if math.isfinite(mean)}
+        if leader is not None and (len(readings) > 1 or len(table.methods) == 1):
             row = dict(table.rows())[leader]
             value = column.text(row[f"{column.key}_mean"], row[f"{column.key}_std"]) + column.scale.unit
             seeds = f"{row['seeds']} seed{'' if row['seeds'] == 1 else 's'}"
