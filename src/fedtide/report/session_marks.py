@@ -12,7 +12,8 @@ from fedtide.report.records import METHOD, Method, Records
 from fedtide.report.style import GREY
 
 _MOST_SESSIONS = 40
-_MOST_NAMES = 20
+_MOST_LABELS = 20
+"""Of sessions or ticks over the width of the page."""
 _MOST_TICKS = 12
 
 
@@ -38,16 +39,18 @@ def groups_in_turn(records: Records) -> int:
 def mark_sessions(axes: Axes, spans: list[tuple[int, int, int]], named: bool, groups: int) -> None:
     """A thin line where a session begins; above the panel, if there is room, its number and the letter of its group.
 
-    Every other session is shaded.
+    Every other session is shaded. Where panels are too narrow for all labels, every second or third is left.
     """
+    grid = axes.get_subplotspec()
+    step = math.ceil(len(spans) * (grid.get_gridspec().ncols if grid else 1) / _MOST_LABELS)
     if 0 < len(spans) <= _MOST_TICKS:
-        axes.set_xticks([0, *(last for _, _, last in spans)])
+        axes.set_xticks([0, *(last for _, _, last in spans)][::step])
     for session, first, last in spans:
         if first > 1:
             axes.axvline(first - 0.5, color=GREY, linewidth=0.6, zorder=0.5)
         if session % 2 == 0:
             axes.axvspan(first - 0.5, last + 0.5, color="#f4f4f4", linewidth=0, zorder=0)
-        if named and (session - 1) % math.ceil(len(spans) / _MOST_NAMES) == 0:
+        if named and (session - 1) % step == 0:
             axes.annotate(
                 f"S{session} · {ascii_uppercase[(session - 1) % groups]}" if 1 < groups <= 26 else f"S{session}",
                 ((first + last) / 2, 1),
