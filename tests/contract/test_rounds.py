@@ -36,7 +36,7 @@ HEAVY = {"resnet18", "resnet34", "preact_resnet18"}
 ALGORITHMS = plugins.names("algorithms")
 OF_ROUNDS = [name for name in ALGORITHMS if not clock(name)]
 """The others are in tests/federation/test_events.py, where they differ."""
-OF_OWN_DATA = ("calendar", "natural")
+OF_OWN_DATA = ("calendar", "natural", "active")
 """They need data that know clients and times; see tests/runs/test_calendar_run.py."""
 OTHERS = [
     (key, name)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -10,12 +12,14 @@ from pydantic import ValidationError
 
 from fedtide.core import plugins
 from fedtide.core.errors import SettingsError
+from fedtide.participation._available import AvailableSettings
 from fedtide.participation.base import coins
 from support import steady
 
 NAMES = plugins.names("participation")
 CLIENTS, ROUNDS = 61, 100
-WORLD, LABELS = steady([3] * CLIENTS, ROUNDS), np.arange(3 * CLIENTS) % 3
+TURNS = [np.arange(round_ % 3, CLIENTS, 3) for round_ in range(ROUNDS)]
+WORLD, LABELS = replace(steady([3] * CLIENTS, ROUNDS), active=TURNS), np.arange(3 * CLIENTS) % 3
 PRESENT = st.sets(st.integers(0, 60), min_size=1, max_size=25).map(lambda ids: np.array(sorted(ids), dtype=np.int64))
 
 
@@ -45,6 +49,23 @@ def test_rounds_and_seeds_draw_differently(name):
     present = np.arange(60)
     cohorts = {tuple(rule(name).draw(present, round_, seed)) for round_ in range(4) for seed in range(4)}
     assert len(cohorts) == 16
+
+
+def test_active_clients_are_those_with_samples_of_the_round():
+    chosen, some = rule("active"), rule("active", count=4)
+    everybody = np.arange(CLIENTS)
+    for round_ in range(6):
+        assert np.array_equal(chosen.draw(everybody, round_, 0), TURNS[round_])
+        assert set(some.draw(everybody, round_, 0)) < set(TURNS[round_])
+        assert len(some.draw(everybody, round_, 0)) == 4
+    assert chosen.stationary(0) == pytest.approx(1 / 3, abs=0.01)
+    assert chosen.participation_fraction(CLIENTS) == pytest.approx(1 / 3, abs=0.01)
+    assert len(chosen.draw(np.array([0, 3]), 1, 0)) == 1  # none is active: one takes part
+
+
+def test_active_needs_times_of_samples():
+    with pytest.raises(SettingsError, match="participation active needs scenario calendar; scenario .* has no times"):
+        plugins.load("participation", "active")(AvailableSettings(name="active")).bind(steady([3], 1), LABELS, 0)
 
 
 @given(present=PRESENT, fraction=st.floats(0.01, 1.0))

@@ -55,6 +55,16 @@ def test_present_is_who_has_samples_of_the_period():
     assert [newcomer in made.at(round_).clients for round_ in (0, 6, 8)] == [False, True, False]
 
 
+def test_active_are_the_clients_with_samples_of_the_round():
+    data = people()
+    made, part = world(data), data.origins.train_time // (MONTH // 2)
+    for round_ in range(made.rounds):
+        at = made.at(round_).clients
+        busy = [c for c, shard in zip(at, made.shards_at(round_), strict=True) if (part[shard] == round_).any()]
+        assert made.active[round_].tolist() == busy
+    assert sum(map(len, made.active)) < sum(len(made.at(round_).clients) for round_ in range(made.rounds))
+
+
 def test_every_sample_has_one_use():
     data = people()
     made = world(data)
@@ -94,6 +104,7 @@ def test_nobody_sees_the_future():
     made, moved = world(data), world(replace(data, origins=later))
     for round_ in range(6):
         assert np.array_equal(made.at(round_).clients, moved.at(round_).clients)
+        assert np.array_equal(made.active[round_], moved.active[round_])
         for shard, other in zip(made.shards_at(round_), moved.shards_at(round_), strict=True):
             assert np.array_equal(shard, other)
         assert np.array_equal(made.evaluated_at(round_).test, moved.evaluated_at(round_).test)

@@ -49,6 +49,19 @@ def test_equal_periods_have_equal_counts(found, count):
     assert sizes.max() - sizes.min() <= 1
 
 
+@pytest.mark.parametrize("period", ["month", "week", "day", "equal", 2**31])
+@given(times, st.integers(1, 40))
+def test_parts_of_a_period_are_equally_long(period, found, parts):
+    at = np.array(found)
+    made = periods(at, period, 3)
+    edges = np.array([made.start, *made.bounds, made.end])
+    first, end = edges[made.of(at)], edges[made.of(at) + 1]
+    assert ((first <= at) & (at < end)).all()
+    assert made.part(at, parts).tolist() == ((at - first) * parts // (end - first)).tolist()
+    assert made.part(edges[:-1], parts).tolist() == [0] * (len(edges) - 1)
+    assert made.part(edges[1:] - 1, 1).tolist() == [0] * (len(edges) - 1)
+
+
 def test_months_need_seconds():
     with pytest.raises(SettingsError, match=r"scenario\.period = 'month' needs times in seconds, these are in 'steps'"):
         periods(np.arange(3), "month", unit="steps")

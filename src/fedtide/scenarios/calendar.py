@@ -21,7 +21,7 @@ class Calendar(Scenario):
 
     For data that knows its clients and times, with partition ``natural``. A period is a session of ``rounds_per_period``
     rounds. A client is present if it has training samples of the period, or of the ``memory`` periods before, which it still
-    holds. Models are evaluated on the period's held-out samples and, with ``ahead``, on those of the next period, which has not
+    holds; with participation ``active``, those take part that have samples of the round's equal part of the period. Models are evaluated on the period's held-out samples and, with ``ahead``, on those of the next period, which has not
     been trained on. Periods without training samples are skipped; the timeline's notes name them. A client without held-out
     samples trains as the others. A class is an output of the model from the start, whenever its first sample comes.
 
@@ -106,6 +106,7 @@ class Calendar(Scenario):
             held_out_of_round=session_of_round,
             next_of_round=following[session_of_round] if chosen.ahead else np.full_like(session_of_round, -1),
             origin_of_client=dealt.origins,
+            active=_active(dealt.shards, train.time, calendar, sessions, chosen.rounds_per_period),
         )
 
 
@@ -146,6 +147,18 @@ class _Holdings:
 def _split(shard: Ints, period: Ints, count: int) -> list[Ints]:
     order = np.argsort(period, kind="stable")
     return np.split(shard[order], np.searchsorted(period[order], np.arange(1, count)))
+
+
+def _active(shards: list[Ints], time: Ints, calendar: Periods, sessions: list[int], rounds: int) -> list[Ints]:
+    """Clients with samples in each round's part of its period."""
+    owner = np.repeat(np.arange(len(shards)), [len(shard) for shard in shards])
+    times = time[np.concatenate(shards)]
+    period, part = calendar.of(times), calendar.part(times, rounds)
+    return [
+        np.unique(owner[inside & (part == number)])
+        for inside in (period == session for session in sessions)
+        for number in range(rounds)
+    ]
 
 
 def _by_period(known: _Dated, positions: Ints, calendar: Periods, sessions: list[int]) -> list[Ints]:

@@ -30,14 +30,25 @@ class Periods:
     Attributes:
         bounds: int64 [P - 1], first time of each period but the first; a sample belongs to the last period that has begun.
         names: of all P periods, for display.
+        start: of the first period. end: of the last one, exclusive.
     """
 
     bounds: Ints
     names: tuple[str, ...]
+    start: int
+    end: int
 
     def of(self, times: Ints) -> Ints:
         """The period of each time, int64."""
         return np.searchsorted(self.bounds, times, side="right")
+
+    def part(self, times: Ints, parts: int) -> Ints:
+        """Which of ``parts`` parts of equal length of its period each time is in, int64 from 0."""
+        edges, period = np.array([self.start, *self.bounds, self.end]), self.of(times)
+        found = (
+            (times - edges[period]) * float(parts) / (edges[period + 1] - edges[period])
+        )  # parts as a float: no overflow
+        return np.minimum(found.astype(np.int64), parts - 1)
 
 
 def periods(times: Ints, period: str | int, count: int = 1, unit: str = "s") -> Periods:
@@ -63,17 +74,19 @@ def periods(times: Ints, period: str | int, count: int = 1, unit: str = "s") -> 
         )
     if isinstance(period, int):
         starts = np.arange(first, last + 1, period, dtype=np.int64)
-        return Periods(starts[1:], tuple(f"from {start}" for start in starts))
+        return Periods(starts[1:], tuple(f"from {start}" for start in starts), first, int(starts[-1]) + period)
     if period == "equal":
         ordered = np.sort(times)
         starts = np.unique(ordered[np.arange(count) * len(ordered) // count])
-        return Periods(starts[1:], tuple(f"from {start}" for start in starts))
+        return Periods(starts[1:], tuple(f"from {start}" for start in starts), first, last + 1)
     if period == "month":
         edges = [np.datetime64(value, "s").astype("datetime64[M]") for value in (first, last)]
-        months = np.arange(edges[0], edges[1] + 1)
-        return Periods(months[1:].astype("datetime64[s]").astype(np.int64), tuple(str(month) for month in months))
+        months = np.arange(edges[0], edges[1] + 2)
+        begun = months.astype("datetime64[s]").astype(np.int64)
+        return Periods(begun[1:-1], tuple(str(month) for month in months[:-1]), int(begun[0]), int(begun[-1]))
     days = {"week": 7, "day": 1}[period]
     offset = _DAYS_TO_MONDAY if period == "week" else 0
-    numbers = np.arange((first // 86400 + offset) // days, (last // 86400 + offset) // days + 1)
-    begun = numbers * days - offset
-    return Periods(begun[1:] * 86400, tuple(str(np.datetime64(int(day), "D")) for day in begun))
+    numbers = np.arange((first // 86400 + offset) // days, (last // 86400 + offset) // days + 2)
+    begun = (numbers * days - offset) * 86400
+    names = tuple(str(np.datetime64(int(day), "s").astype("datetime64[D]")) for day in begun[:-1])
+    return Periods(begun[1:-1], names, int(begun[0]), int(begun[-1]))

@@ -78,6 +78,7 @@ class Timeline:
         held_out_of_round: int64 [rounds], index into ``held_out``, -1 for all samples.
         next_of_round: the same, of the samples that are evaluated ahead of their time, -1 for none.
         origin_of_client: int64 [N], numbers of the clients in the data, empty if they are not clients of the data.
+        active: for each round the clients whose samples are made in its time, ascending int64; empty if that is unknown.
     """
 
     num_clients: int
@@ -94,6 +95,7 @@ class Timeline:
     held_out_of_round: Ints = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
     next_of_round: Ints = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
     origin_of_client: Ints = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
+    active: list[Ints] = field(default_factory=list)
 
     @property
     def rounds(self) -> int:
@@ -178,7 +180,7 @@ class Timeline:
         indices += [self.held_out_of_round, self.next_of_round, self.origin_of_client]
         held = [array for item in self.assignments for array in (item.clients, item.shards)]
         held += [array for item in self.held_out for array in (item.test, item.validation)]
-        arrays: list[NDArray[Any]] = [*indices, self.label_views, *self.shards, *held]
+        arrays: list[NDArray[Any]] = [*indices, self.label_views, *self.shards, *held, *self.active]
         value = hashlib.sha256(f"{self.num_clients} {[array.shape for array in arrays]}".encode())
         for array in arrays:
             value.update(np.ascontiguousarray(array).tobytes())
@@ -210,6 +212,7 @@ class Timeline:
             "held_out_of_round": self.held_out_of_round,
             "next_of_round": self.next_of_round,
             "origin_of_client": self.origin_of_client,
+            **_flat("active", self.active),
             "meta": np.array(json.dumps(facts, sort_keys=True)),
         }
         write_arrays(path, arrays)
@@ -254,6 +257,7 @@ class Timeline:
             held_out_of_round=arrays["held_out_of_round"],
             next_of_round=arrays["next_of_round"],
             origin_of_client=arrays["origin_of_client"],
+            active=_ragged(arrays, "active"),
         )
 
 
