@@ -21,8 +21,9 @@ class Calendar(Scenario):
 
     For data that knows its clients and times, with partition ``natural``. A period is a session of ``rounds_per_period``
     rounds. A client is present if it has training samples of the period, or of the ``memory`` periods before, which it still
-    holds; with participation ``active``, those take part that have samples of the round's equal part of the period. Models are evaluated on the period's held-out samples and, with ``ahead``, on those of the next period, which has not
-    been trained on. Periods without training samples are skipped; the timeline's notes name them. A client without held-out
+    holds; with participation ``active``, those take part that have samples of the round's equal part of the period. Models
+    are evaluated on the period's held-out samples and, with ``ahead``, on those of the next period, which has not been
+    trained on. Periods without training samples are skipped; the timeline's notes name them. A client without held-out
     samples trains as the others. A class is an output of the model from the start, whenever its first sample comes.
 
     Nothing depends on later samples, except the number of clients that ``partition.min_samples`` and ``max_clients`` leave,
