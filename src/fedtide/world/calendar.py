@@ -45,10 +45,9 @@ class Periods:
     def part(self, times: Ints, parts: int) -> Ints:
         """Which of ``parts`` parts of equal length of its period each time is in, int64 from 0."""
         edges, period = np.array([self.start, *self.bounds, self.end]), self.of(times)
-        found = (
-            (times - edges[period]) * float(parts) / (edges[period + 1] - edges[period])
-        )  # parts as a float: no overflow
-        return np.minimum(found.astype(np.int64), parts - 1)
+        length = edges[period + 1] - edges[period]
+        found: Ints = ((times - edges[period]) * float(parts) / length).astype(np.int64)  # a float does not overflow
+        return found.clip(max=parts - 1)
 
 
 def periods(times: Ints, period: str | int, count: int = 1, unit: str = "s") -> Periods:
