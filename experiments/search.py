@@ -3,11 +3,12 @@
     python experiments/search.py experiments/flights/tuning/flights.yaml results/flights_logistic
     python experiments/search.py experiments/away/tuning/away.yaml results/away_mlp 'model={name: mlp, widths: [32]}'
 
-reads an experiment's settings and ``spaces.yaml`` next to them, and writes ``best.yaml``, the same settings with every method at
-its best, and ``trials/<label>.csv``. Repeated, it continues.
+reads an experiment's settings and ``spaces.yaml`` next to them, and writes ``best.yaml``, the same settings with every method
+at its best, and ``trials/<label>.csv``. Repeated, it continues.
 
-``spaces.yaml`` has ``spaces``: what is searched, by label of an algorithm, or of an initialiser, which is searched with the
-experiment's own algorithm; ``shorter``: settings of the trials alone; and ``rates``: label -> label whose learning rate it takes.
+``spaces.yaml`` has ``spaces``, what is searched, by label of an algorithm, or of an initialiser, which is searched with the
+experiment's own algorithm; ``shorter``, settings of the trials alone; and ``rates``, labels that take the learning rate found
+for another one.
 """
 
 from __future__ import annotations

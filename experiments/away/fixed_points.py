@@ -51,8 +51,8 @@ def measured(overrides: list[str]) -> tuple[pd.DataFrame, pd.DataFrame]:
     """Distances by method and round, and those at the end.
 
     A distance is the largest absolute difference of a parameter. ``own``: from the last model of the same method with
-    everybody in every round; ``optimum``: from the minimiser of the mean of the clients' losses, which is FedAvg's solution with
-    one local step.
+    everybody in every round; ``optimum``: from the minimiser of the mean of the clients' losses, which is FedAvg's solution
+    with one local step.
     """
     params, complete, single = (
         Params.read(SETTINGS, [*overrides, *more])
@@ -72,7 +72,7 @@ def measured(overrides: list[str]) -> tuple[pd.DataFrame, pd.DataFrame]:
                 "own_most": float(own[-LAST:].max()),
                 "optimum": float((away[-LAST:] - optimum).abs().amax(1).mean()),
                 "full_participation_from_optimum": float((full[-1] - optimum).abs().max()),
-                "full_participation_settled": float((full[-1] - full[-LAST]).abs().max()),
+                "full_participation_settled": float((full[-LAST:] - full[-1]).abs().max()),
             }
         )
     return pd.concat(curves), pd.DataFrame(ends)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import runpy
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -54,9 +55,7 @@ def test_searches_follow_each_other_and_share_a_range_of_rates(name: str) -> Non
     for label, words in commands(name).items():
         assert words[words.index("--params") + 1] == before
         before = f"out/{label}/best.yaml"
-        params = Params.read(
-            FILES[name], [word for flag, word in zip(words, words[1:], strict=False) if flag == "--set"]
-        )
+        params = Params.read(FILES[name], [word for flag, word in pairwise(words) if flag == "--set"])
         limits = {dimension.key: dimension.limits for dimension in Space(params).dimensions}
         assert limits.keys() == SEARCH["spaces"](FILES[name])["spaces"][label].keys()
         ranges |= {limits["local.lr"]} if "local.lr" in limits else set()
