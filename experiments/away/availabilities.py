@@ -1,0 +1,131 @@
+"""Accuracy at the end, paired comparisons and curves of a settings file's runs, for each availability.
+
+    python experiments/away/availabilities.py results/away_softmax/best.yaml results/away_softmax [KEY=VALUE ...]
+
+reads the settings, with overrides, and the runs in ``runs/``, and writes ``runs.csv``, ``methods.csv``, ``comparisons.csv`` and
+``availabilities.png``. Runs that are not complete have no numbers; ``methods.csv`` counts those that are.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pandas as pd
+from matplotlib.figure import Figure
+
+from fedtide.core.errors import SettingsError
+from fedtide.core.files import write_bytes, write_text
+from fedtide.report import records, statistics
+from fedtide.report.style import GREY, WIDTH, line_style, paper, percent_axis, png
+from fedtide.runs.stages import run_directories
+from fedtide.settings.params import Params
+
+AVAILABILITIES = ["stationary", "sine", "staircase", "interleaved"]
+BOUND, REFERENCE = "everybody", "fedavg"
+LAST = 50
+"""Rounds at the end of a run over which scores are averaged, as far as they are evaluated."""
+SCORES = ["accuracy", "rare", "loss", "accuracy_all", "spread", "gate"]
+"""``rare``: accuracy of the last model on the second half of the classes, which are half as available; ``accuracy_all``: of
+the mean of all clients' latest models; ``spread``: standard deviation of the accuracy over the last rounds; ``gate``: the
+largest of FedSSG."""
+
+
+def read(best: Path, overrides: list[str], runs: Path) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """A row per run, with its scores, and their rounds; both with a column ``availability``."""
+    found, curves = [], []
+    for name in AVAILABILITIES:
+        params = Params.read(best, [*overrides, f"participation.dynamics={name}"])
+        try:
+            read = records.load(run_directories(params, runs))
+        except SettingsError as error:
+            print(f"{name}: {error}", file=sys.stderr)
+            continue
+        found.append(scores(read).assign(availability=name))
+        curves.append(read.history.assign(availability=name))
+    both = [pd.concat(frames, ignore_index=True) for frames in (found, curves)]
+    return both[0][["availability", *both[0].columns.drop("availability")]], both[1]
+
+
+def scores(read: records.Records) -> pd.DataFrame:
+    """A row per run: ``label``, ``seed``, ``state`` and the scores."""
+    history = read.history.reindex(columns=dict.fromkeys([*read.history.columns, "test_accuracy_all"]))
+    last = history[history["round"] > history["round"].max() - LAST].groupby("key")
+    classes = read.per_class.set_index("key").filter(regex=r"^class_\d+$")
+    runs = read.runs.set_index("key")
+    return runs[["label", "seed", "state"]].assign(
+        accuracy=last["test_accuracy"].mean(),
+        rare=classes.iloc[:, classes.shape[1] // 2 :].mean(axis=1),
+        loss=last["test_loss"].mean(),
+        accuracy_all=last["test_accuracy_all"].mean(),
+        spread=last["test_accuracy"].std(),
+        gate=read.clients.groupby("key")["gate"].max(),
+    )
+
+
+def methods(rows: pd.DataFrame) -> pd.DataFrame:
+    """Mean and sample standard deviation over the seeds of each method, by availability."""
+    by = ["availability", "label"]
+    both = rows[rows["state"] == "complete"].groupby(by, sort=False)[SCORES].agg(["mean", "std"])
+    both.columns = [name if kind == "mean" else f"{name}_std" for name, kind in both.columns]
+    states = rows.groupby(by, sort=False)["state"].value_counts().unstack(fill_value=0)
+    return states.reindex(columns=["complete", "diverged", "unfinished"], fill_value=0).join(both).reset_index()
+
+
+def comparisons(rows: pd.DataFrame) -> pd.DataFrame:
+    """Differences from FedAvg, seed by seed, for each availability and for the mean over them.
+
+    Holm's correction is over the methods, within an availability.
+    """
+    complete = rows[(rows["state"] == "complete") & (rows["label"] != BOUND)]
+    found = []
+    for score in ("accuracy", "rare"):
+        whole = complete.pivot_table(index=["seed", "availability"], columns="label", values=score, sort=False)
+        tables = {name: mine.droplevel("availability") for name, mine in whole.groupby("availability", sort=False)}
+        tables["mean"] = whole.groupby("seed").mean()
+        for name, table in tables.items():
+            if REFERENCE not in table or table.shape[1] < 2:
+                continue
+            paired = statistics.compare(table, REFERENCE)
+            paired["reading"] = [statistics.verdict(row) for row in paired.to_dict("records")]
+            found.append(paired.rename_axis("method").reset_index().assign(score=score, availability=name))
+    table = pd.concat(found, ignore_index=True)
+    return table[["score", "availability", *table.columns.drop(["score", "availability"])]]
+
+
+def picture(curves: pd.DataFrame) -> bytes:
+    """Accuracy over the rounds, a panel per availability, a line per method: means over the seeds."""
+    rows = curves[(curves["state"] == "complete")].dropna(subset=["test_accuracy"])
+    names = list(rows["availability"].unique())
+    low, high = rows["test_accuracy"].quantile([0.02, 1.0])
+    with paper():
+        figure = Figure(figsize=(WIDTH, 0.6 + 2.9 * -(-len(names) // 2)), layout="constrained")
+        grid = figure.subplots(-(-len(names) // 2), 2, sharex=True, sharey=True, squeeze=False).ravel()
+        for axes, name in zip(grid, names, strict=False):
+            mine = rows[rows["availability"] == name]
+            for number, (label, run) in enumerate(mine[mine["label"] != BOUND].groupby("label", sort=False)):
+                mean = run.groupby("round")["test_accuracy"].mean()
+                axes.plot(mean.index, mean, label=label, **line_style(number))
+            bound = mine[mine["label"] == BOUND].groupby("round")["test_accuracy"].mean()
+            axes.plot(bound.index, bound, color=GREY, linestyle="--", label=BOUND)
+            axes.set_title(name)
+            percent_axis(axes, low, high)
+        for axes in grid[len(names) :]:
+            axes.set_visible(False)
+        figure.supxlabel("round", fontsize=9)
+        handles, labels = grid[0].get_legend_handles_labels()
+        figure.legend(handles, labels, loc="outside right upper")
+        return png(figure)
+
+
+def main(best: Path, folder: Path, overrides: list[str]) -> None:
+    """Write the results of the runs of some settings into a folder."""
+    rows, curves = read(best, overrides, Path("runs"))
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, table in (("runs", rows), ("methods", methods(rows)), ("comparisons", comparisons(rows))):
+        write_text(folder / f"{name}.csv", table.to_csv(index=False, lineterminator="\n", float_format="%.6g"))
+    write_bytes(folder / "availabilities.png", picture(curves))
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]), Path(sys.argv[2]), sys.argv[3:])
