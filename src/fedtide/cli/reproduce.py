@@ -36,6 +36,12 @@ def reproduce(
         typer.Option("--only", metavar="COLUMN=VALUES", help="Run only these cells, e.g. algorithm=moon."),
     ] = None,
     listed: Annotated[bool, typer.Option("--list", help="List experiments, or the cells of one.")] = False,
+    progress: Annotated[
+        bool,
+        typer.Option(
+            "--status", help="Show what there is of every experiment, and write it to README.md in the results."
+        ),
+    ] = False,
     allow_failures: AllowFailures = False,
     as_json: Json = False,
     quiet: Quiet = False,
@@ -49,6 +55,9 @@ def reproduce(
     from fedtide.reproduce.reproduce import reproduce as run_table
     from fedtide.reproduce.results import json_rows, missing_lines
 
+    if progress:
+        _status(results, as_json)
+        return
     if name is None:
         if not listed:
             raise SettingsError("which experiment? `fedtide reproduce --list` lists them")
@@ -114,6 +123,15 @@ def _experiments() -> tuple[list[str], list[list[str]]]:
         profiles = ", ".join(recipe.table.profiles)
         lines.append([name, recipe.table.title, profiles, str(len(recipe.cells)), str(count_runs(recipe))])
     return ["name", "title", "profiles", "cells", "runs"], lines
+
+
+def _status(results: Path, as_json: bool) -> None:
+    from fedtide.core.files import write_text
+    from fedtide.reproduce.status import HEADS, lines, page, status
+
+    found = status(results)
+    write_text(results / "README.md", page(found))
+    _print((HEADS, lines(found)), as_json)
 
 
 def _cells(recipe: Recipe, only: list[str] | tuple[()]) -> tuple[list[str], list[list[str]]]:

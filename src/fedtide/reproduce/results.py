@@ -152,13 +152,13 @@ def markdown(results: Results, command: str, further: dict[str, Sheet]) -> str:
         *([table.note.strip()] if table.note else []),
         f"    {command}",
         f"Seeds {seeds}; ± is the sample standard deviation (divisor n - 1) over them.",
-        _markdown_table(*_cells(results)),
+        markdown_table(*_cells(results)),
     ]
     if summary := _summary(results):
         parts += ["Mean absolute difference from the published numbers, over the complete cells:"]
-        parts += [_markdown_table(*summary)]
+        parts += [markdown_table(*summary)]
     for introduction, sheet in further.items():
-        parts += [introduction, _markdown_table(*sheet)]
+        parts += [introduction, markdown_table(*sheet)]
     if results.kept:
         count = f"{len(results.kept)} of the {len(recipe.cells)} cells {'was' if len(results.kept) == 1 else 'were'}"
         parts += [f"{count} measured by an earlier call with the same settings."]
@@ -215,7 +215,7 @@ def _cells(results: Results) -> tuple[list[str], list[list[str]]]:
             )
             line.append(_number(row.obtained, row.std, never) + mark)
             if row.quantity.name in published:
-                line.append(_signed(row.difference))
+                line.append(signed(row.difference))
         lines.append(line)
     return heads, lines
 
@@ -256,11 +256,13 @@ def _text(value: float) -> str:
     return f"{value:.2f}" if value == 0 or 0.1 <= abs(value) < 1e5 else f"{value:.2g}"
 
 
-def _signed(value: float) -> str:
+def signed(value: float) -> str:
+    """A difference with its sign."""
     return f"{value:+.2f}".replace("-", "\N{MINUS SIGN}") if math.isfinite(value) else NOTHING
 
 
-def _markdown_table(heads: Sequence[str], lines: Sequence[Sequence[str]]) -> str:
+def markdown_table(heads: Sequence[str], lines: Sequence[Sequence[str]]) -> str:
+    """A table in Markdown."""
     rule = ["---"] * len(heads)
     return "\n".join(f"| {' | '.join(line)} |" for line in (heads, rule, *lines))
 

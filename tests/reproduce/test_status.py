@@ -1,0 +1,51 @@
+"""How much of every published table is there, from the files in a results folder."""
+
+import json
+
+import pytest
+
+from fedtide.core.errors import SettingsError
+from fedtide.report.formats import NOTHING
+from fedtide.reproduce.status import page, status
+
+
+@pytest.fixture
+def done(tiny, folder, fedtide):
+    """Results of a tiny experiment: two of its three cells, under one of its profiles."""
+    status_, *_ = fedtide("reproduce", "tiny", "--profile", "plain", "--only", "algorithm=fedavg", "-q")
+    assert status_ == 0
+    return folder / "results"
+
+
+def test_what_is_there_is_counted(done):
+    (found,) = status(done, done.parent / "experiments")
+    assert (found.recipe.name, found.recipe.profile) == ("tiny", "plain")
+    assert (found.cells, len(found.recipe.cells), found.seeds) == (2, 3, (2, 2))
+    assert len(found.differences) == 2
+    assert found.table is not None
+    assert (done / found.table).is_file()
+    lines = (done / "tiny" / "plain.md").read_text()
+    for difference in found.differences:
+        assert f"{difference:+.2f}".replace("-", "\N{MINUS SIGN}") in lines
+
+
+def test_the_command_writes_the_page(done, fedtide):
+    exit_, out, _ = fedtide("reproduce", "--status", "--json")
+    (row,) = json.loads(out[-1])
+    assert exit_ == 0
+    assert (row["experiment"], row["cells"], row["seeds"], row["rounds"]) == ("tiny", "2 of 3", "2", "2")
+    text = (done / "README.md").read_text()
+    assert "| [tiny](tiny/plain.md) | plain | 2 of 3 | 2 | 2 |" in text
+
+
+def test_an_experiment_without_results_has_none(tiny, folder):
+    found = status(folder / "results", folder / "experiments")
+    assert [(item.cells, item.seeds, item.differences, item.table) for item in found] == [(0, (0, 0), [], None)]
+    assert f"| tiny | plain | 0 of 3 | {NOTHING} | {NOTHING} |" in page(found)
+
+
+def test_a_foreign_file_is_refused(tiny, folder):
+    (folder / "results" / "tiny").mkdir(parents=True)
+    (folder / "results" / "tiny" / "plain.csv").write_text("a,b\n1,2\n")
+    with pytest.raises(SettingsError, match=r"plain\.csv: not written by `fedtide reproduce`; move it away"):
+        status(folder / "results", folder / "experiments")
