@@ -13,6 +13,7 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
+import yaml
 from matplotlib.figure import Figure
 
 from fedtide.core.files import write_bytes, write_text
@@ -43,7 +44,8 @@ def months(best: Path, overrides: list[str], runs: Path) -> pd.DataFrame:
     ``auroc_within`` is the mean of the month's AUROC over its evaluated rounds: it counts how a month begins. ``kappa`` is
     the communication cost of a round: exchanges per local step and client.
     """
-    grids = [[], [f"compare.algorithms={BOUNDS}", "compare.initialisers=[previous]"]]
+    known = [label for label in BOUNDS if label in yaml.safe_load(best.read_text())["algorithms"]]
+    grids = [[], *([[f"compare.algorithms={known}", "compare.initialisers=[previous]"]] if known else [])]
     directories = [path for grid in grids for path in run_directories(Params.read(best, [*overrides, *grid]), runs)]
     read = records.load(directories)
     history = read.history.rename(columns={"session": "month"})
@@ -127,9 +129,11 @@ def picture(rows: pd.DataFrame) -> bytes:
         "Algorithms, each month from the previous month's model": previous.assign(line=previous["label"]),
         "Initialisers, mean over the algorithms": starts.rename(columns={"initialiser": "line"}),
     }
+    panels = {title: group for title, group in panels.items() if group["line"].nunique() > 1}
     with paper():
-        figure = Figure(figsize=(WIDTH, 6.4), layout="constrained")
-        for axes, (title, group) in zip(figure.subplots(2, 1, sharex=True, sharey=True), panels.items(), strict=True):
+        figure = Figure(figsize=(WIDTH, 3.2 * len(panels)), layout="constrained")
+        grid = figure.subplots(len(panels), sharex=True, sharey=True, squeeze=False)[:, 0]
+        for axes, (title, group) in zip(grid, panels.items(), strict=True):
             for number, (name, mine) in enumerate(group.groupby("line", sort=False)):
                 _line(axes, mine, {**line_style(number), "label": name})
             for (name, mine), dashes in zip(bounds.groupby("label", sort=False), ("--", ":", "-."), strict=False):

@@ -26,3 +26,12 @@ def test_pooled_models_average_after_every_step() -> None:
     assert (everything.scenario.memory, month.scenario.memory) == (11, 0)  # type: ignore[attr-defined]
     assert everything.exchange == month.exchange
     assert everything.exchange.intervals == "a"  # type: ignore[attr-defined]
+
+
+def test_who_flies_today_can_be_drawn() -> None:
+    """The same year in 360 rounds; methods have the same population and model as in the monthly comparison."""
+    days, months = Params.read(FILE.parents[1] / "days/days.yaml").run(), Params.read(FILE).run()
+    assert days.participation.name == "active"
+    assert days.scenario.rounds_per_period == 30  # type: ignore[attr-defined]
+    for part in ("data", "partition", "model", "local", "federation", "validation"):
+        assert getattr(days, part) == getattr(months, part), part

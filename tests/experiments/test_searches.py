@@ -22,6 +22,7 @@ RESULTS = {
     for folder, name in {
         "flights_logistic": "flights",
         "flights_mlp": "flights",
+        "flights_days": "days",
         "away_softmax": "away",
         "away_mlp": "away",
         "away_seconds": "seconds",
@@ -35,8 +36,8 @@ def commands(name: str) -> dict[str, list[str]]:
     return found
 
 
-def test_there_are_three() -> None:
-    assert FILES.keys() == {"flights", "away", "seconds"}
+def test_there_are_four() -> None:
+    assert FILES.keys() == {"flights", "days", "away", "seconds"}
     assert "flights_logistic" in RESULTS
 
 
