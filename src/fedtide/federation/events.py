@@ -7,9 +7,11 @@ each from the model that it started from: cancelled and refused ones never are, 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -23,6 +25,7 @@ from fedtide.federation.record import RoundRecord
 from fedtide.federation.round import RoundResult
 from fedtide.federation.state import RunState
 from fedtide.settings.clock import Events
+from fedtide.world.timeline import Assignment
 
 
 @dataclass
@@ -90,14 +93,14 @@ class EventClock:
         self._since = Since()
         first, _ = self.parts.timeline.session_span(t)
         flight = self._begin(state, t) if t == first else Flight.restore(state.events)
-        used: list[Job] = []
+        since, used = flight.queue.now, list[Job]()
         while len(used) < self.parts.algorithm.buffer:
             job = flight.queue.arrival()
             if job is None:
                 self._next_instant(state, flight, t)
             elif self.receive(state, flight, job, t):
                 used.append(job)
-        plan = self.update_plan(flight, sorted(used, key=lambda job: (job.client, job.number)), t)
+        plan = self.update_plan(flight, used, t, since)
         state.events = flight.values()
         state.totals["latency"] = flight.queue.now * self.slot
         return plan
@@ -181,14 +184,22 @@ class EventClock:
         flight.models[t] = state.w, state.b
         state.totals["bytes_down"] += len(clients) * down
 
-    def update_plan(self, flight: Flight, jobs: list[Job], t: int) -> RoundPlan:
-        """The plan of the update of version ``t`` from these jobs, by ascending client."""
+    def update_plan(self, flight: Flight, jobs: Sequence[Job], t: int, since: int) -> RoundPlan:
+        """The plan of the update of version ``t`` from these jobs; ``since``: the instant of the update before."""
+        jobs = sorted(jobs, key=lambda job: (job.client, job.number))
         models = [flight.models[job.version] for job in jobs]
+        last = {job.client: job.number for job in jobs}
+        present, departed = self.presence.population(t, since, flight.queue.now)
+        here = set(present.clients.tolist()).difference([] if departed is None else departed.tolist())
         starts = JobStarts(
             numbers=[job.number for job in jobs],
             w=torch.stack([w for w, _ in models]),
             b=torch.stack([b for _, b in models]),
             lr=[rate_at(self.parts, job.version) for job in jobs],
             staleness=[t - job.version for job in jobs],
+            keeps=[job.client in here and last[job.client] == job.number for job in jobs],
         )
-        return plan_update(self.parts, t, [job.client for job in jobs], [job.shard for job in jobs], starts)
+        trained = Assignment(np.array([job.client for job in jobs]), np.array([job.shard for job in jobs]))
+        if not len(present.clients):  # the results of clients that have left may arrive when nobody is there
+            present = self.parts.timeline.at(t)
+        return plan_update(self.parts, t, trained, starts, present, departed)

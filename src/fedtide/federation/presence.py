@@ -7,8 +7,8 @@ from itertools import pairwise
 import numpy as np
 
 from fedtide.core.randomness import generator
-from fedtide.federation.plan import eligible_clients
-from fedtide.world.timeline import Timeline
+from fedtide.federation.plan import departures, eligible_clients
+from fedtide.world.timeline import Assignment, Ints, Timeline
 
 
 class Presence:
@@ -47,6 +47,17 @@ class Presence:
     def following(self, now: int) -> int | None:
         """The next instant after ``now`` with a change that no update brings about."""
         return None
+
+    def population(self, t: int, since: int, now: int) -> tuple[Assignment, Ints | None]:
+        """Clients present at the update of version ``t``, and those that have left since the one before.
+
+        Args:
+            t: see above. since, now: instants of both updates, in ticks.
+
+        Returns:
+            Clients with their shards, and ids; None if the same clients are present.
+        """
+        return self.timeline.at(t), departures(self.timeline, t)
 
     def shards(self, clients: list[int], t: int) -> list[int]:
         """What each of these clients holds in round ``t``."""

@@ -111,11 +111,19 @@ class Timeline:
 
     def shards_at(self, round_: int) -> list[Ints]:
         """Shards of the clients present in a round (0-based), by ascending id."""
-        return [self.shards[shard] for shard in self.at(round_).shards]
+        return self.shards_of(self.at(round_))
+
+    def shards_of(self, present: Assignment) -> list[Ints]:
+        """Shards of these clients, in their order."""
+        return [self.shards[shard] for shard in present.shards]
 
     def sizes_at(self, round_: int) -> Ints:
         """Samples of each client present in a round (0-based), by ascending id."""
-        return np.array([len(shard) for shard in self.shards_at(round_)])
+        return self.sizes_of(self.at(round_))
+
+    def sizes_of(self, present: Assignment) -> Ints:
+        """Samples of each of these clients."""
+        return np.array([len(shard) for shard in self.shards_of(present)], dtype=np.int64)
 
     def labels_at(self, round_: int) -> NDArray[np.bool_]:
         """Labels that are evaluated in a round, bool [L]."""

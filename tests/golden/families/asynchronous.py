@@ -118,7 +118,9 @@ class Script:
         """Norm of a result that is thrown away, and therefore never computed in a run."""
         assert isinstance(fed.clock, EventClock)
         scratch = replace(state, counts=state.counts.clone(), seen=state.seen.clone())
-        return float(train_round(fed.parts, scratch, fed.clock.update_plan(flight, [job], t)).members[0].norm())
+        return float(
+            train_round(fed.parts, scratch, fed.clock.update_plan(flight, [job], t, flight.queue.now)).members[0].norm()
+        )
 
 
 def read(run: dict[str, Any], problems: dict[str, Any]) -> Case:
