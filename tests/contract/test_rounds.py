@@ -137,6 +137,17 @@ def test_algorithms_of_both_clocks_do_without_rounds(world: Any, algorithm: str)
         assert_close(threads, plain(run, executor="stacked", chunk=2), 1e-9)
 
 
+@pytest.mark.parametrize("algorithm", ["fedbuff", "mifa"])
+def test_runs_of_a_trace_in_seconds_are_repeatable(world: Any, algorithm: str) -> None:
+    """Processors are so slow that clients come and go while others train."""
+    chosen = {"algorithm": {"name": algorithm, "buffer": 3}, "clock": "events", "participation": "all"}
+    run = world(scenario="fedscale_trace", costs={"clock": 2.0, "slot": 0.01}, **chosen)
+    _, records = run_rounds(federation(*run))
+    assert sum(int(record.row["cancelled"] or 0) for record in records) > 0
+    assert len({record.row["present"] for record in records}) > 1
+    assert_repeatable(run)
+
+
 def session_starts(world: Timeline) -> list[int]:
     """First round of every session."""
     return [t for t in range(world.rounds) if world.session_span(t)[0] == t]

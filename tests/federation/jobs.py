@@ -66,7 +66,7 @@ def events(algorithm: dict[str, Any], concurrency: int, lengths: Any, updates: i
 def line(fed: Federation) -> list[int]:
     """The waiting line at the start."""
     assert isinstance(fed.clock, EventClock)
-    return fed.clock.presence.first(0)
+    return fed.clock.presence.first(0, 0)
 
 
 def present(*who: Sequence[int], session_of_round: Sequence[int] | None = None) -> Timeline:

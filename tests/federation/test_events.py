@@ -143,7 +143,7 @@ def test_several_updates_in_one_instant_bring_all_their_departures_and_arrivals(
     assert back.changes(1, 2, now=5) == (set(), [1, 2])
     assert back.changes(2, 2, now=5) == (set(), [])
     assert gone.changes(0, 2, now=5) == ({2}, [])
-    assert sorted(back.first(2)) == [0, 1, 2]
+    assert sorted(back.first(2, 5)) == [0, 1, 2]
 
 
 @pytest.mark.parametrize("leave", ["cancel", "finish"])

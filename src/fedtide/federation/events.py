@@ -19,7 +19,7 @@ from fedtide.core.errors import SettingsError
 from fedtide.engine.plan import sample_count
 from fedtide.federation.parts import Parts
 from fedtide.federation.plan import JobStarts, RoundPlan, plan_update, rate_at
-from fedtide.federation.presence import Presence
+from fedtide.federation.presence import make_presence
 from fedtide.federation.queue import Job, Queue
 from fedtide.federation.record import RoundRecord
 from fedtide.federation.round import RoundResult
@@ -62,11 +62,12 @@ class Flight:
 
 @dataclass
 class Since:
-    """What has happened since the last update: results that arrived, those refused, jobs cancelled."""
+    """What has happened since the last update: results that arrived, those refused, jobs cancelled; the last arrival's tick."""
 
     arrived: int = 0
     refused: int = 0
     cancelled: int = 0
+    heard: int = 0
 
 
 class EventClock:
@@ -78,7 +79,7 @@ class EventClock:
 
     def __init__(self, parts: Parts, chosen: Events) -> None:
         self.parts, self.chosen = parts, chosen
-        self.presence = Presence(parts.timeline, parts.settings.seed)
+        self.presence = make_presence(parts.timeline, parts.settings.seed, self.slot)
         if parts.wireless is None:
             raise SettingsError("costs.wireless = false: clock: events takes its seconds from there")
         self.durations = parts.wireless.job_costs
@@ -94,6 +95,7 @@ class EventClock:
         first, _ = self.parts.timeline.session_span(t)
         flight = self._begin(state, t) if t == first else Flight.restore(state.events)
         since, used = flight.queue.now, list[Job]()
+        self._since.heard = since
         while len(used) < self.parts.algorithm.buffer:
             job = flight.queue.arrival()
             if job is None:
@@ -137,12 +139,13 @@ class EventClock:
                 self.lose(state, old, job)
             queue.now, queue.started = old.queue.now, old.queue.started
         queue.now += math.ceil(round(state.totals["latency"] / self.slot - queue.now, 6))
-        queue.join(self.presence.first(t))
+        queue.join(self.presence.first(t, queue.now))
         return Flight(queue, {}, {})
 
     def receive(self, state: RunState, flight: Flight, job: Job, t: int) -> bool:
         """A result arrives when the model is of version ``t``; whether it is used."""
         self._since.arrived += 1
+        self._since.heard = flight.queue.now
         state.totals["bytes_up"] += self.parts.payload.up
         state.totals["energy"] += flight.joules.pop(job.number)
         limit = self.chosen.max_staleness
@@ -165,6 +168,12 @@ class EventClock:
         queue.settled = t
         if starting := queue.starting(self.chosen.concurrency):
             self._start(state, flight, starting, t)
+        waited, patience = queue.now - self._since.heard, self.presence.patience
+        if patience is not None and waited > patience:
+            raise SettingsError(
+                f"clock: events: no client has stayed until the end of a job for {waited * self.slot:g} simulated seconds; "
+                "give them less work, faster processors (costs.clock) or clock.leave = finish"
+            )
         if not queue.advance(self.presence.following(queue.now)):
             raise SettingsError(
                 f"clock: events: nobody is left to train after {queue.now * self.slot:g} simulated seconds, so update {t + 1} "

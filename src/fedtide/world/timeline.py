@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from fedtide.core.arrays import read_arrays, write_arrays
 from fedtide.core.errors import SettingsError
+from fedtide.world.visits import Visits
 
 Ints = NDArray[np.int64]
 
@@ -78,6 +79,8 @@ class Timeline:
         held_out_of_round: int64 [rounds], index into ``held_out``, -1 for all samples.
         next_of_round: the same, of the samples that are evaluated ahead of their time, -1 for none.
         origin_of_client: int64 [N], numbers of the clients in the data, empty if they are not clients of the data.
+        visits: when clients are present in seconds, if that decides and not the rounds: then these list, for every round, all
+            clients that are ever present.
     """
 
     num_clients: int
@@ -94,6 +97,7 @@ class Timeline:
     held_out_of_round: Ints = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
     next_of_round: Ints = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
     origin_of_client: Ints = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
+    visits: Visits | None = None
 
     @property
     def rounds(self) -> int:
@@ -187,6 +191,7 @@ class Timeline:
         held = [array for item in self.assignments for array in (item.clients, item.shards)]
         held += [array for item in self.held_out for array in (item.test, item.validation)]
         arrays: list[NDArray[Any]] = [*indices, self.label_views, *self.shards, *held]
+        arrays += [] if self.visits is None else self.visits.arrays().values()
         value = hashlib.sha256(f"{self.num_clients} {[array.shape for array in arrays]}".encode())
         for array in arrays:
             value.update(np.ascontiguousarray(array).tobytes())
@@ -220,6 +225,7 @@ class Timeline:
             "origin_of_client": self.origin_of_client,
             "meta": np.array(json.dumps(facts, sort_keys=True)),
         }
+        arrays |= {} if self.visits is None else {f"visit_{name}": a for name, a in self.visits.arrays().items()}
         write_arrays(path, arrays)
 
     @staticmethod
@@ -244,6 +250,7 @@ class Timeline:
         pieces = np.cumsum(arrays["assignment_sizes"])[:-1]
         clients = np.split(arrays["assignment_clients"], pieces)
         shards = np.split(arrays["assignment_shards"], pieces)
+        visits = {name.removeprefix("visit_"): arrays[name] for name in arrays if name.startswith("visit_")}
         return Timeline(
             num_clients=meta["num_clients"],
             num_classes=meta["num_classes"],
@@ -262,6 +269,7 @@ class Timeline:
             held_out_of_round=arrays["held_out_of_round"],
             next_of_round=arrays["next_of_round"],
             origin_of_client=arrays["origin_of_client"],
+            visits=Visits(**visits) if visits else None,
         )
 
 

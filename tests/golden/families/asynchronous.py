@@ -43,7 +43,7 @@ class Scripted(Presence):
         self.line = first
         self.leaves, self.joins = ([(ticks(second), client) for second, client in rows] for rows in (leaves, joins))
 
-    def first(self, t: int) -> list[int]:
+    def first(self, t: int, now: int) -> list[int]:
         """See :meth:`Presence.first`."""
         return self.line
 
