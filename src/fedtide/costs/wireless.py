@@ -210,7 +210,7 @@ class Wireless:
 
     Args:
         settings: constants.
-        seed: of the run; a device's place depends only on (seed, device), its fading on (seed, round, device).
+        seed: of the run; a device's place and processor depend only on (seed, device), its fading on (seed, round, device).
         parameters: trainable parameters N_p.
         phi: FLOPs of a forward pass per parameter and sample, as set or as :func:`flops_per_parameter` counts them.
     """
@@ -218,6 +218,7 @@ class Wireless:
     def __init__(self, settings: CostSettings, seed: int, parameters: int, phi: float) -> None:
         self.settings, self.seed, self.parameters, self.phi = settings, seed, parameters, phi
         self._gains: dict[int, float] = {}
+        self._frequencies: dict[int, float] = {}
         self._correlation = correlation(settings)
 
     def gain(self, device: int, keys: Sequence[int]) -> float:
@@ -227,6 +228,19 @@ class Wireless:
         if device not in self._gains:
             self._gains[device] = self._placed(device)
         return self._gains[device]
+
+    def frequency(self, device: int) -> float:
+        """f: cycles per second of a device's processor."""
+        if device not in self._frequencies:
+            factors = self.settings.clock_factors
+            drawn = generator(self.seed, "wireless.processor", device).integers(len(factors)) if len(factors) > 1 else 0
+            self._frequencies[device] = self.settings.clock * factors[drawn]
+        return self._frequencies[device]
+
+    def _processors(self, devices: Sequence[int]) -> tuple[Floats, Floats]:
+        """f and f^2 of each device."""
+        f = [self.frequency(device) for device in devices]
+        return np.array(f), np.array([each**2 for each in f])
 
     def _placed(self, *keys: int) -> float:
         s, rng = self.settings, generator(self.seed, "wireless.place", *keys)
@@ -270,10 +284,10 @@ class Wireless:
         slots = transmission_slots(links, Fading(keyed, self._correlation), s)
         took = slots.astype(np.float64) * s.slot
         down, up = took[0::2], took[1::2]
-        cycles = self._cycles(self._samples(segments, member))
-        compute: Floats = cycles / s.clock
+        cycles, (f, square) = self._cycles(self._samples(segments, member)), self._processors(devices)
+        compute: Floats = cycles / f
         down_s, up_s = down.sum(0), up.sum(0)
-        energy = s.receive_power * down_s + s.send_power * up_s + s.capacitance * cycles.sum(0) * s.clock**2
+        energy = s.receive_power * down_s + s.send_power * up_s + s.capacitance * cycles.sum(0) * square
         return RoundCost(down_s, up_s, compute.sum(0), _waits(member > 0, down, up, compute), energy)
 
     def job_costs(
@@ -296,9 +310,10 @@ class Wireless:
         keyed = [generator(self.seed, "wireless.jobs", *key) for key in zip(numbers, devices, strict=True)]
         slots = transmission_slots(links, Fading(keyed, self._correlation), s)
         cycles = self._cycles(np.array(samples if fixed is None else [fixed] * len(samples), dtype=np.float64))
-        computing = np.ceil(cycles / s.clock / s.slot - _ROUNDING).astype(np.int64)
+        f, square = self._processors(devices)
+        computing = np.ceil(cycles / f / s.slot - _ROUNDING).astype(np.int64)
         seconds = slots * s.slot
-        energy = s.receive_power * seconds[0] + s.send_power * seconds[1] + s.capacitance * cycles * s.clock**2
+        energy = s.receive_power * seconds[0] + s.send_power * seconds[1] + s.capacitance * cycles * square
         return JobCosts(slots.sum(0) + computing, energy)
 
     def _payload(self, down: int, up: int) -> tuple[int, int]:

@@ -172,7 +172,7 @@ class EventClock:
         if patience is not None and waited > patience:
             raise SettingsError(
                 f"clock: events: no client has stayed until the end of a job for {waited * self.slot:g} simulated seconds; "
-                "give them less work, faster processors (costs.clock) or clock.leave = finish"
+                "give them less work, a higher costs.clock, or clock.leave = finish"
             )
         if not queue.advance(self.presence.following(queue.now)):
             raise SettingsError(
