@@ -148,6 +148,17 @@ def test_slow_and_fast_devices_in_closed_form() -> None:
     assert jobs.device_J - same.device_J == pytest.approx(cost.device_J - usual.device_J)
 
 
+@pytest.mark.parametrize("values", [{}, {"long_transfer": 50}, {"speed": 0.0}])
+def test_a_job_costs_the_same_alone_and_among_others(values: dict[str, Any]) -> None:
+    """To the bit, also where a transfer needs several chunks of slots, or there is nothing to send."""
+    model = Wireless(CostSettings(**values), 0, 200_000, 2.0)
+    for down, up in ((800_000, 800_000), (0, 5000), (0, 0), (10**7, 3 * 10**7)):
+        many = model.job_costs(range(12), range(12), [30] * 12, down, up, 10)
+        for number in range(12):
+            alone = model.job_costs([number], [number], [30], down, up, 10)
+            assert (alone.slots[0], alone.device_J[0]) == (many.slots[number], many.device_J[number])
+
+
 def test_equal_factors_change_nothing() -> None:
     first, second = (
         Wireless(CostSettings(**values), 0, 1000, 3.3).round_cost([0], range(6), once([5] * 6), 4000, 4000)

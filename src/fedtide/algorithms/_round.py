@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from fedtide.core.randomness import Randomness
-from fedtide.engine.flat import Layout, weighted_sum
+from fedtide.engine.flat import Layout, weighted_sum, weighted_updates
 from fedtide.settings.run import LocalSettings
 
 Ints = NDArray[np.int64]
@@ -197,6 +197,10 @@ class Round:
     def average(self, step: float = 1.0) -> Tensor:
         """The server's plain step ``w + step * sum_k p_k (W_k - w)`` [d]; the mean local model for a step of one."""
         return self.mean(self.W) if step == 1 else (1 - step) * self.w + step * self.mean(self.W)
+
+    def mean_update(self, scale: Tensor) -> Tensor:
+        """The same average [d] of the clients' updates ``W - base``, each times its ``scale`` [C, 1]."""
+        return weighted_updates(self.weights[:, 0], scale, self.W, self.base)
 
     def total(self, rows: Tensor) -> Tensor:
         """Plain sum [d] of per-client rows [C, d], added in client order."""

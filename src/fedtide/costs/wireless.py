@@ -136,6 +136,8 @@ def transmission_slots(links: Sequence[Link], fading: Fading, s: CostSettings) -
     long = expected > s.long_transfer
     used = np.where(long, expected, 0).astype(np.int64)
     sent = np.where(long, np.inf, np.zeros_like(expected))
+    if bits.shape[1] == 1:
+        return used + _slots_of_one(links, fading, s, bits[:, 0], per_slot[:, 0], sent[:, 0])
     while (rows := np.flatnonzero((sent < bits).any(0))).size:
         left = ((bits - sent).clip(min=0) / per_slot).sum(0).max()
         fade = fading.advance(rows, min(CHUNK, int(1.2 * left) + 8))
@@ -153,6 +155,28 @@ def transmission_slots(links: Sequence[Link], fading: Fading, s: CostSettings) -
             used[number, rows] += busy.sum(1)
             sent[number, rows] = through[:, -1]
             free &= ~busy
+    return used
+
+
+def _slots_of_one(
+    links: Sequence[Link], fading: Fading, s: CostSettings, bits: Floats, per_slot: Floats, sent: Floats
+) -> Ints:
+    """The same slots for a single device, in fewer operations on arrays: int64 [len(links), 1]."""
+    used, only = np.zeros((len(links), 1), dtype=np.int64), np.array([0])
+    while (sent < bits).any():
+        left = float(((bits - sent).clip(min=0) / per_slot).sum())
+        fade, at = fading.advance(only, min(CHUNK, int(1.2 * left) + 8)), 0
+        for number, link in enumerate(links):
+            before, wanted = float(sent[number]), float(bits[number])
+            if before >= wanted:
+                continue
+            if at == fade.shape[1]:
+                break
+            through = link.rate(fade, only)[0, at:] * s.slot
+            through[0] += before
+            through = np.cumsum(through)
+            slots = 1 + int(np.searchsorted(through[:-1], wanted))
+            used[number], sent[number], at = used[number] + slots, through[slots - 1], at + slots
     return used
 
 

@@ -50,8 +50,8 @@ class CostSettings(SettingsModel):
     clock_factors: tuple[Annotated[float, Field(gt=0)], ...] = Field(
         (1.0,),
         min_length=1,
-        description="multiples of `clock`, of which every device has one, drawn once, all equally likely: [0.2, 1] for slow and "
-        "fast devices, a value given twice for twice as many",
+        description="multiples of `clock`, of which every device has one, drawn once, all equally likely: [0.2, 1] for slow "
+        "and fast devices, a value given twice for twice as many",
     )
     flops_per_cycle: float = Field(8.0, gt=0, description="FLOPs per cycle chi")
     capacitance: float = Field(1e-28, ge=0, description="energy per cycle divided by f squared, xi [J s^2 / cycle^3]")

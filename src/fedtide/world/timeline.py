@@ -10,6 +10,7 @@ import hashlib
 import json
 from collections.abc import Container
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -127,7 +128,11 @@ class Timeline:
 
     def sizes_of(self, present: Assignment) -> Ints:
         """Samples of each of these clients."""
-        return np.array([len(shard) for shard in self.shards_of(present)], dtype=np.int64)
+        return self._lengths[present.shards]
+
+    @cached_property
+    def _lengths(self) -> Ints:
+        return np.array([len(shard) for shard in self.shards], dtype=np.int64)
 
     def labels_at(self, round_: int) -> NDArray[np.bool_]:
         """Labels that are evaluated in a round, bool [L]."""
