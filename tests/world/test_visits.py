@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from pathlib import Path
+
 import numpy as np
 from hypothesis import given
 from hypothesis import settings as examples
 from hypothesis import strategies as st
 
+from fedtide.world.picture import draw, presence_in_seconds, summary
 from fedtide.world.visits import Changes, Visits
+from support import steady
 
 ALL = np.ones(1, dtype=np.bool_)
 
@@ -60,3 +65,15 @@ def test_times_between_two_ticks_count_as_of_the_later_one() -> None:
     assert seconds(found, 12) == [1, 4, 5, 6, 7]
     assert found.until(3)[0] - found.until(2)[0] == 2  # there and gone within a tick
     assert seconds(alone([(0.0, 0.3)], slot=0.1), 9) == [0, 1, 2]  # 0.3 / 0.1 is above 3 in binary
+
+
+def test_the_picture_of_a_world_in_seconds_is_over_seconds(tmp_path: Path) -> None:
+    """Client 0 is there half of the time, client 1 from second 60 to 80 of 100."""
+    visits = Visits.of([[(0, 50)], [(60, 80)]], [0, 0], [100, 100])
+    present, span = presence_in_seconds(visits)
+    assert span == 100
+    assert present.mean(1).tolist() == [0.5, 0.2]
+    world, labels = replace(steady((3, 4), 2), visits=visits), np.arange(7) % 3
+    assert summary(world, labels)["clients_present"] == {"min": 0, "max": 1}
+    draw(world, labels, tmp_path / "world.png")
+    assert (tmp_path / "world.png").stat().st_size > 0

@@ -100,7 +100,8 @@ class Changes:
         own = self._start + now
         cycle = np.where(self._period > 0, own // np.maximum(1, self._period), 0)
         phase = (own - cycle * self._period).clip(-1, self._span - 1)
-        return cycle * self._number + np.searchsorted(self._keys, self._rows + phase, side="right") - self._first
+        done: Ints = cycle * self._number + np.searchsorted(self._keys, self._rows + phase, side="right") - self._first
+        return done
 
     def present(self, now: int) -> Bools:
         """Who is present after the changes of a tick, bool [N]."""
