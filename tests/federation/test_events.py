@@ -290,3 +290,14 @@ def test_a_state_of_another_run_is_refused() -> None:
         restored_state(lockstep.parts, {**initial_state(lockstep.parts).tensors(), "events": state.events})
     assert closest(state.w, fed.parts.w0) > 0
     lockstep.parts.workers.close()
+
+
+def test_costs_of_jobs_that_have_not_started_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also when a client leaves the line, and its place and number go to the next one."""
+    found = []
+    for ahead in (0, 2, 32):
+        monkeypatch.setattr("fedtide.federation.events.AHEAD", ahead)
+        world = present([0, 1, 2, 3, 4], [0, 1, 2, 3, 4], *[[0, 2, 4]] * 3, *[[1, 2, 3, 4]] * 9)
+        fed = federation(settings(algorithm="fedasync", clock={"name": "events", "concurrency": 2}), world, vectors())
+        found.append([{**record.row, "seconds": 0} for record in run_rounds(fed)[1]])
+    assert found[0] == found[1] == found[2]

@@ -17,6 +17,7 @@ from torch import Tensor
 
 from fedtide.core.errors import SettingsError
 from fedtide.engine.plan import sample_count
+from fedtide.federation.durations import AHEAD, Durations
 from fedtide.federation.parts import Parts
 from fedtide.federation.plan import JobStarts, RoundPlan, plan_update, rate_at
 from fedtide.federation.presence import make_presence
@@ -74,7 +75,7 @@ class EventClock:
     """The server updates its model as results arrive; see :class:`fedtide.federation.clock.Clock`.
 
     Attributes:
-        presence: of clients. durations: slots and energy of jobs; see :meth:`Wireless.job_costs`.
+        presence: of clients. durations: slots and energy of jobs.
     """
 
     def __init__(self, parts: Parts, chosen: Events) -> None:
@@ -82,7 +83,7 @@ class EventClock:
         self.presence = make_presence(parts.timeline, parts.settings.seed, self.slot)
         if parts.wireless is None:
             raise SettingsError("costs.wireless = false: clock: events takes its seconds from there")
-        self.durations = parts.wireless.job_costs
+        self.durations = Durations(parts.wireless)
         self._since = Since()
 
     def plan(self, state: RunState, t: int) -> RoundPlan:
@@ -183,15 +184,25 @@ class EventClock:
     def _start(self, state: RunState, flight: Flight, clients: list[int], t: int) -> None:
         """Clients start from the model as it is."""
         parts, queue = self.parts, flight.queue
-        shards = self.presence.shards(clients, t)
-        samples = [sample_count(len(parts.timeline.shards[shard]), 1.0, parts.settings.local) for shard in shards]
+        shards, samples = self._work(clients, t)
         numbers = range(queue.started, queue.started + len(clients))
         down, up = parts.payload.down, parts.payload.up
-        costs = self.durations(numbers, clients, samples, down, up, self.chosen.concurrency)
+
+        def behind() -> list[tuple[int, int]]:
+            waiting = queue.line[len(clients) : len(clients) + AHEAD]
+            return list(zip(waiting, self._work(waiting, t)[1], strict=True))
+
+        costs = self.durations(numbers, clients, samples, down, up, self.chosen.concurrency, behind)
         queue.start(shards, t, costs.slots.tolist())
         flight.joules |= dict(zip(numbers, costs.device_J.tolist(), strict=True))
         flight.models[t] = state.w, state.b
         state.totals["bytes_down"] += len(clients) * down
+
+    def _work(self, clients: list[int], t: int) -> tuple[list[int], list[int]]:
+        """What these clients hold while the model is of version ``t``, and how many samples they would process."""
+        shards = self.presence.shards(clients, t)
+        held = [len(self.parts.timeline.shards[shard]) for shard in shards]
+        return shards, [sample_count(size, 1.0, self.parts.settings.local) for size in held]
 
     def update_plan(self, flight: Flight, jobs: Sequence[Job], t: int, since: int) -> RoundPlan:
         """The plan of the update of version ``t`` from these jobs; ``since``: the instant of the update before."""

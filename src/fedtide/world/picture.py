@@ -195,7 +195,11 @@ def _draw_presence(raster: Any, per_round: Any, timeline: Timeline) -> None:
     """Presence over bands of sessions; below, the number present, with arrivals and departures at boundaries."""
     present, rounds, sessions, unit = presence(timeline), float(timeline.rounds), timeline.session_of_round, "round"
     if timeline.visits is not None:
-        (present, rounds), sessions, unit = presence_in_seconds(timeline.visits), np.zeros(_INSTANTS, dtype=np.int64), "second"
+        (present, rounds), sessions, unit = (
+            presence_in_seconds(timeline.visits),
+            np.zeros(_INSTANTS, dtype=np.int64),
+            "second",
+        )
     raster.imshow(
         np.where(present, 2, sessions % 2),
         aspect="auto",
