@@ -49,7 +49,7 @@ def light(algorithm: str) -> dict[str, Any]:
 def clock(algorithm: str) -> dict[str, Any]:
     """What an algorithm needs besides its own settings: nothing, or a clock of events."""
     plugin: Any = plugins.load("algorithms", algorithm)
-    return {"clock": "events", "participation": "all"} if plugin(plugin.Settings(name=algorithm)).buffer else {}
+    return {} if "rounds" in plugin.clocks else {"clock": "events", "participation": "all"}
 
 
 def settings(**values: Any) -> RunSettings:

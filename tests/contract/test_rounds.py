@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 import torch
 
+from fedtide.algorithms.base import Algorithm
 from fedtide.core import plugins
 from fedtide.core.errors import SettingsError
 from fedtide.federation.footprint import footprint
@@ -36,6 +37,7 @@ HEAVY = {"resnet18", "resnet34", "preact_resnet18"}
 ALGORITHMS = plugins.names("algorithms")
 OF_ROUNDS = [name for name in ALGORITHMS if not clock(name)]
 """The others are in tests/federation/test_events.py, where they differ."""
+OF_BOTH = [name for name in OF_ROUNDS if "events" in plugins.load(Algorithm, name).clocks]
 OF_OWN_DATA = ("calendar", "natural", "active")
 """They need data that know clients and times; see tests/runs/test_calendar_run.py."""
 OTHERS = [
@@ -121,6 +123,29 @@ def test_algorithms_do_not_see_the_engine(world: Any, algorithm: str) -> None:
     assert_same(threads, plain(run, workers=3))
     for chunk in (0, 1, 2):
         assert_close(threads, plain(run, executor="stacked", chunk=chunk), 1e-9)
+
+
+@pytest.mark.parametrize("algorithm", OF_BOTH)
+def test_algorithms_of_both_clocks_do_without_rounds(world: Any, algorithm: str) -> None:
+    """The others that need no rounds are among all algorithms."""
+    chosen = {"algorithm": {"name": algorithm, "buffer": 3}, "clock": "events", "participation": "all"}
+    for scenario in ("sessions", "incremental_arrival"):
+        run = world(scenario=scenario, **chosen)
+        assert_repeatable(run)
+        threads = plain(run)
+        assert_same(threads, plain(run, workers=3))
+        assert_close(threads, plain(run, executor="stacked", chunk=2), 1e-9)
+
+
+@pytest.mark.parametrize("algorithm", ["fedbuff", "mifa"])
+def test_runs_of_a_trace_in_seconds_are_repeatable(world: Any, algorithm: str) -> None:
+    """Processors are so slow that clients come and go while others train."""
+    chosen = {"algorithm": {"name": algorithm, "buffer": 3}, "clock": "events", "participation": "all"}
+    run = world(scenario="fedscale_trace", costs={"clock": 2.0, "slot": 0.01}, **chosen)
+    _, records = run_rounds(federation(*run))
+    assert sum(int(record.row["cancelled"] or 0) for record in records) > 0
+    assert len({record.row["present"] for record in records}) > 1
+    assert_repeatable(run)
 
 
 def session_starts(world: Timeline) -> list[int]:

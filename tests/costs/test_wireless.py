@@ -129,6 +129,45 @@ def test_the_backward_pass_may_be_counted() -> None:
     assert trained / base == pytest.approx(3.0)
 
 
+def test_slow_and_fast_devices_in_closed_form() -> None:
+    """40 samples x 10^6 parameters / 8 FLOPs per cycle are 5 10^6 cycles: 10 ms at 0.5 GHz and 2.5 ms at 2 GHz."""
+    s = CostSettings(clock_factors=(0.5, 2.0))
+    mixed, alike = Wireless(s, 1, 10**6, 1.0), Wireless(CostSettings(), 1, 10**6, 1.0)
+    assert {alike.frequency(device) for device in range(9)} == {1e9}
+    speeds = [mixed.frequency(device) for device in range(400)]
+    assert speeds == [Wireless(s, 1, 1, 1.0).frequency(device) for device in range(400)]
+    assert speeds != [Wireless(s, 2, 1, 1.0).frequency(device) for device in range(400)]
+    assert abs(speeds.count(5e8) - 200) < 40  # four standard deviations
+    slow, fast = speeds.index(5e8), speeds.index(2e9)
+    cost, usual = (model.round_cost([0], [slow, fast], once([40, 40]), 99, 99) for model in (mixed, alike))
+    assert cost.compute_s == pytest.approx([0.01, 0.0025])
+    assert np.array_equal(cost.up_s, usual.up_s)
+    assert cost.device_J - usual.device_J == pytest.approx([5e6 * 1e-28 * (f**2 - 1e18) for f in (5e8, 2e9)])
+    jobs, same = (model.job_costs([0, 1], [slow, fast], [40, 40], 99, 99, 2) for model in (mixed, alike))
+    assert (jobs.slots - same.slots).tolist() == [20 - 10, 5 - 10]  # slots of half a millisecond
+    assert jobs.device_J - same.device_J == pytest.approx(cost.device_J - usual.device_J)
+
+
+@pytest.mark.parametrize("values", [{}, {"long_transfer": 50}, {"speed": 0.0}])
+def test_a_job_costs_the_same_alone_and_among_others(values: dict[str, Any]) -> None:
+    """To the bit, also where a transfer needs several chunks of slots, or there is nothing to send."""
+    model = Wireless(CostSettings(**values), 0, 200_000, 2.0)
+    for down, up in ((800_000, 800_000), (0, 5000), (0, 0), (10**7, 3 * 10**7)):
+        many = model.job_costs(range(12), range(12), [30] * 12, down, up, 10)
+        for number in range(12):
+            alone = model.job_costs([number], [number], [30], down, up, 10)
+            assert (alone.slots[0], alone.device_J[0]) == (many.slots[number], many.device_J[number])
+
+
+def test_equal_factors_change_nothing() -> None:
+    first, second = (
+        Wireless(CostSettings(**values), 0, 1000, 3.3).round_cost([0], range(6), once([5] * 6), 4000, 4000)
+        for values in ({}, {"clock_factors": (1.0, 1.0)})
+    )
+    assert np.array_equal(first.device_J, second.device_J)
+    assert first.latency_s == second.latency_s
+
+
 def test_places_last_for_the_run_and_fading_for_a_round() -> None:
     model = Wireless(CostSettings(), 5, 1000, 1.0)
     assert model.gain(3, [0]) == model.gain(3, [9])
@@ -304,6 +343,8 @@ def test_counting_leaves_the_network_alone() -> None:
         ({"bandwidth": 0.0}, "bandwidth"),
         ({"slot": -1.0}, "slot"),
         ({"payload": "free"}, "payload"),
+        ({"clock_factors": ()}, "clock_factors"),
+        ({"clock_factors": (1.0, 0.0)}, "clock_factors"),
     ],
 )
 def test_impossible_cells_are_refused(values: dict[str, Any], message: str) -> None:

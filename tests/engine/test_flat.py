@@ -9,7 +9,7 @@ from hypothesis import settings as examples
 from hypothesis import strategies as st
 from torch import nn
 
-from fedtide.engine.flat import Layout, ResidentModule, flatten, weighted_sum
+from fedtide.engine.flat import Layout, ResidentModule, flatten, weighted_sum, weighted_updates
 from fedtide.models.base import Network
 from support import closest, federation, images, settings, steady
 
@@ -101,3 +101,10 @@ def test_a_single_value_per_channel_is_normalised_by_the_running_statistics(valu
     assert torch.equal(resident.g, torch.cat([value.grad.reshape(-1) for value in plain.parameters()]))  # type: ignore[union-attr]
     assert torch.equal(resident.b, torch.cat([layer.running_mean, layer.running_var]))  # type: ignore[list-item]
     assert torch.equal(resident.b, start) == alone
+
+
+def test_weighted_updates_are_the_weighted_sum_of_differences() -> None:
+    draw = torch.Generator().manual_seed(0)
+    rows, start = (torch.randn(5, 9, generator=draw) for _ in range(2))
+    weights, scale = torch.rand(5, generator=draw), torch.rand(5, 1, generator=draw)
+    assert torch.equal(weighted_updates(weights, scale, rows, start), weighted_sum(weights, (rows - start) * scale))

@@ -10,63 +10,17 @@ import pytest
 import torch
 from torch import Tensor
 
+from federation.jobs import EQUAL, LOCAL, SIZES, SLOT, UNEQUAL, events, line, made, models, present
 from fedtide.core.errors import SettingsError
-from fedtide.costs.wireless import JobCosts, Wireless
+from fedtide.costs.wireless import Wireless
 from fedtide.engine.executor import Advance
 from fedtide.engine.local import Cohort
 from fedtide.engine.plan import BatchPlan, plan_batches, sample_count
-from fedtide.federation.events import EventClock
-from fedtide.federation.federation import Federation
 from fedtide.federation.presence import Presence
-from fedtide.federation.record import RoundRecord
-from fedtide.federation.state import RunState, initial_state, restored_state
+from fedtide.federation.state import initial_state, restored_state
 from fedtide.settings.costs import CostSettings
 from fedtide.settings.run import LocalSettings
-from fedtide.world.timeline import Timeline
 from support import closest, deal, federation, largest_gap, run_rounds, settings, steady, timeline, vectors, watch
-
-SIZES = (5, 2, 7, 4, 6)
-LOCAL = {"amount": 2, "batch_size": 3, "order": "stored", "lr": 0.2, "schedule": "exponential", "decay": 0.9}
-SLOT = CostSettings().slot
-
-
-class Lengths:
-    """Jobs that take as many slots as listed for their client and one joule per slot, in turn; notes who starts."""
-
-    def __init__(self, lengths: Sequence[Sequence[int]]) -> None:
-        self.lengths = lengths
-        self.started: list[int] = []
-
-    def __call__(self, numbers: Sequence[int], clients: Sequence[int], *_: Any) -> JobCosts:
-        slots = []
-        for client in clients:
-            own = self.lengths[client]
-            slots.append(own[self.started.count(client) % len(own)])
-            self.started.append(client)
-        return JobCosts(np.array(slots), np.array(slots, dtype=np.float64))
-
-
-def made(
-    algorithm: dict[str, Any], lengths: Sequence[Sequence[int]], world: Timeline, concurrency: int = 10, **values: Any
-) -> tuple[Federation, Lengths]:
-    """A federation whose jobs take given times."""
-    clock = {"name": "events", "concurrency": concurrency, **values.pop("clock", {})}
-    fed = federation(settings(**{"algorithm": algorithm, "clock": clock, "local": LOCAL, **values}), world, vectors())
-    assert isinstance(fed.clock, EventClock)
-    fed.clock.durations = noted = Lengths(lengths)  # type: ignore[assignment]
-    return fed, noted
-
-
-def models(fed: Federation) -> tuple[list[Tensor], RunState, list[RoundRecord]]:
-    """Global models after all updates, the state and records."""
-    seen = watch(fed)
-    state, records = run_rounds(fed)
-    return [w for _, w in seen], state, records
-
-
-def events(algorithm: dict[str, Any], concurrency: int, lengths: Any, updates: int = 6, **values: Any) -> list[Tensor]:
-    """Global models of a run in which everybody is always present."""
-    return models(made(algorithm, lengths, steady(SIZES, updates), concurrency, **values)[0])[0]
 
 
 def in_rounds(cohorts: Sequence[Sequence[int]], server_lr: float = 1.0) -> list[Tensor]:
@@ -74,16 +28,6 @@ def in_rounds(cohorts: Sequence[Sequence[int]], server_lr: float = 1.0) -> list[
     chosen = settings(algorithm={"name": "fedavg", "weighting": "uniform", "server_lr": server_lr}, local=LOCAL)
     fed = federation(chosen, steady(SIZES, len(cohorts)), vectors(), cohorts=cohorts)
     return models(fed)[0]
-
-
-def line(fed: Federation) -> list[int]:
-    """The waiting line at the start."""
-    assert isinstance(fed.clock, EventClock)
-    return fed.clock.presence.first(0)
-
-
-EQUAL = [[3]] * len(SIZES)
-UNEQUAL = [[2], [3, 7], [11], [4, 5, 6], [20]]
 
 
 @pytest.mark.parametrize("staleness", ["polynomial", "hinge", "constant"])
@@ -192,11 +136,6 @@ def test_old_results_are_thrown_away_and_paid_for() -> None:
     assert len(noted.started) - arrived == len(state.events["running"])
 
 
-def present(*who: Sequence[int], session_of_round: Sequence[int] | None = None) -> Timeline:
-    """These clients in each round."""
-    return timeline(deal(SIZES), [{k: k for k in here} for here in who], clients=5, session_of_round=session_of_round)
-
-
 def test_several_updates_in_one_instant_bring_all_their_departures_and_arrivals() -> None:
     """Who was away in between has lost its job and joins; who came and went again does not."""
     back, gone = (Presence(present(*who), 0) for who in ([[0, 1], [0], [0, 1, 2]], [[0, 1], [0, 1, 2], [0, 1]]))
@@ -204,7 +143,7 @@ def test_several_updates_in_one_instant_bring_all_their_departures_and_arrivals(
     assert back.changes(1, 2, now=5) == (set(), [1, 2])
     assert back.changes(2, 2, now=5) == (set(), [])
     assert gone.changes(0, 2, now=5) == ({2}, [])
-    assert sorted(back.first(2)) == [0, 1, 2]
+    assert sorted(back.first(2, 5)) == [0, 1, 2]
 
 
 @pytest.mark.parametrize("leave", ["cancel", "finish"])
@@ -351,3 +290,14 @@ def test_a_state_of_another_run_is_refused() -> None:
         restored_state(lockstep.parts, {**initial_state(lockstep.parts).tensors(), "events": state.events})
     assert closest(state.w, fed.parts.w0) > 0
     lockstep.parts.workers.close()
+
+
+def test_costs_of_jobs_that_have_not_started_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also when a client leaves the line, and its place and number go to the next one."""
+    found = []
+    for ahead in (0, 2, 32):
+        monkeypatch.setattr("fedtide.federation.events.AHEAD", ahead)
+        world = present([0, 1, 2, 3, 4], [0, 1, 2, 3, 4], *[[0, 2, 4]] * 3, *[[1, 2, 3, 4]] * 9)
+        fed = federation(settings(algorithm="fedasync", clock={"name": "events", "concurrency": 2}), world, vectors())
+        found.append([{**record.row, "seconds": 0} for record in run_rounds(fed)[1]])
+    assert found[0] == found[1] == found[2]

@@ -6,6 +6,7 @@ import json
 import os
 import pickle
 from collections import OrderedDict
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -15,6 +16,7 @@ from fedtide.core.errors import SettingsError
 from fedtide.scenarios._plain_pickle import load_plain
 from fedtide.scenarios.fedscale_trace import parse_device
 from fedtide.scenarios.flash_trace import parse_messages
+from fedtide.world.visits import Changes
 from traces import fedscale_file, flash_file, messages
 from worlds import timeline, world
 
@@ -52,6 +54,24 @@ def test_rounds_of_seconds(tmp_path):
     )
     assert presence(later) == [[0, 1, 3], [0, 2, 3]]
     assert later.sessions == 2
+
+
+@pytest.mark.parametrize(("scenario", "begin"), [("fedscale_trace", 0), ("flash_trace", 3600)])
+def test_seconds_of_a_clock_of_events(tmp_path, scenario, begin):
+    """A client is present in the seconds in which it is in rounds of a second, but for the last of each time."""
+    file = str({"fedscale_trace": fedscale_file, "flash_trace": flash_file}[scenario](tmp_path))
+    chosen = {"file": file, "num_clients": 5, "start_second": begin + 70, "seconds_per_round": 1, "rounds": 900}
+    in_rounds = timeline(scenario, world(), **chosen)
+    made = timeline(scenario, replace(world(), events=True), **chosen)
+    assert presence(made) == [list(range(5))] * 900
+    found = Changes(made.visits, 1.0)
+    present = np.zeros((5, 900), dtype=np.bool_)
+    for second, here in enumerate(presence(in_rounds)):
+        present[here, second] = True
+    lasts = present & ~np.roll(present, -1, axis=1)
+    exactly = np.stack([found.present(now) for now in range(900)], axis=1)
+    assert not (exactly & ~present).any()
+    assert not (present & ~exactly & ~lasts).any()
 
 
 def test_devices_of_flash_are_drawn_from_the_valid_ones(tmp_path):

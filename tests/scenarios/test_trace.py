@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -58,6 +59,30 @@ def test_rounds_may_cut_the_trace(tmp_path):
     made = timeline("trace", world(), file=str(file), rounds=3)
     assert presence(made) == [[0]] * 3
     assert made.num_clients == 2
+
+
+def test_seconds_in_rounds_are_those_of_the_first_second(tmp_path):
+    """Rounds begin at 0, 10, 20, ...; client 9 is there between two of them."""
+    file = str(write(tmp_path, ["4,0,11", "4,20,21", "7,1,31", "9,12,18"]))
+    made = timeline("trace", world(), file=file, seconds_per_round=10)
+    assert presence(made) == [[0], [0, 1], [0, 1], [1]]
+    assert made.visits is None
+    assert made.num_clients == 3
+    assert presence(timeline("trace", world(), file=file, seconds_per_round=1))[11] == [1]
+
+
+def test_seconds_with_a_clock_of_events_are_visits(tmp_path):
+    file = str(write(tmp_path, ["4,0,11", "4,11,21", "7,5,31", "7,40,41"]))
+    given_ = replace(world(), events=True)
+    made = timeline("trace", given_, file=file, seconds_per_round=10, rounds=3)
+    assert presence(made) == [[0, 1]] * 3
+    visits = made.visits
+    assert list(zip(visits.client, visits.begin, visits.end, strict=True)) == [(0, 0, 21), (1, 5, 31), (1, 40, 41)]
+    assert timeline("trace", given_, file=file, rounds=9).visits is None  # then join and leave are rounds
+    with pytest.raises(SettingsError, match=r"^scenario\.rounds = null: with clock: events and a trace in seconds"):
+        timeline("trace", given_, file=file, seconds_per_round=10)
+    with pytest.raises(SettingsError, match=r"^scenario\.session_at_change = true: with clock: events clients come"):
+        timeline("trace", given_, file=file, seconds_per_round=10, rounds=3, session_at_change=True)
 
 
 @given(data=st.data())

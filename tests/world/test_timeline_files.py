@@ -106,3 +106,15 @@ def test_where_one_shard_ends_is_part_of_the_digest(settings, data):
     first, second, *rest = made.shards
     moved = replace(made, shards=[first[:-1], np.concatenate([first[-1:], second]), *rest])
     assert moved.digest != made.digest
+
+
+def test_the_clock_matters_to_worlds_in_seconds_alone(tmp_path, data):
+    trace = tmp_path / "trace.csv"
+    trace.write_text("client,join,leave\n0,0,9\n")
+    for seconds, differ in ((None, False), (3, True)):
+        scenario = {"name": "trace", "file": str(trace), "rounds": 3, "seconds_per_round": seconds}
+        clocks = ({}, {"clock": "events"})
+        worlds = {
+            world_identity(Params({"scenario": scenario, "validation": 0, **clock}).run(), data) for clock in clocks
+        }
+        assert len(worlds) == 1 + differ

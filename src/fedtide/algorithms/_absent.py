@@ -27,6 +27,7 @@ class UpdateSettings(AbsentSettings):
     units: Literal["gradient", "displacement"] = Field(
         "gradient", description="what is stored: the update divided by the round's learning rate, or as it is"
     )
+    buffer: int = Field(10, ge=1, description="results that an update is made of, with `clock: events` alone")
 
 
 def by_size(settings: AlgorithmSettings) -> bool:
@@ -49,7 +50,12 @@ class LastUpdates(Algorithm):
     """Every client keeps its last update ``h_i = (w - y_i) / u``, zero before the first, and the server their mean ``h_mean``.
 
     ``u`` is the learning rate of the round (``units: gradient``) or one; ``h_mean = sum_j q_j h_j`` over the clients present.
+
+    With ``clock: events`` a client's update is ``h_i = (base - y_i) / u``, with the model and the rate that its job started
+    from. The last one of a client in the buffer is stored, unless the client has left by then.
     """
+
+    clocks = ("rounds", "events")
 
     settings: UpdateSettings
 
@@ -59,17 +65,18 @@ class LastUpdates(Algorithm):
     def __init__(self, settings: UpdateSettings) -> None:
         super().__init__(settings)
         self.server = (ServerVector("h_mean", mean_of="h", by_size=by_size(settings)),)
+        self.buffer = settings.buffer
 
     def unit(self, r: Round) -> float:
-        """u."""
+        """u of the server's step."""
         return r.lr if self.settings.units == "gradient" else 1.0
 
     def update(self, r: Round) -> Tensor:
         """(w - y_i) / u [C, d]."""
-        return (r.w - r.W) / self.unit(r)
+        return (r.base - r.W) / (r.rate if self.settings.units == "gradient" else 1.0)
 
     def renew(self, r: Round) -> None:
         """The participants' h_i, and their part of the mean."""
         change = self.update(r) - r.client.h
         r.client.h = r.client.h + change
-        r.server.h_mean = r.server.h_mean + r.total(share(r, self.settings) * change)
+        r.server.h_mean = r.server.h_mean + r.total(r.keeps * share(r, self.settings) * change)

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from fedtide.core.randomness import Randomness
-from fedtide.engine.flat import Layout, weighted_sum
+from fedtide.engine.flat import Layout, weighted_sum, weighted_updates
 from fedtide.settings.run import LocalSettings
 
 Ints = NDArray[np.int64]
@@ -132,10 +132,13 @@ class Round:
 
     Attributes:
         t: 0-based round; ``rounds``: T, fixed in advance. session: 0-based. session_round: 0-based inside the session.
-        lr: learning rate of the round; lr0: that of the first round of the schedule.
+        lr: learning rate of the round; lr0: that of the first round of the schedule. rate: that of the participants, a column
+            [C, 1] where they differ, as with ``clock: events``.
         w: [d] global model before the round. W: [C, d] local models (``start`` before training, results in ``finish``).
         base: [C, d] the global models that the local ones started from, ``w`` unless ``clock: events``.
         staleness: [C, 1] updates of the global model since then, 0.0 unless ``clock: events``.
+        keeps: [C, 1] 1.0 where the client's vectors are kept after the round: always unless ``clock: events``, where only the
+            last result of a client in an update is, and none of one that has left.
         server, client: memories: ``r.server.c`` [d], ``r.client.h`` [C, d]; assignments are kept.
         scratch: rows [C, d] of this round alone, zero at its start.
         extra: named tensors of any shape kept by the algorithm.
@@ -158,10 +161,12 @@ class Round:
     session_round: int
     lr: float
     lr0: float
+    rate: float | Tensor
     w: Tensor
     W: Tensor
     base: Tensor
     staleness: Tensor
+    keeps: Tensor
     server: Vectors
     client: Vectors
     scratch: Vectors
@@ -193,6 +198,10 @@ class Round:
         """The server's plain step ``w + step * sum_k p_k (W_k - w)`` [d]; the mean local model for a step of one."""
         return self.mean(self.W) if step == 1 else (1 - step) * self.w + step * self.mean(self.W)
 
+    def mean_update(self, scale: Tensor) -> Tensor:
+        """The same average [d] of the clients' updates ``W - base``, each times its ``scale`` [C, 1]."""
+        return weighted_updates(self.weights[:, 0], scale, self.W, self.base)
+
     def total(self, rows: Tensor) -> Tensor:
         """Plain sum [d] of per-client rows [C, d], added in client order."""
         return weighted_sum(self.weights.new_ones(len(self.ids)), rows)
@@ -200,7 +209,7 @@ class Round:
     def rows(self, rows: slice) -> Round:
         """The same round seen by some participants only, for hooks that work on a part of the cohort."""
         names = (
-            *("W", "base", "staleness", "n", "omega", "steps", "effective_steps"),
+            *("W", "base", "staleness", "keeps", "n", "omega", "steps", "effective_steps"),
             *("weights", "counts", "seen", "label_counts"),
         )
         parts = {name: getattr(self, name)[rows] for name in names}
@@ -210,5 +219,6 @@ class Round:
             shard_ids=self.shard_ids[rows],
             client=self.client.rows(rows),
             scratch=self.scratch.rows(rows),
+            rate=self.rate if isinstance(self.rate, float) else self.rate[rows],
             **parts,
         )

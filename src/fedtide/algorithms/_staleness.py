@@ -33,7 +33,7 @@ class Asynchronous(Algorithm):
 
     settings: StalenessSettings
 
-    buffer = 1
+    clocks = ("events",)
 
     def freshness(self, r: Round) -> Tensor:
         """s(tau) [C, 1], 1 for a result that is not behind."""

@@ -92,10 +92,10 @@ class Algorithm(Plugin):
         models: the models to evaluate by default: ``cloud``, ``participants``, ``all``, ``ensemble``.
         averages_inside_round: whether its formulas hold when clients also average inside a round (see ``exchange``): they may
             use the mean of the local models, not a client's own displacement.
-        buffer: results that an update of the server waits for with ``clock: events``; 0 for an algorithm of rounds. With it,
-            every result has a base and a staleness of its own (``r.base``, ``r.staleness``) and a client may occur twice;
-            there are no client and scratch vectors, and ``local`` and ``terms`` see ``r.w`` and ``r.server`` as they are when
-            the results are used.
+        clocks: with which ``clock`` it works. With ``events``, every result has a base, a staleness and a learning rate of its
+            own (``r.base``, ``r.staleness``, ``r.rate``), a client may occur twice, not all client vectors are kept
+            (``r.keeps``), and ``local`` and ``terms`` see ``r.w`` and ``r.server`` as they are when the results are used.
+        buffer: results that an update of the server waits for with ``clock: events``.
         remembers: whether clients keep something from round to round besides their vectors, see :meth:`forget`.
         synthetic_per_shard: most samples it adds for every shard that a client holds.
         problem: the learning problem, set before all other calls.
@@ -110,7 +110,8 @@ class Algorithm(Plugin):
     up: Sequence[str] = ("W",)
     models: ClassVar[Sequence[str]] = ("cloud",)
     averages_inside_round: ClassVar[bool] = False
-    buffer: int = 0
+    clocks: ClassVar[Sequence[str]] = ("rounds",)
+    buffer: int = 1
     remembers: ClassVar[bool] = False
     synthetic_per_shard: int = 0
     problem: Problem

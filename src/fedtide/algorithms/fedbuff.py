@@ -43,7 +43,7 @@ class FedBuff(Asynchronous):
     def finish(self, r: Round) -> Tensor:
         """w+."""
         s = self.freshness(r)
-        step = r.mean((r.W - r.base).mul_(s))
+        step = r.mean_update(s)
         if self.settings.normalise == "weights":
             step = step / r.mean(s)
         return r.w + self.settings.server_lr * step

@@ -35,6 +35,10 @@ class Mifa(LastUpdates):
     rate, but old updates do not shrink with a decaying one. FedLaAvg (Yan et al. 2020, arXiv:2002.07399) is MIFA with
     ``begin: zero`` on the cohorts of participation ``oldest_first``; its scaling of the local gradient by relative size is not
     reproduced.
+
+    With ``clock: events`` every ``buffer`` results make an update, and h_i is the latest that has arrived from client i,
+    ``(base - y_i) / eta`` with the model and the rate that its job started from: however stale, it counts as in rounds, and
+    one of a client that has left does not count. With jobs of equal length, this is MIFA in rounds on the cohorts of the line.
     """
 
     class Settings(UpdateSettings):
@@ -53,7 +57,7 @@ class Mifa(LastUpdates):
         """The participants' new updates, then the step along the mean."""
         self.renew(r)
         begin, here = self.settings.begin, r.services.population()
-        answered = here.seen | np.isin(here.ids, r.ids)
+        answered = here.seen | np.isin(here.ids, np.array(r.ids)[r.keeps[:, 0].cpu().numpy() > 0])
         if begin == "wait" and not answered[here.samples > 0].all():
             return r.w.clone()
         mass = float(shares(r, self.settings)[answered].sum()) if begin == "seen" else 1.0

@@ -127,3 +127,16 @@ def weighted_sum(weights: Tensor, rows: Tensor) -> Tensor:
     for weight, row in zip(weights.tolist(), rows, strict=True):
         total.add_(row, alpha=weight)
     return total
+
+
+def weighted_updates(weights: Tensor, scale: Tensor, rows: Tensor, start: Tensor) -> Tensor:
+    """``sum_k weights[k] * scale[k] (rows[k] - start[k])`` for weights [C], scale [C, 1] and rows, start [C, d].
+
+    As :func:`weighted_sum` of these differences, which on a CPU exist one at a time.
+    """
+    if rows.is_cuda:
+        return weighted_sum(weights, (rows - start).mul_(scale))
+    total = torch.zeros_like(rows[0])
+    for weight, factor, row, origin in zip(weights.tolist(), scale, rows, start, strict=True):
+        total.add_((row - origin).mul_(factor), alpha=weight)
+    return total

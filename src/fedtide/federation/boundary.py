@@ -11,8 +11,10 @@ from fedtide.algorithms.base import Vectors
 from fedtide.engine.evaluation import evaluate
 from fedtide.federation.gradient_rounds import GradientRounds
 from fedtide.federation.parts import Parts
+from fedtide.federation.plan import RoundPlan
 from fedtide.federation.state import RunState, server_vectors
 from fedtide.initialisation.base import Boundary, Start, average
+from fedtide.world.timeline import Assignment
 
 
 def begin_session(parts: Parts, state: RunState, t: int) -> dict[str, Any] | None:
@@ -53,23 +55,22 @@ def boundary_at(parts: Parts, state: RunState, t: int) -> Boundary:
     )
 
 
-def change_population(parts: Parts, state: RunState, t: int) -> None:
-    """Within a session: clients that have left before round ``t`` are forgotten, and declared means follow who is present.
+def change_population(parts: Parts, state: RunState, plan: RoundPlan) -> None:
+    """Within a session: clients that have left before a round are forgotten, and declared means follow who is present.
 
     A device that leaves takes its memories along, so a mean that kept its part would pull the model towards data that is gone,
     and count it twice when the device returns as a new client; one that arrives counts with its zero. What
     ``federation.at_session`` says of a session's start does not matter here.
     """
-    before, present = parts.timeline.at(t - 1).clients, parts.timeline.at(t).clients
-    if np.array_equal(before, present):
+    if plan.departed is None:
         return
-    departed = torch.from_numpy(np.setdiff1d(before, present))
+    departed = torch.from_numpy(plan.departed)
     for name, rows in state.memory.items():
         if name != "latest":
             rows.index_fill_(0, departed.to(rows.device), 0)
     state.seen[departed] = False
     parts.algorithm.forget(state.extra, departed)
-    _keep_memories(parts, state, t)
+    _keep_memories(parts, state, plan.present)
 
 
 def _renew_memories(parts: Parts, state: RunState, t: int) -> None:
@@ -78,7 +79,7 @@ def _renew_memories(parts: Parts, state: RunState, t: int) -> None:
     if t == 0:
         return
     if parts.settings.federation.at_session == "keep":
-        _keep_memories(parts, state, t)
+        _keep_memories(parts, state, parts.timeline.at(t))
         return
     state.server = server_vectors(parts)
     for name, rows in state.memory.items():
@@ -88,11 +89,10 @@ def _renew_memories(parts: Parts, state: RunState, t: int) -> None:
     state.extra = parts.algorithm.extra()
 
 
-def _keep_memories(parts: Parts, state: RunState, t: int) -> None:
-    sizes = torch.from_numpy(parts.timeline.sizes_at(t)).to(parts.w0.dtype)
+def _keep_memories(parts: Parts, state: RunState, here: Assignment) -> None:
+    sizes = torch.from_numpy(parts.timeline.sizes_of(here)).to(parts.w0.dtype)
     omega = (sizes / sizes.mean()).unsqueeze(1).to(parts.memory.device)
-    present = parts.timeline.at(t).clients.tolist()
-    parts.algorithm.population_changed(Vectors(state.server), Vectors(state.memory), present, omega)
+    parts.algorithm.population_changed(Vectors(state.server), Vectors(state.memory), here.clients.tolist(), omega)
 
 
 def session_record(parts: Parts, s: Boundary, start: Start, t: int) -> dict[str, Any]:

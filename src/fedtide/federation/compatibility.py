@@ -17,13 +17,14 @@ def refuse_other_clock(settings: RunSettings, algorithm: Algorithm) -> None:
     """
     name, rule, exchange = settings.algorithm.name, settings.participation.name, settings.exchange.name
     if not isinstance(settings.clock, Events):
-        if algorithm.buffer:
+        if "rounds" not in algorithm.clocks:
             raise SettingsError(f"algorithm {name} updates its model as results arrive; it needs clock: events")
         return
-    kept = ", ".join([*algorithm.client, *algorithm.scratch])
     refused = [
-        (not algorithm.buffer, f"algorithm {name} works in rounds; clock: events needs one like fedbuff or fedasync"),
-        (kept, f"algorithm {name} keeps vectors of clients ({kept}), which clock: events does not support"),
+        (
+            "events" not in algorithm.clocks,
+            f"algorithm {name} works in rounds; clock: events needs one like fedbuff, fedasync, mifa or fedvarp",
+        ),
         (rule != "all", f"participation {rule} draws the cohorts of rounds; with clock: events use participation: all"),
         (exchange != "end", f"exchange {exchange} averages inside rounds; with clock: events use exchange: end"),
         (not settings.costs.wireless, "costs.wireless = false: clock: events takes its seconds from there"),

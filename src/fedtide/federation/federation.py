@@ -43,9 +43,9 @@ class Federation:
         if t == first:
             session = begin_session(parts, state, t)
             initial = state.w
-        else:
-            change_population(parts, state, t)
         plan = self.clock.plan(state, t)
+        if t > first:
+            change_population(parts, state, plan)
         watched = parts.settings.evaluation.consistency and parts.leads
         fits = consistency(parts, state.w, state.b, plan) if watched else {}
         if t == first:

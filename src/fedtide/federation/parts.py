@@ -39,7 +39,7 @@ from fedtide.participation.base import Participation
 from fedtide.settings.run import RunSettings
 from fedtide.weighting.base import Weighting
 from fedtide.world.dataset import Dataset
-from fedtide.world.timeline import HeldOut, Timeline
+from fedtide.world.timeline import Assignment, HeldOut, Timeline
 
 Ints = NDArray[np.int64]
 
@@ -114,9 +114,9 @@ class Parts:
         counts = np.bincount(owners * classes + self.labels[np.concatenate(shards)], minlength=len(shards) * classes)
         return torch.from_numpy(counts.reshape(-1, classes).astype(np.float64))
 
-    def population_counts(self, t: int) -> Tensor:
-        """Samples per class of every client present in round ``t``, float64 [K, L]."""
-        return self.label_counts(self.timeline.shards_at(t))
+    def population_counts(self, present: Assignment) -> Tensor:
+        """Samples per class of each of these clients, float64 [K, L]."""
+        return self.label_counts(self.timeline.shards_of(present))
 
     def client_vectors(self) -> list[str]:
         """Names of the vectors kept for every client."""

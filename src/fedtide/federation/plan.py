@@ -26,7 +26,8 @@ class JobStarts:
 
     Attributes:
         numbers: of the jobs, the last keys of their batches. w: [C, d]. b: [C, q]. lr: learning rates.
-        staleness: updates since then.
+        staleness: updates since then. keeps: whether the client's memories of it are kept: it is the client's last one in this
+            update, and the client has not left.
     """
 
     numbers: list[int]
@@ -34,6 +35,7 @@ class JobStarts:
     b: Tensor
     lr: list[float]
     staleness: list[int]
+    keeps: list[bool]
 
 
 @dataclass(frozen=True)
@@ -43,10 +45,10 @@ class RoundPlan:
     Attributes:
         ids: participants, ascending; with ``clock: events`` one may occur twice. shard_ids: number of the shard each holds.
         shards: positions in the training set.
-        population: clients present. mean_size: their mean number of samples.
+        present: clients present and the shards they hold. mean_size: their mean number of samples.
+        departed: clients that have left since the last round, whose memories are lost; None if the same clients are present.
         participation_fraction: expected share of the population that is drawn.
-        session, session_round: place in the timeline. t: round, for what changes over rounds. at: round of the timeline that
-            decides who is present.
+        session, session_round: place in the timeline. t: round, for what changes over rounds.
         lr: learning rate. local: settings of training: the run's, possibly with another amount of work, batch size and rate.
         purpose, keys: of the draws of batches.
         starts: with ``clock: events``, what each participant started from.
@@ -55,18 +57,23 @@ class RoundPlan:
     ids: list[int]
     shard_ids: list[int]
     shards: Sequence[Ints]
-    population: int
+    present: Assignment
     mean_size: float
+    departed: Ints | None
     participation_fraction: float
     session: int
     session_round: int
     t: int
-    at: int
     lr: float
     local: LocalSettings
     purpose: str
     keys: tuple[int, ...]
     starts: JobStarts | None = None
+
+    @property
+    def population(self) -> int:
+        """Number of clients present."""
+        return len(self.present.clients)
 
     @property
     def rate(self) -> float | list[float]:
@@ -85,19 +92,28 @@ def plan_round(parts: Parts, t: int) -> RoundPlan:
         raise broken_contract(rule, "draw", f"ascending positions, at least one, got {drawn.tolist()}")
     return RoundPlan(
         **_participants(timeline, Assignment(eligible.clients[drawn], eligible.shards[drawn])),
-        **_of_round(parts, t),
+        **_of_round(parts, t, timeline.at(t)),
+        departed=departures(timeline, t),
         participation_fraction=rule.participation_fraction(len(eligible.clients)),
         purpose="batches",
         keys=(t,),
     )
 
 
-def plan_update(parts: Parts, t: int, clients: Sequence[int], shards: Sequence[int], starts: JobStarts) -> RoundPlan:
-    """The plan of the update of version ``t`` from the jobs of ``clients`` (ascending) on these ``shards``."""
+def plan_update(
+    parts: Parts, t: int, trained: Assignment, starts: JobStarts, present: Assignment, departed: Ints | None
+) -> RoundPlan:
+    """The plan of the update of version ``t``.
+
+    Args:
+        trained: the jobs' clients, ascending, and their shards. starts: of the jobs.
+        present, departed: see :class:`RoundPlan`.
+    """
     return RoundPlan(
-        **_participants(parts.timeline, Assignment(np.array(clients), np.array(shards))),
-        **_of_round(parts, t),
-        participation_fraction=min(1.0, len(clients) / len(eligible_clients(parts.timeline, t).clients)),
+        **_participants(parts.timeline, trained),
+        **_of_round(parts, t, present),
+        departed=departed,
+        participation_fraction=min(1.0, len(trained.clients) / len(with_data(parts.timeline, present).clients)),
         purpose="jobs",
         keys=(),
         starts=starts,
@@ -110,16 +126,15 @@ def rate_at(parts: Parts, t: int) -> float:
     return learning_rate(local, *((t - first, length) if local.restart else (t, parts.timeline.rounds)))
 
 
-def _of_round(parts: Parts, t: int) -> dict[str, Any]:
+def _of_round(parts: Parts, t: int, present: Assignment) -> dict[str, Any]:
     """What does not depend on who takes part."""
-    timeline, sizes = parts.timeline, parts.timeline.sizes_at(t)
+    timeline = parts.timeline
     return {
-        "population": len(sizes),
-        "mean_size": float(sizes.mean()),
+        "present": present,
+        "mean_size": float(timeline.sizes_of(present).mean()),
         "session": int(timeline.session_of_round[t]),
         "session_round": t - timeline.session_span(t)[0],
         "t": t,
-        "at": t,
         "lr": rate_at(parts, t),
         "local": parts.settings.local,
     }
@@ -135,19 +150,18 @@ def plan_gradient_round(
         lr: constant learning rate.
         steps, batch_size: local steps of every client and samples per step; ``None``: as in training.
     """
-    timeline, local = parts.timeline, parts.settings.local
-    sizes, session = timeline.sizes_at(t), int(timeline.session_of_round[t])
+    timeline, local, session = parts.timeline, parts.settings.local, int(parts.timeline.session_of_round[t])
     amount = {} if steps is None else {"amount": steps, "unit": "steps"}
     batches = {} if batch_size is None else {"batch_size": batch_size}
     return RoundPlan(
         **_participants(timeline, eligible_clients(timeline, t)),
-        population=len(sizes),
-        mean_size=float(sizes.mean()),
+        present=timeline.at(t),
+        mean_size=float(timeline.sizes_at(t).mean()),
+        departed=None,
         participation_fraction=1.0,
         session=session,
         session_round=v,
         t=v,
-        at=t,
         lr=lr,
         local=local.model_copy(update={**amount, **batches, "lr": lr, "schedule": "constant"}),
         purpose="gradient",
@@ -157,8 +171,21 @@ def plan_gradient_round(
 
 def eligible_clients(timeline: Timeline, t: int) -> Assignment:
     """Clients present in round ``t`` that have data."""
-    present, eligible = timeline.at(t), timeline.sizes_at(t) > 0
-    return Assignment(present.clients[eligible], present.shards[eligible])
+    return with_data(timeline, timeline.at(t))
+
+
+def with_data(timeline: Timeline, present: Assignment) -> Assignment:
+    """Those of these clients that hold samples."""
+    holds = timeline.sizes_of(present) > 0
+    return Assignment(present.clients[holds], present.shards[holds])
+
+
+def departures(timeline: Timeline, t: int) -> Ints | None:
+    """Clients present in the round before ``t`` that are no longer; None if the same clients are present."""
+    if t == 0:
+        return None
+    before, now = timeline.at(t - 1).clients, timeline.at(t).clients
+    return None if np.array_equal(before, now) else np.setdiff1d(before, now)
 
 
 def _participants(timeline: Timeline, drawn: Assignment) -> dict[str, Any]:

@@ -86,7 +86,7 @@ def train_round(parts: Parts, state: RunState, plan: RoundPlan) -> RoundResult:
         memory["latest"] = cohort.W
     if cohort.momentum is not None and "momentum" in memory:
         memory["momentum"] = cohort.momentum
-    _scatter(state, ids, memory)
+    _scatter(state, ids, memory, _keeps(plan))
     clients, server = _recorded(plan.ids, contract.record(algorithm, algorithm.record(r), len(plan.ids)))
     return RoundResult(
         w=w,
@@ -108,11 +108,18 @@ def _gather(state: RunState, ids: Tensor) -> dict[str, Tensor]:
     return {name: rows[ids.to(rows.device)].to(state.w.device) for name, rows in state.memory.items()}
 
 
-def _scatter(state: RunState, ids: Tensor, memory: dict[str, Tensor]) -> None:
-    """Write the participants' memories back."""
+def _keeps(plan: RoundPlan) -> Tensor:
+    """Whether each participant's memories are kept, bool [C]."""
+    return torch.ones(len(plan.ids), dtype=torch.bool) if plan.starts is None else torch.tensor(plan.starts.keeps)
+
+
+def _scatter(state: RunState, ids: Tensor, memory: dict[str, Tensor], keeps: Tensor) -> None:
+    """Write the participants' memories back, where they are kept."""
+    everybody = bool(keeps.all())
+    ids = ids if everybody else ids[keeps]
     for name, rows in memory.items():
         kept = state.memory[name]
-        kept[ids.to(kept.device)] = rows.to(kept.device)
+        kept[ids.to(kept.device)] = (rows if everybody else rows[keeps.to(rows.device)]).to(kept.device)
     state.seen[ids] = True
 
 
@@ -129,20 +136,23 @@ def _make_round(
     steps = torch.tensor(batches.steps, dtype=torch.float64)
     counts = parts.label_counts(plan.shards)
     weights = parts.weighting.weights(n, counts)
-    services = RoundServices(parts, state, plan, prior(parts, counts, plan.at, state.w))
+    services = RoundServices(parts, state, plan, prior(parts, counts, plan.present, state.w))
     rows = state.w.expand(len(plan.ids), -1) if plan.starts is None else plan.starts.w
     behind = [0] * len(plan.ids) if plan.starts is None else plan.starts.staleness
+    rate = plan.rate
     r = Round(
         t=plan.t,
         rounds=parts.timeline.rounds,
         session=plan.session,
         session_round=plan.session_round,
         lr=plan.lr,
+        rate=rate if isinstance(rate, float) else column(torch.tensor(rate, dtype=torch.float64)),
         lr0=local.lr,
         w=state.w,
         W=rows,
         base=rows,
         staleness=column(torch.tensor(behind)),
+        keeps=column(_keeps(plan)),
         server=Vectors(state.server),
         client=Vectors({name: memory[name] for name in algorithm.client}),
         scratch=Vectors({name: torch.zeros_like(rows) for name in algorithm.scratch}),
@@ -179,7 +189,7 @@ def _cohort(
     memory: dict[str, Tensor],
 ) -> Cohort:
     """The participants, ready for local training."""
-    algorithm, clients, rate = parts.algorithm, len(r.ids), plan.rate
+    algorithm, clients = parts.algorithm, len(r.ids)
     buffers = state.b.expand(clients, -1) if plan.starts is None else plan.starts.b
     shapes = tuple(r.w.shape), tuple(r.W.shape)
     r.W = contract.tensor(algorithm, "start", algorithm.start(r), r.w, *shapes).expand(clients, -1).clone()
@@ -190,7 +200,7 @@ def _cohort(
         b=state.b,
         plan=batches,
         label_counts=services.counts,
-        lr=rate if isinstance(rate, float) else torch.tensor(rate, dtype=torch.float64).unsqueeze(1).to(state.w),
+        lr=r.rate,
         added=contract.local(algorithm, algorithm.local(r), clients, len(r.w)),
         terms=[
             *contract.terms(algorithm, algorithm.terms(r)),

@@ -18,15 +18,16 @@ from fedtide.engine.models import recompute_statistics, with_models
 from fedtide.federation.parts import Parts
 from fedtide.federation.plan import RoundPlan
 from fedtide.federation.state import RunState
+from fedtide.world.timeline import Assignment
 
 Ints = NDArray[np.int64]
 Result = TypeVar("Result")
 
 
-def prior(parts: Parts, counts: Tensor, at: int, like: Tensor) -> Tensor:
+def prior(parts: Parts, counts: Tensor, present: Assignment, like: Tensor) -> Tensor:
     """The clients' samples per class [C, L] as the objective sees them: each client's own, or those of all present."""
     pooled = parts.task.objective.pooled
-    return (parts.population_counts(at).sum(0).expand_as(counts) if pooled else counts).to(like)
+    return (parts.population_counts(present).sum(0).expand_as(counts) if pooled else counts).to(like)
 
 
 class RoundServices:
@@ -52,7 +53,7 @@ class RoundServices:
         """See :class:`Services`."""
         parts, data, counts = self._parts, self._plan.shards, self.counts
         if shards is not None:
-            data, counts = shards, prior(parts, parts.label_counts(shards), self._plan.at, points)
+            data, counts = shards, prior(parts, parts.label_counts(shards), self._plan.present, points)
         return full_gradient(parts.workers, points, self._state.b, list(data), self._batch, counts)
 
     def hessian_diagonal(self, points: Tensor, probes: int | None, first: int = 0) -> Tensor:
@@ -103,10 +104,9 @@ class RoundServices:
 
     def population(self) -> Population:
         """See :class:`Services`."""
-        timeline, at = self._parts.timeline, self._plan.at
-        ids = timeline.at(at).clients
-        return Population(ids, timeline.sizes_at(at), self._state.seen[torch.from_numpy(ids)].cpu().numpy())
+        ids, sizes = self._plan.present.clients, self._parts.timeline.sizes_of(self._plan.present)
+        return Population(ids, sizes, self._state.seen[torch.from_numpy(ids)].cpu().numpy())
 
     def population_counts(self) -> Tensor:
         """See :class:`Services`."""
-        return self._parts.population_counts(self._plan.at)
+        return self._parts.population_counts(self._plan.present)

@@ -6,7 +6,7 @@ import numpy as np
 from pydantic import Field
 
 from fedtide.core.plugins import PluginSettings
-from fedtide.scenarios._writing import Bools, Span, assign, session_labels, write
+from fedtide.scenarios._writing import Bools, Span, write_spans
 from fedtide.scenarios.base import WorldInput
 from fedtide.world.timeline import Timeline
 
@@ -46,7 +46,4 @@ def write_presence(world: WorldInput, present: Bools, session_at_change: bool, s
     Raises:
         SettingsError: a round without anybody.
     """
-    spans = spans_of(present, session_at_change)
-    dealt = assign(world, world.train, len(present))
-    views = session_labels(world, dealt.shards, spans)
-    return write(world, dealt.shards, spans, views, {"scenario": scenario, **dealt.notes}, dealt.origins)
+    return write_spans(world, spans_of(present, session_at_change), len(present), {"scenario": scenario})

@@ -10,9 +10,10 @@ from pydantic import Field
 
 from fedtide.core.plugins import PluginSettings
 from fedtide.scenarios._patterns import write_presence
-from fedtide.scenarios._writing import Bools
+from fedtide.scenarios._writing import Bools, write_visits
 from fedtide.scenarios.base import WorldInput
 from fedtide.world.timeline import Ints, Timeline
+from fedtide.world.visits import Visits
 
 
 class SecondsSettings(PluginSettings):
@@ -20,7 +21,9 @@ class SecondsSettings(PluginSettings):
 
     num_clients: int = Field(100, ge=1, description="clients in all")
     rounds: int = Field(100, ge=1, description="communication rounds")
-    seconds_per_round: int = Field(60, ge=1, description="seconds from the start of a round to that of the next")
+    seconds_per_round: int = Field(
+        60, ge=1, description="seconds from the start of a round to that of the next; not used with `clock: events`"
+    )
     start_second: int = Field(0, ge=0, description="second of the trace at which the first round starts")
     session_at_change: bool = Field(False, description="begin a new session whenever clients come or go")
 
@@ -48,7 +51,17 @@ class Replay:
 
 
 def write_replays(world: WorldInput, settings: SecondsSettings, devices: Sequence[Replay]) -> Timeline:
-    """The timeline in which client k is present in the rounds at whose first second ``devices[k]`` is available."""
+    """The timeline in which client k is present in the rounds at whose first second ``devices[k]`` is available.
+
+    With ``clock: events``, from the first second of each time that it is available up to the last one.
+    """
+    if world.events:
+        visits = Visits.of(
+            [[(first - device.begin, last - device.begin) for first, last in device.intervals] for device in devices],
+            [settings.start_second - device.begin for device in devices],
+            [device.period for device in devices],
+        )
+        return write_visits(world, visits, settings.rounds, settings.session_at_change, {"scenario": settings.name})
     seconds = settings.start_second + settings.seconds_per_round * np.arange(settings.rounds)
     present = np.stack([device.available(seconds) for device in devices])
     return write_presence(world, present, settings.session_at_change, settings.name)

@@ -15,6 +15,7 @@ from fedtide.core.faults import broken_contract
 from fedtide.partitions.base import Dealt
 from fedtide.scenarios.base import WorldInput
 from fedtide.world.timeline import Assignment, Ints, Timeline
+from fedtide.world.visits import Visits
 
 Bools = NDArray[np.bool_]
 
@@ -127,6 +128,31 @@ def write(
         validation=world.validation,
         notes={"partition": world.partition.settings.name, **notes},
         origin_of_client=np.zeros(0, dtype=np.int64) if origins is None else origins,
+    )
+
+
+def write_spans(world: WorldInput, spans: Sequence[Span], num_clients: int, notes: dict[str, Any]) -> Timeline:
+    """The timeline of clients to whom all data is dealt once; a session is evaluated on the labels that its clients hold."""
+    dealt = assign(world, world.train, num_clients)
+    views = session_labels(world, dealt.shards, spans)
+    return write(world, dealt.shards, spans, views, {**notes, **dealt.notes}, dealt.origins)
+
+
+def write_visits(
+    world: WorldInput, visits: Visits, rounds: int, session_at_change: bool, notes: dict[str, Any]
+) -> Timeline:
+    """The same with clients that come and go in seconds; the rounds are updates of the server.
+
+    Raises:
+        SettingsError: sessions that begin with a change of the population, or nobody is ever present.
+    """
+    if session_at_change:
+        raise SettingsError(
+            "scenario.session_at_change = true: with clock: events clients come and go between updates, and sessions begin "
+            "with one; set it to false"
+        )
+    return replace(
+        write_spans(world, [Span(np.unique(visits.client), rounds, 0)], len(visits.start), notes), visits=visits
     )
 
 

@@ -27,6 +27,7 @@ class WorldInput:
         seed: the world's seed; draws use ``generator(seed, purpose, ...)``.
         test: the test set, if the scenario evaluates parts of it.
         unit: of the times of samples.
+        events: whether the run has ``clock: events``, in which clients come and go in seconds if the scenario knows these.
     """
 
     samples: Samples
@@ -37,6 +38,7 @@ class WorldInput:
     seed: int
     test: Samples | None = None
     unit: str = "s"
+    events: bool = False
 
     @property
     def labels(self) -> Ints:
@@ -52,6 +54,11 @@ class Scenario(Plugin):
     def files(self) -> tuple[Path, ...]:
         """Files whose content the timeline depends on; part of the run key."""
         return ()
+
+    @property
+    def in_seconds(self) -> bool:
+        """Whether it knows the seconds at which clients come and go, and writes them with ``clock: events``."""
+        return False
 
     def period_of(self, times: Ints, unit: str) -> Ints | None:
         """The period of each time, if validation samples are held out period by period; int64."""

@@ -20,7 +20,8 @@ class FedscaleTrace(Scenario):
     Client i follows the (i mod number of devices)-th device of the file. It is present in a round if it is active in the
     round's first second s: if ``active[j] <= s mod finish_time <= inactive[j]`` for some j, both ends included. FedScale's
     program keeps an index that moves by at most one interval per query and so differs in a tenth of the seconds; this is the
-    reading without state. A round without anybody is refused.
+    reading without state. A round without anybody is refused. With ``clock: events`` it is present from ``active[j]`` up to
+    ``inactive[j]``, whatever the round.
 
     The file is a pickle; it is read without constructing anything but plain containers, text and numbers. It was specified from
     the program alone: no file of theirs has been read yet. A device that leaves loses its memories, see scenario ``trace``.
@@ -37,6 +38,8 @@ class FedscaleTrace(Scenario):
     def files(self) -> tuple[Path, ...]:
         """The pickle."""
         return (Path(self.settings.file),)
+
+    in_seconds = True
 
     def timeline(self, world: WorldInput) -> Timeline:
         """See :meth:`Scenario.timeline`."""

@@ -35,7 +35,8 @@ class FlashTrace(Scenario):
     first; a client is present in a round if its device is ready in the round's first second, counted from 2020-01-02 00:00:00.
     Clients draw devices at random with replacement from those with a valid trace: every message is a time and a known state,
     there is an interval in which the device is ready, and the trace lasts a second. Times are read as UTC where the program
-    uses local time. A round without anybody is refused.
+    uses local time. A round without anybody is refused. With ``clock: events`` a client is present while its device is ready,
+    whatever the round.
 
     The reader was specified from the program alone: no file of theirs has been read yet. That training pauses while a device
     is not ready is not modelled. A device that leaves loses its memories, see scenario ``trace``.
@@ -52,6 +53,8 @@ class FlashTrace(Scenario):
     def files(self) -> tuple[Path, ...]:
         """The JSON file."""
         return (Path(self.settings.file),)
+
+    in_seconds = True
 
     def timeline(self, world: WorldInput) -> Timeline:
         """See :meth:`Scenario.timeline`."""

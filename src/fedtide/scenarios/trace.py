@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import csv
-from itertools import pairwise
+from itertools import groupby, pairwise
 from pathlib import Path
 from typing import NamedTuple
 
@@ -12,16 +12,17 @@ from pydantic import Field
 
 from fedtide.core.errors import SettingsError
 from fedtide.core.plugins import PluginSettings
-from fedtide.scenarios._writing import Span, assign, session_labels, write
+from fedtide.scenarios._writing import Span, write_spans, write_visits
 from fedtide.scenarios.base import Scenario, WorldInput
 from fedtide.world.timeline import Ints, Timeline
+from fedtide.world.visits import Visits
 
 _LAST_ROUND = 10_000_000  # a larger number is a time stamp
 _LARGEST = {"client": 2**62, "join": _LAST_ROUND, "leave": _LAST_ROUND}
 
 
 class Interval(NamedTuple):
-    """One row: ``client`` is present in rounds ``join`` to ``leave - 1``; ``line`` is its line in the file."""
+    """One row: ``client`` is present from ``join`` up to but not including ``leave``; ``line`` is its line in the file."""
 
     client: int
     join: int
@@ -30,13 +31,16 @@ class Interval(NamedTuple):
 
 
 class Trace(Scenario):
-    """Clients come and go round by round, as listed in a file.
+    """Clients come and go as listed in a file, by rounds or by seconds.
 
     The file is a CSV with a header and the integer columns ``client,join,leave`` (others are ignored): the client is
     present from round ``join`` up to but not including round ``leave``, counted from 0. A client may have several rows. Its
     id may be any integer from 0; clients are numbered by ascending id and the data is dealt to all of them. A session is
     evaluated on the labels that its clients hold. A client that returns has the same data, but its memories are lost, unless
     ``session_at_change`` is set: then ``federation.at_session`` decides.
+
+    With ``seconds_per_round``, ``join`` and ``leave`` are seconds, and a client is present in the rounds in whose first second
+    it is. With ``clock: events`` it then comes and goes at these seconds of simulated time, between two updates of the server.
     """
 
     class Settings(PluginSettings):
@@ -46,6 +50,12 @@ class Trace(Scenario):
         file: str = Field("trace.csv", description="path of the CSV file, relative to the working directory")
         rounds: int | None = Field(
             None, ge=1, le=_LAST_ROUND, description="rounds; null: until the last client has left"
+        )
+        seconds_per_round: int | None = Field(
+            None,
+            ge=1,
+            description="seconds from the start of a round to that of the next, if join and leave are seconds; null: they are "
+            "rounds",
         )
         session_at_change: bool = Field(False, description="begin a new session whenever clients come or go")
 
@@ -57,13 +67,25 @@ class Trace(Scenario):
 
     def timeline(self, world: WorldInput) -> Timeline:
         """See :meth:`Scenario.timeline`."""
-        intervals = read_trace(Path(self.settings.file))
+        chosen = self.settings
+        intervals = read_trace(Path(chosen.file))
         ids = sorted({interval.client for interval in intervals})
-        rounds = self.settings.rounds or max(interval.leave for interval in intervals)
-        spans = _spans(intervals, ids, rounds, self.settings.session_at_change)
-        dealt = assign(world, world.train, len(ids))
-        notes = {"scenario": "trace", "file": Path(self.settings.file).name, "ids": ids, **dealt.notes}
-        return write(world, dealt.shards, spans, session_labels(world, dealt.shards, spans), notes, dealt.origins)
+        notes = {"scenario": "trace", "file": Path(chosen.file).name, "ids": ids}
+        if world.events and self.in_seconds:
+            if chosen.rounds is None:
+                raise SettingsError(
+                    "scenario.rounds = null: with clock: events and a trace in seconds it is the number of updates; give one"
+                )
+            return write_visits(world, _visits(intervals, ids), chosen.rounds, chosen.session_at_change, notes)
+        if chosen.seconds_per_round is not None:
+            intervals = _in_rounds(intervals, chosen.seconds_per_round)
+        rounds = chosen.rounds or max((interval.leave for interval in intervals), default=1)
+        return write_spans(world, _spans(intervals, ids, rounds, chosen.session_at_change), len(ids), notes)
+
+    @property
+    def in_seconds(self) -> bool:
+        """See :attr:`Scenario.in_seconds`."""
+        return self.settings.seconds_per_round is not None
 
 
 def read_trace(path: Path) -> list[Interval]:
@@ -103,6 +125,18 @@ def _interval(path: Path, line: int, row: dict[str, str]) -> Interval:
     if leave <= join:
         raise SettingsError(f"{path}, line {line}: leave = {leave} should be greater than join = {join}")
     return Interval(client, join, leave, line)
+
+
+def _in_rounds(intervals: list[Interval], seconds: int) -> list[Interval]:
+    """In whose first seconds, ``seconds`` apart, the client is present."""
+    first = [row._replace(join=-(-row.join // seconds), leave=-(-row.leave // seconds)) for row in intervals]
+    return [row for row in first if row.join < row.leave]
+
+
+def _visits(intervals: list[Interval], ids: list[int]) -> Visits:
+    """The intervals as seconds of a run."""
+    own = [[(row.join, row.leave) for row in rows] for _, rows in groupby(intervals, lambda row: row.client)]
+    return Visits.of(own, [0] * len(ids), [0] * len(ids))
 
 
 def _spans(intervals: list[Interval], ids: list[int], rounds: int, session_at_change: bool) -> list[Span]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
@@ -47,6 +47,12 @@ class CostSettings(SettingsModel):
         description="a transfer expected to need more slots is computed at its mean rate, not slot by slot",
     )
     clock: float = Field(1e9, gt=0, description="processor frequency f of a device [cycles/s]")
+    clock_factors: tuple[Annotated[float, Field(gt=0)], ...] = Field(
+        (1.0,),
+        min_length=1,
+        description="multiples of `clock`, of which every device has one, drawn once, all equally likely: [0.2, 1] for slow "
+        "and fast devices, a value given twice for twice as many",
+    )
     flops_per_cycle: float = Field(8.0, gt=0, description="FLOPs per cycle chi")
     capacitance: float = Field(1e-28, ge=0, description="energy per cycle divided by f squared, xi [J s^2 / cycle^3]")
     phi: float | None = Field(

@@ -10,6 +10,7 @@ from fedtide.core import plugins
 from fedtide.core.faults import broken_contract
 from fedtide.partitions.base import Partition
 from fedtide.scenarios.base import Scenario, WorldInput
+from fedtide.settings.clock import Events
 from fedtide.settings.run import RunSettings
 from fedtide.world.dataset import Dataset
 from fedtide.world.holdout import hold_out
@@ -39,7 +40,8 @@ def build_timeline(settings: RunSettings, data: Dataset) -> Timeline:
             kept, samples.client[kept], period[kept], None, settings.validation, seed, "validation"
         )
     world = WorldInput(
-        samples, train, validation, data.num_classes, partition, seed, test_samples(data), data.origins.unit
+        *(samples, train, validation, data.num_classes, partition, seed, test_samples(data), data.origins.unit),
+        events=isinstance(settings.clock, Events),
     )
     timeline = scenario.timeline(world)
     _refuse_impossible(scenario, timeline, len(samples), len(data.test_labels))

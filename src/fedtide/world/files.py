@@ -10,6 +10,7 @@ from fedtide.core.errors import SettingsError
 from fedtide.core.hashing import short_hash
 from fedtide.core.source import closure, fingerprint
 from fedtide.scenarios.base import Scenario
+from fedtide.settings.clock import Events
 from fedtide.settings.run import RunSettings
 from fedtide.world.build import build_timeline
 from fedtide.world.dataset import Dataset
@@ -19,18 +20,22 @@ _PACKAGES = frozenset({"world", "partitions", "scenarios"})
 
 
 def world_origin(settings: RunSettings) -> list[str]:
-    """Hashes of what the timeline depends on besides settings and data: sources, and the files that a scenario reads.
+    """What the timeline depends on besides its settings and data.
+
+    Hashes of sources and of the files that a scenario reads; and the clock, if clients come and go in its seconds.
 
     Raises:
         SettingsError: such a file is missing.
     """
-    files = plugins.create(Scenario, settings.scenario).files()
+    scenario = plugins.create(Scenario, settings.scenario)
+    files = scenario.files()
     if missing := [str(file) for file in files if not file.is_file()]:
         raise SettingsError(f"scenario {settings.scenario.name}: no file {', '.join(missing)}")
     makers = (("partitions", settings.partition.name), ("scenarios", settings.scenario.name))
     roots = ["fedtide.world.build", *(plugins.module_of(kind, name) for kind, name in makers)]
     sources = closure(roots, lambda name: name.split(".")[1] in _PACKAGES or name == "fedtide.core.randomness")
-    return [fingerprint(sources), *(hashlib.sha256(file.read_bytes()).hexdigest() for file in files)]
+    clock = ["events"] if scenario.in_seconds and isinstance(settings.clock, Events) else []
+    return [fingerprint(sources), *(hashlib.sha256(file.read_bytes()).hexdigest() for file in files), *clock]
 
 
 def world_identity(settings: RunSettings, data: Dataset) -> str:

@@ -14,10 +14,12 @@ from numpy.typing import NDArray
 
 from fedtide.core.files import replacing
 from fedtide.world.timeline import Ints, Timeline
+from fedtide.world.visits import Changes, Visits
 
 _ABSENT, _PRESENT = ("#e3e8ee", "#f3f5f8"), "#2b6ca3"  # absent: by parity of the session
 _ARRIVED, _DEPARTED, _BAR = "#2a8f5b", "#c2483d", "#b5cbe0"
 _SAMPLES = LinearSegmentedColormap.from_list("samples", ["#b3d0ea", "#5b9bcd", "#1f5c96", "#0a2342"])
+_INSTANTS = 500  # at which presence in seconds is drawn
 _LABELLED_SESSIONS = 24  # more do not fit above the axes
 
 
@@ -41,6 +43,13 @@ def presence(timeline: Timeline) -> NDArray[np.bool_]:
     for row, assignment in zip(present, timeline.assignments, strict=True):
         row[assignment.clients] = True
     return present[timeline.assignment_of_round].T
+
+
+def presence_in_seconds(visits: Visits) -> tuple[NDArray[np.bool_], float]:
+    """Whether each client is present, at equal distances over the longest trace: bool [N, instants], and its seconds."""
+    span = float(max(visits.end.max(initial=0), visits.period.max(initial=0)))
+    moves = Changes(visits, span / _INSTANTS)
+    return np.stack([moves.present(instant) for instant in range(_INSTANTS)], axis=1), span
 
 
 def most_frequent_labels(timeline: Timeline, labels: Ints) -> Ints | None:
@@ -93,8 +102,8 @@ def summary(timeline: Timeline, labels: Ints) -> dict[str, Any]:
         session boundaries; the timeline's notes.
     """
     counts = holdings(timeline, labels)
-    present = presence(timeline)
-    ever = present.any(axis=1)
+    ever = presence(timeline).any(axis=1)
+    present = presence(timeline) if timeline.visits is None else presence_in_seconds(timeline.visits)[0]
     sizes = counts[ever].sum(axis=1)
     with_data = counts[counts.sum(axis=1) > 0]
     share = with_data / with_data.sum(axis=1, keepdims=True)
@@ -184,9 +193,15 @@ def _draw_labels(figure: Figure, raster: Any, labels: Ints, classes: int) -> Non
 
 def _draw_presence(raster: Any, per_round: Any, timeline: Timeline) -> None:
     """Presence over bands of sessions; below, the number present, with arrivals and departures at boundaries."""
-    present, rounds = presence(timeline), timeline.rounds
+    present, rounds, sessions, unit = presence(timeline), float(timeline.rounds), timeline.session_of_round, "round"
+    if timeline.visits is not None:
+        (present, rounds), sessions, unit = (
+            presence_in_seconds(timeline.visits),
+            np.zeros(_INSTANTS, dtype=np.int64),
+            "second",
+        )
     raster.imshow(
-        np.where(present, 2, timeline.session_of_round % 2),
+        np.where(present, 2, sessions % 2),
         aspect="auto",
         interpolation="nearest",
         cmap=ListedColormap([*_ABSENT, _PRESENT]),
@@ -205,7 +220,7 @@ def _draw_presence(raster: Any, per_round: Any, timeline: Timeline) -> None:
         raster.annotate(str(session + 1), (middle, 1), (0, 3), ha="center", va="bottom", fontsize=9, **place)
 
     number = present.sum(axis=0)
-    per_round.stairs(number, np.arange(rounds + 1), color=_BAR, fill=True)
+    per_round.stairs(number, np.linspace(0, rounds, len(number) + 1), color=_BAR, fill=True)
     changes = boundaries(timeline)
     starts = np.array([change["round"] for change in changes])
     width = min(0.01 * rounds, 0.2 * rounds / timeline.sessions)
@@ -214,4 +229,4 @@ def _draw_presence(raster: Any, per_round: Any, timeline: Timeline) -> None:
     if changes:
         per_round.legend(loc="upper right", bbox_to_anchor=(1, -0.2), ncols=2, frameon=False, fontsize=9)
     top = max(int(number.max()), *(change[key] for change in changes for key in ("arrived", "departed")), 1)
-    per_round.set(xlabel="round", ylabel="present", xlim=(0, rounds), ylim=(0, 1.1 * top), yticks=(0, top))
+    per_round.set(xlabel=unit, ylabel="present", xlim=(0, rounds), ylim=(0, 1.1 * top), yticks=(0, top))

@@ -10,6 +10,7 @@ import hashlib
 import json
 from collections.abc import Container
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ from numpy.typing import NDArray
 
 from fedtide.core.arrays import read_arrays, write_arrays
 from fedtide.core.errors import SettingsError
+from fedtide.world.visits import Visits
 
 Ints = NDArray[np.int64]
 
@@ -79,6 +81,8 @@ class Timeline:
         next_of_round: the same, of the samples that are evaluated ahead of their time, -1 for none.
         origin_of_client: int64 [N], numbers of the clients in the data, empty if they are not clients of the data.
         active: for each round the clients whose samples are made in its time, ascending int64; empty if that is unknown.
+        visits: when clients are present in seconds, if that decides and not the rounds: then these list, for every round, all
+            clients that are ever present.
     """
 
     num_clients: int
@@ -96,6 +100,7 @@ class Timeline:
     next_of_round: Ints = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
     origin_of_client: Ints = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
     active: list[Ints] = field(default_factory=list)
+    visits: Visits | None = None
 
     @property
     def rounds(self) -> int:
@@ -113,11 +118,23 @@ class Timeline:
 
     def shards_at(self, round_: int) -> list[Ints]:
         """Shards of the clients present in a round (0-based), by ascending id."""
-        return [self.shards[shard] for shard in self.at(round_).shards]
+        return self.shards_of(self.at(round_))
+
+    def shards_of(self, present: Assignment) -> list[Ints]:
+        """Shards of these clients, in their order."""
+        return [self.shards[shard] for shard in present.shards]
 
     def sizes_at(self, round_: int) -> Ints:
         """Samples of each client present in a round (0-based), by ascending id."""
-        return np.array([len(shard) for shard in self.shards_at(round_)])
+        return self.sizes_of(self.at(round_))
+
+    def sizes_of(self, present: Assignment) -> Ints:
+        """Samples of each of these clients."""
+        return self._lengths[present.shards]
+
+    @cached_property
+    def _lengths(self) -> Ints:
+        return np.array([len(shard) for shard in self.shards], dtype=np.int64)
 
     def labels_at(self, round_: int) -> NDArray[np.bool_]:
         """Labels that are evaluated in a round, bool [L]."""
@@ -181,6 +198,7 @@ class Timeline:
         held = [array for item in self.assignments for array in (item.clients, item.shards)]
         held += [array for item in self.held_out for array in (item.test, item.validation)]
         arrays: list[NDArray[Any]] = [*indices, self.label_views, *self.shards, *held, *self.active]
+        arrays += [] if self.visits is None else self.visits.arrays().values()
         value = hashlib.sha256(f"{self.num_clients} {[array.shape for array in arrays]}".encode())
         for array in arrays:
             value.update(np.ascontiguousarray(array).tobytes())
@@ -215,6 +233,7 @@ class Timeline:
             **_flat("active", self.active),
             "meta": np.array(json.dumps(facts, sort_keys=True)),
         }
+        arrays |= {} if self.visits is None else {f"visit_{name}": a for name, a in self.visits.arrays().items()}
         write_arrays(path, arrays)
 
     @staticmethod
@@ -239,6 +258,7 @@ class Timeline:
         pieces = np.cumsum(arrays["assignment_sizes"])[:-1]
         clients = np.split(arrays["assignment_clients"], pieces)
         shards = np.split(arrays["assignment_shards"], pieces)
+        visits = {name.removeprefix("visit_"): arrays[name] for name in arrays if name.startswith("visit_")}
         return Timeline(
             num_clients=meta["num_clients"],
             num_classes=meta["num_classes"],
@@ -258,6 +278,7 @@ class Timeline:
             next_of_round=arrays["next_of_round"],
             origin_of_client=arrays["origin_of_client"],
             active=_ragged(arrays, "active"),
+            visits=Visits(**visits) if visits else None,
         )
 
 

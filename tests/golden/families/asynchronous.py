@@ -43,7 +43,7 @@ class Scripted(Presence):
         self.line = first
         self.leaves, self.joins = ([(ticks(second), client) for second, client in rows] for rows in (leaves, joins))
 
-    def first(self, t: int) -> list[int]:
+    def first(self, t: int, now: int) -> list[int]:
         """See :meth:`Presence.first`."""
         return self.line
 
@@ -118,7 +118,9 @@ class Script:
         """Norm of a result that is thrown away, and therefore never computed in a run."""
         assert isinstance(fed.clock, EventClock)
         scratch = replace(state, counts=state.counts.clone(), seen=state.seen.clone())
-        return float(train_round(fed.parts, scratch, fed.clock.update_plan(flight, [job], t)).members[0].norm())
+        return float(
+            train_round(fed.parts, scratch, fed.clock.update_plan(flight, [job], t, flight.queue.now)).members[0].norm()
+        )
 
 
 def read(run: dict[str, Any], problems: dict[str, Any]) -> Case:

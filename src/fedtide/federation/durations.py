@@ -1,0 +1,48 @@
+"""What jobs cost, computed for those next in line together: of many at once, each takes a third of the time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from fedtide.costs.wireless import JobCosts, Wireless
+
+AHEAD = 32
+"""Most jobs computed before they start."""
+
+Behind = Callable[[], Sequence[tuple[int, int]]]
+"""Clients that wait behind those that start, at most :data:`AHEAD`, in order, and the samples that each would process."""
+
+
+class Durations:
+    """Slots and energy of jobs; see :meth:`Wireless.job_costs`, whose numbers depend on a job's own number and client alone.
+
+    Args:
+        wireless: cost model.
+    """
+
+    def __init__(self, wireless: Wireless) -> None:
+        self._wireless = wireless
+        self._known: dict[tuple[int, int, int], tuple[int, float]] = {}
+
+    def __call__(
+        self,
+        numbers: Sequence[int],
+        clients: Sequence[int],
+        samples: Sequence[int],
+        down: int,
+        up: int,
+        places: int,
+        behind: Behind,
+    ) -> JobCosts:
+        """The costs of jobs with consecutive ``numbers``; of those ``behind``, unless they are known already, too."""
+        jobs = list(zip(numbers, clients, samples, strict=True))
+        if not self._known.keys() >= set(jobs):
+            wanted = [*jobs, *((number, *job) for number, job in enumerate(behind(), numbers[-1] + 1))]
+            found = self._wireless.job_costs(*zip(*wanted, strict=True), down, up, places)
+            self._known = dict(
+                zip(wanted, zip(found.slots.tolist(), found.device_J.tolist(), strict=True), strict=True)
+            )
+        slots, joules = zip(*(self._known.pop(job) for job in jobs), strict=True)
+        return JobCosts(np.array(slots), np.array(joules))
