@@ -98,6 +98,7 @@ class Algorithm(Plugin):
             the results are used.
         remembers: whether clients keep something from round to round besides their vectors.
         synthetic_per_shard: most samples it adds for every shard that a client holds.
+        linear_head: whether the model's logits must be one linear map of its features.
         problem: the learning problem, set before all other calls.
     """
 
@@ -113,6 +114,7 @@ class Algorithm(Plugin):
     buffer: int = 0
     remembers: ClassVar[bool] = False
     synthetic_per_shard: int = 0
+    linear_head: bool = False
     problem: Problem
 
     # A round, in the order of the calls.

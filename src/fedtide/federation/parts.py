@@ -23,6 +23,7 @@ from fedtide.engine.augment import Augmentation
 from fedtide.engine.evaluation import Scores, evaluate
 from fedtide.engine.executor import Executor
 from fedtide.engine.flat import Layout, flatten
+from fedtide.engine.probe import refuse_untrainable
 from fedtide.engine.task import Task
 from fedtide.engine.workers import Workers
 from fedtide.exchange.base import Exchange
@@ -161,8 +162,11 @@ class Parts:
         return np.arange(len(self.data.test_labels)) if split == "test" else self.timeline.validation
 
     def named(self, w: Tensor, b: Tensor) -> dict[str, Tensor]:
-        """A model by parameter and buffer name, on the CPU."""
-        return {name: value.clone().cpu() for name, value in self.layout.named(w, b).items()}
+        """A model by parameter and buffer name, on the CPU, with all that a network of its class needs to load it."""
+        network = self.task.network
+        values = self.layout.named(w, b)
+        values |= {name: value for name, value in network.state_dict().items() if name not in values}
+        return {network.stored_name(name): value.clone().cpu() for name, value in values.items()}
 
 
 def assemble(settings: RunSettings, timeline: Timeline, data: Dataset, hardware: Hardware | None = None) -> Parts:
@@ -188,6 +192,14 @@ def assemble(settings: RunSettings, timeline: Timeline, data: Dataset, hardware:
     exchange.require(algorithm, local)
     model = plugins.create(Model, settings.model)
     network = _network(model, settings.seed, data)
+    if algorithm.linear_head and not network.has_linear_head:
+        raise SettingsError(
+            f"algorithm {settings.algorithm.name} needs logits that are one linear map of the features, a single nn.Linear at the "
+            f"end of the network; the head of model {settings.model.name} is another"
+        )
+    executor = factory.executor_name(network, device, settings.engine, model.family)
+    few = data.prepare(data.test_inputs[:2].to("cpu"), next(network.parameters()).dtype)
+    refuse_untrainable(network, few, data.num_classes, executor)
     layout, randomness = Layout(network), Randomness(settings.seed)
     memory_layout = factory.image_layout(settings.engine, model.channels_last, device)
     objective = plugins.create(Objective, settings.objective)

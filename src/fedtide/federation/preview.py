@@ -48,7 +48,7 @@ def unused_partition(parts: Parts) -> list[str]:
 
 
 def advice(parts: Parts) -> list[str]:
-    """What to know about settings: of a partition without effect, and the algorithm's advice for the first session."""
+    """What to know about settings: a partition without effect, the model's remarks, the algorithm's advice for session 1."""
     timeline, local = parts.timeline, parts.settings.local
     sizes = timeline.sizes_at(0)
     mean = float(sizes.mean())
@@ -61,4 +61,4 @@ def advice(parts: Parts) -> list[str]:
         participation_fraction=parts.participation.participation_fraction(int((sizes > 0).sum())),
         smallest=float(sizes[sizes > 0].min()) / mean,
     )
-    return [*unused_partition(parts), *parts.algorithm.advice(preview)]
+    return [*unused_partition(parts), *parts.task.network.remarks, *parts.algorithm.advice(preview)]
