@@ -10,13 +10,13 @@ from __future__ import annotations
 
 import torch
 from torch import Tensor, nn
-from torch.func import functional_call, grad_and_value, vmap
+from torch.func import functional_call, grad, vmap
 from torch.nn.modules.batchnorm import _NormBase
 
 from fedtide.core.errors import SettingsError, shortened
 from fedtide.engine.flat import ResidentModule, trained
 from fedtide.engine.gradient import Probe
-from fedtide.engine.program import trace, trace_plain
+from fedtide.engine.program import trace_plain
 from fedtide.engine.traces import shared, structure
 from fedtide.models.base import Network
 
@@ -52,11 +52,14 @@ def _probe(network: Network, inputs: Tensor, classes: int, executor: str) -> boo
 def _refuse_impure(network: Network, inputs: Tensor, classes: int) -> None:
     module = ResidentModule(network, next(network.parameters()).dtype, inputs.device).network.train()
     kept = {name: value.clone() for name, value in module.named_buffers() if not value.is_floating_point()}
-    before, drawing = torch.get_rng_state(), list[str]()
-    hooks = [
-        part.register_forward_hook(lambda *_, name=name: _note_draw(name, before, drawing))
-        for name, part in module.named_modules()
-    ]
+    drawing, hooks = list[str](), []
+    for name, part in module.named_modules():
+        before: list[Tensor] = []
+        hooks.append(part.register_forward_pre_hook(lambda *_, before=before: before.append(torch.get_rng_state())))
+        hooks.append(
+            part.register_forward_hook(lambda *_, name=name, before=before: _note_draw(name, before.pop(), drawing))
+        )
+    before_all = torch.get_rng_state()
     try:
         with torch.no_grad():
             logits = module.outputs(inputs).logits
@@ -66,8 +69,9 @@ def _refuse_impure(network: Network, inputs: Tensor, classes: int) -> None:
         hook.remove()
     if logits.shape != (len(inputs), classes):
         raise SettingsError(f"the model's logits in training mode have shape {list(logits.shape)}, not [B, {classes}]")
-    if not torch.equal(torch.get_rng_state(), before):
-        where = f"its layer {network.stored_name(drawing[0])}" if drawing and drawing[0] else "its forward"
+    if not torch.equal(torch.get_rng_state(), before_all):
+        layer = network.stored_name(drawing[0]) if drawing else ""
+        where = f"its layer {layer}" if layer else "its forward"
         raise SettingsError(
             f"the model draws random numbers in training, which clients could not repeat: {where}; use layers nn.Dropout, whose "
             "masks are keyed, or set its dropout to 0"
@@ -89,57 +93,43 @@ def _refuse_impure(network: Network, inputs: Tensor, classes: int) -> None:
 
 
 def _note_draw(name: str, before: Tensor, drawing: list[str]) -> None:
-    """Note a layer that ends after a draw; those inside of it end first."""
+    """Note a layer that has drawn; those inside of it end first."""
     if not torch.equal(torch.get_rng_state(), before):
         drawing.append(name)
 
 
 def _refuse_untraceable(network: Network, inputs: Tensor, executor: str) -> None:
-    """Trace what an executor will trace: the gradient, for several clients at once if stacked, and the logits."""
-    probe, names = Probe(network), list(trained(network))
-    values = tuple(value.detach() for value in trained(network).values())
+    """Trace the logits, as in the mode that an executor traces, and take gradients for two clients at once if stacked."""
+    probe, values = Probe(network), {name: value.detach() for name, value in trained(network).items()}
     training = network.training
 
-    def loss(parameters: tuple[Tensor, ...], batch: Tensor) -> Tensor:
-        state = {f"network.{name}": value for name, value in zip(names, parameters, strict=True)}
+    def loss(parameters: dict[str, Tensor], batch: Tensor) -> Tensor:
+        state = {f"network.{name}": value for name, value in parameters.items()}
         outputs: Tensor = functional_call(probe, state, (batch,)).logits
         return outputs.square().mean()
 
-    def gradient(*arguments: Tensor) -> tuple[Tensor, ...]:
-        gradients, value = grad_and_value(loss)(arguments[:-1], arguments[-1])
-        return (*gradients, value)
-
     def logits(*arguments: Tensor) -> Tensor:
-        outputs: Tensor = functional_call(network, dict(zip(names, arguments, strict=False)), (arguments[-1],))
+        outputs: Tensor = functional_call(network, dict(zip(values, arguments, strict=False)), (arguments[-1],))
         return outputs
 
     try:
-        if executor == "threads":
-            trace(gradient, [*values, inputs])
-        elif executor == "stacked":
-            trace(vmap(gradient), [torch.stack([value, value]) for value in (*values, inputs)])
+        with torch.no_grad():
+            network.train(executor == "threads")
+            trace_plain(logits, [*values.values(), inputs])
+            if executor == "stacked":
+                network.train()
+                twice = {name: torch.stack([value, value]) for name, value in values.items()}
+                vmap(grad(loss))(twice, torch.stack([inputs, inputs]))
     except Exception as error:
         raise SettingsError(_refusal(executor, error)) from error
-    finally:
-        network.train(training)
-    try:
-        network.eval()
-        with torch.no_grad():
-            trace_plain(logits, [*values, inputs])
-    except Exception as error:
-        raise SettingsError(f"the model cannot be traced for evaluation: {_words(error)}") from error
     finally:
         network.train(training)
 
 
 def _refusal(executor: str, error: Exception) -> str:
     if executor == "stacked":
-        return (
-            f"engine.executor = 'stacked': the model does not run for several clients at once ({_words(error)}); use 'threads'"
-        )
-    return (
-        f"the model cannot be traced ({_words(error)}): its forward should not depend on values, such as `if x.sum() > 0`"
-    )
+        return f"engine.executor = 'stacked': the model does not run for several clients at once ({_words(error)}); use 'threads'"
+    return f"the model cannot be traced ({_words(error)}): its forward should not depend on values, such as `if x.sum() > 0`"
 
 
 def _words(error: Exception) -> str:

@@ -46,7 +46,9 @@ def measure(model: Model, data: Dataset) -> Size:
     constants = sum(value.numel() for value in network.parameters()) - parameters
     buffers = sum(value.numel() for value in network.buffers() if value.is_floating_point())
     outputs = _activations(network, data)
-    return Size(network, parameters, buffers, constants, sum(outputs), max(map(sum, zip(outputs, [0, *outputs], strict=False))))
+    return Size(
+        network, parameters, buffers, constants, sum(outputs), max(map(sum, zip(outputs, [0, *outputs], strict=False)))
+    )
 
 
 def _activations(network: nn.Module, data: Dataset) -> list[int]:

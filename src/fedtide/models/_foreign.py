@@ -7,6 +7,7 @@ way. A layer whose parameters are all constant runs in evaluation mode, with eve
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from fnmatch import fnmatchcase
 from typing import Any, Self
 
@@ -28,7 +29,7 @@ _SALT = 0x5851F42D4C957F2D  # an odd 64-bit multiplier keeps the keys of a netwo
 
 
 class _Tap(nn.Module):
-    """Takes the place of a layer: notes the input and calls the layer, which is registered elsewhere."""
+    """Takes the place of a layer: notes the input and calls the layer, which is registered elsewhere; looks like it."""
 
     def __init__(self, layer: nn.Module) -> None:
         super().__init__()
@@ -40,6 +41,14 @@ class _Tap(nn.Module):
         outputs: Tensor = self.layer[0](inputs)
         return outputs
 
+    def __getattr__(self, name: str) -> Any:
+        try:
+            return super().__getattr__(name)
+        except AttributeError:
+            if name == "layer":  # while it is being copied
+                raise
+            return getattr(self.layer[0], name)
+
 
 class ForeignNetwork(Network):
     """A module with one of its layers as the head.
@@ -48,6 +57,9 @@ class ForeignNetwork(Network):
         module: any; it is changed. Its dropout layers get keyed masks.
         head: name of the layer.
         sample: prepared inputs [n, ...] to try the cut on.
+
+    Raises:
+        SettingsError: the module does not call the layer.
 
     Attributes:
         body: the module without the layer, or with a note-taker in its place.
@@ -62,11 +74,16 @@ class ForeignNetwork(Network):
         expected = None if is_meta else _logits(module, sample)
         _set(module, head, nn.Identity())
         self.body, self.head = module, layer
-        self._cut = expected is not None and self._fits(sample, expected)
-        self._linear = self._cut
-        if not self._cut:
+        self._cut = not is_meta
+        self._linear = expected is not None and self._fits(sample, expected)
+        if not self._linear:
+            self._cut = False
             _set(module, head, _Tap(layer))
             self._linear = expected is not None and self._fits(sample, expected)
+            if not (is_meta or self._tap.seen):
+                raise SettingsError(
+                    f"model.head = {head!r}: forward does not call this layer; name the last one that it calls"
+                )
         self._keep_constant()
 
     @property
@@ -152,8 +169,11 @@ class ForeignNetwork(Network):
     def _whole(self, inputs: Tensor) -> tuple[Tensor, Tensor]:
         """Features and logits."""
         logits = self.body(inputs)
-        tap: Any = self.body.get_submodule(self._place)
-        return self._flat(tap.seen.pop()), logits
+        return self._flat(self._tap.seen[-1]), logits
+
+    @property
+    def _tap(self) -> Any:
+        return self.body.get_submodule(self._place)
 
     @staticmethod
     def _flat(features: Tensor) -> Tensor:
@@ -186,22 +206,35 @@ def _keep_statistics(part: nn.Module) -> None:
                 module.register_parameter(name, nn.Parameter(value, requires_grad=False))
 
 
-def find_head(module: nn.Module, name: str | None, key: str) -> str:
-    """Name of the head: as given, or the last linear layer, or the last convolution where there is none.
+def find_head(module: nn.Module, name: str | None, run: Callable[[], object]) -> str:
+    """Name of the head: as given, or the linear layer that is called last, or the convolution where there is none.
+
+    Args:
+        module: any. name: of the head, if it is given. run: calls the module.
 
     Raises:
-        SettingsError: there is no such layer.
+        SettingsError: there is no such layer, or it has no parameters.
     """
-    parts = dict(module.named_modules())
-    if name is not None:
-        if name not in parts or not name:
-            raise SettingsError(nearest(f"{key} = {name!r}: the module has no such layer", name, filter(None, parts)))
-        return name
-    for kind in (nn.Linear, nn.Conv2d):
-        found = [place for place, part in parts.items() if isinstance(part, kind) and place]
-        if found:
-            return found[-1]
-    raise SettingsError(f"{key}: the module has no linear layer that could be the head; name the last layer")
+    parts = {place: part for place, part in module.named_modules() if place}
+    if name is None:
+        called: list[nn.Module] = []
+        hooks = [
+            part.register_forward_hook(lambda part, *_: called.append(part))
+            for part in parts.values()
+            if isinstance(part, _LAYERS)
+        ]
+        run()
+        for hook in hooks:
+            hook.remove()
+        called.sort(key=lambda part: isinstance(part, nn.Linear))
+        name = next((place for place, part in parts.items() if called and part is called[-1]), None)
+        if name is None:
+            raise SettingsError("model.head: the module has no linear layer that could be its last one; name the head")
+    if name not in parts:
+        raise SettingsError(nearest(f"model.head = {name!r}: the module has no such layer", name, parts))
+    if not any(True for _ in parts[name].parameters()):
+        raise SettingsError(f"model.head = {name!r}: this layer has no parameters; name the last one that has")
+    return name
 
 
 def fit_head(module: nn.Module, head: str, classes: int) -> None:
@@ -209,7 +242,11 @@ def fit_head(module: nn.Module, head: str, classes: int) -> None:
     layer = module.get_submodule(head)
     if not isinstance(layer, _LAYERS):
         return
-    common: dict[str, Any] = {"bias": layer.bias is not None, "device": layer.weight.device, "dtype": layer.weight.dtype}
+    common: dict[str, Any] = {
+        "bias": layer.bias is not None,
+        "device": layer.weight.device,
+        "dtype": layer.weight.dtype,
+    }
     if isinstance(layer, nn.Linear):
         if layer.out_features != classes:
             _set(module, head, nn.Linear(layer.in_features, classes, **common))
@@ -234,5 +271,3 @@ def key_dropout(module: nn.Module) -> None:
                 salt = (len(keyed) + 1) * _SALT % 2**64 - 2**63
                 keyed[part] = KeyedDropout(part.p, salt, dims)
             parent._modules[name] = keyed[part]
-
-

@@ -69,18 +69,16 @@ class WrappedModel(Model):
         """See :meth:`fedtide.models.base.Model.build`."""
         chosen = self.settings
         module = self.make(num_classes)
-        self._materialise(module, input_shape, vocabulary)
-        head = find_head(module, chosen.head, "model.head")
+        is_meta, sample = _is_meta(module), _sample(module, input_shape, vocabulary)
+        if any(nn.parameter.is_lazy(value) for value in module.parameters()):
+            self._run(module, sample)  # gives all parameters their shapes
+        head = find_head(module, chosen.head, lambda: self._run(module, sample))
         fit_head(module, head, num_classes)
-        is_meta = any(value.is_meta for value in module.parameters())
         if chosen.weights and not is_meta:
             path = Path(chosen.weights)
             load_weights(module, head, read_weights(path, "model.weights"), f"model.weights = {chosen.weights!r}")
-        if not is_meta:
-            self._refuse_other_outputs(module, head, _sample(module, input_shape, vocabulary), num_classes)
-        network = ForeignNetwork(module, head, _sample(module, input_shape, vocabulary))
-        if not any(True for _ in network.head.parameters()):
-            raise SettingsError(f"model.head = {head!r}: this layer has no parameters of its own; name the last one that has")
+        self._refuse_other_outputs(module, head, sample, num_classes)
+        network = ForeignNetwork(module, head, sample)
         network.freeze(chosen.freeze, "model.freeze")
         network.remarks = self.remarks(module)
         return network
@@ -88,11 +86,6 @@ class WrappedModel(Model):
     def remarks(self, module: nn.Module) -> tuple[str, ...]:
         """Lines for the log about a module."""
         return ()
-
-    def _materialise(self, module: nn.Module, input_shape: tuple[int, ...], vocabulary: int) -> None:
-        """Give parameters whose shapes depend on the inputs their shapes."""
-        if any(nn.parameter.is_lazy(value) for value in module.parameters()):
-            self._run(module, _sample(module, input_shape, vocabulary))
 
     def _run(self, module: nn.Module, sample: Tensor) -> Any:
         try:
@@ -115,9 +108,14 @@ class WrappedModel(Model):
 
 
 def _sample(module: nn.Module, input_shape: tuple[int, ...], vocabulary: int) -> Tensor:
-    """Two samples of noise; three token ids in turn for text."""
-    draw = torch.Generator().manual_seed(0)
+    """Two samples of noise, or of token ids, in the type and on the device of a module's parameters."""
+    draw, device = torch.Generator().manual_seed(0), "meta" if _is_meta(module) else "cpu"
     if vocabulary:
-        return torch.randint(1, max(2, vocabulary), (2, *input_shape), generator=draw, device="cpu")
+        return torch.randint(1, max(2, vocabulary), (2, *input_shape), generator=draw, device="cpu").to(device)
     dtypes = [value.dtype for value in module.parameters() if value.is_floating_point()]
-    return torch.randn(2, *input_shape, generator=draw, device="cpu").to(dtypes[0] if dtypes else torch.float32)
+    return torch.randn(2, *input_shape, generator=draw, device="cpu").to(device, dtypes[0] if dtypes else torch.float32)
+
+
+def _is_meta(module: nn.Module) -> bool:
+    """Whether the module has shapes only."""
+    return any(value.is_meta for value in module.parameters())

@@ -34,7 +34,9 @@ class Module(WrappedModel):
         """Settings of a network of the user's."""
 
         name: str = "module"
-        path: str = Field("my_package.nets:Net", description="the class, or a function that returns the module: MODULE:NAME")
+        path: str = Field(
+            "my_package.nets:Net", description="the class, or a function that returns the module: MODULE:NAME"
+        )
 
     settings: Settings
 
