@@ -128,7 +128,7 @@ def _is_own(file: Path) -> bool:
 
 
 def _reached(module: str, key: str) -> Iterator[tuple[str, Path]]:
-    """Modules that a module imports, directly or not, with their files, in a fixed order; installed ones are not looked into."""
+    """Modules that a module imports, directly or not, with their files, in a fixed order; not what installed ones import."""
     todo, seen = [module], set[str]()
     while todo:
         name = todo.pop()

@@ -13,6 +13,7 @@ are. All other batches are normalised as the library does.
 from __future__ import annotations
 
 import copy
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import torch
@@ -49,7 +50,7 @@ class Layout:
         ]
 
     @staticmethod
-    def _slots(tensors: dict[str, Tensor]) -> tuple[list[Slot], int]:
+    def _slots(tensors: Mapping[str, Tensor]) -> tuple[list[Slot], int]:
         slots, start = [], 0
         for name, value in tensors.items():
             slots.append(Slot(name, value.shape, start, start + value.numel()))

@@ -9,7 +9,7 @@ what cannot be traced: control flow that depends on values.
 from __future__ import annotations
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.func import functional_call, grad, vmap
 from torch.nn.modules.batchnorm import _NormBase
 
@@ -73,8 +73,8 @@ def _refuse_impure(network: Network, inputs: Tensor, classes: int) -> None:
         layer = network.stored_name(drawing[0]) if drawing else ""
         where = f"its layer {layer}" if layer else "its forward"
         raise SettingsError(
-            f"the model draws random numbers in training, which clients could not repeat: {where}; use layers nn.Dropout, whose "
-            "masks are keyed, or set its dropout to 0"
+            f"the model draws random numbers in training, which clients could not repeat: {where}; use layers nn.Dropout, "
+            "whose masks are keyed, or set its dropout to 0"
         )
     counted = {
         f"{name}.num_batches_tracked".lstrip(".")
@@ -128,8 +128,13 @@ def _refuse_untraceable(network: Network, inputs: Tensor, executor: str) -> None
 
 def _refusal(executor: str, error: Exception) -> str:
     if executor == "stacked":
-        return f"engine.executor = 'stacked': the model does not run for several clients at once ({_words(error)}); use 'threads'"
-    return f"the model cannot be traced ({_words(error)}): its forward should not depend on values, such as `if x.sum() > 0`"
+        return (
+            f"engine.executor = 'stacked': the model does not run for several clients at once ({_words(error)}); "
+            "use 'threads'"
+        )
+    return (
+        f"the model cannot be traced ({_words(error)}): its forward should not depend on values, as in `if x.sum() > 0`"
+    )
 
 
 def _words(error: Exception) -> str:

@@ -194,8 +194,8 @@ def assemble(settings: RunSettings, timeline: Timeline, data: Dataset, hardware:
     network = _network(model, settings.seed, data)
     if algorithm.linear_head and not network.has_linear_head:
         raise SettingsError(
-            f"algorithm {settings.algorithm.name} needs logits that are one linear map of the features, a single nn.Linear at the "
-            f"end of the network; the head of model {settings.model.name} is another"
+            f"algorithm {settings.algorithm.name} needs logits that are one linear map of the features, a single nn.Linear at "
+            f"the end of the network; the head of model {settings.model.name} is another"
         )
     executor = factory.executor_name(network, device, settings.engine, model.family)
     few = data.prepare(data.test_inputs[:2].to("cpu"), next(network.parameters()).dtype)

@@ -13,7 +13,6 @@ from typing import Any, Self
 
 import torch
 from torch import Tensor, nn
-from torch.nn.modules.batchnorm import _NormBase
 from torchvision.ops import StochasticDepth
 
 from fedtide.core.errors import SettingsError, nearest
@@ -261,13 +260,16 @@ def key_dropout(module: nn.Module) -> None:
     keyed: dict[nn.Module, nn.Module] = {}
     for parent in list(module.modules()):
         for name, part in list(parent._modules.items()):
-            if type(part) in _DROPOUTS:
-                dims = _DROPOUTS[type(part)]
-            elif isinstance(part, StochasticDepth):
-                dims = 1 if part.mode == "row" else 0
-            else:
+            if part is None or not (dims := _drawn_dims(part)):
                 continue
             if part not in keyed:
                 salt = (len(keyed) + 1) * _SALT % 2**64 - 2**63
-                keyed[part] = KeyedDropout(part.p, salt, dims)
+                keyed[part] = KeyedDropout(float(part.p), salt, dims[0])
             parent._modules[name] = keyed[part]
+
+
+def _drawn_dims(part: nn.Module) -> tuple[int | None] | None:
+    """Leading dimensions that a dropout layer draws for (all: None), in a tuple; ``None`` for other layers."""
+    if isinstance(part, StochasticDepth):
+        return (1 if part.mode == "row" else 0,)
+    return (_DROPOUTS[type(part)],) if type(part) in _DROPOUTS else None

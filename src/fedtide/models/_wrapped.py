@@ -28,8 +28,8 @@ class WrappedSettings(PluginSettings):
     )
     weights: Annotated[str | None, INCIDENTAL] = Field(
         None,
-        description="file with a state_dict, .pt (read with weights_only) or .safetensors; the head's weights are taken if they "
-        "fit, all others must; null: random weights",
+        description="file with a state_dict, .pt (read with weights_only) or .safetensors; the head's weights are taken if "
+        "they fit, all others must; null: random weights",
     )
     freeze: tuple[str, ...] = Field(
         (),

@@ -56,7 +56,8 @@ class Torchvision(WrappedModel):
         path = Path(torch.hub.get_dir()) / "checkpoints" / url.rpartition("/")[2]
         if not path.is_file():
             raise SettingsError(
-                f"model.pretrained = {self.settings.pretrained!r}: {path} is missing, and runs download nothing; get it from {url}"
+                f"model.pretrained = {self.settings.pretrained!r}: {path} is missing, and runs download nothing; "
+                f"get it from {url}"
             )
         return (path,)
 

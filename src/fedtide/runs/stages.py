@@ -13,8 +13,8 @@ import numpy as np
 from fedtide.core.errors import SettingsError
 from fedtide.core.files import write_json, write_text
 from fedtide.core.hashing import short_hash
-from fedtide.runs.compare import compare
 from fedtide.runs import identity
+from fedtide.runs.compare import compare
 from fedtide.runs.identity import run_key
 from fedtide.settings.params import Params
 from fedtide.settings.run import RunSettings
