@@ -257,13 +257,15 @@ class TestFreeze:
         changed = {name for name, value in after.items() if not torch.equal(value, before[name])}
         assert {name.rpartition(".")[0] for name in changed} == {"body.1", "classifier"}
 
-    @pytest.mark.parametrize("algorithm", ["fedavg", "scaffold", "fedprox", "cfl_regularization"])
-    def test_a_frozen_body_is_a_head_on_fixed_features(self, algorithm: str) -> None:
-        frozen = fed(own("Plain", freeze=["*"]), algorithm, rounds=3)
-        network = frozen.parts.task.network
-        assert names(network) == ["head.weight", "head.bias"]
+    @pytest.mark.parametrize("cached", [True, False])
+    @pytest.mark.parametrize("algorithm", ["fedavg", "scaffold", "moon", "cfl_regularization"])
+    def test_a_frozen_body_is_a_head_on_fixed_features(self, algorithm: str, cached: bool) -> None:
+        """Whether the features are computed once or, since neurons are looked at, with every step."""
+        frozen = fed(own("Plain", freeze=["*"]), algorithm, rounds=3, evaluation={"neurons": 0 if cached else 2})
+        assert (frozen.parts.task.network is not frozen.parts.network) == cached
+        assert names(frozen.parts.network) == ["head.weight", "head.bias"]
         assert frozen.parts.layout.buffer_size == 0  # constant statistics are not sent either
-        data, body = images(), copy.deepcopy(build_frozen()).double()
+        data, body = images(), copy.deepcopy(frozen.parts.network).double().eval()
         with torch.no_grad():
             features = body.features(data.train_inputs)
         local = {"amount": 2, "unit": "steps", "batch_size": 3, "lr": 0.05, "momentum": 0.5}
@@ -281,11 +283,6 @@ class TestFreeze:
         model = own("Plain", freeze=["body.0"], arguments={"norm": "GroupNorm", "num_channels": 4})
         losses = [run_rounds(fed(model, seed=seed, world_seed=0))[1][0].row["train_loss"] for seed in (0, 1, 0)]
         assert losses[0] == losses[2] != losses[1]
-
-
-def build_frozen() -> Network:
-    """The network that a run of seed 0 makes."""
-    return fed(own("Plain", freeze=["*"])).parts.task.network
 
 
 def test_of_a_lightning_module_forward_is_used_and_the_log_says_so() -> None:

@@ -28,6 +28,7 @@ from fedtide.engine.task import Task
 from fedtide.engine.workers import Workers
 from fedtide.exchange.base import Exchange
 from fedtide.federation.compatibility import refuse_other_clock
+from fedtide.federation.features import on_fixed_features
 from fedtide.federation.footprint import client_vectors, evaluates
 from fedtide.federation.memory import MemoryStore
 from fedtide.federation.payload import Payload, payload
@@ -70,7 +71,8 @@ class Parts:
         settings: of the run. timeline: who is present when, with what data. hardware: where it is computed.
         data: resident on the device. labels: of all training samples, on the CPU.
         algorithm, initialiser, participation, exchange, weighting: plug-ins.
-        task: what is trained. layout: of its parameters. w0 [d], b0 [q]: the initial model and its floating buffers.
+        network: the whole network. task: what is trained. layout: of its parameters.
+        w0 [d], b0 [q]: the initial model and its floating buffers.
         workers, executor: of local training.
         memory: where the clients' memories are kept. synthetic: samples that the algorithm makes.
         payload: bytes of one exchange of models. wireless: cost model, or None.
@@ -87,6 +89,7 @@ class Parts:
     participation: Participation
     exchange: Exchange
     weighting: Weighting
+    network: Network
     task: Task
     layout: Layout
     w0: Tensor
@@ -163,7 +166,7 @@ class Parts:
 
     def named(self, w: Tensor, b: Tensor) -> dict[str, Tensor]:
         """A model by parameter and buffer name, on the CPU, with all that a network of its class needs to load it."""
-        network = self.task.network
+        network = self.network
         values = self.layout.named(w, b)
         values |= {name: value for name, value in network.state_dict().items() if name not in values}
         return {network.stored_name(name): value.clone().cpu() for name, value in values.items()}
@@ -185,8 +188,8 @@ def assemble(settings: RunSettings, timeline: Timeline, data: Dataset, hardware:
     device, dtype, local = hardware.device, hardware.dtype, settings.local
     algorithm = plugins.create(Algorithm, settings.algorithm)
     _refuse_unsuitable(settings, timeline, data, algorithm)
-    own = len(data.train_labels)
-    data = data.resident(device, dtype).with_capacity(capacity(timeline, algorithm.synthetic_per_shard))
+    own, synthetic = len(data.train_labels), capacity(timeline, algorithm.synthetic_per_shard)
+    data = data.resident(device, dtype).with_capacity(synthetic)
     labels: Ints = data.train_labels.cpu().numpy()
     exchange = plugins.create(Exchange, settings.exchange)
     exchange.require(algorithm, local)
@@ -200,14 +203,16 @@ def assemble(settings: RunSettings, timeline: Timeline, data: Dataset, hardware:
     executor = factory.executor_name(network, device, settings.engine, model.family)
     few = data.prepare(data.test_inputs[:2].to("cpu"), next(network.parameters()).dtype)
     refuse_untrainable(network, few, data.num_classes, executor)
-    layout, randomness = Layout(network), Randomness(settings.seed)
     memory_layout = factory.image_layout(settings.engine, model.channels_last, device)
     objective = plugins.create(Objective, settings.objective)
     task = Task(
         network, data, objective, local, _augmentation(settings, data), device, dtype, hardware.autocast, memory_layout
     )
+    wireless = _wireless(settings, network, Layout(network), data) if settings.costs.wireless else None
+    task = on_fixed_features(task, settings, synthetic)
+    data, layout, randomness = task.data, Layout(task.network), Randomness(settings.seed)
     algorithm.bind(Problem(layout, timeline.num_clients, data.num_classes, data.input_shape, randomness))
-    w0, b0 = flatten(network, dtype, device)
+    w0, b0 = flatten(task.network, dtype, device)
     participation = plugins.create(Participation, settings.participation)
     participation.bind(timeline, labels, settings.seed)
     workers = Workers(task, settings.engine.workers)
@@ -222,6 +227,7 @@ def assemble(settings: RunSettings, timeline: Timeline, data: Dataset, hardware:
         participation=participation,
         exchange=exchange,
         weighting=plugins.create(Weighting, settings.algorithm.weighting),
+        network=network,
         task=task,
         layout=layout,
         w0=w0,
@@ -231,7 +237,7 @@ def assemble(settings: RunSettings, timeline: Timeline, data: Dataset, hardware:
         memory=MemoryStore(settings.federation.memory, device, hardware.scratch),
         synthetic=SyntheticSamples(data, labels, own),
         payload=payload(algorithm, layout.size, layout.buffer_size),
-        wireless=_wireless(settings, network, layout, data) if settings.costs.wireless else None,
+        wireless=wireless,
         randomness=randomness,
     )
 

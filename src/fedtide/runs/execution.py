@@ -94,7 +94,7 @@ def execute(
                 def announce(parts: Parts, process: str) -> None:
                     if libraries := plugins.create(Model, settings.model).libraries():
                         directory.event("libraries", versions=libraries)
-                    for line in (*advice(parts), memory_plan(parts), process):
+                    for line in (*advice(parts), memory_plan(parts, data), process):
                         log(line)
                     if tracker is not None:
                         tracker.begin(directory)
