@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import importlib.util
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -225,6 +226,21 @@ class TestWeights:
         torch.save(own_nets.Plain(), saved)
         with pytest.raises(SettingsError, match=r"plain\.pt' cannot be read"):
             build("module", GREY, 3, path="own_nets:Plain", weights=str(saved))
+
+    def test_safetensors_files_are_read_where_the_package_is_there(self, build: Build, saved: Path) -> None:
+        file = saved.with_suffix(".safetensors")
+        if importlib.util.find_spec("safetensors") is None:
+            file.touch()
+            with pytest.raises(SettingsError, match=r"plain\.safetensors': reading it takes the package safetensors"):
+                build("module", GREY, 10, path="own_nets:Plain", weights=str(file))
+            return
+        from safetensors.torch import save_file
+
+        save_file(torch.load(saved, weights_only=True), file)
+        first, second = (
+            build("module", GREY, 10, path="own_nets:Plain", weights=str(path)).state_dict() for path in (saved, file)
+        )
+        assert all(torch.equal(value, second[name]) for name, value in first.items())
 
     def test_published_weights_come_from_the_cache_alone(
         self, build: Build, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -263,8 +263,9 @@ def key_dropout(module: nn.Module) -> None:
             if part is None or not (dims := _drawn_dims(part)):
                 continue
             if part not in keyed:
+                probability: Any = part.p
                 salt = (len(keyed) + 1) * _SALT % 2**64 - 2**63
-                keyed[part] = KeyedDropout(float(part.p), salt, dims[0])
+                keyed[part] = KeyedDropout(probability, salt, dims[0])
             parent._modules[name] = keyed[part]
 
 
