@@ -41,6 +41,18 @@ LIGHT: dict[str, dict[str, Any]] = {
 """Less work for algorithms whose server, or whose clients before they train, do much; the others keep their defaults."""
 
 
+WRAPPED: dict[str, dict[str, Any]] = {
+    "module": {"path": "own_nets:Plain", "arguments": {"norm": "GroupNorm", "num_channels": 4}},
+    "torchvision": {"architecture": "shufflenet_v2_x0_5"},
+}
+"""Small networks for models that take theirs from elsewhere."""
+
+
+def network(model: str) -> dict[str, Any]:
+    """Settings of a model with a small network."""
+    return {"name": model, **WRAPPED.get(model, {})}
+
+
 def light(algorithm: str) -> dict[str, Any]:
     """Settings of an algorithm with little work beside the training."""
     return {"name": algorithm, **LIGHT.get(algorithm, {})}
@@ -258,7 +270,7 @@ def smallest(model: str) -> tuple[Dataset, Network]:
     plugin: Any = plugins.load("models", model)
     for data in (images(side=8), images(side=16), images(side=32), images(side=32, channels=3), tokens()):
         try:
-            built = plugin(plugin.Settings(name=model)).build(data.input_shape, data.num_classes, data.vocabulary)
+            built = plugin(plugin.Settings(**network(model))).build(data.input_shape, data.num_classes, data.vocabulary)
         except SettingsError:
             continue
         return data, built

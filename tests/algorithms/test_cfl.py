@@ -190,7 +190,7 @@ def test_the_regularised_parameters_are_the_last_ones(model: str) -> None:
         assert {name for name, found in values.items() if found == {1.0}} == head
         assert set().union(*values.values()) <= {0.0, 0.5, 1.0}
     assert full.first == 0
-    assert (top.first == 0) == (model in ("logistic", "embedding_bag"))
+    assert (top.first == 0) == (model in ("logistic", "embedding_bag", "module"))
 
 
 def test_what_travels_is_the_model_and_two_vectors_of_the_regularised_size() -> None:

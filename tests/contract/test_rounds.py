@@ -25,6 +25,7 @@ from support import (
     clock,
     deal,
     federation,
+    network,
     run_rounds,
     settings,
     smallest,
@@ -33,7 +34,7 @@ from support import (
     watch,
 )
 
-HEAVY = {"resnet18", "resnet34", "preact_resnet18"}
+HEAVY = {"resnet18", "resnet34", "preact_resnet18", "torchvision"}
 ALGORITHMS = plugins.names("algorithms")
 OF_ROUNDS = [name for name in ALGORITHMS if not clock(name)]
 """The others are in tests/federation/test_events.py, where they differ."""
@@ -249,7 +250,7 @@ def test_models_are_repeatable_and_resume(model: str) -> None:
     data, _ = smallest(model)
     world = timeline(deal((3, 2)), [{0: 0, 1: 1}, {0: 0, 1: 1}])
     local = {"amount": 1, "unit": "steps", "batch_size": 2, "lr": 0.05}
-    assert_repeatable((settings(model=model, local=local), world, data))
+    assert_repeatable((settings(model=network(model), local=local), world, data))
 
 
 def test_states_hold_nothing_but_tensors_and_numbers(world: Any) -> None:

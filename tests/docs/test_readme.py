@@ -5,6 +5,7 @@ import importlib
 import json
 import math
 import re
+import runpy
 import shlex
 import sys
 from pathlib import Path
@@ -96,6 +97,21 @@ def test_clients_and_times_of_an_own_dataset_are_those_of_the_run(own_plugins, f
     rows = list(csv.DictReader(history.open()))
     assert [row["session"] for row in rows] == [str(month) for month in range(1, 8) for _ in range(2)]
     assert {row["present"] for row in rows} == {"3"}
+
+
+def test_a_network_that_exists_already_is_trained(folder, fedtide, monkeypatch):
+    (code,) = re.findall(r"```python\n(# nets\.py\n.*?)```", DOCUMENTS["docs/extend.md"], re.DOTALL)
+    (folder / "nets.py").write_text(code)
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    runpy.run_path(str(folder / "nets.py"), run_name="__main__")
+    sizes = []
+    lines = [line for line in COMMANDS if "nets:Net" in line]
+    for line in lines:
+        called = fedtide("run", "--json", *shlex.split(line)[2:])
+        assert called.status == 0, called.err
+        sizes += [int(line.split()[0]) for line in called.err if " parameters; " in line]
+    assert sorted(sizes) == [170, 202, 714]  # the head; with the norm; all, of 32 channels
+    del sys.modules["nets"]
 
 
 def test_the_lines_of_python_run(folder, capsys):

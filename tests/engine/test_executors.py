@@ -32,6 +32,7 @@ from support import (
     closest,
     federation,
     images,
+    network,
     run_rounds,
     settings,
     smallest,
@@ -114,14 +115,14 @@ def test_executors_agree(algorithm: str, dtype: torch.dtype, relative: float) ->
 @pytest.mark.parametrize("model", [name for name in plugins.names("models") if name not in HEAVY])
 @pytest.mark.parametrize("algorithm", ["fedavg", "sharp", "contrast"])
 def test_executors_agree_on_every_model(model: str, algorithm: str) -> None:
-    data, network = smallest(model)
-    if any(value.is_floating_point() for value in network.buffers()):
+    data, built = smallest(model)
+    if any(value.is_floating_point() for value in built.buffers()):
         with pytest.raises(SettingsError, match=r"engine\.executor = 'stacked'"):
-            final(algorithm, data, model=model, executor="stacked")
+            final(algorithm, data, model=network(model), executor="stacked")
         return
     local = {"amount": 2, "unit": "steps", "batch_size": 2, "lr": 0.05}
     threads, stacked = (
-        final(algorithm, data, sizes=(3, 1), rounds=2, model=model, local=local, executor=name)
+        final(algorithm, data, sizes=(3, 1), rounds=2, model=network(model), local=local, executor=name)
         for name in ("threads", "stacked")
     )
     assert_close(threads, stacked, 1e-10)

@@ -59,7 +59,7 @@ def test_the_memory_plan_names_the_place(tmp_path: Path) -> None:
     chosen = settings(algorithm="fedssg", federation={"memory": "disk"})
     fed = federation(chosen, steady((5, 2), 1), vectors())
     fed.parts.memory = MemoryStore("disk", torch.device("cpu"), tmp_path)
-    plan = memory_plan(fed.parts)
+    plan = memory_plan(fed.parts, fed.parts.data)
     fed.parts.workers.close()
     assert f"of client memories on disk ({tmp_path})" in plan
 

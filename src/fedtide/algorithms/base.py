@@ -98,6 +98,7 @@ class Algorithm(Plugin):
         buffer: results that an update of the server waits for with ``clock: events``.
         remembers: whether clients keep something from round to round besides their vectors, see :meth:`forget`.
         synthetic_per_shard: most samples it adds for every shard that a client holds.
+        linear_head: whether the model's logits must be one linear map of its features.
         problem: the learning problem, set before all other calls.
     """
 
@@ -114,6 +115,7 @@ class Algorithm(Plugin):
     buffer: int = 1
     remembers: ClassVar[bool] = False
     synthetic_per_shard: int = 0
+    linear_head: bool = False
     problem: Problem
 
     # A round, in the order of the calls.

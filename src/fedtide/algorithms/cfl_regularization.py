@@ -175,5 +175,11 @@ def present_weight(t: int, D2: float, R2: float) -> float:
 def _stage(layout: Layout, head: int) -> int:
     """First parameter of the stage below the head: that of the last weight matrix; the head if there is none."""
     below = [slot.name.split(".") for slot in layout.parameters if slot.start < head and len(slot.shape) > 1]
-    stage = ".".join(below[-1][:-1][:2]) + "." if below else "head."
-    return next(slot.start for slot in layout.parameters if slot.name.startswith(stage))
+    names = below[-1][:-1] if below else ["head"]
+    starts = [_first(layout, names[:depth]) for depth in range(min(2, len(names)), len(names) + 1)]
+    return next((start for start in starts if start), starts[0])  # a stage that is the whole network is divided further
+
+
+def _first(layout: Layout, names: list[str]) -> int:
+    """First parameter below a module."""
+    return next(slot.start for slot in layout.parameters if slot.name.startswith(".".join([*names, ""])))

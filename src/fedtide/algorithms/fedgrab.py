@@ -56,6 +56,10 @@ class FedGrab(Averaging):
     settings: Settings
     remembers: ClassVar[bool] = True
 
+    def __init__(self, settings: Settings) -> None:
+        super().__init__(settings)
+        self.linear_head = settings.prior == "weight_norm"
+
     def extra(self) -> dict[str, Tensor]:
         """Of every client and class: S+, S-, u, e1, e2."""
         return {"balancer": torch.zeros(self.problem.clients, 5, self.problem.classes, dtype=torch.float64)}

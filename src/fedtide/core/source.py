@@ -103,10 +103,14 @@ def closure(modules: Iterable[str], within: Callable[[str], bool] = lambda _: Tr
 
 def fingerprint(modules: Iterable[str]) -> str:
     """Hash of what some modules do: comments, layout, docstrings, descriptions and the texts of errors do not count."""
+    files = ((module, source_file(module)) for module in modules)
+    return fingerprint_files((module, file) for module, file in files if file is not None)
+
+
+def fingerprint_files(files: Iterable[tuple[str, Path]]) -> str:
+    """The same for modules with their files."""
     digest = hashlib.sha256()
-    for module in modules:
-        file = source_file(module)
-        if file is not None:
-            digest.update(module.encode())
-            digest.update(_meaning(file))
+    for module, file in files:
+        digest.update(module.encode())
+        digest.update(_meaning(file))
     return digest.hexdigest()

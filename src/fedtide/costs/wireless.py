@@ -384,7 +384,7 @@ def _waits(member: NDArray[np.bool_], down: Floats, up: Floats, compute: Floats)
 
 
 def flops_per_parameter(network: nn.Module, inputs: Tensor) -> float:
-    """phi: FLOPs of a forward pass per parameter and sample, two for each multiply-add of a weight.
+    """phi: FLOPs of a forward pass per trained parameter and sample, two for each multiply-add of a weight.
 
     Element-wise layers and products of activations (a mean over words) are left out; the published values, from an unknown
     counter, are up to 2.2 % higher.
@@ -397,5 +397,5 @@ def flops_per_parameter(network: nn.Module, inputs: Tensor) -> float:
     frozen = copy.deepcopy(network).eval().requires_grad_(False)  # the counter fails on parameters with gradients
     with counter:
         frozen(inputs)
-    parameters = sum(parameter.numel() for parameter in network.parameters())
+    parameters = sum(parameter.numel() for parameter in network.parameters() if parameter.requires_grad)
     return float(counter.get_total_flops()) / len(inputs) / parameters

@@ -156,6 +156,21 @@ def predict(workers: Workers, w: Tensor, b: Tensor, inputs: Tensor, batch: int) 
     return torch.cat([logits for _, logits in parts]) if parts else torch.zeros(0, task.data.num_classes)
 
 
+def features(workers: Workers, w: Tensor, b: Tensor, inputs: Tensor, batch: int) -> Tensor:
+    """Features [n, q] of one model in evaluation mode, on the run's device; arguments as for :func:`evaluate`."""
+    task = workers.task
+
+    def forward(worker: WorkerState, start: int) -> Tensor:
+        module = worker.frozen("features")
+        module.load(w, b)
+        with torch.no_grad(), task.mixed():
+            prepared = task.lay_out(task.data.prepare(inputs[start : start + batch], task.dtype))
+            return module.network.features(prepared).to(task.dtype)
+
+    parts = workers.map(forward, range(0, max(len(inputs), 1), batch))
+    return torch.cat(parts)
+
+
 def full_gradient(
     workers: Workers, points: Tensor, b: Tensor, shards: list[NDArray[np.int64]], batch: int, counts: Tensor
 ) -> Tensor:

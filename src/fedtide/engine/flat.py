@@ -1,6 +1,7 @@
 """A network and its parameters as one flat vector.
 
 ``Layout`` maps parameter names to slices of ``w`` [d] and floating buffers (BatchNorm statistics) to slices of ``b`` [q].
+Parameters that require no gradient are in neither: they are constants of the network.
 ``ResidentModule`` is a network whose parameters *and gradients* are views of two such vectors: loading a client is one copy,
 a local step is vector algebra, and nothing is allocated per client.
 
@@ -12,6 +13,7 @@ are. All other batches are normalised as the library does.
 from __future__ import annotations
 
 import copy
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import torch
@@ -37,10 +39,10 @@ class Slot:
 
 
 class Layout:
-    """Slots of all parameters and floating buffers of a network, in ``named_parameters`` order."""
+    """Slots of all trained parameters and floating buffers of a network, in ``named_parameters`` order."""
 
     def __init__(self, network: nn.Module) -> None:
-        self.parameters, self.size = self._slots(dict(network.named_parameters()))
+        self.parameters, self.size = self._slots(trained(network))
         floating = {name: value for name, value in network.named_buffers() if value.is_floating_point()}
         self.buffers, self.buffer_size = self._slots(floating)
         self.dropout_keys = [
@@ -48,7 +50,7 @@ class Layout:
         ]
 
     @staticmethod
-    def _slots(tensors: dict[str, Tensor]) -> tuple[list[Slot], int]:
+    def _slots(tensors: Mapping[str, Tensor]) -> tuple[list[Slot], int]:
         slots, start = [], 0
         for name, value in tensors.items():
             slots.append(Slot(name, value.shape, start, start + value.numel()))
@@ -63,9 +65,14 @@ class Layout:
         return views
 
 
+def trained(network: nn.Module) -> dict[str, nn.Parameter]:
+    """Parameters that are trained, by name."""
+    return {name: value for name, value in network.named_parameters() if value.requires_grad}
+
+
 def flatten(network: nn.Module, dtype: torch.dtype, device: torch.device) -> tuple[Tensor, Tensor]:
-    """Parameters [d] and floating buffers [q] of a network as new flat vectors."""
-    parameters = [value.detach().reshape(-1) for value in network.parameters()]
+    """Trained parameters [d] and floating buffers [q] of a network as new flat vectors."""
+    parameters = [value.detach().reshape(-1) for value in trained(network).values()]
     buffers = [value.detach().reshape(-1) for value in network.buffers() if value.is_floating_point()]
     empty = torch.zeros(0)
     w = torch.cat(parameters or [empty]).to(device=device, dtype=dtype)
@@ -82,7 +89,7 @@ class ResidentModule:
         self.w, self.b = flatten(self.network, dtype, device)
         self.g = torch.zeros_like(self.w)
         self._dropouts = [module for module in self.network.modules() if isinstance(module, KeyedDropout)]
-        for slot, parameter in zip(self.layout.parameters, self.network.parameters(), strict=True):
+        for slot, parameter in zip(self.layout.parameters, trained(self.network).values(), strict=True):
             parameter.data = slot.view(self.w)
             parameter.grad = slot.view(self.g)
         for slot in self.layout.buffers:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from fedtide.core.errors import SettingsError
+from fedtide.engine.flat import trained
 from fedtide.models.base import Model, Network
 from fedtide.world.dataset import Dataset
 
@@ -21,13 +21,15 @@ class Size:
     """Size of a network.
 
     Attributes:
-        parameters, buffers: d and q. activations: numbers that all layers give out for one sample, the input included.
+        parameters, buffers: d and q. constants: numbers that are not trained.
+        activations: numbers that all layers give out for one sample, the input included.
         widest: numbers that the layer with the largest output takes and gives out for one sample.
     """
 
     network: Network
     parameters: int
     buffers: int
+    constants: int
     activations: int
     widest: int
 
@@ -37,15 +39,16 @@ def measure(model: Model, data: Dataset) -> Size:
     try:
         with torch.device("meta"), torch.random.fork_rng(devices=[]):
             network = model.build(data.input_shape, data.num_classes, data.vocabulary)
-    except SettingsError:
-        raise
-    except Exception:  # something that needs values: build it
+    except Exception:  # something that needs values, or bad settings: build it
         with torch.random.fork_rng(devices=[]):
             network = model.build(data.input_shape, data.num_classes, data.vocabulary)
-    parameters = sum(value.numel() for value in network.parameters())
+    parameters = sum(value.numel() for value in trained(network).values())
+    constants = sum(value.numel() for value in network.parameters()) - parameters
     buffers = sum(value.numel() for value in network.buffers() if value.is_floating_point())
     outputs = _activations(network, data)
-    return Size(network, parameters, buffers, sum(outputs), max(map(sum, zip(outputs, [0, *outputs], strict=False))))
+    return Size(
+        network, parameters, buffers, constants, sum(outputs), max(map(sum, zip(outputs, [0, *outputs], strict=False)))
+    )
 
 
 def _activations(network: nn.Module, data: Dataset) -> list[int]:

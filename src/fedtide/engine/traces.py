@@ -6,6 +6,7 @@ model in one process.
 
 from __future__ import annotations
 
+import hashlib
 import io
 import pickle
 import threading
@@ -46,7 +47,7 @@ def shared(key: Any | None, make: Callable[[], Program]) -> Program:
 
 
 def structure(*parts: Any) -> bytes | None:
-    """Description of what a trace depends on in some objects, without the values of parameters, which are its arguments.
+    """Description of what a trace depends on in some objects, without the values of trained parameters, its arguments.
 
     Returns:
         Equal bytes for equal objects; ``None`` if an object cannot be described.
@@ -68,14 +69,17 @@ def _about(value: Tensor) -> tuple[Any, ...]:
     return tuple(value.shape), str(value.dtype), value.stride(), str(value.device), value.requires_grad
 
 
+def _content(value: Tensor) -> bytes:
+    return hashlib.sha256(value.detach().cpu().contiguous().numpy().tobytes()).digest()
+
+
 class _Describing(pickle.Pickler):
-    """Code by identity, parameters by shape, everything else by value."""
+    """Code by identity, parameters that are trained by shape, everything else by value."""
 
     def persistent_id(self, obj: Any) -> Any:
         """See :class:`pickle.Pickler`; what gets an id is not pickled."""
         if isinstance(obj, Tensor):
-            content = None if isinstance(obj, nn.Parameter) else obj.detach().cpu().contiguous().numpy().tobytes()
-            return "tensor", _about(obj), content
+            return "tensor", _about(obj), None if isinstance(obj, nn.Parameter) and obj.requires_grad else _content(obj)
         if getattr(obj, "__closure__", None):
             raise pickle.PicklingError("a closure can hold anything")
         if isinstance(obj, type | types.FunctionType | types.BuiltinFunctionType | types.ModuleType):

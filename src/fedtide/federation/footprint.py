@@ -140,7 +140,7 @@ def footprint(
         device=[
             Part(
                 f"{models} copies of the model with {size.parameters:,} parameters",
-                models * vector,
+                models * (vector + number * size.constants),
                 _smaller("engine.workers"),
             ),
             Part(

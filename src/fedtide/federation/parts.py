@@ -23,10 +23,12 @@ from fedtide.engine.augment import Augmentation
 from fedtide.engine.evaluation import Scores, evaluate
 from fedtide.engine.executor import Executor
 from fedtide.engine.flat import Layout, flatten
+from fedtide.engine.probe import refuse_untrainable
 from fedtide.engine.task import Task
 from fedtide.engine.workers import Workers
 from fedtide.exchange.base import Exchange
 from fedtide.federation.compatibility import refuse_other_clock
+from fedtide.federation.features import on_fixed_features
 from fedtide.federation.footprint import client_vectors, evaluates
 from fedtide.federation.memory import MemoryStore
 from fedtide.federation.payload import Payload, payload
@@ -69,7 +71,8 @@ class Parts:
         settings: of the run. timeline: who is present when, with what data. hardware: where it is computed.
         data: resident on the device. labels: of all training samples, on the CPU.
         algorithm, initialiser, participation, exchange, weighting: plug-ins.
-        task: what is trained. layout: of its parameters. w0 [d], b0 [q]: the initial model and its floating buffers.
+        network: the whole network. task: what is trained. layout: of its parameters.
+        w0 [d], b0 [q]: the initial model and its floating buffers.
         workers, executor: of local training.
         memory: where the clients' memories are kept. synthetic: samples that the algorithm makes.
         payload: bytes of one exchange of models. wireless: cost model, or None.
@@ -86,6 +89,7 @@ class Parts:
     participation: Participation
     exchange: Exchange
     weighting: Weighting
+    network: Network
     task: Task
     layout: Layout
     w0: Tensor
@@ -161,8 +165,11 @@ class Parts:
         return np.arange(len(self.data.test_labels)) if split == "test" else self.timeline.validation
 
     def named(self, w: Tensor, b: Tensor) -> dict[str, Tensor]:
-        """A model by parameter and buffer name, on the CPU."""
-        return {name: value.clone().cpu() for name, value in self.layout.named(w, b).items()}
+        """A model by parameter and buffer name, on the CPU, with all that a network of its class needs to load it."""
+        network = self.network
+        values = self.layout.named(w, b)
+        values |= {name: value for name, value in network.state_dict().items() if name not in values}
+        return {network.stored_name(name): value.clone().cpu() for name, value in values.items()}
 
 
 def assemble(settings: RunSettings, timeline: Timeline, data: Dataset, hardware: Hardware | None = None) -> Parts:
@@ -181,21 +188,31 @@ def assemble(settings: RunSettings, timeline: Timeline, data: Dataset, hardware:
     device, dtype, local = hardware.device, hardware.dtype, settings.local
     algorithm = plugins.create(Algorithm, settings.algorithm)
     _refuse_unsuitable(settings, timeline, data, algorithm)
-    own = len(data.train_labels)
-    data = data.resident(device, dtype).with_capacity(capacity(timeline, algorithm.synthetic_per_shard))
+    own, synthetic = len(data.train_labels), capacity(timeline, algorithm.synthetic_per_shard)
+    data = data.resident(device, dtype).with_capacity(synthetic)
     labels: Ints = data.train_labels.cpu().numpy()
     exchange = plugins.create(Exchange, settings.exchange)
     exchange.require(algorithm, local)
     model = plugins.create(Model, settings.model)
     network = _network(model, settings.seed, data)
-    layout, randomness = Layout(network), Randomness(settings.seed)
+    if algorithm.linear_head and not network.has_linear_head:
+        raise SettingsError(
+            f"algorithm {settings.algorithm.name} needs logits that are one linear map of the features, a single nn.Linear at "
+            f"the end of the network; the head of model {settings.model.name} is another"
+        )
+    executor = factory.executor_name(network, device, settings.engine, model.family)
+    few = data.prepare(data.test_inputs[:2].to("cpu"), next(network.parameters()).dtype)
+    refuse_untrainable(network, few, data.num_classes, executor)
     memory_layout = factory.image_layout(settings.engine, model.channels_last, device)
     objective = plugins.create(Objective, settings.objective)
     task = Task(
         network, data, objective, local, _augmentation(settings, data), device, dtype, hardware.autocast, memory_layout
     )
+    wireless = _wireless(settings, network, Layout(network), data) if settings.costs.wireless else None
+    task = on_fixed_features(task, settings, synthetic)
+    data, layout, randomness = task.data, Layout(task.network), Randomness(settings.seed)
     algorithm.bind(Problem(layout, timeline.num_clients, data.num_classes, data.input_shape, randomness))
-    w0, b0 = flatten(network, dtype, device)
+    w0, b0 = flatten(task.network, dtype, device)
     participation = plugins.create(Participation, settings.participation)
     participation.bind(timeline, labels, settings.seed)
     workers = Workers(task, settings.engine.workers)
@@ -210,6 +227,7 @@ def assemble(settings: RunSettings, timeline: Timeline, data: Dataset, hardware:
         participation=participation,
         exchange=exchange,
         weighting=plugins.create(Weighting, settings.algorithm.weighting),
+        network=network,
         task=task,
         layout=layout,
         w0=w0,
@@ -219,7 +237,7 @@ def assemble(settings: RunSettings, timeline: Timeline, data: Dataset, hardware:
         memory=MemoryStore(settings.federation.memory, device, hardware.scratch),
         synthetic=SyntheticSamples(data, labels, own),
         payload=payload(algorithm, layout.size, layout.buffer_size),
-        wireless=_wireless(settings, network, layout, data) if settings.costs.wireless else None,
+        wireless=wireless,
         randomness=randomness,
     )
 

@@ -14,12 +14,13 @@ from fedtide.federation.parts import Parts
 from fedtide.federation.schedules import learning_rate
 from fedtide.scenarios.base import Scenario
 from fedtide.settings.clock import Events
+from fedtide.world.dataset import Dataset
 
 
-def memory_plan(parts: Parts) -> str:
-    """The memory that the run needs, in one line."""
+def memory_plan(parts: Parts, data: Dataset) -> str:
+    """The memory that a run on a dataset needs, in one line."""
     settings, timeline = parts.settings, parts.timeline
-    wanted = footprint(settings, timeline, parts.data, parts.device, parts.w0.dtype)
+    wanted = footprint(settings, timeline, data, parts.device, parts.w0.dtype)
     present = max(len(item.clients) for item in timeline.assignments)
     if isinstance(settings.clock, Events):
         at_once = min(settings.clock.concurrency, present)
@@ -48,7 +49,7 @@ def unused_partition(parts: Parts) -> list[str]:
 
 
 def advice(parts: Parts) -> list[str]:
-    """What to know about settings: of a partition without effect, and the algorithm's advice for the first session."""
+    """What to know about settings: a partition without effect, the model's remarks, the algorithm's advice for session 1."""
     timeline, local = parts.timeline, parts.settings.local
     sizes = timeline.sizes_at(0)
     mean = float(sizes.mean())
@@ -61,4 +62,4 @@ def advice(parts: Parts) -> list[str]:
         participation_fraction=parts.participation.participation_fraction(int((sizes > 0).sum())),
         smallest=float(sizes[sizes > 0].min()) / mean,
     )
-    return [*unused_partition(parts), *parts.algorithm.advice(preview)]
+    return [*unused_partition(parts), *parts.network.remarks, *parts.algorithm.advice(preview)]

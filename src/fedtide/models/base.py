@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
+from pathlib import Path
 from typing import ClassVar, NamedTuple
 
 import torch
@@ -23,10 +24,29 @@ class Network(nn.Module):
     """A classifier in two parts: ``features`` (everything before the last linear layer) and ``head``.
 
     Sub-classes define both. ``forward`` returns logits. ``contrast`` is the representation that contrastive objectives
-    compare, by default the input of the head.
+    compare, by default the input of the head. Parameters that require no gradient are constants: they are neither trained nor
+    sent.
+
+    Attributes:
+        head: the last layer. remarks: lines for the log.
     """
 
     head: nn.Module
+    remarks: tuple[str, ...] = ()
+
+    @property
+    def has_linear_head(self) -> bool:
+        """Whether the logits are one linear map of the features."""
+        return isinstance(self.head, nn.Linear)
+
+    @property
+    def has_fixed_features(self) -> bool:
+        """Whether the features of a sample are the same in all rounds: only the head is trained."""
+        return False
+
+    def stored_name(self, name: str) -> str:
+        """Name of a parameter or buffer in files of the model."""
+        return name
 
     @abstractmethod
     def features(self, inputs: Tensor) -> Tensor:
@@ -49,20 +69,30 @@ class Network(nn.Module):
 
 
 class KeyedDropout(nn.Module):
-    """Dropout whose mask is a pure function of ``key``, a buffer the engine sets per (seed, round, client, step)."""
+    """Dropout whose mask is a pure function of ``key``, a buffer the engine sets per (seed, round, client, step).
+
+    Args:
+        probability: of a zero.
+        salt: tells the layers of a network apart, whose keys are equal; any 64-bit integer.
+        dims: leading dimensions of the inputs that have draws of their own; None for all.
+    """
 
     key: Tensor
 
-    def __init__(self, probability: float) -> None:
+    def __init__(self, probability: float, salt: int = 0, dims: int | None = None) -> None:
         super().__init__()
-        self.probability = probability
+        self.probability, self.salt, self.dims = probability, salt, dims
         self.register_buffer("key", torch.zeros((), dtype=torch.int64), persistent=False)
 
     def forward(self, inputs: Tensor) -> Tensor:
         """Zeroes entries with the given probability in training mode and rescales the rest."""
         if not self.training or self.probability == 0.0:
             return inputs
-        draw = hashed_uniform(self.key, inputs.numel()).view(inputs.shape)
+        shape = inputs.shape
+        if self.dims is not None:
+            shape = torch.Size([*shape[: self.dims], *[1] * (inputs.dim() - self.dims)])
+        key = self.key + self.salt if self.salt else self.key
+        draw = hashed_uniform(key, shape.numel()).view(shape)
         return inputs * (draw >= self.probability).to(inputs.dtype) / (1.0 - self.probability)
 
 
@@ -76,6 +106,18 @@ class Model(Plugin):
 
     channels_last: ClassVar[bool] = False
     """Whether training on a CPU is faster with images in channels-last layout (measured)."""
+
+    def sources(self) -> dict[str, Path]:
+        """Source files outside of fedtide that the network depends on, by module; part of the run key."""
+        return {}
+
+    def files(self) -> tuple[Path, ...]:
+        """Files whose content the network depends on, such as weights; part of the run key."""
+        return ()
+
+    def libraries(self) -> dict[str, str]:
+        """Versions of installed packages that the network depends on, by name; recorded."""
+        return {}
 
     @abstractmethod
     def build(self, input_shape: tuple[int, ...], num_classes: int, vocabulary: int) -> Network:

@@ -11,12 +11,14 @@ from typing import Any
 import lightning as L
 import torch
 
+from fedtide.core import plugins
 from fedtide.core.errors import SettingsError
 from fedtide.core.files import replacing
 from fedtide.federation import checkpoint
 from fedtide.federation.module import FederatedModule
 from fedtide.federation.parts import Parts
 from fedtide.federation.preview import advice, memory_plan
+from fedtide.models.base import Model
 from fedtide.runs.callbacks import GracefulStop, Progress, Recorder, Tracker
 from fedtide.runs.failures import failure_kept
 from fedtide.runs.identity import run_key
@@ -90,7 +92,9 @@ def execute(
                     return {**manifest, "state": "interrupted", "rounds": rounds, "signal": int(stop.received)}
 
                 def announce(parts: Parts, process: str) -> None:
-                    for line in (*advice(parts), memory_plan(parts), process):
+                    if libraries := plugins.create(Model, settings.model).libraries():
+                        directory.event("libraries", versions=libraries)
+                    for line in (*advice(parts), memory_plan(parts, data), process):
                         log(line)
                     if tracker is not None:
                         tracker.begin(directory)

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from fedtide.core import plugins
+from fedtide.core.errors import SettingsError
 from fedtide.core.hashing import short_hash
-from fedtide.core.source import closure, fingerprint
+from fedtide.core.source import closure, fingerprint, fingerprint_files
+from fedtide.models.base import Model
 from fedtide.settings.run import RunSettings
+from fedtide.world.contents import content_hashes
 from fedtide.world.dataset import Dataset
 from fedtide.world.files import world_identity
 
@@ -48,7 +53,22 @@ def modules(settings: RunSettings) -> list[str]:
     return closure([*_ROOTS, *(plugins.module_of(kind, name) for kind, name in chosen.items())], _can_change_numbers)
 
 
+def code(settings: RunSettings) -> list[str]:
+    """Hashes of the code that a run depends on, and of the user's sources and files that its model is made from.
+
+    Raises:
+        SettingsError: one of these is missing.
+    """
+    model = plugins.create(Model, settings.model)
+    sources, files = model.sources(), model.files()
+    if missing := [str(file) for file in files if not file.is_file()]:
+        raise SettingsError(f"model {settings.model.name}: no file {', '.join(missing)}")
+    own = [fingerprint_files(sources.items())] if sources else []
+    hashes = content_hashes(files, Path(settings.data.root) / "models.json") if files else {}
+    return [fingerprint(modules(settings)), *own, *(hashes[str(file)] for file in files)]
+
+
 def run_key(settings: RunSettings, data: Dataset) -> str:
     """``<label>-<initialiser label>-s<seed>-<12 hex digits>`` of settings, data, world and code."""
-    parts = [settings.canonical(), data.digest, world_identity(settings, data), fingerprint(modules(settings))]
+    parts = [settings.canonical(), data.digest, world_identity(settings, data), *code(settings)]
     return f"{settings.label}-{settings.initialiser_label}-s{settings.seed}-{short_hash(parts)}"

@@ -13,9 +13,9 @@ import numpy as np
 from fedtide.core.errors import SettingsError
 from fedtide.core.files import write_json, write_text
 from fedtide.core.hashing import short_hash
-from fedtide.core.source import fingerprint
+from fedtide.runs import identity
 from fedtide.runs.compare import compare
-from fedtide.runs.identity import modules, run_key
+from fedtide.runs.identity import run_key
 from fedtide.settings.params import Params
 from fedtide.settings.run import RunSettings
 from fedtide.settings.scores import Score
@@ -189,7 +189,7 @@ def code(params: Params, tuned: Sequence[RunSettings], out: Path) -> None:
     grid = params.experiment.compare
     runs = {label: [params.run(label, name) for name in grid.initialisers] for label in grid.algorithms}
     runs["tuned"] = [*runs.get("tuned", []), *tuned]  # an algorithm may be called that
-    hashes = {label: [fingerprint(modules(settings)) for settings in members] for label, members in runs.items()}
+    hashes = {label: [part for run in members for part in identity.code(run)] for label, members in runs.items()}
     worlds = {short_hash(world_origin(settings)) for members in runs.values() for settings in members}
     hashes["world"] = [*hashes.get("world", []), *sorted(worlds)]
     for stale in {file.name for file in out.iterdir()} - set(hashes):

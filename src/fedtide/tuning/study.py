@@ -16,11 +16,10 @@ from fedtide.core.files import remove_dead_parts, write_bytes
 from fedtide.core.hashing import short_hash
 from fedtide.core.locks import held
 from fedtide.core.randomness import generator
-from fedtide.core.source import fingerprint
 from fedtide.engine.workers import available_cores
 from fedtide.runs.compare import refuse_several_processes
 from fedtide.runs.failures import with_traceback
-from fedtide.runs.identity import modules, run_key
+from fedtide.runs.identity import code, run_key
 from fedtide.runs.jobs import Failure, run_here, run_in_workers
 from fedtide.settings.params import Params
 from fedtide.settings.scores import score_of
@@ -95,10 +94,10 @@ def tune(params: Params, workspace: Workspace, folder: Path, log: Callable[[str]
             f"tune.seed = {options.seed} is among compare.seeds: a seed for tuning should not be used in the comparison"
         )
     varied = {dimension.key: dataclasses.asdict(dimension) for dimension in space.dimensions}
-    code = sorted({fingerprint(modules(settings)) for settings in space.extremes})
+    sources = sorted({part for settings in space.extremes for part in code(settings)})
     prunes = options.prune and not options.cost
     rounds = evaluated_rounds(timeline, options.over, space.base.evaluation.every, ahead=score_of(options.metric).ahead)
-    digest = short_hash([run_key(space.base, data), code, varied, options.metric, rounds, options.cost, prunes])
+    digest = short_hash([run_key(space.base, data), sources, varied, options.metric, rounds, options.cost, prunes])
     name = f"tune-{space.base.label}-{space.base.initialiser_label}-{digest}"
     with _held(folder, name):
         search = _Search(

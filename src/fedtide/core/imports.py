@@ -1,0 +1,165 @@
+"""Modules of the user's: found by name, imported, with the files and the libraries that they use.
+
+They are found as Python finds modules, and in the working directory.
+"""
+
+from __future__ import annotations
+
+import ast
+import functools
+import importlib
+import importlib.util
+import sys
+import sysconfig
+from collections.abc import Iterator
+from importlib.machinery import PathFinder
+from importlib.metadata import packages_distributions, version
+from pathlib import Path
+from typing import Any
+
+from fedtide.core.errors import SettingsError, nearest, shortened
+from fedtide.core.faults import describe_fault
+from fedtide.core.source import tree
+
+_STANDARD = Path(sysconfig.get_path("stdlib"))
+_INSTALLED = frozenset({"site-packages", "dist-packages"})
+
+
+def named(path: str, key: str) -> Any:
+    """The object that a path ``module:name`` stands for; the name may have dots.
+
+    Args:
+        path: of the object. key: of the setting that holds it, for messages.
+
+    Raises:
+        SettingsError: there is no such module or name, or the module cannot be imported.
+    """
+    module, name = _parts(path, key)
+    file = module_file(module)
+    if file is None:
+        raise _missing(path, key, module)
+    try:
+        found: Any = importlib.import_module(module)
+    except (Exception, SystemExit) as error:
+        raise SettingsError(f"{key} = {path!r}: {describe_fault(error, [_root(file)], file)}") from error
+    for part in name.split("."):
+        if not hasattr(found, part):
+            known = [key for key, value in vars(found).items() if callable(value) and not key.startswith("_")]
+            raise SettingsError(nearest(f"{key} = {path!r}: {file} has no {part}", part, known[:_LISTED]))
+        found = getattr(found, part)
+    return found
+
+
+def fault_of(error: BaseException, path: str, key: str) -> SettingsError:
+    """The error in one line of an exception that the code behind a path ``module:name`` has raised."""
+    file = module_file(_parts(path, key)[0])
+    what = describe_fault(error, [_root(file)] if file else [], file)
+    return SettingsError(f"{key} = {path!r}: {what}")
+
+
+def own_files(path: str, key: str) -> dict[str, Path]:
+    """Source files of the module in ``module:name`` and of all that it imports outside of installed packages, by module.
+
+    Imports count wherever they are in a source. Nothing is imported for it.
+
+    Raises:
+        SettingsError: there is no such module, or a source cannot be read.
+    """
+    module = _parts(path, key)[0]
+    if module_file(module) is None:
+        raise _missing(path, key, module)
+    return {name: file for name, file in _reached(module, key) if file.is_file() and _is_own(file)}
+
+
+def libraries(path: str, key: str) -> dict[str, str]:
+    """Versions of the installed packages that the module in ``module:name`` and what it imports use, by name."""
+    tops = {name.partition(".")[0] for name, file in _reached(_parts(path, key)[0], key) if not _is_own(file)}
+    known = packages_distributions()
+    names = {name for top in tops for name in known.get(top, ())}
+    return {name: version(name) for name in sorted(names)}
+
+
+def module_file(module: str) -> Path | None:
+    """The file of a module, ``None`` if there is none; nothing is imported for it."""
+    _search_working_directory()
+    top, *below = module.split(".")
+    try:
+        spec = importlib.util.find_spec(top)
+    except (ImportError, ValueError):
+        return None
+    for part in below:
+        if spec is None or spec.submodule_search_locations is None:
+            return None
+        spec = PathFinder.find_spec(f"{spec.name}.{part}", list(spec.submodule_search_locations))
+    if spec is None:
+        return None
+    if spec.origin is None or not Path(spec.origin).is_file():  # a package without __init__.py
+        folders = list(spec.submodule_search_locations or ())
+        return Path(folders[0]) if folders else None
+    return Path(spec.origin)
+
+
+_LISTED = 12
+"""Most names of a module that a message lists."""
+
+
+def _parts(path: str, key: str) -> tuple[str, str]:
+    module, _, name = path.partition(":")
+    if not all(part.isidentifier() for part in (*module.split("."), *name.split("."))):
+        raise SettingsError(f"{key} = {shortened(path)!r}: should be MODULE:NAME, such as my_package.nets:Net")
+    return module, name
+
+
+def _missing(path: str, key: str, module: str) -> SettingsError:
+    return SettingsError(f"{key} = {path!r}: no module {module!r} in {Path.cwd()} or on the PYTHONPATH")
+
+
+def _search_working_directory() -> None:
+    if (here := str(Path.cwd())) not in sys.path:
+        sys.path.append(here)
+
+
+def _root(file: Path) -> Path:
+    return file if file.is_dir() else file.parent
+
+
+def _is_own(file: Path) -> bool:
+    return not (_INSTALLED & set(file.parts) or file.is_relative_to(_STANDARD))
+
+
+def _reached(module: str, key: str) -> Iterator[tuple[str, Path]]:
+    """Modules that a module imports, directly or not, with their files, in a fixed order; not what installed ones import."""
+    todo, seen = [module], set[str]()
+    while todo:
+        name = todo.pop()
+        if name in seen or name.partition(".")[0] == "fedtide":
+            continue
+        seen.add(name)
+        if (file := module_file(name)) is None or file.suffix not in (".py", ""):
+            continue
+        yield name, file
+        if name.rpartition(".")[0]:
+            todo.append(name.rpartition(".")[0])  # a package is imported before what is in it
+        if file.suffix and _is_own(file):
+            try:
+                todo.extend(sorted(_imports(name, file), reverse=True))
+            except (SyntaxError, ValueError, RecursionError, OSError) as error:
+                raise SettingsError(f"{key}: {describe_fault(error, [file.parent], file)}") from None
+
+
+@functools.cache
+def _imports(module: str, file: Path) -> set[str]:
+    """Names that may be modules in the import statements of a source file."""
+    package = module if file.name == "__init__.py" else module.rpartition(".")[0]
+    found: set[str] = set()
+    for node in ast.walk(tree(file)):
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            base = node.module or ""
+            if node.level:
+                outer = package.split(".")[: len(package.split(".")) - node.level + 1]
+                base = ".".join([*outer, *filter(None, [node.module])])
+            if base:
+                found |= {base, *(f"{base}.{alias.name}" for alias in node.names if alias.name != "*")}
+    return found

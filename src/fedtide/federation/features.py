@@ -1,0 +1,49 @@
+"""Features computed once, for runs in which nothing that produces them is trained."""
+
+from __future__ import annotations
+
+import copy
+from dataclasses import replace
+
+from torch import Tensor
+
+from fedtide.engine.evaluation import features
+from fedtide.engine.flat import flatten
+from fedtide.engine.task import Task
+from fedtide.engine.workers import Workers
+from fedtide.models.base import Network
+from fedtide.settings.run import RunSettings
+
+
+class _HeadAlone(Network):
+    """The head of a network, on its features."""
+
+    def __init__(self, network: Network) -> None:
+        super().__init__()
+        self.head = copy.deepcopy(network.head)
+
+    def features(self, inputs: Tensor) -> Tensor:
+        return inputs
+
+    def contrast(self, features: Tensor, logits: Tensor) -> Tensor:
+        return logits
+
+
+def on_fixed_features(task: Task, settings: RunSettings, synthetic: int) -> Task:
+    """The same learning problem with the features as the data, if these are the same in all rounds, else the task.
+
+    Args:
+        task: of the run. settings: of the run.
+        synthetic: samples that the algorithm adds, which have no features yet.
+    """
+    if not task.network.has_fixed_features or task.augmentation is not None or synthetic or settings.evaluation.neurons:
+        return task
+    w, b = flatten(task.network, task.dtype, task.device)
+    workers = Workers(task, settings.engine.workers)
+    train, test = (
+        features(workers, w, b, inputs, settings.evaluation.batch_size)
+        for inputs in (task.data.train_inputs, task.data.test_inputs)
+    )
+    workers.close()
+    data = replace(task.data, kind="vector", train_inputs=train, test_inputs=test, mean=(), std=(), vocabulary=0)
+    return replace(task, network=_HeadAlone(task.network), data=data)

@@ -1,0 +1,54 @@
+"""Published architectures train with any algorithm: two rounds each, on random images."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from support import federation, images, run_rounds, settings, steady
+
+SMALL: dict[str, dict[str, Any]] = {
+    "squeezenet1_1": {},  # the head is a convolution with more behind it
+    "shufflenet_v2_x0_5": {},  # BatchNorm
+    "VisionTransformer": {
+        "image_size": 32, "patch_size": 16, "num_layers": 1, "num_heads": 2, "hidden_dim": 8, "mlp_dim": 8, "dropout": 0.1,
+    },  # LayerNorm, attention, dropout
+}  # fmt: skip
+OTHERS: dict[str, dict[str, Any]] = {
+    "resnet18": {},
+    "mobilenet_v2": {},
+    "mobilenet_v3_small": {},
+    "mnasnet0_5": {},
+    "efficientnet_b0": {},  # stochastic depth
+    "regnet_y_400mf": {},
+    "densenet121": {},
+    "googlenet": {"aux_logits": False, "init_weights": False},
+    "SwinTransformer": {
+        "patch_size": [4, 4], "embed_dim": 8, "depths": [2, 2], "num_heads": [2, 2], "window_size": [2, 2],
+        "stochastic_depth_prob": 0.1,
+    },  # buffers of integers
+}  # fmt: skip
+ALGORITHMS = ("fedavg", "scaffold", "moon")
+
+
+def rounds_of(architecture: str, arguments: dict[str, Any], algorithm: str) -> list[Any]:
+    """Records of two rounds of two clients."""
+    model = {"name": "torchvision", "architecture": architecture, "arguments": arguments}
+    if architecture[0].isupper():
+        model = {"name": "module", "path": f"torchvision.models:{architecture}", "arguments": arguments}
+    local = {"amount": 1, "unit": "steps", "batch_size": 4, "lr": 1e-3}
+    data = images(count=8, side=32, channels=3)
+    return run_rounds(federation(settings(model=model, algorithm=algorithm, local=local), steady((4, 4), 2), data))[1]
+
+
+@pytest.mark.parametrize(("architecture", "algorithm"), zip(SMALL, ALGORITHMS, strict=True))
+def test_an_architecture_trains(architecture: str, algorithm: str) -> None:
+    assert len(rounds_of(architecture, SMALL[architecture], algorithm)) == 2
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
+@pytest.mark.parametrize("architecture", SMALL | OTHERS)
+def test_every_architecture_trains_with_every_algorithm(architecture: str, algorithm: str) -> None:
+    assert len(rounds_of(architecture, (SMALL | OTHERS)[architecture], algorithm)) == 2
