@@ -110,7 +110,7 @@ def test_the_step_is_the_documented_formula(
         W, m = torch.randn(2, CLIENTS, SIZE, generator=draw, dtype=torch.float64).unbind(0)
         gradients = torch.randn(STEPS, CLIENTS, SIZE, generator=draw, dtype=torch.float64)
         wanted = [explicit(W[k], m[k], gradients[:, k], k, added, local, 0.1) for k in range(CLIENTS)]
-        cohort = bare(W, added)
+        cohort = bare(W, added, {"momentum": m} if momentum[0] else {})
         blocks = [slice(0, CLIENTS)] if together else [slice(k, k + 1) for k in range(CLIENTS)]
         for rows in blocks:
             update = Update(cohort, rows, local)
@@ -118,19 +118,19 @@ def test_the_step_is_the_documented_formula(
                 g = torch.empty_like(W[rows])
                 update.seed(g)
                 g.add_(gradient[rows])
-                update.step(W[rows], g, m[rows] if momentum[0] else None)
+                update.step(W[rows], g)
         for client, (y, buffer) in enumerate(wanted):
             assert closest(W[client], y) < 1e-14
             assert closest(m[client], buffer) < 1e-14
 
 
-def bare(W: Tensor, added: Local) -> Cohort:
+def bare(W: Tensor, added: Local, moments: dict[str, Tensor] | None = None) -> Cohort:
     """A cohort of which only the coefficients matter."""
     none = torch.zeros(0)
     return Cohort(
         W=W,
         buffers=none,
-        momentum=None,
+        moments=moments or {},
         b=none,
         plan=BatchPlan(none, none, [], none),
         label_counts=none,

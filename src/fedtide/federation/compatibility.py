@@ -33,7 +33,7 @@ def refuse_other_clock(settings: RunSettings, algorithm: Algorithm) -> None:
         ),
         (
             settings.local.keeps_momentum,
-            "local.momentum_scope = client keeps momentum from round to round; with clock: events use round",
+            "local.momentum_scope = client keeps momentum or moments from round to round; with clock: events use round",
         ),
         (
             settings.evaluation.consistency,

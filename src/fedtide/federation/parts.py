@@ -27,7 +27,7 @@ from fedtide.engine.task import Task
 from fedtide.engine.workers import Workers
 from fedtide.exchange.base import Exchange
 from fedtide.federation.compatibility import refuse_other_clock
-from fedtide.federation.footprint import client_vectors, evaluates
+from fedtide.federation.footprint import client_rows, evaluates
 from fedtide.federation.memory import MemoryStore
 from fedtide.federation.payload import Payload, payload
 from fedtide.federation.ranks import Ranks
@@ -118,9 +118,9 @@ class Parts:
         """Samples per class of every client present in round ``t``, float64 [K, L]."""
         return self.label_counts(self.timeline.shards_at(t))
 
-    def client_vectors(self) -> list[str]:
-        """Names of the vectors kept for every client."""
-        return client_vectors(self.settings, self.algorithm)
+    def client_rows(self) -> dict[str, int]:
+        """Names and lengths of the rows kept for every client."""
+        return client_rows(self.settings, self.algorithm, self.layout.size)
 
     def evaluates(self, model: str) -> bool:
         """Whether ``cloud``, ``participants``, ``all`` or ``ensemble`` is evaluated in this run."""
