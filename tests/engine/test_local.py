@@ -13,10 +13,9 @@ from torch import Tensor
 
 from fedtide.core import plugins
 from fedtide.core.errors import SettingsError
-from fedtide.engine.local import Cohort, Local, Update, clip, momentum_steps
-from fedtide.engine.plan import BatchPlan
+from fedtide.engine.local import Local, Update, clip, momentum_steps
 from fedtide.settings.run import LocalSettings
-from support import closest, federation, largest_gap, run_rounds, settings, steady, trajectory, vectors, watch
+from support import bare, closest, federation, largest_gap, run_rounds, settings, steady, trajectory, vectors, watch
 
 pytestmark = pytest.mark.usefixtures("drop_in")
 
@@ -122,25 +121,6 @@ def test_the_step_is_the_documented_formula(
         for client, (y, buffer) in enumerate(wanted):
             assert closest(W[client], y) < 1e-14
             assert closest(m[client], buffer) < 1e-14
-
-
-def bare(W: Tensor, added: Local, moments: dict[str, Tensor] | None = None) -> Cohort:
-    """A cohort of which only the coefficients matter."""
-    none = torch.zeros(0)
-    return Cohort(
-        W=W,
-        buffers=none,
-        moments=moments or {},
-        b=none,
-        plan=BatchPlan(none, none, [], none),
-        label_counts=none,
-        lr=0.1,
-        added=added,
-        terms=[],
-        direction=None,
-        memories=[],
-        losses=none,
-    )
 
 
 @pytest.mark.parametrize("executor", ["threads", "stacked"])

@@ -6,7 +6,9 @@ One step of one client, in this order::
     v = v + (weight_decay + decay) * theta
     theta = theta - lr * (v, or what the local optimiser makes of it)
 
-With ``adamw`` the weight decay is the optimiser's. ``clip(v) = v * min(1, limit / (|v| + 1e-6))``, one norm over all parameters of a client. With ``clip_scope`` ``loss`` only
+With ``adamw`` the weight decay is the optimiser's.
+
+``clip(v) = v * min(1, limit / (|v| + 1e-6))``, one norm over all parameters of a client. With ``clip_scope`` ``loss`` only
 ``g`` is clipped; with ``total_with_decay`` the decay is inside the clip.
 """
 
@@ -149,7 +151,10 @@ class Update:
         self.local, self.optimiser = local, optimiser(local)
         self.moments = {name: values[rows] for name, values in cohort.moments.items()}
         self.scale, self.pull = own(added.scale), own(added.pull)
-        lr, lr_scale = own(cohort.lr), own(added.lr_scale)
+        # An optimiser that counts steps works with columns anyway, and alone a row should round as it does among others.
+        lr, lr_scale = (
+            rows_of(value, rows) if self.optimiser.counts else own(value) for value in (cohort.lr, added.lr_scale)
+        )
         self.lr = lr if lr_scale is None else lr * lr_scale
         decay = own(added.decay)
         weight_decay = 0.0 if self.optimiser.decay else local.weight_decay

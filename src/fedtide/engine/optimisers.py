@@ -78,11 +78,15 @@ class Sgd(Optimiser):
 
 
 class Adam(Optimiser):
-    """Adam, AMSGrad, and with ``decay`` AdamW; step k of a client is::
+    """Adam, AMSGrad, and with ``decay`` AdamW.
+
+    Step k of a client is::
 
         w = (1 - lr decay) w
         m = beta1 m + (1 - beta1) v;   s = beta2 s + (1 - beta2) v^2
-        w = w - lr / (1 - beta1^k) m / (sqrt(s / (1 - beta2^k)) + eps)       with the largest s so far for AMSGrad
+        w = w - lr / (1 - beta1^k) m / (sqrt(s / (1 - beta2^k)) + eps)
+
+    AMSGrad divides by the largest s so far.
     """
 
     def __init__(self, settings: chosen.Adam, decay: float) -> None:

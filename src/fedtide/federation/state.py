@@ -107,7 +107,9 @@ def _refuse_other_shapes(parts: Parts, saved: dict[str, Any]) -> None:
     expected = {"w": _form(parts.w0), "b": _form(parts.b0)}
     expected |= {"seen": f"{torch.bool} [{clients}]", "counts": f"{torch.int64} [{clients}]"}
     expected |= {f"server.{name}": _form(vector) for name, vector in server_vectors(parts).items()}
-    expected |= {f"memory.{name}": f"{parts.w0.dtype} [{clients}, {size}]" for name, size in parts.client_rows().items()}
+    expected |= {
+        f"memory.{name}": f"{parts.w0.dtype} [{clients}, {size}]" for name, size in parts.client_rows().items()
+    }
     expected |= {f"extra.{name}": "a tensor" for name in parts.algorithm.extra()}
     found = {name: _form(saved.get(name)) for name in ("w", "b", "seen", "counts")}
     for group in ("server", "memory"):
