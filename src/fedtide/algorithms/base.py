@@ -92,6 +92,8 @@ class Algorithm(Plugin):
         models: the models to evaluate by default: ``cloud``, ``participants``, ``all``, ``ensemble``.
         averages_inside_round: whether its formulas hold when clients also average inside a round (see ``exchange``): they may
             use the mean of the local models, not a client's own displacement.
+        needs_sgd: whether its formulas take a client's displacement, over learning rate and steps, for its mean gradient, or
+            choose the local optimiser themselves; other settings than ``local.optimiser: sgd`` are then refused.
         buffer: results that an update of the server waits for with ``clock: events``; 0 for an algorithm of rounds. With it,
             every result has a base and a staleness of its own (``r.base``, ``r.staleness``) and a client may occur twice;
             there are no client and scratch vectors, and ``local`` and ``terms`` see ``r.w`` and ``r.server`` as they are when
@@ -110,6 +112,7 @@ class Algorithm(Plugin):
     up: Sequence[str] = ("W",)
     models: ClassVar[Sequence[str]] = ("cloud",)
     averages_inside_round: ClassVar[bool] = False
+    needs_sgd: bool = False
     buffer: int = 0
     remembers: ClassVar[bool] = False
     synthetic_per_shard: int = 0

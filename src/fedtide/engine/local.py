@@ -157,9 +157,8 @@ class Update:
         )
         self.lr = lr if lr_scale is None else lr * lr_scale
         decay = own(added.decay)
-        weight_decay = 0.0 if self.optimiser.decay else local.weight_decay
-        self.decay = weight_decay if decay is None else weight_decay + decay
-        self.has_decay = added.decay is not None or weight_decay > 0
+        self.decay = local.gradient_decay if decay is None else local.gradient_decay + decay
+        self.has_decay = added.decay is not None or local.gradient_decay > 0
         base = own(added.linear)
         if self.pull is not None:
             if added.towards is None:

@@ -135,5 +135,5 @@ def optimiser(local: LocalSettings) -> Optimiser:
     if isinstance(settings, chosen.Adagrad):
         return Adagrad(settings)
     if isinstance(settings, chosen.Adam):
-        return Adam(settings, local.weight_decay if isinstance(settings, chosen.AdamW) else 0.0)
+        return Adam(settings, local.weight_decay - local.gradient_decay)
     return Sgd(local.momentum, local.nesterov)

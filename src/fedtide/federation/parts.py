@@ -26,7 +26,7 @@ from fedtide.engine.flat import Layout, flatten
 from fedtide.engine.task import Task
 from fedtide.engine.workers import Workers
 from fedtide.exchange.base import Exchange
-from fedtide.federation.compatibility import refuse_other_clock
+from fedtide.federation.compatibility import refuse_other_clock, refuse_other_optimiser
 from fedtide.federation.footprint import client_rows, evaluates
 from fedtide.federation.memory import MemoryStore
 from fedtide.federation.payload import Payload, payload
@@ -227,6 +227,7 @@ def assemble(settings: RunSettings, timeline: Timeline, data: Dataset, hardware:
 def _refuse_unsuitable(settings: RunSettings, timeline: Timeline, data: Dataset, algorithm: Algorithm) -> None:
     name = settings.algorithm.name
     refuse_other_clock(settings, algorithm)
+    refuse_other_optimiser(settings, algorithm)
     if algorithm.synthetic_per_shard and data.kind == "text":
         raise SettingsError(f"algorithm {name} makes synthetic samples, but data {data.name} is text")
     if "validation" in settings.evaluation.splits and not len(timeline.validation):

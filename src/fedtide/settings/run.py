@@ -138,6 +138,11 @@ class LocalSettings(SettingsModel):
         return self
 
     @property
+    def gradient_decay(self) -> float:
+        """The weight decay, as far as it is added to the gradient."""
+        return 0.0 if isinstance(self.optimiser, AdamW) else self.weight_decay
+
+    @property
     def keeps_momentum(self) -> bool:
         """Whether every client keeps the local optimiser's momentum or moments from round to round."""
         return self.momentum_scope == "client" and (self.momentum > 0 or not isinstance(self.optimiser, Sgd))
