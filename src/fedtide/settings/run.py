@@ -88,9 +88,12 @@ class LocalSettings(SettingsModel):
         None,
         ge=1,
         description="rounds over which cosine and polynomial fall to the floor; null: those of the session, or of the run "
-        "without `restart`",
+        "without `restart`, after the warm-up",
     )
-    restart: bool = Field(True, description="restart the schedule in every session")
+    warmup: int = Field(
+        0, ge=0, description="rounds before the schedule, in which the learning rate rises linearly to `lr`; 0: none"
+    )
+    restart: bool = Field(True, description="restart schedule and warm-up in every session")
     optimiser: OptimiserChoice = Field(
         Sgd(), description="local optimiser, by name or as {name: adam, beta2: 0.99}; most algorithms take any"
     )
