@@ -17,6 +17,8 @@ from fedtide.core.errors import SettingsError
 from fedtide.core.plugins import PluginSettings
 from fedtide.core.randomness import Randomness
 from fedtide.engine.flat import Layout
+from fedtide.engine.local import Cohort, Local
+from fedtide.engine.plan import BatchPlan
 from fedtide.federation.federation import Federation
 from fedtide.federation.parts import Hardware, assemble
 from fedtide.federation.payload import Payload, payload
@@ -237,6 +239,25 @@ def traffic(algorithm: Algorithm, size: int = 1000, buffers: int = 0) -> Payload
     """What one exchange costs with a model of ``size`` parameters and ten classes."""
     algorithm.bind(problem(Layout(torch.nn.Linear(size - 1, 1))))
     return payload(algorithm, size, buffers)
+
+
+def bare(W: Tensor, added: Local, moments: dict[str, Tensor] | None = None) -> Cohort:
+    """A cohort of which only the coefficients matter."""
+    none = torch.zeros(0)
+    return Cohort(
+        W=W,
+        buffers=none,
+        moments=moments or {},
+        b=none,
+        plan=BatchPlan(none, none, [], none),
+        label_counts=none,
+        lr=0.1,
+        added=added,
+        terms=[],
+        direction=None,
+        memories=[],
+        losses=none,
+    )
 
 
 def closest(first: Tensor, second: Tensor) -> float:

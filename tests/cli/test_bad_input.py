@@ -50,6 +50,7 @@ IMPOSSIBLE = [
     ("local.nesterov=true", "local.nesterov = true needs local.momentum > 0"),
     ("scenario.pilot_sessions=5", "pilot_sessions = 5 should be at most num_sessions = 2"),
     ("scenario.num_devices=100000", "is too large: 648 samples, at least one per client"),
+    ("local={optimiser: adamw, momentum: 0.9}", "local.momentum = 0.9 is for local.optimiser = sgd"),
     ("model=lenet", "needs images (channels, height, width) of at least 16 x 16 pixels"),
     ("compare.algorithms=[fedavg, fedavg]", "compare.algorithms: lists 'fedavg' twice"),
     ("compare.algorithms=[]", "compare.algorithms"),
@@ -110,6 +111,15 @@ def test_a_run_directory_that_is_no_plain_name(fedtide, folder, name):
 def test_a_split_that_is_empty(fedtide, folder):
     call = fedtide("run", "--set", "validation=0", "--set", "evaluation.splits=[test, validation]")
     refused(call, "validation = 0: evaluation.splits needs a share > 0", folder)
+
+
+@pytest.mark.parametrize("command", [["run"], ["compare", "--set", "compare.algorithms=[fedavg, fednova]"]], ids=str)
+def test_an_optimiser_that_an_algorithm_cannot_use(fedtide, folder, command):
+    """A comparison is refused before its first run."""
+    call = fedtide(*command, "--set", "algorithm=fednova", "--set", "local.optimiser=adam")
+    refused(
+        call, "local.optimiser = adam: the formulas of algorithm fednova, with these settings, hold for sgd", folder
+    )
 
 
 @pytest.mark.parametrize("command", ["compare", "tune"])

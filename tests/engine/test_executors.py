@@ -181,7 +181,7 @@ def cohort(fed: Federation, steps: list[int], batch: int) -> Cohort:
     return Cohort(
         W=W.clone(),
         buffers=torch.zeros(rows, 0, dtype=torch.float64),
-        momentum=momentum.clone(),
+        moments={"momentum": momentum.clone()},
         b=torch.zeros(0, dtype=torch.float64),
         plan=BatchPlan(
             torch.from_numpy(rng.integers(0, 60, (*shape, batch))),
@@ -218,11 +218,11 @@ def test_any_step_counts_and_any_cut(steps: list[int], cut: int) -> None:
     fed.parts.workers.close()
     whole, *others = made
     assert torch.equal(whole.W, others[0].W)
-    assert torch.equal(whole.momentum, others[0].momentum)
+    assert torch.equal(whole.moments["momentum"], others[0].moments["momentum"])
     assert torch.equal(whole.losses, others[0].losses)
     for other in others:
         assert closest(whole.W, other.W) < 1e-12
-        assert closest(whole.momentum, other.momentum) < 1e-12
+        assert closest(whole.moments["momentum"], other.moments["momentum"]) < 1e-12
         assert closest(whole.losses, other.losses) < 1e-12
 
 

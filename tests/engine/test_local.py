@@ -13,10 +13,9 @@ from torch import Tensor
 
 from fedtide.core import plugins
 from fedtide.core.errors import SettingsError
-from fedtide.engine.local import Cohort, Local, Update, clip, momentum_steps
-from fedtide.engine.plan import BatchPlan
+from fedtide.engine.local import Local, Update, clip, momentum_steps
 from fedtide.settings.run import LocalSettings
-from support import closest, federation, largest_gap, run_rounds, settings, steady, trajectory, vectors, watch
+from support import bare, closest, federation, largest_gap, run_rounds, settings, steady, trajectory, vectors, watch
 
 pytestmark = pytest.mark.usefixtures("drop_in")
 
@@ -110,7 +109,7 @@ def test_the_step_is_the_documented_formula(
         W, m = torch.randn(2, CLIENTS, SIZE, generator=draw, dtype=torch.float64).unbind(0)
         gradients = torch.randn(STEPS, CLIENTS, SIZE, generator=draw, dtype=torch.float64)
         wanted = [explicit(W[k], m[k], gradients[:, k], k, added, local, 0.1) for k in range(CLIENTS)]
-        cohort = bare(W, added)
+        cohort = bare(W, added, {"momentum": m} if momentum[0] else {})
         blocks = [slice(0, CLIENTS)] if together else [slice(k, k + 1) for k in range(CLIENTS)]
         for rows in blocks:
             update = Update(cohort, rows, local)
@@ -118,29 +117,10 @@ def test_the_step_is_the_documented_formula(
                 g = torch.empty_like(W[rows])
                 update.seed(g)
                 g.add_(gradient[rows])
-                update.step(W[rows], g, m[rows] if momentum[0] else None)
+                update.step(W[rows], g)
         for client, (y, buffer) in enumerate(wanted):
             assert closest(W[client], y) < 1e-14
             assert closest(m[client], buffer) < 1e-14
-
-
-def bare(W: Tensor, added: Local) -> Cohort:
-    """A cohort of which only the coefficients matter."""
-    none = torch.zeros(0)
-    return Cohort(
-        W=W,
-        buffers=none,
-        momentum=None,
-        b=none,
-        plan=BatchPlan(none, none, [], none),
-        label_counts=none,
-        lr=0.1,
-        added=added,
-        terms=[],
-        direction=None,
-        memories=[],
-        losses=none,
-    )
 
 
 @pytest.mark.parametrize("executor", ["threads", "stacked"])

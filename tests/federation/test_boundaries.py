@@ -216,6 +216,18 @@ def test_latest_models_of_a_session_start_at_its_initial_model() -> None:
     fed.parts.workers.close()
 
 
+@pytest.mark.parametrize("at_session", ["reset", "keep"])
+def test_moments_and_step_counts_start_afresh_with_a_session_unless_kept(at_session: str) -> None:
+    """Client 0 takes two steps in each of two sessions."""
+    local = {**LOCAL, "optimiser": "adam", "momentum_scope": "client", "unit": "steps", "amount": 2}
+    world = timeline(deal((4, 3)), [{0: 0, 1: 1}] * 2, session_of_round=[0, 1])
+    chosen = settings(local=local, federation={"at_session": at_session})
+    state, _ = run_rounds(federation(chosen, world, vectors(), cohorts=[[0, 1], [0]]))
+    kept = at_session == "keep"
+    assert state.memory["optimiser.step"][:, 0].tolist() == ([4, 2] if kept else [2, 0])
+    assert bool(state.memory["optimiser.exp_avg_sq"][1].any()) is kept
+
+
 def test_momentum_is_kept_by_clients_that_keep_it() -> None:
     """A client that trains alone in every other round keeps its velocity, or starts from rest."""
     ends = []

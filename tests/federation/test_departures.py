@@ -134,14 +134,16 @@ def test_the_controllers_of_a_leaver_start_again() -> None:
     fed.parts.workers.close()
 
 
-def test_momentum_of_a_leaver_is_forgotten() -> None:
-    fed = prepared("fedavg", kept=True, local={**LOCAL, "momentum": 0.9, "momentum_scope": "client"})
+@pytest.mark.parametrize("chosen", [{"momentum": 0.9}, {"optimiser": "adam"}, {"optimiser": "adagrad"}], ids=str)
+def test_momentum_of_a_leaver_is_forgotten(chosen: dict[str, Any]) -> None:
+    """Moments and the number of steps too."""
+    fed = prepared("fedavg", kept=True, local={**LOCAL, **chosen, "momentum_scope": "client"})
     state = initial_state(fed.parts)
     for _ in WHO[:2]:
         step(fed, state)
-    assert state.memory["momentum"][1].any()
+    assert all(rows[1].any() for rows in state.memory.values())
     step(fed, state)
-    assert not state.memory["momentum"][1].any()
+    assert not any(rows[1].any() for rows in state.memory.values())
     fed.parts.workers.close()
 
 

@@ -28,7 +28,7 @@ class Dual(Algorithm):
     """Clients follow ``v + a (y - x + h_k)`` and keep ``h_k+ = h_k + y_k - x``.
 
     The part ``a y`` joins the weight decay, outside the clip. ``x+ = mean y_k + mean_K h_k`` over all clients K, or
-    ``mean (y_k + h_k)`` over the participants.
+    ``mean (y_k + h_k)`` over the participants. As in FedDyn, any local optimiser may minimise what clients minimise.
     """
 
     settings: DualSettings

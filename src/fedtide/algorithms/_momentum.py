@@ -36,6 +36,7 @@ class ClientMomentum(Algorithm):
 
     server = ("Delta",)
     down: Sequence[str] = ("w", "Delta")
+    needs_sgd = True
 
     @abstractmethod
     def alpha(self, r: Round) -> float:

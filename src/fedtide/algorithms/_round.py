@@ -132,7 +132,7 @@ class Round:
 
     Attributes:
         t: 0-based round; ``rounds``: T, fixed in advance. session: 0-based. session_round: 0-based inside the session.
-        lr: learning rate of the round; lr0: that of the first round of the schedule. rate: that of the participants, a column
+        lr: learning rate of the round; lr0: that of the first round after the warm-up. rate: that of the participants, a column
             [C, 1] where they differ, as with ``clock: events``.
         w: [d] global model before the round. W: [C, d] local models (``start`` before training, results in ``finish``).
         base: [C, d] the global models that the local ones started from, ``w`` unless ``clock: events``.
@@ -144,7 +144,8 @@ class Round:
         extra: named tensors of any shape kept by the algorithm.
         ids: client ids, ascending; with ``clock: events`` one may occur twice. shard_ids: number of the shard each holds.
         n: [C, 1] samples. omega: [C, 1] n over the population's mean.
-        steps: [C, 1] local steps. effective_steps: [C, 1] displacement per unit gradient and lr (momentum included).
+        steps: [C, 1] local steps. effective_steps: [C, 1] displacement per unit gradient and lr (momentum included;
+            the local steps with another local optimiser than SGD).
         mean_steps: local steps of a client of mean size, as ``step_count`` gives them.
         weights: [C, 1] of the average: the weighting's, in ``finish`` what :meth:`Algorithm.weights` returned.
         population: clients present |K|; clients: N. participation_fraction: expected share of the population drawn per round.

@@ -95,6 +95,8 @@ class Algorithm(Plugin):
         clocks: with which ``clock`` it works. With ``events``, every result has a base, a staleness and a learning rate of its
             own (``r.base``, ``r.staleness``, ``r.rate``), a client may occur twice, not all client vectors are kept
             (``r.keeps``), and ``local`` and ``terms`` see ``r.w`` and ``r.server`` as they are when the results are used.
+        needs_sgd: whether its formulas take a client's displacement, over learning rate and steps, for its mean gradient, or
+            choose the local optimiser themselves; other settings than ``local.optimiser: sgd`` are then refused.
         buffer: results that an update of the server waits for with ``clock: events``.
         remembers: whether clients keep something from round to round besides their vectors, see :meth:`forget`.
         synthetic_per_shard: most samples it adds for every shard that a client holds.
@@ -112,6 +114,7 @@ class Algorithm(Plugin):
     models: ClassVar[Sequence[str]] = ("cloud",)
     averages_inside_round: ClassVar[bool] = False
     clocks: ClassVar[Sequence[str]] = ("rounds",)
+    needs_sgd: bool = False
     buffer: int = 1
     remembers: ClassVar[bool] = False
     synthetic_per_shard: int = 0

@@ -24,7 +24,8 @@ class FedDc(Algorithm):
     The paper writes the correction as ``(Delta_k - Delta) / (K eta)`` of the round before; the recursion of the released code,
     which is used here, is the same with the c of all clients. Also from that code: ``alpha_k = alpha / omega_k`` (omega_k:
     relative size), K the steps of a client of mean size, the undecayed eta (``control_lr: initial``), equal weights. With local
-    momentum, which the authors do not use, the control variates come out larger by up to 1 / (1 - momentum).
+    momentum, which the authors do not use, the control variates come out larger by up to 1 / (1 - momentum). Other
+    local optimisers than SGD are possible without the correction.
     """
 
     class Settings(AlgorithmSettings):
@@ -45,6 +46,10 @@ class FedDc(Algorithm):
     down = ("w", "c")
     up = ("W", "c_k")
     models = ("cloud", "participants", "all")
+
+    def __init__(self, settings: Settings) -> None:
+        super().__init__(settings)
+        self.needs_sgd = settings.correction
 
     def local(self, r: Round) -> Local:
         """alpha_k (theta - w + h_k) + c / omega_k - c_k."""

@@ -19,8 +19,9 @@ class FedDyn(Algorithm):
     A client never seen counts with ``h_k = 0``.
 
     As in the released code ``alpha_k = alpha / omega_k`` with the relative size ``omega_k``, participants have equal weights,
-    and ``alpha_k theta`` joins the weight decay, outside the clip. ``alpha = 0`` is *not* FedAvg: local training is, but the
-    server still adds the mean memory unless ``memory_in_server`` is off.
+    and ``alpha_k theta`` joins the weight decay, outside the clip (with ``adamw`` it stays part of the gradient). Any
+    local optimiser may minimise eq. 1. ``alpha = 0`` is *not* FedAvg: local training is, but the server still adds the mean
+    memory unless ``memory_in_server`` is off.
     """
 
     class Settings(AlgorithmSettings):

@@ -52,7 +52,7 @@ class FedLesam(Algorithm):
         super().__init__(settings)
         self.base = _base(settings)
         self.server, self.client = self.base.server, (*self.base.client, "x_old")
-        self.down, self.up = self.base.down, self.base.up
+        self.down, self.up, self.needs_sgd = self.base.down, self.base.up, self.base.needs_sgd
 
     def start(self, r: Round) -> Tensor:
         """x; the perturbation e_k is fixed for the round."""

@@ -34,6 +34,7 @@ class FedNova(Algorithm):
 
     server = ("b",)
     up = ("W", "a", "tau")
+    needs_sgd = True
     models = ("cloud", "participants")
 
     def local(self, r: Round) -> Local:

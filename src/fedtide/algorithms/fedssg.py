@@ -37,7 +37,7 @@ class FedSsg(Algorithm):
     variants divide by K eta_0 as the released code does, eta_0 being undecayed. ``gate``, ``penalty`` and ``correction`` are
     the parts that the ablation (Table 6) switches off. T is fixed in advance: a run that is cut short is another algorithm
     unless ``horizon`` is the planned number of rounds. Local momentum, which the paper does not use, would enlarge the
-    control variates.
+    control variates. Other local optimisers than SGD are possible without the correction.
     """
 
     class Settings(AlgorithmSettings):
@@ -71,7 +71,7 @@ class FedSsg(Algorithm):
     def __init__(self, settings: Settings) -> None:
         super().__init__(settings)
         self.beta = float(settings.variant == "released") if settings.beta is None else settings.beta
-        self.corrects = settings.correction and settings.variant != "main_text"
+        self.corrects = self.needs_sgd = settings.correction and settings.variant != "main_text"
 
     def gate(self, r: Round) -> Tensor:
         """gate_i [C, 1]: participations over those expected."""

@@ -17,6 +17,8 @@ class FedVra(Algorithm):
 
         h_k+ = h_k + a (theta_k - w),  w+ = d mean_S theta_k + mean_N h_k
 
+    Any local optimiser may minimise it.
+
     A reconstruction: the authors released no code, and what FedSSG's repository calls FedVRA is FedDyn to the bit. The
     published d = 10 is N/|S| at 10 % participation: the server's average must have total weight one, so ``d`` here is
     relative to that, 1 by default. ``a = 1`` is FedDyn with alpha = gamma and equal sizes, ``a = 0``

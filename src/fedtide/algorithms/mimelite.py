@@ -14,6 +14,7 @@ class MimeLite(Algorithm):
     With ``U(z) = (1 - beta) z + beta m`` clients follow ``v = U(g(y))``. They also send the gradient of their whole data at x,
     whose mean c makes the next momentum ``m+ = U(c)``. Without ``dampening`` ``U(z) = z + beta m`` as in the released
     code. The mean c has the weights of the models, by samples as in the paper. ``beta = 0`` is FedAvg to the bit.
+    The local optimiser is U, so ``local.optimiser`` has to be ``sgd``.
     """
 
     class Settings(AlgorithmSettings):
@@ -29,6 +30,7 @@ class MimeLite(Algorithm):
     server = ("m",)
     down: tuple[str, ...] = ("w", "m")
     up = ("W", "c_k")
+    needs_sgd = True
 
     @property
     def _fresh(self) -> float:

@@ -14,7 +14,10 @@ from fedtide.algorithms.base import Algorithm, AlgorithmSettings, Local, Round, 
 class Scaffold(Algorithm):
     """Control variates against client drift (Karimireddy et al. 2020), options I and II of Algorithm 1.
 
-    Option II divides the displacement ``x - y_k`` by ``a_k eta``, an estimate of the mean gradient on the way. ``variant``:
+    Option II divides the displacement ``x - y_k`` by ``a_k eta``, an estimate of the mean gradient on the way.
+
+    It needs ``local.optimiser: sgd``. Option I takes any: control variates are gradients, and the optimiser gets the corrected
+    one. ``variant``:
 
     * ``momentum_aware``: ``a_k`` is the displacement per unit gradient, which is the number of steps K unless there is local
       momentum (then the norm of FedNova's weights, for momentum that starts at zero every round whatever
@@ -53,6 +56,7 @@ class Scaffold(Algorithm):
 
     def __init__(self, settings: Settings) -> None:
         super().__init__(settings)
+        self.needs_sgd = settings.option == "II"
         self.fedssg = settings.variant == "fedssg"
         self.by_size = self.fedssg or settings.variate_weights == "samples"
         self.server = (ServerVector("c", mean_of="c_k", by_size=self.by_size),)
@@ -74,7 +78,7 @@ class Scaffold(Algorithm):
         """c_k+ [C, d]: eq. 4, line 12."""
         if self.settings.option == "I":
             gradient = r.services.full_gradient(r.w)
-            return gradient + r.local.weight_decay * r.w if r.local.weight_decay else gradient
+            return gradient + r.local.gradient_decay * r.w if r.local.gradient_decay else gradient
         return r.client.c_k - r.server.c + (r.w - r.W) / self.a_eta(r)
 
     def a_eta(self, r: Round) -> Tensor:

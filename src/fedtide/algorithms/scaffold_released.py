@@ -19,6 +19,7 @@ class ScaffoldReleased(Algorithm):
     server = ("c",)
     down = ("w", "c")
     up = ("W", "c")
+    needs_sgd = True
     models = ("cloud", "participants")
 
     def finish(self, r: Round) -> Tensor:

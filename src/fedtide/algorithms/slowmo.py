@@ -11,7 +11,8 @@ class SlowMo(Algorithm):
     """Slow momentum on the server, in units of a gradient (Wang et al. 2020).
 
     With ``D = sum_k p_k (y_k - x)``: ``b+ = beta b - D / lr``, ``x+ = x - alpha lr b+``. ``beta = 0``, ``alpha = 1`` is FedAvg;
-    while lr is constant it is FedAvgM (``fedopt`` with ``sgd``).
+    while lr is constant it is FedAvgM (``fedopt`` with ``sgd``). With any local optimiser
+    (the paper has Adam too) -D / lr is the sum of its directions.
     """
 
     class Settings(AlgorithmSettings):

@@ -4,7 +4,9 @@ One step of one client, in this order::
 
     v = clip( scale * g(theta) + linear + pull * (theta - towards) )
     v = v + (weight_decay + decay) * theta
-    m = momentum * m + v;      theta = theta - lr * (m, or v + momentum * m with Nesterov)
+    theta = theta - lr * (v, or what the local optimiser makes of it)
+
+With ``adamw`` the weight decay is the optimiser's.
 
 ``clip(v) = v * min(1, limit / (|v| + 1e-6))``, one norm over all parameters of a client. With ``clip_scope`` ``loss`` only
 ``g`` is clipped; with ``total_with_decay`` the decay is inside the clip.
@@ -19,13 +21,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from fedtide.engine.optimisers import Coefficient, Moments, Sgd, add, optimiser
 from fedtide.engine.plan import BatchPlan
 from fedtide.engine.program import Gradients, Product
 from fedtide.models.base import Outputs
 from fedtide.settings.run import LocalSettings
-
-Coefficient = float | Tensor
-"""A number, or a column with one per client [C, 1]."""
 
 
 @dataclass
@@ -102,10 +102,10 @@ Direction = Callable[[Gradient, Tensor, slice], Tensor]
 
 @dataclass
 class Cohort:
-    """The clients in training. Rows are clients; the executor advances ``W``, ``buffers`` and ``momentum`` in place.
+    """The clients in training. Rows are clients; the executor advances ``W``, ``buffers`` and ``moments`` in place.
 
     Attributes:
-        W: [C, d] parameters. buffers: [C, q] floating buffers. momentum: [C, d] or None.
+        W: [C, d] parameters. buffers: [C, q] floating buffers. moments: what the local optimiser remembers, rows by name.
         b: [q] floating buffers as broadcast; frozen reference models use them.
         plan: batches. label_counts: [C, L] samples per class, for the objective: each client's own, or the total.
         lr: learning rate, a number or [C, 1].
@@ -117,7 +117,7 @@ class Cohort:
 
     W: Tensor
     buffers: Tensor
-    momentum: Tensor | None
+    moments: Moments
     b: Tensor
     plan: BatchPlan
     label_counts: Tensor
@@ -134,14 +134,6 @@ def rows_of(value: Any, rows: slice) -> Any:
     return value[rows] if isinstance(value, Tensor) and value.dim() == 2 else value
 
 
-def add(total: Tensor, factor: Coefficient, values: Tensor) -> None:
-    """``total += factor * values`` in place."""
-    if isinstance(factor, Tensor):
-        total.addcmul_(factor.expand_as(values), values)
-    else:
-        total.add_(values, alpha=factor)
-
-
 class Update:
     """The local step of some rows of a cohort, with everything that is constant over the round precomputed.
 
@@ -156,13 +148,17 @@ class Update:
             return part.item() if single and isinstance(part, Tensor) and part.numel() == 1 else part
 
         added = cohort.added
-        self.local = local
+        self.local, self.optimiser = local, optimiser(local)
+        self.moments = {name: values[rows] for name, values in cohort.moments.items()}
         self.scale, self.pull = own(added.scale), own(added.pull)
-        lr, lr_scale = own(cohort.lr), own(added.lr_scale)
+        # An optimiser that counts steps works with columns anyway, and alone a row should round as it does among others.
+        lr, lr_scale = (
+            rows_of(value, rows) if self.optimiser.counts else own(value) for value in (cohort.lr, added.lr_scale)
+        )
         self.lr = lr if lr_scale is None else lr * lr_scale
         decay = own(added.decay)
-        self.decay = local.weight_decay if decay is None else local.weight_decay + decay
-        self.has_decay = added.decay is not None or local.weight_decay > 0
+        self.decay = local.gradient_decay if decay is None else local.gradient_decay + decay
+        self.has_decay = added.decay is not None or local.gradient_decay > 0
         base = own(added.linear)
         if self.pull is not None:
             if added.towards is None:
@@ -173,7 +169,7 @@ class Update:
         alone = self.scale is None and local.clip_scope != "loss" and cohort.direction is None
         self.seeded = base is not None and alone
         plain = not any(isinstance(value, Tensor) for value in (self.scale, self.pull, self.lr, self.decay))
-        self.direct = plain and local.clip is None and cohort.momentum is None
+        self.direct = plain and local.clip is None and isinstance(self.optimiser, Sgd) and not local.momentum
         """Whether the step is linear in the gradient with plain numbers: matrix products can then write into theta."""
 
     def seed(self, g: Tensor) -> None:
@@ -214,16 +210,10 @@ class Update:
         if self.has_decay and local.clip_scope != "total_with_decay":
             add(g, self.decay, w)
 
-    def step(self, w: Tensor, g: Tensor, m: Tensor | None) -> None:
-        """Update ``w`` and the momentum ``m`` [c, d] in place; ``g`` is overwritten."""
+    def step(self, w: Tensor, g: Tensor) -> None:
+        """Update ``w`` [c, d] and the moments of these rows in place; ``g`` is overwritten."""
         self.direction(w, g)
-        if m is not None:
-            m.mul_(self.local.momentum).add_(g)
-            if self.local.nesterov:
-                g.add_(m, alpha=self.local.momentum)
-            else:
-                g = m
-        add(w, -self.lr, g)
+        self.optimiser.step(w, g, self.moments, self.lr)
 
 
 def accumulate(targets: list[Tensor], gradients: Gradients, keep: float, factor: float) -> None:

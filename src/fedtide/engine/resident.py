@@ -53,7 +53,6 @@ class Resident(Executor):
         module.load(cohort.W[row], cohort.buffers[row])
         module.network.train()
         w, g = module.w.unsqueeze(0), module.g.unsqueeze(0)
-        m = None if cohort.momentum is None else cohort.momentum[rows]
         sizes = plan.sizes[row].tolist()
         total = torch.zeros((), dtype=task.dtype, device=task.device)
         for step in range(first, min(last, plan.steps[row])):
@@ -77,7 +76,7 @@ class Resident(Executor):
             else:
                 value = self._own_direction(cohort.direction, module, loss, rows)
             total += value.detach()
-            update.step(w, g, m)
+            update.step(w, g)
         cohort.W[row].copy_(module.w)
         cohort.buffers[row].copy_(module.b)
         cohort.losses[row] += total

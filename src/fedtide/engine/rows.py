@@ -21,7 +21,6 @@ class Rows:
         self.cohort, self.rows, self.gradient = cohort, rows, gradient
         self.update = Update(cohort, rows, gradient.task.local)
         self.w = cohort.W[rows]
-        self.m = None if cohort.momentum is None else cohort.momentum[rows]
         self.counts = cohort.label_counts[rows] if gradient.batched else cohort.label_counts[rows.start]
         self._g = torch.empty_like(self.w)
         self._w_views, self._g_views = self._views(self.w), self._views(self._g)
@@ -67,7 +66,7 @@ class Rows:
         else:
             self.update.seed(self._g)
             accumulate(self._g_views, gradients, 1.0, 1.0)
-            self.update.step(self.w, self._g, self.m)
+            self.update.step(self.w, self._g)
         return value
 
     def _own_direction(self, direction: Direction, batch: Any) -> Tensor:
@@ -82,5 +81,5 @@ class Rows:
             return result
 
         self._g.copy_(direction(loss_gradient, self.w.clone(), self.rows))
-        self.update.step(self.w, self._g, self.m)
+        self.update.step(self.w, self._g)
         return values[0]

@@ -46,8 +46,7 @@ class Stacked(Executor):
             return
         training = Rows(cohort, rows, self.gradient)
         steps, shortest = torch.tensor(plan.steps[rows], device=task.device).unsqueeze(-1), min(plan.steps[rows])
-        optional = [] if training.m is None else [training.m]
-        written = [training.w, *optional, *(memory[rows] for memory in cohort.memories)]
+        written = [training.w, *training.update.moments.values(), *(memory[rows] for memory in cohort.memories)]
         sizes = plan.sizes[rows]
         full = (sizes == plan.indices.shape[-1]).all(0).tolist()
         columns = torch.arange(plan.indices.shape[-1], device=task.device)

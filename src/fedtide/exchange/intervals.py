@@ -46,7 +46,8 @@ class Intervals(Exchange):
     DynamicSGD, an interval of L or more is FedAvg with L equal steps, and with ``a*`` only the group trains. ``selection``
     chooses the group among the clients that can afford it.
 
-    Deviations: local momentum starts at zero every round (``local.momentum_scope: client`` is the released code). The
+    Deviations: local momentum starts at zero every round (``local.momentum_scope: client`` is the released code). With other
+    local optimisers than SGD models are averaged too, and moments stay the clients' own. The
     transfer of label counts (once) and of the label-private sketches is not charged.
     """
 

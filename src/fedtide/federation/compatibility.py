@@ -1,4 +1,4 @@
-"""Which algorithms and settings go with which clock."""
+"""Which algorithms go with which clock and which local optimiser."""
 
 from __future__ import annotations
 
@@ -6,7 +6,22 @@ from fedtide.algorithms.base import Algorithm
 from fedtide.core.errors import SettingsError
 from fedtide.federation.footprint import evaluates
 from fedtide.settings.clock import Events
+from fedtide.settings.optimiser import Sgd
 from fedtide.settings.run import RunSettings
+
+
+def refuse_other_optimiser(settings: RunSettings, algorithm: Algorithm) -> None:
+    """Refuse a local optimiser whose displacements an algorithm would take for sums of gradients.
+
+    Raises:
+        SettingsError: it would.
+    """
+    chosen = settings.local.optimiser
+    if algorithm.needs_sgd and not isinstance(chosen, Sgd):
+        raise SettingsError(
+            f"local.optimiser = {chosen.name}: the formulas of algorithm {settings.algorithm.name}, with these settings, hold "
+            "for sgd only; fedavg and fedopt, for example, take any"
+        )
 
 
 def refuse_other_clock(settings: RunSettings, algorithm: Algorithm) -> None:
@@ -34,7 +49,7 @@ def refuse_other_clock(settings: RunSettings, algorithm: Algorithm) -> None:
         ),
         (
             settings.local.keeps_momentum,
-            "local.momentum_scope = client keeps momentum from round to round; with clock: events use round",
+            "local.momentum_scope = client keeps momentum or moments from round to round; with clock: events use round",
         ),
         (
             settings.evaluation.consistency,

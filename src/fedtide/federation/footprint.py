@@ -13,6 +13,7 @@ from fedtide.core import plugins
 from fedtide.core.errors import SettingsError
 from fedtide.engine.factory import executor_name
 from fedtide.engine.memory import available_bytes, chunk_size
+from fedtide.engine.optimisers import optimiser
 from fedtide.engine.plan import step_count
 from fedtide.engine.size import Size, measure
 from fedtide.engine.task import TINY
@@ -120,9 +121,10 @@ def footprint(
             size.parameters, cohort, width, math.prod(data.input_shape), number, device, lanes
         )
         at_once = min(cohort, chunk * workers)
-    names = client_vectors(settings, algorithm)
-    scratch = [name for name in names if name != "latest"] if initialiser.trains else []
-    rows = _ROWS + _ROWS_PER_MEMORY * len(algorithm.client) + len(algorithm.scratch) + (local.momentum > 0)
+    kept = client_rows(settings, algorithm, size.parameters)
+    scratch = [numbers for name, numbers in kept.items() if name != "latest"] if initialiser.trains else []
+    rows = _ROWS + _ROWS_PER_MEMORY * len(algorithm.client) + len(algorithm.scratch)
+    rows += len(optimiser(local).vectors)
     rows += bool(algorithm.server)
     models = 2 * workers + 6 + len(algorithm.server) + (4 if timeline.sessions > 1 else 0)
     if type(initialiser).keep is not Initialiser.keep:
@@ -159,21 +161,21 @@ def footprint(
         ],
         host=[plan],
         kept=Part(
-            f"federation.memory: {', '.join(names)} of {timeline.num_clients} clients",
-            timeline.num_clients * number * size.parameters * len([*names, *scratch]),
+            f"federation.memory: {', '.join(kept)} of {timeline.num_clients} clients",
+            timeline.num_clients * number * (sum(kept.values()) + sum(scratch)),
             "set federation.memory: disk" if settings.federation.memory != "disk" else "free some of it",
         ),
     )
 
 
-def client_vectors(settings: RunSettings, algorithm: Algorithm) -> list[str]:
-    """Names of the vectors kept for every client."""
-    names = list(algorithm.client)
+def client_rows(settings: RunSettings, algorithm: Algorithm, size: int) -> dict[str, int]:
+    """Names and lengths of the rows kept for every client of a model with ``size`` parameters."""
+    rows = dict.fromkeys(algorithm.client, size)
     if settings.local.keeps_momentum:
-        names.append("momentum")
+        rows |= optimiser(settings.local).widths(size)
     if evaluates(settings, algorithm, "all"):
-        names.append("latest")
-    return names
+        rows["latest"] = size
+    return rows
 
 
 def evaluates(settings: RunSettings, algorithm: Algorithm, model: str) -> bool:

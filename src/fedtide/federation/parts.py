@@ -27,9 +27,9 @@ from fedtide.engine.probe import refuse_untrainable
 from fedtide.engine.task import Task
 from fedtide.engine.workers import Workers
 from fedtide.exchange.base import Exchange
-from fedtide.federation.compatibility import refuse_other_clock
+from fedtide.federation.compatibility import refuse_other_clock, refuse_other_optimiser
 from fedtide.federation.features import on_fixed_features
-from fedtide.federation.footprint import client_vectors, evaluates
+from fedtide.federation.footprint import client_rows, evaluates
 from fedtide.federation.memory import MemoryStore
 from fedtide.federation.payload import Payload, payload
 from fedtide.federation.ranks import Ranks
@@ -122,9 +122,9 @@ class Parts:
         """Samples per class of each of these clients, float64 [K, L]."""
         return self.label_counts(self.timeline.shards_of(present))
 
-    def client_vectors(self) -> list[str]:
-        """Names of the vectors kept for every client."""
-        return client_vectors(self.settings, self.algorithm)
+    def client_rows(self) -> dict[str, int]:
+        """Names and lengths of the rows kept for every client."""
+        return client_rows(self.settings, self.algorithm, self.layout.size)
 
     def evaluates(self, model: str) -> bool:
         """Whether ``cloud``, ``participants``, ``all`` or ``ensemble`` is evaluated in this run."""
@@ -245,6 +245,7 @@ def assemble(settings: RunSettings, timeline: Timeline, data: Dataset, hardware:
 def _refuse_unsuitable(settings: RunSettings, timeline: Timeline, data: Dataset, algorithm: Algorithm) -> None:
     name = settings.algorithm.name
     refuse_other_clock(settings, algorithm)
+    refuse_other_optimiser(settings, algorithm)
     if algorithm.synthetic_per_shard and data.kind == "text":
         raise SettingsError(f"algorithm {name} makes synthetic samples, but data {data.name} is text")
     if "validation" in settings.evaluation.splits and not len(timeline.validation):

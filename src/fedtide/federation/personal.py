@@ -6,6 +6,7 @@ import torch
 
 from fedtide.engine.evaluation import Scores, evaluate_each
 from fedtide.engine.local import Cohort, Local
+from fedtide.engine.optimisers import optimiser
 from fedtide.engine.plan import plan_batches
 from fedtide.federation.parts import Parts
 from fedtide.federation.round import RoundResult
@@ -41,7 +42,7 @@ def personal_scores(parts: Parts, result: RoundResult, t: int, lr: float, tested
         cohort = Cohort(
             W=W,
             buffers=buffers,
-            momentum=torch.zeros_like(W) if local.momentum else None,
+            moments=optimiser(local).at_rest(W),
             b=result.b,
             plan=plan,
             label_counts=parts.label_counts(shards[part]).to(W),

@@ -47,8 +47,7 @@ class Ranks:
         block = range(self.rank * clients // self.size, (self.rank + 1) * clients // self.size)
         steps = [count if row in block else 0 for row, count in enumerate(cohort.plan.steps)]
         own = executor.begin(replace(cohort, plan=replace(cohort.plan, steps=steps)))
-        rows = [cohort.W, cohort.buffers, cohort.losses, *cohort.memories]
-        rows += [] if cohort.momentum is None else [cohort.momentum]
+        rows = [cohort.W, cohort.buffers, cohort.losses, *cohort.memories, *cohort.moments.values()]
 
         def advance(last: int) -> None:
             own(last)

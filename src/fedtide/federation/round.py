@@ -15,12 +15,14 @@ from fedtide.costs.wireless import Segment
 from fedtide.engine import contract
 from fedtide.engine.flat import weighted_sum
 from fedtide.engine.local import Cohort, Gradient, momentum_steps
+from fedtide.engine.optimisers import Moments, optimiser
 from fedtide.engine.plan import BatchPlan, plan_batches, step_count
 from fedtide.exchange.base import Schedule
 from fedtide.federation.parts import Parts
 from fedtide.federation.plan import RoundPlan
 from fedtide.federation.services import RoundServices, prior
 from fedtide.federation.state import RunState
+from fedtide.settings.run import LocalSettings
 
 _NUMBERS = 1 << 20
 """Numbers in a temporary of a few rows."""
@@ -84,8 +86,8 @@ def train_round(parts: Parts, state: RunState, plan: RoundPlan) -> RoundResult:
     b = weighted_sum(r.weights[:, 0], cohort.buffers)
     if "latest" in memory:
         memory["latest"] = cohort.W
-    if cohort.momentum is not None and "momentum" in memory:
-        memory["momentum"] = cohort.momentum
+    if plan.local.keeps_momentum:
+        memory.update(cohort.moments)
     _scatter(state, ids, memory, _keeps(plan))
     clients, server = _recorded(plan.ids, contract.record(algorithm, algorithm.record(r), len(plan.ids)))
     return RoundResult(
@@ -196,7 +198,7 @@ def _cohort(
     cohort = Cohort(
         W=r.W,
         buffers=buffers.clone(),
-        momentum=_momentum(memory, r.W, r.local.momentum),
+        moments=_moments(memory, r.W, r.local),
         b=state.b,
         plan=batches,
         label_counts=services.counts,
@@ -246,11 +248,12 @@ def _drift(W: Tensor, base: Tensor) -> float:
     return float(torch.cat([torch.linalg.vector_norm(rows - start, dim=-1) for rows, start in few]).mean())
 
 
-def _momentum(memory: dict[str, Tensor], W: Tensor, coefficient: float) -> Tensor | None:
-    """Momentum rows [C, d] at the start of training: kept ones, zeros, or none without momentum."""
-    if coefficient == 0.0:
-        return None
-    return memory["momentum"] if "momentum" in memory else torch.zeros_like(W)
+def _moments(memory: dict[str, Tensor], W: Tensor, local: LocalSettings) -> Moments:
+    """What the local optimiser remembers at the start of training: the kept rows, or those of the first step."""
+    used = optimiser(local)
+    if local.keeps_momentum:
+        return {name: memory[name] for name in used.widths(W.shape[1])}
+    return used.at_rest(W)
 
 
 def _without_idle(batches: BatchPlan, r: Round, schedule: Schedule) -> BatchPlan:

@@ -23,8 +23,8 @@ class RunState:
         round: number of rounds done.
         w, b: global parameters [d] and floating buffers [q].
         server: the algorithm's server vectors [d].
-        memory: the clients' vectors [N, d] by name: the algorithm's, ``momentum`` of a kept local optimiser, ``latest``
-            models where they are evaluated.
+        memory: the clients' vectors [N, d] by name: the algorithm's, what a kept local optimiser remembers (its count of
+            steps is [N, 1]), ``latest`` models where they are evaluated.
         seen: bool [N], clients that have a memory. counts: int64 [N], rounds each client took part in.
         extra: the algorithm's further tensors. initialiser: the initialiser's. events: with ``clock: events``, jobs under way.
         totals: up to now: bytes, gradient rounds, seconds on this machine, simulated latency [s] and energy [J], and the
@@ -78,7 +78,7 @@ def initial_state(parts: Parts) -> RunState:
         w=parts.w0.clone(),
         b=parts.b0.clone(),
         server=server_vectors(parts),
-        memory={name: parts.memory.rows(clients, parts.layout.size, parts.w0.dtype) for name in parts.client_vectors()},
+        memory={name: parts.memory.rows(clients, size, parts.w0.dtype) for name, size in parts.client_rows().items()},
         seen=torch.zeros(clients, dtype=torch.bool),
         counts=torch.zeros(clients, dtype=torch.int64),
         extra=parts.algorithm.extra(),
@@ -103,11 +103,13 @@ def _refuse_other_shapes(parts: Parts, saved: dict[str, Any]) -> None:
     Tensors that grow are left out: the initialiser's, and the algorithm's further tensors, of which the initial names must be
     there.
     """
-    clients, size = parts.timeline.num_clients, parts.layout.size
+    clients = parts.timeline.num_clients
     expected = {"w": _form(parts.w0), "b": _form(parts.b0)}
     expected |= {"seen": f"{torch.bool} [{clients}]", "counts": f"{torch.int64} [{clients}]"}
     expected |= {f"server.{name}": _form(vector) for name, vector in server_vectors(parts).items()}
-    expected |= {f"memory.{name}": f"{parts.w0.dtype} [{clients}, {size}]" for name in parts.client_vectors()}
+    expected |= {
+        f"memory.{name}": f"{parts.w0.dtype} [{clients}, {size}]" for name, size in parts.client_rows().items()
+    }
     expected |= {f"extra.{name}": "a tensor" for name in parts.algorithm.extra()}
     found = {name: _form(saved.get(name)) for name in ("w", "b", "seen", "counts")}
     for group in ("server", "memory"):

@@ -6,8 +6,11 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from fedtide.algorithms.base import Algorithm
+from fedtide.core import plugins
 from fedtide.core.errors import SettingsError
 from fedtide.engine.workers import available_cores
+from fedtide.federation.compatibility import refuse_other_optimiser
 from fedtide.runs.failures import with_traceback
 from fedtide.runs.identity import run_key
 from fedtide.runs.jobs import Ask, Failure, run_in_workers
@@ -68,6 +71,7 @@ def compare(
     """
     for settings in grid:
         refuse_several_processes(settings)
+        refuse_other_optimiser(settings, plugins.create(Algorithm, settings.algorithm))
     together = min(workers or available_cores(), len(grid))
     comparison = _Comparison(grid, workspace, log, ended)
     comparison.collect(alone=together == 1)

@@ -16,6 +16,7 @@ from fedtide.settings.choices import choice, choice_field
 from fedtide.settings.clock import ClockChoice, Rounds
 from fedtide.settings.costs import CostSettings
 from fedtide.settings.kinds import AlgorithmSettings, DatasetSettings, InitialiserSettings
+from fedtide.settings.optimiser import AdamW, OptimiserChoice, Sgd
 
 AlgorithmChoice = Annotated[SerializeAsAny[AlgorithmSettings], *choice("algorithms", "fedavg")]
 DataChoice = Annotated[SerializeAsAny[DatasetSettings], *choice("data", "digits")]
@@ -87,15 +88,28 @@ class LocalSettings(SettingsModel):
         None,
         ge=1,
         description="rounds over which cosine and polynomial fall to the floor; null: those of the session, or of the run "
-        "without `restart`",
+        "without `restart`, after the warm-up",
     )
-    restart: bool = Field(True, description="restart the schedule in every session")
-    momentum: float = Field(0.0, ge=0, lt=1, description="heavy-ball momentum of the local optimiser")
+    warmup: int = Field(
+        0, ge=0, description="rounds before the schedule, in which the learning rate rises linearly to `lr`; 0: none"
+    )
+    restart: bool = Field(True, description="restart schedule and warm-up in every session")
+    optimiser: OptimiserChoice = Field(
+        Sgd(), description="local optimiser, by name or as {name: adam, beta2: 0.99}; most algorithms take any"
+    )
+    momentum: float = Field(0.0, ge=0, lt=1, description="heavy-ball momentum of `sgd`")
     nesterov: bool = Field(False, description="Nesterov momentum")
     momentum_scope: Literal["round", "client"] = Field(
-        "round", description="round: starts at zero every round; client: kept until the client's next round"
+        "round",
+        description="momentum, or the moments of another optimiser: round: start at zero every round; client: kept until the "
+        "client's next round",
     )
-    weight_decay: float = Field(0.0, ge=0, description="multiple of the parameters that is added to the gradient")
+    weight_decay: float = Field(
+        0.0,
+        ge=0,
+        description="multiple of the parameters that is added to the gradient; with `adamw` the parameters shrink by it, times "
+        "the learning rate",
+    )
     clip: float | None = Field(None, gt=0, description="largest gradient norm per client; null for none")
     clip_scope: Literal["total", "total_with_decay", "loss"] = Field(
         "total",
@@ -110,6 +124,16 @@ class LocalSettings(SettingsModel):
     def _consistent(self) -> LocalSettings:
         if self.nesterov and self.momentum == 0:
             raise SettingsError("local.nesterov = true needs local.momentum > 0")
+        if self.momentum > 0 and not isinstance(self.optimiser, Sgd):
+            raise SettingsError(
+                f"local.momentum = {self.momentum:g} is for local.optimiser = sgd; {self.optimiser.name} takes no momentum, "
+                "leave it 0"
+            )
+        if isinstance(self.optimiser, AdamW) and self.clip_scope == "total_with_decay":
+            raise SettingsError(
+                "local.clip_scope = total_with_decay: the weight decay of local.optimiser = adamw is not part of the gradient; "
+                "use total or loss"
+            )
         if self.straddle and self.unit == "capped_steps":
             raise SettingsError(
                 "local.straddle = true: with local.unit = capped_steps no client begins a second pass; use steps or epochs"
@@ -117,9 +141,14 @@ class LocalSettings(SettingsModel):
         return self
 
     @property
+    def gradient_decay(self) -> float:
+        """The weight decay, as far as it is added to the gradient."""
+        return 0.0 if isinstance(self.optimiser, AdamW) else self.weight_decay
+
+    @property
     def keeps_momentum(self) -> bool:
-        """Whether every client keeps the local optimiser's momentum from round to round."""
-        return self.momentum > 0 and self.momentum_scope == "client"
+        """Whether every client keeps the local optimiser's momentum or moments from round to round."""
+        return self.momentum_scope == "client" and (self.momentum > 0 or not isinstance(self.optimiser, Sgd))
 
 
 class EvaluationSettings(SettingsModel):
