@@ -40,7 +40,8 @@ class Durations:
         jobs = list(zip(numbers, clients, samples, strict=True))
         if not self._known.keys() >= set(jobs):
             wanted = [*jobs, *((number, *job) for number, job in enumerate(behind(), numbers[-1] + 1))]
-            found = self._wireless.job_costs(*zip(*wanted, strict=True), down, up, places)
+            all_numbers, everybody, all_samples = zip(*wanted, strict=True)
+            found = self._wireless.job_costs(all_numbers, everybody, all_samples, down, up, places)
             self._known = dict(
                 zip(wanted, zip(found.slots.tolist(), found.device_J.tolist(), strict=True), strict=True)
             )
