@@ -11,14 +11,14 @@ from fedtide.settings.run import RunSettings
 
 PROJECT = Path(__file__).parents[2]
 STAGES = yaml.safe_load((PROJECT / "dvc.yaml").read_text(encoding="utf-8"))["stages"]
-RUN = set(RunSettings().canonical())
+RUN = set(RunSettings().canonical()) | {"clock"}  # not in the run keys of rounds
 OWN = {"algorithm", "initialiser", "seed"}  # of one run; a grid has lists of them
 
 
 @pytest.mark.parametrize(
     ("stage", "needed"),
     [
-        ("partition", set(RunSettings().world()) | {"compare.seeds"}),
+        ("partition", set(RunSettings().world()) | {"clock", "compare.seeds"}),
         ("train", RUN - OWN | {"compare.initialisers", "compare.seeds", "initialisers"}),
         ("tune", RUN - OWN | {"algorithm", "initialiser", "tune"}),
     ],
