@@ -53,9 +53,9 @@ class Halfway(Exchange):
         return Schedule([(1, list(range(len(r.ids))))])
 
 
-def member(algorithm: Any, executor: str, ranks: Ranks) -> Federation:
+def member(algorithm: Any, executor: str, ranks: Ranks, local: dict[str, Any]) -> Federation:
     """One process."""
-    chosen = settings(algorithm=algorithm, local=LOCAL, engine={"executor": executor, "workers": 1})
+    chosen = settings(algorithm=algorithm, local=local, engine={"executor": executor, "workers": 1})
     fed = federation(chosen, steady(SIZES, 3), vectors())
     fed.parts.hardware = replace(fed.parts.hardware, ranks=ranks)
     fed.parts.exchange = Halfway(PluginSettings(name="halfway"))
@@ -64,13 +64,24 @@ def member(algorithm: Any, executor: str, ranks: Ranks) -> Federation:
 
 @pytest.mark.parametrize("size", [2, 7])
 @pytest.mark.parametrize("executor", ["threads", "stacked"])
-@pytest.mark.parametrize("algorithm", ["scaffold", "sharp", "contrast"])
-def test_any_number_of_processes_gives_the_same_run(algorithm: str, executor: str, size: int) -> None:
+@pytest.mark.parametrize(
+    ("algorithm", "local"),
+    [
+        ("scaffold", LOCAL),
+        ("sharp", LOCAL),
+        ("contrast", LOCAL),
+        ("fedavg", {**LOCAL, "momentum": 0, "optimiser": "adam"}),
+    ],
+    ids=["scaffold", "sharp", "contrast", "adam"],
+)
+def test_any_number_of_processes_gives_the_same_run(
+    algorithm: str, local: dict[str, Any], executor: str, size: int
+) -> None:
     """Also more processes than clients; memories written in the steps, velocities and averages inside the round included."""
     tolerance = 0.0 if executor == "threads" else 1e-13  # other chunks may round differently
-    alone, records = run_rounds(member(algorithm, executor, Ranks()))
+    alone, records = run_rounds(member(algorithm, executor, Ranks(), local))
     reduce = Sum(size)
-    members = [member(algorithm, executor, Ranks(rank, size, reduce.of(rank))) for rank in range(size)]
+    members = [member(algorithm, executor, Ranks(rank, size, reduce.of(rank)), local) for rank in range(size)]
     with ThreadPoolExecutor(size) as pool:
         for state, others in pool.map(run_rounds, members):
             assert closest(alone.w, state.w) <= tolerance

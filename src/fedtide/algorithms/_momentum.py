@@ -63,7 +63,7 @@ class ClientMomentum(Algorithm):
             return r.effective_steps
         sizes = r.services.population_counts().sum(1)
         n = sizes[0] if s.nominal_n == "client0" else sizes.mean()
-        return r.local.amount * n.to(r.w) / r.local.batch_size
+        return r.local.amount * n.to(r.w) / r.local.step_samples
 
     def kappa(self, r: Round) -> Tensor:
         """Local steps over the count that a displacement is divided by [C, 1]."""

@@ -126,7 +126,7 @@ class FedGen(Averaging):
     def _train_generator(self, r: Round) -> None:
         """``generator_steps`` of Adam on L_T + L_div."""
         s, x, w = self.settings, r.extra, r.w
-        N = 1 + r.label_counts * (r.steps * r.local.batch_size / r.n)
+        N = 1 + r.label_counts * (r.steps * r.local.step_samples / r.n)
         known = (N.max(0).values > 1).nonzero()[:, 0]
         draws = r.randomness.torch_generator("fedgen.server", r.t)
         eps = torch.rand(s.generator_steps, s.generator_batch, s.noise, generator=draws, dtype=torch.float64).to(w)

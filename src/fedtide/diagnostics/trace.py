@@ -199,7 +199,7 @@ def _work(parts: Parts, t: int) -> Work:
     mean = float(parts.timeline.sizes_at(t).mean())
     samples = np.array(sizes, dtype=np.float64)
     steps = np.array([step_count(size, mean, local) for size in sizes], dtype=np.float64)
-    return Work(samples, np.minimum(samples, local.batch_size), steps)
+    return Work(samples, np.minimum(samples, local.step_samples), steps)
 
 
 def _shards(parts: Parts, t: int) -> list[Any]:

@@ -15,23 +15,31 @@ from fedtide.settings.run import LocalSettings
 
 Ints = NDArray[np.int64]
 _UNKNOWN: Ints = np.zeros(0, dtype=np.int64)
+_BETWEEN = 1181783497276652981  # an odd multiplier keeps the keys of a step's batches apart
 
 
 @dataclass(frozen=True)
 class BatchPlan:
-    """Batches of a cohort of C clients over at most S steps of at most B samples.
+    """Samples of a cohort of C clients over at most S steps of at most B samples.
 
     Attributes:
         indices: int64 [C, S, B], positions in the training set, 0 where unused.
-        sizes: int64 [C, S] on the CPU, samples in each batch, 0 past a client's last step.
+        sizes: int64 [C, S] on the CPU, samples in each step, 0 past a client's last step.
         steps: number of local steps of each client, a list of C.
         keys: int64 [C, S], keys of dropout and augmentation.
+        batch: most samples whose gradient is computed at once; None: all of a step.
     """
 
     indices: Tensor
     sizes: Tensor
     steps: list[int]
     keys: Tensor
+    batch: int | None = None
+
+    def batches(self, samples: int) -> list[tuple[slice, int]]:
+        """The batches whose gradients make a local step on so many samples, and what to add to the step's key for each."""
+        starts = range(0, samples, self.batch or samples)
+        return [(slice(at, min(at + starts.step, samples)), _BETWEEN * number) for number, at in enumerate(starts)]
 
     def without(self, rows: Sequence[int]) -> BatchPlan:
         """The same plan, with no steps for some clients."""
@@ -53,12 +61,12 @@ def step_count(size: int, mean_size: float, local: LocalSettings) -> int:
         return local.amount
     if local.straddle:
         samples = mean_size if local.unit == "mean_epochs" else size
-        return max(1, int(local.amount * samples / min(local.batch_size, samples)))
-    batches = -(-size // local.batch_size)
+        return max(1, int(local.amount * samples / min(local.step_samples, samples)))
+    batches = -(-size // local.step_samples)
     if local.unit == "capped_steps":
         return min(local.amount, batches)
     if local.unit == "mean_epochs":
-        return local.amount * int(np.ceil(mean_size / local.batch_size))
+        return local.amount * int(np.ceil(mean_size / local.step_samples))
     return local.amount * batches
 
 
@@ -66,9 +74,9 @@ def sample_count(size: int, mean_size: float, local: LocalSettings) -> int:
     """Samples in the batches of all local steps of a client; arguments as in :func:`step_count`."""
     steps = step_count(size, mean_size, local)
     if local.straddle or steps == 0:
-        return steps * local.batch_size
-    passes, rest = divmod(steps, -(-size // local.batch_size))
-    return passes * size + rest * local.batch_size
+        return steps * local.step_samples
+    passes, rest = divmod(steps, -(-size // local.step_samples))
+    return passes * size + rest * local.step_samples
 
 
 def _balanced(labels: Ints) -> NDArray[np.float64]:
@@ -124,9 +132,9 @@ def plan_batches(
         labels: of the training set, for ``local.order = class_balanced``.
     """
     steps = [step_count(len(shard), mean_size, local) for shard in shards]
-    width = min(local.batch_size, max((len(shard) for shard in shards), default=0))
+    width = min(local.step_samples, max((len(shard) for shard in shards), default=0))
     if local.straddle:
-        width = local.batch_size
+        width = local.step_samples
     longest = max(steps, default=0)
     indices = np.zeros((len(shards), longest, width), dtype=np.int64)
     sizes = np.zeros((len(shards), longest), dtype=np.int64)
@@ -136,12 +144,16 @@ def plan_batches(
         if count == 0:
             continue
         rng = generator(seed, purpose, *keys, client)
-        for step, batch in enumerate(_passes(shard, labels, local.batch_size, count, local, rng)):
+        for step, batch in enumerate(_passes(shard, labels, local.step_samples, count, local, rng)):
             indices[row, step, : len(batch)] = batch
             sizes[row, step] = len(batch)
     stride = np.int64(2862933555777941757)  # an odd 64-bit multiplier keeps the keys of different steps apart
     with np.errstate(over="ignore"):
         step_keys = roots + np.arange(longest, dtype=np.int64) * stride
     return BatchPlan(
-        torch.from_numpy(indices).to(device), torch.from_numpy(sizes), steps, torch.from_numpy(step_keys).to(device)
+        torch.from_numpy(indices).to(device),
+        torch.from_numpy(sizes),
+        steps,
+        torch.from_numpy(step_keys).to(device),
+        local.batch_size,
     )

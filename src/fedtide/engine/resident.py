@@ -57,10 +57,10 @@ class Resident(Executor):
         total = torch.zeros((), dtype=task.dtype, device=task.device)
         for step in range(first, min(last, plan.steps[row])):
             key = plan.keys[row, step]
-            inputs, labels = task.batch(plan.indices[row, step, : sizes[step]], key)
-            module.set_key(int(key))
+            samples = task.batch(plan.indices[row, step, : sizes[step]], key)
 
-            def loss(inputs: Tensor = inputs, labels: Tensor = labels, key: Tensor = key) -> Tensor:
+            def loss(inputs: Tensor, labels: Tensor, key: Tensor) -> Tensor:
+                module.set_key(int(key))
                 with task.mixed():
                     outputs = module.network.outputs(inputs)
                     applied = [
@@ -69,20 +69,32 @@ class Resident(Executor):
                     counts = cohort.label_counts[row]
                     return task.losses(outputs, labels, counts, applied, module.network.head, key).mean()
 
+            def collect(samples: tuple[Tensor, Tensor] = samples, key: Tensor = key) -> Tensor:
+                """Add the gradient of the samples' mean loss to that of the module, batch by batch; returns that loss."""
+                inputs, labels = samples
+                found = torch.zeros((), dtype=task.dtype, device=task.device)
+                for part, apart in plan.batches(len(labels)):
+                    value = loss(inputs[part], labels[part], key + apart)
+                    share = (part.stop - part.start) / len(labels)
+                    torch.autograd.backward(value if share == 1 else value * share)
+                    found += value.detach() if share == 1 else value.detach() * share
+                return found
+
             if cohort.direction is None:
                 update.seed(g)
-                value = loss()
-                torch.autograd.backward(value)
+                value = collect()
             else:
-                value = self._own_direction(cohort.direction, module, loss, rows)
-            total += value.detach()
+                value = self._own_direction(cohort.direction, module, collect, rows)
+            total += value
             update.step(w, g)
         cohort.W[row].copy_(module.w)
         cohort.buffers[row].copy_(module.b)
         cohort.losses[row] += total
 
     @staticmethod
-    def _own_direction(direction: Direction, module: ResidentModule, loss: Callable[[], Tensor], rows: slice) -> Tensor:
+    def _own_direction(
+        direction: Direction, module: ResidentModule, collect: Callable[[], Tensor], rows: slice
+    ) -> Tensor:
         """Write the algorithm's own direction into ``module.g``; returns the loss of the first gradient it takes."""
         values: list[Tensor] = []
         here = module.w.clone()
@@ -91,11 +103,10 @@ class Resident(Executor):
             module.w.copy_(at.expand(1, -1)[0])
             module.g.zero_()
             statistics = module.b.clone()
-            value = loss()
-            torch.autograd.backward(value)
+            value = collect()
             if values:  # a batch counts once in the running statistics, however many gradients are taken on it
                 module.b.copy_(statistics)
-            values.append(value.detach())
+            values.append(value)
             return module.g.clone().unsqueeze(0)
 
         step = direction(gradient, here.unsqueeze(0), rows)

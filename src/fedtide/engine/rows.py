@@ -9,6 +9,10 @@ from torch import Tensor
 
 from fedtide.engine.gradient import Gradient
 from fedtide.engine.local import Cohort, Direction, Update, accumulate, rows_of
+from fedtide.engine.program import Gradients
+
+Samples = tuple[Tensor, Tensor, Tensor | None, Tensor]
+"""Inputs and labels of a local step or of one of its batches, which of them are real (None: all), and the key."""
 
 
 class Rows:
@@ -55,29 +59,52 @@ class Rows:
         return torch.as_tensor(part, dtype=self.w.dtype, device=self.w.device).reshape(-1).expand(count)
 
     def step(self, inputs: Tensor, labels: Tensor, keep: Tensor | None, key: Tensor) -> Tensor:
-        """One local step on one batch; returns the mean loss before the step, [] or [c]."""
-        tensors = (self._weights, self._references, self._constants)
-        batch = (inputs, labels, keep, key, self.counts, self._terms, *tensors)
+        """One local step on some samples; returns their mean loss before the step, [] or [c]."""
+        samples: Samples = (inputs, labels, keep, key)
         if self.cohort.direction is not None:
-            return self._own_direction(self.cohort.direction, batch)
-        gradients, value = self.gradient(self._w_views, *batch)
-        if self.update.direct:
+            return self._own_direction(self.cohort.direction, samples)
+        if self.update.direct and len(self.cohort.plan.batches(labels.shape[-1])) == 1:
+            gradients, value = self._of_batch(self._w_views, samples)
             self.update.step_by(gradients, self._w_views, self.w)
-        else:
-            self.update.seed(self._g)
-            accumulate(self._g_views, gradients, 1.0, 1.0)
-            self.update.step(self.w, self._g)
+            return value
+        self.update.seed(self._g)
+        value = self._collect(self._w_views, self._g_views, samples)
+        self.update.step(self.w, self._g)
         return value
 
-    def _own_direction(self, direction: Direction, batch: Any) -> Tensor:
+    def _of_batch(self, at: list[Tensor], batch: Samples) -> tuple[Gradients, Tensor]:
+        """Gradients and mean loss of one batch."""
+        return self.gradient(at, *batch, self.counts, self._terms, self._weights, self._references, self._constants)
+
+    def _collect(self, at: list[Tensor], into: list[Tensor], samples: Samples) -> Tensor:
+        """Add the gradient of the samples' mean loss to ``into``, batch by batch; returns that loss."""
+        inputs, labels, keep, key = samples
+        batches = self.cohort.plan.batches(labels.shape[-1])
+        if len(batches) == 1:
+            gradients, value = self._of_batch(at, samples)
+            accumulate(into, gradients, 1.0, 1.0)
+            return value
+        real = torch.ones_like(labels, dtype=self.w.dtype) if keep is None else keep.to(self.w)
+        total = torch.zeros((), dtype=self.w.dtype, device=self.w.device)
+        for part, apart in batches:
+            cut = (slice(None), part) if self.gradient.batched else (part,)
+            kept = None if keep is None else keep[cut]
+            gradients, value = self._of_batch(at, (inputs[cut].contiguous(), labels[cut], kept, key + apart))
+            share = real[cut].sum(-1) / real.sum(-1)  # a short batch counts less
+            own = torch.zeros_like(self.w)
+            accumulate(self._views(own), gradients, 1.0, 1.0)
+            for target, gradient in zip(into, self._views(own.mul_(share.reshape(-1, 1))), strict=True):
+                target.add_(gradient)
+            total = total + share * value
+        return total
+
+    def _own_direction(self, direction: Direction, samples: Samples) -> Tensor:
         """A step along the algorithm's own direction; returns the loss of the first gradient it takes."""
         values: list[Tensor] = []
 
         def loss_gradient(at: Tensor) -> Tensor:
-            gradients, value = self.gradient(self._views(at.expand_as(self.w)), *batch)
-            values.append(value)
             result = torch.zeros_like(self.w)
-            accumulate(self._views(result), gradients, 1.0, 1.0)
+            values.append(self._collect(self._views(at.expand_as(self.w)), self._views(result), samples))
             return result
 
         self._g.copy_(direction(loss_gradient, self.w.clone(), self.rows))

@@ -114,12 +114,11 @@ def footprint(
     vector = number * (size.parameters + size.buffers)
     cohort = _cohort(settings, timeline, data, algorithm, initialiser)
     steps, width = _work(settings, timeline)
+    batch, sample = min(width, local.batch_size), math.prod(data.input_shape)
     at_once = min(cohort, workers)
     if executor == "stacked":
         lanes = workers if size.parameters <= TINY else 1
-        chunk = engine.chunk or chunk_size(
-            size.parameters, cohort, width, math.prod(data.input_shape), number, device, lanes
-        )
+        chunk = engine.chunk or chunk_size(size.parameters, cohort, width, sample, number, device, lanes)
         at_once = min(cohort, chunk * workers)
     kept = client_rows(settings, algorithm, size.parameters)
     scratch = [numbers for name, numbers in kept.items() if name != "latest"] if initialiser.trains else []
@@ -151,8 +150,8 @@ def footprint(
                 "let fewer clients take part, or choose a smaller model",
             ),
             Part(
-                f"local steps of {at_once} clients at once on {width} samples",
-                at_once * number * (2 * size.parameters + 2 * width * size.activations),
+                f"local steps of {at_once} clients at once on {batch} samples",
+                at_once * number * (2 * size.parameters + 2 * batch * size.activations + (width - batch) * sample),
                 _smaller("local.batch_size", "engine.chunk" if executor == "stacked" else "engine.workers"),
             ),
             _evaluation(settings, timeline, data, size, workers, number),
@@ -214,7 +213,7 @@ def _work(settings: RunSettings, timeline: Timeline) -> tuple[int, int]:
     largest = int(held.max(initial=0))
     means = [float(held[item.shards].mean()) for item in timeline.assignments[:_LOOKED_AT]]
     steps = max(step_count(largest, mean, local) for mean in means)
-    width = local.batch_size if local.straddle else min(local.batch_size, largest)
+    width = local.step_samples if local.straddle else min(local.step_samples, largest)
     return max(steps, settings.evaluation.personalise), width
 
 

@@ -70,7 +70,15 @@ class LocalSettings(SettingsModel):
         description="epochs: over the client's own data; steps: exactly; capped_steps: at most one epoch; mean_epochs: every "
         "client takes the steps of a client of mean size",
     )
-    batch_size: int = Field(32, ge=1, description="samples per local step; the last batch of a pass may be short")
+    batch_size: int = Field(
+        32, ge=1, description="samples per batch, and per local step; the last one of a pass may be short"
+    )
+    accumulate: int = Field(
+        1,
+        ge=1,
+        description="batches whose gradients make one local step: what a step computes with `accumulate` times `batch_size` "
+        "samples, in the memory of one batch (BatchNorm, dropout and losses over a batch see each batch alone)",
+    )
     order: Literal["shuffled", "stored", "class_balanced"] = Field(
         "shuffled",
         description="samples of each pass: shuffled: all in a new order; stored: all as stored; class_balanced: as many draws "
@@ -139,6 +147,11 @@ class LocalSettings(SettingsModel):
                 "local.straddle = true: with local.unit = capped_steps no client begins a second pass; use steps or epochs"
             )
         return self
+
+    @property
+    def step_samples(self) -> int:
+        """Samples per local step."""
+        return self.batch_size * self.accumulate
 
     @property
     def gradient_decay(self) -> float:

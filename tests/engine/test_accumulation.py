@@ -1,0 +1,123 @@
+"""Gradient accumulation: k batches per local step are one batch of k times the size."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+import torch
+
+from fedtide.federation.footprint import footprint
+from support import assert_close, closest, federation, images, run_rounds, settings, steady, vectors
+
+pytestmark = pytest.mark.usefixtures("drop_in")
+
+SIZES = (12, 7, 24, 1)
+LOCAL = {"amount": 2, "lr": 0.1, "momentum": 0.5, "clip": 0.5, "weight_decay": 0.01}
+
+
+def final(sizes: tuple[int, ...] = SIZES, *, data: Any = None, **values: Any) -> Any:
+    """State after three rounds."""
+    return run_rounds(federation(settings(**values), steady(sizes, 3), data or vectors()))[0]
+
+
+def both(local: dict[str, Any], batch: int, count: int, **values: Any) -> tuple[Any, Any]:
+    """With one batch per step, and with several of a part of the size."""
+    whole, parts = {"batch_size": batch}, {"batch_size": batch // count, "accumulate": count}
+    return tuple(final(local={**local, **size}, **values) for size in (whole, parts))  # type: ignore[return-value]
+
+
+@pytest.mark.parametrize("algorithm", ["fedavg", "scaffold", "sharp", "moon", "columns"])
+@pytest.mark.parametrize("executor", ["threads", "stacked"])
+@pytest.mark.parametrize("count", [2, 3, 6])
+def test_several_batches_are_one_of_their_size(count: int, executor: str, algorithm: str) -> None:
+    """Also in short steps, whose last batch is shorter still, and where others in the chunk have more samples."""
+    local = {**LOCAL, "momentum": 0.0} if algorithm == "scaffold" else LOCAL
+    engine = {"executor": executor, "workers": 1}
+    assert_close(*both(local, 6, count, algorithm=algorithm, engine=engine), 1e-12)
+
+
+@pytest.mark.parametrize(("model", "algorithm"), [("logistic", "contrast"), ("noisy", "fedavg")])
+def test_executors_agree_where_every_batch_has_draws_of_its_own(model: str, algorithm: str) -> None:
+    values = {"model": model, "algorithm": algorithm, "local": {**LOCAL, "batch_size": 3, "accumulate": 2}}
+    ways = ({"executor": "threads"}, {"executor": "stacked"}, {"executor": "stacked", "chunk": 1})
+    first, *others = (final(**values, engine={"workers": 1, **way}) for way in ways)
+    for other in others:
+        assert_close(first, other, 1e-10)
+
+
+@pytest.mark.parametrize(
+    "local",
+    [
+        {"amount": 5, "lr": 0.1},
+        {"amount": 7, "unit": "steps", "lr": 0.02, "optimiser": "adam"},
+        {"amount": 2, "unit": "mean_epochs", "lr": 0.1},
+        {"amount": 2, "lr": 0.1, "straddle": True},
+        {"amount": 3, "unit": "capped_steps", "lr": 0.1, "order": "class_balanced"},
+    ],
+    ids=str,
+)
+def test_steps_draws_and_costs_are_those_of_the_large_batch(local: dict[str, Any]) -> None:
+    """Direct steps and Adam's; the number of steps in every unit of work."""
+    whole, parts = both(local, 6, 3)
+    assert_close(whole, parts, 1e-12)
+    same = ("bytes_up", "latency", "energy", "kappa")
+    assert [whole.totals[name] for name in same] == [parts.totals[name] for name in same]
+
+
+def test_augmentation_is_that_of_the_large_batch() -> None:
+    data, local = images(sum(SIZES), side=16), {"amount": 1, "lr": 0.05, "flip": 0.5, "crop": 2}
+    for executor in ("threads", "stacked"):
+        engine = {"executor": executor, "workers": 1}
+        assert_close(*both(local, 6, 2, data=data, model="lenet", engine=engine), 1e-12)
+
+
+def test_batchnorm_sees_each_batch_alone() -> None:
+    """A step is the mean of the gradients of its batches, and statistics move once for each."""
+    data, local = vectors(12), {"amount": 1, "lr": 0.1, "order": "stored"}
+    fed = federation(settings(model="normed", local={**local, "batch_size": 6, "accumulate": 2}), steady([12], 1), data)
+    network = fed.parts.task.network.double().train()
+    for part in (slice(0, 6), slice(6, 12)):
+        outputs = network(data.train_inputs[part])
+        (torch.nn.functional.cross_entropy(outputs, data.train_labels[part]) / 2).backward()
+    wanted = torch.cat([(p.detach() - 0.1 * p.grad).flatten() for p in network.parameters() if p.grad is not None])
+    statistics = [value.flatten() for value in network.buffers() if value.is_floating_point()]
+    state, _ = run_rounds(fed)
+    assert closest(state.w, wanted) < 1e-12
+    assert closest(state.b, torch.cat(statistics)) < 1e-12
+
+
+def test_dropout_differs_between_the_batches_of_a_step() -> None:
+    """Two batches of the same samples would otherwise have the gradient of one."""
+    data = vectors(4)
+    twice = torch.arange(4).repeat(2)
+    data = replace(data, train_inputs=data.train_inputs[twice], train_labels=data.train_labels[twice])
+    local = {"amount": 1, "lr": 0.1, "order": "stored", "batch_size": 4}
+    one = final((4,), data=data, model="noisy", local=local)
+    two = final((8,), data=data, model="noisy", local={**local, "accumulate": 2})
+    assert closest(one.w, two.w) > 1e-4
+
+
+def test_a_gradient_round_s_own_batch_size_is_one_batch() -> None:
+    """`initialiser.gradient_batch_size` beyond `local.batch_size` is no accumulation: BatchNorm sees all samples."""
+    from support import deal, timeline
+
+    world = timeline(deal((12,)), [{0: 0}] * 3, session_of_round=[0, 1, 2])
+    starts = {"name": "dynamic", "gradient_batch_size": 12, "gradient_steps": 1}
+    found = []
+    for batch in (12, 4):
+        local = {"amount": 1, "unit": "steps", "lr": 0.1, "batch_size": batch}
+        fed = federation(settings(model="normed", initialiser=starts, local=local), world, vectors(12))
+        state, _ = run_rounds(fed, 1)
+        found.append(next(value for name, value in state.initialiser.items() if name.endswith("G")))
+    assert torch.equal(*found)
+
+
+def test_activations_of_one_batch_are_planned_for() -> None:
+    def planned(**local: Any) -> int:
+        chosen = settings(local={"amount": 1, **local}, model={"name": "mlp", "widths": [300]})
+        found = footprint(chosen, steady([40] * 2, 1), vectors(80), torch.device("cpu"), torch.float32)
+        return next(part.size for part in found.device if part.what.startswith("local steps"))
+
+    assert planned(batch_size=10) < planned(batch_size=10, accumulate=4) < 0.7 * planned(batch_size=40)
