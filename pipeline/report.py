@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+import places
 from fedtide.cli.exits import guarded
 from fedtide.cli.options import PARAMS
 from fedtide.cli.reporter import print_report
@@ -12,7 +13,7 @@ def main() -> None:
     from fedtide.runs import stages  # with torch, which takes seconds
     from fedtide.settings.params import Params
 
-    print_report(stages.report(Params.read(PARAMS), Path("runs"), Path("worlds"), Path("report"), "dvc repro"))
+    print_report(stages.report(Params.read(PARAMS), places.runs(), Path("worlds"), Path("report"), "dvc repro"))
 
 
 if __name__ == "__main__":

@@ -3,8 +3,9 @@
 import sys
 from pathlib import Path
 
+import places
 from fedtide.cli.exits import exit_with_all, guarded
-from fedtide.cli.options import PARAMS, mlruns_folder
+from fedtide.cli.options import PARAMS
 from fedtide.cli.reporter import log
 from fedtide.runs.processes import start_workers_early, stop_with_parent
 
@@ -14,11 +15,14 @@ def main() -> None:
     stop_with_parent()
     start_workers_early()
     from fedtide.runs import stages  # with torch, while the workers import it too
+    from fedtide.runs.curves import write_curves
     from fedtide.settings.params import Params
 
     params, label = Params.read(PARAMS), sys.argv[1]
-    workspace = stages.workspace(params, Path("runs"), Path("worlds"), mlruns_folder(None))
+    workspace = stages.workspace(params, places.runs(), Path("worlds"), places.mlruns())
     summaries, stopped = stages.train(params, workspace, log, [label], Path("outcomes") / f"{label}.json")
+    if stopped is None:
+        write_curves(summaries, places.runs(), Path("metrics") / f"{label}.json", Path("curves") / label)
     exit_with_all(summaries, stopped, params.experiment.compare.allow_failures)
 
 

@@ -2,8 +2,9 @@
 
 from pathlib import Path
 
+import places
 from fedtide.cli.exits import exit_with_search, guarded
-from fedtide.cli.options import PARAMS, mlruns_folder
+from fedtide.cli.options import PARAMS
 from fedtide.cli.reporter import log
 from fedtide.runs.processes import stop_with_parent
 
@@ -16,7 +17,7 @@ def main() -> None:
     from fedtide.tuning.study import tune
 
     params = Params.read(PARAMS)
-    workspace = stages.workspace(params, Path("runs"), None, mlruns_folder(None))
+    workspace = stages.workspace(params, places.runs(), None, places.mlruns())
     exit_with_search(tune(params, workspace, Path("tuning"), log))
 
 

@@ -77,6 +77,21 @@ class Project:
                 cwd=self.root, env=self.environment, stdout=stream, stderr=subprocess.STDOUT,
             )  # fmt: skip
 
+    def commit(self) -> None:
+        """Commit everything that is not ignored."""
+        own = ["-c", "user.name=tests", "-c", "user.email=tests@localhost"]
+        subprocess.run(["git", "add", "-A"], cwd=self.root, check=True)
+        subprocess.run(["git", *own, "commit", "-q", "-m", "state"], cwd=self.root, check=True)
+
+    def dvc(self, *arguments: str) -> str:
+        """The output of a DVC command that succeeds."""
+        done = subprocess.run(
+            [sys.executable, "-m", "dvc", *arguments],
+            cwd=self.root, env=self.environment, capture_output=True, text=True, check=False,
+        )  # fmt: skip
+        assert done.returncode == 0, f"{done.stdout}\n{done.stderr}"
+        return done.stdout
+
     def repro(self, *arguments: str) -> tuple[set[str], set[str]]:
         """Run the pipeline; the stages that ran and those that were skipped."""
         log = self.root.parent / f"{self.root.name}.log"

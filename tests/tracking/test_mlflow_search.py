@@ -13,16 +13,12 @@ from fedtide.settings.params import Params
 from fedtide.tracking.run_directory import RunDirectory
 from fedtide.tracking.store import Store
 from fedtide.tracking.workspace import Workspace
-from fedtide.tuning import study
 from fedtide.tuning.study import tune
 
 
-def test_trials_are_gathered_below_their_search(
-    raw: dict[str, Any], tmp_path: Path, mlruns: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(study, "_UNPRUNED_TRIALS", 1)
-    space = {"local.lr": {"low": 0.001, "high": 1.0, "log": True}}
-    params = Params({**raw, "tune": {"trials": 5, "workers": 1, "space": space}})
+def test_trials_are_gathered_below_their_search(raw: dict[str, Any], tmp_path: Path, mlruns: Path) -> None:
+    search = {"space": {"local.lr": {"low": 0.001, "high": 1.0, "log": True}}, "pruner": {"startup": 1}}
+    params = Params({**raw, "tune": {"trials": 5, "workers": 1, **search}})
     name = tune(params, Workspace(tmp_path / "runs", None, mlruns, "tests"), tmp_path / "tuning").study
 
     store = Store(mlruns, "tests")

@@ -12,6 +12,16 @@ from pydantic import BeforeValidator, Field, field_validator, model_validator
 from fedtide.core.bounds import Threads
 from fedtide.core.errors import SettingsError
 from fedtide.core.plugins import SettingsModel
+from fedtide.settings.run import Seed
+from fedtide.settings.search import (
+    MedianPruner,
+    NoTerminator,
+    PrunerChoice,
+    RegretTerminator,
+    SamplerChoice,
+    TerminatorChoice,
+    TpeSampler,
+)
 
 Value = bool | int | float | str | None
 """A value of a tuned setting."""
@@ -71,9 +81,17 @@ TuneMetric = Literal[
 class TuneSettings(SettingsModel):
     """The study of ``fedtide tune``."""
 
-    trials: int = Field(20, ge=1, description="number of finished trials (complete or pruned)")
+    trials: int = Field(20, ge=1, description="number of finished trials (complete or pruned); raise it to go on")
     workers: Threads = Field(0, ge=0, description="trials at once; 0 for one per core")
-    seed: int = Field(1000, ge=0, lt=2**63, description="seed of the runs; keep it apart from the compared seeds")
+    seed: int = Field(
+        1000,
+        ge=0,
+        lt=2**63,
+        description="seed of the sampler, and of the runs without `seeds`; keep it apart from the compared seeds",
+    )
+    seeds: tuple[Seed, ...] = Field(
+        (), description="seeds of the runs of each trial, whose mean is its value; empty: `seed` alone"
+    )
     metric: TuneMetric = Field(
         "validation_accuracy",
         description="metric to optimise, averaged over some rounds; loss and calibration error are minimised; `_next`: on the "
@@ -88,10 +106,35 @@ class TuneSettings(SettingsModel):
         None,
         description="kappa: minimise the mean communication cost of the rounds as well, and find the Pareto front",
     )
-    prune: bool = Field(
-        True, description="stop trials that are worse than the median at the same round; ignored with `cost`"
+    sampler: SamplerChoice = Field(TpeSampler(), description="proposes the settings of a trial")
+    prune: bool = Field(True, description="stop poor trials early, as `pruner` decides; ignored with `cost`")
+    pruner: PrunerChoice = Field(MedianPruner(), description="decides by the first seed which trials are stopped early")
+    terminator: TerminatorChoice = Field(
+        NoTerminator(), description="may end the search before `trials`, when more promise little"
     )
     space: dict[str, Searched] = Field(
         {},
         description="dotted setting -> range or choices; empty: what algorithm and initialiser declare, and local.lr",
     )
+
+    @model_validator(mode="after")
+    def _fit_together(self) -> TuneSettings:
+        if twice := [seed for place, seed in enumerate(self.seeds) if seed in self.seeds[:place]]:
+            raise SettingsError(f"seeds lists {twice[0]} twice")
+        if self.cost and self.sampler.name == "cmaes":
+            raise SettingsError("sampler = cmaes has one objective, so it cannot search with cost; choose tpe or gp")
+        if self.cost and self.terminator.name != "none":
+            raise SettingsError(f"terminator = {self.terminator.name} has one objective, so cost cannot be set")
+        if isinstance(self.terminator, RegretTerminator) and self.terminator.error is None and len(self.seeds) < 2:
+            raise SettingsError("terminator = regret needs two seeds or more in `seeds`, or its `error`")
+        return self
+
+    @property
+    def run_seeds(self) -> tuple[int, ...]:
+        """Seeds of the runs of each trial."""
+        return self.seeds or (self.seed,)
+
+    @property
+    def prunes(self) -> bool:
+        """Whether trials may be stopped early."""
+        return self.prune and self.pruner.name != "none" and not self.cost

@@ -87,16 +87,19 @@ def write(study: Any, space: Space, objectives: Sequence[str], folder: Path, log
 
 def _one_objective(study: Any, keys: list[str], folder: Path, log: Callable[[str], None]) -> list[str]:
     """Write table and figures of a search with one objective; returns their names."""
+    complete = _complete(study)
+    seeds = list(complete[0].user_attrs.get("seeds", ())) if complete else []
     rows = (
         [
             *_outcome(trial),
             trial.value if trial.state.name == "COMPLETE" else None,
+            *(trial.user_attrs.get("seeds", {}).get(seed) for seed in seeds),
             *(trial.params[key] for key in keys),
         ]
         for trial in _ended(study)
     )
-    _write_table(["run", "outcome", "value", *keys], rows, folder / "trials.csv")
-    if not (complete := _complete(study)):
+    _write_table(["run", "outcome", "value", *(f"seed {seed}" for seed in seeds), *keys], rows, folder / "trials.csv")
+    if not complete:
         return ["trials.csv"]
     from optuna.importance import FanovaImportanceEvaluator
     from optuna.visualization import matplotlib as figures

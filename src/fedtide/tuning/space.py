@@ -68,9 +68,9 @@ class Space:
         self.dimensions = tuple(_dimension(self.base, key, range_) for key, range_ in wanted.items())
         self.extremes = [self._checked(dim.key, value) for dim in self.dimensions for value in dim.limits]
 
-    def settings(self, values: Values) -> RunSettings:
-        """Settings of a trial: with the seed and metric of the search, evaluated on the validation split only."""
-        run = self._merged(values).run(seed=self._tune.seed)
+    def settings(self, values: Values, seed: int | None = None) -> RunSettings:
+        """Settings of a trial's run: with a seed (the first) and the metric of the search, evaluated for validation only."""
+        run = self._merged(values).run(seed=self._tune.run_seeds[0] if seed is None else seed)
         wanted, recorded = score_of(self._tune.metric).metric, run.evaluation.metrics
         metrics = recorded if wanted is None or wanted in recorded else (*recorded, wanted)
         evaluation = run.evaluation.model_copy(update={"splits": ("validation",), "metrics": metrics})

@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 import signal
-from collections.abc import Callable, Iterator
+import statistics
+import warnings
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from fedtide.core.errors import SettingsError
-from fedtide.core.files import remove_dead_parts, write_bytes
+from fedtide.core.files import remove_dead_parts
 from fedtide.core.hashing import short_hash
 from fedtide.core.locks import held
-from fedtide.core.randomness import generator
 from fedtide.engine.workers import available_cores
 from fedtide.runs.compare import refuse_several_processes
 from fedtide.runs.failures import with_traceback
@@ -27,13 +27,13 @@ from fedtide.settings.tuning import TuneSettings, Value
 from fedtide.tracking.run_directory import RunDirectory
 from fedtide.tracking.workspace import Workspace
 from fedtide.tuning import results
-from fedtide.tuning.space import Choice, Dimension, Space
-from fedtide.tuning.trial import Outcome, Task, evaluated_rounds, run_trial
+from fedtide.tuning.journal import SUFFIX, open_journal
+from fedtide.tuning.samplers import Proposals, facts
+from fedtide.tuning.space import Space
+from fedtide.tuning.stopping import promises_little, pruner, report_seeds
+from fedtide.tuning.trial import Outcome, SeedRun, Task, evaluated_rounds, run_trial
 from fedtide.world.files import timeline_for
 from fedtide.world.prepared import load_data
-
-_UNPRUNED_TRIALS = 4  # complete trials before any is pruned
-_UNPRUNED_ROUNDS = 5  # no pruning in the first fifth of the rounds
 
 
 @dataclass(frozen=True)
@@ -59,19 +59,20 @@ class TuneResult:
 def tune(params: Params, workspace: Workspace, folder: Path, log: Callable[[str], None] = lambda _: None) -> TuneResult:
     """Search for good settings of the file's algorithm and initialiser on the validation split.
 
-    Every trial is a run with ``tune.seed`` that is never evaluated on the test set. Its value is the mean of ``tune.metric``
-    over the rounds given by ``tune.over``. With ``tune.prune`` it is pruned when, after one of its rounds, it is worse than
-    the median of the complete trials at that round. A diverged run is reported as pruned: Optuna ranks such trials below all
-    complete ones, so no value has to be invented. A trial that raises, or whose process dies twice, has failed: the others go
-    on without it, and the same command tries it again.
+    Every trial is a run with ``tune.seed``, or one with each of ``tune.seeds``, that is never evaluated on the test set. Its
+    value is the mean of ``tune.metric`` over the rounds given by ``tune.over`` and over the seeds. With ``tune.prune`` its
+    first run is asked after every round whether ``tune.pruner`` gives the trial up. A diverged trial is reported as pruned:
+    Optuna ranks such trials below all complete ones, so no value has to be invented. A trial that raises, or whose process
+    dies twice, has failed: the others go on without it, and the same command tries it again.
 
     With ``tune.cost`` there are two objectives, and the search looks for their Pareto front. No trial is pruned then, since
     one objective alone cannot tell whether a trial is worth finishing.
 
     The study's name is a hash of settings, data, code, ranges and objectives: if one of them changes, a new study starts;
-    otherwise the search continues, also after a kill, until ``tune.trials`` trials have ended. With one worker the trials
-    are always the same, even after an interruption, since each is sampled with its own key; with several workers they
-    depend on timing.
+    otherwise the search continues, also after a kill, until ``tune.trials`` trials have ended, a grid is complete, or
+    ``tune.terminator`` ends it. With one worker the trials are always the same, even after an interruption, since each is
+    sampled with its own key (but for ``cmaes`` and ``hyperband``, which use the numbers of Optuna's trials, and those differ
+    where a killed one is repeated); with several workers they depend on timing.
 
     Args:
         params: the settings file.
@@ -84,25 +85,29 @@ def tune(params: Params, workspace: Workspace, folder: Path, log: Callable[[str]
         SettingsError: bad settings or ranges, another process works on this study, or no trial is complete and none failed.
     """
     options, space = params.experiment.tune, Space(params)
+    proposals = Proposals(options, space.dimensions)
     refuse_several_processes(space.base)
     data = load_data(space.base)
-    timeline = timeline_for(space.base, data)
-    if len(timeline.validation) == 0:
-        raise SettingsError(f"validation = {space.base.validation:g}: a search needs a share > 0 to measure on")
-    if options.seed in params.experiment.compare.seeds:
-        log(
-            f"tune.seed = {options.seed} is among compare.seeds: a seed for tuning should not be used in the comparison"
-        )
+    rounds, length = dict[int, tuple[int, ...]](), 0
+    for seed in options.run_seeds:
+        timeline = timeline_for(space.settings({}, seed), data)
+        if len(timeline.validation) == 0:
+            raise SettingsError(f"validation = {space.base.validation:g}: a search needs a share > 0 to measure on")
+        ahead, every = score_of(options.metric).ahead, space.base.evaluation.every
+        rounds[seed] = evaluated_rounds(timeline, options.over, every, ahead=ahead)
+        length = length or timeline.rounds
+    for seed in sorted({*options.run_seeds} & {*params.experiment.compare.seeds}):
+        key = f"tune.seeds: {seed}" if options.seeds else f"tune.seed = {seed}"
+        log(f"{key} is among compare.seeds: a seed for tuning should not be used in the comparison")
     varied = {dimension.key: dataclasses.asdict(dimension) for dimension in space.dimensions}
     sources = sorted({part for settings in space.extremes for part in code(settings)})
-    prunes = options.prune and not options.cost
-    rounds = evaluated_rounds(timeline, options.over, space.base.evaluation.every, ahead=score_of(options.metric).ahead)
-    digest = short_hash([run_key(space.base, data), sources, varied, options.metric, rounds, options.cost, prunes])
+    first = rounds[options.run_seeds[0]]
+    identity = [run_key(space.base, data), sources, varied, options.metric, first, options.cost, options.prunes]
+    digest = short_hash([*identity, *filter(None, [facts(options, rounds)])])  # as before there were other samplers
     name = f"tune-{space.base.label}-{space.base.initialiser_label}-{digest}"
     with _held(folder, name):
-        search = _Search(
-            space, options, dataclasses.replace(workspace, comparison=name), folder / name, timeline.rounds, rounds, log
-        )
+        where = dataclasses.replace(workspace, comparison=name)
+        search = _Search(space, options, proposals, where, folder / name, length, rounds, log)
         if search.workers > 1:
             search.stopped = run_in_workers(run_trial, search, search.workers)
         else:
@@ -134,38 +139,42 @@ class _Search:
         self,
         space: Space,
         options: TuneSettings,
+        proposals: Proposals,
         workspace: Workspace,
         path: Path,
         length: int,
-        rounds: tuple[int, ...],
+        rounds: Mapping[int, tuple[int, ...]],
         log: Callable[[str], None],
     ) -> None:
         import optuna
 
         optuna.logging.set_verbosity(optuna.logging.WARNING)
         self._space, self._options, self._workspace, self._path, self._log = space, options, workspace, path, log
-        self._rounds = rounds
-        self._optuna, self._states = optuna, optuna.trial.TrialState
+        self._proposals, self._rounds, self._states = proposals, rounds, optuna.trial.TrialState
         self._objectives: list[str] = [options.metric, *([options.cost] if options.cost else [])]
         up, down = optuna.study.StudyDirection.MAXIMIZE, optuna.study.StudyDirection.MINIMIZE
         self._study = optuna.create_study(
             study_name=path.name,
-            storage=_journal(path.with_suffix(".journal")),
+            storage=open_journal(path.with_suffix(SUFFIX)),
             directions=[down if score_of(options.metric).lower else up, down][: len(self._objectives)],
-            pruner=optuna.pruners.MedianPruner(_UNPRUNED_TRIALS, n_warmup_steps=length // _UNPRUNED_ROUNDS),
+            pruner=pruner(options.pruner, length),
             load_if_exists=True,
         )
-        by_key = sorted(
-            space.dimensions, key=lambda dimension: dimension.key
-        )  # their order in the file must not matter
-        self._distributions = {dimension.key: _distribution(dimension) for dimension in by_key}
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # names are experimental
+            if self._study.metric_names is None:
+                self._study.set_metric_names(self._objectives)
         self._open: dict[str, Any] = {}
         self._answers: dict[str, dict[int, bool]] = {}
         self._failures: dict[str, Failure] = {}
         self._remarks: set[str] = set()
         self.stopped: int | None = None
+        self._wanted = options.trials if proposals.most is None else min(options.trials, proposals.most)
+        if self._wanted < options.trials:
+            log(f"tune.trials = {options.trials}: the grid has {self._wanted} points, so {self._wanted} trials are run")
         self._repeat_lost()
-        self.workers = min(options.workers or available_cores(), options.trials - self._ended)
+        self._enough = self._promises_little()
+        self.workers = min(options.workers or available_cores(), self._wanted - self._ended)
 
     def _repeat_lost(self) -> None:
         """Queue the failed trials, and the open ones of a killed or stopped search, again; their runs continue.
@@ -177,7 +186,8 @@ class _Search:
         begun = [trial.user_attrs for trial in self._study.get_trials(deepcopy=False, states=settled)]
         known: set[str] = {facts["run"] for facts in begun if "run" in facts}
         for run in known:
-            remove_dead_parts(self._workspace.runs / run)  # of a process that was killed after the end of the run
+            for directory in self._directories(run):
+                remove_dead_parts(directory.path)  # of a process that was killed after the end of the run
         for lost in self._study.get_trials(states=(self._states.RUNNING, self._states.FAIL)):
             name, open_ = lost.user_attrs.get("run"), lost.state == self._states.RUNNING
             if name is not None and name not in known and (open_ or lost.user_attrs.get("outcome") == "failed"):
@@ -187,6 +197,20 @@ class _Search:
             if open_:
                 self._study.tell(lost.number, state=self._states.FAIL)
 
+    def _names(self, trial: str) -> dict[int, str]:
+        """Names of a trial's run directories, by seed."""
+        seeds = self._options.run_seeds
+        return {seed: trial if len(seeds) == 1 else f"{trial}-{seed}" for seed in seeds}
+
+    def _directories(self, trial: str) -> list[RunDirectory]:
+        """Run directories of a trial."""
+        return [RunDirectory(self._workspace.runs / name) for name in self._names(trial).values()]
+
+    def _promises_little(self) -> bool:
+        """Whether the terminator ends the search, after some complete trial."""
+        complete = self._study.get_trials(deepcopy=False, states=(self._states.COMPLETE,))
+        return bool(complete) and promises_little(self._study, self._options.terminator, self._options.seed)
+
     @property
     def _ended(self) -> int:
         """Number of ended trials."""
@@ -194,19 +218,23 @@ class _Search:
 
     def next(self) -> Task | None:
         """See :meth:`fedtide.runs.jobs.Jobs.next`."""
-        while self.stopped is None and (number := self._begun) < self._options.trials:
+        while self.stopped is None and not self._enough and (number := self._begun) < self._wanted:
             trial = self._ask(number)
+            name = str(trial.user_attrs["run"])
             try:
-                settings = self._space.settings(trial.params)
+                runs = tuple(self._run(trial.params, seed, run) for seed, run in self._names(name).items())
             except SettingsError as error:  # ends of the ranges are checked beforehand, not everything between them
                 self._fail(trial, Failure(str(error), refused=True))
                 continue
-            name = str(trial.user_attrs["run"])
             self._open[name], self._answers[name] = trial, {}
-            if self.workers > 1:  # they share the cores; results do not depend on it
-                settings = settings.model_copy(update={"engine": settings.engine.model_copy(update={"workers": 1})})
-            return Task(name, settings.model_dump(mode="json"), self._workspace, self._options.metric, self._rounds)
+            return Task(name, runs, self._workspace, self._options.metric)
         return None
+
+    def _run(self, values: Mapping[str, Value], seed: int, name: str) -> SeedRun:
+        settings = self._space.settings(values, seed)
+        if self.workers > 1:  # they share the cores; results do not depend on it
+            settings = settings.model_copy(update={"engine": settings.engine.model_copy(update={"workers": 1})})
+        return SeedRun(name, settings.model_dump(mode="json"), self._rounds[seed])
 
     @property
     def _begun(self) -> int:
@@ -214,10 +242,9 @@ class _Search:
         return self._ended + len(self._failures) + len(self._open)
 
     def _ask(self, number: int) -> Any:
-        """A trial of the sampler, or one that is repeated; ``number`` gives the former its seed and name."""
-        seed = int(generator(self._options.seed, "search", number).integers(2**31))
-        self._study.sampler = self._optuna.samplers.TPESampler(seed=seed)  # keyed, so that interruptions have no effect
-        trial = self._study.ask(self._distributions)
+        """A trial of the sampler, or one that is repeated; ``number`` gives the former its sampler and name."""
+        self._study.sampler = self._proposals.sampler(number)
+        trial = self._study.ask(self._proposals.distributions)
         trial.set_user_attr("run", trial.user_attrs.get("run", f"{self._path.name}-{number:04d}"))
         return trial
 
@@ -228,7 +255,7 @@ class _Search:
         (round_, value), trial, answers = question, self._open[job.name], self._answers[job.name]
         if round_ not in answers:
             trial.report(value, round_)
-            answers[round_] = self._options.prune and bool(trial.should_prune())
+            answers[round_] = self._options.prunes and bool(trial.should_prune())
         return answers[round_]
 
     def repeat(self, job: Task, reason: str) -> None:
@@ -258,15 +285,23 @@ class _Search:
             text = end.state
         else:
             values = end.values[: len(self._objectives)]
+            if len(end.seeds) > 1:
+                trial.set_user_attr("seeds", dict(zip(map(str, self._options.run_seeds), end.seeds, strict=True)))
+                report_seeds(trial, end.seeds)
             self._study.tell(trial, values)
             text = results.values_line(self._objectives, values)
-        self._log(f"{self._ended}/{self._options.trials}  {results.settings_line(trial.params)}  {text}")
+            if len(end.seeds) > 1:
+                text += f" (standard deviation over {len(end.seeds)} seeds {statistics.stdev(end.seeds):.4f})"
+            self._enough = self._promises_little()
+        self._log(f"{self._ended}/{self._wanted}  {results.settings_line(trial.params)}  {text}")
 
     def _fail(self, trial: Any, failure: Failure) -> None:
         name = str(trial.user_attrs["run"])
         trial.set_user_attr("outcome", "failed")
         self._study.tell(trial, state=self._states.FAIL)
-        failure = with_traceback(failure, RunDirectory(self._workspace.runs / name), self._log)
+        directories = self._directories(name)
+        failed = next((directory for directory in directories if directory.error.is_file()), directories[0])
+        failure = with_traceback(failure, failed, self._log)
         self._failures[name] = failure
         self._log(f"{name}  {results.settings_line(trial.params)}  FAILED: {failure.message}")
 
@@ -274,8 +309,8 @@ class _Search:
         """The outcome; results are written unless the search was stopped."""
         name, ended = self._path.name, self._ended
         failed = tuple(f"{run}: {failure.message}" for run, failure in self._failures.items())
-        if self.stopped is not None and ended + len(failed) < self._options.trials:
-            text = f"stopped after {ended} of {self._options.trials} trials; the same command continues"
+        if self.stopped is not None and not self._enough and ended + len(failed) < self._wanted:
+            text = f"stopped after {ended} of {self._wanted} trials; the same command continues"
             return TuneResult(name, ended, None, {}, self.stopped, failed, text)
         if failed and not ended and all(failure.refused for failure in self._failures.values()):
             raise SettingsError(next(iter(self._failures.values())).message)
@@ -297,52 +332,7 @@ class _Search:
 
             record(self._workspace, *results.facts(self._study, self._objectives), files, self._log)
         text = results.summary(self._study, self._objectives, folder)
+        if self._enough and ended < self._wanted:
+            terminator = self._options.terminator.name
+            text += f"\nended by tune.terminator = {terminator} after {ended} of {self._wanted} trials"
         return TuneResult(name, ended, float(best.values[0]), best.params, None, failed, text)
-
-
-def _distribution(dimension: Dimension | Choice) -> Any:
-    from optuna.distributions import CategoricalDistribution, FloatDistribution, IntDistribution
-
-    if isinstance(dimension, Choice):
-        return CategoricalDistribution(dimension.limits)
-    if dimension.integer:
-        return IntDistribution(int(dimension.low), int(dimension.high), log=dimension.log)
-    return FloatDistribution(dimension.low, dimension.high, log=dimension.log)
-
-
-def _journal(path: Path) -> Any:
-    """Optuna's journal, without the stale lock and torn last line that a killed process may leave.
-
-    Raises:
-        SettingsError: another line is damaged.
-    """
-    from optuna.storages import JournalStorage
-    from optuna.storages.journal import JournalFileBackend
-
-    for lock in path.parent.glob(f"{path.name}.lock*"):  # renamed before it is removed
-        lock.unlink(missing_ok=True)
-    content = path.read_bytes() if path.exists() else b""
-    whole = content[: content.rfind(b"\n") + 1]
-    if whole != content:
-        write_bytes(path, whole)
-    for number, line in enumerate(whole.split(b"\n")[:-1], 1):
-        try:
-            json.loads(line)
-        except ValueError:  # also bytes that are no text
-            raise _damaged(path, f"line {number}") from None
-    try:
-        return JournalStorage(JournalFileBackend(str(path)))
-    except (
-        AssertionError,
-        AttributeError,
-        LookupError,
-        TypeError,
-        ValueError,
-    ) as error:  # lines that do not fit together
-        raise _damaged(path, type(error).__name__) from None
-
-
-def _damaged(path: Path, where: str) -> SettingsError:
-    return SettingsError(
-        f"{path}: the record of the search is damaged ({where}); delete this file to search again, finished runs are reused"
-    )

@@ -1,11 +1,11 @@
-"""One trial: a real run on the validation split that may be pruned."""
+"""One trial: real runs on the validation split, one per seed, that may be pruned."""
 
 from __future__ import annotations
 
 import math
 import statistics
 from collections.abc import Callable, Collection, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import lightning as L
@@ -27,35 +27,49 @@ ShouldPrune = Callable[[int, float], bool]
 
 
 @dataclass(frozen=True)
-class Task:
-    """What to run in a trial. Settings are plain, so that it can be sent to another process.
+class SeedRun:
+    """One run of a trial. Settings are plain, so that it can be sent to another process.
 
     Attributes:
-        name: of the run directory. settings: of the run, JSON-able. workspace: for its records. metric: a column of the
-            history. rounds: numbers (from 1) of those it is averaged over.
+        name: of the run directory. settings: of the run, JSON-able. rounds: numbers (from 1) of those its metric is averaged
+            over.
     """
 
     name: str
     settings: dict[str, Any]
-    workspace: Workspace
-    metric: str
     rounds: tuple[int, ...]
 
 
 @dataclass(frozen=True)
+class Task:
+    """What to run in a trial.
+
+    Attributes:
+        name: of the trial. runs: one per seed. workspace: for their records. metric: a column of the history.
+    """
+
+    name: str
+    runs: tuple[SeedRun, ...]
+    workspace: Workspace
+    metric: str
+
+
+@dataclass(frozen=True)
 class Outcome:
-    """The outcome of a trial.
+    """The outcome of a trial, or of one of its runs.
 
     Attributes:
         state: complete, pruned, diverged, undetermined (without a value of the metric in any of the rounds) or interrupted.
-            values: metric (see :func:`score`) and mean communication cost
-            kappa of a complete trial. signal: that interrupted it. remarks: log lines of the run about its tracking.
+        values: of a complete trial, means over its seeds: metric (see :func:`score`) and mean communication cost kappa.
+        signal: that interrupted it. remarks: log lines of the runs about their tracking. seeds: the metric of each run of a
+            complete trial.
     """
 
     state: str
     values: tuple[float, float] | None
     signal: int | None
     remarks: tuple[str, ...]
+    seeds: tuple[float, ...] = ()
 
 
 class Pruner(L.Callback):
@@ -99,25 +113,40 @@ class Pruner(L.Callback):
 
 
 def run_trial(task: Task, ask: Ask) -> Outcome:
-    """Run a trial; a finished one is read from its records, an interrupted one continues.
+    """Run a trial, seed by seed, until one of its runs is not complete.
 
-    Waits for a process of an interrupted search that still works on it. It asks whether to prune, with a round and the metric
-    after it.
+    Finished runs are read from their records, an interrupted one continues. Waits for a process of an interrupted search that
+    still works on it. Only the first run asks whether to prune, with a round and the metric after it: what it says about the
+    settings is known before any time is spent on other seeds.
     """
+    outcomes: list[Outcome] = []
+    for place, member in enumerate(task.runs):
+        outcomes.append(_run_seed(task, member, ask if place == 0 else None))
+        if outcomes[-1].values is None:
+            break
+    remarks = tuple(line for outcome in outcomes for line in outcome.remarks)
+    last, values = outcomes[-1], [outcome.values for outcome in outcomes if outcome.values]
+    if last.values is None:
+        return replace(last, remarks=remarks)
+    metrics, costs = zip(*values, strict=True)
+    means = statistics.fmean(metrics), round(statistics.fmean(costs), _DIGITS)
+    return Outcome(last.state, means, last.signal, remarks, metrics)
 
+
+def _run_seed(task: Task, member: SeedRun, ask: Ask | None) -> Outcome:
     def should_prune(round_: int, value: float) -> bool:
-        return bool(ask((round_, value)))
+        return ask is not None and bool(ask((round_, value)))
 
-    settings: RunSettings = parse(RunSettings, task.settings)
-    directory = RunDirectory(task.workspace.runs / task.name)
+    settings: RunSettings = parse(RunSettings, member.settings)
+    directory = RunDirectory(task.workspace.runs / member.name)
     pruner = Pruner(directory, task.metric, should_prune)
     remarks: list[str] = []
-    summary = run(settings, task.workspace, name=task.name, log=remarks.append, wait=True, callbacks=[pruner])
+    summary = run(settings, task.workspace, name=member.name, log=remarks.append, wait=True, callbacks=[pruner])
     pruner.catch_up()  # a finished run was not executed again
     state, history = summary["state"], directory.history()
-    value = score(history, task.metric, task.rounds) if state == "complete" else None
+    value = score(history, task.metric, member.rounds) if state == "complete" else None
     if state == "complete" and value is None:
-        measured = any(row[task.metric] for row in history if int(row["round"]) in task.rounds)
+        measured = any(row[task.metric] for row in history if int(row["round"]) in member.rounds)
         state = "diverged" if measured else "undetermined"
     tracking = tuple(line for line in remarks if line.startswith("MLflow"))
     return Outcome(state, None if value is None else (value, _cost(history)), summary.get("signal"), tracking)

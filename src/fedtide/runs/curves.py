@@ -1,0 +1,54 @@
+"""What DVC compares between experiments: accuracy over the rounds, and one number per method."""
+
+from __future__ import annotations
+
+import csv
+import statistics
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from fedtide.core.files import replacing, write_json
+from fedtide.tracking.run_directory import RunDirectory
+
+_DIGITS = 6
+
+
+def write_curves(summaries: Iterable[Mapping[str, Any]], runs: Path, metrics: Path, curves: Path) -> None:
+    """Write the accuracies of one algorithm's complete runs, summarised over their seeds.
+
+    Args:
+        summaries: of the runs. runs: the folder of their directories.
+        metrics: JSON file: ``{algorithm: {initialiser: accuracy}}``, the mean over the last ten rounds.
+        curves: folder of a CSV file per initialiser: ``round``, ``accuracy`` (the mean), ``lowest`` and ``highest``, of the
+            rounds that all runs have evaluated.
+    """
+    methods: dict[tuple[str, str], list[Mapping[str, Any]]] = defaultdict(list)
+    for summary in summaries:
+        if summary["state"] == "complete" and summary.get("mean_last10_accuracy") is not None:
+            methods[summary["label"], summary["initialiser"]].append(summary)
+    found: dict[str, dict[str, float]] = defaultdict(dict)
+    curves.mkdir(parents=True, exist_ok=True)
+    for (label, initialiser), members in methods.items():
+        accuracy = statistics.fmean(summary["mean_last10_accuracy"] for summary in members)
+        found[label][initialiser] = round(accuracy, _DIGITS)
+        with replacing(curves / f"{initialiser}.csv") as part, part.open("w", newline="", encoding="utf-8") as stream:
+            table = csv.writer(stream, lineterminator="\n")
+            table.writerow(["round", "accuracy", "lowest", "highest"])
+            table.writerows(_rows([RunDirectory(runs / summary["run_key"]) for summary in members]))
+    metrics.parent.mkdir(parents=True, exist_ok=True)
+    write_json(metrics, found)
+
+
+def _rows(members: Iterable[RunDirectory]) -> Iterable[tuple[int, float, float, float]]:
+    columns = [
+        {int(row["round"]): float(row["test_accuracy"]) for row in member.history() if row["test_accuracy"]}
+        for member in members
+    ]
+    for number in sorted(set.intersection(*map(set, columns))):
+        values = [column[number] for column in columns]
+        mean, lowest, highest = (
+            round(value, _DIGITS) for value in (statistics.fmean(values), min(values), max(values))
+        )
+        yield number, mean, lowest, highest

@@ -1,0 +1,63 @@
+"""What ends a trial early, and what ends a search early: Optuna's pruners and terminators."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+from fedtide.core.randomness import generator
+from fedtide.settings.search import (
+    HyperbandPruner,
+    MedianPruner,
+    NoPruner,
+    NoTerminator,
+    RegretTerminator,
+    StagnationTerminator,
+)
+
+
+def pruner(chosen: MedianPruner | HyperbandPruner | NoPruner, rounds: int) -> Any:
+    """Optuna's pruner for trials of ``rounds`` rounds."""
+    from optuna import pruners
+
+    if isinstance(chosen, MedianPruner):
+        return pruners.MedianPruner(chosen.startup, n_warmup_steps=int(chosen.warmup * rounds))
+    if isinstance(chosen, HyperbandPruner):
+        return pruners.HyperbandPruner(min(chosen.rounds, rounds), rounds, chosen.reduction)
+    return pruners.NopPruner()
+
+
+def promises_little(study: Any, chosen: NoTerminator | StagnationTerminator | RegretTerminator, seed: int) -> bool:
+    """Whether a terminator ends the search after the study's trials; the answer depends on these alone.
+
+    ``regret`` (Makarova et al. 2022) compares a bound on the regret, from a Gaussian process, with the error of the best
+    trial's value: a given one, or the corrected standard deviation of the values of its seeds (see :func:`report_seeds`).
+    """
+    if isinstance(chosen, NoTerminator):
+        return False
+    from optuna import terminator
+
+    improvement: terminator.BaseImprovementEvaluator
+    error: terminator.BaseErrorEvaluator
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # all are experimental, and the module moves out of Optuna 6
+        if isinstance(chosen, StagnationTerminator):
+            # Ends when the trials left fall below the error, so one is left when they are used up.
+            improvement = terminator.BestValueStagnationEvaluator(max_stagnation_trials=chosen.trials)
+            error, least = terminator.StaticErrorEvaluator(1), 1
+        else:
+            key = int(generator(seed, "search.terminator").integers(2**31))
+            improvement = terminator.RegretBoundEvaluator(min_n_trials=chosen.trials, seed=key)
+            error, least = terminator.CrossValidationErrorEvaluator(), chosen.trials
+            if chosen.error is not None:
+                error = terminator.StaticErrorEvaluator(chosen.error)
+        return bool(terminator.Terminator(improvement, error, min_n_trials=least).should_terminate(study))
+
+
+def report_seeds(trial: Any, values: tuple[float, ...]) -> None:
+    """Keep the values of a trial's seeds, two or more, for the terminator ``regret``."""
+    from optuna.terminator import report_cross_validation_scores
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        report_cross_validation_scores(trial, list(values))

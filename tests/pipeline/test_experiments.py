@@ -1,0 +1,68 @@
+"""DVC's experiments: metrics and plots are compared, settings are varied, a queue is worked off."""
+
+import csv
+import json
+import runpy
+from pathlib import Path
+
+import pytest
+
+PROJECT = Path(__file__).parents[2]
+PLACES = runpy.run_path(str(PROJECT / "pipeline/places.py"))
+
+
+@pytest.mark.parametrize(
+    ("folder", "root"),
+    [
+        ("/home/me/project", "/home/me/project"),
+        ("/home/me/project/.dvc/tmp/exps/tmpab12", "/home/me/project"),
+        ("/home/me/project/.dvc/tmp/exps/standalone/tmpab12/", "/home/me/project"),
+        ("/home/me/.dvc/tmp/project", "/home/me/.dvc/tmp/project"),
+    ],
+)
+def test_runs_are_kept_in_the_project_that_dvc_copied(folder, root):
+    assert PLACES["project"](Path(folder)) == Path(root)
+
+
+def accuracies(project):
+    files = sorted((project.root / "metrics").glob("*.json"))
+    return {path.stem: json.loads(path.read_text())[path.stem]["previous"] for path in files}
+
+
+def runs(project):
+    return list((project.root / "runs").glob("fedprox-*"))
+
+
+@pytest.mark.slow
+def test_an_experiment_is_run_compared_and_queued(built, tmp_path):
+    project = built[0].copy(tmp_path / "project")
+    project.commit()
+    first = accuracies(project)
+    assert json.loads(project.dvc("metrics", "show", "--json")) == {
+        "": {"data": {f"metrics/{name}.json": {"data": {name: {"previous": value}}} for name, value in first.items()}}
+    }
+
+    project.dvc("exp", "run", "-S", "algorithms.fedprox.mu=20", "-n", "strong", "report")
+    strong = accuracies(project)
+    assert strong["fedavg"] == first["fedavg"]
+    assert strong["fedprox"] != first["fedprox"]
+    (changed,) = json.loads(project.dvc("metrics", "diff", "--json")).items()
+    assert changed[0] == "metrics/fedprox.json"
+    assert changed[1]["fedprox.previous"]["old"] == first["fedprox"]
+    assert changed[1]["fedprox.previous"]["new"] == strong["fedprox"]
+    project.dvc("plots", "diff", "HEAD", "-o", "plots")
+    page = (project.root / "plots/index.html").read_text()
+    assert "curves/fedprox/previous.csv" in page
+    assert len(runs(project)) == 2
+
+    for mu in (0.2, 5, 40):
+        project.dvc(
+            "exp", "run", "--queue", "-S", f"algorithms.fedprox.mu={mu}", "-n", f"mu-{mu:g}".replace(".", "-"), "report"
+        )
+    project.dvc("exp", "run", "--run-all")
+    assert len(runs(project)) == 5  # not in DVC's temporary copies
+    shown = {row["Experiment"]: row for row in csv.DictReader(project.dvc("exp", "show", "--csv").splitlines())}
+    assert {"strong", "mu-0-2", "mu-5", "mu-40"} <= shown.keys()
+    for row in (shown[name] for name in ("mu-0-2", "mu-5", "mu-40")):
+        assert float(row["fedavg.previous"]) == first["fedavg"]
+        assert float(row["fedprox.previous"]) != strong["fedprox"]

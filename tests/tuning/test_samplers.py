@@ -1,0 +1,260 @@
+"""Samplers, pruners and terminators by name, and what other programs see of a search."""
+
+from __future__ import annotations
+
+import csv
+import importlib.util
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+import optuna
+import pytest
+from searches import killed, search
+
+from fedtide.core.errors import SettingsError
+from fedtide.settings.params import Params
+from fedtide.tuning.samplers import Proposals
+from fedtide.tuning.space import Space
+from fedtide.tuning.stopping import promises_little, pruner
+
+Make = Callable[..., Params]
+MIXED = {
+    "local.lr": {"low": 0.01, "high": 1.0, "log": True},
+    "local.amount": {"low": 1, "high": 3},
+    "local.nesterov": {"choices": [True, False]},
+}
+WARM = {"local": {"amount": 2, "batch_size": 128, "unit": "steps", "momentum": 0.9}}
+CMAES = pytest.mark.skipif(importlib.util.find_spec("cmaes") is None, reason="needs cmaes")
+
+
+def table(home: Path) -> list[dict[str, str]]:
+    with (home / "tuning" / "trials.csv").open(encoding="utf-8") as stream:
+        return list(csv.DictReader(stream))
+
+
+def proposals(params: Params) -> Proposals:
+    return Proposals(params.experiment.tune, Space(params).dimensions)
+
+
+def test_the_default_is_the_sampler_of_before(params: Make) -> None:
+    """The seed of a trial, and every setting of the sampler, are those that have been used from the first version on."""
+    made, own = proposals(params()).sampler(3), optuna.samplers.TPESampler(seed=1)
+    assert type(made) is optuna.samplers.TPESampler
+    states = [
+        {key: value for key, value in vars(item).items() if isinstance(value, int | bool | None)}
+        for item in (made, own)
+    ]
+    assert states[0] == states[1]
+    assert made._parzen_estimator_parameters == own._parzen_estimator_parameters
+
+
+EACH = pytest.mark.parametrize(
+    "sampler",
+    [
+        {"name": "tpe", "startup": 2},
+        {"name": "gp", "startup": 2},
+        "random",
+        {"name": "grid", "points": 2},
+        pytest.param({"name": "cmaes", "population": 2}, marks=CMAES),
+    ],
+    ids=lambda value: value if isinstance(value, str) else value["name"],
+)
+
+
+def four(params: Make, sampler: Any) -> Params:
+    """A search of four trials, the last two of which are not random."""
+    space = {key: value for key, value in MIXED.items() if "cmaes" not in str(sampler) or "low" in value}
+    return params({"sampler": sampler, "trials": 4, "prune": False, "space": space}, **WARM)
+
+
+def assert_same(home: Path, other: Path, sampler: Any) -> None:
+    rows, again = table(home), table(other)
+    assert len({tuple(row.items())[3:] for row in rows}) == 4
+    assert rows[:3] == again[:3]
+    if "cmaes" not in str(sampler):  # it takes the number of Optuna's trial into its key
+        assert rows == again
+
+
+@EACH
+def test_a_search_with_each_sampler_repeats_after_a_kill(params: Make, tmp_path: Path, sampler: Any) -> None:
+    """Killed while its last trial was sampled, and while it ran."""
+    file, whole = four(params, sampler), tmp_path / "whole"
+    search(file, whole)
+    (journal,) = (whole / "tuning").glob("*.journal")
+    lines = journal.read_bytes().splitlines(keepends=True)
+    begun = [place for place, line in enumerate(lines) if b'"datetime_start"' in line][-1]
+    for count in (begun + 2, len(lines) - 2):
+        home = tmp_path / str(count)
+        shutil.copytree(whole, home)
+        (home / "tuning" / journal.name).write_bytes(b"".join(lines[:count]))
+        search(file, home)
+        assert_same(whole, home, sampler)
+
+
+@pytest.mark.slow
+@EACH
+def test_a_search_with_each_sampler_survives_a_kill(params: Make, tmp_path: Path, sampler: Any) -> None:
+    (tmp_path / "killed").mkdir()
+    search(four(params, sampler), tmp_path / "whole")
+    killed(four(params, sampler), tmp_path / "killed", workers=1, count=14)  # in the fourth trial
+    assert search(four(params, sampler), tmp_path / "killed").trials == 4
+    assert_same(tmp_path / "whole", tmp_path / "killed", sampler)
+
+
+def test_samplers_are_other_studies_and_a_switched_off_pruner_is_one(params: Make, tmp_path: Path) -> None:
+    def name(**tune: Any) -> str:
+        return search(params({"trials": 1, **tune}), tmp_path).study
+
+    assert name() == name(sampler={"startup": 10}, pruner={"name": "median", "startup": 4})
+    assert name(prune=False) == name(pruner="none")
+    others = [name(sampler="random"), name(sampler={"startup": 3}), name(pruner="hyperband"), name(prune=False)]
+    assert len({name(), *others}) == 5
+
+
+def test_a_grid_is_every_combination_once_and_more_trials_find_nothing_to_do(params: Make, tmp_path: Path) -> None:
+    grid = {
+        "sampler": {"name": "grid", "points": 3},
+        "prune": False,
+        "space": {**MIXED, "local.amount": {"low": 1, "high": 2}},
+    }
+    lines: list[str] = []
+    search(params({**grid, "trials": 5}, **WARM), tmp_path)
+    result = search(params({**grid, "trials": 40}, **WARM), tmp_path, lines.append)
+    assert lines[0] == "tune.trials = 40: the grid has 12 points, so 12 trials are run"
+    assert result.trials == 12
+    seen = [(float(row["local.lr"]), int(row["local.amount"]), row["local.nesterov"]) for row in table(tmp_path)]
+    rates = (0.01, 0.1, 1.0)
+    assert sorted((round(rate, 12), *rest) for rate, *rest in seen) == list(product(rates, (1, 2), ("False", "True")))
+    assert seen != sorted(seen)
+    assert search(params({**grid, "trials": 40}, **WARM), tmp_path).trials == 12
+
+
+def test_a_missing_package_is_one_line(params: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "cmaes", None)
+    monkeypatch.setattr("fedtide.tuning.samplers.find_spec", lambda name: None)
+    with pytest.raises(
+        SettingsError,
+        match=r"^tune\.sampler = cmaes: the package cmaes is not installed; pip install 'fedtide\[tuning\]'$",
+    ):
+        search(params({"sampler": "cmaes"}), tmp_path)
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("tune", "message"),
+    [
+        ({"sampler": "gpp"}, r"tune\.sampler: unknown name 'gpp'; did you mean 'gp'\?"),
+        ({"sampler": 3}, r"tune\.sampler: should be a name or a mapping with `name`, got 3"),
+        ({"pruner": "hyper"}, r"tune\.pruner: unknown name 'hyper'; did you mean 'hyperband'\?"),
+        ({"pruner": {"warmup": 2}}, r"warmup = 2.*less than or equal to 1"),
+        ({"sampler": "cmaes", "cost": "kappa"}, "sampler = cmaes has one objective"),
+        ({"terminator": "stagnation", "cost": "kappa"}, "terminator = stagnation has one objective"),
+        ({"terminator": "regret"}, "terminator = regret needs two seeds or more"),
+    ],
+)  # fmt: skip
+def test_what_does_not_fit_is_one_line(params: Make, tune: dict[str, Any], message: str) -> None:
+    with pytest.raises(SettingsError, match=message) as refusal:
+        params(tune)
+    assert "\n" not in str(refusal.value)
+
+
+@pytest.mark.parametrize(
+    ("space", "message"),
+    [
+        ({"local.nesterov": {"choices": [True, False]}}, "local.nesterov has choices, but it searches ranges only"),
+        ({"local.lr": {"low": 0.1, "high": 1.0}}, "needs ranges of two settings or more"),
+    ],
+)
+def test_what_cmaes_cannot_search_is_one_line(
+    params: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, space: Any, message: str
+) -> None:
+    monkeypatch.setattr("fedtide.tuning.samplers._PACKAGES", {})
+    with pytest.raises(SettingsError, match=message):
+        search(params({"sampler": "cmaes", "space": space}, **WARM), tmp_path)
+
+
+def test_the_default_pruner_is_that_of_before(params: Make) -> None:
+    chosen = params().experiment.tune.pruner
+    for rounds in range(1, 2000):
+        made = pruner(chosen, rounds)
+        assert (made._n_startup_trials, made._n_warmup_steps) == (4, rounds // 5)
+
+
+def test_hyperband_gives_up_trials_after_powers_of_its_factor(params: Make, tmp_path: Path) -> None:
+    space = {"local.lr": {"choices": [1e-9, 0.5]}}
+    tune = {"trials": 12, "pruner": {"name": "hyperband", "reduction": 2}, "sampler": "random", "space": space}
+    search(params(tune), tmp_path)
+    pruned = [row for row in table(tmp_path) if row["outcome"] == "pruned"]
+    assert pruned
+    for row in pruned:
+        lines = (tmp_path / "runs" / row["run"] / "history.csv").read_text().count("\n") - 1
+        assert lines in (1, 2, 4)
+
+
+def test_stagnation_ends_the_search_and_the_same_command_does_no_more(params: Make, tmp_path: Path) -> None:
+    tune = {"prune": False, "trials": 30, "sampler": "random", "terminator": {"name": "stagnation", "trials": 1}}
+    result = search(params(tune), tmp_path)
+    values = [float(row["value"]) for row in table(tmp_path)]
+    assert 2 <= result.trials == len(values) < 30
+    best = values.index(max(values))
+    assert len(values) - 1 - best == 1
+    assert values[:-1] == sorted(values[:-1])
+    assert f"ended by tune.terminator = stagnation after {len(values)} of 30 trials" in result.text
+    assert search(params(tune), tmp_path).text == result.text
+    assert search(params({**tune, "terminator": "none", "trials": len(values) + 1}), tmp_path).trials == len(values) + 1
+
+
+def test_a_regret_below_the_spread_of_the_seeds_ends_the_search(params: Make, tmp_path: Path) -> None:
+    tune = {"prune": False, "trials": 4, "sampler": "random", "seeds": [1, 2]}
+    search(params({**tune, "trials": 3}), tmp_path)
+    (journal,) = (tmp_path / "tuning").glob("*.journal")
+    study = loaded(journal)
+    for error, expected in ((1e9, True), (1e-9, False)):
+        chosen = params({"terminator": {"name": "regret", "trials": 3, "error": error}}).experiment.tune.terminator
+        assert {promises_little(study, chosen, 0) for _ in range(3)} == {expected}
+    ended = search(params({**tune, "terminator": {"name": "regret", "trials": 3}}), tmp_path)
+    assert 3 <= ended.trials <= 4
+
+
+def loaded(journal: Path) -> Any:
+    backend = optuna.storages.journal.JournalFileBackend(str(journal))
+    return optuna.load_study(study_name=journal.stem, storage=optuna.storages.JournalStorage(backend))
+
+
+NOTEBOOK = """
+import sys
+from pathlib import Path
+import optuna
+from optuna.storages import JournalStorage
+from optuna.storages.journal import JournalFileBackend
+
+journal = next(Path("tuning").glob("*.journal"))
+study = optuna.load_study(study_name=journal.stem, storage=JournalStorage(JournalFileBackend(str(journal))))
+frame = study.trials_dataframe()
+print(study.metric_names, study.best_value, study.best_params["local.lr"], len(frame), frame.user_attrs_run[0])
+assert "fedtide" not in sys.modules
+"""
+
+
+def test_a_notebook_loads_the_study_from_its_journal(params: Make, tmp_path: Path) -> None:
+    result = search(params({"trials": 3}), tmp_path)
+    (journal,) = (tmp_path / "tuning").glob("*.journal")
+    before = journal.read_bytes()
+    seen = subprocess.run(
+        [sys.executable, "-W", "error", "-c", NOTEBOOK], cwd=tmp_path, capture_output=True, text=True, check=True
+    )
+    names, value, rate, count, run = seen.stdout.split()
+    assert (names, float(value), float(rate), int(count)) == (
+        "['validation_accuracy']",
+        result.value,
+        result.best["local.lr"],
+        3,
+    )
+    assert (tmp_path / "runs" / run).is_dir()
+    assert journal.read_bytes() == before
+    assert search(params({"trials": 4}), tmp_path).trials == 4

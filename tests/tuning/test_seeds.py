@@ -1,0 +1,157 @@
+"""Trials of several seeds: their value is the mean, the first one is pruned, a killed trial goes on with what is missing."""
+
+from __future__ import annotations
+
+import csv
+import shutil
+import statistics
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from searches import killed, search
+
+from fedtide.core.errors import SettingsError
+from fedtide.settings.params import Params
+from fedtide.tracking.run_directory import RunDirectory, read_json
+from fedtide.tuning.study import TuneResult
+
+Make = Callable[..., Params]
+SEEDS = [1000, 7, 8]
+SEVERAL = {"seeds": SEEDS, "trials": 5, "pruner": {"startup": 2, "warmup": 0}}
+
+
+@pytest.fixture(scope="module")
+def found(params: Make, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, TuneResult]:
+    """An uninterrupted search of one worker."""
+    home = tmp_path_factory.mktemp("found")
+    return home, search(params(SEVERAL), home)
+
+
+def table(home: Path) -> list[dict[str, str]]:
+    with (home / "tuning" / "trials.csv").open(encoding="utf-8") as stream:
+        return list(csv.DictReader(stream))
+
+
+def final(home: Path, run: str) -> float:
+    return float(RunDirectory(home / "runs" / run).history()[-1]["validation_accuracy"])
+
+
+def test_the_value_of_a_trial_is_the_mean_of_its_seeds(found: tuple[Path, TuneResult]) -> None:
+    home, result = found
+    complete = [row for row in table(home) if row["outcome"] == "complete"]
+    assert result.trials == len(table(home)) == 5
+    for row in complete:
+        each = [final(home, f"{row['run']}-{seed}") for seed in SEEDS]
+        assert [float(row[f"seed {seed}"]) for seed in SEEDS] == each
+        assert float(row["value"]) == statistics.fmean(each)
+        assert len(set(each)) > 1
+        for seed in SEEDS:
+            settings = read_json(home / "runs" / f"{row['run']}-{seed}" / "settings.json") or {}
+            assert settings["seed"] == seed
+            assert settings["algorithm"]["mu"] == float(row["algorithm.mu"])
+    assert result.value == max(float(row["value"]) for row in complete)
+
+
+def test_a_poor_trial_is_given_up_in_its_first_seed(found: tuple[Path, TuneResult]) -> None:
+    home, _ = found
+    rows = table(home)
+    assert {row["outcome"] for row in rows} == {"complete", "pruned"}
+    runs = {path.name for path in (home / "runs").iterdir()}
+    assert runs == {
+        f"{row['run']}-{seed}" for row in rows for seed in (SEEDS if row["outcome"] == "complete" else SEEDS[:1])
+    }
+    for row in rows:
+        if row["outcome"] == "pruned":
+            assert [row[f"seed {seed}"] for seed in SEEDS] == [""] * 3
+
+
+def test_the_first_seed_alone_is_the_search_of_one_seed(params: Make, tmp_path: Path) -> None:
+    """The same study, to the name."""
+    alone = {"trials": 1, "seed": 7}
+    assert search(params(alone), tmp_path / "a").study == search(params({**alone, "seeds": [7]}), tmp_path / "b").study
+    assert (
+        search(params({**alone, "seeds": [7, 8]}), tmp_path / "c").study != search(params(alone), tmp_path / "a").study
+    )
+
+
+def assert_same_files(home: Path, other: Path) -> None:
+    for name in ("trials.csv", "best.yaml"):
+        assert (home / "tuning" / name).read_bytes() == (other / "tuning" / name).read_bytes()
+
+
+def times(home: Path) -> dict[str, int]:
+    """When the runs that are complete were last written."""
+    return {path.parent.name: path.stat().st_mtime_ns for path in home.glob("runs/*/model.pt")}
+
+
+def test_a_killed_trial_goes_on_with_the_seeds_that_are_missing(
+    found: tuple[Path, TuneResult], params: Make, tmp_path: Path
+) -> None:
+    """Killed before the first line about the end of its last complete trial, and after every one of these lines."""
+    whole = found[0]
+    last = [row["run"] for row in table(whole) if row["outcome"] == "complete"][-1]
+    (journal,) = (whole / "tuning").glob("*.journal")
+    lines = journal.read_bytes().splitlines(keepends=True)
+    begun = next(place for place, line in enumerate(lines) if last.encode() in line)
+    ended = next(place for place in range(begun, len(lines)) if b'"outcome"' in lines[place])
+    assert b'"values"' in lines[ended + 3]
+    for count in range(ended, ended + 4):
+        home = tmp_path / str(count)
+        shutil.copytree(whole / "runs", home / "runs")
+        shutil.rmtree(home / "runs" / f"{last}-{SEEDS[-1]}")
+        (home / "tuning").mkdir()
+        (home / "tuning" / journal.name).write_bytes(b"".join(lines[:count]))
+        before = times(home)
+        search(params(SEVERAL), home)
+        assert_same_files(home, whole)
+        assert {name: times(home)[name] for name in before} == before
+        assert len(times(home)) == len(before) + 1
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("count", [6, 11])
+def test_a_search_that_is_killed_in_a_later_seed(
+    found: tuple[Path, TuneResult], params: Make, tmp_path: Path, count: int
+) -> None:
+    """In the second and in the third seed of the first trial."""
+    killed(params(SEVERAL), tmp_path, workers=1, count=count)
+    before = times(tmp_path)
+    assert len(before) == len(list((tmp_path / "runs").iterdir())) - 1 == (1 if count < 9 else 2)
+    search(params(SEVERAL), tmp_path)
+    assert {name: times(tmp_path)[name] for name in before} == before
+    assert_same_files(tmp_path, found[0])
+
+
+def test_a_seed_that_diverges_ends_the_trial(params: Make, tmp_path: Path) -> None:
+    wild = {"local.lr": {"low": 1e20, "high": 1e30}}
+    with pytest.raises(SettingsError, match="none of 2 trials is complete, all diverged"):
+        search(params({**SEVERAL, "trials": 2, "space": wild}), tmp_path)
+    assert len(list((tmp_path / "runs").iterdir())) == 2
+
+
+def test_compared_seeds_are_named(params: Make, tmp_path: Path) -> None:
+    lines: list[str] = []
+    search(params({"trials": 1, "seeds": [3, 4]}, compare={"seeds": [4]}), tmp_path, lines.append)
+    assert lines[0].startswith("tune.seeds: 4 is among compare.seeds")
+
+
+def test_a_seed_cannot_be_listed_twice(params: Make) -> None:
+    with pytest.raises(SettingsError, match="tune: seeds lists 3 twice"):
+        params({"seeds": [3, 4, 3]})
+
+
+def test_the_cost_is_the_mean_over_the_seeds_too(params: Make, tmp_path: Path) -> None:
+    space = {"exchange.budget.beta": {"low": 0.2, "high": 0.8}}
+    search(params({"seeds": [1, 2], "trials": 2, "cost": "kappa", "space": space}, exchange="intervals"), tmp_path)
+    with (tmp_path / "tuning" / "front.csv").open(encoding="utf-8") as stream:
+        rows = list(csv.DictReader(stream))
+    for row in rows:
+        costs: list[Any] = [
+            statistics.fmean(
+                float(item["kappa"]) for item in RunDirectory(tmp_path / "runs" / f"{row['run']}-{seed}").history()
+            )
+            for seed in (1, 2)
+        ]
+        assert float(row["kappa"]) == pytest.approx(statistics.fmean(costs), abs=1e-9)
