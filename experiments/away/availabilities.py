@@ -11,6 +11,7 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
 
@@ -32,10 +33,10 @@ largest of FedSSG."""
 
 
 def read(best: Path, overrides: list[str], runs: Path) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """A row per run, with its scores, and their rounds; both with a column ``availability``."""
-    found, curves = [], []
-    for name in AVAILABILITIES:
-        params = Params.read(best, [*overrides, f"participation.dynamics={name}"])
+    """A row per run, with its scores, and their rounds; both with a column ``availability``, all or the one of an override."""
+    key, found, curves = "participation.dynamics=", [], []
+    for name in [item.removeprefix(key) for item in overrides if item.startswith(key)] or AVAILABILITIES:
+        params = Params.read(best, [*overrides, f"{key}{name}"])
         try:
             read = records.load(run_directories(params, runs))
         except SettingsError as error:
@@ -52,8 +53,8 @@ def scores(read: records.Records) -> pd.DataFrame:
     history = read.history.reindex(columns=dict.fromkeys([*read.history.columns, "test_accuracy_all"]))
     last = history[history["round"] > history["round"].max() - LAST].groupby("key")
     classes = read.per_class.set_index("key").filter(regex=r"^class_\d+$")
-    runs = read.runs.set_index("key")
-    return runs[["label", "seed", "state"]].assign(
+    runs = read.runs.set_index("key")[["label", "seed", "state"]]
+    found = runs.assign(
         accuracy=last["test_accuracy"].mean(),
         rare=classes.iloc[:, classes.shape[1] // 2 :].mean(axis=1),
         loss=last["test_loss"].mean(),
@@ -61,6 +62,8 @@ def scores(read: records.Records) -> pd.DataFrame:
         spread=last["test_accuracy"].std(),
         gate=read.clients.groupby("key")["gate"].max(),
     )
+    found.loc[found["state"] != "complete", SCORES] = np.nan
+    return found
 
 
 def methods(rows: pd.DataFrame) -> pd.DataFrame:
@@ -73,7 +76,7 @@ def methods(rows: pd.DataFrame) -> pd.DataFrame:
 
 
 def comparisons(rows: pd.DataFrame) -> pd.DataFrame:
-    """Differences from FedAvg, seed by seed, for each availability and for the mean over them.
+    """Differences from FedAvg, seed by seed, for each availability and, where a method has completed all, for their mean.
 
     Holm's correction is over the methods, within an availability.
     """
@@ -82,7 +85,7 @@ def comparisons(rows: pd.DataFrame) -> pd.DataFrame:
     for score in ("accuracy", "rare"):
         whole = complete.pivot_table(index=["seed", "availability"], columns="label", values=score, sort=False)
         tables = {name: mine.droplevel("availability") for name, mine in whole.groupby("availability", sort=False)}
-        tables["mean"] = whole.groupby("seed").mean()
+        tables["mean"] = whole.groupby("seed").mean().where(whole.groupby("seed").count() == len(tables))
         for name, table in tables.items():
             if REFERENCE not in table or table.shape[1] < 2:
                 continue

@@ -28,7 +28,7 @@ from fedtide.settings.run import RunSettings
 from fedtide.world.build import build_timeline
 from fedtide.world.prepared import load_data
 
-SETTINGS = Path(__file__).parent / "fixed_points.yaml"
+SETTINGS = Path(__file__).parent / "fixed_points/digits.yaml"
 EVERY = 5
 LAST = 500
 """Rounds over which ``ends.csv`` averages: some methods never settle."""
