@@ -38,7 +38,7 @@ UNUSABLE = {
         "unset": (ALGORITHM.encode() + b"class A(Algorithm):\n    Settings = None\n", ":2: A needs a nested class Settings("),
     },
     "models": {
-        "module": (MODEL.encode() + b"class N(nn.Module): ...\n", "a subclass of Model; found 0 (N in line 3)"),
+        "bare_net": (MODEL.encode() + b"class N(nn.Module): ...\n", "a subclass of Model; found 0 (N in line 3)"),
         "hookless": (MODEL.encode() + b"class M(Model): ...\n", ":3: M does not define build"),
     },
 }  # fmt: skip
