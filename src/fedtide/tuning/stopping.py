@@ -43,15 +43,15 @@ def promises_little(study: Any, chosen: NoTerminator | StagnationTerminator | Re
         warnings.simplefilter("ignore")  # all are experimental, and the module moves out of Optuna 6
         if isinstance(chosen, StagnationTerminator):
             # Ends when the trials left fall below the error, so one is left when they are used up.
-            improvement = terminator.BestValueStagnationEvaluator(max_stagnation_trials=chosen.trials)
-            error, least = terminator.StaticErrorEvaluator(1), 1
+            stagnation = terminator.BestValueStagnationEvaluator(max_stagnation_trials=chosen.trials)
+            judge = terminator.Terminator(stagnation, terminator.StaticErrorEvaluator(1), min_n_trials=1)
         else:
             key = int(generator(seed, "search.terminator").integers(2**31))
-            improvement = terminator.RegretBoundEvaluator(min_n_trials=chosen.trials, seed=key)
-            error, least = terminator.CrossValidationErrorEvaluator(), chosen.trials
-            if chosen.error is not None:
-                error = terminator.StaticErrorEvaluator(chosen.error)
-        return bool(terminator.Terminator(improvement, error, min_n_trials=least).should_terminate(study))
+            regret = terminator.RegretBoundEvaluator(min_n_trials=chosen.trials, seed=key)
+            given = None if chosen.error is None else terminator.StaticErrorEvaluator(chosen.error)
+            error = given or terminator.CrossValidationErrorEvaluator()
+            judge = terminator.Terminator(regret, error, min_n_trials=chosen.trials)
+        return bool(judge.should_terminate(study))
 
 
 def report_seeds(trial: Any, values: tuple[float, ...]) -> None:
