@@ -37,8 +37,6 @@ def promises_little(study: Any, chosen: NoTerminator | StagnationTerminator | Re
         return False
     from optuna import terminator
 
-    improvement: terminator.BaseImprovementEvaluator
-    error: terminator.BaseErrorEvaluator
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # all are experimental, and the module moves out of Optuna 6
         if isinstance(chosen, StagnationTerminator):
