@@ -170,7 +170,11 @@ def test_other_commands(fedtide, folder, command, wanted):
         ("", ["algorithms.mine={name: fedavg, with: {local: {lr: x}}}"], "--set algorithms.mine={name: fedavg, with"),
         ("", ["compare.algorithms=[mine]"], "--set compare.algorithms=[mine]: unknown label 'mine'"),
         ("", ["label=2024-01-01"], "--set label=2024-01-01: Object of type date"),
-        ("local: {momentum: 0.1}\n", ["local.nonsense=1"], "unknown key 'local.nonsense' (known: accumulate, amount, batch_size"),
+        (
+            "local: {momentum: 0.1}\n",
+            ["local.nonsense=1"],
+            "unknown key 'local.nonsense' (known: accumulate, amount, batch_size",
+        ),
         ("", ["local.lr=" + "x" * 5000], "should be a valid number"),
     ],
 )
