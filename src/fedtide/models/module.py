@@ -14,7 +14,7 @@ from fedtide.core.imports import fault_of, libraries, named, own_files
 from fedtide.models._wrapped import WrappedModel, WrappedSettings
 
 _CLASSES = ("num_classes", "n_classes", "classes", "num_labels", "num_outputs")
-"""Names of a constructor's parameter that is the number of classes; the first one that there is counts."""
+"""Names of a constructor's parameter that is the number of classes; the first of these that there is."""
 
 
 class Module(WrappedModel):
@@ -22,7 +22,7 @@ class Module(WrappedModel):
 
     The path names a class, or a function that returns a module; it is found as Python finds modules (``PYTHONPATH``), and in
     the working directory. A parameter ``num_classes``, ``n_classes``, ``classes``, ``num_labels`` or ``num_outputs`` that is
-    not among ``arguments`` gets the number of classes. ``forward`` maps samples [B, ...] to logits [B, L]. The input of
+    not among ``arguments`` gets the number of classes. ``forward`` maps samples [B, ...] to logits [B, L]. The inputs of
     the ``head`` are the features that contrastive objectives compare. The source of the module and of what it imports, but for
     installed packages, is part of the run key, and so is the content of ``weights``; versions of packages are recorded.
 
