@@ -49,7 +49,7 @@ def refuse_missing_device(settings: RunSettings) -> None:
 
 @contextlib.contextmanager
 def quiet_lightning() -> Iterator[None]:
-    """Silence Lightning's banners and hints, which do not apply to federated runs."""
+    """Silence Lightning's banners and hints, which do not apply to federated runs, and hints on vmap's speed."""
     loggers = [logging.getLogger(name) for name in ("lightning.pytorch", "lightning.fabric")]
     levels = [logger.level for logger in loggers]
     for logger in loggers:
@@ -57,6 +57,7 @@ def quiet_lightning() -> Iterator[None]:
     try:
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", module=r"lightning\..*")
+            warnings.filterwarnings("ignore", message="There is a performance drop")  # of vmap, e.g. over attention
             yield
     finally:
         for logger, level in zip(loggers, levels, strict=True):
