@@ -1,0 +1,78 @@
+"""Figure and table of the searches over a grid of one setting.
+
+    python experiments/tuning/grids.py TUNING RESULTS
+
+reads ``TUNING/<search>/trials.csv`` for every search below, copies them to ``RESULTS/<search>.csv``, draws
+``RESULTS/grids.png`` and prints a table: mean and sample standard deviation over the seeds.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pandas as pd
+from matplotlib.figure import Figure
+
+from fedtide.core.files import write_bytes
+from fedtide.report.style import PALETTE, WIDTH, paper, png
+
+SEARCHES = {
+    "r": "R of dynamic initialisation",
+    "temperature": "Temperature of MOON",
+    "fedssg": "Alpha of FedSSG",
+    "feddyn": "Alpha of FedDyn",
+}
+
+
+def read(path: Path) -> pd.DataFrame:
+    """A row per value: ``value``, ``mean`` and ``sd`` over the seeds in percent, in the order of the values."""
+    trials = pd.read_csv(path)
+    seeds = 100 * trials.filter(regex=r"^seed \d+$")
+    return pd.DataFrame({"value": trials.iloc[:, -1], "mean": seeds.mean(axis=1), "sd": seeds.std(axis=1)}).sort_values(
+        "value"
+    )
+
+
+def draw(searches: dict[str, pd.DataFrame]) -> bytes:
+    """A panel per search, as a PNG."""
+    with paper():
+        figure = Figure(figsize=(WIDTH, 0.6 * WIDTH), layout="constrained")
+        for axes, (name, frame) in zip(figure.subplots(2, 2).flat, searches.items(), strict=True):
+            axes.errorbar(frame["value"], frame["mean"], frame["sd"], color=PALETTE[0], marker="o", capsize=3)
+            axes.set_xscale("log")
+            axes.set_title(SEARCHES[name], loc="left")
+            axes.set_ylabel("Validation accuracy [%]")
+        return png(figure)
+
+
+def table(searches: dict[str, pd.DataFrame]) -> str:
+    """All searches in Markdown, two columns each."""
+    cells = pd.concat(
+        {
+            SEARCHES[name]: pd.DataFrame(
+                {
+                    "value": [f"{value:.3g}" for value in frame["value"]],
+                    "accuracy": [f"{mean:.1f} ± {sd:.1f}" for mean, sd in zip(frame["mean"], frame["sd"], strict=True)],
+                }
+            )
+            for name, frame in searches.items()
+        },
+        axis=1,
+    )
+    head = "| " + " | ".join(name if column == "value" else "" for name, column in cells.columns) + " |"
+    rows = ["| " + " | ".join(row) + " |" for row in cells.itertuples(index=False)]
+    return "\n".join([head, "|" + " --- |" * cells.shape[1], *rows])
+
+
+def main(tuning: Path, results: Path) -> None:
+    """Read, copy, draw, print."""
+    for name in SEARCHES:
+        write_bytes(results / f"{name}.csv", (tuning / name / "trials.csv").read_bytes())
+    searches = {name: read(results / f"{name}.csv") for name in SEARCHES}
+    write_bytes(results / "grids.png", draw(searches))
+    print(table(searches))
+
+
+if __name__ == "__main__":
+    main(*map(Path, sys.argv[1:]))
