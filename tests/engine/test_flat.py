@@ -9,7 +9,7 @@ from hypothesis import settings as examples
 from hypothesis import strategies as st
 from torch import nn
 
-from fedtide.engine.flat import Layout, ResidentModule, flatten, weighted_sum, weighted_updates
+from fedtide.engine.flat import Layout, ResidentModule, add_weighted, add_weighted_updates, flatten, weighted_sum
 from fedtide.models.base import Network
 from support import closest, federation, images, settings, steady
 
@@ -107,4 +107,16 @@ def test_weighted_updates_are_the_weighted_sum_of_differences() -> None:
     draw = torch.Generator().manual_seed(0)
     rows, start = (torch.randn(5, 9, generator=draw) for _ in range(2))
     weights, scale = torch.rand(5, generator=draw), torch.rand(5, 1, generator=draw)
-    assert torch.equal(weighted_updates(weights, scale, rows, start), weighted_sum(weights, (rows - start) * scale))
+    total = torch.zeros(9)
+    add_weighted_updates(total, weights, scale, rows, start)
+    assert torch.equal(total, weighted_sum(weights, (rows - start) * scale))
+
+
+@pytest.mark.parametrize("pieces", [[5], [2, 3], [0, 1, 4, 0]])
+def test_a_sum_in_pieces_is_the_sum_to_the_bit(pieces: list[int]) -> None:
+    draw = torch.Generator().manual_seed(0)
+    rows, weights = torch.randn(5, 9, generator=draw), torch.rand(5, generator=draw)
+    total = torch.zeros(9)
+    for some, part in zip(torch.split(weights, pieces), torch.split(rows, pieces), strict=True):
+        add_weighted(total, some, part)
+    assert torch.equal(total, weighted_sum(weights, rows))

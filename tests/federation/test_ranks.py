@@ -12,11 +12,12 @@ import pytest
 import torch
 from torch import Tensor
 
-from fedtide.algorithms.base import Round
+from fedtide.algorithms.base import Algorithm, Round
+from fedtide.core import plugins
 from fedtide.core.plugins import PluginSettings
 from fedtide.exchange.base import Exchange, Schedule
 from fedtide.federation.federation import Federation
-from fedtide.federation.ranks import Ranks
+from fedtide.federation.ranks import Alone, Group
 from support import closest, federation, run_rounds, settings, steady, vectors
 
 pytestmark = pytest.mark.usefixtures("drop_in")
@@ -25,24 +26,49 @@ SIZES = (5, 1, 8, 3, 4)
 LOCAL = {"amount": 2, "batch_size": 3, "lr": 0.2, "momentum": 0.5, "momentum_scope": "client"}
 
 
-class Sum:
-    """An all-reduce between threads."""
+class Threads:
+    """What the processes of a group share.
+
+    Attributes:
+        sent: numbers that a process has passed on.
+    """
 
     def __init__(self, size: int) -> None:
+        self.size, self.sent = size, 0
         self.barrier = threading.Barrier(size, timeout=60)
         self.parts: list[Tensor] = [torch.zeros(0)] * size
 
-    def of(self, rank: int) -> Callable[[Tensor], None]:
-        """The operation as rank ``rank`` calls it."""
+    def member(self, rank: int) -> Group:
+        """The group as process ``rank`` sees it."""
+        return Member(self, rank)
 
-        def add(tensor: Tensor) -> None:
-            self.parts[rank] = tensor.clone()
-            self.barrier.wait()
-            total = torch.stack(self.parts).sum(0)
-            self.barrier.wait()
-            tensor.copy_(total)
 
-        return add
+class Member:
+    """A thread of a group."""
+
+    def __init__(self, threads: Threads, rank: int) -> None:
+        self.threads, self.rank, self.size = threads, rank, threads.size
+
+    def sum_in_place(self, tensor: Tensor) -> None:
+        """See :class:`Group`."""
+        self.threads.parts[self.rank] = tensor.clone()
+        self.threads.barrier.wait()
+        total = torch.stack(self.threads.parts).sum(0)
+        self.threads.sent += tensor.numel() if self.rank == 0 else 0
+        self.threads.barrier.wait()
+        tensor.copy_(total)
+
+    def in_turn(self, total: Tensor, add: Callable[[Tensor], None]) -> None:
+        """See :class:`Group`."""
+        for rank in range(self.size):
+            if rank == self.rank:
+                total.copy_(self.threads.parts[0] if rank else total)
+                add(total)
+                self.threads.parts[0] = total.clone()
+                self.threads.sent += total.numel()
+            self.threads.barrier.wait()
+        total.copy_(self.threads.parts[0])
+        self.threads.barrier.wait()
 
 
 class Halfway(Exchange):
@@ -53,13 +79,32 @@ class Halfway(Exchange):
         return Schedule([(1, list(range(len(r.ids))))])
 
 
-def member(algorithm: Any, executor: str, ranks: Ranks, local: dict[str, Any]) -> Federation:
+def member(algorithm: Any, executor: str, group: Group, local: dict[str, Any], exchange: bool = True) -> Federation:
     """One process."""
     chosen = settings(algorithm=algorithm, local=local, engine={"executor": executor, "workers": 1})
     fed = federation(chosen, steady(SIZES, 3), vectors())
-    fed.parts.hardware = replace(fed.parts.hardware, ranks=ranks)
-    fed.parts.exchange = Halfway(PluginSettings(name="halfway"))
+    fed.parts.hardware = replace(fed.parts.hardware, group=group)
+    if exchange:
+        fed.parts.exchange = Halfway(PluginSettings(name="halfway"))
     return fed
+
+
+def compare(algorithm: Any, executor: str, size: int, local: dict[str, Any], exchange: bool) -> Threads:
+    """Runs of one process and of several are the same: models, memories, server vectors, losses, drift."""
+    tolerance = 0.0 if executor == "threads" else 1e-13  # other chunks may round differently
+    alone, records = run_rounds(member(algorithm, executor, Alone(), local, exchange))
+    threads = Threads(size)
+    members = [member(algorithm, executor, threads.member(rank), local, exchange) for rank in range(size)]
+    with ThreadPoolExecutor(size) as pool:
+        for state, others in pool.map(run_rounds, members):
+            assert closest(alone.w, state.w) <= tolerance
+            for mine, its in ((alone.memory, state.memory), (alone.server, state.server)):
+                for name, rows in mine.items():
+                    assert closest(rows, its[name]) <= tolerance, name
+            for record, other in zip(records, others, strict=True):
+                for column in ("train_loss", "drift"):
+                    assert record.row[column] == pytest.approx(other.row[column], abs=1e-13)
+    return threads
 
 
 @pytest.mark.parametrize("size", [2, 7])
@@ -78,14 +123,20 @@ def test_any_number_of_processes_gives_the_same_run(
     algorithm: str, local: dict[str, Any], executor: str, size: int
 ) -> None:
     """Also more processes than clients; memories written in the steps, velocities and averages inside the round included."""
-    tolerance = 0.0 if executor == "threads" else 1e-13  # other chunks may round differently
-    alone, records = run_rounds(member(algorithm, executor, Ranks(), local))
-    reduce = Sum(size)
-    members = [member(algorithm, executor, Ranks(rank, size, reduce.of(rank)), local) for rank in range(size)]
-    with ThreadPoolExecutor(size) as pool:
-        for state, others in pool.map(run_rounds, members):
-            assert closest(alone.w, state.w) <= tolerance
-            for name, rows in alone.memory.items():
-                assert closest(rows, state.memory[name]) <= tolerance, name
-            for record, other in zip(records, others, strict=True):
-                assert record.row["train_loss"] == pytest.approx(other.row["train_loss"], abs=1e-13)
+    compare(algorithm, executor, size, local, exchange=True)
+
+
+ADDING = [name for name in plugins.names("algorithms") if plugins.load(Algorithm, name).sums_only]
+
+
+@pytest.mark.parametrize("algorithm", ADDING)
+def test_sums_are_enough_where_an_algorithm_says_so(algorithm: str) -> None:
+    """The rows of other processes are NaN, so none is read; models are sent for each sum, not for each client."""
+    size, rounds = 3, 3
+    threads = compare(algorithm, "threads", size, {"amount": 2, "batch_size": 3, "lr": 0.2}, exchange=False)
+    vector = size * 3 * (5 + 1)  # d in each process
+    losses_and_distances = 2 * len(SIZES) * rounds
+    sums, rest = divmod(threads.sent - losses_and_distances, rounds * vector)
+    assert sums in range(1, 4)
+    assert rest == 0
+    assert sums == 1 or algorithm not in ("fedavg", "fedprox")

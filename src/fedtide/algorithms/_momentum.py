@@ -37,6 +37,7 @@ class ClientMomentum(Algorithm):
     server = ("Delta",)
     down: Sequence[str] = ("w", "Delta")
     needs_sgd = True
+    sums_only = True
 
     @abstractmethod
     def alpha(self, r: Round) -> float:

@@ -7,15 +7,17 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple, Protocol, TypeVar
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
 from fedtide.core.randomness import Randomness
-from fedtide.engine.flat import Layout, weighted_sum, weighted_updates
+from fedtide.engine.flat import Layout, add_weighted, add_weighted_updates
 from fedtide.settings.run import LocalSettings
 
 Ints = NDArray[np.int64]
 Result = TypeVar("Result")
+Sums = Callable[[Tensor, Callable[[Tensor, slice], None]], Tensor]
 
 
 class Vectors:
@@ -69,6 +71,12 @@ class Population(NamedTuple):
     ids: Ints
     samples: Ints
     seen: NDArray[np.bool_]
+
+
+def _here(total: Tensor, add: Callable[[Tensor, slice], None]) -> Tensor:
+    """A sum over all participants of a round whose rows are all here; see ``Round.sums``."""
+    add(total, slice(None))
+    return total
 
 
 class Services(Protocol):
@@ -154,6 +162,7 @@ class Round:
         label_counts: [C, L]. layout: names and slices of the parameters. local: settings of training on a client.
         services: full gradients, passes over the clients' data, class counts of all clients.
         randomness: source of every draw of an algorithm, under a purpose and keys of its own.
+        sums: adds terms of the participants to zeros, in client order; see :meth:`Algorithm.sums_only`.
     """
 
     t: int
@@ -190,10 +199,11 @@ class Round:
     local: LocalSettings
     services: Services
     randomness: Randomness
+    sums: Sums = _here
 
     def mean(self, rows: Tensor) -> Tensor:
         """Average [d] of per-client rows [C, d] with the round's weights, added in client order."""
-        return weighted_sum(self.weights[:, 0], rows)
+        return self._sum(self.weights[:, 0], rows)
 
     def average(self, step: float = 1.0) -> Tensor:
         """The server's plain step ``w + step * sum_k p_k (W_k - w)`` [d]; the mean local model for a step of one."""
@@ -201,11 +211,18 @@ class Round:
 
     def mean_update(self, scale: Tensor) -> Tensor:
         """The same average [d] of the clients' updates ``W - base``, each times its ``scale`` [C, 1]."""
-        return weighted_updates(self.weights[:, 0], scale, self.W, self.base)
+
+        def add(total: Tensor, some: slice) -> None:
+            add_weighted_updates(total, self.weights[some, 0], scale[some], self.W[some], self.base[some])
+
+        return self.sums(torch.zeros_like(self.w), add)
 
     def total(self, rows: Tensor) -> Tensor:
         """Plain sum [d] of per-client rows [C, d], added in client order."""
-        return weighted_sum(self.weights.new_ones(len(self.ids)), rows)
+        return self._sum(self.weights.new_ones(len(self.ids)), rows)
+
+    def _sum(self, weights: Tensor, rows: Tensor) -> Tensor:
+        return self.sums(torch.zeros_like(rows[0]), lambda total, some: add_weighted(total, weights[some], rows[some]))
 
     def rows(self, rows: slice) -> Round:
         """The same round seen by some participants only, for hooks that work on a part of the cohort."""
@@ -221,5 +238,6 @@ class Round:
             client=self.client.rows(rows),
             scratch=self.scratch.rows(rows),
             rate=self.rate if isinstance(self.rate, float) else self.rate[rows],
+            sums=_here,
             **parts,
         )

@@ -38,6 +38,7 @@ class BalanceFl(Averaging):
 
     settings: Settings
     linear_head = True
+    sums_only = True
 
     def terms(self, r: Round) -> list[Term]:
         """The whole loss."""

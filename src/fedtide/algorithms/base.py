@@ -100,6 +100,9 @@ class Algorithm(Plugin):
         buffer: results that an update of the server waits for with ``clock: events``.
         remembers: whether clients keep something from round to round besides their vectors, see :meth:`forget`.
         synthetic_per_shard: most samples it adds for every shard that a client holds.
+        sums_only: whether :meth:`weights`, :meth:`finish` and :meth:`record` read the rows of the local models only one by one
+            and add them up only by ``r.mean``, ``r.average``, ``r.mean_update`` and ``r.total``. Processes that share a round
+            then exchange sums instead of local models, where nothing else needs these.
         linear_head: whether the model's logits must be one linear map of its features.
         problem: the learning problem, set before all other calls.
     """
@@ -118,6 +121,7 @@ class Algorithm(Plugin):
     buffer: int = 1
     remembers: ClassVar[bool] = False
     synthetic_per_shard: int = 0
+    sums_only: ClassVar[bool] = False
     linear_head: bool = False
     problem: Problem
 

@@ -58,6 +58,7 @@ class CaFed(Algorithm):
     settings: Settings
 
     up: Sequence[str] = ("W", "loss")
+    sums_only = True
 
     def extra(self) -> dict[str, Tensor]:
         """Loss, rounds present and active, times stayed on and off, whether on in the last round, and A [N]."""

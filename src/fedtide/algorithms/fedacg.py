@@ -26,6 +26,7 @@ class FedAcg(Algorithm):
     settings: Settings
 
     server = ("m",)
+    sums_only = True
 
     def start(self, r: Round) -> Tensor:
         """x~."""

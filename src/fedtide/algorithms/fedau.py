@@ -32,6 +32,8 @@ class FedAu(Algorithm):
 
     settings: Settings
 
+    sums_only = True
+
     def extra(self) -> dict[str, Tensor]:
         """Rounds waited, sum and number of the recorded intervals [N]."""
         return {

@@ -22,3 +22,4 @@ class FedAvg(Averaging):
     settings: Settings
 
     averages_inside_round: ClassVar[bool] = True
+    sums_only = True

@@ -35,6 +35,7 @@ class FedNova(Algorithm):
     server = ("b",)
     up = ("W", "a", "tau")
     needs_sgd = True
+    sums_only = True
     models = ("cloud", "participants")
 
     def local(self, r: Round) -> Local:

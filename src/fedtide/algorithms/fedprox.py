@@ -22,6 +22,7 @@ class FedProx(Averaging):
     settings: Settings
 
     averages_inside_round: ClassVar[bool] = True
+    sums_only = True
 
     def local(self, r: Round) -> Local:
         """Gradient mu (theta - w)."""

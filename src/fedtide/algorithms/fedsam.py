@@ -23,6 +23,8 @@ class FedSam(Averaging):
 
     settings: Settings
 
+    sums_only = True
+
     def direction(self, grad: Gradient, W: Tensor, r: Round) -> Tensor:
         """SAM's gradient."""
         return grad(ascended(W, grad(W), self.settings.rho))

@@ -31,6 +31,7 @@ class MimeLite(Algorithm):
     down: tuple[str, ...] = ("w", "m")
     up = ("W", "c_k")
     needs_sgd = True
+    sums_only = True
 
     @property
     def _fresh(self) -> float:

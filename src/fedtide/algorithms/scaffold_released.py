@@ -20,6 +20,7 @@ class ScaffoldReleased(Algorithm):
     down = ("w", "c")
     up = ("W", "c")
     needs_sgd = True
+    sums_only = True
     models = ("cloud", "participants")
 
     def finish(self, r: Round) -> Tensor:

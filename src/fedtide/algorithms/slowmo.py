@@ -26,6 +26,7 @@ class SlowMo(Algorithm):
 
     server = ("b",)
     models = ("cloud", "participants")
+    sums_only = True
 
     def finish(self, r: Round) -> Tensor:
         """b+ and x+."""

@@ -128,22 +128,30 @@ def weighted_sum(weights: Tensor, rows: Tensor) -> Tensor:
 
     On a CPU the order of additions is fixed, so the result does not depend on the number of threads.
     """
-    if rows.is_cuda:
-        return weights.to(rows.dtype) @ rows
     total = torch.zeros_like(rows[0])
+    add_weighted(total, weights, rows)
+    return total
+
+
+def add_weighted(total: Tensor, weights: Tensor, rows: Tensor) -> None:
+    """Add a :func:`weighted_sum` to ``total`` [d]; in pieces of the rows it gives the same on a CPU."""
+    if rows.is_cuda:
+        total.addmv_(rows.mT, weights.to(rows.dtype))
+        return
     for weight, row in zip(weights.tolist(), rows, strict=True):
         total.add_(row, alpha=weight)
-    return total
 
 
-def weighted_updates(weights: Tensor, scale: Tensor, rows: Tensor, start: Tensor) -> Tensor:
-    """``sum_k weights[k] * scale[k] (rows[k] - start[k])`` for weights [C], scale [C, 1] and rows, start [C, d].
+def add_weighted_updates(total: Tensor, weights: Tensor, scale: Tensor, rows: Tensor, start: Tensor) -> None:
+    """Add ``sum_k weights[k] * scale[k] (rows[k] - start[k])`` to ``total`` [d].
 
-    As :func:`weighted_sum` of these differences, which on a CPU exist one at a time.
+    As :func:`add_weighted` of these differences, which on a CPU exist one at a time.
+
+    Args:
+        total: [d]. weights: [C]. scale: [C, 1]. rows, start: [C, d].
     """
     if rows.is_cuda:
-        return weighted_sum(weights, (rows - start).mul_(scale))
-    total = torch.zeros_like(rows[0])
+        add_weighted(total, weights, (rows - start).mul_(scale))
+        return
     for weight, factor, row, origin in zip(weights.tolist(), scale, rows, start, strict=True):
         total.add_((row - origin).mul_(factor), alpha=weight)
-    return total

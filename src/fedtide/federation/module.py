@@ -15,7 +15,7 @@ from fedtide.federation.federation import Federation
 from fedtide.federation.footprint import footprint
 from fedtide.federation.memory import MemoryStore
 from fedtide.federation.parts import Hardware, Parts, assemble
-from fedtide.federation.ranks import Ranks
+from fedtide.federation.ranks import process_group
 from fedtide.federation.record import RoundRecord
 from fedtide.federation.state import RunState, initial_state, restored_state
 from fedtide.settings.run import RunSettings
@@ -71,7 +71,7 @@ class FederatedModule(L.LightningModule):
             device=self.device,
             dtype=torch.float64 if engine.precision == "64-true" else torch.float32,
             autocast=_AUTOCAST.get(engine.precision),
-            ranks=Ranks.of_process_group(),
+            group=process_group(),
             scratch=self._scratch,
         )
         memory = MemoryStore(self.settings.federation.memory, self.device, self._scratch)

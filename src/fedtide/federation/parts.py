@@ -32,7 +32,7 @@ from fedtide.federation.features import on_fixed_features
 from fedtide.federation.footprint import client_rows, evaluates
 from fedtide.federation.memory import MemoryStore
 from fedtide.federation.payload import Payload, payload
-from fedtide.federation.ranks import Ranks
+from fedtide.federation.ranks import Alone, Group
 from fedtide.federation.synthetic import SyntheticSamples, capacity
 from fedtide.initialisation.base import Initialiser
 from fedtide.models.base import Model, Network
@@ -52,14 +52,14 @@ class Hardware:
 
     Attributes:
         device: of training. dtype: of parameters. autocast: dtype of mixed precision, or None.
-        ranks: processes that share the work.
+        group: processes that share the work.
         scratch: folder of memories kept on disk.
     """
 
     device: torch.device = field(default_factory=lambda: torch.device("cpu"))
     dtype: torch.dtype = torch.float32
     autocast: torch.dtype | None = None
-    ranks: Ranks = field(default_factory=Ranks)
+    group: Group = field(default_factory=Alone)
     scratch: Path | None = None
 
 
@@ -110,7 +110,7 @@ class Parts:
     @property
     def leads(self) -> bool:
         """Whether this process evaluates and records."""
-        return self.hardware.ranks.rank == 0
+        return self.hardware.group.rank == 0
 
     def label_counts(self, shards: Sequence[Ints]) -> Tensor:
         """Samples per class of each shard, float64 [C, L]."""

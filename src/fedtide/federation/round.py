@@ -20,6 +20,7 @@ from fedtide.engine.plan import BatchPlan, plan_batches, step_count
 from fedtide.exchange.base import Schedule
 from fedtide.federation.parts import Parts
 from fedtide.federation.plan import RoundPlan
+from fedtide.federation.ranks import Share, share_of
 from fedtide.federation.services import RoundServices, prior
 from fedtide.federation.state import RunState
 from fedtide.settings.run import LocalSettings
@@ -75,15 +76,17 @@ def train_round(parts: Parts, state: RunState, plan: RoundPlan) -> RoundResult:
     memory = _gather(state, ids)
     r, services = _make_round(parts, state, plan, batches, memory)
     schedule = parts.exchange.schedule(r)
+    share = share_of(parts.hardware.group, len(ids), whole=_needs_rows(parts, state, plan, schedule))
+    r.sums = share.total
     if schedule.idle:
         batches = _without_idle(batches, r, schedule)
     cohort = _cohort(parts, state, plan, batches, r, services, memory)
-    segments = _advance(parts, cohort, r, schedule)
+    segments = _advance(parts, cohort, r, schedule, share)
     services.buffers = cohort.buffers
-    drift = _drift(cohort.W, r.base)
+    drift = _drift(cohort.W, r.base, share)
     r.weights = contract.tensor(algorithm, "weights", algorithm.weights(r), r.n, tuple(r.n.shape))
     w = contract.tensor(algorithm, "finish", algorithm.finish(r), state.w, tuple(state.w.shape))
-    b = weighted_sum(r.weights[:, 0], cohort.buffers)
+    b = r.mean(cohort.buffers)
     if "latest" in memory:
         memory["latest"] = cohort.W
     if plan.local.keeps_momentum:
@@ -242,10 +245,19 @@ def _mean_loss(cohort: Cohort, plan: RoundPlan, batches: BatchPlan) -> float:
     return float((losses * trained).sum() / trained.sum().clamp(min=1))
 
 
-def _drift(W: Tensor, base: Tensor) -> float:
+def _drift(W: Tensor, base: Tensor, share: Share) -> float:
     """Mean distance of the rows of ``W`` and ``base`` [C, d]; a few at a time, so that no second cohort is held."""
     few = zip(*(torch.split(rows, max(1, _NUMBERS // W.shape[1])) for rows in (W, base)), strict=True)
-    return float(torch.cat([torch.linalg.vector_norm(rows - start, dim=-1) for rows, start in few]).mean())
+    distances = torch.cat([torch.linalg.vector_norm(rows - start, dim=-1) for rows, start in few])
+    if not share.whole:
+        share.combine(distances)
+    return float(distances.mean())
+
+
+def _needs_rows(parts: Parts, state: RunState, plan: RoundPlan, schedule: Schedule) -> bool:
+    """Whether every process needs all local models: for memories, averages inside the round or evaluation."""
+    used = bool(state.memory or schedule.averages) or plan.starts is not None
+    return used or not parts.algorithm.sums_only or parts.evaluates("ensemble")
 
 
 def _moments(memory: dict[str, Tensor], W: Tensor, local: LocalSettings) -> Moments:
@@ -266,7 +278,7 @@ def _without_idle(batches: BatchPlan, r: Round, schedule: Schedule) -> BatchPlan
     return batches.without(schedule.idle)
 
 
-def _advance(parts: Parts, cohort: Cohort, r: Round, schedule: Schedule) -> list[Segment]:
+def _advance(parts: Parts, cohort: Cohort, r: Round, schedule: Schedule, share: Share) -> list[Segment]:
     """Local steps, in segments that end where clients average; the last one ends with the exchange of the round's end."""
     segments = []
     trained = np.zeros(len(r.ids), dtype=np.int64)  # steps of each client that are part of a segment
@@ -276,13 +288,13 @@ def _advance(parts: Parts, cohort: Cohort, r: Round, schedule: Schedule) -> list
         segments.append(Segment(rows, (samples[rows, step] - samples[rows, trained[rows]]).tolist()))
         trained[rows] = step
 
-    advance = parts.hardware.ranks.begin(parts.executor, cohort)
+    advance = share.begin(parts.executor, cohort)
     for step, rows in schedule.averages:
         advance(step)
         members = torch.tensor(rows, device=cohort.W.device)
-        share = r.weights[members, 0] / r.weights[members, 0].sum()
-        cohort.W[members] = weighted_sum(share, cohort.W[members])
-        cohort.buffers[members] = weighted_sum(share, cohort.buffers[members])
+        weights = r.weights[members, 0] / r.weights[members, 0].sum()
+        cohort.W[members] = weighted_sum(weights, cohort.W[members])
+        cohort.buffers[members] = weighted_sum(weights, cohort.buffers[members])
         close(rows, step)
     advance(cohort.plan.longest)
     if active := [row for row in range(len(r.ids)) if row not in schedule.idle]:

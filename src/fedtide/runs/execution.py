@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -22,6 +21,7 @@ from fedtide.models.base import Model
 from fedtide.runs.callbacks import GracefulStop, Progress, Recorder, Tracker
 from fedtide.runs.failures import failure_kept
 from fedtide.runs.identity import run_key
+from fedtide.runs.launch import global_rank
 from fedtide.runs.pilots import SharedPilot, pilot_key, pilot_rounds
 from fedtide.runs.trainer import quiet_lightning, refuse_missing_device, trainer
 from fedtide.settings.run import RunSettings, plain_name
@@ -45,6 +45,7 @@ def execute(
     log: Callable[[str], None] = lambda _: None,
     wait: bool = False,
     data: Dataset | None = None,
+    begin: Callable[[], None] = lambda: None,
 ) -> dict[str, Any]:
     """Execute a run; a finished one is read from its records, an interrupted one continues.
 
@@ -58,6 +59,7 @@ def execute(
         update: gets one progress line per round. log: gets log lines.
         wait: for another process that works on this run, instead of refusing.
         data: of the run, if already loaded.
+        begin: called when the state to train from is in the run directory.
 
     Returns:
         The summary: ``run_key, state`` (``complete``, ``diverged``, ``pruned``, ``interrupted``), ``rounds``, accuracies,
@@ -73,7 +75,7 @@ def execute(
     timeline = timeline_for(settings, data, worlds)
     key = run_key(settings, data)
     directory = RunDirectory(runs / (name or key))
-    if int(os.environ.get("LOCAL_RANK", "0")) > 0:
+    if global_rank() > 0:
         return _follow(settings, timeline, data, directory, key)
     manifest = _manifest(settings, timeline, key, data)
     with directory.locked(_recorded(settings), manifest, wait):
@@ -102,6 +104,8 @@ def execute(
                 module = FederatedModule(settings, timeline, data, values, announce, directory.path)
                 recorder = Recorder(directory, key, settings.checkpoint.every, tracker)
                 line = [Progress(update)] if update else []
+                if rounds < timeline.rounds:
+                    begin()
                 return _fit(module, rounds, directory, manifest, stop, [recorder, *line, *callbacks, pilot])
 
 

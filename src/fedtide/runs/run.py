@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import gc
-import os
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from fedtide.core.plugins import naming_plugins
 from fedtide.runs.identity import run_key
+from fedtide.runs.launch import Decision, global_rank
 from fedtide.settings.run import RunSettings, plain_name
 from fedtide.tracking.run_directory import RunDirectory
 from fedtide.tracking.store import has_open_runs
@@ -37,8 +37,9 @@ def run(
     Raises:
         PluginCrash: a user's plug-in raised an exception.
     """
-    with naming_plugins():  # here, since an exception loses its traceback on the way out of a worker process
-        return _run(settings, workspace, name, log, update, wait, callbacks)
+    # Plug-ins are named here, since an exception loses its traceback on the way out of a worker process.
+    with naming_plugins(), Decision(settings) as decision:
+        return _run(settings, workspace, name, log, update, wait, callbacks, decision)
 
 
 def _run(
@@ -49,18 +50,22 @@ def _run(
     update: Callable[[str], None] | None,
     wait: bool,
     callbacks: Sequence[L.Callback],
+    decision: Decision,
 ) -> dict[str, Any]:
     data = load_data(settings)
     key = run_key(settings, data)
     directory = RunDirectory(workspace.runs / plain_name(name or key))
-    leads = int(os.environ.get("LOCAL_RANK", "0")) == 0
-    if leads and (done := directory.finished(key)) is not None:
+    if global_rank() > 0:
+        if not decision.wait():
+            return {"state": "follower"}
+    elif (done := directory.finished(key)) is not None:
         log(f"{directory.path.name}: already {done['state']}, nothing to do")
         correct_mirror(workspace, log)
         return done
     from fedtide.runs.execution import execute  # with Lightning, which takes seconds to import
 
     common: dict[str, Any] = {"name": name, "worlds": workspace.worlds, "update": update, "log": log, "wait": wait}
+    common["begin"] = lambda: decision.announce(True)
     try:
         if workspace.mlruns is None:
             return execute(settings, workspace.runs, callbacks=callbacks, data=data, **common)

@@ -253,8 +253,9 @@ class EngineSettings(SettingsModel):
     )
     accelerator: Literal["auto", "cpu", "gpu", "cuda", "mps"] = Field("auto", description="Lightning's accelerator")
     devices: Annotated[int, MOST_THREADS] = Field(
-        1, ge=1, description="processes (CPU) or GPUs that share the clients of a round"
+        1, ge=1, description="processes (CPU) or GPUs, on each machine, that share the clients of a round"
     )
+    nodes: int = Field(1, ge=1, description="machines that share them, by torchrun or srun")
     precision: Literal["32-true", "64-true", "bf16-mixed", "16-mixed"] = Field(
         "32-true", description="Lightning's precision"
     )
@@ -299,6 +300,8 @@ class RunSettings(SettingsModel):
         values = {**super().canonical(), "world_seed": self.seed if self.world_seed is None else self.world_seed}
         if isinstance(self.clock, Rounds):  # so that runs from before there was a choice keep their keys
             del values["clock"]
+        if self.engine.nodes == 1:  # likewise
+            del values["engine"]["nodes"]
         return values
 
     def world(self) -> dict[str, Any]:

@@ -245,7 +245,9 @@ class _Search:
         """A trial of the sampler, or one that is repeated; ``number`` gives the former its sampler and name."""
         self._study.sampler = self._proposals.sampler(number)
         with warnings.catch_warnings():
-            warnings.filterwarnings("ignore", category=RuntimeWarning, module="cmaes")  # it divides by a distance of zero
+            warnings.filterwarnings(
+                "ignore", category=RuntimeWarning, module="cmaes"
+            )  # it divides by a distance of zero
             trial = self._study.ask(self._proposals.distributions)
         trial.set_user_attr("run", trial.user_attrs.get("run", f"{self._path.name}-{number:04d}"))
         return trial

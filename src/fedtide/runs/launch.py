@@ -1,0 +1,92 @@
+"""Processes of one run that ``torchrun`` or ``srun`` has started: what the first one decides holds for all."""
+
+from __future__ import annotations
+
+import os
+
+from fedtide.core.errors import SettingsError
+from fedtide.settings.run import RunSettings
+
+
+def launched() -> int:
+    """Number of processes that a launcher has started for this command; 1 without a launcher."""
+    if "RANK" in os.environ:
+        return int(os.environ.get("WORLD_SIZE", "1"))
+    return int(os.environ.get("SLURM_STEP_NUM_TASKS", "1"))  # of srun; a batch script has none
+
+
+def global_rank() -> int:
+    """This process's number among all of its run, also before there is a process group.
+
+    Lightning sets ``LOCAL_RANK`` in the processes that it starts on one machine itself.
+    """
+    if "RANK" in os.environ:
+        return int(os.environ["RANK"])
+    if launched() > 1:
+        return int(os.environ["SLURM_PROCID"])
+    return int(os.environ.get("LOCAL_RANK", "0"))
+
+
+def _refuse_other_number(settings: RunSettings) -> None:
+    """Check that the settings ask for the processes that were started.
+
+    Raises:
+        SettingsError: they do not; each process would train the whole run.
+    """
+    engine, started = settings.engine, launched()
+    if started > 1 and engine.nodes * engine.devices != started:
+        raise SettingsError(
+            f"engine.nodes = {engine.nodes}, engine.devices = {engine.devices}: {started} processes were started; "
+            "the product must be their number"
+        )
+    if started == 1 and engine.nodes > 1:
+        raise SettingsError(
+            f"engine.nodes = {engine.nodes}: start `fedtide run` on every machine with torchrun or srun, "
+            f"{engine.devices} processes each"
+        )
+
+
+class Decision:
+    """Whether to train. The first process announces it; the others wait, since they start at the same time.
+
+    ``with Decision(settings) as decision``: at the end it is announced that nothing is to be trained, if nothing was announced.
+    Without a launcher nothing is sent: Lightning starts the other processes when the first one begins to train.
+    """
+
+    def __init__(self, settings: RunSettings) -> None:
+        self._settings, self._several, self._announced = settings, launched() > 1, False
+
+    def __enter__(self) -> Decision:
+        """Connect the processes.
+
+        Raises:
+            SettingsError: the settings ask for another number of processes.
+        """
+        _refuse_other_number(self._settings)
+        if self._several:
+            from fedtide.runs.trainer import quiet_lightning, trainer  # with Lightning, which takes seconds to import
+
+            with quiet_lightning():
+                trainer(self._settings, 1, []).strategy.setup_environment()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if global_rank() == 0:
+            self.announce(False)
+
+    def announce(self, train: bool) -> None:
+        """Tell the other processes, once."""
+        if self._several and not self._announced:
+            self._announced = True
+            self._broadcast([train])
+
+    def wait(self) -> bool:
+        """What the first process has announced."""
+        return not self._several or bool(self._broadcast([False])[0])
+
+    @staticmethod
+    def _broadcast(values: list[bool]) -> list[bool]:
+        import torch
+
+        torch.distributed.broadcast_object_list(values)
+        return values

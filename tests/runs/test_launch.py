@@ -1,0 +1,113 @@
+"""A run on several machines: two launchers on the loopback interface stand for two of them."""
+
+from __future__ import annotations
+
+import csv
+import os
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+from fedtide.core.errors import SettingsError
+from fedtide.runs.launch import Decision, global_rank, launched
+from fedtide.settings.run import RunSettings
+
+VARIABLES = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "SLURM_STEP_NUM_TASKS", "SLURM_PROCID")
+
+
+def environment(monkeypatch: pytest.MonkeyPatch, **values: str) -> None:
+    for name in VARIABLES:
+        monkeypatch.delenv(name, raising=False)
+    for name, value in values.items():
+        monkeypatch.setenv(name, value)
+
+
+@pytest.mark.parametrize(
+    ("values", "rank", "processes"),
+    [
+        ({}, 0, 1),
+        ({"LOCAL_RANK": "1"}, 1, 1),
+        ({"RANK": "3", "LOCAL_RANK": "1", "WORLD_SIZE": "4"}, 3, 4),
+        ({"SLURM_STEP_NUM_TASKS": "4", "SLURM_PROCID": "2"}, 2, 4),
+        ({"SLURM_STEP_NUM_TASKS": "1", "SLURM_PROCID": "0", "LOCAL_RANK": "1"}, 1, 1),
+    ],
+)
+def test_the_rank_is_that_among_all_machines(
+    values: dict[str, str], rank: int, processes: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    environment(monkeypatch, **values)
+    assert (global_rank(), launched()) == (rank, processes)
+
+
+@pytest.mark.parametrize(
+    ("values", "engine", "message"),
+    [
+        ({"RANK": "0", "WORLD_SIZE": "4"}, {"nodes": 2}, "devices = 1: 4 processes were started"),
+        ({}, {"nodes": 2, "devices": 3}, "on every machine with torchrun or srun, 3 processes each"),
+    ],
+)
+def test_another_number_of_processes_is_refused(
+    values: dict[str, str], engine: dict[str, int], message: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    environment(monkeypatch, **values)
+    with pytest.raises(SettingsError, match=message), Decision(RunSettings(engine=engine)):  # type: ignore[arg-type]
+        pass
+
+
+PARAMS = """
+scenario: {name: static, num_clients: 5, rounds: 3}
+partition: iid
+data: digits
+algorithm: %s
+initialiser: previous
+local: {amount: 3, unit: steps, batch_size: 8, lr: 0.1}
+evaluation: {splits: [test], boundary_losses: false}
+engine: {executor: threads, workers: 1, precision: 64-true, accelerator: cpu}
+tracking: {mlflow: false}
+"""
+
+
+def start(folder: Path, node: int, port: int) -> subprocess.Popen[str]:
+    """The command on one machine."""
+    options = ["--nnodes=2", "--nproc-per-node=2", f"--node-rank={node}", "--master-addr=127.0.0.1"]
+    command = [sys.executable, "-m", "torch.distributed.run", *options, f"--master-port={port}", "-m", "fedtide", "run"]
+    chosen = ["--quiet", "--set", "engine.nodes=2", "--set", "engine.devices=2", "--name", "shared"]
+    kept = {**os.environ, "OMP_NUM_THREADS": "1"}
+    return subprocess.Popen([*command, *chosen], cwd=folder, env=kept, text=True, stderr=subprocess.PIPE)
+
+
+def together(folder: Path) -> list[str]:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    both = [start(folder, node, port) for node in (0, 1)]
+    errors = [process.communicate(timeout=300)[1] for process in both]
+    assert [process.returncode for process in both] == [0, 0], errors
+    return errors
+
+
+def numbers(folder: Path) -> list[list[str]]:
+    with (folder / "history.csv").open() as stream:
+        rows = list(csv.DictReader(stream))
+    return [[cell for column, cell in row.items() if "seconds" not in column] for row in rows]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("algorithm", ["fedavg", "scaffold"])
+def test_two_machines_with_two_processes_each_give_the_same_run(algorithm: str, tmp_path: Path) -> None:
+    """To the bit, in double precision, with sums (FedAvg) and with whole cohorts (SCAFFOLD); a finished run is found again."""
+    (tmp_path / "params.yaml").write_text(PARAMS % algorithm)
+    alone = [sys.executable, "-m", "fedtide", "run", "--quiet", "--name", "alone"]
+    subprocess.run(alone, cwd=tmp_path, check=True)
+    together(tmp_path)
+    runs = tmp_path / "runs"
+    assert numbers(runs / "shared") == numbers(runs / "alone")
+    models = [torch.load(runs / name / "model.pt", weights_only=True) for name in ("shared", "alone")]
+    assert all(torch.equal(models[0][name], value) for name, value in models[1].items())
+    written = {path: path.stat().st_mtime_ns for path in (runs / "shared").iterdir() if path.suffix != ".lock"}
+    together(tmp_path)
+    assert {path: path.stat().st_mtime_ns for path in written} == written
