@@ -15,9 +15,9 @@ from fedtide.federation.plan import RoundPlan
 def consistency(parts: Parts, w: Tensor, b: Tensor, plan: RoundPlan) -> dict[str, list[float]]:
     """Columns of ``clients.csv``, one value per participant (Zhou et al. 2025, Fig. 2, shows their changes).
 
-    ``client``; ``local_loss``, mean cross-entropy (or another task's loss) of the model ``w``, ``b`` over the participant's training samples;
-    ``global_loss``, over those of all clients present, the same for all participants of a round. This takes a forward pass
-    over all samples and does not affect training.
+    ``client``; ``local_loss``, mean cross-entropy (or another task's loss) of the model ``w``, ``b`` over the participant's
+    training samples; ``global_loss``, over those of all clients present, the same for all participants of a round. This takes
+    a forward pass over all samples and does not affect training.
     """
     shards = parts.timeline.shards_at(plan.t)
     clients = np.repeat(parts.timeline.at(plan.t).clients, [len(shard) for shard in shards])

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from fedtide.core import plugins
 from fedtide.core.errors import SettingsError
 
-if TYPE_CHECKING:
-    from fedtide.settings.run import RunSettings
 
-
-def refuse_without_classes(run: RunSettings) -> None:
+def refuse_without_classes(run: Any) -> None:
     """Refuse plug-ins and settings that need classes, unless the run's task is classification.
+
+    Args:
+        run: settings of a run.
 
     Raises:
         SettingsError: one of them does.
@@ -29,7 +29,7 @@ def refuse_without_classes(run: RunSettings) -> None:
 _WORDS = {"regression": "a regression", "multilabel": "a multilabel task"}
 
 
-def _plugins(run: RunSettings) -> list[tuple[str, str]]:
+def _plugins(run: Any) -> list[tuple[str, str]]:
     """Kinds and names of the plug-ins that need classes."""
     scenario = _made("scenarios", run.scenario)
     deals = scenario.partition_settings() is None or bool(scenario.partition_settings())
@@ -52,7 +52,7 @@ def _made(kind: str, settings: Any) -> Any:
     return plugins.load(kind, settings.name)(settings)
 
 
-def _settings(run: RunSettings) -> list[tuple[str, Any]]:
+def _settings(run: Any) -> list[tuple[str, Any]]:
     """Other settings that need classes, and their values."""
     local, evaluation = run.local, run.evaluation
     found = {

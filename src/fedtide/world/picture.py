@@ -177,7 +177,10 @@ def _draw_holdings(figure: Figure, heat: Any, per_class: Any, counts: Ints) -> N
     total = counts.sum(axis=0)
     per_class.bar(np.arange(classes), total, width=0.8, color=_BAR)
     per_class.set(ylabel="samples", ylim=(0, 1.1 * total.max()), yticks=(0, total.max()))
-    per_class.set_xlabel("class" if classes > 1 else "all")
+    if classes > 1:
+        per_class.set_xlabel("class")
+    else:
+        per_class.tick_params(bottom=False, labelbottom=False)
 
 
 def _draw_labels(figure: Figure, raster: Any, labels: Ints, classes: int) -> None:
