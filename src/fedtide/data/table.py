@@ -146,7 +146,7 @@ class Table(DatasetPlugin):
             classes_, names = classes(column_of(frame, path, chosen.label), chosen.classes)
             if len(names) < 2:
                 raise SettingsError(f"{path}: column {chosen.label!r} has one value only, {names[0]!r}")
-            return torch.from_numpy(classes_), classes_, len(names)
+            return torch.tensor(classes_), classes_, len(names)
         found = []
         for name in chosen.targets:
             column = column_of(frame, path, name)
