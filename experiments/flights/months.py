@@ -22,27 +22,32 @@ from fedtide.report.records import METHOD
 from fedtide.report.style import GREY, WIDTH, line_style, paper, png
 from fedtide.runs.stages import run_directories
 from fedtide.settings.params import Params
+from fedtide.settings.scores import Score
 
 BOUNDS = ["pooled", "pooled_month", "frozen"]
 SCORES = {
-    "auroc_next": "test_auroc_next",  # of the next month, at the end of a month
-    "auroc": "test_auroc",  # of the month, at its end
-    "loss_next": "test_loss_next",
-    "loss": "test_loss",
-    "accuracy_next": "test_accuracy_next",
-    "accuracy": "test_accuracy",
-    "clients_worst": "client_accuracy_worst_decile",
-    "newcomers": "client_accuracy_newcomers",
-    "stayers": "client_accuracy_stayers",
+    "auroc": {
+        "auroc_next": "test_auroc_next",  # of the next month, at the end of a month
+        "auroc": "test_auroc",  # of the month, at its end
+        "loss_next": "test_loss_next",
+        "loss": "test_loss",
+        "accuracy_next": "test_accuracy_next",
+        "accuracy": "test_accuracy",
+        "clients_worst": "client_accuracy_worst_decile",
+        "newcomers": "client_accuracy_newcomers",
+        "stayers": "client_accuracy_stayers",
+    },
+    "r2": {name: f"test_{name}" for name in ("r2_next", "r2", "loss_next", "loss", "mae_next", "mae")},
 }
-"""Column of the results -> column of the history in the last round of a month."""
+"""By main score (AUROC of late flights, R² of the minutes): column of the results -> column of the history in the last round
+of a month."""
 
 
-def months(best: Path, overrides: list[str], runs: Path) -> pd.DataFrame:
+def months(best: Path, overrides: list[str], runs: Path, main: str) -> pd.DataFrame:
     """A row per run and month: ``label``, ``initialiser``, ``seed``, ``state``, ``month`` (from 1) and the scores.
 
-    ``auroc_within`` is the mean of the month's AUROC over its evaluated rounds: it counts how a month begins. ``kappa`` is
-    the communication cost of a round: exchanges per local step and client.
+    ``auroc_within`` (``r2_within``) is the mean of the month's main score over its evaluated rounds: it counts how a month
+    begins. ``kappa`` is the communication cost of a round: exchanges per local step and client.
     """
     known = [label for label in BOUNDS if label in yaml.safe_load(best.read_text())["algorithms"]]
     grids = [[], *([[f"compare.algorithms={known}", "compare.initialisers=[previous]"]] if known else [])]
@@ -51,16 +56,16 @@ def months(best: Path, overrides: list[str], runs: Path) -> pd.DataFrame:
     history = read.history.rename(columns={"session": "month"})
     last = history.groupby(["key", "month"]).tail(1).set_index(["key", "month"])
     found = last[[*METHOD, "seed", "state"]].assign(
-        **{name: last.get(column, np.nan) for name, column in SCORES.items()},
-        auroc_within=history.groupby(["key", "month"])["test_auroc"].mean(),
+        **{name: last.get(column, np.nan) for name, column in SCORES[main].items()},
+        **{f"{main}_within": history.groupby(["key", "month"])[f"test_{main}"].mean()},
         kappa=history.groupby(["key", "month"])["kappa"].mean(),
     )
     return found.reset_index().drop(columns="key")
 
 
-def methods(rows: pd.DataFrame) -> pd.DataFrame:
+def methods(rows: pd.DataFrame, main: str) -> pd.DataFrame:
     """Mean over the months, then mean and sample standard deviation over the seeds, of each method."""
-    scores = [*SCORES, "auroc_within", "kappa"]
+    scores = [*SCORES[main], f"{main}_within", "kappa"]
     by_seed = rows[rows["state"] == "complete"].groupby([*METHOD, "seed"], sort=False)[scores].mean()
     both = by_seed.groupby(METHOD, sort=False).agg(["mean", "std"])
     both.columns = [name if kind == "mean" else f"{name}_std" for name, kind in both.columns]
@@ -74,7 +79,7 @@ def methods(rows: pd.DataFrame) -> pd.DataFrame:
 _STATES = ("complete", "diverged", "unfinished")
 
 
-def comparisons(rows: pd.DataFrame) -> pd.DataFrame:
+def comparisons(rows: pd.DataFrame, main: str) -> pd.DataFrame:
     """Paired differences, month by month, of means over the seeds.
 
     Algorithms and bounds, months starting from the ``previous`` model, against FedAvg; initialisers against ``previous``, for
@@ -83,7 +88,7 @@ def comparisons(rows: pd.DataFrame) -> pd.DataFrame:
     """
     complete = rows[rows["state"] == "complete"]
     found = []
-    for score in ("auroc_next", "auroc", "auroc_within", "loss_next"):
+    for score in (f"{main}_next", main, f"{main}_within", "loss_next"):
         previous = complete[complete["initialiser"] == "previous"]
         table = previous.pivot_table(index=["seed", "month"], columns="label", values=score, sort=False)
         bounds = [label for label in table if label in BOUNDS]
@@ -118,13 +123,14 @@ def _by_initialiser(complete: pd.DataFrame, score: str) -> pd.DataFrame:
     return plain.pivot_table(index=["label", "seed", "month"], columns="initialiser", values=score, sort=False).dropna()
 
 
-def picture(rows: pd.DataFrame) -> bytes:
-    """AUROC of the next month by the models of each month: algorithms, and below the mean over them by initialiser."""
-    complete = rows[rows["state"] == "complete"].assign(month=rows["month"] + 1).dropna(subset=["auroc_next"])
+def picture(rows: pd.DataFrame, main: str) -> bytes:
+    """Main score of the next month by the models of each month: algorithms, and below the mean over them by initialiser."""
+    complete = rows[rows["state"] == "complete"].assign(month=rows["month"] + 1).dropna(subset=[f"{main}_next"])
     plain = complete[~complete["label"].isin(BOUNDS)]
     bounds = complete[complete["label"].isin(BOUNDS)]
     previous = plain[plain["initialiser"] == "previous"]
-    starts = _by_initialiser(complete, "auroc_next").stack().rename("auroc_next").reset_index()
+    score = f"{main}_next"
+    starts = _by_initialiser(complete, score).stack().rename(score).reset_index()
     panels = {
         "Algorithms, each month from the previous month's model": previous.assign(line=previous["label"]),
         "Initialisers, mean over the algorithms": starts.rename(columns={"initialiser": "line"}),
@@ -135,32 +141,33 @@ def picture(rows: pd.DataFrame) -> bytes:
         grid = figure.subplots(len(panels), sharex=True, sharey=True, squeeze=False)[:, 0]
         for axes, (title, group) in zip(grid, panels.items(), strict=True):
             for number, (name, mine) in enumerate(group.groupby("line", sort=False)):
-                _line(axes, mine, {**line_style(number), "label": name})
+                _line(axes, mine, score, {**line_style(number), "label": name})
             for (name, mine), dashes in zip(bounds.groupby("label", sort=False), ("--", ":", "-."), strict=False):
-                _line(axes, mine, {"color": GREY, "linestyle": dashes, "label": name})
+                _line(axes, mine, score, {"color": GREY, "linestyle": dashes, "label": name})
             axes.set_title(title)
-            axes.set_ylabel("AUROC")
+            axes.set_ylabel(Score(main).title)
             axes.legend(loc="center left", bbox_to_anchor=(1.0, 0.5))
         axes.set_xticks(range(2, 13), [f"2013-{month:02}" for month in range(2, 13)])
         figure.suptitle("The next month's flights, before they are trained on", fontsize=11, fontweight="bold")
         return png(figure)
 
 
-def _line(axes, rows: pd.DataFrame, look: dict) -> None:  # type: ignore[no-untyped-def, type-arg]
+def _line(axes, rows: pd.DataFrame, score: str, look: dict) -> None:  # type: ignore[no-untyped-def, type-arg]
     """Mean over the seeds of a line, and their range."""
-    seeds = rows.groupby(["seed", "month"])["auroc_next"].mean().groupby("month").agg(["mean", "min", "max"])
+    seeds = rows.groupby(["seed", "month"])[score].mean().groupby("month").agg(["mean", "min", "max"])
     axes.plot(seeds.index, seeds["mean"], marker="o", markersize=2.5, **look)
     axes.fill_between(seeds.index, seeds["min"], seeds["max"], color=look["color"], alpha=0.12, linewidth=0)
 
 
-def main(best: Path, folder: Path, overrides: list[str]) -> None:
+def write(best: Path, folder: Path, overrides: list[str]) -> None:
     """Write the results of the runs of some settings into a folder."""
-    rows = months(best, overrides, Path("runs"))
+    main = "r2" if Params.read(best, overrides).experiment.task == "regression" else "auroc"
+    rows = months(best, overrides, Path("runs"), main)
     folder.mkdir(parents=True, exist_ok=True)
-    for name, table in (("months", rows), ("methods", methods(rows)), ("comparisons", comparisons(rows))):
+    for name, table in (("months", rows), ("methods", methods(rows, main)), ("comparisons", comparisons(rows, main))):
         write_text(folder / f"{name}.csv", table.to_csv(index=False, lineterminator="\n", float_format="%.6g"))
-    write_bytes(folder / "months.png", picture(rows))
+    write_bytes(folder / "months.png", picture(rows, main))
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), Path(sys.argv[2]), sys.argv[3:])
+    write(Path(sys.argv[1]), Path(sys.argv[2]), sys.argv[3:])

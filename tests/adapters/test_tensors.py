@@ -212,3 +212,29 @@ def test_a_stream_is_refused():
         from_torch(Stream())
     with pytest.raises(SettingsError, match="training sample 0 is float, expected a tuple, a list or a mapping"):
         from_torch([1.0])
+
+
+def test_numbers_and_several_labels():
+    inputs = np.arange(20.0).reshape(10, 2)
+    for targets in (inputs[:, 0], inputs[:, :1], torch.from_numpy(inputs[:, 0]), inputs[:, 0].tolist()):
+        data = from_tensors(inputs, targets, task="regression")
+        assert (data.task, data.num_classes, data.outputs) == ("regression", 1, 1)
+        assert torch.equal(data.train_labels, data.train_inputs[:, :1].float())
+    hot = (inputs > 7).astype(int)
+    data = from_tensors(inputs, hot, test=(inputs[:3], hot[:3]), task="multilabel")
+    assert (data.outputs, len(data.train_labels), data.test_labels.tolist()) == (2, 10, hot[:3].tolist())
+
+
+@pytest.mark.parametrize(
+    ("labels", "task", "words"),
+    [
+        (np.zeros(3), "multilabel", r"labels of 3 training samples are \[3\]; expected \[n, T\] for multilabel"),
+        (np.full((3, 2), 2), "multilabel", r"training sample 0: labels are \[2.0, 2.0\], expected 0 or 1"),
+        ([0.0, 1.0, np.nan], "regression", r"training sample 2: labels are \[nan\], expected finite numbers"),
+        (np.zeros((2, 1)), "regression", r"labels of 3 training samples are \[2, 1\]"),
+    ],
+    ids=str,
+)
+def test_labels_that_do_not_fit_their_task(labels, task, words):
+    with pytest.raises(SettingsError, match=words):
+        from_tensors(np.zeros((3, 2)), labels, task=task)

@@ -74,3 +74,14 @@ def test_a_missing_column_is_one_line(files, tmp_path):
     pd.DataFrame({"year": [2013]}).to_csv(wrong, index=False)
     with pytest.raises(SettingsError, match=r"data flights: .*Usecols do not match columns"):
         read_flights(wrong, planes, weather)
+
+
+def test_minutes_of_delay_are_those_of_the_same_flights(files, tmp_path):
+    late, minutes = (read(files, tmp_path, target=target) for target in ("late", "minutes"))
+    assert (minutes.task, minutes.num_classes, minutes.outputs) == ("regression", 1, 1)
+    for split in ("train", "test"):
+        assert ((getattr(minutes, f"{split}_labels") > 15).long() == getattr(late, f"{split}_labels")).all()
+        assert (getattr(minutes, f"{split}_inputs") == getattr(late, f"{split}_inputs")).all()
+    assert minutes.train_labels.min() < 0
+    assert "target" not in Flights.Settings().canonical()
+    assert Flights.Settings(target="minutes").canonical()["target"] == "minutes"

@@ -125,3 +125,47 @@ def test_a_row_of_a_parquet_file_is_named_by_its_number(tmp_path):
     frame.to_parquet(tmp_path / "rows.parquet")
     with pytest.raises(SettingsError, match=r"rows\.parquet, row 4: who is empty, expected a client"):
         read(tmp_path, frame, file=str(tmp_path / "rows.parquet"))
+
+
+def targets(frame):
+    """Numbers to predict and two labels, beside the columns."""
+    return frame.assign(weight=2.5 * frame["size"] + 1, big=frame["size"] > 5, red=frame["colour"] == "red")
+
+
+def test_a_regression_has_the_numbers_of_its_columns(tmp_path):
+    frame = targets(rows())
+    one = read(tmp_path, frame, label="weight", task="regression", target_scale=10, numeric=["size"])
+    assert (one.task, one.num_classes, one.outputs) == ("regression", 1, 1)
+    found = torch.cat([one.train_labels, one.test_labels])
+    assert found.dtype == torch.float32
+    assert sorted(found[:, 0].tolist()) == pytest.approx(sorted(frame["weight"] / 10))
+    two = read(tmp_path, frame, labels=["weight", "size"], task="regression", numeric=["late"])
+    assert (two.outputs, two.train_labels.shape[1]) == (2, 2)
+    assert torch.allclose(two.train_labels[:, 0], 2.5 * two.train_labels[:, 1] + 1)
+    assert read(tmp_path, frame, task="regression").train_labels.unique().tolist() == [0.0, 1.0]
+
+
+def test_a_multilabel_task_has_a_column_for_every_label(tmp_path):
+    frame = targets(rows())
+    for shown in (frame, frame.assign(big=frame["big"].astype(int))):
+        data = read(tmp_path, shown, labels=["big", "red"], task="multilabel", numeric=["late"], categorical=[])
+        assert (data.task, data.outputs, data.input_shape) == ("multilabel", 2, (1,))
+        labels = torch.cat([data.train_labels, data.test_labels])
+        assert labels.sum(0).tolist() == [frame["big"].sum(), frame["red"].sum()]
+
+
+def test_a_target_that_is_missing_is_named(tmp_path):
+    frame = targets(rows())
+    frame.loc[3, "weight"] = None
+    with pytest.raises(SettingsError, match="weight is empty, expected a number"):
+        read(tmp_path, frame, label="weight", task="regression")
+
+
+def test_settings_of_classifications_are_named_as_before_there_were_other_tasks():
+    plain = Table.Settings()
+    assert not {"task", "labels", "target_scale"} & plain.canonical().keys()
+    assert Table.Settings(task="regression").canonical().keys() - plain.canonical().keys() == {
+        "task",
+        "labels",
+        "target_scale",
+    }

@@ -16,7 +16,8 @@ from fedtide.adapters import columns
 from fedtide.adapters.arrays import Kind, stacked, typed
 from fedtide.adapters.columns import Column, Ints
 from fedtide.core.bounds import LARGEST
-from fedtide.core.errors import SettingsError
+from fedtide.core.errors import SettingsError, shortened
+from fedtide.settings.scores import TaskName
 from fedtide.world.dataset import Dataset, Origins
 from fedtide.world.digest import content_digest
 from fedtide.world.split import SplitSettings, period_of, split_samples
@@ -35,6 +36,7 @@ class Options(TypedDict, total=False):
     unit: str
     mean: Sequence[float]
     std: Sequence[float]
+    task: TaskName
 
 
 class Part(NamedTuple):
@@ -61,6 +63,7 @@ def from_tensors(
     unit: str = "s",
     mean: Sequence[float] = (),
     std: Sequence[float] = (),
+    task: TaskName = "classification",
 ) -> Dataset:
     """A dataset from inputs and labels, and optionally who made each sample, and when.
 
@@ -72,7 +75,7 @@ def from_tensors(
     Args:
         inputs: tensor, array or list: [n, features]; [n, channels, height, width], uint8 or floating point; or, with
             ``kind="text"``, token ids [n, length].
-        labels: n integers from 0, or n names.
+        labels: n integers from 0, or n names; with another ``task`` numbers, see there.
         client: n names or numbers. time: n integers, dates, or texts such as ``2013-01-31``; dates become seconds since 1970.
         test: the same four of the test set; by default test samples are held out.
         split: which samples are held out, as in dataset ``table``: by default a fifth of every client's (without clients,
@@ -82,6 +85,7 @@ def from_tensors(
         vocabulary: number of token ids (text only); by default one more than the largest.
         name: of the dataset. unit: of integer times; ``s``: seconds since 1970.
         mean, std: constants per channel for uint8 images, applied after division by 255.
+        task: ``regression`` takes targets [n] or [n, T], ``multilabel`` a 0 or 1 for each of T labels [n, T].
 
     Returns:
         The dataset, on the CPU, with the digest of its content.
@@ -94,7 +98,14 @@ def from_tensors(
     parts = [Part(inputs, labels, client, time), *([] if test is None else [Part(*test)])]
     tensors, found = _inputs(parts, kind)
     sizes = [len(tensor) for tensor in tensors]
-    label, num_classes = _labels(_column(parts, "labels", sizes), classes)
+    if task == "classification":
+        codes, num_classes = _labels(_column(parts, "labels", sizes), classes)
+        label, groups = torch.tensor(codes), codes
+    elif classes is not None:
+        raise SettingsError(f"classes is for task classification; {task} has none")
+    else:
+        label, num_classes = _targets(parts, sizes, task), 1
+        groups = np.zeros(len(label), dtype=np.int64)
     known = {
         what: _column(parts, what, sizes)
         for what in ("client", "time")
@@ -106,15 +117,15 @@ def from_tensors(
         train, held = np.arange(sizes[0]), np.arange(sizes[0], sum(sizes))
         tensors = [tensor.clone() for tensor in tensors]  # the caller's may change
     else:
-        train, held = _hold_out(split or SplitSettings(), label if made_by is None else made_by, when, unit)
+        train, held = _hold_out(split or SplitSettings(), groups if made_by is None else made_by, when, unit)
         tensors = [tensors[0][train], tensors[0][held]]
     dataset = Dataset(
         name=name,
         kind=found,
         train_inputs=tensors[0],
-        train_labels=torch.from_numpy(label[train]),
+        train_labels=label[train],
         test_inputs=tensors[1],
-        test_labels=torch.from_numpy(label[held]),
+        test_labels=label[held],
         num_classes=num_classes,
         digest="",
         mean=_per_channel("mean", mean, tensors[0]),
@@ -128,6 +139,7 @@ def from_tensors(
             clients=clients,
             unit=unit,
         ),
+        task=task,
     )
     return replace(dataset, digest=content_digest(dataset))
 
@@ -191,6 +203,32 @@ def _labels(column: Column, known: int | Sequence[str] | None) -> tuple[Ints, in
     if count < 2:
         raise SettingsError("there is one class only")
     return labels, count
+
+
+def _targets(parts: list[Part], sizes: list[int], task: TaskName) -> Tensor:
+    """Targets of a regression, or zeros and ones of several labels, float32 [n, T]; training samples first.
+
+    Raises:
+        SettingsError: they are no such numbers, or not one row per sample.
+    """
+    tensors, allowed = list[Tensor](), "[n] or [n, T]" if task == "regression" else "[n, T]"
+    for part, size, which in zip(parts, sizes, _NAMES, strict=False):
+        place = partial("{} sample {}".format, which)
+        found = stacked(part.labels, place)
+        if found.dim() not in ((1, 2) if task == "regression" else (2,)) or len(found) != size or not found.numel():
+            raise SettingsError(
+                f"labels of {size} {which} samples are {list(found.shape)}; expected {allowed} for {task}"
+            )
+        rows = found.reshape(size, -1).float()
+        fits = rows.isfinite() if task == "regression" else (rows == 0) | (rows == 1)
+        if len(wrong := (~fits.all(1)).nonzero()):
+            wanted = "finite numbers" if task == "regression" else "0 or 1"
+            shown = shortened(str(rows[wrong[0, 0]].tolist()))
+            raise SettingsError(f"{place(int(wrong[0]))}: labels are {shown}, expected {wanted}")
+        tensors.append(rows)
+    if tensors[0].shape[1] != tensors[-1].shape[1]:
+        raise SettingsError(f"training samples have {tensors[0].shape[1]} labels, test samples {tensors[-1].shape[1]}")
+    return torch.cat(tensors)
 
 
 def _hold_out(split: SplitSettings, groups: Ints, when: Ints | None, unit: str) -> tuple[Ints, Ints]:

@@ -37,6 +37,7 @@ class BalanceFl(Averaging):
         spread: float = Field(1.0, ge=0, description="size of the perturbations; 1 for the data's own covariance")
 
     settings: Settings
+    needs_classes = True
     linear_head = True
     sums_only = True
 

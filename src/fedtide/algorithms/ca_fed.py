@@ -56,6 +56,7 @@ class CaFed(Algorithm):
         server_lr: float = Tunable(1.0, low=0.1, high=1.5, gt=0, description="server step size eta_g")
 
     settings: Settings
+    needs_classes = True
 
     up: Sequence[str] = ("W", "loss")
     sums_only = True

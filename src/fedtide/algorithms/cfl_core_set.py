@@ -34,6 +34,7 @@ class CflCoreSet(Replay):
         choice: Literal["uniform", "herding"] = Field("uniform", description="which samples are stored")
 
     settings: Settings
+    needs_classes = True
 
     def pick(self, r: Round, rows: list[int]) -> list[Ints]:
         """See :meth:`Replay.pick`."""

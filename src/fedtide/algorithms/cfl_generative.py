@@ -42,6 +42,7 @@ class CflGenerative(Replay):
         smoothness: float = Field(0.01, ge=0, description="weight of the total variation in the energy")
 
     settings: Settings
+    needs_classes = True
 
     def __init__(self, settings: Settings) -> None:
         super().__init__(settings)

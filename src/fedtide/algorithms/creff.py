@@ -37,6 +37,7 @@ class Creff(Algorithm):
         head_batch: int = Field(32, ge=1, description="features per step of the head")
 
     settings: Settings
+    needs_classes = True
     linear_head = True
 
     server = ("average",)

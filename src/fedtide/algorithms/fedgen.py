@@ -56,6 +56,7 @@ class FedGen(Averaging):
         charged_up: bool = Field(False, description="charge the generator on the way up too, as DynamicFL's tables do")
 
     settings: Settings
+    needs_classes = True
     linear_head = True
 
     down = ("w", "generator")

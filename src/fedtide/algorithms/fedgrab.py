@@ -54,6 +54,7 @@ class FedGrab(Averaging):
         bypass: bool = Field(True, description="leave classes out at random")
 
     settings: Settings
+    needs_classes = True
     remembers: ClassVar[bool] = True
 
     def __init__(self, settings: Settings) -> None:

@@ -58,6 +58,7 @@ class FedWcm(ClientMomentum):
             return value
 
     settings: Settings
+    needs_classes = True
 
     down: Sequence[str] = ("w", "Delta", "alpha")
 

@@ -64,20 +64,23 @@ def run(
     from fedtide.runs.run import run as one_run
     from fedtide.runs.stages import workspace
     from fedtide.settings.params import Params
+    from fedtide.settings.scores import main_score
 
     chosen = Params.read(params, overrides or ())
     where = workspace(chosen, runs, worlds, mlruns_folder(mlruns))
     with progress(quiet) as update:
         summary = one_run(chosen.run(), where, name=name, log=silent if quiet else log, update=update)
-    accuracies = ("final_accuracy", "best_accuracy", "mean_last10_accuracy")
-    keys = ("run_key", "state", "rounds", *accuracies, "bytes_up", "bytes_down", "seconds")
+    main = main_score(chosen.experiment.task)
+    scores = (f"final_{main.name}", f"best_{main.name}", f"mean_last10_{main.name}")
+    keys = ("run_key", "state", "rounds", *scores, "bytes_up", "bytes_down", "seconds")
     if summary["state"] == "follower":
         return
     if as_json:
         print(json.dumps({key: summary.get(key) for key in keys}))
     elif summary["state"] == "complete":
-        accuracy = summary["final_accuracy"]
-        shown = "" if accuracy is None else f": final accuracy {accuracy:.2%}, best {summary['best_accuracy']:.2%}"
+        final, best = (summary[key] for key in scores[:2])
+        digits = ".2%" if main.share else ".4f"
+        shown = "" if final is None else f": final {main.words} {final:{digits}}, best {best:{digits}}"
         print(f"{runs / (name or summary['run_key'])}{shown}")
     exit_with(summary)
 

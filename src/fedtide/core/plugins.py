@@ -103,6 +103,11 @@ class Plugin(ABC):
     Settings: ClassVar[type[PluginSettings]] = PluginSettings
     settings: Any
 
+    @property
+    def needs_classes(self) -> bool:
+        """Whether it needs samples of one class each, with its settings; runs of other tasks then refuse it."""
+        return False
+
     def __init__(self, settings: Any) -> None:
         self.settings = settings
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 import pandas as pd
@@ -44,7 +44,9 @@ _WEATHER = ["origin", "time_hour", "temp", "dewp", "humid", "wind_speed", "wind_
 
 
 class Flights(DatasetPlugin):
-    """Does a flight arrive more than 15 minutes late? 327,346 departures from New York City in 2013 that arrived.
+    """How late does a flight arrive? 327,346 departures from New York City in 2013 that arrived.
+
+    The label is whether it arrives more than 15 minutes late; with ``target: minutes`` it is how many minutes late.
 
     Clients are aircraft, carriers or destinations; times are scheduled departures (seconds since 1970, local time). Features
     are known before departure: scheduled hour, weekday, carrier, origin, destination, distance; the aircraft's age, seats and
@@ -61,6 +63,17 @@ class Flights(DatasetPlugin):
         name: str = "flights"
         client: Literal["aircraft", "carrier", "destination"] = Field("aircraft", description="who holds a flight")
         split: SplitSettings = Field(SplitSettings(), description="which flights are test samples")
+        target: Literal["late", "minutes"] = Field(
+            "late",
+            description="late: more than 15 minutes, two classes; minutes: of delay, a regression (early: below 0)",
+        )
+
+        def canonical(self) -> dict[str, Any]:
+            """See :meth:`SettingsModel.canonical`; the default has the name from before there was a choice."""
+            values = super().canonical()
+            if self.target == "late":
+                del values["target"]
+            return values
 
     settings: Settings
 
@@ -88,7 +101,9 @@ class Flights(DatasetPlugin):
         fit = np.zeros(len(frame), dtype=np.bool_)
         fit[train] = period[train] == 0
         inputs, _ = encode(frame, _NUMERIC, _CATEGORICAL, fit)
-        labels = torch.from_numpy((frame["arr_delay"] > LATE).to_numpy(dtype=np.int64))
+        late = self.settings.target == "late"
+        delay = frame["arr_delay"]
+        labels = torch.from_numpy((delay > LATE).to_numpy(np.int64) if late else delay.to_numpy(np.float32))
         return Dataset(
             name="flights",
             kind="vector",
@@ -96,9 +111,10 @@ class Flights(DatasetPlugin):
             train_labels=labels[train],
             test_inputs=inputs[test],
             test_labels=labels[test],
-            num_classes=2,
+            num_classes=2 if late else 1,
             digest="",
             origins=Origins(client[train], client[test], time[train], time[test], tuple(clients)),
+            task="classification" if late else "regression",
         )
 
 

@@ -3,30 +3,34 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal, Self
 
 import numpy as np
 import pandas as pd
 import torch
-from pydantic import Field
+from numpy.typing import NDArray
+from pydantic import Field, model_validator
+from torch import Tensor
 
 from fedtide.adapters.columns import classes, clients, is_numeric, numbers, times
 from fedtide.core.errors import SettingsError
 from fedtide.data._features import encode
 from fedtide.data._tables import column_of, read_table, require
 from fedtide.data.base import DatasetPlugin, DatasetSettings
+from fedtide.settings.scores import TaskName
 from fedtide.world.dataset import Dataset, Origins
 from fedtide.world.split import SplitSettings, period_of, split_samples
 
 
 class Table(DatasetPlugin):
-    """A CSV or Parquet file with a label per row, and optionally who made a row (its client) and when.
+    """A CSV or Parquet file with a label (or numbers) per row, and optionally who made a row (its client) and when.
 
     Numeric features are standardised, categorical ones become indicators. Means, deviations and categories are learnt from
     the training rows of the first period of ``split`` alone. A missing number becomes the mean, with an indicator of its own
     where numbers are missing in those rows; a missing category is a category; an unknown category is none of them.
-    Classes are all labels in the file, unless ``classes`` lists them. Rows may be in any order. Equal files give equal runs: a
-    run on a changed file is another run.
+    Classes are all labels in the file, unless ``classes`` lists them. Targets of a regression are numbers, used as they are
+    but for ``target_scale``; ``labels`` names several targets, or the columns of 0 and 1 of a multilabel task. Rows may be in
+    any order. Equal files give equal runs: a run on a changed file is another run.
     """
 
     class Settings(DatasetSettings):
@@ -34,7 +38,17 @@ class Table(DatasetPlugin):
 
         name: str = "table"
         file: str = Field("table.csv", description="path of the file: .csv (also .csv.gz) or .parquet")
-        label: str = Field("label", description="column of the labels: integers or names")
+        task: TaskName = Field("classification", description="what is learnt; has to be that of the objective")
+        label: str = Field("label", description="column of the labels: integers or names; regression: numbers")
+        labels: tuple[str, ...] = Field(
+            (), description="instead of `label`: columns of several targets (regression), or of 0 and 1 (multilabel)"
+        )
+        target_scale: float = Field(
+            1.0,
+            gt=0,
+            description="regression: targets are divided by it, so that loss and mean absolute error are in this unit; R² is "
+            "the same",
+        )
         client: str | None = Field(None, description="column of the clients; null: clients are unknown")
         time: str | None = Field(
             None, description="column of the times: integers or ISO dates; null: times are unknown"
@@ -49,6 +63,35 @@ class Table(DatasetPlugin):
         classes: tuple[str, ...] = Field((), description="all classes, in order; default: the labels in the file")
         split: SplitSettings = Field(SplitSettings(), description="which rows are test samples")
 
+        @model_validator(mode="after")
+        def _fit_the_task(self) -> Self:
+            if self.labels and self.task == "classification":
+                raise SettingsError(
+                    "labels lists several columns, a classification has one: use label, or another task"
+                )
+            if not self.labels and self.task == "multilabel":
+                raise SettingsError("task = multilabel needs labels: the columns of 0 and 1")
+            if self.classes and self.task != "classification":
+                raise SettingsError(f"classes is for task classification; task {self.task} has none")
+            if self.target_scale != 1 and self.task != "regression":
+                raise SettingsError(f"target_scale is for task regression, not {self.task}")
+            if twice := [name for place, name in enumerate(self.labels) if name in self.labels[:place]]:
+                raise SettingsError(f"labels lists {twice[0]!r} twice")
+            return self
+
+        @property
+        def targets(self) -> tuple[str, ...]:
+            """Columns of labels."""
+            return self.labels or (self.label,)
+
+        def canonical(self) -> dict[str, Any]:
+            """See :meth:`SettingsModel.canonical`; classifications are named as before there was a choice."""
+            values = super().canonical()
+            if self.task == "classification":
+                for key in ("task", "labels", "target_scale"):
+                    del values[key]
+            return values
+
     settings: Settings
 
     def files(self) -> tuple[Path, ...]:
@@ -60,14 +103,12 @@ class Table(DatasetPlugin):
         chosen, path = self.settings, Path(self.settings.file)
         frame = read_table(path)
         numeric, categorical = self._features(frame, path)
-        labels, classes_ = classes(column_of(frame, path, chosen.label), chosen.classes)
-        if len(classes_) < 2:
-            raise SettingsError(f"{path}: column {chosen.label!r} has one value only, {classes_[0]!r}")
+        labels, groups, num_classes = self._labels(frame, path)
         client, names = clients(column_of(frame, path, chosen.client)) if chosen.client else (None, ())
         time = times(column_of(frame, path, chosen.time)) if chosen.time else None
         frame = frame.assign(**{column: numbers(column_of(frame, path, column)) for column in numeric})
         period = period_of(chosen.split, time, len(frame), chosen.unit)
-        train, test = split_samples(chosen.split, labels if client is None else client, period, time)
+        train, test = split_samples(chosen.split, groups if client is None else client, period, time)
         if not len(test) or not len(train):
             raise SettingsError(f"{path}: {len(frame)} rows are too few for data.split.share = {chosen.split.share:g}")
         fit = np.zeros(len(frame), dtype=np.bool_)
@@ -85,13 +126,37 @@ class Table(DatasetPlugin):
             name="table",
             kind="vector",
             train_inputs=inputs[train],
-            train_labels=torch.from_numpy(labels[train]),
+            train_labels=labels[train],
             test_inputs=inputs[test],
-            test_labels=torch.from_numpy(labels[test]),
-            num_classes=len(classes_),
+            test_labels=labels[test],
+            num_classes=num_classes,
             digest="",
             origins=origins,
+            task=chosen.task,
         )
+
+    def _labels(self, frame: pd.DataFrame, path: Path) -> tuple[Tensor, NDArray[np.int64], int]:
+        """Labels of all rows, the class of each (0 where there are none), and the number of classes.
+
+        Raises:
+            SettingsError: a value is missing or not what the task needs, or there is one class only.
+        """
+        chosen = self.settings
+        if chosen.task == "classification":
+            classes_, names = classes(column_of(frame, path, chosen.label), chosen.classes)
+            if len(names) < 2:
+                raise SettingsError(f"{path}: column {chosen.label!r} has one value only, {names[0]!r}")
+            return torch.tensor(classes_), classes_, len(names)
+        found = []
+        for name in chosen.targets:
+            column = column_of(frame, path, name)
+            values = numbers(column).to_numpy()
+            if chosen.task == "multilabel":
+                column.refuse((values != 0) & (values != 1), "0 or 1")
+            column.refuse(~np.isfinite(values), "a number")
+            found.append(values / chosen.target_scale)
+        targets = torch.from_numpy(np.stack(found, axis=1).astype(np.float32))
+        return targets, np.zeros(len(frame), dtype=np.int64), 1
 
     def _features(self, frame: pd.DataFrame, path: Path) -> tuple[list[str], list[str]]:
         """Names of the numeric and of the categorical columns.
@@ -100,16 +165,19 @@ class Table(DatasetPlugin):
             SettingsError: a column does not exist, is used twice, or there is none.
         """
         chosen = self.settings
-        single = {"label": chosen.label, "client": chosen.client, "time": chosen.time}
+        single = {"client": chosen.client, "time": chosen.time}
         lists = {
             key: () if (given := getattr(chosen, key)) == "others" else given for key in ("numeric", "categorical")
         }
-        uses = [(column, key) for key, column in single.items() if column]
+        uses = [(column, "labels" if chosen.labels else "label") for column in chosen.targets]
+        uses += [(column, key) for key, column in single.items() if column]
         uses += [(column, key) for key, columns in lists.items() for column in columns]
         require(frame, path, dict(uses))
         for key, columns in lists.items():
-            if chosen.label in columns:
-                raise SettingsError(f"data.{key}: {chosen.label!r} is the label")
+            if used := [column for column in chosen.targets if column in columns]:
+                raise SettingsError(
+                    f"data.{key}: {used[0]!r} is {'one of the labels' if chosen.labels else 'the label'}"
+                )
         if both := set(lists["numeric"]) & set(lists["categorical"]):
             raise SettingsError(f"data.categorical: {min(both)!r} is numeric already")
         others = [column for column in frame.columns if column not in dict(uses)]

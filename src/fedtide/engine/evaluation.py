@@ -43,6 +43,10 @@ class Scores:
         count = int(self.count[view].sum())
         return float(self.loss[view].sum()) / count if count else None
 
+    def row(self, labels: NDArray[np.bool_] | None = None) -> dict[str, float | None]:
+        """The scores that every run records, by name, over the same samples."""
+        return {"accuracy": self.accuracy(labels), "loss": self.mean_loss(labels)}
+
     def per_class(self) -> list[float | None]:
         """Accuracy of each class, ``None`` for a class without samples."""
         pairs = zip(self.correct.tolist(), self.count.tolist(), strict=True)
@@ -136,7 +140,9 @@ def evaluate_each(
     return workers.map(client, range(len(shards)))
 
 
-def predict(workers: Workers, w: Tensor, b: Tensor, inputs: Tensor, batch: int) -> Tensor:
+def predict(
+    workers: Workers, w: Tensor, b: Tensor, inputs: Tensor, batch: int, dtype: torch.dtype = torch.float32
+) -> Tensor:
     """Logits [n, L] of one model, or the mean logits of an ensemble, on the CPU; arguments as for :func:`evaluate`."""
     task = workers.task
     members: list[tuple[Tensor, Tensor]] = list(zip(w, b, strict=True)) if w.dim() == 2 else [(w, b)]
@@ -149,11 +155,11 @@ def predict(workers: Workers, w: Tensor, b: Tensor, inputs: Tensor, batch: int) 
             for start in share:
                 prepared = task.lay_out(task.data.prepare(inputs[start : start + batch], task.dtype))
                 outputs = [workers.forward(*member, prepared) for member in members]
-                results.append((start, torch.stack(outputs).mean(0).float().cpu()))
+                results.append((start, torch.stack(outputs).mean(0).to("cpu", dtype)))
         return results
 
     parts = sorted((item for part in workers.map(forward, shares) for item in part), key=lambda item: item[0])
-    return torch.cat([logits for _, logits in parts]) if parts else torch.zeros(0, task.data.num_classes)
+    return torch.cat([logits for _, logits in parts]) if parts else torch.zeros(0, task.data.outputs)
 
 
 def features(workers: Workers, w: Tensor, b: Tensor, inputs: Tensor, batch: int) -> Tensor:

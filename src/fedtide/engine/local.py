@@ -55,7 +55,7 @@ class TermBatch:
 
     Attributes:
         outputs: logits and features of the model in training.
-        labels: int64 [B].
+        labels: int64 [B]; floating point [B, T] of other tasks than classification.
         references: outputs of the term's reference models on the same inputs, without gradient.
         head: the last layer of the model in training, features [*, q] -> logits [*, L].
         key: int64 scalar tensor, keyed per (seed, round, client, step), for ``hashed_uniform``.

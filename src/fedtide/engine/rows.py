@@ -63,7 +63,7 @@ class Rows:
         samples: Samples = (inputs, labels, keep, key)
         if self.cohort.direction is not None:
             return self._own_direction(self.cohort.direction, samples)
-        if self.update.direct and len(self.cohort.plan.batches(labels.shape[-1])) == 1:
+        if self.update.direct and len(self.cohort.plan.batches(self._width(labels))) == 1:
             gradients, value = self._of_batch(self._w_views, samples)
             self.update.step_by(gradients, self._w_views, self.w)
             return value
@@ -72,6 +72,10 @@ class Rows:
         self.update.step(self.w, self._g)
         return value
 
+    def _width(self, labels: Tensor) -> int:
+        """Samples of a local step of one client."""
+        return labels.shape[1 if self.gradient.batched else 0]
+
     def _of_batch(self, at: list[Tensor], batch: Samples) -> tuple[Gradients, Tensor]:
         """Gradients and mean loss of one batch."""
         return self.gradient(at, *batch, self.counts, self._terms, self._weights, self._references, self._constants)
@@ -79,12 +83,13 @@ class Rows:
     def _collect(self, at: list[Tensor], into: list[Tensor], samples: Samples) -> Tensor:
         """Add the gradient of the samples' mean loss to ``into``, batch by batch; returns that loss."""
         inputs, labels, keep, key = samples
-        batches = self.cohort.plan.batches(labels.shape[-1])
+        batches = self.cohort.plan.batches(self._width(labels))
         if len(batches) == 1:
             gradients, value = self._of_batch(at, samples)
             accumulate(into, gradients, 1.0, 1.0)
             return value
-        real = torch.ones_like(labels, dtype=self.w.dtype) if keep is None else keep.to(self.w)
+        shape = labels.shape[: 2 if self.gradient.batched else 1]
+        real = torch.ones(shape, dtype=self.w.dtype, device=self.w.device) if keep is None else keep.to(self.w)
         total = torch.zeros((), dtype=self.w.dtype, device=self.w.device)
         for part, apart in batches:
             cut = (slice(None), part) if self.gradient.batched else (part,)

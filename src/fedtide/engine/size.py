@@ -38,10 +38,10 @@ def measure(model: Model, data: Dataset) -> Size:
     """The size of the network that a model builds for a dataset, from tensors without content."""
     try:
         with torch.device("meta"), torch.random.fork_rng(devices=[]):
-            network = model.build(data.input_shape, data.num_classes, data.vocabulary)
+            network = model.build(data.input_shape, data.outputs, data.vocabulary)
     except Exception:  # something that needs values, or bad settings: build it
         with torch.random.fork_rng(devices=[]):
-            network = model.build(data.input_shape, data.num_classes, data.vocabulary)
+            network = model.build(data.input_shape, data.outputs, data.vocabulary)
     parameters = sum(value.numel() for value in trained(network).values())
     constants = sum(value.numel() for value in network.parameters()) - parameters
     buffers = sum(value.numel() for value in network.buffers() if value.is_floating_point())

@@ -64,10 +64,8 @@ class Task:
             width = indices.shape[-1]
             offsets = torch.arange(width, device=indices.device) * _STRIDE
             inputs = self.augmentation(inputs, (key.unsqueeze(-1) + offsets).reshape(-1))
-        inputs = self.lay_out(inputs)
-        return inputs.view(*indices.shape, *inputs.shape[1:]), self.data.train_labels.index_select(0, flat).view(
-            indices.shape
-        )
+        inputs, labels = self.lay_out(inputs), self.data.train_labels.index_select(0, flat)
+        return inputs.view(*indices.shape, *inputs.shape[1:]), labels.view(*indices.shape, *labels.shape[1:])
 
     def losses(
         self,
@@ -92,6 +90,6 @@ class Task:
 
 def _refuse_other_than_samples(loss: Callable[..., Tensor], values: Any, labels: Tensor) -> None:
     """A number instead of one per sample would be averaged with padding."""
-    if not isinstance(values, Tensor) or values.shape != labels.shape:
+    if not isinstance(values, Tensor) or values.shape != labels.shape[:1]:
         found = list(values.shape) if isinstance(values, Tensor) else type(values).__name__
         raise PluginError(f"{location(loss)}should return a loss for each of {len(labels)} samples, got {found}")

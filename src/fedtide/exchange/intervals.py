@@ -96,6 +96,11 @@ class Intervals(Exchange):
         self.star = bool(parts["star"])
         self.selection = plugins.create(Selection, settings.selection)
 
+    @property
+    def needs_classes(self) -> bool:
+        """See :class:`Plugin`: if the selection does and there is a group to select."""
+        return self.selection.needs_classes and (self.star or self.high != self.low)
+
     def schedule(self, r: Round) -> Schedule:
         """See :meth:`Exchange.schedule`."""
         length, all_rows = int(r.steps.max()), range(len(r.ids))

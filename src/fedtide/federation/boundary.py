@@ -8,12 +8,12 @@ import numpy as np
 import torch
 
 from fedtide.algorithms.base import Vectors
-from fedtide.engine.evaluation import evaluate
 from fedtide.federation.gradient_rounds import GradientRounds
 from fedtide.federation.parts import Parts
 from fedtide.federation.plan import RoundPlan
 from fedtide.federation.state import RunState, server_vectors
 from fedtide.initialisation.base import Boundary, Start, average
+from fedtide.settings.scores import main_score
 from fedtide.world.timeline import Assignment
 
 
@@ -100,10 +100,10 @@ def session_record(parts: Parts, s: Boundary, start: Start, t: int) -> dict[str,
 
     ``session`` (from 1); ``returning``: whether the same clients had an earlier session after the pilot; ``initialiser``
     (``pilot`` in pilot sessions); the initialiser's own facts (``weights`` and ``distances`` by stored session);
-    ``<split>_accuracy`` of the initial model on the session's labels; and ``losses``: mean cross-entropy over all training
-    samples of the clients present, of the session's initial model (``start``), the previous session's final model
-    (``previous``), the mean over all sessions after the pilot (``average``, null if there is none yet) and the run's initial
-    model (``first``).
+    ``<split>_accuracy`` of the initial model on the session's labels (or another task's main score); and ``losses``: mean
+    cross-entropy (or another task's loss) over all training samples of the clients present, of the session's initial model
+    (``start``), the previous session's final model (``previous``), the mean over all sessions after the pilot (``average``,
+    null if there is none yet) and the run's initial model (``first``).
     """
     evaluation = parts.settings.evaluation
     facts = {
@@ -114,7 +114,8 @@ def session_record(parts: Parts, s: Boundary, start: Start, t: int) -> dict[str,
     }
     for split in evaluation.splits:
         scores = parts.scores(*start, split, held_out=parts.timeline.evaluated_at(t))
-        facts[f"{split}_accuracy"] = scores.accuracy(parts.timeline.labels_at(t))
+        main = main_score(parts.data.task).name
+        facts[f"{split}_{main}"] = scores.row(parts.timeline.labels_at(t))[main]
     if evaluation.boundary_losses:
         models = {"start": start, "previous": (s.w, s.b), "average": average(s), "first": (s.w0, s.b0)}
         facts["losses"] = dict(zip(models, _losses(parts, list(models.values()), t), strict=True))
@@ -125,5 +126,4 @@ def _losses(parts: Parts, models: list[Start | None], t: int) -> list[float | No
     """Loss of each model; a sample counts once for every client that holds it."""
     samples = torch.from_numpy(np.concatenate(parts.timeline.shards_at(t))).to(parts.device)
     inputs, labels = parts.data.train_inputs[samples], parts.data.train_labels[samples]
-    batch = parts.settings.evaluation.batch_size
-    return [model and evaluate(parts.workers, *model, inputs, labels, batch).mean_loss() for model in models]
+    return [model and parts.scores_on(*model, inputs, labels).mean_loss() for model in models]

@@ -96,7 +96,8 @@ class Federation:
             },
             clients=dict(result.clients),
         )
-        record.per_class["held"] = parts.label_counts(plan.shards).sum(0).to(torch.int64).tolist()
+        if parts.data.task == "classification":
+            record.per_class["held"] = parts.label_counts(plan.shards).sum(0).to(torch.int64).tolist()
         if due and not failed and parts.leads:
             score(parts, record, state, result, t)
         return record

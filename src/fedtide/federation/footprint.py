@@ -201,7 +201,7 @@ def _cohort(
     if isinstance(settings.clock, Events) and not initialiser.trains:
         return algorithm.buffer
     participation = plugins.create(Participation, settings.participation)
-    participation.bind(timeline, data.train_labels.cpu().numpy(), settings.seed)
+    participation.bind(timeline, data.train_classes, settings.seed)
     fraction = participation.participation_fraction(present)
     return present if initialiser.trains else max(1, round(present * fraction))
 

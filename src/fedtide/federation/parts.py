@@ -22,6 +22,7 @@ from fedtide.engine import contract, factory
 from fedtide.engine.augment import Augmentation
 from fedtide.engine.evaluation import Scores, evaluate
 from fedtide.engine.executor import Executor
+from fedtide.engine.fit import Fit, fit
 from fedtide.engine.flat import Layout, flatten
 from fedtide.engine.probe import refuse_untrainable
 from fedtide.engine.task import Task
@@ -40,7 +41,7 @@ from fedtide.objectives.base import Objective
 from fedtide.participation.base import Participation
 from fedtide.settings.run import RunSettings
 from fedtide.weighting.base import Weighting
-from fedtide.world.dataset import Dataset
+from fedtide.world.dataset import Dataset, refuse_other_task
 from fedtide.world.timeline import Assignment, HeldOut, Timeline
 
 Ints = NDArray[np.int64]
@@ -69,7 +70,7 @@ class Parts:
 
     Attributes:
         settings: of the run. timeline: who is present when, with what data. hardware: where it is computed.
-        data: resident on the device. labels: of all training samples, on the CPU.
+        data: resident on the device. labels: classes of all training samples, on the CPU; 0 where the task has none.
         algorithm, initialiser, participation, exchange, weighting: plug-ins.
         network: the whole network. task: what is trained. layout: of its parameters.
         w0 [d], b0 [q]: the initial model and its floating buffers.
@@ -137,13 +138,21 @@ class Parts:
         split: str = "test",
         view: NDArray[np.bool_] | None = None,
         held_out: HeldOut | None = None,
-    ) -> Scores:
-        """Per-class scores of a model on test or validation samples.
+    ) -> Scores | Fit:
+        """Scores of a model on test or validation samples: per class, or the fit of a task without classes.
 
         ``view`` as in :func:`evaluate`; ``held_out``: the samples, by default the test set or all validation samples.
         """
-        inputs, labels = self.held_out(split, held_out)
-        return evaluate(self.workers, w, b, inputs, labels, self.settings.evaluation.batch_size, view)
+        return self.scores_on(w, b, *self.held_out(split, held_out), view)
+
+    def scores_on(
+        self, w: Tensor, b: Tensor, inputs: Tensor, labels: Tensor, view: NDArray[np.bool_] | None = None
+    ) -> Scores | Fit:
+        """The same on any resident samples."""
+        batch = self.settings.evaluation.batch_size
+        if self.data.task != "classification":
+            return fit(self.workers, w, b, inputs, labels, batch)
+        return evaluate(self.workers, w, b, inputs, labels, batch, view)
 
     def held_out(self, split: str, held_out: HeldOut | None = None) -> tuple[Tensor, Tensor]:
         """Inputs and labels of test or validation samples; arguments as in :meth:`scores`."""
@@ -190,7 +199,7 @@ def assemble(settings: RunSettings, timeline: Timeline, data: Dataset, hardware:
     _refuse_unsuitable(settings, timeline, data, algorithm)
     own, synthetic = len(data.train_labels), capacity(timeline, algorithm.synthetic_per_shard)
     data = data.resident(device, dtype).with_capacity(synthetic)
-    labels: Ints = data.train_labels.cpu().numpy()
+    labels = data.train_classes
     exchange = plugins.create(Exchange, settings.exchange)
     exchange.require(algorithm, local)
     model = plugins.create(Model, settings.model)
@@ -202,7 +211,7 @@ def assemble(settings: RunSettings, timeline: Timeline, data: Dataset, hardware:
         )
     executor = factory.executor_name(network, device, settings.engine, model.family)
     few = data.prepare(data.test_inputs[:2].to("cpu"), next(network.parameters()).dtype)
-    refuse_untrainable(network, few, data.num_classes, executor)
+    refuse_untrainable(network, few, data.outputs, executor)
     memory_layout = factory.image_layout(settings.engine, model.channels_last, device)
     objective = plugins.create(Objective, settings.objective)
     task = Task(
@@ -244,6 +253,7 @@ def assemble(settings: RunSettings, timeline: Timeline, data: Dataset, hardware:
 
 def _refuse_unsuitable(settings: RunSettings, timeline: Timeline, data: Dataset, algorithm: Algorithm) -> None:
     name = settings.algorithm.name
+    refuse_other_task(data, settings)
     refuse_other_clock(settings, algorithm)
     refuse_other_optimiser(settings, algorithm)
     if algorithm.synthetic_per_shard and data.kind == "text":
@@ -261,12 +271,12 @@ def _network(model: Model, seed: int, data: Dataset) -> Network:
     """The run's network; torch's initialisers draw from the global generator, so it is seeded and then restored."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(key64(seed, "model") & (2**63 - 1))
-        network = model.build(data.input_shape, data.num_classes, data.vocabulary)
-    _refuse_other_than_classifier(model, network, data)
+        network = model.build(data.input_shape, data.outputs, data.vocabulary)
+    _refuse_other_outputs(model, network, data)
     return network
 
 
-def _refuse_other_than_classifier(model: Model, network: Any, data: Dataset) -> None:
+def _refuse_other_outputs(model: Model, network: Any, data: Dataset) -> None:
     contract.instance(model, "build", network, Network)
     if not any(True for _ in network.parameters()):
         raise broken_contract(model, "build", "a network with parameters, got one without")
@@ -279,7 +289,7 @@ def _refuse_other_than_classifier(model: Model, network: Any, data: Dataset) -> 
         wanted = f"a network that takes samples {list(data.input_shape)}; {shortened(str(error))}"
         raise broken_contract(model, "build", wanted) from error
     network.train(training)
-    shape, logits = [len(few), data.num_classes], list(getattr(outputs.logits, "shape", ()))
+    shape, logits = [len(few), data.outputs], list(getattr(outputs.logits, "shape", ()))
     if logits != shape:
         raise broken_contract(model, "build", f"a network with logits {shape} for {len(few)} samples, got {logits}")
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from fedtide.engine.evaluation import predict
+from fedtide.engine.evaluation import Scores, predict
 from fedtide.engine.flat import weighted_sum
 from fedtide.engine.metrics import measure
 from fedtide.engine.neurons import activities, concentration, probe
@@ -14,16 +14,18 @@ from fedtide.federation.parts import Parts
 from fedtide.federation.record import RoundRecord
 from fedtide.federation.round import RoundResult
 from fedtide.federation.state import RunState
+from fedtide.settings.scores import RECORDED
 from fedtide.world.timeline import HeldOut
 
 
 def columns(parts: Parts) -> list[str]:
     """Columns of the scores; every round has them, since the first one fixes the columns of the history."""
-    endings = [f"{score}{suffix}" for _, suffix in _models(parts) for score in ("accuracy", "loss")]
+    recorded = RECORDED[parts.data.task]
+    endings = [f"{score}{suffix}" for _, suffix in _models(parts) for score in recorded]
     endings += parts.settings.evaluation.metrics
     endings += ["accuracy_seen", "accuracy_masked"] if _has_views(parts) else []
     if parts.timeline.looks_ahead:
-        endings += [f"{name}_next" for name in ("accuracy", "loss", *parts.settings.evaluation.metrics)]
+        endings += [f"{name}_next" for name in (*recorded, *parts.settings.evaluation.metrics)]
     named = [f"{split}_{ending}" for split in parts.settings.evaluation.splits for ending in endings]
     return named + client_scores.columns(parts)
 
@@ -43,17 +45,17 @@ def score(parts: Parts, record: RoundRecord, state: RunState, result: RoundResul
         model = models.get(name) or (all_clients(parts, state, t), result.b)
         for split in evaluation.splits:
             scores = parts.scores(*model, split, view if _has_views(parts) and not suffix else None, held_out)
-            record.row[f"{split}_accuracy{suffix}"] = scores.accuracy(view)
-            record.row[f"{split}_loss{suffix}"] = scores.mean_loss(view)
-            if not suffix:
-                record.per_class[split] = scores.per_class()
+            record.row |= {f"{split}_{score}{suffix}": value for score, value in scores.row(view).items()}
             if ahead is not None and not suffix:
                 later = parts.scores(*model, split, held_out=ahead)
-                record.row[f"{split}_accuracy_next"] = later.accuracy(view)
-                record.row[f"{split}_loss_next"] = later.mean_loss(view)
+                record.row |= {f"{split}_{score}_next": value for score, value in later.row(view).items()}
                 record.row |= _metrics(parts, model, split, ahead, "_next")
             if not suffix:
                 record.row |= _metrics(parts, model, split, held_out)
+            if not isinstance(scores, Scores):
+                continue
+            if not suffix:
+                record.per_class[split] = scores.per_class()
                 if split == evaluation.splits[0] and client_scores.due(parts, t):
                     client_scores.score_clients(parts, record, result, model, scores, t)
             if scores.masked is not None:

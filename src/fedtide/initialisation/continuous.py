@@ -47,6 +47,7 @@ class Continuous(Initialiser):
         )
 
     settings: Settings
+    needs_classes = True
 
     _relation: _Relation | None = None
 

@@ -1,4 +1,4 @@
-"""What an objective plug-in provides: the loss of each sample."""
+"""What an objective plug-in provides: its task and the loss of each sample."""
 
 from __future__ import annotations
 
@@ -9,17 +9,20 @@ from torch import Tensor
 
 from fedtide.core.plugins import Plugin
 from fedtide.models.base import Outputs
+from fedtide.settings.scores import TaskName
 
 
 class Objective(Plugin):
     """The loss a client minimises, sample by sample; the engine takes the mean over the real samples of a batch.
 
     Attributes:
+        task: what is learnt, which decides about labels and scores.
         pooled: whether ``counts`` are those of all clients present together instead of the client's own.
     """
 
     kind: ClassVar[str] = "objectives"
 
+    task: ClassVar[TaskName] = "classification"
     pooled: bool = False
 
     @abstractmethod
@@ -29,8 +32,9 @@ class Objective(Plugin):
         Must be a pure function without data-dependent control flow: it runs under ``torch.func.grad`` and ``vmap``.
 
         Args:
-            outputs: logits [B, L] and features [B, q].
-            labels: int64 [B], 0..L-1.
+            outputs: logits [B, L] and features [B, q]; of a regression with T targets or a multilabel task with T labels
+                ``logits`` are its outputs [B, T].
+            labels: int64 [B], 0..L-1; floating point [B, T] of other tasks than classification.
             counts: number of samples per class [L], floating point, see ``pooled``; None where there is no client, e.g. on
-                test data.
+                test data; of no use where the task has no classes.
         """

@@ -114,6 +114,11 @@ class Shared(Available):
 
     settings: SharedSettings
 
+    @property
+    def needs_classes(self) -> bool:
+        """See :class:`Plugin`."""
+        return self.settings.shares in ("labels", "smallest_label")
+
     def bind(self, timeline: Timeline, labels: Ints, seed: int) -> None:
         """See :meth:`Participation.bind`."""
         super().bind(timeline, labels, seed)

@@ -45,6 +45,11 @@ class Partition(Plugin):
 
     scope: ClassVar[Literal["group", "population"]] = "group"
 
+    @property
+    def needs_classes(self) -> bool:
+        """See :class:`Plugin`: most rules deal by label."""
+        return True
+
     @abstractmethod
     def deal(self, labels: Ints, num_clients: int, num_classes: int, seed: int, group: int = 0) -> list[Ints]:
         """Deal all samples (or those that the rule uses) to ``num_clients`` clients.

@@ -27,6 +27,11 @@ class Iid(Partition):
 
     settings: Settings
 
+    @property
+    def needs_classes(self) -> bool:
+        """See :class:`Partition`."""
+        return self.settings.stratified
+
     def deal(self, labels: Ints, num_clients: int, num_classes: int, seed: int, group: int = 0) -> list[Ints]:
         """See :meth:`Partition.deal`."""
         require_a_sample_each(num_clients, len(labels))

@@ -43,6 +43,7 @@ class Natural(Partition):
             return self
 
     settings: Settings
+    needs_classes = False
 
     def deal(self, labels: Ints, num_clients: int, num_classes: int, seed: int, group: int = 0) -> list[Ints]:
         """Not possible from labels alone; see :meth:`assign`."""

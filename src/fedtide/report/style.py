@@ -17,6 +17,7 @@ PALETTE = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#000000", "#E69F00", "#5
 """Okabe and Ito's colours, similar ones far apart, without yellow, which is too faint for lines on white."""
 
 GREY = "#8a8a8a"
+_LOWEST = -1.0  # of an R² in a figure
 WIDTH = 9.0
 """Width of every figure in inches, that of the page."""
 
@@ -71,9 +72,15 @@ def percent_axis(axes: Axes, low: float, high: float) -> None:
 
 
 def score_axis(axes: Axes, score: Score, low: float, high: float) -> None:
-    """The y axis of ``axes`` for values of a score: in percent, or logarithmic for a loss over more than a decade."""
+    """The y axis of ``axes`` for values of a score: in percent, or logarithmic for a loss over more than a decade.
+
+    An R² below -1 is out of the picture, unless all are: before a model has learnt anything it may be far below.
+    """
     if score.share:
         percent_axis(axes, low, high)
+    elif not score.lower:
+        if low < _LOWEST < high:
+            axes.set_ylim(_LOWEST, high + 0.05 * (high - _LOWEST))
     elif 0 < 10 * low < high:
         axes.set_yscale("log")
         axes.yaxis.set_major_formatter("{x:g}")

@@ -104,6 +104,8 @@ def _target(runs: pd.DataFrame, score: Score, last: int) -> tuple[float, str]:
         return (low if math.isnan(low) else math.ceil(100 * low / _TARGET_SHARE) / 100), words
     top = float(means.max())
     words = f"nine tenths of the best method's mean {rounds}, rounded down"
+    if top <= 0:  # an R² of models that predict no better than the mean
+        return math.nan, words
     return (top if math.isnan(top) else math.floor(100 * _TARGET_SHARE * top) / 100), words
 
 

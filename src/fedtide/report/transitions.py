@@ -74,6 +74,8 @@ def transitions(records: Records, rules: Rules) -> pd.DataFrame:
     curves = {(str(key), session): curve for key, session, curve in _curves(records)}
     starts = {(row["key"], row["session"]): row["start_accuracy"] for row in records.boundaries.to_dict("records")}
     complete = records.runs[records.runs["state"] == "complete"]
+    if records.history["test_accuracy"].isna().all():  # the runs have no classes, or none was evaluated
+        complete = complete.iloc[:0]
     names = {
         (row["label"], row["seed"]): str(row["key"])
         for row in complete.to_dict("records")

@@ -52,9 +52,8 @@ class History:
     def __init__(self, directory: Path, score: Score = ACCURACY) -> None:
         RunDirectory(directory).verify("history.csv", "clients.csv")
         frame = pd.read_csv(directory / "history.csv")
-        absent = [name for name in ("session", "test_accuracy") if name not in frame]
-        if absent:
-            raise SettingsError(f"{directory / 'history.csv'}: no column {absent[0]!r}, so it was not written by a run")
+        if "session" not in frame:
+            raise SettingsError(f"{directory / 'history.csv'}: no column 'session', so it was not written by a run")
         if (column := f"test_{score.name}") not in frame:
             raise SettingsError(f"{directory / 'history.csv'}: no column {column!r}; {score.remedy} and run again")
         self._session = frame["session"].to_numpy()

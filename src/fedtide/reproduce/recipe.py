@@ -23,7 +23,7 @@ from fedtide.reproduce.published import Number, read_published
 from fedtide.settings.params import Params, deep_merge, override
 from fedtide.settings.parse import parse
 from fedtide.settings.run import RunSettings
-from fedtide.settings.scores import Score
+from fedtide.settings.scores import RECORDED, Score
 from fedtide.settings.yaml_files import read_mapping
 
 BLOCK = "experiment"
@@ -192,6 +192,11 @@ class Recipe:
     def _check_runs(self) -> None:
         for cell in self.cells:
             for settings in self.runs(cell, self.seeds[0]):
+                if not self.score.fits(settings.task):
+                    raise SettingsError(
+                        f"{self._source}: {BLOCK}.measure.metric = {self.score.name}: runs with objective "
+                        f"{settings.objective.name} record {', '.join(RECORDED[settings.task])}"
+                    )
                 if self.score.metric is not None and self.score.metric not in settings.evaluation.metrics:
                     raise SettingsError(
                         f"{self._source}: {BLOCK}.measure.metric = {self.score.name}: the runs do not record it; add "

@@ -13,6 +13,7 @@ from lightning.pytorch.utilities.exceptions import SIGTERMException
 from fedtide.federation import checkpoint
 from fedtide.federation.module import FederatedModule
 from fedtide.runs.signals import StopSignals
+from fedtide.settings.scores import main_score
 from fedtide.tracking.run_directory import SESSION, RunDirectory
 
 
@@ -74,13 +75,13 @@ class GracefulStop(StopSignals, L.Callback):
 
 
 class Progress(L.Callback):
-    """Calls ``update`` with one line per round: round, session, accuracy, loss, clients, bytes, time left."""
+    """Calls ``update`` with one line per round: round, session, main score, loss, clients, bytes, time left."""
 
     def __init__(self, update: Callable[[str], None]) -> None:
         self.update = update
         self._began = 0.0
         self._first = 0
-        self._accuracy: Any = None
+        self._score: Any = None
 
     def on_train_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
         """Store the start time and the first round of this process."""
@@ -94,13 +95,13 @@ class Progress(L.Callback):
         row, rounds = module.record.row, module.timeline.rounds
         done = module.state.round - self._first
         left = (time.perf_counter() - self._began) / max(done, 1) * (rounds - module.state.round)
-        split = module.settings.evaluation.splits[0]
-        found = row.get(f"{split}_accuracy")
-        self._accuracy = self._accuracy if found is None else found
-        accuracy = "" if self._accuracy is None else f"  {split} accuracy {self._accuracy:6.1%}"
+        split, main = module.settings.evaluation.splits[0], main_score(module.settings.task)
+        found = row.get(f"{split}_{main.name}")
+        self._score = self._score if found is None else found
+        score = "" if self._score is None else f"  {split} {main.words} {main.shown(self._score)}"
         sent = (row["bytes_up"] or 0) + (row["bytes_down"] or 0)
         self.update(
-            f"round {row['round']}/{rounds}  session {row['session']}/{module.timeline.sessions}{accuracy}  "
+            f"round {row['round']}/{rounds}  session {row['session']}/{module.timeline.sessions}{score}  "
             f"loss {row['train_loss']:.4f}  clients {row['selected']}/{row['present']}  "
             f"{sent / 1e6:,.1f} MB  {left:.0f} s left"
         )

@@ -16,6 +16,7 @@ from fedtide.runs.identity import run_key
 from fedtide.runs.jobs import Ask, Failure, run_in_workers
 from fedtide.runs.run import correct_mirror, run
 from fedtide.settings.run import RunSettings
+from fedtide.settings.scores import main_score
 from fedtide.tracking.run_directory import RunDirectory
 from fedtide.tracking.workspace import Workspace
 from fedtide.world.dataset import Dataset
@@ -193,8 +194,9 @@ def _name(settings: RunSettings) -> str:
 
 
 def _line(settings: RunSettings, summary: dict[str, Any]) -> str:
-    accuracy = summary.get("final_accuracy")
-    shown = "" if accuracy is None else f"  final accuracy {accuracy:.1%}"
+    main = main_score(settings.task)
+    final = summary.get(f"final_{main.name}")
+    shown = "" if final is None else f"  final {main.words} {main.shown(final).strip()}"
     state = "" if summary["state"] == "complete" else f"  {summary['state'].upper()}"
     why = f": {summary['message']}" if summary["state"] == "failed" else ""
     return f"{_name(settings)}{shown}{state}{why}"

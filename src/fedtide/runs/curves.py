@@ -1,4 +1,4 @@
-"""What DVC compares between experiments: accuracy over the rounds, and one number per method."""
+"""What DVC compares between experiments: accuracy (or another task's main score) over the rounds, and a number per method."""
 
 from __future__ import annotations
 
@@ -10,13 +10,14 @@ from pathlib import Path
 from typing import Any
 
 from fedtide.core.files import replacing, write_json
+from fedtide.settings.scores import main_score
 from fedtide.tracking.run_directory import RunDirectory
 
 _DIGITS = 6
 
 
 def write_curves(summaries: Iterable[Mapping[str, Any]], runs: Path, metrics: Path, curves: Path) -> None:
-    """Write the accuracies of one algorithm's complete runs, summarised over their seeds.
+    """Write the accuracies (or other main scores) of one algorithm's complete runs, summarised over their seeds.
 
     Args:
         summaries: of the runs. runs: the folder of their directories.
@@ -26,25 +27,29 @@ def write_curves(summaries: Iterable[Mapping[str, Any]], runs: Path, metrics: Pa
     """
     methods: dict[tuple[str, str], list[Mapping[str, Any]]] = defaultdict(list)
     for summary in summaries:
-        if summary["state"] == "complete" and summary.get("mean_last10_accuracy") is not None:
+        if summary["state"] == "complete" and summary.get(f"mean_last10_{_main(summary)}") is not None:
             methods[summary["label"], summary["initialiser"]].append(summary)
     found: dict[str, dict[str, float]] = defaultdict(dict)
     curves.mkdir(parents=True, exist_ok=True)
     for (label, initialiser), members in methods.items():
-        accuracy = statistics.fmean(summary["mean_last10_accuracy"] for summary in members)
-        found[label][initialiser] = round(accuracy, _DIGITS)
+        main = _main(members[0])
+        found[label][initialiser] = round(statistics.fmean(each[f"mean_last10_{main}"] for each in members), _DIGITS)
         with replacing(curves / f"{initialiser}.csv") as part, part.open("w", newline="", encoding="utf-8") as stream:
             table = csv.writer(stream, lineterminator="\n")
-            table.writerow(["round", "accuracy", "lowest", "highest"])
-            table.writerows(_rows([RunDirectory(runs / summary["run_key"]) for summary in members]))
+            table.writerow(["round", main, "lowest", "highest"])
+            table.writerows(_rows([RunDirectory(runs / summary["run_key"]) for summary in members], f"test_{main}"))
     metrics.parent.mkdir(parents=True, exist_ok=True)
     write_json(metrics, found)
 
 
-def _rows(members: Iterable[RunDirectory]) -> Iterable[tuple[int, float, float, float]]:
+def _main(summary: Mapping[str, Any]) -> str:
+    """Name of the main score of a run's task."""
+    return main_score(summary.get("task", "classification")).name
+
+
+def _rows(members: Iterable[RunDirectory], score: str) -> Iterable[tuple[int, float, float, float]]:
     columns = [
-        {int(row["round"]): float(row["test_accuracy"]) for row in member.history() if row["test_accuracy"]}
-        for member in members
+        {int(row["round"]): float(row[score]) for row in member.history() if row.get(score)} for member in members
     ]
     for number in sorted(set.intersection(*map(set, columns))):
         values = [column[number] for column in columns]

@@ -25,6 +25,7 @@ from fedtide.runs.launch import global_rank
 from fedtide.runs.pilots import SharedPilot, pilot_key, pilot_rounds
 from fedtide.runs.trainer import quiet_lightning, refuse_missing_device, trainer
 from fedtide.settings.run import RunSettings, plain_name
+from fedtide.settings.scores import TaskName, main_score
 from fedtide.tracking.marks import wrong_size
 from fedtide.tracking.run_directory import RunDirectory
 from fedtide.world.dataset import Dataset
@@ -62,8 +63,9 @@ def execute(
         begin: called when the state to train from is in the run directory.
 
     Returns:
-        The summary: ``run_key, state`` (``complete``, ``diverged``, ``pruned``, ``interrupted``), ``rounds``, accuracies,
-        bytes, seconds, mean kappa, simulated latency [s] and energy [J]; ``signal`` of an interrupted run.
+        The summary: ``run_key, state`` (``complete``, ``diverged``, ``pruned``, ``interrupted``), ``rounds``, accuracies
+        (or another task's main score), bytes, seconds, mean kappa, simulated latency [s] and energy [J]; ``signal`` of an
+        interrupted run.
 
     Raises:
         SettingsError: bad input; nothing was trained.
@@ -133,6 +135,7 @@ def _follow(
 def _manifest(settings: RunSettings, timeline: Timeline, key: str, data: Dataset) -> dict[str, Any]:
     return {
         "run_key": key,
+        **({} if settings.task == "classification" else {"task": settings.task}),
         "label": settings.label,
         "algorithm": settings.algorithm.name,
         "initialiser": settings.initialiser_label,
@@ -189,7 +192,13 @@ def _fit(
     state = "diverged" if module.diverged else "complete"
     if module.state.round < rounds and not module.diverged:
         state = "pruned" if any(getattr(callback, "pruned", False) for callback in callbacks) else "interrupted"
-    summary = {**manifest, **_scores(directory), "state": state, "rounds": module.state.round, **_totals(module)}
+    summary = {
+        **manifest,
+        **_scores(directory, module.settings.task),
+        "state": state,
+        "rounds": module.state.round,
+        **_totals(module),
+    }
     if module.diverged:
         summary["message"] = module.diverged
     if state == "complete":
@@ -204,18 +213,18 @@ def _fit(
     return summary
 
 
-def _scores(directory: RunDirectory) -> dict[str, Any]:
-    """Final, best and mean-of-the-last-ten accuracies from the history."""
-    rows = directory.history()
-    columns = [[float(row[name]) for row in rows if row.get(name)] for name in ("test_accuracy", "validation_accuracy")]
+def _scores(directory: RunDirectory, task: TaskName) -> dict[str, Any]:
+    """Final, best and mean-of-the-last-ten accuracies, or values of another task's main score, from the history."""
+    rows, main = directory.history(), main_score(task).name
+    columns = [[float(row[name]) for row in rows if row.get(name)] for name in (f"test_{main}", f"validation_{main}")]
     values = columns[0] or columns[1]
     if not values:
-        return {"final_accuracy": None, "best_accuracy": None, "mean_last10_accuracy": None}
+        return {f"final_{main}": None, f"best_{main}": None, f"mean_last10_{main}": None}
     last = values[-10:]
     return {
-        "final_accuracy": values[-1],
-        "best_accuracy": max(values),
-        "mean_last10_accuracy": sum(last) / len(last),
+        f"final_{main}": values[-1],
+        f"best_{main}": max(values),
+        f"mean_last10_{main}": sum(last) / len(last),
     }
 
 

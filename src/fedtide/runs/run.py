@@ -71,8 +71,7 @@ def _run(
             return execute(settings, workspace.runs, callbacks=callbacks, data=data, **common)
         from fedtide.tracking.mlflow import MlflowMirror
 
-        labels = data.train_labels.cpu().numpy()
-        mirror = MlflowMirror(workspace.mlruns, workspace.experiment, workspace.comparison, log, labels)
+        mirror = MlflowMirror(workspace.mlruns, workspace.experiment, workspace.comparison, log, data.train_classes)
         return execute(settings, workspace.runs, callbacks=callbacks, tracker=mirror, data=data, **common)
     finally:
         gc.collect()  # trainer, module and data form a cycle that would keep the data of past runs in memory

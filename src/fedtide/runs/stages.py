@@ -18,7 +18,7 @@ from fedtide.runs.compare import compare
 from fedtide.runs.identity import run_key
 from fedtide.settings.params import Params
 from fedtide.settings.run import RunSettings
-from fedtide.settings.scores import Score
+from fedtide.settings.scores import Score, main_score
 from fedtide.tracking.workspace import Workspace
 from fedtide.world.build import build_timeline
 from fedtide.world.files import timeline_for, world_file, world_identity, world_origin
@@ -66,8 +66,11 @@ def download(params: Params, out: Path) -> dict[str, Any]:
         "sample": list(data.input_shape),
         "train": len(data.train_labels),
         "test": len(data.test_labels),
-        "train_per_class": np.bincount(data.train_labels.numpy(), minlength=data.num_classes).tolist(),
+        "train_per_class": np.bincount(data.train_classes, minlength=data.num_classes).tolist(),
     }
+    if data.task != "classification":
+        facts = {"task": data.task, "outputs": data.outputs, **facts}
+        del facts["classes"], facts["train_per_class"]
     folder(out.parent)
     write_json(out, facts)
     return facts
@@ -83,7 +86,7 @@ def partition(params: Params, out: Path, log: Log) -> list[Path]:
     for settings in params.grid():
         identity = world_identity(settings, data)
         written.setdefault(world_file(out, settings, identity), (settings, identity))
-    labels = data.train_labels.numpy()
+    labels = data.train_classes
     for path, (settings, identity) in written.items():
         timeline = build_timeline(settings, data)
         timeline.save(path, identity)
@@ -113,7 +116,8 @@ def train(
         grid = [settings for settings in grid if settings.label in algorithms]
     summaries, stopped = compare(grid, where, params.experiment.compare.workers, log)
     if out is not None and stopped is None:
-        keys = ("run_key", "label", "initialiser", "seed", "state", "rounds", "final_accuracy", "best_accuracy")
+        main = main_score(params.experiment.task).name
+        keys = ("run_key", "label", "initialiser", "seed", "state", "rounds", f"final_{main}", f"best_{main}")
         folder(out.parent)
         write_json(out, {"runs": [{key: _rounded(summary.get(key)) for key in keys} for summary in summaries]})
     return summaries, stopped
@@ -157,7 +161,7 @@ def report(
         raise SettingsError(
             f"no runs to report: {runs} has none of the {len(directories)} of `compare`; run `fedtide compare` first"
         )
-    labels, timeline = data.train_labels.numpy(), timeline_for(first, data, worlds)
+    labels, timeline = data.train_classes, timeline_for(first, data, worlds)
     pictures = [world_file(worlds, first, world_identity(first, data)).with_suffix(".png")] if worlds else []
     if not pictures or not pictures[0].is_file():
         from fedtide.world.picture import draw

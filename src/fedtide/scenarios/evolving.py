@@ -76,6 +76,7 @@ class Evolving(Scenario):
             return self
 
     settings: Settings
+    needs_classes = True
 
     def partition_settings(self) -> tuple[str, ...] | None:
         """Fresh data are drawn from the whole training set, so nothing is dealt."""

@@ -91,6 +91,7 @@ class Sessions(Scenario):
                     raise SettingsError(f"explicit, session {session + 1}: {problem}; ids are 0 to {devices - 1}")
 
     settings: Settings
+    needs_classes = True
 
     def timeline(self, world: WorldInput) -> Timeline:
         """See :meth:`Scenario.timeline`."""

@@ -31,6 +31,7 @@ class BruteForce(Selection):
         limit: int = Field(5_000_000, ge=1, description="number of groups above which a round is refused")
 
     settings: Settings
+    needs_classes = True
 
     def choose(self, candidates: Candidates) -> list[int]:
         """See :meth:`Selection.choose`.

@@ -34,6 +34,7 @@ class DynaComm(Selection):
         orders: int = Field(10, ge=1, description="random orders of the clients; the best result counts")
 
     settings: Settings
+    needs_classes = True
 
     def choose(self, candidates: Candidates) -> list[int]:
         """See :meth:`Selection.choose`."""

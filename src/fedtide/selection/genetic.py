@@ -34,6 +34,7 @@ class Genetic(Selection):
         repeats: int = Field(10, ge=1, description="searches; the best result counts")
 
     settings: Settings
+    needs_classes = True
 
     def choose(self, candidates: Candidates) -> list[int]:
         """See :meth:`Selection.choose`."""

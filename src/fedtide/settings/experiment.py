@@ -10,7 +10,7 @@ from fedtide.core.bounds import Threads
 from fedtide.core.errors import SettingsError
 from fedtide.core.plugins import SettingsModel
 from fedtide.settings.run import RunSettings, Seed
-from fedtide.settings.scores import Score, ScoreName
+from fedtide.settings.scores import RECORDED, Score, ScoreName, main_score, score_of
 from fedtide.settings.tuning import TuneSettings
 
 
@@ -40,7 +40,8 @@ class ReportSettings(SettingsModel):
     metric: ScoreName = Field(
         "accuracy",
         description="test metric of the key figure, the table and its comparisons; except accuracy and loss, it has to be "
-        "among `evaluation.metrics`; `_next`: on the next period, with `scenario.ahead: 1`",
+        "among `evaluation.metrics`; `_next`: on the next period, with `scenario.ahead: 1`; if not given, r2 for regression "
+        "and mean_ap for multilabel",
     )
     last: int = Field(10, ge=1, description="rounds averaged in the table")
     target: float | None = Field(
@@ -86,6 +87,28 @@ class Experiment(RunSettings):
     tune: TuneSettings = Field(TuneSettings(), description="the search")
     report: ReportSettings = Field(ReportSettings(), description="the report")
     tracking: TrackingSettings = Field(TrackingSettings(), description="MLflow")
+
+    def for_its_task(self) -> Experiment:
+        """The same with the task's main score where the report's or the search's metric is not given.
+
+        Raises:
+            SettingsError: one is given that runs of the task do not record.
+        """
+        task, changed = self.task, dict[str, SettingsModel]()
+        for group, scored, default in (
+            ("report", Score(self.report.metric), main_score(task).name),
+            ("tune", score_of(self.tune.metric), f"validation_{main_score(task).name}"),
+        ):
+            chosen: ReportSettings | TuneSettings = getattr(self, group)
+            if scored.fits(task):
+                continue
+            if "metric" in chosen.model_fields_set:
+                raise SettingsError(
+                    f"{group}.metric = {chosen.metric}: with objective {self.objective.name} runs record "
+                    f"{', '.join(RECORDED[task])}"
+                )
+            changed[group] = chosen.model_copy(update={"metric": default})
+        return self.model_copy(update=changed)
 
 
 RUN_KEYS = tuple(RunSettings.model_fields)

@@ -36,7 +36,11 @@ class Params:
 
     def __init__(self, raw: Mapping[str, Any], source: str = "params.yaml", overrides: Iterable[str] = ()) -> None:
         self.raw, self.source, self.overrides = dict(raw), source, tuple(overrides)
-        self.experiment: Experiment = parse(Experiment, self._merged(self.raw), self._origin)
+        experiment: Experiment = parse(Experiment, self._merged(self.raw), self._origin)
+        try:
+            self.experiment = experiment.for_its_task()
+        except SettingsError as error:
+            raise SettingsError(f"{self._origin(('report', 'metric'), ('tune', 'metric'))}: {error}") from None
         compare = self.experiment.compare
         for label in {*self.experiment.algorithms, *compare.algorithms}:
             self.run(algorithm=label)

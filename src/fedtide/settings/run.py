@@ -13,10 +13,12 @@ from fedtide.core.bounds import MOST_THREADS, AtMost, Threads
 from fedtide.core.errors import SettingsError
 from fedtide.core.plugins import INCIDENTAL, PluginSettings, SettingsModel
 from fedtide.settings.choices import choice, choice_field
+from fedtide.settings.classes import refuse_without_classes
 from fedtide.settings.clock import ClockChoice, Rounds
 from fedtide.settings.costs import CostSettings
 from fedtide.settings.kinds import AlgorithmSettings, DatasetSettings, InitialiserSettings
 from fedtide.settings.optimiser import AdamW, OptimiserChoice, Sgd
+from fedtide.settings.scores import TaskName
 
 AlgorithmChoice = Annotated[SerializeAsAny[AlgorithmSettings], *choice("algorithms", "fedavg")]
 DataChoice = Annotated[SerializeAsAny[DatasetSettings], *choice("data", "digits")]
@@ -172,7 +174,7 @@ class EvaluationSettings(SettingsModel):
         ("test",), min_length=1, description="data to evaluate on"
     )
     metrics: tuple[Literal["balanced_accuracy", "macro_f1", "auroc", "calibration_error"], ...] = Field(
-        (), description="further metrics of the reported model, one column each; the log loss is test_loss"
+        (), description="further metrics of a classifier that is reported, one column each; the log loss is test_loss"
     )
     batch_size: int = Field(2000, ge=1, description="samples per forward pass")
     models: tuple[Literal["cloud", "participants", "all", "ensemble"], ...] | None = Field(
@@ -294,6 +296,18 @@ class RunSettings(SettingsModel):
     costs: CostSettings = Field(CostSettings(), description="what a round costs")
     engine: EngineSettings = Field(EngineSettings(), description="how it is executed")
     checkpoint: Annotated[CheckpointSettings, INCIDENTAL] = Field(CheckpointSettings(), description="saved state")
+
+    @model_validator(mode="after")
+    def _fit_the_task(self) -> RunSettings:
+        refuse_without_classes(self)
+        return self
+
+    @property
+    def task(self) -> TaskName:
+        """What is learnt: that of the objective."""
+        objective: Any = plugins.load("objectives", self.objective.name)
+        task: TaskName = objective.task
+        return task
 
     def canonical(self) -> dict[str, Any]:
         """The settings that determine the numbers, JSON-able: without labels, paths, speed and saving."""

@@ -2,19 +2,37 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
+TaskName = Literal["classification", "regression", "multilabel"]
+"""What is learnt of a sample: one of several classes, numbers, or which of several labels it has."""
+
 ScoreName = Literal[
-    "accuracy", "loss", "balanced_accuracy", "macro_f1", "auroc", "calibration_error",
+    "accuracy", "loss", "balanced_accuracy", "macro_f1", "auroc", "calibration_error", "r2", "mae", "mean_ap",
     "accuracy_next", "loss_next", "balanced_accuracy_next", "macro_f1_next", "auroc_next", "calibration_error_next",
+    "r2_next", "mae_next", "mean_ap_next",
 ]  # fmt: skip
 """``_next``: on the samples of the next period, which has not been trained on."""
 
+RECORDED: Mapping[TaskName, tuple[str, ...]] = {
+    "classification": ("accuracy", "loss"),
+    "regression": ("r2", "mae", "loss"),
+    "multilabel": ("mean_ap", "loss"),
+}
+"""Scores that every run of a task records, its main score first."""
+
 _NEXT = "_next"
-_ALWAYS = ("accuracy", "loss")
-_LOWER = ("loss", "calibration_error")
-_WORDS = {"auroc": "AUROC", "macro_f1": "macro F1"}
+_LOWER = ("loss", "calibration_error", "mae")
+_NO_SHARE = ("loss", "r2", "mae")
+_WORDS = {
+    "auroc": "AUROC",
+    "macro_f1": "macro F1",
+    "r2": "R²",
+    "mae": "mean absolute error",
+    "mean_ap": "mean average precision",
+}
 
 
 @dataclass(frozen=True)
@@ -36,7 +54,11 @@ class Score:
     def metric(self) -> str | None:
         """What ``evaluation.metrics`` has to list; None for what is always recorded."""
         base = self._base
-        return None if base in _ALWAYS else base
+        return None if any(base in names for names in RECORDED.values()) else base
+
+    def fits(self, task: TaskName) -> bool:
+        """Whether runs of a task can record it."""
+        return self._base in RECORDED[task] or (task == "classification" and self.metric is not None)
 
     @property
     def words(self) -> str:
@@ -62,7 +84,11 @@ class Score:
     @property
     def share(self) -> bool:
         """Whether it lies in [0, 1] and is shown in percent."""
-        return self._base != "loss"
+        return self._base not in _NO_SHARE
+
+    def shown(self, value: float) -> str:
+        """A value in a line of progress, of constant width as far as possible."""
+        return f"{value:6.1%}" if self.share else f"{value:7.4f}"
 
     @property
     def remedy(self) -> str:
@@ -88,3 +114,8 @@ def capitalised(words: str) -> str:
 
 
 ACCURACY = Score("accuracy")
+
+
+def main_score(task: TaskName = "classification") -> Score:
+    """The score that tables, figures and searches are about unless another one is asked for."""
+    return Score(RECORDED[task][0])

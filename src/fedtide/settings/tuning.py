@@ -72,8 +72,10 @@ Searched = Annotated[SearchRange | SearchChoices, BeforeValidator(_either)]
 
 TuneMetric = Literal[
     "validation_accuracy", "validation_loss", "validation_balanced_accuracy", "validation_macro_f1", "validation_auroc",
-    "validation_calibration_error", "validation_accuracy_next", "validation_loss_next", "validation_balanced_accuracy_next",
-    "validation_macro_f1_next", "validation_auroc_next", "validation_calibration_error_next",
+    "validation_calibration_error", "validation_r2", "validation_mae", "validation_mean_ap",
+    "validation_accuracy_next", "validation_loss_next", "validation_balanced_accuracy_next", "validation_macro_f1_next",
+    "validation_auroc_next", "validation_calibration_error_next", "validation_r2_next", "validation_mae_next",
+    "validation_mean_ap_next",
 ]  # fmt: skip
 """Every score of ``ScoreName`` on the validation split."""
 
@@ -94,8 +96,9 @@ class TuneSettings(SettingsModel):
     )
     metric: TuneMetric = Field(
         "validation_accuracy",
-        description="metric to optimise, averaged over some rounds; loss and calibration error are minimised; `_next`: on the "
-        "next period, with `scenario.ahead: 1`",
+        description="metric to optimise, averaged over some rounds; loss, calibration error and mean absolute error are "
+        "minimised; `_next`: on the next period, with `scenario.ahead: 1`; if not given, r2 for regression and mean_ap for "
+        "multilabel",
     )
     over: Literal["auto", "end", "changes"] = Field(
         "auto",

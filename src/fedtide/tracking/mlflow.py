@@ -14,6 +14,7 @@ from typing import Any
 
 from fedtide.core.errors import SettingsError
 from fedtide.core.files import write_bytes
+from fedtide.settings.scores import Score, main_score
 from fedtide.tracking.run_directory import RunDirectory, read_json
 from fedtide.tracking.store import Store, claimed, git_commit, reason, ui_command
 from fedtide.world.timeline import Ints, Timeline
@@ -159,8 +160,9 @@ class _MlflowRun:
             if path.is_file():
                 self._client.log_artifact(self._id, str(path))
         with tempfile.TemporaryDirectory() as folder:
-            picture = Path(folder) / "accuracy.png"
-            if _draw_accuracy(self.directory.history(), picture):
+            main = main_score(self._facts.get("task", "classification"))
+            picture = Path(folder) / f"{main.name}.png"
+            if _draw_score(self.directory.history(), main, picture):
                 self._client.log_artifact(self._id, str(picture))
         self.conclude()
 
@@ -324,11 +326,11 @@ def _draw_timeline(folder: Path, labels: Ints) -> None:
         write_bytes(path, known)
 
 
-def _draw_accuracy(history: Sequence[Mapping[str, str]], path: Path) -> bool:
-    """Draw the accuracies over the rounds as a PNG; False if there are none."""
+def _draw_score(history: Sequence[Mapping[str, str]], score: Score, path: Path) -> bool:
+    """Draw the accuracies, or another score, over the rounds as a PNG; False if there are none."""
     from matplotlib.figure import Figure
 
-    columns = [column for column in (history[0] if history else ()) if column.endswith("_accuracy")]
+    columns = [column for column in (history[0] if history else ()) if column.endswith(f"_{score.name}")]
     curves = {column: [(int(row["round"]), float(row[column])) for row in history if row[column]] for column in columns}
     curves = {column: points for column, points in curves.items() if points}
     if not curves:
@@ -336,8 +338,10 @@ def _draw_accuracy(history: Sequence[Mapping[str, str]], path: Path) -> bool:
     figure = Figure(figsize=(7, 4), layout="constrained")
     axes = figure.subplots()
     for column, points in curves.items():
-        axes.plot(*zip(*points, strict=True), label=column.replace("_", " "))
-    axes.set(xlabel="round", ylabel="accuracy", ylim=(0, 1))
+        axes.plot(*zip(*points, strict=True), label=column.replace(score.name, score.words).replace("_", " "))
+    axes.set(xlabel="round", ylabel=score.words)
+    if score.share:
+        axes.set_ylim(0, 1)
     axes.grid(alpha=0.3)
     axes.legend(frameon=False)
     figure.savefig(path)

@@ -24,6 +24,7 @@ from fedtide.core.errors import SettingsError
 from fedtide.core.files import make_folder, read_text, remove_all_parts, remove_dead_parts, sync, write_json, write_text
 from fedtide.core.hashing import short_hash
 from fedtide.core.locks import held
+from fedtide.settings.scores import RECORDED
 from fedtide.tracking import client_scores
 from fedtide.tracking.marks import GrowingFiles, Marks, different, mark_file, wrong_beginning, wrong_size
 
@@ -40,6 +41,7 @@ SESSION = "session"
 
 
 _EVENTS = "events.jsonl"
+_SPLITS = ("test", "validation")
 _DURABLE = ("settings.json", "manifest.json", "model.pt")  # on the disk since they were written
 _TIMELINE = "timeline.npz"
 _AGAIN = "delete it, and the same run writes it again"
@@ -247,7 +249,8 @@ class RunDirectory:
             neurons: by layer, measures of how concentrated its activity is.
             scores: columns of the table of client scores.
         """
-        columns = [*HISTORY_COLUMNS, *sorted(row.keys() - set(HISTORY_COLUMNS))]
+        first = _first_columns(row)
+        columns = [*first, *sorted(row.keys() - set(first))]
         self._append("history.csv", columns, row)
         for split, values in per_class.items():
             named = {f"class_{index}": value for index, value in enumerate(values)}
@@ -304,6 +307,15 @@ class RunDirectory:
         kept = [line for line in tail if (facts := _event(line)) is not None and facts["event"] != SESSION]
         if kept != tail:
             write_text(path, content[:size].decode() + "".join(kept), durable=True)
+
+
+def _first_columns(row: dict[str, Any]) -> list[str]:
+    """``HISTORY_COLUMNS``, with the scores of the row's task in place of a classification's."""
+    tasks = [names for names in RECORDED.values() if any(f"{split}_{names[0]}" in row for split in _SPLITS)]
+    if not tasks or tasks[0] == RECORDED["classification"]:
+        return list(HISTORY_COLUMNS)
+    round_, session, *others = (name for name in HISTORY_COLUMNS if not name.startswith("test_"))
+    return [round_, session, *(f"test_{name}" for name in tasks[0]), *others]
 
 
 def _event(line: str) -> dict[str, Any] | None:

@@ -27,6 +27,7 @@ class FedDisco(Weighting):
         b: float = Tunable(0.1, low=0.0, high=1.0, ge=0, description="constant added to every share")
 
     settings: Settings
+    needs_classes = True
 
     def weights(self, n: Tensor, label_counts: Tensor) -> Tensor:
         """See :meth:`Weighting.weights`."""

@@ -10,7 +10,10 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from fedtide.core.errors import SettingsError
 from fedtide.core.faults import broken_contract
+from fedtide.settings.run import RunSettings
+from fedtide.settings.scores import TaskName
 from fedtide.world.pages import on_large_pages
 
 Kind = Literal["image", "vector", "text"]
@@ -53,13 +56,15 @@ class Dataset:
         name: name of the dataset's file.
         kind: ``image`` ([n, channels, height, width], uint8 or floating point), ``vector`` ([n, features]) or ``text``
             ([n, length] int64 token ids, id 0 is padding).
-        train_inputs, train_labels, test_inputs, test_labels: samples and int64 labels 0..num_classes-1.
-        num_classes: number of classes L.
+        train_inputs, train_labels, test_inputs, test_labels: samples and int64 labels 0..num_classes-1; of a regression
+            float targets [n] or [n, T]; of a multilabel task a float 0 or 1 for each of T labels [n, T].
+        num_classes: number of classes L; 1 where the task has none.
         mean, std: per-channel constants that :meth:`prepare` applies to uint8 images after division by ``scale``.
         scale: largest raw value of a uint8 image (255 for most datasets).
         vocabulary: number of token ids (text only, else 0).
         digest: hash of the content; part of the run key.
         origins: clients and times of the samples, if known.
+        task: what is learnt of a sample; has to be that of the objective.
     """
 
     name: str
@@ -75,11 +80,35 @@ class Dataset:
     scale: float = 255.0
     vocabulary: int = 0
     origins: Origins = Origins()
+    task: TaskName = "classification"
 
     @property
     def input_shape(self) -> tuple[int, ...]:
         """Shape of one sample."""
         return tuple(self.train_inputs.shape[1:])
+
+    @property
+    def outputs(self) -> int:
+        """Number of outputs of a network: classes, targets or labels."""
+        if self.task == "classification":
+            return self.num_classes
+        return self.train_labels.shape[1] if self.train_labels.dim() == 2 else 1
+
+    @property
+    def train_classes(self) -> Ints:
+        """Classes of the training samples, int64 [n] on the CPU; all 0 where the task has none."""
+        return self._classes(self.train_labels)
+
+    @property
+    def test_classes(self) -> Ints:
+        """The same of the test samples."""
+        return self._classes(self.test_labels)
+
+    def _classes(self, labels: Tensor) -> Ints:
+        if self.task != "classification":
+            return np.zeros(len(labels), dtype=np.int64)
+        classes: Ints = labels.cpu().numpy()
+        return classes
 
     def prepare(self, inputs: Tensor, dtype: torch.dtype = torch.float32) -> Tensor:
         """Model inputs from stored samples: uint8 images become normalised floats, other values are only cast."""
@@ -101,7 +130,7 @@ class Dataset:
         if count == 0:
             return self
         inputs = self.train_inputs.new_zeros(count, *self.input_shape)
-        labels = self.train_labels.new_zeros(count)
+        labels = self.train_labels.new_zeros(count, *self.train_labels.shape[1:])
         return replace(
             self,
             train_inputs=on_large_pages(torch.cat([self.train_inputs, inputs])),
@@ -109,7 +138,10 @@ class Dataset:
         )
 
     def resident(self, device: torch.device, dtype: torch.dtype) -> Dataset:
-        """The dataset on ``device``; uint8 images are prepared once if the floats take at most a gibibyte."""
+        """The dataset on ``device``; uint8 images are prepared once if the floats take at most a gibibyte.
+
+        Labels of tasks without classes become [n, T] in ``dtype``.
+        """
 
         def place(inputs: Tensor) -> Tensor:
             inputs = inputs.to(device)
@@ -117,12 +149,17 @@ class Dataset:
                 return inputs
             return self.prepare(inputs, dtype)
 
+        def place_labels(labels: Tensor) -> Tensor:
+            if self.task == "classification":
+                return labels.to(device)
+            return labels.reshape(len(labels), -1).to(device, dtype)
+
         return replace(
             self,
             train_inputs=on_large_pages(place(self.train_inputs)),
             test_inputs=place(self.test_inputs),
-            train_labels=self.train_labels.to(device),
-            test_labels=self.test_labels.to(device),
+            train_labels=place_labels(self.train_labels),
+            test_labels=place_labels(self.test_labels),
         )
 
 
@@ -130,8 +167,8 @@ def refuse_malformed(plugin: Any, dataset: Any) -> None:
     """Refuse what ``read`` of a dataset plug-in returned, if it is no dataset that can be trained on.
 
     Raises:
-        PluginError: it is no :class:`Dataset` of tensors, labels are not int64, inputs have a type or shape that its kind has
-            not, or are not finite.
+        PluginError: it is no :class:`Dataset` of tensors, labels have a type or shape that its task has not, inputs one that
+            its kind has not, or are not finite.
     """
     if not isinstance(dataset, Dataset):
         raise broken_contract(plugin, "read", f"a Dataset, got {type(dataset).__name__}")
@@ -142,9 +179,7 @@ def refuse_malformed(plugin: Any, dataset: Any) -> None:
         inputs, labels = getattr(dataset, f"{split}_inputs"), getattr(dataset, f"{split}_labels")
         if not isinstance(inputs, Tensor) or not isinstance(labels, Tensor):
             raise broken_contract(plugin, "read", f"tensors, got {type(inputs).__name__} and {type(labels).__name__}")
-        if labels.dtype != torch.int64 or labels.dim() != 1:
-            found = f"{labels.dtype} {list(labels.shape)}"
-            raise broken_contract(plugin, "read", f"{split}_labels of type torch.int64 and shape [n], got {found}")
+        _refuse_malformed_labels(plugin, dataset, split, labels)
         fits = inputs.dtype == torch.int64 if dataset.kind == "text" else inputs.is_floating_point()
         fits |= dataset.kind == "image" and inputs.dtype == torch.uint8
         if not fits or inputs.dim() != shapes[dataset.kind].count(",") + 1:
@@ -154,3 +189,45 @@ def refuse_malformed(plugin: Any, dataset: Any) -> None:
         if inputs.is_floating_point() and not bool(inputs.sum().isfinite() or inputs.isfinite().all()):
             wrong = int((~inputs.flatten(1).isfinite().all(1)).nonzero()[0])
             raise broken_contract(plugin, "read", f"finite inputs, got {split} sample {wrong} with one that is not")
+
+
+def _refuse_malformed_labels(plugin: Any, dataset: Dataset, split: str, labels: Tensor) -> None:
+    found = f"{labels.dtype} {list(labels.shape)}"
+    if dataset.task == "classification":
+        if labels.dtype != torch.int64 or labels.dim() != 1:
+            raise broken_contract(plugin, "read", f"{split}_labels of type torch.int64 and shape [n], got {found}")
+        return
+    if dataset.task not in _WORDS:
+        raise broken_contract(plugin, "read", f"task {', '.join(_WORDS)}, got {dataset.task!r}")
+    if dataset.num_classes != 1:
+        raise broken_contract(plugin, "read", f"num_classes = 1 for task {dataset.task}, got {dataset.num_classes}")
+    allowed = {"regression": (1, 2), "multilabel": (2,)}[dataset.task]
+    shapes = " or ".join("[n, T]" if dims == 2 else "[n]" for dims in allowed)
+    if not labels.is_floating_point() or labels.dim() not in allowed or labels.shape[1:].numel() == 0:
+        raise broken_contract(plugin, "read", f"{split}_labels of floating-point numbers {shapes}, got {found}")
+    if not bool(labels.isfinite().all()):
+        raise broken_contract(plugin, "read", f"finite {split}_labels, got some that are not")
+    if dataset.task == "multilabel" and not bool(((labels == 0) | (labels == 1)).all()):
+        raise broken_contract(plugin, "read", f"{split}_labels that are 0 or 1, got others")
+
+
+_WORDS = {
+    "classification": ("a class per sample", "cross_entropy"),
+    "regression": ("numbers to predict", "mean_squared_error or huber"),
+    "multilabel": ("several labels per sample", "binary_cross_entropy"),
+}
+"""What the labels of a task are, and objectives for it."""
+
+
+def refuse_other_task(dataset: Dataset, settings: RunSettings) -> None:
+    """Refuse a dataset whose labels the objective is not for.
+
+    Raises:
+        SettingsError: they are those of another task.
+    """
+    if dataset.task != settings.task:
+        labels, objectives = _WORDS[dataset.task]
+        raise SettingsError(
+            f"objective = {settings.objective.name} is for {settings.task}, but data {dataset.name} has {labels} "
+            f"({dataset.task}); use objective {objectives}, or other data"
+        )

@@ -99,7 +99,7 @@ def summary(timeline: Timeline, labels: Ints) -> dict[str, Any]:
         Numbers of clients (and of those ever present), rounds, sessions and validation samples; smallest, median and
         largest number of samples of the clients ever present; samples held per class (a sample held by two clients
         counts twice); mean over clients of the total variation between their labels and those of all; changes at
-        session boundaries; the timeline's notes.
+        session boundaries; the timeline's notes. Nothing about classes where the task has none.
     """
     counts = holdings(timeline, labels)
     ever = presence(timeline).any(axis=1)
@@ -108,7 +108,7 @@ def summary(timeline: Timeline, labels: Ints) -> dict[str, Any]:
     with_data = counts[counts.sum(axis=1) > 0]
     share = with_data / with_data.sum(axis=1, keepdims=True)
     everybody = with_data.sum(axis=0) / with_data.sum()
-    return {
+    facts = {
         "clients": timeline.num_clients,
         "clients_ever_present": int(ever.sum()),
         "clients_present": {"min": int(present.sum(axis=0).min()), "max": int(present.sum(axis=0).max())},
@@ -121,6 +121,9 @@ def summary(timeline: Timeline, labels: Ints) -> dict[str, Any]:
         "validation_samples": len(timeline.validation),
         "notes": timeline.notes,
     }
+    if timeline.num_classes == 1:
+        del facts["samples_per_class"], facts["mean_total_variation"]
+    return facts
 
 
 def draw(timeline: Timeline, labels: Ints, path_png: Path) -> None:
@@ -141,7 +144,7 @@ def draw(timeline: Timeline, labels: Ints, path_png: Path) -> None:
     raster.sharey(heat)
     _draw_holdings(figure, heat, per_class, holdings(timeline, labels))
     _draw_presence(raster, per_round, timeline)
-    if (changing := most_frequent_labels(timeline, labels)) is not None:
+    if timeline.num_classes > 1 and (changing := most_frequent_labels(timeline, labels)) is not None:
         _draw_labels(figure, raster, changing, timeline.num_classes)
     for axes in (heat, raster):
         axes.set_ylabel("client")
@@ -161,19 +164,23 @@ def _whole_numbers() -> MaxNLocator:
 
 
 def _draw_holdings(figure: Figure, heat: Any, per_class: Any, counts: Ints) -> None:
-    """Heat map of samples (no samples: white), and the samples of each class below."""
+    """Heat map of samples (no samples: white), and the samples of each class below; one class is all samples."""
     clients, classes = counts.shape
     image = heat.imshow(np.ma.masked_equal(counts, 0), aspect="auto", interpolation="nearest", cmap=_SAMPLES, vmin=0)
     bar = figure.colorbar(image, ax=heat, label="samples", fraction=0.05, pad=0.02)
     bar.locator = _whole_numbers()
-    heat.set_title("Samples by client and class", loc="left")
+    heat.set_title("Samples by client and class" if classes > 1 else "Samples by client", loc="left")
     if max(clients, classes) <= 30:
         heat.set_xticks(np.arange(classes + 1) - 0.5, minor=True)
         heat.set_yticks(np.arange(clients + 1) - 0.5, minor=True)
         heat.grid(which="minor", color="white", linewidth=1)
     total = counts.sum(axis=0)
     per_class.bar(np.arange(classes), total, width=0.8, color=_BAR)
-    per_class.set(xlabel="class", ylabel="samples", ylim=(0, 1.1 * total.max()), yticks=(0, total.max()))
+    per_class.set(ylabel="samples", ylim=(0, 1.1 * total.max()), yticks=(0, total.max()))
+    if classes > 1:
+        per_class.set_xlabel("class")
+    else:
+        per_class.tick_params(bottom=False, labelbottom=False)
 
 
 def _draw_labels(figure: Figure, raster: Any, labels: Ints, classes: int) -> None:

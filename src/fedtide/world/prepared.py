@@ -19,17 +19,23 @@ from fedtide.core.source import closure, fingerprint
 from fedtide.data.base import DatasetPlugin
 from fedtide.settings.run import RunSettings
 from fedtide.world.contents import content_hashes
-from fedtide.world.dataset import Dataset, Origins, refuse_malformed
+from fedtide.world.dataset import Dataset, Origins, refuse_malformed, refuse_other_task
 from fedtide.world.digest import ARRAYS, ORIGINS, constants_of, content_digest, origins_of
 from fedtide.world.sources import fetch, make_folder
 
 
 def load_data(settings: RunSettings) -> Dataset:
-    """The dataset of a run, fetched and prepared if necessary."""
+    """The dataset of a run, fetched and prepared if necessary.
+
+    Raises:
+        SettingsError: as :func:`load`, or its labels are not what the objective is for.
+    """
     choice = settings.data
-    return load(
+    dataset = load(
         plugins.create(DatasetPlugin, choice), Path(choice.root), Path(choice.mirror) if choice.mirror else None
     )
+    refuse_other_task(dataset, settings)
+    return dataset
 
 
 def load(plugin: DatasetPlugin, root: Path, mirror: Path | None = None) -> Dataset:
@@ -166,7 +172,7 @@ def _refuse_inconsistent(dataset: Dataset) -> None:
                 f"data {dataset.name!r}: {split} clients run from {client.min()} to {client.max()}, but there are "
                 f"{len(dataset.origins.clients)} names"
             )
-        if labels.min() < 0 or labels.max() >= dataset.num_classes:
+        if dataset.task == "classification" and (labels.min() < 0 or labels.max() >= dataset.num_classes):
             raise SettingsError(
                 f"data {dataset.name!r}: {split} labels run from {int(labels.min())} to {int(labels.max())}; "
                 f"allowed are 0 to {dataset.num_classes - 1}"

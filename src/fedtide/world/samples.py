@@ -17,7 +17,7 @@ class Samples:
     """Labels of some samples, and who made them when, where that is known.
 
     Attributes:
-        label: int64 [n]. client: int64 [n], numbers of clients. time: int64 [n].
+        label: int64 [n], the class, 0 where the task has none. client: int64 [n], numbers of clients. time: int64 [n].
     """
 
     label: Ints
@@ -35,9 +35,9 @@ class Samples:
 
 def training_samples(data: Dataset) -> Samples:
     """All training samples of a dataset."""
-    return Samples(data.train_labels.cpu().numpy().astype(np.int64), data.origins.train_client, data.origins.train_time)
+    return Samples(data.train_classes, data.origins.train_client, data.origins.train_time)
 
 
 def test_samples(data: Dataset) -> Samples:
     """All test samples of a dataset."""
-    return Samples(data.test_labels.cpu().numpy().astype(np.int64), data.origins.test_client, data.origins.test_time)
+    return Samples(data.test_classes, data.origins.test_client, data.origins.test_time)

@@ -1,0 +1,26 @@
+"""Binary cross-entropy."""
+
+from __future__ import annotations
+
+from torch import Tensor
+from torch.nn import functional
+
+from fedtide.core.plugins import PluginSettings
+from fedtide.models.base import Outputs
+from fedtide.objectives.base import Objective
+
+
+class BinaryCrossEntropy(Objective):
+    """Cross-entropy of the sigmoid for each label of a multilabel task, the mean over the labels."""
+
+    class Settings(PluginSettings):
+        """No settings."""
+
+        name: str = "binary_cross_entropy"
+
+    settings: Settings
+    task = "multilabel"
+
+    def loss(self, outputs: Outputs, labels: Tensor, counts: Tensor | None) -> Tensor:
+        """See :meth:`fedtide.objectives.base.Objective.loss`; the counts are not used."""
+        return (functional.softplus(outputs.logits) - labels * outputs.logits).mean(-1)

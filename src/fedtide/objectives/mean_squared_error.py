@@ -1,0 +1,25 @@
+"""Mean squared error."""
+
+from __future__ import annotations
+
+from torch import Tensor
+
+from fedtide.core.plugins import PluginSettings
+from fedtide.models.base import Outputs
+from fedtide.objectives.base import Objective
+
+
+class MeanSquaredError(Objective):
+    """Squared error of a regression, the mean over its targets: (z - y)^2, without a factor 1/2."""
+
+    class Settings(PluginSettings):
+        """No settings."""
+
+        name: str = "mean_squared_error"
+
+    settings: Settings
+    task = "regression"
+
+    def loss(self, outputs: Outputs, labels: Tensor, counts: Tensor | None) -> Tensor:
+        """See :meth:`fedtide.objectives.base.Objective.loss`; the counts are not used."""
+        return (outputs.logits - labels).square().mean(-1)

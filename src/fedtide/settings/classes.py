@@ -1,0 +1,65 @@
+"""What needs samples of one class each, refused for runs whose task has no classes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from fedtide.core import plugins
+from fedtide.core.errors import SettingsError
+
+
+def refuse_without_classes(run: Any) -> None:
+    """Refuse plug-ins and settings that need classes, unless the run's task is classification.
+
+    Args:
+        run: settings of a run.
+
+    Raises:
+        SettingsError: one of them does.
+    """
+    if run.task == "classification":
+        return
+    for key, name in (*_plugins(run), *_settings(run)):
+        hint = "; use natural, or iid without stratified" if key == "partition" else ""
+        raise SettingsError(
+            f"{key} = {name} needs classes, which {_WORDS[run.task]} (objective = {run.objective.name}) does not have{hint}"
+        )
+
+
+_WORDS = {"regression": "a regression", "multilabel": "a multilabel task"}
+
+
+def _plugins(run: Any) -> list[tuple[str, str]]:
+    """Kinds and names of the plug-ins that need classes."""
+    scenario = _made("scenarios", run.scenario)
+    deals = scenario.partition_settings() is None or bool(scenario.partition_settings())
+    chosen = {
+        "scenario": scenario,
+        "partition": _made("partitions", run.partition) if deals else None,
+        "participation": _made("participation", run.participation),
+        "algorithm": _made("algorithms", run.algorithm),
+        "algorithm.weighting": _made("weighting", run.algorithm.weighting),
+        "initialiser": _made("initialisation", run.initialiser),
+        "exchange": _made("exchange", run.exchange),
+    }
+    return [
+        (kind, plugin.settings.name) for kind, plugin in chosen.items() if plugin is not None and plugin.needs_classes
+    ]
+
+
+def _made(kind: str, settings: Any) -> Any:
+    """The plug-in of some settings."""
+    return plugins.load(kind, settings.name)(settings)
+
+
+def _settings(run: Any) -> list[tuple[str, Any]]:
+    """Other settings that need classes, and their values."""
+    local, evaluation = run.local, run.evaluation
+    found = {
+        "long_tail.imbalance": run.long_tail.imbalance,
+        "local.order": local.order if local.order == "class_balanced" else None,
+        "evaluation.metrics": ", ".join(evaluation.metrics) or None,
+        "evaluation.neurons": evaluation.neurons or None,
+        "evaluation.clients_every": evaluation.clients_every or None,
+    }
+    return [(key, value) for key, value in found.items() if value is not None]

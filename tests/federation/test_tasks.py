@@ -1,0 +1,213 @@
+"""Federated training of regressions and of tasks with several labels per sample."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+from fedtide.core.errors import SettingsError
+from fedtide.settings.params import Params
+from fedtide.world.dataset import Dataset
+from support import (
+    assert_close,
+    assert_same,
+    closest,
+    deal,
+    federation,
+    run_rounds,
+    settings,
+    steady,
+    timeline,
+    vectors,
+)
+
+SIZES = (12, 7, 24, 1)
+RULE = torch.tensor([[1.0, -2.0], [0.5, 0.0], [3.0, 1.0], [0.0, 0.5], [-1.0, 2.0]], dtype=torch.float64)
+OBJECTIVES = {"regression": "mean_squared_error", "multilabel": "binary_cross_entropy"}
+
+
+def data(task: Any = "regression", width: int = 2, count: int = 60) -> Dataset:
+    """Numbers that follow a linear rule with noise; the labels of a multilabel task are which of them are positive."""
+    base = vectors(count)
+    noise = torch.from_numpy(np.random.default_rng(1).normal(size=(count, width)))
+    labels = base.train_inputs @ RULE[:, :width] + noise + 1
+    labels = labels if task == "regression" else (labels > 0).double()
+    labels = labels[:, 0] if width == 1 and task == "regression" else labels
+    return replace(base, train_labels=labels, test_labels=labels, num_classes=1, task=task)
+
+
+def chosen(**values: Any) -> Any:
+    return settings(**{"partition": "iid", "objective": "mean_squared_error", **values})
+
+
+def trained(given: Dataset, rounds: int = 3, sizes: tuple[int, ...] = SIZES, **values: Any) -> Any:
+    """State and records after some rounds."""
+    values = {"objective": OBJECTIVES[given.task], **values}
+    return run_rounds(federation(chosen(**values), steady(sizes, rounds, classes=1), given))
+
+
+def affine(inputs: Tensor) -> Tensor:
+    return torch.cat([inputs, torch.ones(len(inputs), 1, dtype=inputs.dtype)], 1)
+
+
+def matrix(state: Any, width: int, features: int = 5) -> Tensor:
+    """Weights and biases [features + 1, T] of a linear model."""
+    weight, bias = state.w.split([width * features, width])
+    return torch.cat([weight.view(width, features).T, bias.unsqueeze(0)])
+
+
+@pytest.mark.parametrize("width", [1, 2])
+def test_one_step_on_all_data_of_every_client_is_gradient_descent_on_the_pooled_data(width: int) -> None:
+    given, rate = data(width=width), 0.05
+    local = {"amount": 1, "batch_size": 100, "lr": rate}
+    fed = federation(chosen(local=local), steady(SIZES, 4, classes=1), given)
+    used = affine(given.train_inputs[: sum(SIZES)])
+    labels = given.train_labels[: sum(SIZES)].reshape(len(used), -1)
+    first, _ = run_rounds(fed, 0)
+    theta = matrix(first, width)
+    for _ in range(4):
+        theta = theta - rate * 2 * used.T @ (used @ theta - labels) / len(used) / width
+    state, _ = run_rounds(federation(chosen(local=local), steady(SIZES, 4, classes=1), given))
+    assert closest(matrix(state, width), theta) < 1e-13
+
+
+def test_it_ends_at_least_squares() -> None:
+    given = data(count=44)
+    state, records = trained(given, 400, local={"amount": 1, "batch_size": 100, "lr": 0.3})
+    X, labels = affine(given.train_inputs), given.train_labels
+    wanted = torch.linalg.lstsq(X, labels).solution
+    assert closest(matrix(state, 2), wanted) < 1e-10
+    error, deviation = ((X @ wanted - labels).square().sum(0), (labels - labels.mean(0)).square().sum(0))
+    assert records[-1].row["test_r2"] == pytest.approx(float((1 - error / deviation).mean()), abs=1e-12)
+    assert records[-1].row["test_loss"] == pytest.approx(float(error.sum() / labels.numel()), abs=1e-12)
+
+
+@pytest.mark.parametrize("algorithm", ["fedavg", "fedprox", "scaffold", "fednova", "fedssg", "feddyn", "moon"])
+@pytest.mark.parametrize("task", OBJECTIVES)
+def test_executors_agree(task: Any, algorithm: str) -> None:
+    """With short batches, and batches of parts of a step."""
+    given, local = data(task), {"amount": 2, "batch_size": 3, "accumulate": 2, "lr": 0.02}
+    states = [
+        trained(given, local=local, algorithm=algorithm, engine={"executor": executor, "workers": 1})[0]
+        for executor in ("threads", "stacked")
+    ]
+    assert_close(*states, 1e-12)
+
+
+@pytest.mark.parametrize("executor", ["threads", "stacked"])
+@pytest.mark.parametrize("task", OBJECTIVES)
+def test_samples_that_fill_up_a_batch_do_not_matter(task: Any, executor: str) -> None:
+    """Sample 0, which padding refers to, is nobody's."""
+    given = data(task)
+    labels = given.train_labels.clone()
+    labels[0] = 1e6 if task == "regression" else 1 - labels[0]
+    world = timeline(deal(SIZES, start=1), [{client: client for client in range(4)}] * 3, classes=1)
+    run = chosen(
+        objective=OBJECTIVES[task], engine={"executor": executor, "workers": 1}, local={"amount": 2, "batch_size": 5}
+    )
+    states = [
+        run_rounds(federation(run, world, replace(given, train_labels=y)))[0] for y in (given.train_labels, labels)
+    ]
+    assert_same(*states)
+
+
+def test_one_column_of_targets_is_a_matrix_of_one_column() -> None:
+    plain = data(width=1)
+    column = replace(plain, train_labels=plain.train_labels[:, None], test_labels=plain.test_labels[:, None])
+    assert_same(trained(plain)[0], trained(column)[0])
+
+
+def test_several_labels_are_learnt() -> None:
+    _, records = trained(data("multilabel"), 60, local={"amount": 5, "batch_size": 8, "lr": 0.5})
+    first, last = records[0].row, records[-1].row
+    assert last["test_mean_ap"] > 0.95 > first["test_loss"] > last["test_loss"]
+    assert not any("accuracy" in column for column in last)
+    assert records[-1].per_class == {}
+
+
+def test_what_a_session_and_the_clients_are_recorded_with() -> None:
+    """Losses at a boundary and of every participant are those of the task."""
+    given = data()
+    world = timeline(deal(SIZES), [{0: 0, 1: 1}, {2: 2, 3: 3}], session_of_round=[0, 1], classes=1)
+    run = chosen(evaluation={"consistency": True}, local={"amount": 1, "batch_size": 4, "lr": 0.01})
+    _, (_, second) = run_rounds(federation(run, world, given))
+    assert second.session is not None
+    assert second.session["test_r2"] < 1
+    start = second.session["losses"]["start"]
+    local, sizes = np.array(second.clients["local_loss"]), np.array(SIZES[2:])
+    assert start == pytest.approx(float((local * sizes).sum() / sizes.sum()), rel=1e-12)
+    assert second.clients["global_loss"] == [pytest.approx(start, rel=1e-12)] * 2
+
+
+REFUSED = {
+    "partition = dirichlet_equal": {"partition": "dirichlet_equal"},
+    "partition = iid": {"partition": {"name": "iid", "stratified": True}},
+    "scenario = sessions": {"scenario": "sessions"},
+    "scenario = evolving": {"scenario": {"name": "evolving", "drift": "fresh", "beta": 1.0}},
+    "participation = heterogeneous": {"participation": {"name": "heterogeneous", "shares": "labels"}},
+    "algorithm.weighting = feddisco": {"algorithm": {"name": "fedavg", "weighting": "feddisco"}},
+    "initialiser = continuous": {"initialiser": "continuous"},
+    "exchange = intervals": {"exchange": "intervals"},
+    "long_tail.imbalance = 0.1": {"long_tail": {"imbalance": 0.1}},
+    "local.order = class_balanced": {"local": {"order": "class_balanced"}},
+    "evaluation.metrics = auroc, macro_f1": {"evaluation": {"metrics": ["auroc", "macro_f1"]}},
+    "evaluation.neurons = 5": {"evaluation": {"neurons": 5}},
+    "evaluation.clients_every = 2": {"evaluation": {"clients_every": 2}},
+    **{
+        f"algorithm = {name}": {"algorithm": name}
+        for name in (
+            *(
+                "balancefl",
+                "ca_fed",
+                "cfl_core_set",
+                "cfl_generative",
+                "creff",
+                "fedgen",
+                "fedgrab",
+                "fedwcm",
+                "fedwcm_x",
+            ),
+        )
+    },
+}
+
+
+@pytest.mark.parametrize(("what", "values"), REFUSED.items(), ids=REFUSED)
+@pytest.mark.parametrize("objective", OBJECTIVES.values())
+def test_what_needs_classes_is_refused(objective: str, what: str, values: Any) -> None:
+    with pytest.raises(
+        SettingsError, match=f"{what} needs classes, which a .+ \\(objective = {objective}\\) does not have"
+    ):
+        Params({"partition": "iid", "objective": objective, **values})
+    Params({"partition": "iid", **values})
+
+
+@pytest.mark.parametrize("group", ["report", "tune"])
+def test_a_score_of_another_task_is_refused(group: str) -> None:
+    prefix = "validation_" if group == "tune" else ""
+    for objective, own, other in (
+        ("mean_squared_error", "r2", "accuracy"),
+        ("binary_cross_entropy", "mean_ap", "r2"),
+        ("cross_entropy", "accuracy", "mae"),
+    ):
+        base = {"partition": "iid", "objective": objective}
+        assert getattr(Params(base).experiment, group).metric == prefix + own
+        with pytest.raises(
+            SettingsError, match=f"{group}.metric = {prefix}{other}: with objective {objective} runs record"
+        ):
+            Params({**base, group: {"metric": prefix + other}})
+
+
+def test_data_of_another_task_is_refused() -> None:
+    for given, objective, wanted in (
+        (data(), "cross_entropy", r"cross_entropy is for classification, but data tiny has numbers to predict"),
+        (vectors(), "huber", r"huber is for regression, but data tiny has a class per sample \(classification\); use"),
+        (data("multilabel"), "huber", r"but data tiny has several labels .+; use objective binary_cross_entropy"),
+    ):
+        with pytest.raises(SettingsError, match=wanted):
+            federation(chosen(objective=objective), steady(SIZES, 1, classes=1), given)

@@ -1,0 +1,66 @@
+"""Runs of tasks without classes: interrupted, over several sessions, with moving clients."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from fedtide.runs.execution import execute
+from fedtide.tracking.run_directory import RunDirectory
+
+
+@pytest.fixture
+def table(tmp_path: Path) -> dict[str, Any]:
+    """A dataset of four clients in three months, whose targets follow a linear rule with noise."""
+    rng, count = np.random.default_rng(3), 400
+    x = rng.normal(size=(count, 3))
+    frame = pd.DataFrame(x, columns=["a", "b", "c"])
+    frame = frame.assign(
+        y=2 * x[:, 0] - x[:, 1] + 0.3 * rng.normal(size=count) - 1,
+        who=rng.integers(0, 4, count),
+        when=[f"2013-{month:02}-15" for month in rng.integers(1, 4, count)],
+    )
+    frame.to_csv(tmp_path / "rows.csv", index=False)
+    named = {"label": "y", "client": "who", "time": "when", "task": "regression"}
+    return {"name": "table", "file": str(tmp_path / "rows.csv"), "root": str(tmp_path / "data"), **named}
+
+
+def rows(folder: Path) -> list[dict[str, str]]:
+    return [{key: cell for key, cell in row.items() if key != "seconds"} for row in RunDirectory(folder).history()]
+
+
+@pytest.mark.parametrize("scenario", ["static", "calendar", "trace", "incremental_arrival"])
+def test_an_interrupted_regression_continues_to_the_same_bits(
+    small: Any,
+    run_once: Callable[..., Any],
+    stop_after: Any,
+    tmp_path: Path,
+    table: dict[str, Any],
+    scenario: str,
+) -> None:
+    """Also over months that are evaluated ahead of time, and with clients that come and go."""
+    (tmp_path / "presence.csv").write_text("client,join,leave\n0,0,6\n1,0,3\n2,2,6\n3,4,6\n")
+    chosen = {
+        "static": {"rounds": 6, "num_clients": 4},
+        "calendar": {"rounds_per_period": 2},
+        "trace": {"file": str(tmp_path / "presence.csv"), "session_at_change": True},
+        "incremental_arrival": {"num_clients": 4, "initial": 2, "start": 2, "interval": 2, "step": 1, "rounds": 6},
+    }[scenario]
+    settings = small(
+        data=table,
+        objective={"name": "huber", "delta": 2.0},
+        partition="natural" if scenario == "calendar" else "iid",
+        scenario={"name": scenario, **chosen},
+        evaluation={"splits": ["test", "validation"], "consistency": True},
+    )
+    whole = execute(settings, tmp_path, name="whole")
+    assert run_once(settings, callbacks=[stop_after(3)])["state"] == "interrupted"
+    again = run_once(settings)
+    assert (again["state"], again["final_r2"]) == ("complete", whole["final_r2"])
+    assert rows(tmp_path / "x") == rows(tmp_path / "whole")
+    assert ("test_r2_next" in rows(tmp_path / "x")[0]) == (scenario == "calendar")
