@@ -138,7 +138,7 @@ def reproduce(
     summaries: list[dict[str, Any]] = []
     stopped = None
     if missing:
-        workspace = Workspace(store.root, experiment=recipe.name, comparison=recipe.profile)
+        workspace = Workspace(store.root, experiment=recipe.name, comparison=recipe.profile, loggers=recipe.loggers)
         summaries, stopped = compare(missing, workspace, recipe.workers, log, ended)
     return write(), summaries, stopped
 

@@ -46,6 +46,24 @@ def refuse_several_processes(settings: RunSettings) -> None:
         )
 
 
+def refuse_bad_imports(grid: Iterable[RunSettings], workspace: Workspace) -> None:
+    """Refuse loggers and callbacks that cannot be imported and made, before any run; Lightning is imported if there are any.
+
+    Raises:
+        SettingsError: there is one.
+    """
+    chosen = [settings.engine.callbacks for settings in grid if settings.engine.callbacks]
+    if not (chosen or workspace.loggers):
+        return
+    from fedtide.runs.loggers import refuse_bad_loggers
+    from fedtide.runs.own_callbacks import OwnCallbacks
+
+    refuse_bad_loggers(workspace.loggers)
+    for place, callbacks in enumerate(chosen):
+        if callbacks not in chosen[:place]:
+            OwnCallbacks(callbacks)
+
+
 def compare(
     grid: Sequence[RunSettings],
     workspace: Workspace,
@@ -74,7 +92,7 @@ def compare(
         refuse_other_optimiser(settings, plugins.create(Algorithm, settings.algorithm))
     together = min(workers or available_cores(), len(grid))
     comparison = _Comparison(grid, workspace, log, ended)
-    comparison.collect(alone=together == 1)
+    refuse_bad_imports(comparison.collect(alone=together == 1), workspace)
     stopped = run_in_workers(_work, comparison, together)
     correct_mirror(workspace, log)
     return comparison.summaries, stopped if comparison.unfinished else None
@@ -110,7 +128,7 @@ class _Comparison:
         self._refused: dict[int, str] = {}
         self._remarks: set[str] = set()
 
-    def collect(self, alone: bool) -> None:
+    def collect(self, alone: bool) -> list[RunSettings]:
         """Find the runs to execute, ``alone`` or several sharing the cores."""
         for number, (key, summary) in enumerate(_finished(self._grid, self._workspace)):
             if summary is not None:
@@ -121,6 +139,7 @@ class _Comparison:
                 engine = settings.engine.model_copy(update={"workers": 1})
                 settings = settings.model_copy(update={"engine": engine})
             self._waiting.append(_Job(number, key, settings, self._workspace))
+        return [job.settings for job in self._waiting]
 
     @property
     def summaries(self) -> list[dict[str, Any]]:

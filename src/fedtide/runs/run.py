@@ -61,14 +61,15 @@ def _run(
     from fedtide.runs.execution import execute  # with Lightning, which takes seconds to import
 
     common: dict[str, Any] = {"name": name, "worlds": workspace.worlds, "update": update, "log": log, "wait": wait}
+    common |= {"callbacks": callbacks, "loggers": workspace.loggers, "data": data}
     try:
         if workspace.mlruns is None:
-            return execute(settings, workspace.runs, callbacks=callbacks, data=data, **common)
+            return execute(settings, workspace.runs, **common)
         from fedtide.tracking.mlflow import MlflowMirror
 
         labels = data.train_labels.cpu().numpy()
         mirror = MlflowMirror(workspace.mlruns, workspace.experiment, workspace.comparison, log, labels)
-        return execute(settings, workspace.runs, callbacks=callbacks, tracker=mirror, data=data, **common)
+        return execute(settings, workspace.runs, tracker=mirror, **common)
     finally:
         gc.collect()  # trainer, module and data form a cycle that would keep the data of past runs in memory
 

@@ -52,7 +52,8 @@ def workspace(params: Params, runs: Path, worlds: Path | None, mlruns: Path | No
     for key in ("algorithm", "initialiser", "seed", "world_seed"):
         shared.pop(key)
     name = f"{shared['data']['name']} {shared['scenario']['name']} {short_hash(shared)}"
-    return Workspace(folder(runs), worlds, mlruns if tracking.mlflow else None, tracking.experiment, name)
+    mirror = mlruns if tracking.mlflow else None
+    return Workspace(folder(runs), worlds, mirror, tracking.experiment, name, tracking.loggers)
 
 
 def download(params: Params, out: Path) -> dict[str, Any]:

@@ -17,7 +17,7 @@ from fedtide.core.files import remove_dead_parts
 from fedtide.core.hashing import short_hash
 from fedtide.core.locks import held
 from fedtide.engine.workers import available_cores
-from fedtide.runs.compare import refuse_several_processes
+from fedtide.runs.compare import refuse_bad_imports, refuse_several_processes
 from fedtide.runs.failures import with_traceback
 from fedtide.runs.identity import code, run_key
 from fedtide.runs.jobs import Failure, run_here, run_in_workers
@@ -87,6 +87,7 @@ def tune(params: Params, workspace: Workspace, folder: Path, log: Callable[[str]
     options, space = params.experiment.tune, Space(params)
     proposals = Proposals(options, space.dimensions)
     refuse_several_processes(space.base)
+    refuse_bad_imports([space.base], workspace)
     data = load_data(space.base)
     rounds, length = dict[int, tuple[int, ...]](), 0
     for seed in options.run_seeds:
