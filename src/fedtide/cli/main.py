@@ -67,8 +67,8 @@ def run(
 
     chosen = Params.read(params, overrides or ())
     where = workspace(chosen, runs, worlds, mlruns_folder(mlruns))
-    with progress(quiet) as update:
-        summary = one_run(chosen.run(), where, name=name, log=silent if quiet else log, update=update)
+    with progress(quiet) as (display, update):
+        summary = one_run(chosen.run(), where, name=name, log=silent if quiet else log, update=update, display=display)
     accuracies = ("final_accuracy", "best_accuracy", "mean_last10_accuracy")
     keys = ("run_key", "state", "rounds", *accuracies, "bytes_up", "bytes_down", "seconds")
     if summary["state"] == "follower":
@@ -99,7 +99,8 @@ def compare(
 
     chosen = Params.read(params, overrides or ())
     where = workspace(chosen, runs, worlds, mlruns_folder(mlruns))
-    summaries, stopped = train(chosen, where, silent if quiet else log)
+    with progress(quiet) as (display, _):
+        summaries, stopped = train(chosen, where, silent if quiet else log, display=display)
     if as_json:
         print(json.dumps(summaries))
     exit_with_all(summaries, stopped, allow_failures or chosen.experiment.compare.allow_failures)
@@ -164,7 +165,8 @@ def tune(
 
     chosen = Params.read(params, overrides or ())
     where = workspace(chosen, runs, None, mlruns_folder(mlruns))
-    result = search(chosen, where, out, silent if quiet else log)
+    with progress(quiet) as (display, _):
+        result = search(chosen, where, out, silent if quiet else log, display)
     if as_json:
         print(json.dumps(dataclasses.asdict(result)))
     exit_with_search(result, silent if as_json else print)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from fedtide.core.plugins import naming_plugins
 from fedtide.runs.identity import run_key
+from fedtide.runs.progress import NO_DISPLAY, Display, title
 from fedtide.settings.run import RunSettings, plain_name
 from fedtide.tracking.run_directory import RunDirectory
 from fedtide.tracking.store import has_open_runs
@@ -28,17 +29,18 @@ def run(
     update: Callable[[str], None] | None = None,
     wait: bool = False,
     callbacks: Sequence[L.Callback] = (),
+    display: Display = NO_DISPLAY,
 ) -> dict[str, Any]:
     """The summary of a run, mirrored into MLflow where the workspace has a folder for it.
 
     Neither Lightning nor MLflow is imported for a finished run. Arguments, result and errors as
-    :func:`fedtide.runs.execution.execute`.
+    :func:`fedtide.runs.execution.execute`; ``display`` shows the rounds.
 
     Raises:
         PluginCrash: a user's plug-in raised an exception.
     """
     with naming_plugins():  # here, since an exception loses its traceback on the way out of a worker process
-        return _run(settings, workspace, name, log, update, wait, callbacks)
+        return _run(settings, workspace, name, log, update, wait, callbacks, display)
 
 
 def _run(
@@ -49,6 +51,7 @@ def _run(
     update: Callable[[str], None] | None,
     wait: bool,
     callbacks: Sequence[L.Callback],
+    display: Display,
 ) -> dict[str, Any]:
     data = load_data(settings)
     key = run_key(settings, data)
@@ -62,6 +65,7 @@ def _run(
 
     common: dict[str, Any] = {"name": name, "worlds": workspace.worlds, "update": update, "log": log, "wait": wait}
     common |= {"callbacks": callbacks, "loggers": workspace.loggers, "data": data}
+    display.begin(title(settings), [directory.path])
     try:
         if workspace.mlruns is None:
             return execute(settings, workspace.runs, **common)
@@ -71,6 +75,7 @@ def _run(
         mirror = MlflowMirror(workspace.mlruns, workspace.experiment, workspace.comparison, log, labels)
         return execute(settings, workspace.runs, tracker=mirror, **common)
     finally:
+        display.end(title(settings))
         gc.collect()  # trainer, module and data form a cycle that would keep the data of past runs in memory
 
 
