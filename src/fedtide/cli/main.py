@@ -30,6 +30,7 @@ from fedtide.cli.quadratic import quadratic
 from fedtide.cli.reporter import log, output, print_report, progress, silent
 from fedtide.cli.reproduce import reproduce
 from fedtide.cli.ui import ui
+from fedtide.cli.watch import watch
 
 app = typer.Typer(
     name="fedtide",
@@ -206,6 +207,7 @@ app.command()(reproduce)
 app.command()(diagnose)
 app.command()(quadratic)
 app.command()(ui)
+app.command()(watch)
 
 
 @app.command("list")
