@@ -63,11 +63,11 @@ class Bars:
 
     def count(self, ended: int, total: int, best: str = "") -> None:
         """See :class:`fedtide.runs.progress.Display`."""
-        self._ended, facts = ended, {"done": f"{ended}/{total}", "note": best}
+        self._ended, done = ended, f"{ended}/{total}"
         if self._all is None:
-            self._all = self._bars.add_task("total", total=total, completed=ended, **facts)
+            self._all = self._bars.add_task("total", total=total, completed=ended, done=done, note=best)
         else:
-            self._bars.update(self._all, total=total, **facts)
+            self._bars.update(self._all, total=total, done=done, note=best)
 
     def _update(self) -> None:
         parts = 0.0

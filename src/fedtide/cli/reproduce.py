@@ -129,8 +129,10 @@ def _experiments() -> tuple[list[str], list[list[str]]]:
 def _status(results: Path, as_json: bool) -> None:
     from fedtide.core.files import write_text
     from fedtide.reproduce.status import HEADS, lines, page, status
+    from fedtide.runs.stages import folder
 
     found = status(results)
+    folder(results)
     write_text(results / "README.md", page(found))
     _print((HEADS, lines(found)), as_json)
 

@@ -71,7 +71,7 @@ def make(path: str, arguments: Mapping[str, Any], kind: type[Made], key: str, **
     if not callable(maker):
         raise SettingsError(f"{wanted}, got {type(maker).__name__}")
     try:
-        parameters = inspect.signature(maker).parameters
+        parameters: Mapping[str, inspect.Parameter] = inspect.signature(maker).parameters
     except (TypeError, ValueError):  # no signature
         parameters = {}
     names = [name for name, each in parameters.items() if each.kind in (each.POSITIONAL_OR_KEYWORD, each.KEYWORD_ONLY)]

@@ -87,7 +87,7 @@ class RoundLog(L.Callback):
             title, name = f"tracking.loggers.{place} ({one.path})", short_hash([place, one.model_dump(mode="json")])
             try:
                 with quiet_lightning():
-                    _ = logger.experiment if hasattr(type(logger), "experiment") else None
+                    getattr(logger, "experiment", None)
             except Exception as error:  # whatever a library or the disk may raise
                 self._log(f"{title}: {_first_line(error)}; training continues without it")
                 continue

@@ -6,6 +6,7 @@ import contextlib
 import logging
 import warnings
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 import lightning as L
 from lightning.fabric.utilities.exceptions import MisconfigurationException
@@ -33,7 +34,7 @@ def trainer(
         enable_model_summary=False,
         num_sanity_val_steps=0,
     )
-    epochs = made.fit_loop.epoch_progress.current
+    epochs: Any = made.fit_loop.epoch_progress.current
     epochs.ready = epochs.started = epochs.processed = epochs.completed = (
         done  # so that current_epoch counts all rounds
     )
