@@ -5,7 +5,7 @@ from pathlib import Path
 import places
 from fedtide.cli.exits import exit_with_search, guarded
 from fedtide.cli.options import PARAMS
-from fedtide.cli.reporter import log
+from fedtide.cli.reporter import log, progress
 from fedtide.runs.processes import stop_with_parent
 
 
@@ -18,7 +18,9 @@ def main() -> None:
 
     params = Params.read(PARAMS)
     workspace = stages.workspace(params, places.runs(), None, places.mlruns())
-    exit_with_search(tune(params, workspace, Path("tuning"), log))
+    with progress(quiet=False) as (display, _):
+        result = tune(params, workspace, Path("tuning"), log, display)
+    exit_with_search(result)
 
 
 if __name__ == "__main__":

@@ -39,6 +39,27 @@ def test_without_a_search_it_is_one_line(fedtide: Fedtide, monkeypatch: pytest.M
     assert (called.status, called.out, called.err) == (2, [], [line])
 
 
+def test_a_damaged_journal_is_one_line_and_nothing_is_changed(
+    fedtide: Fedtide, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A search may be running: its lock and the line that it is writing are left alone."""
+    monkeypatch.setattr("fedtide.tuning.dashboard.find_spec", lambda name: True)
+    (folder / "tuning").mkdir()
+    journal, lock = folder / "tuning" / "tune-x.journal", folder / "tuning" / "tune-x.journal.lock"
+    journal.write_bytes(b'{"op_code": 0, "worker_id": "a"\n{"op_code": ')
+    lock.write_text("held")
+    called = fedtide("tune", "--dashboard")
+    line = (
+        "fedtide: tuning/tune-x.journal: the record of the search is damaged (line 1); delete this file to search again, "
+        "finished runs are reused"
+    )
+    assert (called.status, called.out, called.err) == (2, [], [line])
+    journal.write_bytes(b'{"op_code": 77}\n{"op_code": ')
+    assert fedtide("tune", "--dashboard").err == [line.replace("line 1", "AssertionError")]
+    assert journal.read_bytes() == b'{"op_code": 77}\n{"op_code": '
+    assert lock.read_text() == "held"
+
+
 @pytest.mark.slow
 @pytest.mark.skipif(importlib.util.find_spec("optuna_dashboard") is None, reason="needs optuna-dashboard")
 def test_it_shows_the_search(params: Make, tmp_path: Path) -> None:

@@ -96,6 +96,8 @@ def exit_with(summary: dict[str, Any]) -> None:
     """Exit with the status of a run: 0 complete, 1 diverged, 128 + signal if interrupted."""
     if summary["state"] == "interrupted":
         _exit_interrupted(summary.get("signal", signal.SIGINT), [summary])
+    if summary["state"] == "pruned":
+        log(f"a callback has stopped the run after round {summary['rounds']}; it is not continued")
     if summary["state"] == "diverged":
         log(f"{summary.get('message', 'diverged')}; its history is kept")
         raise typer.Exit(1)

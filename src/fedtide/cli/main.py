@@ -30,6 +30,7 @@ from fedtide.cli.quadratic import quadratic
 from fedtide.cli.reporter import log, output, print_report, progress, silent
 from fedtide.cli.reproduce import reproduce
 from fedtide.cli.ui import ui
+from fedtide.cli.watch import watch
 
 app = typer.Typer(
     name="fedtide",
@@ -68,8 +69,8 @@ def run(
 
     chosen = Params.read(params, overrides or ())
     where = workspace(chosen, runs, worlds, mlruns_folder(mlruns))
-    with progress(quiet) as update:
-        summary = one_run(chosen.run(), where, name=name, log=silent if quiet else log, update=update)
+    with progress(quiet) as (display, update):
+        summary = one_run(chosen.run(), where, name=name, log=silent if quiet else log, update=update, display=display)
     main = main_score(chosen.experiment.task)
     scores = (f"final_{main.name}", f"best_{main.name}", f"mean_last10_{main.name}")
     keys = ("run_key", "state", "rounds", *scores, "bytes_up", "bytes_down", "seconds")
@@ -102,7 +103,8 @@ def compare(
 
     chosen = Params.read(params, overrides or ())
     where = workspace(chosen, runs, worlds, mlruns_folder(mlruns))
-    summaries, stopped = train(chosen, where, silent if quiet else log)
+    with progress(quiet) as (display, _):
+        summaries, stopped = train(chosen, where, silent if quiet else log, display=display)
     if as_json:
         print(json.dumps(summaries))
     exit_with_all(summaries, stopped, allow_failures or chosen.experiment.compare.allow_failures)
@@ -167,7 +169,8 @@ def tune(
 
     chosen = Params.read(params, overrides or ())
     where = workspace(chosen, runs, None, mlruns_folder(mlruns))
-    result = search(chosen, where, out, silent if quiet else log)
+    with progress(quiet) as (display, _):
+        result = search(chosen, where, out, silent if quiet else log, display)
     if as_json:
         print(json.dumps(dataclasses.asdict(result)))
     exit_with_search(result, silent if as_json else print)
@@ -207,6 +210,7 @@ app.command()(reproduce)
 app.command()(diagnose)
 app.command()(quadratic)
 app.command()(ui)
+app.command()(watch)
 
 
 @app.command("list")

@@ -1,23 +1,35 @@
-"""Output of the commands: log lines, a line of progress, tables."""
+"""Output of the commands: log lines, progress, tables."""
 
 from __future__ import annotations
 
+import os
 import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from rich.console import Console
 
 if TYPE_CHECKING:
     from fedtide.report.build import ReportSummary
+    from fedtide.runs.progress import Display
 
 LOG_WIDTH = 140
 """Columns of a table written to a file."""
 
 _LOG_SECONDS = 10.0
-_console = Console(stderr=True, highlight=False)
+
+
+class _Terminal(Console):
+    """A console whose cursor stays visible beside live bars: a process that is killed could not show it again."""
+
+    def show_cursor(self, show: bool = True) -> bool:
+        """Leave it as it is."""
+        return False
+
+
+_console = _Terminal(stderr=True, highlight=False)
 
 
 def log(line: str) -> None:
@@ -43,14 +55,30 @@ def print_report(summary: ReportSummary) -> None:
     console.print(f"\nreport: {summary.page}", markup=False)
 
 
+class Shown(NamedTuple):
+    """Where the progress of a command goes.
+
+    Attributes:
+        display: of jobs, in a terminal. update: for the lines of a single run, elsewhere; ``None`` for no lines.
+    """
+
+    display: Display
+    update: Callable[[str], None] | None
+
+
 @contextmanager
-def progress(quiet: bool) -> Iterator[Callable[[str], None] | None]:
-    """A function that updates the line of progress: live in a terminal, otherwise a line at most every ten seconds."""
-    if quiet:
-        yield None
-    elif _console.is_terminal:
-        with _console.status("starting") as status:
-            yield status.update
+def progress(quiet: bool) -> Iterator[Shown]:
+    """Show progress: bars in a terminal, otherwise of a single run a line at most every ten seconds."""
+    from fedtide.runs.progress import NO_DISPLAY
+
+    follows = os.environ.get("LOCAL_RANK", "0") != "0"  # a run's further processes execute its command, too
+    if quiet or follows:
+        yield Shown(NO_DISPLAY, None)
+    elif _console.is_interactive:
+        from fedtide.cli.bars import Bars
+
+        with Bars(_console) as bars:
+            yield Shown(bars, None)
     else:
         last = [time.monotonic()]
 
@@ -59,4 +87,4 @@ def progress(quiet: bool) -> Iterator[Callable[[str], None] | None]:
                 last[0] = time.monotonic()
                 log(line)
 
-        yield update
+        yield Shown(NO_DISPLAY, update)

@@ -12,7 +12,7 @@ from rich.table import Table
 
 from fedtide.cli.exits import exit_with_all
 from fedtide.cli.options import AllowFailures, Json, Override, Quiet, Runs
-from fedtide.cli.reporter import log, output, silent
+from fedtide.cli.reporter import log, output, progress, silent
 from fedtide.core.errors import SettingsError
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ def reproduce(
         typer.Option("--only", metavar="COLUMN=VALUES", help="Run only these cells, e.g. algorithm=moon."),
     ] = None,
     listed: Annotated[bool, typer.Option("--list", help="List experiments, or the cells of one.")] = False,
-    progress: Annotated[
+    status: Annotated[
         bool,
         typer.Option(
             "--status", help="Show what there is of every experiment, and write it to README.md in the results."
@@ -55,7 +55,7 @@ def reproduce(
     from fedtide.reproduce.reproduce import reproduce as run_table
     from fedtide.reproduce.results import json_rows, missing_lines
 
-    if progress:
+    if status:
         _status(results, as_json)
         return
     if name is None:
@@ -76,8 +76,9 @@ def reproduce(
         _print(_cells(recipe, only or ()), as_json)
         return
     command[3:3] = ["--profile", recipe.profile]
-    log_line = silent if quiet else log
-    table, summaries, stopped = run_table(recipe, only or (), runs, results, shlex.join(command), log_line)
+    log_line, typed = silent if quiet else log, shlex.join(command)
+    with progress(quiet) as (display, _):
+        table, summaries, stopped = run_table(recipe, only or (), runs, results, typed, log_line, display)
     files = results / recipe.name / recipe.profile
     if as_json:
         facts = {"name": recipe.name, "profile": recipe.profile, "files": [f"{files}.csv", f"{files}.md"]}
@@ -128,8 +129,10 @@ def _experiments() -> tuple[list[str], list[list[str]]]:
 def _status(results: Path, as_json: bool) -> None:
     from fedtide.core.files import write_text
     from fedtide.reproduce.status import HEADS, lines, page, status
+    from fedtide.runs.stages import folder
 
     found = status(results)
+    folder(results)
     write_text(results / "README.md", page(found))
     _print((HEADS, lines(found)), as_json)
 

@@ -9,24 +9,27 @@ import ast
 import functools
 import importlib
 import importlib.util
+import inspect
 import sys
 import sysconfig
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from importlib.machinery import PathFinder
 from importlib.metadata import packages_distributions, version
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from fedtide.core.errors import SettingsError, nearest, shortened
 from fedtide.core.faults import describe_fault
 from fedtide.core.source import tree
+
+Made = TypeVar("Made")
 
 _STANDARD = Path(sysconfig.get_path("stdlib"))
 _INSTALLED = frozenset({"site-packages", "dist-packages"})
 
 
 def named(path: str, key: str) -> Any:
-    """The object that a path ``module:name`` stands for; the name may have dots.
+    """The object that a path ``module:name`` stands for, or ``module.name``; with the colon, the name may have dots.
 
     Args:
         path: of the object. key: of the setting that holds it, for messages.
@@ -47,6 +50,41 @@ def named(path: str, key: str) -> Any:
             known = [key for key, value in vars(found).items() if callable(value) and not key.startswith("_")]
             raise SettingsError(nearest(f"{key} = {path!r}: {file} has no {part}", part, known[:_LISTED]))
         found = getattr(found, part)
+    return found
+
+
+def make(path: str, arguments: Mapping[str, Any], kind: type[Made], key: str, **defaults: Any) -> Made:
+    """What the class or function that a path stands for makes.
+
+    Args:
+        path: of the class or function. arguments: of it. kind: that it should make. key: of the setting with ``path`` and
+            ``arguments``, for messages.
+        defaults: further arguments, where there are such parameters.
+
+    Raises:
+        SettingsError: it cannot be imported or called with these arguments, or makes something else.
+    """
+    maker = named(path, f"{key}.path")
+    wanted = (
+        f"{key}.path = {path!r}: should be a class or a function that makes a {kind.__module__}.{kind.__qualname__}"
+    )
+    if not callable(maker):
+        raise SettingsError(f"{wanted}, got {type(maker).__name__}")
+    try:
+        parameters: Mapping[str, inspect.Parameter] = inspect.signature(maker).parameters
+    except (TypeError, ValueError):  # no signature
+        parameters = {}
+    names = [name for name, each in parameters.items() if each.kind in (each.POSITIONAL_OR_KEYWORD, each.KEYWORD_ONLY)]
+    is_open = not parameters or any(each.kind is each.VAR_KEYWORD for each in parameters.values())
+    if not is_open and (unknown := sorted(arguments.keys() - set(names))):
+        raise SettingsError(nearest(f"{key}.arguments: {path} takes no {unknown[0]!r}", unknown[0], names))
+    given = {name: value for name, value in defaults.items() if name in names} | dict(arguments)
+    try:
+        found = maker(**given)
+    except (Exception, SystemExit) as error:
+        raise fault_of(error, path, f"{key}.path") from error
+    if not isinstance(found, kind):
+        raise SettingsError(f"{wanted}, got {type(found).__name__}")
     return found
 
 
@@ -104,7 +142,7 @@ _LISTED = 12
 
 
 def _parts(path: str, key: str) -> tuple[str, str]:
-    module, _, name = path.partition(":")
+    module, _, name = path.partition(":") if ":" in path else path.rpartition(".")
     if not all(part.isidentifier() for part in (*module.split("."), *name.split("."))):
         raise SettingsError(f"{key} = {shortened(path)!r}: should be MODULE:NAME, such as my_package.nets:Net")
     return module, name

@@ -12,6 +12,7 @@ mark in lists, and nothing anywhere else.
 from __future__ import annotations
 
 import ast
+import functools
 import importlib
 import inspect
 import os
@@ -152,8 +153,21 @@ def _package(kind: str) -> Any:
 
 def names(kind: str) -> list[str]:
     """Names of all plug-ins of a kind, sorted."""
-    found = {module.name for module in pkgutil.iter_modules(_package(kind).__path__)}
-    return sorted(name for name in found if name != "base" and not name.startswith("_"))
+    return list(_names(tuple((path, _changed(path)) for path in _package(kind).__path__)))
+
+
+@functools.lru_cache(maxsize=256)
+def _names(folders: tuple[tuple[str, int], ...]) -> tuple[str, ...]:
+    """Names in folders, each with the time of its last change: thousands of settings may be read that name plug-ins."""
+    found = {module.name for module in pkgutil.iter_modules([path for path, _ in folders])}
+    return tuple(sorted(name for name in found if name != "base" and not name.startswith("_")))
+
+
+def _changed(folder: str) -> int:
+    try:
+        return Path(folder).stat().st_mtime_ns
+    except OSError:  # a folder of the user's need not have all kinds
+        return 0
 
 
 def module_of(kind: str, name: str) -> str:
@@ -180,8 +194,13 @@ def load(kind: str | type[Plugin], name: str) -> type[Plugin]:
         PluginError: its file cannot be imported, or does not define exactly one plug-in of its kind.
     """
     folder = kind if isinstance(kind, str) else kind.kind
-    module = _imported(folder, name)
-    file = module.__file__ or name
+    return _only_plugin(_imported(folder, name), folder)
+
+
+@functools.cache
+def _only_plugin(module: Any, folder: str) -> type[Plugin]:
+    """The plug-in that a module defines."""
+    file: str = module.__file__
     public = [
         value
         for key, value in vars(module).items()

@@ -123,9 +123,7 @@ def transmission_slots(links: Sequence[Link], fading: Fading, s: CostSettings) -
     0.5 % from 20 Mbit on).
 
     Args:
-        links: the transfers of K devices, one entry per direction, in order.
-        fading: of the K devices; it is advanced.
-        s: the settings.
+        links: the transfers of K devices, one entry per direction, in order. fading: of the devices; it is advanced.
 
     Returns:
         int64 [len(links), K].
@@ -390,8 +388,7 @@ def flops_per_parameter(network: nn.Module, inputs: Tensor) -> float:
     counter, are up to 2.2 % higher.
 
     Args:
-        network: not changed.
-        inputs: any batch [B, ...] that it accepts.
+        network: not changed. inputs: any batch [B, ...] that it accepts.
     """
     counter = FlopCounterMode(display=False, custom_mapping={torch.ops.aten.bmm: lambda *args, **kwargs: 0})
     frozen = copy.deepcopy(network).eval().requires_grad_(False)  # the counter fails on parameters with gradients

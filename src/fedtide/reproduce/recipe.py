@@ -103,6 +103,24 @@ class Cell:
         return (*self.world, self.algorithm, self.transition, self.method)
 
 
+def _read(path: Path) -> tuple[dict[str, Any], TableSettings]:
+    """Content of an experiment file, and its block."""
+    raw = read_mapping(path)
+    if BLOCK not in raw:
+        raise SettingsError(f"{path}: no block {BLOCK!r}; a file with settings only is an argument of --params")
+    table: TableSettings = parse(TableSettings, raw[BLOCK], f"{path.name}: {BLOCK}")
+    return raw, table
+
+
+def profiles(path: Path) -> list[str]:
+    """Names of the profiles of an experiment, the default first.
+
+    Raises:
+        SettingsError: bad settings, in one line.
+    """
+    return list(_read(path)[1].profiles)
+
+
 class Recipe:
     """An experiment under one profile.
 
@@ -113,7 +131,7 @@ class Recipe:
 
     Attributes:
         name, profile, overrides: as given. table: the block. columns: names of a cell's values.
-        cells: of the table, in order. published: their published numbers.
+        cells: of the table, in order. published: their published numbers. loggers: Lightning loggers of the runs.
 
     Raises:
         SettingsError: bad settings, in one line.
@@ -121,10 +139,7 @@ class Recipe:
 
     def __init__(self, path: Path, profile: str | None = None, overrides: Iterable[str] = ()) -> None:
         self.path, self.name, self.overrides = path, path.stem, tuple(overrides)
-        raw = read_mapping(path)
-        if BLOCK not in raw:
-            raise SettingsError(f"{path}: no block {BLOCK!r}; a file with settings only is an argument of --params")
-        table: TableSettings = parse(TableSettings, raw[BLOCK], f"{path.name}: {BLOCK}")
+        raw, table = _read(path)
         self.profile = next(iter(table.profiles)) if profile is None else profile
         if self.profile not in table.profiles:
             raise SettingsError(nearest(f"{path.name} has no profile {self.profile!r}", self.profile, table.profiles))
@@ -146,6 +161,7 @@ class Recipe:
         first = next(iter(self._worlds.values()))
         compare = first.experiment.compare
         self.seeds, self.workers, self.allow_failures = compare.seeds, compare.workers, compare.allow_failures
+        self.loggers = first.experiment.tracking.loggers
         known = [*axes, compare.algorithms, tuple(self.table.transitions), compare.initialisers]
         self.published: dict[tuple[Cell, str], Number] = {}
         self.cells = [Cell(world, *rest) for world in self._worlds for rest in itertools.product(*known[-3:])]

@@ -17,6 +17,7 @@ from fedtide.reproduce.recipe import Cell, Recipe
 from fedtide.reproduce.results import Results, Sheet, csv_text, markdown, tabulate
 from fedtide.runs.compare import compare
 from fedtide.runs.identity import run_key
+from fedtide.runs.progress import NO_DISPLAY, Display
 from fedtide.runs.stages import folder
 from fedtide.settings.run import RunSettings
 from fedtide.settings.scores import Score
@@ -88,7 +89,13 @@ class _RunStore:
 
 
 def reproduce(
-    recipe: Recipe, only: Iterable[str], runs: Path, out: Path, command: str, log: Callable[[str], None]
+    recipe: Recipe,
+    only: Iterable[str],
+    runs: Path,
+    out: Path,
+    command: str,
+    log: Callable[[str], None],
+    display: Display = NO_DISPLAY,
 ) -> tuple[Results, list[dict[str, Any]], int | None]:
     """Execute the missing runs and write ``<out>/<name>/<profile>.csv`` and ``.md``, again after every run.
 
@@ -101,7 +108,7 @@ def reproduce(
         runs: folder of run directories.
         out: folder of results.
         command: what the user typed, for the files.
-        log: gets one line per finished run.
+        log: gets one line per finished run. display: shows the runs in progress.
 
     Returns:
         The results, and summaries of the runs and the signal as :func:`fedtide.runs.compare.compare`.
@@ -138,8 +145,8 @@ def reproduce(
     summaries: list[dict[str, Any]] = []
     stopped = None
     if missing:
-        workspace = Workspace(store.root, experiment=recipe.name, comparison=recipe.profile)
-        summaries, stopped = compare(missing, workspace, recipe.workers, log, ended)
+        workspace = Workspace(store.root, experiment=recipe.name, comparison=recipe.profile, loggers=recipe.loggers)
+        summaries, stopped = compare(missing, workspace, recipe.workers, log, ended, display)
     return write(), summaries, stopped
 
 

@@ -11,16 +11,24 @@ import numpy as np
 
 from fedtide.core.errors import SettingsError
 from fedtide.report.formats import NOTHING
-from fedtide.reproduce.recipe import Recipe
+from fedtide.reproduce.recipe import Cell, Recipe, profiles
 from fedtide.reproduce.reproduce import EXPERIMENTS, experiments
 from fedtide.reproduce.results import markdown_table, signed
 
-HEADS = ["experiment", "profile", "cells", "seeds", "rounds", "quantity", "mean difference", "mean absolute difference"]
+HEADS = [
+    *("experiment", "profile", "cells", "seeds", "rounds", "quantity", "mean difference", "mean absolute difference"),
+    "settings",
+]
+
+TODAY, OTHERS, UNKNOWN = "today's", "others", "not recorded"
+"""Which settings numbers were made with: those of the experiment as it is; others, perhaps those of an earlier version, or
+with other seeds; a file from before they were recorded does not say.
+"""
 
 
 @dataclass(frozen=True)
 class Status:
-    """One experiment under one profile.
+    """One experiment under one profile: its numbers that were made with the same settings.
 
     Attributes:
         recipe: the experiment. cells: how many have a number.
@@ -28,6 +36,7 @@ class Status:
         quantity: that is compared, the first one of the experiment.
         differences: obtained minus published numbers, of the cells that have both.
         table: the file for reading, from the results folder; None if there are no results.
+        settings: :data:`TODAY`, :data:`OTHERS` or :data:`UNKNOWN`; empty without results.
     """
 
     recipe: Recipe
@@ -38,10 +47,11 @@ class Status:
     quantity: str
     differences: list[float]
     table: Path | None
+    settings: str
 
 
 def status(results: Path, root: Path = EXPERIMENTS) -> list[Status]:
-    """Every experiment, under each profile that has results, or under its default profile.
+    """Every experiment, under each profile that has results, or under its default profile; several if settings differ.
 
     Raises:
         SettingsError: there are no experiments here, or a file was not written by `fedtide reproduce`.
@@ -51,9 +61,9 @@ def status(results: Path, root: Path = EXPERIMENTS) -> list[Status]:
         raise SettingsError(f"no experiments here ({root}/<family>/<name>.yaml); go to the project's folder")
     found = []
     for name, path in known.items():
-        recipe = Recipe(path)
-        done = [profile for profile in recipe.table.profiles if (results / name / f"{profile}.csv").is_file()]
-        found += [_status(Recipe(path, profile), results) for profile in done or [recipe.profile]]
+        known_profiles = profiles(path)
+        done = [profile for profile in known_profiles if (results / name / f"{profile}.csv").is_file()]
+        found += [part for profile in done or known_profiles[:1] for part in _parts(Recipe(path, profile), results)]
     return found
 
 
@@ -69,6 +79,7 @@ def lines(found: list[Status]) -> list[list[str]]:
             item.quantity,
             signed(float(np.mean(item.differences))) if item.differences else NOTHING,
             f"{np.mean(np.abs(item.differences)):.2f}" if item.differences else NOTHING,
+            item.settings or NOTHING,
         ]
         for item in found
     ]
@@ -86,7 +97,9 @@ def page(found: list[Status]) -> str:
                 "# Published tables, reproduced",
                 "Written by `fedtide reproduce --status`. Differences are obtained minus published numbers, in the unit of "
                 "the quantity (accuracy: points), over the cells that have both; a table's own page has every cell with its "
-                "spread. Fewer rounds than planned are a beginning, not a reproduction.",
+                "spread. Fewer rounds than planned are a beginning, not a reproduction. Settings: today's are those of the "
+                "experiment's file; numbers made with others, with other seeds, or by a version with other settings are "
+                "counted apart.",
                 markdown_table(HEADS, rows),
             ]
         )
@@ -94,22 +107,35 @@ def page(found: list[Status]) -> str:
     )
 
 
-def _status(recipe: Recipe, results: Path) -> Status:
+def _parts(recipe: Recipe, results: Path) -> list[Status]:
     quantity = recipe.table.measure.quantities[0]
     file = results / recipe.name / f"{recipe.profile}.csv"
-    seeds, rounds, differences = [], [], []
+    cells = {cell.values: cell for cell in recipe.cells}
+    found: dict[str, list[tuple[int, int, float]]] = {}
     for row in _rows(file):
         try:
             count, mine = int(row["seeds"]), (row["quantity"], row["variant"]) == (quantity.name, quantity.variant)
-            length, difference = int(row.get("rounds") or 0), float(row["difference"] or "nan")
+            numbers = (count, int(row.get("rounds") or 0), float(row["difference"] or "nan"))
+            if mine and count:
+                found.setdefault(_made_with(recipe, cells, row), []).append(numbers)
         except (KeyError, ValueError, TypeError):
             raise SettingsError(f"{file}: not written by `fedtide reproduce`; move it away") from None
-        if mine and count:
-            seeds.append(count)
-            rounds.append(length)
-            differences += [difference] if math.isfinite(difference) else []
-    table = Path(recipe.name) / f"{recipe.profile}.md" if seeds else None
-    return Status(recipe, len(seeds), _ends(seeds), _ends(rounds), _planned(recipe), quantity.title, differences, table)
+    table, planned = Path(recipe.name) / f"{recipe.profile}.md", _planned(recipe)
+    parts = []
+    for settings, rows in sorted(found.items(), key=lambda item: (TODAY, OTHERS, UNKNOWN).index(item[0])):
+        seeds, rounds, gaps = (list(column) for column in zip(*rows, strict=True))
+        differences = [gap for gap in gaps if math.isfinite(gap)]
+        facts = (_ends(seeds), _ends(rounds), planned, quantity.title, differences, table, settings)
+        parts.append(Status(recipe, len(rows), *facts))
+    return parts or [Status(recipe, 0, (0, 0), (0, 0), planned, quantity.title, [], None, "")]
+
+
+def _made_with(recipe: Recipe, cells: dict[tuple[str, ...], Cell], row: dict[str, str]) -> str:
+    """Which settings a row was made with."""
+    if not row.get("settings"):
+        return UNKNOWN
+    cell = cells.get(tuple(row[name] for name in recipe.columns))
+    return TODAY if cell is not None and recipe.identity(cell) == row["settings"] else OTHERS
 
 
 def _planned(recipe: Recipe) -> int:

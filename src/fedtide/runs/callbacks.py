@@ -31,10 +31,20 @@ class Tracker(Protocol):
 
 
 class Recorder(L.Callback):
-    """Appends each round to the run directory; saves the state of run ``key`` every ``every`` rounds and when stopping."""
+    """Appends each round to the run directory; saves the state of run ``key`` every ``every`` rounds and when stopping.
 
-    def __init__(self, directory: RunDirectory, key: str, every: int, tracker: Tracker | None = None) -> None:
-        self.directory, self.key, self.every, self.tracker = directory, key, every, tracker
+    ``more`` gives further entries of the state.
+    """
+
+    def __init__(
+        self,
+        directory: RunDirectory,
+        key: str,
+        every: int,
+        tracker: Tracker | None = None,
+        more: Callable[[], dict[str, Any]] = dict,
+    ) -> None:
+        self.directory, self.key, self.every, self.tracker, self.more = directory, key, every, tracker, more
 
     def on_train_epoch_end(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
         """Record the round that has just ended."""
@@ -48,7 +58,7 @@ class Recorder(L.Callback):
         last = module.state.round == module.timeline.rounds
         if module.diverged is None and (last or trainer.should_stop or module.state.round % self.every == 0):
             records = self.directory.mark_records()  # on the disk before the state that counts on them
-            saved = checkpoint.Saved(self.key, module.state.round, records, module.state.tensors())
+            saved = checkpoint.Saved(self.key, module.state.round, records, module.state.tensors() | self.more())
             checkpoint.save(self.directory.state, saved)
         if self.tracker is not None:
             self.tracker.log_round(record.row)

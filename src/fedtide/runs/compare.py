@@ -14,6 +14,7 @@ from fedtide.federation.compatibility import refuse_other_optimiser
 from fedtide.runs.failures import with_traceback
 from fedtide.runs.identity import run_key
 from fedtide.runs.jobs import Ask, Failure, run_in_workers
+from fedtide.runs.progress import NO_DISPLAY, Display, title
 from fedtide.runs.run import correct_mirror, run
 from fedtide.settings.run import RunSettings
 from fedtide.settings.scores import main_score
@@ -47,12 +48,31 @@ def refuse_several_processes(settings: RunSettings) -> None:
         )
 
 
+def refuse_bad_imports(grid: Iterable[RunSettings], workspace: Workspace) -> None:
+    """Refuse loggers and callbacks that cannot be imported and made, before any run; Lightning is imported if there are any.
+
+    Raises:
+        SettingsError: there is one.
+    """
+    chosen = [settings.engine.callbacks for settings in grid if settings.engine.callbacks]
+    if not (chosen or workspace.loggers):
+        return
+    from fedtide.runs.loggers import refuse_bad_loggers
+    from fedtide.runs.own_callbacks import OwnCallbacks
+
+    refuse_bad_loggers(workspace.loggers)
+    for place, callbacks in enumerate(chosen):
+        if callbacks not in chosen[:place]:
+            OwnCallbacks(callbacks)
+
+
 def compare(
     grid: Sequence[RunSettings],
     workspace: Workspace,
     workers: int,
     log: Callable[[str], None],
     ended: Callable[[dict[str, Any]], None] = lambda _: None,
+    display: Display = NO_DISPLAY,
 ) -> tuple[list[dict[str, Any]], int | None]:
     """Execute all runs of a grid. A run that raises, or whose process dies, is a failed one; the others go on.
 
@@ -62,6 +82,7 @@ def compare(
         workers: runs at once; 0 for one per core.
         log: gets one line per finished run.
         ended: gets the summary of each run as it finishes.
+        display: shows the runs in progress.
 
     Returns:
         Summaries in the order of the grid, and the signal that stopped it before all runs had ended, if any. A failed run
@@ -74,8 +95,8 @@ def compare(
         refuse_several_processes(settings)
         refuse_other_optimiser(settings, plugins.create(Algorithm, settings.algorithm))
     together = min(workers or available_cores(), len(grid))
-    comparison = _Comparison(grid, workspace, log, ended)
-    comparison.collect(alone=together == 1)
+    comparison = _Comparison(grid, workspace, log, ended, display)
+    refuse_bad_imports(comparison.collect(alone=together == 1), workspace)
     stopped = run_in_workers(_work, comparison, together)
     correct_mirror(workspace, log)
     return comparison.summaries, stopped if comparison.unfinished else None
@@ -104,14 +125,16 @@ class _Comparison:
         workspace: Workspace,
         log: Callable[[str], None],
         ended: Callable[[dict[str, Any]], None],
+        display: Display,
     ) -> None:
         self._grid, self._workspace, self._log, self._ended = grid, workspace, log, ended
+        self._display = display
         self._waiting: list[_Job] = []
         self._found: dict[int, dict[str, Any]] = {}
         self._refused: dict[int, str] = {}
         self._remarks: set[str] = set()
 
-    def collect(self, alone: bool) -> None:
+    def collect(self, alone: bool) -> list[RunSettings]:
         """Find the runs to execute, ``alone`` or several sharing the cores."""
         for number, (key, summary) in enumerate(_finished(self._grid, self._workspace)):
             if summary is not None:
@@ -122,6 +145,8 @@ class _Comparison:
                 engine = settings.engine.model_copy(update={"workers": 1})
                 settings = settings.model_copy(update={"engine": engine})
             self._waiting.append(_Job(number, key, settings, self._workspace))
+        self._display.count(len(self._found), len(self._grid))
+        return [job.settings for job in self._waiting]
 
     @property
     def summaries(self) -> list[dict[str, Any]]:
@@ -142,7 +167,11 @@ class _Comparison:
 
     def next(self) -> _Job | None:
         """See :meth:`Jobs.next`."""
-        return self._waiting.pop(0) if self._waiting else None
+        if not self._waiting:
+            return None
+        job = self._waiting.pop(0)
+        self._display.begin(title(job.settings), [self._workspace.runs / job.key])
+        return job
 
     def answer(self, job: _Job, question: Any) -> None:
         """Runs ask nothing."""
@@ -157,6 +186,11 @@ class _Comparison:
 
     def finish(self, job: _Job, end: _Result | Failure) -> None:
         """See :meth:`Jobs.finish`."""
+        self._display.end(title(job.settings))
+        self._finish(job, end)
+        self._display.count(len(self._found), len(self._grid))
+
+    def _finish(self, job: _Job, end: _Result | Failure) -> None:
         if not isinstance(end, Failure):
             self._end(job.number, *end)
             return

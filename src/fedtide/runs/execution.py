@@ -9,6 +9,7 @@ from typing import Any
 
 import lightning as L
 import torch
+from lightning.pytorch.loggers import Logger
 
 from fedtide.core import plugins
 from fedtide.core.errors import SettingsError
@@ -22,8 +23,11 @@ from fedtide.runs.callbacks import GracefulStop, Progress, Recorder, Tracker
 from fedtide.runs.failures import failure_kept
 from fedtide.runs.identity import run_key
 from fedtide.runs.launch import global_rank
+from fedtide.runs.loggers import RoundLog, refuse_bad_loggers
+from fedtide.runs.own_callbacks import OwnCallbacks
 from fedtide.runs.pilots import SharedPilot, pilot_key, pilot_rounds
 from fedtide.runs.trainer import quiet_lightning, refuse_missing_device, trainer
+from fedtide.settings.imported import Imported
 from fedtide.settings.run import RunSettings, plain_name
 from fedtide.settings.scores import TaskName, main_score
 from fedtide.tracking.marks import wrong_size
@@ -33,6 +37,9 @@ from fedtide.world.files import timeline_for, world_identity
 from fedtide.world.prepared import load_data
 from fedtide.world.timeline import Timeline
 
+_CALLBACKS = "callbacks"
+"""Name of the callbacks' states in a saved state."""
+
 
 def execute(
     settings: RunSettings,
@@ -41,6 +48,7 @@ def execute(
     name: str | None = None,
     worlds: Path | None = None,
     callbacks: Sequence[L.Callback] = (),
+    loggers: Sequence[Imported] = (),
     tracker: Tracker | None = None,
     update: Callable[[str], None] | None = None,
     log: Callable[[str], None] = lambda _: None,
@@ -56,6 +64,7 @@ def execute(
             pilot sessions; a run with a name of its own trains its own pilot.
         worlds: folder of timelines written by the partition stage.
         callbacks: further Lightning callbacks; a true attribute ``pruned`` marks the run as pruned.
+        loggers: Lightning loggers that get the rounds.
         tracker: mirrors the records during the run.
         update: gets one progress line per round. log: gets log lines.
         wait: for another process that works on this run, instead of refusing.
@@ -73,12 +82,14 @@ def execute(
     if name is not None:
         plain_name(name)
     refuse_missing_device(settings)
+    refuse_bad_loggers(loggers)
+    own = OwnCallbacks(settings.engine.callbacks)
     data = load_data(settings) if data is None else data
     timeline = timeline_for(settings, data, worlds)
     key = run_key(settings, data)
     directory = RunDirectory(runs / (name or key))
     if global_rank() > 0:
-        return _follow(settings, timeline, data, directory, key)
+        return _follow(settings, timeline, data, directory, key, own)
     manifest = _manifest(settings, timeline, key, data)
     with directory.locked(_recorded(settings), manifest, wait):
         if (done := directory.finished(key)) is not None:
@@ -87,16 +98,16 @@ def execute(
         with GracefulStop() as stop, _ending(tracker), failure_kept(directory):
             saved = _resume(directory, key, log)
             timeline.save(directory.path / "timeline.npz", world_identity(settings, data))
-            shared = pilot_rounds(timeline) if name is None else 0
+            shared = pilot_rounds(timeline) if name is None and not own else 0  # callbacks see every round
             with SharedPilot(runs / "pilots" / pilot_key(settings, data), shared, directory, key, log) as pilot:
                 saved = pilot.adopt(saved, lambda: stop.received is not None)
-                values, rounds = (saved.values, saved.round) if saved else (None, 0)
+                values, rounds = _continued(saved, own)
                 if stop.received is not None:  # before a round of this process
                     directory.event("interrupted", round=rounds)
                     return {**manifest, "state": "interrupted", "rounds": rounds, "signal": int(stop.received)}
 
                 def announce(parts: Parts, process: str) -> None:
-                    if libraries := plugins.create(Model, settings.model).libraries():
+                    if libraries := plugins.create(Model, settings.model).libraries() | own.libraries():
                         directory.event("libraries", versions=libraries)
                     for line in (*advice(parts), memory_plan(parts, data), process):
                         log(line)
@@ -104,11 +115,13 @@ def execute(
                         tracker.begin(directory)
 
                 module = FederatedModule(settings, timeline, data, values, announce, directory.path)
-                recorder = Recorder(directory, key, settings.checkpoint.every, tracker)
+                recorder = Recorder(directory, key, settings.checkpoint.every, tracker, lambda: _states(own))
                 line = [Progress(update)] if update else []
+                tracked = RoundLog(loggers, directory, log)
+                called = [*([own] if own else []), recorder, tracked, *line, *callbacks, pilot]
                 if rounds < timeline.rounds:
                     begin()
-                return _fit(module, rounds, directory, manifest, stop, [recorder, *line, *callbacks, pilot])
+                return _fit(module, rounds, directory, manifest, stop, called, tracked.loggers)
 
 
 @contextmanager
@@ -122,14 +135,27 @@ def _ending(tracker: Tracker | None) -> Iterator[None]:
 
 
 def _follow(
-    settings: RunSettings, timeline: Timeline, data: Dataset, directory: RunDirectory, key: str
+    settings: RunSettings, timeline: Timeline, data: Dataset, directory: RunDirectory, key: str, own: OwnCallbacks
 ) -> dict[str, Any]:
     """Another process of a distributed run: trains its share, writes nothing."""
-    saved, _ = checkpoint.load(directory.state, key)
-    module = FederatedModule(settings, timeline, data, saved.values if saved else None, scratch=directory.path)
+    values, done = _continued(checkpoint.load(directory.state, key)[0], own)
+    module = FederatedModule(settings, timeline, data, values, scratch=directory.path)
     with GracefulStop() as stop, quiet_lightning():
-        stop.fit(trainer(settings, timeline.rounds - (saved.round if saved else 0), [stop]), module)
+        stop.fit(trainer(settings, timeline.rounds, [stop, *([own] if own else [])], done), module)
     return {"state": "follower"}
+
+
+def _states(own: OwnCallbacks) -> dict[str, Any]:
+    """What a saved state has beside that of the run."""
+    return {_CALLBACKS: own.states()} if own else {}
+
+
+def _continued(saved: checkpoint.Saved | None, own: OwnCallbacks) -> tuple[dict[str, Any] | None, int]:
+    """The run's saved values and number of rounds done; the callbacks take theirs."""
+    if saved is None:
+        return None, 0
+    own.restore(saved.values.get(_CALLBACKS, {}))
+    return {name: value for name, value in saved.values.items() if name != _CALLBACKS}, saved.round
 
 
 def _manifest(settings: RunSettings, timeline: Timeline, key: str, data: Dataset) -> dict[str, Any]:
@@ -181,12 +207,12 @@ def _fit(
     manifest: dict[str, Any],
     stop: GracefulStop,
     callbacks: Sequence[L.Callback],
+    loggers: Sequence[Logger],
 ) -> dict[str, Any]:
     rounds = module.timeline.rounds
-    remaining = rounds - done
     with quiet_lightning():
-        if remaining > 0:
-            stop.fit(trainer(module.settings, remaining, [stop, *callbacks]), module)
+        if done < rounds:
+            stop.fit(trainer(module.settings, rounds, [stop, *callbacks], done, loggers), module)
         else:
             module.build()
     state = "diverged" if module.diverged else "complete"

@@ -7,6 +7,7 @@ from pathlib import Path
 from fedtide.core import plugins
 from fedtide.core.errors import SettingsError
 from fedtide.core.hashing import short_hash
+from fedtide.core.imports import own_files
 from fedtide.core.source import closure, fingerprint, fingerprint_files
 from fedtide.models.base import Model
 from fedtide.settings.run import RunSettings
@@ -54,7 +55,7 @@ def modules(settings: RunSettings) -> list[str]:
 
 
 def code(settings: RunSettings) -> list[str]:
-    """Hashes of the code that a run depends on, and of the user's sources and files that its model is made from.
+    """Hashes of the code that a run depends on: the project's, the user's (of model and callbacks), files of the model.
 
     Raises:
         SettingsError: one of these is missing.
@@ -64,6 +65,12 @@ def code(settings: RunSettings) -> list[str]:
     if missing := [str(file) for file in files if not file.is_file()]:
         raise SettingsError(f"model {settings.model.name}: no file {', '.join(missing)}")
     own = [fingerprint_files(sources.items())] if sources else []
+    called = {
+        module: file
+        for number, callback in enumerate(settings.engine.callbacks)
+        for module, file in own_files(callback.path, f"engine.callbacks.{number}.path").items()
+    }
+    own += [fingerprint_files(sorted(called.items()))] if called else []
     hashes = content_hashes(files, Path(settings.data.root) / "models.json") if files else {}
     return [fingerprint(modules(settings)), *own, *(hashes[str(file)] for file in files)]
 

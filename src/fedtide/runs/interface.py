@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fedtide.core.errors import SettingsError
+from fedtide.settings.experiment import TrackingSettings
 from fedtide.settings.params import Params
 from fedtide.settings.run import RunSettings
 
@@ -51,9 +52,8 @@ def run(
 
     settings = params.run() if isinstance(params, Params) else params
     refuse_several_processes(settings)
-    experiment = params.experiment.tracking.experiment if isinstance(params, Params) else "fedtide"
-    folder = Path(runs)
-    summary = run_one(settings, _workspace(folder, mlruns, experiment), name=name, log=log)
+    folder, tracking = Path(runs), params.experiment.tracking if isinstance(params, Params) else TrackingSettings()
+    summary = run_one(settings, _workspace(folder, mlruns, tracking), name=name, log=log)
     _refuse_interrupted(summary["state"] == "interrupted")
     return load_records([folder / (name or summary["run_key"])])
 
@@ -100,7 +100,7 @@ def compare(
     if workers is None:
         workers = experiment.compare.workers if experiment else 0
     folder = Path(runs)
-    workspace = _workspace(folder, mlruns, experiment.tracking.experiment if experiment else "fedtide")
+    workspace = _workspace(folder, mlruns, experiment.tracking if experiment else TrackingSettings())
     summaries, stopped = compare_all(grid, workspace, workers, log)
     _refuse_interrupted(stopped is not None)
     failed = unsuccessful(summary for summary in summaries if summary["state"] == "failed")
@@ -131,11 +131,12 @@ def load(path: str | Path = "runs") -> Records:
     return load_records(found)
 
 
-def _workspace(runs: Path, mlruns: str | Path | None, experiment: str) -> Any:
+def _workspace(runs: Path, mlruns: str | Path | None, tracking: TrackingSettings) -> Any:
     from fedtide.tracking.workspace import Workspace
 
     runs.mkdir(parents=True, exist_ok=True)
-    return Workspace(runs, mlruns=Path(mlruns).resolve() if mlruns else None, experiment=experiment)
+    store = Path(mlruns).resolve() if mlruns else None
+    return Workspace(runs, mlruns=store, experiment=tracking.experiment, loggers=tracking.loggers)
 
 
 def _refuse_interrupted(interrupted: bool) -> None:

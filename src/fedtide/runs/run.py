@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from fedtide.core.plugins import naming_plugins
 from fedtide.runs.identity import run_key
 from fedtide.runs.launch import Decision, global_rank
+from fedtide.runs.progress import NO_DISPLAY, Display, title
 from fedtide.settings.run import RunSettings, plain_name
 from fedtide.tracking.run_directory import RunDirectory
 from fedtide.tracking.store import has_open_runs
@@ -28,18 +29,19 @@ def run(
     update: Callable[[str], None] | None = None,
     wait: bool = False,
     callbacks: Sequence[L.Callback] = (),
+    display: Display = NO_DISPLAY,
 ) -> dict[str, Any]:
     """The summary of a run, mirrored into MLflow where the workspace has a folder for it.
 
     Neither Lightning nor MLflow is imported for a finished run. Arguments, result and errors as
-    :func:`fedtide.runs.execution.execute`.
+    :func:`fedtide.runs.execution.execute`; ``display`` shows the rounds.
 
     Raises:
         PluginCrash: a user's plug-in raised an exception.
     """
     # Plug-ins are named here, since an exception loses its traceback on the way out of a worker process.
     with naming_plugins(), Decision(settings) as decision:
-        return _run(settings, workspace, name, log, update, wait, callbacks, decision)
+        return _run(settings, workspace, name, log, update, wait, callbacks, display, decision)
 
 
 def _run(
@@ -50,12 +52,14 @@ def _run(
     update: Callable[[str], None] | None,
     wait: bool,
     callbacks: Sequence[L.Callback],
+    display: Display,
     decision: Decision,
 ) -> dict[str, Any]:
     data = load_data(settings)
     key = run_key(settings, data)
     directory = RunDirectory(workspace.runs / plain_name(name or key))
     if global_rank() > 0:
+        display = NO_DISPLAY
         if not decision.wait():
             return {"state": "follower"}
     elif (done := directory.finished(key)) is not None:
@@ -65,15 +69,18 @@ def _run(
     from fedtide.runs.execution import execute  # with Lightning, which takes seconds to import
 
     common: dict[str, Any] = {"name": name, "worlds": workspace.worlds, "update": update, "log": log, "wait": wait}
+    common |= {"callbacks": callbacks, "loggers": workspace.loggers, "data": data}
     common["begin"] = lambda: decision.announce(True)
+    display.begin(title(settings), [directory.path])
     try:
         if workspace.mlruns is None:
-            return execute(settings, workspace.runs, callbacks=callbacks, data=data, **common)
+            return execute(settings, workspace.runs, **common)
         from fedtide.tracking.mlflow import MlflowMirror
 
         mirror = MlflowMirror(workspace.mlruns, workspace.experiment, workspace.comparison, log, data.train_classes)
-        return execute(settings, workspace.runs, callbacks=callbacks, tracker=mirror, data=data, **common)
+        return execute(settings, workspace.runs, tracker=mirror, **common)
     finally:
+        display.end(title(settings))
         gc.collect()  # trainer, module and data form a cycle that would keep the data of past runs in memory
 
 

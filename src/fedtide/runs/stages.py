@@ -16,6 +16,7 @@ from fedtide.core.hashing import short_hash
 from fedtide.runs import identity
 from fedtide.runs.compare import compare
 from fedtide.runs.identity import run_key
+from fedtide.runs.progress import NO_DISPLAY, Display
 from fedtide.settings.params import Params
 from fedtide.settings.run import RunSettings
 from fedtide.settings.scores import Score, main_score
@@ -52,7 +53,8 @@ def workspace(params: Params, runs: Path, worlds: Path | None, mlruns: Path | No
     for key in ("algorithm", "initialiser", "seed", "world_seed"):
         shared.pop(key)
     name = f"{shared['data']['name']} {shared['scenario']['name']} {short_hash(shared)}"
-    return Workspace(folder(runs), worlds, mlruns if tracking.mlflow else None, tracking.experiment, name)
+    mirror = mlruns if tracking.mlflow else None
+    return Workspace(folder(runs), worlds, mirror, tracking.experiment, name, tracking.loggers)
 
 
 def download(params: Params, out: Path) -> dict[str, Any]:
@@ -101,7 +103,12 @@ def partition(params: Params, out: Path, log: Log) -> list[Path]:
 
 
 def train(
-    params: Params, where: Workspace, log: Log, algorithms: Sequence[str] | None = None, out: Path | None = None
+    params: Params,
+    where: Workspace,
+    log: Log,
+    algorithms: Sequence[str] | None = None,
+    out: Path | None = None,
+    display: Display = NO_DISPLAY,
 ) -> tuple[list[dict[str, Any]], int | None]:
     """Execute the grid, or its runs of some algorithms.
 
@@ -114,7 +121,7 @@ def train(
         if unknown := set(algorithms) - set(params.experiment.compare.algorithms):
             raise SettingsError(f"not among compare.algorithms: {', '.join(sorted(unknown))}")
         grid = [settings for settings in grid if settings.label in algorithms]
-    summaries, stopped = compare(grid, where, params.experiment.compare.workers, log)
+    summaries, stopped = compare(grid, where, params.experiment.compare.workers, log, display=display)
     if out is not None and stopped is None:
         main = main_score(params.experiment.task).name
         keys = ("run_key", "label", "initialiser", "seed", "state", "rounds", f"final_{main}", f"best_{main}")

@@ -5,19 +5,23 @@ from __future__ import annotations
 import contextlib
 import logging
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from typing import Any
 
 import lightning as L
 from lightning.fabric.utilities.exceptions import MisconfigurationException
+from lightning.pytorch.loggers import Logger
 
 from fedtide.core.errors import SettingsError
 from fedtide.settings.run import RunSettings
 
 
-def trainer(settings: RunSettings, rounds: int, callbacks: list[L.Callback]) -> L.Trainer:
-    """A trainer for a number of rounds; callbacks handle records, saved state and progress."""
+def trainer(
+    settings: RunSettings, rounds: int, callbacks: list[L.Callback], done: int = 0, loggers: Sequence[Logger] = ()
+) -> L.Trainer:
+    """A trainer for the rounds after those ``done``; callbacks handle records, saved state and progress."""
     engine = settings.engine
-    return L.Trainer(
+    made = L.Trainer(
         max_epochs=rounds,
         accelerator=engine.accelerator,
         devices=engine.devices,
@@ -25,12 +29,17 @@ def trainer(settings: RunSettings, rounds: int, callbacks: list[L.Callback]) -> 
         strategy="ddp" if engine.devices * engine.nodes > 1 else "auto",
         precision=engine.precision,
         callbacks=callbacks,
-        logger=False,
+        logger=list(loggers) or False,
         enable_checkpointing=False,
         enable_progress_bar=False,
         enable_model_summary=False,
         num_sanity_val_steps=0,
     )
+    epochs: Any = made.fit_loop.epoch_progress.current
+    epochs.ready = epochs.started = epochs.processed = epochs.completed = (
+        done  # so that current_epoch counts all rounds
+    )
+    return made
 
 
 def refuse_missing_device(settings: RunSettings) -> None:

@@ -9,6 +9,7 @@ from pydantic import Field, field_validator, model_validator
 from fedtide.core.bounds import Threads
 from fedtide.core.errors import SettingsError
 from fedtide.core.plugins import SettingsModel
+from fedtide.settings.imported import Imported
 from fedtide.settings.run import RunSettings, Seed
 from fedtide.settings.scores import RECORDED, Score, ScoreName, main_score, score_of
 from fedtide.settings.tuning import TuneSettings
@@ -70,10 +71,15 @@ class ReportSettings(SettingsModel):
 
 
 class TrackingSettings(SettingsModel):
-    """MLflow."""
+    """MLflow, and other trackers."""
 
     mlflow: bool = Field(True, description="mirror runs into MLflow")
     experiment: str = Field("fedtide", min_length=1, description="name of the MLflow experiment")
+    loggers: tuple[Imported, ...] = Field(
+        (),
+        description="Lightning loggers that get every round, each {path: lightning.pytorch.loggers.CSVLogger, arguments: "
+        "{...}}; `save_dir` is the run's folder unless it is given",
+    )
 
 
 class Experiment(RunSettings):
@@ -86,7 +92,7 @@ class Experiment(RunSettings):
     compare: CompareSettings = Field(CompareSettings(), description="the grid of a comparison")
     tune: TuneSettings = Field(TuneSettings(), description="the search")
     report: ReportSettings = Field(ReportSettings(), description="the report")
-    tracking: TrackingSettings = Field(TrackingSettings(), description="MLflow")
+    tracking: TrackingSettings = Field(TrackingSettings(), description="MLflow and other trackers")
 
     def for_its_task(self) -> Experiment:
         """The same with the task's main score where the report's or the search's metric is not given.

@@ -16,6 +16,7 @@ from fedtide.settings.choices import choice, choice_field
 from fedtide.settings.classes import refuse_without_classes
 from fedtide.settings.clock import ClockChoice, Rounds
 from fedtide.settings.costs import CostSettings
+from fedtide.settings.imported import Imported
 from fedtide.settings.kinds import AlgorithmSettings, DatasetSettings, InitialiserSettings
 from fedtide.settings.optimiser import AdamW, OptimiserChoice, Sgd
 from fedtide.settings.scores import TaskName
@@ -242,7 +243,10 @@ class FederationSettings(SettingsModel):
 
 
 class EngineSettings(SettingsModel):
-    """How local training is executed: ``workers`` and ``allocator`` change no result, the others at most the rounding."""
+    """How local training is executed: ``workers`` and ``allocator`` change no result, the others at most the rounding.
+
+    ``callbacks`` may do anything.
+    """
 
     executor: Literal["auto", "threads", "stacked"] = Field("auto", description="auto: by model family and device")
     workers: Annotated[Threads, INCIDENTAL] = Field(0, ge=0, description="worker threads; 0 for all cores")
@@ -261,6 +265,17 @@ class EngineSettings(SettingsModel):
     precision: Literal["32-true", "64-true", "bf16-mixed", "16-mixed"] = Field(
         "32-true", description="Lightning's precision"
     )
+    callbacks: tuple[Imported, ...] = Field(
+        (),
+        description="Lightning callbacks, each {path: my_package.module:Name, arguments: {...}}; part of the run key",
+    )
+
+    def canonical(self) -> dict[str, Any]:
+        """See :meth:`SettingsModel.canonical`."""
+        values = super().canonical()
+        if not self.callbacks:  # so that runs from before there were any keep their keys
+            del values["callbacks"]
+        return values
 
 
 class CheckpointSettings(SettingsModel):

@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 import hashlib
 import json
-import math
 import tempfile
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -15,7 +14,7 @@ from typing import Any
 from fedtide.core.errors import SettingsError
 from fedtide.core.files import write_bytes
 from fedtide.settings.scores import Score, main_score
-from fedtide.tracking.run_directory import RunDirectory, read_json
+from fedtide.tracking.run_directory import RunDirectory, finite, read_json
 from fedtide.tracking.store import Store, claimed, git_commit, reason, ui_command
 from fedtide.world.timeline import Ints, Timeline
 
@@ -145,7 +144,7 @@ class _MlflowRun:
             step = int(row["round"])
             if step in self._rounds:
                 continue
-            metrics = [Metric(key, value, now, step) for key, value in _finite(row)]
+            metrics = [Metric(key, value, now, step) for key, value in finite(row)]
             if len(block) + len(metrics) > _MAX_METRICS:
                 self._client.log_batch(self._id, metrics=block)
                 block = []
@@ -292,13 +291,6 @@ def _outcome(directory: RunDirectory) -> str:
     log = directory.path / "events.jsonl"
     lines = log.read_text(encoding="utf-8").splitlines() if log.is_file() else []
     return "interrupted" if lines and '"event": "interrupted"' in lines[-1] else "killed"
-
-
-def _finite(row: Mapping[str, Any]) -> Iterator[tuple[str, float]]:
-    """The finite numbers of a round's record by column; cells may be text."""
-    for column, cell in row.items():
-        if column != "round" and cell not in (None, "") and math.isfinite(value := float(cell)):
-            yield column, value
 
 
 def _flat(values: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, str]]:

@@ -13,9 +13,10 @@ from __future__ import annotations
 
 import csv
 import json
+import math
 import os
 import shutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
@@ -72,6 +73,13 @@ def differences(old: Any, new: Any, prefix: str = "") -> list[str]:
             lines += differences(old.get(key), new.get(key), f"{prefix}{key}.")
         return lines
     return [] if old == new else [f"{prefix.rstrip('.')}: {old!r} -> {new!r}"]
+
+
+def finite(row: Mapping[str, Any]) -> Iterator[tuple[str, float]]:
+    """The finite numbers of a round's record by column, without ``round``; cells may be text."""
+    for column, cell in row.items():
+        if column != "round" and cell not in (None, "") and math.isfinite(value := float(cell)):
+            yield column, value
 
 
 class RunDirectory:

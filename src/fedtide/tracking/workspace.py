@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
+from fedtide.settings.imported import Imported
+
 
 @dataclass(frozen=True)
 class Workspace:
@@ -13,7 +15,7 @@ class Workspace:
     Attributes:
         runs: run directories. worlds: timelines of the partition stage, or None.
         mlruns: MLflow's folder, or None for no mirror. experiment, comparison: names of the experiment and the parent run in
-            MLflow.
+            MLflow. loggers: Lightning loggers of every run.
     """
 
     runs: Path
@@ -21,3 +23,4 @@ class Workspace:
     mlruns: Path | None = None
     experiment: str = "fedtide"
     comparison: str = ""
+    loggers: tuple[Imported, ...] = ()

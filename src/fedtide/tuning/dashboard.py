@@ -7,7 +7,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from fedtide.core.errors import SettingsError
-from fedtide.tuning.journal import SUFFIX
+from fedtide.tuning.journal import SUFFIX, read_journal
 
 
 def newest_journal(folder: Path) -> Path:
@@ -28,15 +28,14 @@ def serve_dashboard(folder: Path, port: int, log: Callable[[str], None]) -> None
     The search may be running: the dashboard reads its journal again and again.
 
     Raises:
-        SettingsError: optuna-dashboard is not installed, or there is no search.
+        SettingsError: optuna-dashboard is not installed, there is no search, or its journal is damaged.
         OSError: the port is taken.
     """
     if find_spec("optuna_dashboard") is None:
         raise SettingsError("--dashboard: optuna-dashboard is not installed; pip install 'fedtide[tuning]'")
     journal = newest_journal(folder)
-    from optuna.storages import JournalStorage
-    from optuna.storages.journal import JournalFileBackend
+    storage = read_journal(journal)
     from optuna_dashboard import run_server
 
     log(f"{journal.stem} on http://127.0.0.1:{port}  (Ctrl-C to stop)")
-    run_server(JournalStorage(JournalFileBackend(str(journal))), host="127.0.0.1", port=port)
+    run_server(storage, host="127.0.0.1", port=port)

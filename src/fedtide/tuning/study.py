@@ -17,10 +17,11 @@ from fedtide.core.files import remove_dead_parts
 from fedtide.core.hashing import short_hash
 from fedtide.core.locks import held
 from fedtide.engine.workers import available_cores
-from fedtide.runs.compare import refuse_several_processes
+from fedtide.runs.compare import refuse_bad_imports, refuse_several_processes
 from fedtide.runs.failures import with_traceback
 from fedtide.runs.identity import code, run_key
 from fedtide.runs.jobs import Failure, run_here, run_in_workers
+from fedtide.runs.progress import NO_DISPLAY, Display
 from fedtide.settings.params import Params
 from fedtide.settings.scores import score_of
 from fedtide.settings.tuning import TuneSettings, Value
@@ -56,7 +57,13 @@ class TuneResult:
     text: str
 
 
-def tune(params: Params, workspace: Workspace, folder: Path, log: Callable[[str], None] = lambda _: None) -> TuneResult:
+def tune(
+    params: Params,
+    workspace: Workspace,
+    folder: Path,
+    log: Callable[[str], None] = lambda _: None,
+    display: Display = NO_DISPLAY,
+) -> TuneResult:
     """Search for good settings of the file's algorithm and initialiser on the validation split.
 
     Every trial is a run with ``tune.seed``, or one with each of ``tune.seeds``, that is never evaluated on the test set. Its
@@ -79,7 +86,7 @@ def tune(params: Params, workspace: Workspace, folder: Path, log: Callable[[str]
         workspace: for the runs and their mirror in MLflow, below a parent run with the study's name that also gets the
             results.
         folder: for the study's journal and, when all trials have ended, the files of :func:`fedtide.tuning.results.write`.
-        log: gets one line per trial.
+        log: gets one line per trial. display: shows the trials in progress, and the best value so far.
 
     Raises:
         SettingsError: bad settings or ranges, another process works on this study, or no trial is complete and none failed.
@@ -87,6 +94,7 @@ def tune(params: Params, workspace: Workspace, folder: Path, log: Callable[[str]
     options, space = params.experiment.tune, Space(params)
     proposals = Proposals(options, space.dimensions)
     refuse_several_processes(space.base)
+    refuse_bad_imports([space.base], workspace)
     data = load_data(space.base)
     rounds, length = dict[int, tuple[int, ...]](), 0
     for seed in options.run_seeds:
@@ -107,7 +115,7 @@ def tune(params: Params, workspace: Workspace, folder: Path, log: Callable[[str]
     name = f"tune-{space.base.label}-{space.base.initialiser_label}-{digest}"
     with _held(folder, name):
         where = dataclasses.replace(workspace, comparison=name)
-        search = _Search(space, options, proposals, where, folder / name, length, rounds, log)
+        search = _Search(space, options, proposals, where, folder / name, length, rounds, log, display)
         if search.workers > 1:
             search.stopped = run_in_workers(run_trial, search, search.workers)
         else:
@@ -145,6 +153,7 @@ class _Search:
         length: int,
         rounds: Mapping[int, tuple[int, ...]],
         log: Callable[[str], None],
+        display: Display,
     ) -> None:
         import optuna
 
@@ -165,6 +174,7 @@ class _Search:
             if self._study.metric_names is None:
                 self._study.set_metric_names(self._objectives)
         self._open: dict[str, Any] = {}
+        self._display = display
         self._answers: dict[str, dict[int, bool]] = {}
         self._failures: dict[str, Failure] = {}
         self._remarks: set[str] = set()
@@ -175,6 +185,7 @@ class _Search:
         self._repeat_lost()
         self._enough = self._promises_little()
         self.workers = min(options.workers or available_cores(), self._wanted - self._ended)
+        self._count()
 
     def _repeat_lost(self) -> None:
         """Queue the failed trials, and the open ones of a killed or stopped search, again; their runs continue.
@@ -227,6 +238,7 @@ class _Search:
                 self._fail(trial, Failure(str(error), refused=True))
                 continue
             self._open[name], self._answers[name] = trial, {}
+            self._display.begin(_title(trial), [directory.path for directory in self._directories(name)])
             return Task(name, runs, self._workspace, self._options.metric)
         return None
 
@@ -273,6 +285,15 @@ class _Search:
     def finish(self, job: Task, end: Outcome | Failure) -> None:
         """See :meth:`fedtide.runs.jobs.Jobs.finish`."""
         trial = self._open.pop(job.name)
+        self._display.end(_title(trial))
+        self._settle(trial, end)
+        self._count()
+
+    def _count(self) -> None:
+        best = results.best(self._study)
+        self._display.count(self._ended, self._wanted, "" if best is None else f"best {best.values[0]:.4g}")
+
+    def _settle(self, trial: Any, end: Outcome | Failure) -> None:
         if isinstance(end, Failure):
             self._fail(trial, end)
             return
@@ -340,3 +361,8 @@ class _Search:
             terminator = self._options.terminator.name
             text += f"\nended by tune.terminator = {terminator} after {ended} of {self._wanted} trials"
         return TuneResult(name, ended, float(best.values[0]), best.params, None, failed, text)
+
+
+def _title(trial: Any) -> str:
+    """Name of a trial for a display: its number and settings."""
+    return f"trial {int(trial.user_attrs['run'].rpartition('-')[2])} · {results.settings_line(trial.params)}"

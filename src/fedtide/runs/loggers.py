@@ -1,0 +1,162 @@
+"""Lightning loggers: every round goes to each of them once, also if the run is interrupted and continued."""
+
+from __future__ import annotations
+
+import functools
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import lightning as L
+from lightning.pytorch.loggers import CSVLogger, Logger, TensorBoardLogger
+
+from fedtide.core.errors import shortened
+from fedtide.core.files import write_json
+from fedtide.core.hashing import short_hash
+from fedtide.core.imports import make, named
+from fedtide.runs.trainer import quiet_lightning
+from fedtide.settings.imported import Imported
+from fedtide.tracking.run_directory import RunDirectory, finite, read_json
+
+_SECONDS = 2.0
+"""Between two writes: rounds may last milliseconds."""
+
+_LOGGED = "loggers.json"
+"""The last round that each logger has, in the run directory."""
+
+_CALLED = ("log_hyperparams", "log_metrics", "log_graph", "save", "finalize")
+
+
+def make_loggers(chosen: Sequence[Imported], directory: Path) -> list[Logger]:
+    """The loggers of ``tracking.loggers`` for a run directory; nothing is written.
+
+    What is not given: ``save_dir`` is the run directory and ``name`` empty, or with a ``save_dir`` the name of the run
+    directory; the folders of TensorBoard and CSV files are called ``tensorboard`` and ``csv``, so that a continued run goes
+    on there.
+
+    Raises:
+        SettingsError: one cannot be imported or made from its arguments, or is no logger.
+    """
+    return [_made(one, f"tracking.loggers.{number}", directory) for number, one in enumerate(chosen)]
+
+
+def refuse_bad_loggers(chosen: Sequence[Imported]) -> None:
+    """Make them for a folder that does not remain.
+
+    Raises:
+        SettingsError: as :func:`make_loggers`.
+    """
+    with tempfile.TemporaryDirectory() as folder:
+        make_loggers(chosen, Path(folder))
+
+
+def _made(one: Imported, key: str, directory: Path) -> Logger:
+    maker = named(one.path, f"{key}.path")
+    defaults = {"save_dir": str(directory), "name": directory.name}
+    for kind, word in _FILES.items():
+        if isinstance(maker, type) and issubclass(maker, kind):
+            defaults |= {"version": word} | ({} if "save_dir" in one.arguments else {"name": ""})
+    return make(one.path, one.arguments, Logger, key, **defaults)
+
+
+_FILES: dict[type[Logger], str] = {TensorBoardLogger: "tensorboard", CSVLogger: "csv"}
+
+
+class RoundLog(L.Callback):
+    """Logs the rounds of a run directory, with the round as the step, and the settings as hyperparameters.
+
+    The first failure of a logger is a line in the log; it gets nothing more, and training goes on.
+
+    Args:
+        chosen: the setting. directory: of the run. log: gets the line.
+
+    Attributes:
+        loggers: those that could be opened.
+    """
+
+    def __init__(self, chosen: Sequence[Imported], directory: RunDirectory, log: Callable[[str], None]) -> None:
+        self._directory, self._log = directory, log
+        known = read_json(directory.path / _LOGGED) or {}
+        self._last: dict[str, int] = {}
+        self.loggers: list[Logger] = []
+        self._rows: list[tuple[int, dict[str, float]]] = []
+        self._written = 0.0
+        for place, (one, logger) in enumerate(zip(chosen, make_loggers(chosen, directory.path), strict=True)):
+            title, name = f"tracking.loggers.{place} ({one.path})", short_hash([place, one.model_dump(mode="json")])
+            try:
+                with quiet_lightning():
+                    getattr(logger, "experiment", None)
+            except Exception as error:  # whatever a library or the disk may raise
+                self._log(f"{title}: {_first_line(error)}; training continues without it")
+                continue
+            _fail_softly(logger, title, self._log)
+            # Lightning's file of comma-separated values begins anew with every process.
+            self._last[name] = 0 if isinstance(logger, CSVLogger) else int(known.get(name, 0))
+            self.loggers.append(logger)
+
+    def setup(self, trainer: L.Trainer, pl_module: L.LightningModule, stage: str) -> None:
+        """Log the settings, before Lightning has loggers save what they have."""
+        for logger in self.loggers:
+            logger.log_hyperparams(read_json(self._directory.path / "settings.json") or {})
+
+    def on_train_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
+        """Log the rounds of earlier processes that a logger has not got."""
+        self._rows = [(int(row["round"]), dict(finite(row))) for row in self._directory.history()]
+        self._write()
+
+    def on_train_epoch_end(self, trainer: L.Trainer, pl_module: Any) -> None:
+        """Log the round that has been recorded, some rounds at a time."""
+        if pl_module.record is None:
+            return
+        row = pl_module.record.row
+        self._rows.append((int(row["round"]), dict(finite(row))))
+        if time.monotonic() - self._written > _SECONDS:
+            self._write()
+
+    def on_train_end(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
+        """Log what is left."""
+        self._write()
+
+    def on_exception(self, trainer: L.Trainer, pl_module: L.LightningModule, exception: BaseException) -> None:
+        """Log what is left."""
+        self._write()
+
+    def _write(self) -> None:
+        rows, self._rows = self._rows, []
+        if not rows:
+            return
+        before = dict(self._last)
+        self._last = {name: max(last, rows[-1][0]) for name, last in before.items()}
+        # First: the process may be killed before the end, and no round is logged twice.
+        write_json(self._directory.path / _LOGGED, self._last)
+        for logger, last in zip(self.loggers, before.values(), strict=True):
+            for round_, metrics in rows:
+                if round_ > last:
+                    logger.log_metrics(metrics, step=round_)
+            logger.save()
+        self._written = time.monotonic()
+
+
+def _fail_softly(logger: Any, title: str, log: Callable[[str], None]) -> None:
+    """Make the first exception of a logger a line in the log, and what is called later do nothing."""
+    failed: list[BaseException] = []
+
+    def guarded(method: Callable[..., Any], *arguments: Any, **named: Any) -> Any:
+        if failed:
+            return None
+        try:
+            return method(*arguments, **named)
+        except Exception as error:  # whatever a library or the disk may raise
+            failed.append(error)
+            log(f"{title}: {_first_line(error)}; training continues without it")
+            return None
+
+    for name in _CALLED:
+        setattr(logger, name, functools.partial(guarded, getattr(logger, name)))
+
+
+def _first_line(error: BaseException) -> str:
+    name, text = type(error).__name__, str(error)
+    return shortened(f"{name}: {text}" if text else name)

@@ -1,0 +1,16 @@
+"""Objects of other packages, named by their import paths."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pydantic import Field
+
+from fedtide.core.plugins import SettingsModel
+
+
+class Imported(SettingsModel):
+    """An object that a class or function of another package makes."""
+
+    path: str = Field(min_length=1, description="of the class: MODULE:NAME, or MODULE.NAME")
+    arguments: dict[str, Any] = Field({}, description="of its constructor, by name")

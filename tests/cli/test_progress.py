@@ -1,0 +1,176 @@
+"""Progress in a terminal of 80 columns: bars with elapsed and remaining time, read from the records of the runs."""
+
+from __future__ import annotations
+
+import fcntl
+import io
+import os
+import pty
+import re
+import struct
+import sys
+import termios
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+from rich.console import Console
+
+from fedtide.cli.bars import Bars
+from fedtide.runs.compare import compare
+from fedtide.runs.progress import Follower, Position
+from fedtide.tracking.workspace import Workspace
+from small_runs import small
+
+__all__ = ["small"]
+
+ESCAPE = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
+HIDE, SHOW = "\x1b[?25l", "\x1b[?25h"
+
+
+def in_terminal(*arguments: str, stop: Callable[[str], bool] = lambda text: False) -> tuple[int, str]:
+    """Exit status and output of a command in a terminal of 80 x 24; it gets Ctrl-C once ``stop`` is true of the output."""
+    process, screen = pty.fork()
+    if process == 0:
+        for name in ("COLUMNS", "LINES", "NO_COLOR"):
+            os.environ.pop(name, None)
+        os.environ["TERM"] = "xterm-256color"
+        os.execv(sys.executable, [sys.executable, "-m", "fedtide", *arguments])
+    fcntl.ioctl(screen, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 80, 0, 0))
+    text, told = "", False
+    with suppress(OSError):  # the terminal is closed
+        while part := os.read(screen, 1 << 16):
+            text += part.decode(errors="replace")
+            if not told and stop(text):
+                os.write(screen, b"\x03")
+                told = True
+    os.close(screen)
+    return os.waitstatus_to_exitcode(os.waitpid(process, 0)[1]), text
+
+
+def lines(text: str) -> list[str]:
+    """Lines as they were drawn, one after another."""
+    return [line for line in re.split(r"[\r\n]+", ESCAPE.sub("", text)) if line.strip()]
+
+
+def bars(text: str, name: str) -> Iterator[re.Match[str]]:
+    """Drawn bars of a name: rounds done, of how many, accuracy, times."""
+    pattern = rf"{re.escape(name)} +━*[╸╺]?━* +(\d+)/(\d+) +(\d+\.\d%)? +(\d:\d\d:\d\d)(, (\d:\d\d:\d\d|-:--:--) left)?"
+    return filter(None, (re.match(pattern, line) for line in lines(text)))
+
+
+def test_a_run_and_ctrl_c(folder: Path) -> None:
+    """The line fits, the state is saved, and the cursor is visible."""
+    name = "fedavg · previous · seed 0"
+    long = ["--set", "scenario.rounds_per_session=3000", "--set", "data.name=digits"]
+
+    def some_rounds(text: str) -> bool:
+        return any(int(bar[1]) > 20 and bar[6] not in (None, "-:--:--") for bar in bars(text[-2000:], name))
+
+    status, text = in_terminal("run", *long, stop=some_rounds)
+    assert status == 130, text
+    assert text.rfind(SHOW) >= text.rfind(HIDE)
+    assert "interrupted; the state is saved" in text
+    drawn = list(bars(text, name))
+    assert {bar[2] for bar in drawn} == {"6000"}
+    assert all(bar[3] for bar in drawn if int(bar[1]) > 0)
+    assert max(len(line) for line in lines(text) if "━" in line) <= 80
+
+
+@pytest.mark.slow
+def test_a_comparison_shows_all_runs_in_progress_and_the_total(folder: Path) -> None:
+    settings = ["compare.algorithms=[fedavg, fedprox]", "compare.workers=2", "scenario.rounds_per_session=60"]
+    status, text = in_terminal("compare", *(word for item in settings for word in ("--set", item)))
+    assert status == 0, text
+    assert {(bar[1], bar[2]) for bar in bars(text, "total")} >= {("0", "2"), ("2", "2")}
+    for label in ("fedavg", "fedprox"):
+        assert any(int(bar[1]) > 0 and bar[3] for bar in bars(text, f"{label} · previous · seed 0"))
+        assert re.search(rf"[12]/2  {label} / previous / seed 0  final accuracy", text)
+    assert lines(text)[-1].startswith("total")
+    assert max(len(line) for line in lines(text) if "━" in line) <= 80
+    assert HIDE not in text
+
+
+class Listed:
+    """A display that lists what it is told, and how far runs are when they end."""
+
+    def __init__(self) -> None:
+        self.told: list[Any] = []
+        self.open: dict[str, Follower] = {}
+
+    def begin(self, name: str, directories: Any) -> None:
+        self.open[name] = Follower(directories)
+        self.told.append(("begin", name))
+
+    def end(self, name: str) -> None:
+        self.told.append(("end", name, self.open.pop(name).position()[:2]))
+
+    def count(self, ended: int, total: int, best: str = "") -> None:
+        self.told.append((ended, total, best))
+
+
+def test_a_display_learns_of_every_run_of_a_comparison(small: Any, tmp_path: Path) -> None:
+    first, second = small(), small(seed=1)
+    display, name = Listed(), "scaffold · previous · seed {}".format
+    compare([first, second], Workspace(tmp_path), 1, lambda line: None, display=display)
+    wanted = [(0, 2, ""), ("begin", name(0)), ("end", name(0), (6, 6)), (1, 2, "")]
+    assert display.told == [*wanted, ("begin", name(1)), ("end", name(1), (6, 6)), (2, 2, "")]
+    display = Listed()
+    compare([first, second], Workspace(tmp_path), 1, lambda line: None, display=display)
+    assert display.told == [(2, 2, "")]
+
+
+def test_a_display_learns_of_every_trial_and_the_best_one(folder: Path) -> None:
+    from fedtide.settings.params import Params
+    from fedtide.tuning.study import tune
+
+    options = ["tune.trials=2", "tune.seeds=[3, 4]", "tune.workers=1", "tune.space={local.lr: {low: 0.01, high: 1}}"]
+    display = Listed()
+    result = tune(Params.read("params.yaml", options), Workspace(folder / "runs"), folder / "tuning", display=display)
+    begun = [told[1] for told in display.told if told[0] == "begin"]
+    assert [name.partition(" · ")[0] for name in begun] == ["trial 0", "trial 1"]
+    assert all(name.partition(" · ")[2].startswith("local.lr = ") for name in begun)
+    assert [told[1:] for told in display.told if told[0] == "end"] == [(name, (8, 8)) for name in begun]
+    assert display.told[0] == (0, 2, "")
+    assert display.told[-1] == (2, 2, f"best {result.value:.4g}")
+
+
+def test_records_that_are_being_written(tmp_path: Path) -> None:
+    """A row without its end is not there yet; a run that is taken back has fewer rounds."""
+    run, later = tmp_path / "run", tmp_path / "later"
+    follower = Follower([run, later])
+    assert follower.position() == Position(0, None, None)
+    run.mkdir()
+    (run / "manifest.json").write_text('{"rounds": 9}')
+    (run / "history.csv").write_text("round,test_accuracy\n")
+    assert follower.position() == Position(0, 18, None)
+    (run / "history.csv").write_text("round,test_accuracy\n1,0.5\n2,\n3,0.7")
+    assert follower.position() == Position(2, 18, 0.5)
+    (run / "history.csv").write_text("round,test_accuracy\n1,0.25\n")
+    assert follower.position() == Position(1, 18, 0.25)
+    later.mkdir()
+    (later / "history.csv").write_text("round,validation_accuracy\n1,0.75\n")
+    assert follower.position() == Position(2, 18, 0.75)
+
+
+@pytest.mark.parametrize("width", [80, 40, 200])
+def test_no_line_is_wider_than_the_terminal(tmp_path: Path, width: int) -> None:
+    """However long the names, and log lines appear above the bars."""
+    (tmp_path / "manifest.json").write_text('{"rounds": 100000}')
+    rows = "".join(f"{number},0.5\n" for number in range(1, 99999))
+    (tmp_path / "history.csv").write_text(f"round,test_accuracy\n{rows}")
+    console = Console(file=io.StringIO(), width=width, height=24, force_terminal=True)
+    with Bars(console) as shown:
+        shown.count(3, 1000, "best 0.1235")
+        shown.begin(f"trial 3 · [local.lr = {'1' * 60}]", [tmp_path])
+        console.print("a line of the log")
+        shown.end(f"trial 3 · [local.lr = {'1' * 60}]")
+        shown.count(4, 1000, "best 0.1235")
+    drawn = lines(console.file.getvalue())  # type: ignore[attr-defined]
+    assert max(map(len, drawn)) <= width
+    assert "a line of the log" in [line.strip() for line in drawn]
+    assert "4/1000" in drawn[-1]
+    if width >= 80:
+        assert any(line.startswith("trial 3 · [local") and "99998/100000" in line and "50.0%" in line for line in drawn)
