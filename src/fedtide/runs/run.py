@@ -5,13 +5,14 @@ from __future__ import annotations
 import gc
 import os
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fedtide.core.plugins import naming_plugins
 from fedtide.runs.identity import run_key
 from fedtide.settings.run import RunSettings, plain_name
 from fedtide.tracking.run_directory import RunDirectory
-from fedtide.tracking.store import has_open_runs
+from fedtide.tracking.folder import has_open_runs
 from fedtide.tracking.workspace import Workspace
 from fedtide.world.prepared import load_data
 
@@ -29,7 +30,7 @@ def run(
     wait: bool = False,
     callbacks: Sequence[L.Callback] = (),
 ) -> dict[str, Any]:
-    """The summary of a run, mirrored into MLflow where the workspace has a folder for it.
+    """The summary of a run, mirrored into MLflow where the workspace says so.
 
     Neither Lightning nor MLflow is imported for a finished run. Arguments, result and errors as
     :func:`fedtide.runs.execution.execute`.
@@ -64,18 +65,18 @@ def _run(
     try:
         if workspace.mlruns is None:
             return execute(settings, workspace.runs, callbacks=callbacks, data=data, **common)
-        from fedtide.tracking.mlflow import MlflowMirror
+        from fedtide.tracking.background import tracker
 
-        labels = data.train_labels.cpu().numpy()
-        mirror = MlflowMirror(workspace.mlruns, workspace.experiment, workspace.comparison, log, labels)
-        return execute(settings, workspace.runs, callbacks=callbacks, tracker=mirror, data=data, **common)
+        return execute(
+            settings, workspace.runs, callbacks=callbacks, tracker=tracker(workspace, data, log), data=data, **common
+        )
     finally:
         gc.collect()  # trainer, module and data form a cycle that would keep the data of past runs in memory
 
 
 def correct_mirror(workspace: Workspace, log: Callable[[str], None]) -> None:
     """Tell MLflow how runs have ended whose process was killed before it could."""
-    if workspace.mlruns is not None and has_open_runs(workspace.mlruns):
+    if isinstance(workspace.mlruns, Path) and has_open_runs(workspace.mlruns):
         from fedtide.tracking.mlflow import correct_all
 
         correct_all(workspace.mlruns, log)

@@ -5,6 +5,25 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
+from fedtide.tracking.server import Server
+
+
+@dataclass(frozen=True)
+class MlflowOptions:
+    """What a run sends to MLflow besides its records.
+
+    Attributes:
+        model: its final model, if it is complete. register: the name under which that is registered, or None.
+        system_metrics: load of the machine meanwhile.
+    """
+
+    model: bool = False
+    register: str | None = None
+    system_metrics: bool = False
+
+
+RECORDS_ONLY = MlflowOptions()
+
 
 @dataclass(frozen=True)
 class Workspace:
@@ -12,12 +31,13 @@ class Workspace:
 
     Attributes:
         runs: run directories. worlds: timelines of the partition stage, or None.
-        mlruns: MLflow's folder, or None for no mirror. experiment, comparison: names of the experiment and the parent run in
-            MLflow.
+        mlruns: MLflow's folder, an MLflow server, or None for no mirror. experiment, comparison: names of the experiment and
+            the parent run in MLflow. options: what else goes there.
     """
 
     runs: Path
     worlds: Path | None = None
-    mlruns: Path | None = None
+    mlruns: Path | Server | None = None
     experiment: str = "fedtide"
     comparison: str = ""
+    options: MlflowOptions = RECORDS_ONLY
