@@ -5,15 +5,20 @@ from pathlib import Path
 import places
 from fedtide.cli.exits import guarded
 from fedtide.cli.options import PARAMS
-from fedtide.cli.reporter import print_report
+from fedtide.cli.reporter import described, log, print_report
 
 
 def main() -> None:
     """Build the report and print its table."""
     from fedtide.runs import stages  # with torch, which takes seconds
     from fedtide.settings.params import Params
+    from fedtide.tracking.results import record_report
 
-    print_report(stages.report(Params.read(PARAMS), places.runs(), Path("worlds"), Path("report"), "dvc repro"))
+    params, worlds, out = Params.read(PARAMS), Path("worlds"), Path("report")
+    summary = stages.report(params, places.runs(), worlds, out, "dvc repro")
+    workspace = stages.workspace(params, places.runs(), worlds, places.mlruns())
+    record_report(workspace, out, described(summary), log)
+    print_report(summary)
 
 
 if __name__ == "__main__":

@@ -141,8 +141,8 @@ class Bench:
         """An empty database of MLflow, whose many tables take seconds to make."""
         maker = self._template / "make_store.py"
         maker.write_text(
-            "from pathlib import Path\nfrom fedtide.tracking import store\n"
-            "Path('mlruns').mkdir()\nstore._create(Path('mlruns/mlflow.db').absolute(), 'file:///nowhere')\n"
+            "from pathlib import Path\nfrom fedtide.tracking import folder\n"
+            "Path('mlruns').mkdir()\nfolder._create(Path('mlruns/mlflow.db').absolute(), 'file:///nowhere')\n"
         )
         process = Process(self._template, ["make_store.py"], self.root / "store.output")
         if process.wait() != 0:

@@ -13,7 +13,7 @@ import fedtide.cli.reproduce
 import fedtide.report.build
 import fedtide.reproduce.reproduce
 import fedtide.runs.preload
-import fedtide.tracking.search
+import fedtide.tracking.results
 import fedtide.tuning.study  # noqa: F401
 
 assert threading.active_count() == 1, "a process with threads must not fork"

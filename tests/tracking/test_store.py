@@ -11,8 +11,9 @@ from pathlib import Path
 import pytest
 
 from fedtide.core.errors import SettingsError
-from fedtide.tracking import store as module
-from fedtide.tracking.store import Store, git_commit, ui_command
+from fedtide.tracking import folder as module
+from fedtide.tracking.folder import ui_command
+from fedtide.tracking.store import Store, git_commit
 
 
 def test_artifacts_lie_below_the_folder_and_writers_do_not_block_readers(mlruns: Path) -> None:

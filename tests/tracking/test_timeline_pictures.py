@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from fedtide.tracking.mlflow import _draw_timeline
+from fedtide.tracking.mlflow_run import draw_timeline
 from support import deal, timeline
 
 
@@ -11,7 +11,7 @@ def test_the_picture_of_a_timeline_is_that_of_its_labels(tmp_path):
     made, pictures = timeline(deal([4, 4]), [{0: 0, 1: 1}]), set()
     for labels in (np.arange(8) % 3, np.arange(8) // 3, np.arange(8) % 3):
         made.save(tmp_path / "timeline.npz", "any")
-        _draw_timeline(tmp_path, labels)
+        draw_timeline(tmp_path, labels)
         pictures.add((tmp_path / "timeline.png").read_bytes())
         (tmp_path / "timeline.png").unlink()
     assert len(pictures) == 2

@@ -116,6 +116,7 @@ def report(
     overrides: Override = None,
     runs: Runs = Path("runs"),
     worlds: Worlds = Path("worlds"),
+    mlruns: Mlruns = None,
     out: Annotated[Path, typer.Option(help="Folder of the report.")] = Path("report"),
     tuning: Annotated[
         Path | None, typer.Option(help="Folder of a search with tune.cost: adds its Pareto front.")
@@ -123,11 +124,15 @@ def report(
     as_json: Json = False,
 ) -> None:
     """Write tables, figures and an HTML page about the runs of `compare`, from their run directories."""
+    from fedtide.cli.reporter import described
     from fedtide.runs.stages import report as build
+    from fedtide.runs.stages import workspace
     from fedtide.settings.params import Params
+    from fedtide.tracking.results import record_report
 
     chosen = Params.read(params, overrides or ())
-    settings = ["--params", params, *(word for item in overrides or () for word in ("--set", item))]
+    told = [item for item in overrides or () if not item.startswith("tracking")]  # changes no number
+    settings = ["--params", params, *(word for item in told for word in ("--set", item))]
     settings += ["--runs", runs] if runs != Path("runs") else []
     folders = ["--worlds", worlds] if worlds != Path("worlds") else []
     written = ["--out", out] if out != Path("report") else []
@@ -136,6 +141,7 @@ def report(
         steps = [["tune", *settings, "--out", tuning], steps[0], [*steps[1], "--tuning", tuning]]
     command = " && ".join(shlex.join(["fedtide", *map(str, step)]) for step in steps)
     summary = build(chosen, runs, worlds, out, command, tuning)
+    record_report(workspace(chosen, runs, worlds, mlruns_folder(mlruns)), out, described(summary), log)
     if as_json:
         facts = {"page": str(summary.page), "complete": summary.complete, "total": summary.total}
         print(json.dumps({**facts, "results": summary.results, "warnings": summary.warnings}))
@@ -255,17 +261,19 @@ def schema() -> None:
 
 
 @app.command()
-def mirror(params: ParamsFile = PARAMS, runs: Runs = Path("runs"), mlruns: Mlruns = None) -> None:
-    """Bring MLflow up to date with the run directories: missing runs and rounds."""
+def mirror(
+    params: ParamsFile = PARAMS, overrides: Override = None, runs: Runs = Path("runs"), mlruns: Mlruns = None
+) -> None:
+    """Bring MLflow up to date with the run directories: missing runs, rounds and models."""
     from fedtide.core.errors import SettingsError
+    from fedtide.runs.stages import update_mlflow
     from fedtide.settings.params import Params
-    from fedtide.tracking.mlflow import mirror as rebuild
 
-    experiment = Params.read(params).experiment.tracking.experiment if params.is_file() else "fedtide"
+    chosen = Params.read(params, overrides or ()) if params.is_file() or overrides else Params({})
     folders = sorted(path.parent for path in runs.glob("*/manifest.json"))
     if not folders:
         raise SettingsError(f"{runs}: no run directories here")
-    rebuild(folders, mlruns_folder(mlruns), experiment, log)
+    update_mlflow(chosen, folders, mlruns_folder(mlruns), log)
 
 
 def main() -> None:

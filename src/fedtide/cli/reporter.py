@@ -55,6 +55,18 @@ def print_report(summary: ReportSummary) -> None:
     console.print(f"\nreport: {summary.page}", markup=False)
 
 
+def described(summary: ReportSummary) -> str:
+    """A report's results, table and warnings in Markdown."""
+    from rich.text import Text
+
+    columns = summary.table.columns
+    rows = zip(*([Text.from_markup(str(cell)).plain for cell in column.cells] for column in columns), strict=True)
+    lines = [[str(column.header) for column in columns], ["---"] * len(columns), *rows]
+    table = "\n".join(f"| {' | '.join(line)} |" for line in lines)
+    said = "\n".join(f"- {line}" for line in (*summary.results, *summary.warnings))
+    return f"{said}\n\n{table}\n\nThe page with all figures is the artifact `report/report.html`.\n"
+
+
 class Shown(NamedTuple):
     """Where the progress of a command goes.
 

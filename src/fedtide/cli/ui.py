@@ -11,7 +11,7 @@ from typing import Annotated
 
 import typer
 
-from fedtide.cli.options import Mlruns, mlruns_folder
+from fedtide.cli.options import PARAMS, Mlruns, Override, ParamsFile, mlruns_folder
 from fedtide.cli.reporter import log
 
 _PATIENCE = 10.0  # seconds for servers to end by themselves
@@ -19,16 +19,28 @@ _WATCH = "read -r _; kill -TERM -{}"
 
 
 def ui(
+    params: ParamsFile = PARAMS,
+    overrides: Override = None,
     mlruns: Mlruns = None,
     port: Annotated[int, typer.Option(min=1, max=65535, help="Port on the loopback interface.")] = 5000,
 ) -> None:
-    """Open the MLflow UI on this machine."""
-    from fedtide.tracking.mlflow import correct_all, ui_command
+    """Open the MLflow UI on this machine, or name the page of `tracking.uri`."""
+    from fedtide.runs.stages import mlflow_place
+    from fedtide.settings.params import Params
+    from fedtide.tracking.folder import ui_command
+    from fedtide.tracking.mlflow import correct_all
+    from fedtide.tracking.server import Server
+    from fedtide.tracking.view import view
 
-    root = mlruns_folder(mlruns)
-    command, environment = ui_command(root, port=port)
-    correct_all(root, log)
-    log(f"http://127.0.0.1:{port}  (Ctrl-C to stop)")
+    chosen = Params.read(params, overrides or ()) if params.is_file() or overrides else Params({})
+    tracking = chosen.experiment.tracking
+    where = mlflow_place(tracking, mlruns_folder(mlruns))
+    if isinstance(where, Server):
+        print(view(where, tracking.experiment, where.address, log))
+        return
+    command, environment = ui_command(where, port=port)
+    correct_all(where, log)
+    log(f"{view(where, tracking.experiment, f'http://127.0.0.1:{port}', log)}  (Ctrl-C to stop)")
     raise typer.Exit(serve(command, environment))
 
 

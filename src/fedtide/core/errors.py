@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -13,6 +14,9 @@ _NEAR, _NEAR_SHORT = 0.6, 0.5
 
 _LONG = 120
 """Most characters of a value that are shown in full."""
+
+
+_CREDENTIALS = re.compile(r"(?<=://)[^/\s@]+@")
 
 
 class SettingsError(ValueError):
@@ -42,9 +46,18 @@ def nearest(problem: str, word: str, known: Iterable[str]) -> str:
     return f"{problem}{hint} (known: {', '.join(options)})"
 
 
+def without_credentials(text: str) -> str:
+    """A text whose URIs have no user and no password, for messages and files.
+
+    >>> without_credentials("--set tracking.uri=https://me:secret@example.org")
+    '--set tracking.uri=https://example.org'
+    """
+    return _CREDENTIALS.sub("", text)
+
+
 def shortened(text: str) -> str:
-    """A text in one line of a readable length: a long one without its middle."""
-    text = " ".join(text.split())
+    """A text in one line of a readable length: a long one without its middle, a URI without user and password."""
+    text = without_credentials(" ".join(text.split()))
     return text if len(text) <= _LONG else f"{text[: _LONG // 2]} ... {text[-_LONG // 4 :]}"
 
 

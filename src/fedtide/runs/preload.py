@@ -10,5 +10,5 @@ import fedtide.runs.execution  # noqa: E402
 with contextlib.suppress(ImportError):  # a machine without tracking
     from mlflow.store.tracking import sqlalchemy_store  # noqa: F401
 
-    import fedtide.tracking.mlflow
+    import fedtide.tracking.background
     import fedtide.world.picture  # noqa: F401

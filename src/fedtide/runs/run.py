@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fedtide.core.plugins import naming_plugins
@@ -11,8 +12,8 @@ from fedtide.runs.identity import run_key
 from fedtide.runs.launch import Decision, global_rank
 from fedtide.runs.progress import NO_DISPLAY, Display, title
 from fedtide.settings.run import RunSettings, plain_name
+from fedtide.tracking.folder import has_open_runs
 from fedtide.tracking.run_directory import RunDirectory
-from fedtide.tracking.store import has_open_runs
 from fedtide.tracking.workspace import Workspace
 from fedtide.world.prepared import load_data
 
@@ -31,7 +32,7 @@ def run(
     callbacks: Sequence[L.Callback] = (),
     display: Display = NO_DISPLAY,
 ) -> dict[str, Any]:
-    """The summary of a run, mirrored into MLflow where the workspace has a folder for it.
+    """The summary of a run, mirrored into MLflow where the workspace says so.
 
     Neither Lightning nor MLflow is imported for a finished run. Arguments, result and errors as
     :func:`fedtide.runs.execution.execute`; ``display`` shows the rounds.
@@ -75,10 +76,9 @@ def _run(
     try:
         if workspace.mlruns is None:
             return execute(settings, workspace.runs, **common)
-        from fedtide.tracking.mlflow import MlflowMirror
+        from fedtide.tracking.background import tracker
 
-        mirror = MlflowMirror(workspace.mlruns, workspace.experiment, workspace.comparison, log, data.train_classes)
-        return execute(settings, workspace.runs, tracker=mirror, **common)
+        return execute(settings, workspace.runs, tracker=tracker(workspace, data, log), **common)
     finally:
         display.end(title(settings))
         gc.collect()  # trainer, module and data form a cycle that would keep the data of past runs in memory
@@ -86,7 +86,7 @@ def _run(
 
 def correct_mirror(workspace: Workspace, log: Callable[[str], None]) -> None:
     """Tell MLflow how runs have ended whose process was killed before it could."""
-    if workspace.mlruns is not None and has_open_runs(workspace.mlruns):
+    if isinstance(workspace.mlruns, Path) and has_open_runs(workspace.mlruns):
         from fedtide.tracking.mlflow import correct_all
 
         correct_all(workspace.mlruns, log)

@@ -17,10 +17,12 @@ from fedtide.runs import identity
 from fedtide.runs.compare import compare
 from fedtide.runs.identity import run_key
 from fedtide.runs.progress import NO_DISPLAY, Display
+from fedtide.settings.experiment import TrackingSettings
 from fedtide.settings.params import Params
 from fedtide.settings.run import RunSettings
 from fedtide.settings.scores import Score, main_score
-from fedtide.tracking.workspace import Workspace
+from fedtide.tracking.server import Server
+from fedtide.tracking.workspace import MlflowOptions, Workspace
 from fedtide.world.build import build_timeline
 from fedtide.world.files import timeline_for, world_file, world_identity, world_origin
 from fedtide.world.prepared import load_data
@@ -53,8 +55,39 @@ def workspace(params: Params, runs: Path, worlds: Path | None, mlruns: Path | No
     for key in ("algorithm", "initialiser", "seed", "world_seed"):
         shared.pop(key)
     name = f"{shared['data']['name']} {shared['scenario']['name']} {short_hash(shared)}"
-    mirror = mlruns if tracking.mlflow else None
-    return Workspace(folder(runs), worlds, mirror, tracking.experiment, name, tracking.loggers)
+    where = mlflow_place(tracking, mlruns) if tracking.mlflow and mlruns else None
+    return Workspace(folder(runs), worlds, where, tracking.experiment, name, tracking.loggers, mlflow_options(tracking))
+
+
+def mlflow_place(tracking: TrackingSettings, mlruns: Path) -> Path | Server:
+    """MLflow's server if there is one in the settings, else its folder."""
+    return Server.at(tracking.uri) if tracking.uri else mlruns
+
+
+def mlflow_options(tracking: TrackingSettings) -> MlflowOptions:
+    """What goes to MLflow besides records."""
+    return MlflowOptions(tracking.model, tracking.register, tracking.system_metrics)
+
+
+def update_mlflow(params: Params, directories: Sequence[Path], mlruns: Path, log: Log) -> None:
+    """Bring MLflow, on its server or in a folder, up to date with run directories.
+
+    Raises:
+        SettingsError: its store cannot be used.
+    """
+    from fedtide.tracking.mlflow import mirror
+    from fedtide.tracking.stored_data import stored_data
+
+    experiment, root = params.experiment, Path(params.run().data.root)
+    where = mlflow_place(experiment.tracking, mlruns)
+    mirror(
+        directories,
+        where,
+        experiment.tracking.experiment,
+        log,
+        options=mlflow_options(experiment.tracking),
+        data=lambda directory: stored_data(directory, root),
+    )
 
 
 def download(params: Params, out: Path) -> dict[str, Any]:

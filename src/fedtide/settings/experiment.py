@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import Any, Literal
 
 from pydantic import Field, field_validator, model_validator
 
+from fedtide.core.addresses import split_address
 from fedtide.core.bounds import Threads
 from fedtide.core.errors import SettingsError
 from fedtide.core.plugins import SettingsModel
@@ -70,16 +72,45 @@ class ReportSettings(SettingsModel):
         return self
 
 
-class TrackingSettings(SettingsModel):
-    """MLflow, and other trackers."""
+with warnings.catch_warnings():
+    # A class of settings has a method `register`, of its metaclass; settings, its instances, have none.
+    warnings.filterwarnings("ignore", 'Field name "register"')
 
-    mlflow: bool = Field(True, description="mirror runs into MLflow")
-    experiment: str = Field("fedtide", min_length=1, description="name of the MLflow experiment")
-    loggers: tuple[Imported, ...] = Field(
-        (),
-        description="Lightning loggers that get every round, each {path: lightning.pytorch.loggers.CSVLogger, arguments: "
-        "{...}}; `save_dir` is the run's folder unless it is given",
-    )
+    class TrackingSettings(SettingsModel):
+        """MLflow, and other trackers."""
+
+        mlflow: bool = Field(True, description="mirror runs into MLflow")
+        experiment: str = Field("fedtide", min_length=1, description="name of the MLflow experiment")
+        uri: str | None = Field(
+            None, description="address of an MLflow server, http:// or https://; null: the store in the folder mlruns"
+        )
+        model: bool = Field(
+            True, description="log the final model of a complete run as an MLflow model; never that of a search's trial"
+        )
+        register: str | None = Field(
+            None, min_length=1, description="name under which that model is registered, a new version for every run"
+        )
+        system_metrics: bool = Field(
+            False, description="log the load of processor, memory, disk, network and GPU as well"
+        )
+        loggers: tuple[Imported, ...] = Field(
+            (),
+            description="Lightning loggers that get every round, each {path: lightning.pytorch.loggers.CSVLogger, "
+            "arguments: {...}}; `save_dir` is the run's folder unless it is given",
+        )
+
+        @field_validator("uri")
+        @classmethod
+        def _address(cls, value: str | None) -> str | None:
+            if value is not None:
+                split_address(value)
+            return value
+
+        @model_validator(mode="after")
+        def _registers_a_model(self) -> TrackingSettings:
+            if self.register is not None and not self.model:
+                raise SettingsError(f"register = {self.register!r} needs model = true")
+            return self
 
 
 class Experiment(RunSettings):

@@ -3,31 +3,19 @@
 from __future__ import annotations
 
 import functools
-import hashlib
-import json
-import tempfile
-import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 from fedtide.core.errors import SettingsError
-from fedtide.core.files import write_bytes
-from fedtide.settings.scores import Score, main_score
-from fedtide.tracking.run_directory import RunDirectory, finite, read_json
-from fedtide.tracking.store import Store, claimed, git_commit, reason, ui_command
-from fedtide.world.timeline import Ints, Timeline
+from fedtide.tracking.mlflow_run import MlflowRun, draw_timeline, outcome_of, status_of
+from fedtide.tracking.run_directory import RunDirectory, read_json
+from fedtide.tracking.server import Server, is_silence
+from fedtide.tracking.store import Store, claimed, reason
+from fedtide.tracking.workspace import RECORDS_ONLY, MlflowOptions
+from fedtide.world.dataset import Dataset
 
-__all__ = ["MlflowMirror", "correct", "correct_all", "mirror", "ui_command"]
-
-_MAX_VALUE = 250  # characters of a parameter's value
-_MAX_METRICS = 1000  # per call, MLflow's limit
-_MAX_PARAMS = 100  # per call, MLflow's limit
-_EVERY_ROUND = "session"  # a metric that is finite in every round, so it tells which rounds are logged
-_FILES = ("settings.json", "history.csv", "per_class.csv", "timeline.png", "model.pt")
-
-_PICTURES: dict[tuple[str, str], bytes] = {}
-"""Pictures by what they show: digests of the timeline and of the labels."""
+GAP = "training continues, `fedtide mirror` fills the gap later"
 
 
 class MlflowMirror:
@@ -36,171 +24,112 @@ class MlflowMirror:
     Failures never stop the run: the first is logged, and mirroring ends.
 
     Args:
-        mlruns: folder of the store.
+        where: folder of the store, or a server; for that, see :class:`fedtide.tracking.background.BackgroundMirror`.
         experiment: MLflow's experiment.
         parent: name of the comparison or search that the run belongs to; empty for none.
         log: gets the remark.
-        labels: of the training samples, to draw the timeline of a complete run; None for no picture.
+        data: of the run, as loaded, for the picture of its timeline and for its model; None for neither.
+        options: what else is logged.
     """
 
     def __init__(
         self,
-        mlruns: Path,
+        where: Path | Server,
         experiment: str,
         parent: str = "",
         log: Callable[[str], None] = lambda _: None,
-        labels: Ints | None = None,
+        data: Dataset | None = None,
+        options: MlflowOptions = RECORDS_ONLY,
     ) -> None:
-        self.mlruns, self.experiment, self.parent, self.log, self.labels = mlruns, experiment, parent, log, labels
-        self._run: _MlflowRun | None = None
+        self.where, self.experiment, self.parent, self.log = where, experiment, parent, log
+        self.data, self.options = data, options
+        self._run: MlflowRun | None = None
+        self._monitor: Any = None
 
     def begin(self, directory: RunDirectory) -> None:
         """Start or continue the MLflow run of a run directory, and correct the runs of killed processes."""
-        self._try(lambda: self._begin(directory))
+        self._try(lambda: self.open(directory))
 
     def log_round(self, row: dict[str, Any]) -> None:
         """Log the round."""
         self._with_run(lambda run: run.add([row]))
 
     def end(self) -> None:
-        """Log files, figures and outcome, however the run ended."""
-        self._with_run(self._end)
+        """Log files, figures, model and outcome, however the run ended."""
+        self._with_run(self.close)
 
-    def _end(self, run: _MlflowRun) -> None:
-        if self.labels is not None and _outcome(run.directory) == "complete":
-            _draw_timeline(run.directory.path, self.labels)
-        run.end()
-
-    def _begin(self, directory: RunDirectory) -> None:
-        store = Store(self.mlruns, self.experiment)
+    def open(self, directory: RunDirectory) -> MlflowRun:
+        """:meth:`begin`, but failures are raised."""
+        store = Store(self.where, self.experiment)
         correct(store, self.log)
-        self._run = _MlflowRun(store, directory)
-        self._run.open(self.parent)
-        self._run.add(directory.history())
+        run = MlflowRun(store, directory)
+        run.open(self.parent, self.data)
+        run.add(directory.history())
+        if self.options.system_metrics:
+            self._watch_system(store, run)
+        self._run = run
+        return run
 
-    def _with_run(self, action: Callable[[_MlflowRun], None]) -> None:
+    def close(self, run: MlflowRun) -> None:
+        """:meth:`end`, but failures are raised."""
+        self.abandon()
+        if self.data is not None and outcome_of(run.directory) == "complete":
+            draw_timeline(run.directory.path, self.data.train_classes)
+        run.end(self.options, self.data)
+
+    def abandon(self) -> None:
+        """Log nothing more by itself."""
+        self._run = None
+        if self._monitor is not None:
+            self._monitor.finish()
+            self._monitor = None
+
+    def _watch_system(self, store: Store, run: MlflowRun) -> None:
+        """Log the load of the machine from a thread of MLflow's, every ten seconds or as its variables say."""
+        from mlflow.system_metrics.system_metrics_monitor import SystemMetricsMonitor
+
+        monitor: Any = SystemMetricsMonitor
+        self._monitor = monitor(run.name, resume_logging=True, tracking_uri=store.uri)
+        self._monitor.start()
+
+    def _with_run(self, action: Callable[[MlflowRun], None]) -> None:
         if self._run is not None:
             self._try(functools.partial(action, self._run))
 
-    def _try(self, action: Callable[[], None]) -> None:
+    def _try(self, action: Callable[[], Any]) -> None:
         try:
             action()
         except Exception as error:  # whatever MLflow, SQLAlchemy or the disk may raise
-            self._run = None
-            self.log(f"MLflow: {reason(error)}; training continues, `fedtide mirror` fills the gap later")
-
-
-class _MlflowRun:
-    """The MLflow run of a run directory: given, found by run key and name, or created."""
-
-    def __init__(self, store: Store, directory: RunDirectory, run: Any = None) -> None:
-        self.directory, self._client, self._store = directory, store.client, store
-        self._facts = read_json(directory.path / "manifest.json") or {}
-        if run is None:
-            name, key = directory.path.name, self._facts.get("run_key")
-            run = next(iter(store.runs(f"tags.run_key = '{key}' and attributes.run_name = '{name}'")), None)
-        self._run: Any = run
-        self._rounds: set[int] = set()
-        if run is not None:
-            self._rounds = {item.step for item in self._client.get_metric_history(self._id, _EVERY_ROUND)}
-
-    @property
-    def _id(self) -> str:
-        return str(self._run.info.run_id)
-
-    def is_complete(self) -> bool:
-        """Whether MLflow has every round and the outcome."""
-        return (
-            self._run is not None
-            and self._run.data.tags.get("outcome") == _outcome(self.directory)
-            and self._run.info.status != "RUNNING"
-            and self._rounds.issuperset(int(row["round"]) for row in self.directory.history())
-        )
-
-    def open(self, parent: str) -> None:
-        """Mark the run as running and log its settings and tags; create it below ``parent`` if it is new."""
-        from mlflow.entities import Param, RunTag
-
-        tags = self._tags()
-        if self._run is None:
-            if parent:
-                tags["mlflow.parentRunId"] = self._store.parent(parent)
-            self._run = self._client.create_run(self._store.experiment, run_name=self.directory.path.name, tags=tags)
-        else:
-            self._client.update_run(self._id, status="RUNNING")
-            self._client.log_batch(self._id, tags=[RunTag(key, value) for key, value in tags.items()])
-        settings = read_json(self.directory.path / "settings.json") or {}
-        params = [Param(key, value) for key, value in _flat(settings)]
-        for start in range(0, len(params), _MAX_PARAMS):
-            self._client.log_batch(self._id, params=params[start : start + _MAX_PARAMS])
-
-    def add(self, rows: Iterable[Mapping[str, Any]]) -> None:
-        """Log the missing rounds in as few calls as possible, each round within one call."""
-        from mlflow.entities import Metric
-
-        now = int(time.time() * 1000)
-        block: list[Any] = []
-        for row in rows:
-            step = int(row["round"])
-            if step in self._rounds:
-                continue
-            metrics = [Metric(key, value, now, step) for key, value in finite(row)]
-            if len(block) + len(metrics) > _MAX_METRICS:
-                self._client.log_batch(self._id, metrics=block)
-                block = []
-            block += metrics
-            self._rounds.add(step)
-        if block:
-            self._client.log_batch(self._id, metrics=block)
-
-    def end(self) -> None:
-        """Log files, figures and the outcome."""
-        for path in (self.directory.path / name for name in _FILES):
-            if path.is_file():
-                self._client.log_artifact(self._id, str(path))
-        with tempfile.TemporaryDirectory() as folder:
-            main = main_score(self._facts.get("task", "classification"))
-            picture = Path(folder) / f"{main.name}.png"
-            if _draw_score(self.directory.history(), main, picture):
-                self._client.log_artifact(self._id, str(picture))
-        self.conclude()
-
-    def conclude(self) -> None:
-        """Log the outcome."""
-        outcome = _outcome(self.directory)
-        self._client.set_tag(self._id, "outcome", outcome)
-        self._client.set_terminated(self._id, _status(outcome))
-
-    def _tags(self) -> dict[str, str]:
-        facts = self._facts
-        tags = {"outcome": "running", "directory": str(self.directory.path.resolve()), "algorithm": facts["label"]}
-        tags |= {key: str(facts[key]) for key in ("initialiser", "scenario", "dataset", "seed", "run_key")}
-        commit = git_commit()
-        return {**tags, "git_commit": commit} if commit else tags
+            self.log(f"MLflow: {reason(error)}; {GAP}")
+            self.abandon()
 
 
 def mirror(
     run_dirs: Sequence[Path],
-    mlruns: Path,
+    where: Path | Server,
     experiment: str,
     log: Callable[[str], None] = lambda _: None,
     parent: str = "",
+    options: MlflowOptions = RECORDS_ONLY,
+    data: Callable[[RunDirectory], Dataset | None] = lambda _: None,
 ) -> None:
     """Bring MLflow up to date with run directories: create missing runs, complete partial ones.
 
     Args:
         run_dirs: the directories; those in use by a process, or without a run, are skipped.
-        mlruns: folder of the store.
+        where: folder of the store, or a server.
         experiment: MLflow's experiment.
         log: gets one line at the end, and one per skipped directory.
         parent: name of the comparison for new runs; empty for none.
+        options: whether MLflow should have the models, too.
+        data: the dataset of a run, or None if it is not at hand; asked only for a model.
 
     Raises:
         SettingsError: the store cannot be used.
     """
     complete = written = 0
     try:
-        store = Store(mlruns, experiment)
+        store = Store(where, experiment)
         for path in run_dirs:
             if not (path / "manifest.json").is_file():
                 log(f"{path.name}: skipped, no run directory")
@@ -214,17 +143,18 @@ def mirror(
                 except SettingsError as error:
                     log(f"{path.name}: skipped, {error}")
                     continue
-                run = _MlflowRun(store, RunDirectory(path))
-                if run.is_complete():
+                run = MlflowRun(store, RunDirectory(path))
+                if run.is_complete(options):
                     complete += 1
-                else:
-                    run.open(parent)
-                    run.add(history)
-                    run.end()
-                    written += 1
+                    continue
+                found = data(run.directory) if run.lacks_model(options) else None
+                run.open(parent, found)
+                run.add(history)
+                run.end(options, found)
+                written += 1
         correct(store, log)
     except Exception as error:  # whatever MLflow, SQLAlchemy or the disk may raise
-        raise SettingsError(f"MLflow's store {mlruns} cannot be used: {reason(error)}") from error
+        raise SettingsError(f"MLflow's store {_named(where)} cannot be used: {reason(error)}") from error
     log(f"MLflow: {written} runs written, {complete} up to date")
 
 
@@ -238,13 +168,15 @@ def correct(store: Store, log: Callable[[str], None]) -> None:
         try:
             _correct(store, run)
         except Exception as error:  # damaged records of one run
+            if is_silence(error):
+                raise
             log(f"MLflow: {run.info.run_name}: {reason(error)}")
 
 
-def correct_all(mlruns: Path, log: Callable[[str], None]) -> None:
-    """:func:`correct` the store in a folder; failures are logged."""
+def correct_all(where: Path | Server, log: Callable[[str], None]) -> None:
+    """:func:`correct` a store; failures are logged."""
     try:
-        correct(Store(mlruns), log)
+        correct(Store(where), log)
     except Exception as error:  # whatever MLflow, SQLAlchemy or the disk may raise
         log(f"MLflow: {reason(error)}")
 
@@ -261,80 +193,14 @@ def _correct(store: Store, run: Any) -> None:
             store.client.set_tag(run.info.run_id, "outcome", "killed")
             store.client.set_terminated(run.info.run_id, "KILLED")
         return
-    if shown == _status(tags.get("outcome", "")) and tags.get("outcome") == _outcome(directory):
+    if shown == status_of(tags.get("outcome", "")) and tags.get("outcome") == outcome_of(directory):
         return
     with claimed(directory.path) as free:
         if free:
-            found = _MlflowRun(store, directory, run)
+            found = MlflowRun(store, directory, run)
             found.add(directory.history())
             found.conclude() if directory.summary() is None else found.end()
 
 
-def _status(outcome: str) -> str:
-    """MLflow's status of a run that is not in progress."""
-    return {"complete": "FINISHED", "pruned": "FINISHED", "diverged": "FAILED", "failed": "FAILED"}.get(
-        outcome, "KILLED"
-    )
-
-
-def _outcome(directory: RunDirectory) -> str:
-    """Outcome of a run that is not in progress, from its directory.
-
-    The state in its summary, else ``failed`` if an exception ended it, ``interrupted`` if its last event is that, or
-    ``killed``.
-    """
-    summary, facts = directory.summary(), read_json(directory.path / "manifest.json") or {}
-    if summary is not None and summary.get("run_key") == facts.get("run_key"):
-        return str(summary["state"])
-    if directory.error.is_file():
-        return "failed"
-    log = directory.path / "events.jsonl"
-    lines = log.read_text(encoding="utf-8").splitlines() if log.is_file() else []
-    return "interrupted" if lines and '"event": "interrupted"' in lines[-1] else "killed"
-
-
-def _flat(values: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, str]]:
-    """Nested settings as dotted keys and values short enough for MLflow."""
-    for key, value in values.items():
-        if isinstance(value, Mapping):
-            yield from _flat(value, f"{prefix}{key}.")
-        else:
-            yield prefix + key, (value if isinstance(value, str) else json.dumps(value))[:_MAX_VALUE]
-
-
-def _draw_timeline(folder: Path, labels: Ints) -> None:
-    """The picture of a run's timeline; runs of one process often share theirs, so it is drawn once."""
-    from fedtide.world.picture import draw
-
-    path, timeline = folder / "timeline.png", Timeline.load(folder / "timeline.npz")
-    if path.is_file():
-        return
-    shown = timeline.digest, hashlib.sha256(labels.tobytes()).hexdigest()
-    known = _PICTURES.get(shown)
-    if known is None:
-        draw(timeline, labels, path)
-        _PICTURES[shown] = path.read_bytes()
-    else:
-        write_bytes(path, known)
-
-
-def _draw_score(history: Sequence[Mapping[str, str]], score: Score, path: Path) -> bool:
-    """Draw the accuracies, or another score, over the rounds as a PNG; False if there are none."""
-    from matplotlib.figure import Figure
-
-    columns = [column for column in (history[0] if history else ()) if column.endswith(f"_{score.name}")]
-    curves = {column: [(int(row["round"]), float(row[column])) for row in history if row[column]] for column in columns}
-    curves = {column: points for column, points in curves.items() if points}
-    if not curves:
-        return False
-    figure = Figure(figsize=(7, 4), layout="constrained")
-    axes = figure.subplots()
-    for column, points in curves.items():
-        axes.plot(*zip(*points, strict=True), label=column.replace(score.name, score.words).replace("_", " "))
-    axes.set(xlabel="round", ylabel=score.words)
-    if score.share:
-        axes.set_ylim(0, 1)
-    axes.grid(alpha=0.3)
-    axes.legend(frameon=False)
-    figure.savefig(path)
-    return True
+def _named(where: Path | Server) -> str:
+    return where.address if isinstance(where, Server) else str(where)

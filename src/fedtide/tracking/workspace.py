@@ -6,6 +6,24 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from fedtide.settings.imported import Imported
+from fedtide.tracking.server import Server
+
+
+@dataclass(frozen=True)
+class MlflowOptions:
+    """What a run sends to MLflow besides its records.
+
+    Attributes:
+        model: its final model, if it is complete. register: the name under which that is registered, or None.
+        system_metrics: load of the machine meanwhile.
+    """
+
+    model: bool = False
+    register: str | None = None
+    system_metrics: bool = False
+
+
+RECORDS_ONLY = MlflowOptions()
 
 
 @dataclass(frozen=True)
@@ -14,13 +32,14 @@ class Workspace:
 
     Attributes:
         runs: run directories. worlds: timelines of the partition stage, or None.
-        mlruns: MLflow's folder, or None for no mirror. experiment, comparison: names of the experiment and the parent run in
-            MLflow. loggers: Lightning loggers of every run.
+        mlruns: MLflow's folder, an MLflow server, or None for no mirror. experiment, comparison: names of the experiment and
+            the parent run in MLflow. loggers: Lightning loggers of every run. options: what else goes to MLflow.
     """
 
     runs: Path
     worlds: Path | None = None
-    mlruns: Path | None = None
+    mlruns: Path | Server | None = None
     experiment: str = "fedtide"
     comparison: str = ""
     loggers: tuple[Imported, ...] = ()
+    options: MlflowOptions = RECORDS_ONLY

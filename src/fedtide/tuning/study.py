@@ -114,7 +114,8 @@ def tune(
     digest = short_hash([*identity, *filter(None, [facts(options, rounds)])])  # as before there were other samplers
     name = f"tune-{space.base.label}-{space.base.initialiser_label}-{digest}"
     with _held(folder, name):
-        where = dataclasses.replace(workspace, comparison=name)
+        sent = dataclasses.replace(workspace.options, model=False, register=None)  # of many models one is of use
+        where = dataclasses.replace(workspace, comparison=name, options=sent)
         search = _Search(space, options, proposals, where, folder / name, length, rounds, log, display)
         if search.workers > 1:
             search.stopped = run_in_workers(run_trial, search, search.workers)
@@ -353,9 +354,10 @@ class _Search:
         if best is None:
             return TuneResult(name, ended, None, {}, None, failed, f"none of {ended} ended trials is complete")
         if self._workspace.mlruns is not None:
-            from fedtide.tracking.search import record
+            from fedtide.tracking.results import record
 
-            record(self._workspace, *results.facts(self._study, self._objectives), files, self._log)
+            words, numbers = results.facts(self._study, self._objectives)
+            record(self._workspace, words, numbers, dict.fromkeys(files, ""), self._log)
         text = results.summary(self._study, self._objectives, folder)
         if self._enough and ended < self._wanted:
             terminator = self._options.terminator.name
