@@ -21,6 +21,7 @@ from rich.console import Console
 from fedtide.cli.bars import Bars
 from fedtide.runs.compare import compare
 from fedtide.runs.progress import Follower, Position
+from fedtide.settings.scores import ACCURACY
 from fedtide.tracking.workspace import Workspace
 from small_runs import small
 
@@ -147,9 +148,9 @@ def test_records_that_are_being_written(tmp_path: Path) -> None:
     (run / "history.csv").write_text("round,test_accuracy\n")
     assert follower.position() == Position(0, 18, None)
     (run / "history.csv").write_text("round,test_accuracy\n1,0.5\n2,\n3,0.7")
-    assert follower.position() == Position(2, 18, 0.5)
+    assert follower.position() == Position(2, 18, (ACCURACY, 0.5))
     (run / "history.csv").write_text("round,test_accuracy\n1,0.25\n")
-    assert follower.position() == Position(1, 18, 0.25)
+    assert follower.position() == Position(1, 18, (ACCURACY, 0.25))
     later.mkdir()
     (later / "history.csv").write_text("round,validation_accuracy\n1,0.75\n")
     assert follower.position() == Position(2, 18, 0.75)

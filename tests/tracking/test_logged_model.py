@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -196,3 +197,23 @@ def test_system_metrics_on_request(
     (run,) = Store(mlruns, EXPERIMENT).runs("tags.run_key != ''")
     assert (run.info.status, run.data.tags["outcome"]) == ("FINISHED", "complete")
     assert {name for name in run.data.metrics if name.startswith("system/cpu")}
+
+
+@pytest.mark.parametrize(
+    ("task", "labels", "outputs"), [("regression", torch.zeros(4), 1), ("multilabel", torch.ones(4, 3), 3)]
+)
+def test_other_tasks_predict_what_they_are_about(task: Any, labels: torch.Tensor, outputs: int, tmp_path: Path) -> None:
+    data = replace(dataset(torch.zeros(4, 3), labels, 1), task=task)
+    plugin = plugins.load(Model, "logistic")
+    network = plugin(plugin.Settings()).build((3,), outputs, 0)
+    with torch.no_grad():
+        for value in network.parameters():
+            value.fill_(2.0)
+    folder = tmp_path / "run"
+    folder.mkdir()
+    torch.save(network.state_dict(), folder / "model.pt")
+    (folder / "settings.json").write_text('{"model": {"name": "logistic"}}')
+    save(folder, data, tmp_path / "model")
+    found = Served(tmp_path / "model" / "data" / "data").predict(np.ones((2, 3), np.float32))
+    wanted = torch.full((2, outputs), 8.0)
+    assert np.array_equal(found, (wanted if task == "regression" else wanted.sigmoid()).numpy())

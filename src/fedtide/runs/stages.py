@@ -56,7 +56,7 @@ def workspace(params: Params, runs: Path, worlds: Path | None, mlruns: Path | No
         shared.pop(key)
     name = f"{shared['data']['name']} {shared['scenario']['name']} {short_hash(shared)}"
     where = mlflow_place(tracking, mlruns) if tracking.mlflow and mlruns else None
-    return Workspace(folder(runs), worlds, where, tracking.experiment, name, tracking.loggers, mlflow_options(tracking))
+    return Workspace(folder(runs), worlds, where, tracking.experiment, name, mlflow_options(tracking), tracking.loggers)
 
 
 def mlflow_place(tracking: TrackingSettings, mlruns: Path) -> Path | Server:

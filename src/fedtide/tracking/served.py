@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -42,7 +43,6 @@ class Served:
 
     def __init__(self, folder: Path) -> None:
         described = json.loads((folder / DESCRIPTION).read_text(encoding="utf-8"))
-        _find_plugins(folder / PLUGINS)
         shape, constants = tuple(described["input_shape"]), described["constants"]
         constants = {name: constants[name] for name in constants if name not in ("clients", "unit")}
         constants |= {"mean": tuple(constants["mean"]), "std": tuple(constants["std"])}
@@ -52,10 +52,11 @@ class Served:
         samples |= {f"{split}_labels": labels for split in ("train", "test")}
         self._data = Dataset(**constants, **samples, digest="")
         chosen = {name: value for name, value in described["model"].items() if name not in _ABSENT}
-        plugin = plugins.load(Model, chosen["name"])
-        model = plugin(parse(plugin.Settings, chosen))
-        with torch.random.fork_rng(devices=[]):  # the caller's draws stay as they are
-            network = model.build(shape, outputs, self._data.vocabulary)
+        with _plugins_found_in(folder / PLUGINS):
+            plugin = plugins.load(Model, chosen["name"])
+            model = plugin(parse(plugin.Settings, chosen))
+            with torch.random.fork_rng(devices=[]):  # the caller's draws stay as they are
+                network = model.build(shape, outputs, self._data.vocabulary)
         weights = torch.load(folder / WEIGHTS, weights_only=True)
         self._dtype = next((value.dtype for value in weights.values() if value.is_floating_point()), torch.float32)
         network = network.to(self._dtype)
@@ -81,8 +82,15 @@ def _load_pyfunc(path: str) -> Served:
     return Served(Path(path))
 
 
-def _find_plugins(folder: Path) -> None:
-    """Let plug-ins be searched in a folder, too."""
-    known = os.environ.get("FEDTIDE_PLUGINS", "")
-    if folder.is_dir() and str(folder) not in known.split(os.pathsep):
+@contextmanager
+def _plugins_found_in(folder: Path) -> Iterator[None]:
+    """Plug-ins are searched in a folder, too."""
+    known = os.environ.get("FEDTIDE_PLUGINS")
+    if folder.is_dir():
         os.environ["FEDTIDE_PLUGINS"] = os.pathsep.join(filter(None, [known, str(folder)]))
+    try:
+        yield
+    finally:
+        os.environ.pop("FEDTIDE_PLUGINS", None)
+        if known is not None:
+            os.environ["FEDTIDE_PLUGINS"] = known

@@ -33,7 +33,7 @@ class Workspace:
     Attributes:
         runs: run directories. worlds: timelines of the partition stage, or None.
         mlruns: MLflow's folder, an MLflow server, or None for no mirror. experiment, comparison: names of the experiment and
-            the parent run in MLflow. loggers: Lightning loggers of every run. options: what else goes to MLflow.
+            the parent run in MLflow. options: what else goes there. loggers: Lightning loggers of every run.
     """
 
     runs: Path
@@ -41,5 +41,5 @@ class Workspace:
     mlruns: Path | Server | None = None
     experiment: str = "fedtide"
     comparison: str = ""
-    loggers: tuple[Imported, ...] = ()
     options: MlflowOptions = RECORDS_ONLY
+    loggers: tuple[Imported, ...] = ()
