@@ -153,7 +153,7 @@ def test_records_that_are_being_written(tmp_path: Path) -> None:
     assert follower.position() == Position(1, 18, (ACCURACY, 0.25))
     later.mkdir()
     (later / "history.csv").write_text("round,validation_accuracy\n1,0.75\n")
-    assert follower.position() == Position(2, 18, 0.75)
+    assert follower.position() == Position(2, 18, (ACCURACY, 0.75))
 
 
 @pytest.mark.parametrize("width", [80, 40, 200])

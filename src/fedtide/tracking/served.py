@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import os
 from collections.abc import Callable, Iterator
@@ -84,13 +85,16 @@ def _load_pyfunc(path: str) -> Served:
 
 @contextmanager
 def _plugins_found_in(folder: Path) -> Iterator[None]:
-    """Plug-ins are searched in a folder, too."""
+    """Plug-ins are searched in a folder, too; later only those found now are there."""
+    package = importlib.import_module(f"fedtide.{Model.kind}")
+    searched = list(package.__path__)
     known = os.environ.get("FEDTIDE_PLUGINS")
     if folder.is_dir():
         os.environ["FEDTIDE_PLUGINS"] = os.pathsep.join(filter(None, [known, str(folder)]))
     try:
         yield
     finally:
+        package.__path__[:] = searched
         os.environ.pop("FEDTIDE_PLUGINS", None)
         if known is not None:
             os.environ["FEDTIDE_PLUGINS"] = known
