@@ -9,13 +9,13 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator
 
 from fedtide.report.records import METHOD, Records
-from fedtide.report.style import GREY, PALETTE, WIDTH, paper, png
+from fedtide.report.style import GREY, PALETTE, WIDTH, paper
 
 _LINEAR = 0.01  # loss changes below this are on a linear scale, larger ones on a logarithmic one
 _MOST_POINTS = 4000  # in a panel; more would only overlap
 
 
-def gates(records: Records) -> bytes | None:
+def gates(records: Records) -> Figure | None:
     """Gate of every client over the rounds it took part in, and their mean, of one complete run per method."""
     panels = _panels(records, "gate")
     if not panels:
@@ -34,10 +34,10 @@ def gates(records: Records) -> bytes | None:
         grid[0].legend(loc="upper left")
         figure.supxlabel("Communication round", fontsize=9)
         figure.supylabel("Gate", fontsize=9)
-        return png(figure)
+        return figure
 
 
-def consistency(records: Records) -> bytes | None:
+def consistency(records: Records) -> Figure | None:
     """Change of the local over the global training loss, between consecutive selections of a client."""
     panels = [(name, loss_changes(rows)) for name, rows in _panels(records, "local_loss")]
     panels = [(name, changes) for name, changes in panels if len(changes)]
@@ -71,7 +71,7 @@ def consistency(records: Records) -> bytes | None:
         bar = figure.colorbar(points, ax=grid, fraction=0.03, pad=0.02)
         bar.set_label("Round")
         bar.outline.set_visible(False)
-        return png(figure)
+        return figure
 
 
 def loss_changes(rows: pd.DataFrame) -> pd.DataFrame:
