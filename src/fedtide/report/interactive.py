@@ -254,6 +254,8 @@ def _layout(chart: Chart, columns: int, crowd: float) -> Json:
         up |= {"showticklabels": column == 0 or own}
         if panel.cells is None:
             across |= _sessions(panel, columns * crowd)
+        if layout["hovermode"] == "x unified":
+            across["unifiedhovertitle"] = {"text": f"{_escaped(chart.x.title)}: %{{x}}"}
         if panel.y is not None:
             up["title"] = {"text": _escaped(panel.y.title)}
         if chart.y.names:
