@@ -274,7 +274,9 @@ def _pictures(read: Records, table: Table, spread: pd.DataFrame, formats: Sequen
         ),
     ]
     return [
-        picture(name, title, caption, drawing, formats) for name, drawing, title, caption in possible if drawing is not None
+        picture(name, title, caption, drawing, formats)
+        for name, drawing, title, caption in possible
+        if drawing is not None
     ]
 
 

@@ -104,7 +104,9 @@ def newcomers(records: Records) -> Chart | None:
             rounds = mine.groupby(["session", "round"])[group].agg(["mean", "min", "max"]).dropna().reset_index()
             # Other clients make up the group in another session: a line joins them only if it has nothing else to join.
             pieces = [piece for _, piece in rounds.groupby("session")] if per_session > 1 else [rounds]
-            x, y, low, high = (joined([floats(piece[name]) for piece in pieces]) for name in ("round", "mean", "min", "max"))
+            x, y, low, high = (
+                joined([floats(piece[name]) for piece in pieces]) for name in ("round", "mean", "min", "max")
+            )
             drawn = marker if few or any(len(piece) == 1 for piece in pieces) else ""
             found.append(Series(group, x, y, colour, low, high, dash=dash, marker=drawn))
         return found

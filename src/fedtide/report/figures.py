@@ -76,7 +76,11 @@ def per_class(records: Records) -> Chart | None:
     written = len(classes) <= _MOST_CELLS
     values = means.to_numpy(dtype=np.float64)
     cells = Cells(values, "cividis", "Accuracy", missing="#d9d9d9", share=True, written=written)
-    x = Axis("Class", names=tuple(str(number) for number in range(len(classes)))) if written else Axis("Class", whole=True)
+    x = (
+        Axis("Class", names=tuple(str(number) for number in range(len(classes))))
+        if written
+        else Axis("Class", whole=True)
+    )
     return Chart(x, Axis("", names=tuple(names.values())), (Panel(cells=cells),), 1, 1.0 + 0.27 * len(names))
 
 

@@ -13,11 +13,11 @@ from matplotlib.colors import to_hex
 
 from fedtide.report.chart import Axis, Cells, Chart, Floats, Panel, Series
 from fedtide.report.session_marks import session_labels, session_ticks
-from fedtide.report.style import GREY, INK
+from fedtide.report.style import INK
 
 Json = dict[str, Any]
 
-MOST_POINTS = 6000
+MOST_POINTS = 3000
 """Of all lines of a chart; more are thinned out, so that the page stays small."""
 
 CONFIG: Json = {
@@ -26,7 +26,7 @@ CONFIG: Json = {
     "modeBarButtons": [["toImage", "zoom2d", "pan2d", "resetScale2d"]],
 }
 _PIXELS = 88  # per inch of the printed figure
-_FEWEST_POINTS = 60
+_FEWEST_POINTS = 24
 _MOST_TOGETHER = 10  # series of a panel whose values one box can show
 _TOP, _BOTTOM, _LEFT, _RIGHT = 28, 52, 66, 14
 _LINE = 15
@@ -111,7 +111,9 @@ def _traces(series: Series, x: Axis, y: Axis, most: int) -> list[Json]:
     if ranged and not series.bars:
         traces.append(common | _band(series, kept, shade))
     low, high = (values[kept] if values is not None else None for values in (series.low, series.high))
-    middle = series.y[kept] if series.y is not None else (low + high) / 2 if low is not None and high is not None else None
+    middle = (
+        series.y[kept] if series.y is not None else (low + high) / 2 if low is not None and high is not None else None
+    )
     if middle is None:
         return traces
     value, of = ("x", x) if y.names else ("y", y)
@@ -123,7 +125,11 @@ def _traces(series: Series, x: Axis, y: Axis, most: int) -> list[Json]:
         ),
         "x": _numbers(series.x[kept]),
         "y": _numbers(middle),
-        "line": {"color": shade, "width": 1.3 * series.width if series.y is not None else 0, "dash": _DASHES[series.dash]},
+        "line": {
+            "color": shade,
+            "width": 1.3 * series.width if series.y is not None else 0,
+            "dash": _DASHES[series.dash],
+        },
     }
     if series.steps:
         line["line"]["shape"] = "hv"
@@ -187,34 +193,38 @@ def kept_points(values: Floats | None, most: int) -> np.ndarray[Any, np.dtype[np
 def _cells(chart: Chart, cells: Cells, last: bool) -> Json:
     rows, columns = cells.values.shape
     sign = ".1%" if cells.share else ".2f"
-    places = [chart.x.names or tuple(map(str, range(columns))), chart.y.names or tuple(map(str, range(rows)))]
+    across, down = chart.x.names or tuple(map(str, range(columns))), chart.y.names or tuple(map(str, range(rows)))
+    text = f"%{{customdata[1]}}, {_escaped(chart.x.title.lower())} %{{customdata[0]}}: %{{z:{sign}}}"
     trace: Json = {
         "type": "heatmap",
         "z": [_numbers(row) for row in cells.values],
-        "customdata": [[[_escaped(x), _escaped(y)] for x in places[0]] for y in places[1]],
+        "customdata": [[[_escaped(x), _escaped(y)] for x in across] for y in down],
         "zmin": 0,
         "zmax": 1,
         "colorscale": [[t / 8, to_hex(colormaps[cells.colours](t / 8))] for t in range(9)],
         "hoverongaps": False,
-        "hovertemplate": f"%{{customdata[1]}}, {_escaped(chart.x.title.lower())} %{{customdata[0]}}: %{{z:{sign}}}<extra></extra>",
+        "hovertemplate": f"{text}<extra></extra>",
         "showscale": last,
-        "colorbar": {"title": {"text": cells.title, "side": "right", "font": {"size": 12}}, "ticks": "", "thickness": 10, "outlinewidth": 0, "tickformat": "~%"},
+        "colorbar": {
+            "title": {"text": cells.title, "side": "right", "font": {"size": 12}},
+            "tickformat": "~%" if cells.share else "",
+            "ticks": "",
+            "thickness": 10,
+            "outlinewidth": 0,
+        },
     }
-    if not cells.share:
-        trace["colorbar"].pop("tickformat")
     if cells.written:
         trace |= {"xgap": 1, "ygap": 1, "texttemplate": f"%{{z:{'.0%' if cells.share else sign}}}"}
     return trace
 
 
 def _numbers(values: Floats) -> list[float | None]:
-    """Five digits are more than a screen can show; None for NaN."""
+    """Four digits are more than a screen can show; None for NaN."""
     return [None if math.isnan(value) else _number(value) for value in values.tolist()]
 
 
 def _number(value: float) -> float:
-    short = float(f"{value:.5g}")
-    return int(short) if short.is_integer() else short
+    return int(value) if float(value).is_integer() else float(f"{value:.4g}")
 
 
 # Layouts
@@ -249,7 +259,11 @@ def _layout(chart: Chart, columns: int, crowd: float) -> Json:
         left, top = column * (width + between), 1 - line * (row + gap) / inside
         x, y = _axis_name("x", number + 1), _axis_name("y", number + 1)
         labelled = number + columns >= count or columns < chart.columns
-        across = _axis(chart.x, crowd) | {"domain": _domain(left, left + width), "anchor": y, "showticklabels": labelled}
+        across = _axis(chart.x, crowd) | {
+            "domain": _domain(left, left + width),
+            "anchor": y,
+            "showticklabels": labelled,
+        }
         up = _axis(panel.y or chart.y, crowd) | {"domain": _domain(top - row / inside, top), "anchor": x}
         up |= {"showticklabels": column == 0 or own}
         if panel.cells is None:

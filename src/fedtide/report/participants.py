@@ -9,7 +9,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator
 
 from fedtide.report.records import METHOD, Records
-from fedtide.report.style import GREY, PALETTE, WIDTH, paper
+from fedtide.report.style import GREY, PALETTE, WIDTH, paper, wrapped
 
 _LINEAR = 0.01  # loss changes below this are on a linear scale, larger ones on a logarithmic one
 _MOST_POINTS = 4000  # in a panel; more would only overlap
@@ -29,7 +29,7 @@ def gates(records: Records) -> Figure | None:
                 taken = wide[client].dropna()
                 axes.plot(taken.index, taken, color=PALETTE[0], linewidth=0.6, alpha=0.3, drawstyle="steps-post")
             axes.plot(wide.index, wide.ffill().fillna(0).mean(axis=1), color="black", label="mean over clients")
-            axes.set_title(name)
+            axes.set_title(wrapped(name, 84 // min(len(panels), 3)))
             axes.set_ylim(bottom=0)
         grid[0].legend(loc="upper left")
         figure.supxlabel("Communication round", fontsize=9)
@@ -57,7 +57,7 @@ def consistency(records: Records) -> Figure | None:
                 drawn["global"], drawn["local"], c=drawn["round"], s=7, cmap="cividis", linewidths=0, alpha=0.7
             )
             agree = np.mean(np.sign(changes["global"]) == np.sign(changes["local"]))
-            axes.set_title(f"{name}: {100 * agree:.0f} % agree")
+            axes.set_title(wrapped(f"{name}: {100 * agree:.0f} % agree", 84 // min(len(panels), 3)))
             axes.set_xscale("symlog", linthresh=_LINEAR)
             axes.set_yscale("symlog", linthresh=_LINEAR)
             axes.set_xlim(-far, far)

@@ -14,6 +14,8 @@ from fedtide.report.chart import Axis, Cells, Chart, Series
 from fedtide.report.session_marks import mark_sessions
 from fedtide.report.style import DASHES, WIDTH, legend_layout, logarithmic, percent, wrapped
 
+_TITLE = 84
+"""Letters of a title over the width of a figure."""
 _ROW_NAME = 44
 """Letters in a line of the name of a row."""
 _LINE, _LEGEND_LINE = 0.15, 0.19
@@ -35,7 +37,7 @@ def drawn(chart: Chart) -> Figure:
             _draw(axes, series)
         named = bool(panel.sessions) and number < chart.columns
         mark_sessions(axes, panel.sessions, named, chart.groups)
-        axes.set_title(wrapped(panel.title, 100 // chart.columns), pad=14 if named else None)
+        axes.set_title(wrapped(panel.title, _TITLE // chart.columns), pad=14 if named else None)
         axes.tick_params(labelbottom=number + chart.columns >= len(chart.panels))
         if panel.y is not None:
             axes.set_ylabel(panel.y.title)
@@ -62,8 +64,10 @@ def _labelled(chart: Chart) -> bool:
 def _room(chart: Chart, legend: list[str], legend_columns: int) -> float:
     """Inches for names that need several lines, and for a legend of more than two."""
     rows = [wrapped(name, _ROW_NAME).count("\n") for name in chart.y.names]
-    titles = [wrapped(panel.title, 100 // chart.columns).count("\n") for panel in chart.panels]
-    lines = chart.rows * sum(rows) + sum(max(titles[at : at + chart.columns]) for at in range(0, len(titles), chart.columns))
+    titles = [wrapped(panel.title, _TITLE // chart.columns).count("\n") for panel in chart.panels]
+    lines = chart.rows * sum(rows) + sum(
+        max(titles[at : at + chart.columns]) for at in range(0, len(titles), chart.columns)
+    )
     depths = [name.count("\n") + 1 for name in legend]
     return _LINE * lines + _LEGEND_LINE * max(0, -(-len(legend) // legend_columns) * max(depths, default=0) - 2)
 

@@ -8,7 +8,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from fedtide.report.records import METHOD, Records
-from fedtide.report.style import GREY, WIDTH, line_style, paper, score_axis
+from fedtide.report.style import GREY, WIDTH, legend_layout, line_style, paper, score_axis
 from fedtide.settings.scores import Score
 
 _ARRIVED = (("newcomers", "arrive for the first time", "#D55E00"), ("returners", "come back", "#E69F00"))
@@ -102,4 +102,6 @@ def _scores(axes: Axes, records: Records, scores: pd.DataFrame) -> None:
         axes.fill_between(line.index, line["min"], line["max"], color=look["color"], alpha=0.15, linewidth=0)
     score_axis(axes, records.score, scores["score"].min(), scores["score"].max())
     axes.set_title(_heading(records))
-    axes.legend(loc="upper center", bbox_to_anchor=(0.5, -0.1), ncols=min(5, scores.groupby(METHOD).ngroups))
+    handles, names = axes.get_legend_handles_labels()
+    names, columns = legend_layout(names)
+    axes.legend(handles, names, loc="upper center", bbox_to_anchor=(0.5, -0.1), ncols=min(5, columns))

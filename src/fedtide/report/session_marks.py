@@ -44,7 +44,10 @@ def session_labels(spans: Sequence[tuple[int, int, int]], columns: int, groups: 
     """
     step = math.ceil(len(spans) * columns / _MOST_LABELS)
     return [
-        ((first + last) / 2, f"S{session} · {ascii_uppercase[(session - 1) % groups]}" if 1 < groups <= 26 else f"S{session}")
+        (
+            (first + last) / 2,
+            f"S{session} · {ascii_uppercase[(session - 1) % groups]}" if 1 < groups <= 26 else f"S{session}",
+        )
         for session, first, last in spans
         if (session - 1) % step == 0
     ]
