@@ -120,7 +120,9 @@ def test_every_figure_has_words(page: str, charts) -> None:
     plots = {str(each["id"]): str(each["aria-label"]) for each in tags.named("div") if each.get("role") == "img"}
     assert set(plots) == set(charts["figures"])
     curves = plots["accuracy_over_rounds"]
-    assert curves.startswith("Test accuracy over communication rounds. Test accuracy over communication round.")
+    assert curves.startswith(
+        "Test accuracy over communication rounds. Across: Communication round. Upwards: Test accuracy."
+    )
     assert "2 panels: fedavg; a <b>." in curves
     assert re.search(r"fedavg, dynamic 9\d\.\d %; fedavg, previous \d+\.\d %", curves)
     assert all(each.get("alt") for each in tags.named("img"))

@@ -157,8 +157,9 @@ class Chart:
     def described(self) -> str:
         """The figure in words: its axes, its panels, and the last value of each line."""
         named = [panel.title for panel in self.panels if panel.title]
-        parts = [f"{self.y.title or self.panels[0].title} over {self.x.title[:1].lower()}{self.x.title[1:]}."]
-        if len(self.panels) > 1:
+        vertical = self.y.title or ", ".join(panel.y.title for panel in self.panels if panel.y)
+        parts = [f"Across: {self.x.title}.", f"Upwards: {vertical}." if vertical else ""]
+        if named and len(self.panels) > 1:
             parts.append(f"{len(self.panels)} panels: {'; '.join(named)}.")
         if self.panels[0].cells is None and (values := "; ".join(self._last_values())):
             parts.append(f"Values at the right end: {values}.")

@@ -74,22 +74,22 @@ def _room(chart: Chart, legend: list[str], legend_columns: int) -> float:
 
 def _draw(axes: Axes, series: Series) -> None:
     colour, steps = series.colour, series.steps
-    if series.low is not None and series.high is not None and not series.bars:
-        axes.fill_between(
-            series.x,
-            series.low,
-            series.high,
-            step="post" if steps else None,
-            color=colour,
-            alpha=series.shade,
-            lw=0,
-            label=series.name if series.y is None else None,
-        )
+    if series.low is not None and series.high is not None:
+        if series.bars:
+            axes.vlines(series.x, series.low, series.high, color=colour, linewidth=1.2, alpha=0.6)
+        else:
+            axes.fill_between(
+                series.x,
+                series.low,
+                series.high,
+                step="post" if steps else None,
+                color=colour,
+                alpha=series.shade,
+                lw=0,
+                label=series.name if series.y is None else None,
+            )
     if series.y is None:
         return
-    if series.bars:
-        for x, low, high in zip(series.x, series.low, series.high, strict=True):
-            axes.plot([x, x], [low, high], color=colour, linewidth=1.2, alpha=0.6)
     look: dict[str, Any] = {"linestyle": DASHES[series.dash], "linewidth": series.width, "label": series.name}
     if not series.width:
         look = {"linestyle": "none", "mew": 1.8 if series.marker in "|x" else 0}
