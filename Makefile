@@ -30,8 +30,8 @@ flights: $(VENV)/.ready ## a real moving population: aircraft over the months of
 	fedtide report $(FLIGHTS) --out report/flights
 	@echo "report:  report/flights/report.html, with population.png"
 
-test: $(VENV)/.ready    ## the test suite
-	python -m pytest -n auto
+test: $(VENV)/.ready    ## the test suite, and the notebooks in examples/
+	python -m pytest -n auto --nbmake tests examples
 
 faults: $(VENV)/.ready  ## the fault campaign: a thousand kills, power losses, full disks, ...; half an hour, see --help
 	python tests/faults/campaign.py

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from fedtide.algorithms.base import Algorithm, AlgorithmSettings, Local, Round, ServerVector, Term, Tunable
     from fedtide.core.errors import SettingsError
     from fedtide.report.records import Records
-    from fedtide.runs.interface import compare, load, run
+    from fedtide.runs.interface import compare, load, run, write_report
     from fedtide.settings.experiment import Experiment
     from fedtide.settings.params import Params
     from fedtide.settings.run import RunSettings
@@ -49,6 +49,7 @@ __all__ = [
     "from_torch",
     "load",
     "run",
+    "write_report",
 ]
 
 _SOURCES = {
@@ -60,7 +61,7 @@ _SOURCES = {
     ),
     "fedtide.core.errors": ("SettingsError",),
     "fedtide.report.records": ("Records",),
-    "fedtide.runs.interface": ("compare", "load", "run"),
+    "fedtide.runs.interface": ("compare", "load", "run", "write_report"),
     "fedtide.settings.experiment": ("Experiment",),
     "fedtide.settings.params": ("Params",),
     "fedtide.settings.run": ("RunSettings",),

@@ -31,8 +31,10 @@ def test_the_page_shows_the_front(fedtide: Fedtide, folder: Path) -> None:
         on_it = [row for row in csv.DictReader(stream) if row["front"] == "true"]
     rows = list({row["kappa"]: row for row in reversed(on_it)}.values())
     (table,) = re.findall(r"<table>\s*<caption><b>Table \d+\. Search for .*?</table>", page, re.DOTALL)
-    assert table.count("<th>Trial</th><th>Settings</th>") == 1
-    cells = [re.findall(r"<td[^>]*>(.*?)</td>", line) for line in re.findall(r"<tr.*?</tr>", table, re.DOTALL)[1:]]
+    assert table.count('<th scope="col">Trial</th><th scope="col">Settings</th>') == 1
+    cells = [
+        re.findall(r"<t[dh][^>]*>(.*?)</t[dh]>", line) for line in re.findall(r"<tr.*?</tr>", table, re.DOTALL)[1:]
+    ]
     wanted = [
         [
             str(int(row["run"][-4:])),

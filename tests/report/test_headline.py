@@ -47,7 +47,7 @@ def test_a_copy_of_the_accuracy_has_the_numbers_of_the_accuracy(tmp_path, sessio
         assert (tmp_path / "auroc" / name).read_bytes() == (tmp_path / "accuracy" / name).read_bytes()
     page = summary.page.read_text()
     assert summary.results[0].startswith("Highest mean AUROC in the last 5 rounds: scaffold · previous, ")
-    assert '<th class="number">Final AUROC, %</th>' in page
+    assert '<th scope="col" class="number">Final AUROC, %</th>' in page
     assert "Columns about rounds: test AUROC." in page
     assert "AUROC in the last 5 rounds: each method minus scaffold" in page
     pictures = {path.stem for path in (tmp_path / "auroc").glob("*.png")}
@@ -86,8 +86,8 @@ def test_a_loss_is_lowest_where_its_complement_is_highest(tmp_path):
     assert sentence is not None
     page = summary.page.read_text()
     assert sentence[1] == mine["reference"][0]
-    assert '<th class="number">Final loss</th>' in page
-    assert '<th class="number">Rise at a change</th>' in page
+    assert '<th scope="col" class="number">Final loss</th>' in page
+    assert '<th scope="col" class="number">Rise at a change</th>' in page
     assert "chosen for its lowest mean" in page
 
 

@@ -10,6 +10,7 @@ from synthetic_runs import finish_again, write_run
 
 from fedtide.report import dynamics
 from fedtide.report.imbalance import accuracies, groups
+from fedtide.report.pictures import picture
 from fedtide.report.records import load
 from fedtide.report.table import tabulate
 
@@ -61,6 +62,7 @@ def test_figures_of_momentum_and_neurons_where_they_were_recorded(tmp_path):
     finish_again(own)
     read = load([plain, own])
     assert len(read.neurons) == 12
-    for figure in (dynamics.momentum(read), dynamics.neurons(read)):
-        assert figure is not None
-        assert figure.startswith(b"\x89PNG")
+    for chart, axes in ((dynamics.momentum(read), 2), (dynamics.neurons(read), 1)):
+        assert chart is not None
+        assert len(chart.panels) == axes
+        assert picture("dynamics", "", "", chart, ()).files["png"].startswith(b"\x89PNG")

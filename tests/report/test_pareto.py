@@ -8,6 +8,7 @@ from synthetic_runs import finish_again, write_run
 
 from fedtide.report import pareto, records
 from fedtide.report.front import pareto_front
+from fedtide.report.pictures import picture
 from fedtide.report.table import tabulate
 
 points = st.lists(st.tuples(st.integers(0, 9), st.integers(0, 9)), min_size=1, max_size=12)
@@ -27,7 +28,7 @@ def test_the_front_is_what_nobody_beats(pairs):
     assert [costs[place] for place in found] == sorted(costs[place] for place in found)
 
 
-def picture(root, exchange, kappa=True):
+def drawing(root, exchange, kappa=True):
     for label, cost in (("fedavg", 0.004), ("scaffold", 0.3)):
         path = write_run(root, label)
         settings = json.loads((path / "settings.json").read_text())
@@ -42,8 +43,9 @@ def picture(root, exchange, kappa=True):
 
 
 def test_it_is_drawn_where_clients_average_inside_a_round(tmp_path):
-    drawn = picture(tmp_path / "inside", "intervals")
+    drawn = drawing(tmp_path / "inside", "intervals")
     assert drawn is not None
-    assert drawn.startswith(b"\x89PNG")
-    assert picture(tmp_path / "end", "end") is None
-    assert picture(tmp_path / "unknown", "intervals", kappa=False) is None
+    assert picture("cost", "", "", drawn, ()).files["png"].startswith(b"\x89PNG")
+    assert list(drawn.legend) == ["Pareto front", "fedavg", "scaffold"]
+    assert drawing(tmp_path / "end", "end") is None
+    assert drawing(tmp_path / "unknown", "intervals", kappa=False) is None

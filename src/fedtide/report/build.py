@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pandas as pd
+from matplotlib.figure import Figure
 from rich.box import SIMPLE
 from rich.markup import escape
 from rich.table import Table as RichTable
@@ -35,7 +36,8 @@ from fedtide.report import (
 )
 from fedtide.report.method_table import MethodTable
 from fedtide.report.pace import Pace
-from fedtide.report.page import Comparison, Picture, render, rows
+from fedtide.report.page import Comparison, render, rows
+from fedtide.report.pictures import Picture, picture
 from fedtide.report.records import Records
 from fedtide.report.sheets import sheets
 from fedtide.report.table import Table, tabulate
@@ -76,9 +78,10 @@ def build(
     rules: Rules = _RULES,
     speed: Pace = _PACE,
     tuning: Path | None = None,
-    cohorts: bytes | None = None,
+    cohorts: Figure | None = None,
     score: Score = ACCURACY,
     moves: Mapping[str, Sequence[Any]] | None = None,
+    formats: Sequence[str] = ("png",),
 ) -> ReportSummary:
     """Write ``report.html``, the figures, the tables as CSV and ``metrics.json`` into ``out``.
 
@@ -95,9 +98,10 @@ def build(
         rules: how session changes are measured.
         speed: how the speed of runs in one session is measured.
         tuning: folder of a search with two objectives; the page shows its Pareto front.
-        cohorts: a PNG of who takes part when.
+        cohorts: who takes part when.
         score: that the key figure, the main table, its sentences and comparisons are about.
         moves: how the population moves, columns with a row per session, see :func:`fedtide.report.ribbon.ribbon`.
+        formats: of the figures' files; ``png`` is always among them. Pictures that were files before stay PNG.
 
     Raises:
         SettingsError: there is no run, a run has not recorded the score, a file was not written by a run, a picture is
@@ -116,14 +120,16 @@ def build(
     comparisons = [*_comparisons(table), *(_comparisons(fair) if fair else [])]
     results = [*findings.results(table), *(findings.results(fair) if fair else [])]
     spread = clients.quantiles(run_dirs, read)
-    pictures = [*_pictures(read, table, spread), *(picture for _, picture in found)]
+    pictures = [*_pictures(read, table, spread, formats), *(front for _, front in found)]
     if moves is not None and (drawn := ribbon.ribbon(read, pd.DataFrame(moves))) is not None:
-        pictures.insert(0, Picture("population", drawn, "A population that moves", ribbon.caption(read)))
+        pictures.insert(0, picture("population", "A population that moves", ribbon.caption(read), drawn, formats))
     world = [
-        Picture(path.stem, path.read_bytes(), "Clients and their data", _WORLD_CAPTION) for path in timeline_pictures
+        Picture(path.stem, "Clients and their data", _WORLD_CAPTION, {"png": path.read_bytes()})
+        for path in timeline_pictures
     ]
+    who = []
     if cohorts is not None:
-        world.append(Picture("cohorts", cohorts, "Who takes part", raster.CAPTION))
+        who.append(picture("cohorts", "Who takes part", raster.CAPTION, cohorts, formats))
     tables = [
         *pace.sheet(read, last, table.target, speed.baseline),
         *seconds.sheet(read, table.target),
@@ -131,8 +137,8 @@ def build(
         *([fairness.sheet(fair, last)] if fair else []),
         *(sheet for sheet, _ in found),
     ]
-    html = render(title, read, results, table, tables, comparisons, [*pictures, *world], command)
-    files = {f"{picture.name}.png": picture.png for picture in pictures}
+    html = render(title, read, results, table, tables, comparisons, [*pictures, *world, *who], command)
+    files = {f"{each.name}.{form}": content for each in [*pictures, *who] for form, content in each.files.items()}
     files |= {
         "table.csv": _csv(table.methods.reset_index()),
         "comparison.csv": _csv(_comparison_frame(comparisons)),
@@ -163,7 +169,7 @@ _RANGE = (
 )
 
 
-def _pictures(read: Records, table: Table, spread: pd.DataFrame) -> list[Picture]:
+def _pictures(read: Records, table: Table, spread: pd.DataFrame, formats: Sequence[str]) -> list[Picture]:
     """The figures that have data, the key figure first."""
     score = read.score
     possible = [
@@ -267,7 +273,11 @@ def _pictures(read: Records, table: Table, spread: pd.DataFrame) -> list[Picture
             "Norm of the momentum and weight of the gradient in a local step, as used in the next round.",
         ),
     ]
-    return [Picture(name, png, title, caption) for name, png, title, caption in possible if png is not None]
+    return [
+        picture(name, title, caption, drawing, formats)
+        for name, drawing, title, caption in possible
+        if drawing is not None
+    ]
 
 
 def _comparisons(table: MethodTable) -> list[Comparison]:

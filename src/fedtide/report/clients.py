@@ -7,14 +7,14 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
-from matplotlib.axes import Axes
-from matplotlib.figure import Figure
 
 from fedtide.core.errors import SettingsError
+from fedtide.report.chart import MOST_MARKERS, Axis, Chart, Panel, Series, floats, joined
 from fedtide.report.fairness import PREFIX
+from fedtide.report.figures import method_names
 from fedtide.report.records import METHOD, Method, Records
-from fedtide.report.session_marks import groups_in_turn, mark_sessions, session_spans
-from fedtide.report.style import GREY, PALETTE, WIDTH, paper, percent_axis, png
+from fedtide.report.session_marks import groups_in_turn, session_spans
+from fedtide.report.style import GREY, PALETTE, percent_limits
 from fedtide.tracking import client_scores
 from fedtide.tracking.run_directory import RunDirectory
 
@@ -22,14 +22,12 @@ SHARES = (10, 25, 50, 75, 90)
 """Percentages of the clients below the quantiles of the figure."""
 
 _GROUPS = {
-    "stayers": (PALETTE[0], "-", "o"),
-    "newcomers": (PALETTE[1], "-", "s"),
-    "returners": (PALETTE[2], "-", "^"),
-    "departed": (GREY, "--", "x"),
+    "stayers": (PALETTE[0], 0, "o"),
+    "newcomers": (PALETTE[1], 0, "s"),
+    "returners": (PALETTE[2], 0, "^"),
+    "departed": (GREY, 1, "x"),
 }
-"""Colour, line and marker of each group of clients."""
-
-_MOST_MARKERS = 25
+"""Colour, dashes and marker of each group of clients."""
 
 
 def quantiles(run_dirs: Sequence[Path], records: Records) -> pd.DataFrame:
@@ -67,24 +65,25 @@ def _accuracies(path: Path) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
     return present.dropna().to_numpy(dtype=np.float64)
 
 
-def distribution(records: Records, found: pd.DataFrame) -> bytes | None:
+def distribution(records: Records, found: pd.DataFrame) -> Chart | None:
     """Median and quantile bands over the clients, mean over the seeds: a panel per method."""
     if found.empty:
         return None
 
-    def draw(axes: Axes, method: Method) -> None:
+    def series(method: Method) -> list[Series]:
         mine = found[(found[METHOD] == list(method)).all(axis=1)].groupby("round")[list(SHARES)].mean()
-        marker = "o" if len(mine) <= _MOST_MARKERS else ""
-        for low, high, alpha in ((10, 90, 0.18), (25, 75, 0.3)):
-            name = f"{low}th to {high}th percentile"
-            axes.fill_between(mine.index, mine[low], mine[high], color=PALETTE[0], alpha=alpha, lw=0, label=name)
-        axes.plot(mine.index, mine[50], color=PALETTE[0], marker=marker, markersize=3, label="median")
+        rounds, of = floats(mine.index), {share: floats(mine[share]) for share in SHARES}
+        bands = [
+            Series(f"{low}th to {high}th percentile", rounds, None, PALETTE[0], of[low], of[high], shade=shade)
+            for low, high, shade in ((10, 90, 0.18), (25, 75, 0.3))
+        ]
+        marker = "o" if len(mine) <= MOST_MARKERS else ""
+        return [*bands, Series("median", rounds, of[50], PALETTE[0], marker=marker, size=3)]
 
-    drawn = _in_order(records, found)
-    return _panels(records, drawn, draw, "Accuracy of the clients", found[[10, 90]].to_numpy())
+    return _panels(records, _in_order(records, found), series, "Accuracy of the clients", found[[10, 90]].to_numpy())
 
 
-def newcomers(records: Records) -> bytes | None:
+def newcomers(records: Records) -> Chart | None:
     """Mean accuracy of newcomers, stayers, returners and departed clients: a panel per method.
 
     None unless clients were evaluated after the first session.
@@ -97,28 +96,23 @@ def newcomers(records: Records) -> bytes | None:
     if history.empty:
         return None
     per_session = history.groupby("session")["round"].nunique().max()
-    few = history["round"].nunique() <= _MOST_MARKERS
+    few = history["round"].nunique() <= MOST_MARKERS
 
-    def draw(axes: Axes, method: Method) -> None:
-        mine = history[(history[METHOD] == list(method)).all(axis=1)]
-        for group, (colour, line, marker) in _GROUPS.items():
+    def series(method: Method) -> list[Series]:
+        mine, found = history[(history[METHOD] == list(method)).all(axis=1)], []
+        for group, (colour, dash, marker) in _GROUPS.items():
             rounds = mine.groupby(["session", "round"])[group].agg(["mean", "min", "max"]).dropna().reset_index()
             # Other clients make up the group in another session: a line joins them only if it has nothing else to join.
             pieces = [piece for _, piece in rounds.groupby("session")] if per_session > 1 else [rounds]
-            for number, piece in enumerate(pieces):
-                axes.plot(
-                    piece["round"],
-                    piece["mean"],
-                    label="" if number else group,
-                    color=colour,
-                    linestyle=line,
-                    marker=marker if few or len(piece) == 1 else "",
-                    markersize=3.5,
-                )
-                axes.fill_between(piece["round"], piece["min"], piece["max"], color=colour, alpha=0.18, lw=0)
+            x, y, low, high = (
+                joined([floats(piece[name]) for piece in pieces]) for name in ("round", "mean", "min", "max")
+            )
+            drawn = marker if few or any(len(piece) == 1 for piece in pieces) else ""
+            found.append(Series(group, x, y, colour, low, high, dash=dash, marker=drawn))
+        return found
 
     values = history[list(_GROUPS)].to_numpy(dtype=np.float64)
-    return _panels(records, _in_order(records, history), draw, "Mean accuracy of the group", values)
+    return _panels(records, _in_order(records, history), series, "Mean accuracy of the group", values)
 
 
 def _in_order(records: Records, rows: pd.DataFrame) -> list[Method]:
@@ -130,30 +124,22 @@ def _in_order(records: Records, rows: pd.DataFrame) -> list[Method]:
 def _panels(
     records: Records,
     methods: list[Method],
-    draw: Callable[[Axes, Method], None],
-    label: str,
+    series: Callable[[Method], list[Series]],
+    title: str,
     values: np.ndarray[tuple[int, ...], np.dtype[np.float64]],
-) -> bytes:
+) -> Chart:
     """A panel per method over communication rounds, on common axes that cover ``values``."""
     columns = {1: 1, 2: 1, 4: 2}.get(len(methods), 3)
-    lines = -(-len(methods) // columns)
-    one = len({start for _, start in methods}) == 1
-    with paper():
-        figure = Figure(figsize=(WIDTH, 0.9 + lines * (2.2 if columns < 3 else 1.9)), layout="constrained")
-        grid = figure.subplots(lines, columns, sharex=True, sharey=True, squeeze=False)
-        for spare in list(grid.flat)[len(methods) :]:
-            spare.set_visible(False)
-        for number, (axes, method) in enumerate(zip(grid.flat, methods, strict=False)):
-            draw(axes, method)
-            spans = session_spans(records.history, [method])
-            named = bool(spans) and number < columns
-            mark_sessions(axes, spans, named, groups_in_turn(records))
-            axes.set_title(method[0] if one else " · ".join(method), pad=14 if named else None)
-            axes.tick_params(labelbottom=number + columns >= len(methods))
-        percent_axis(grid.flat[0], float(np.nanmin(values)), float(np.nanmax(values)))
-        grid.flat[0].set_xlim(0, 1.005 * records.history["round"].max())
-        figure.supxlabel("Communication round", fontsize=9)
-        figure.supylabel(label, fontsize=9)
-        handles, names = grid.flat[0].get_legend_handles_labels()
-        figure.legend(handles, names, loc="outside upper center", ncols=len(names))
-        return png(figure)
+    names = method_names(methods)
+    low, high = percent_limits(float(np.nanmin(values)), float(np.nanmax(values)))
+    return Chart(
+        Axis("Communication round", low=0.0, high=1.005 * records.history["round"].max()),
+        Axis(title, True, low=low, high=high),
+        tuple(
+            Panel(names[method], tuple(series(method)), sessions=tuple(session_spans(records.history, [method])))
+            for method in methods
+        ),
+        columns,
+        0.9 + -(-len(methods) // columns) * (2.2 if columns < 3 else 1.9),
+        groups_in_turn(records),
+    )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import math
 from dataclasses import dataclass
 from importlib import resources
@@ -10,29 +9,16 @@ from typing import Any
 
 import jinja2
 import pandas as pd
+from markupsafe import Markup
 
-from fedtide.report import findings, formats, statistics
+from fedtide.report import findings, formats, interactive, statistics
 from fedtide.report.formats import Scale
 from fedtide.report.method_table import Column, MethodTable
+from fedtide.report.pictures import Picture
 from fedtide.report.records import Records
 from fedtide.report.sheets import Sheet
 from fedtide.report.table import Table
 from fedtide.settings.scores import ACCURACY, capitalised
-
-
-@dataclass(frozen=True)
-class Picture:
-    """A figure: ``name`` of its file without suffix, bytes of the PNG, title and caption."""
-
-    name: str
-    png: bytes
-    title: str
-    caption: str
-
-    @property
-    def base64(self) -> str:
-        """The PNG as text."""
-        return base64.b64encode(self.png).decode("ascii")
 
 
 @dataclass(frozen=True)
@@ -65,16 +51,21 @@ def render(
         pictures: figures to embed, the key figure first.
         command: the command line that made the report.
     """
+    drawn = {picture.name: interactive.figure(picture.chart) for picture in pictures if picture.chart}
+    charts = {"figures": drawn, "templates": interactive.TEMPLATES, "config": interactive.CONFIG}
     source = resources.files(__package__).joinpath("page.html.j2").read_text(encoding="utf-8")
     environment = jinja2.Environment(
         autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True
     )
+    environment.policies["json.dumps_kwargs"] = {"separators": (",", ":")}
     return environment.from_string(source).render(
         title=title,
         results=results,
         warnings=findings.warnings(records),
         facts=findings.facts(records),
         figures=pictures,
+        charts=charts,
+        plotly=_plotly() if charts["figures"] else "",
         headings=[column.title for column in table.columns],
         rows=rows(table),
         grouped=len({start for _, start in records.methods}) > 1,
@@ -86,6 +77,13 @@ def render(
         common=findings.common(records),
         command=command,
     )
+
+
+def _plotly() -> Markup:
+    """Plotly's library as it comes with its package, so that the page needs no network."""
+    from plotly.offline import get_plotlyjs
+
+    return Markup(get_plotlyjs())
 
 
 def rows(table: MethodTable) -> list[dict[str, Any]]:

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-import numpy as np
-from matplotlib.figure import Figure
+from dataclasses import replace
 
+from fedtide.report.chart import Axis, Chart, Panel, Series, floats, score_axis
+from fedtide.report.figures import method_names
 from fedtide.report.front import pareto_front
 from fedtide.report.records import METHOD, Records
-from fedtide.report.style import GREY, WIDTH, line_style, paper, png, score_axis
+from fedtide.report.style import GREY, line_look
 from fedtide.report.table import Table
 
 
-def score_over_cost(records: Records, table: Table) -> bytes | None:
+def score_over_cost(records: Records, table: Table) -> Chart | None:
     """Best score over kappa, a dot per method with the range over its seeds, and the Pareto front.
 
     None unless clients of some run average inside a round, and two methods have a complete run.
@@ -27,23 +28,18 @@ def score_over_cost(records: Records, table: Table) -> bytes | None:
     )
     if len(points) < 2:
         return None
-    one = points.index.get_level_values("initialiser").nunique() == 1
+    names = method_names([(str(label), str(start)) for label, start in points.index])
     best = pareto_front(points["kappa"].tolist(), (table.score.sign * points["best"]).tolist())
-    with paper():
-        figure = Figure(figsize=(WIDTH, 3.6), layout="constrained")
-        axes = figure.subplots()
-        chosen = points.iloc[best]
-        axes.step(chosen["kappa"], chosen["best"], where="post", color=GREY, linewidth=1.0, zorder=1)
-        rows = zip(points.index, points.to_dict("records"), strict=True)
-        for number, ((label, start), row) in enumerate(rows):
-            colour = line_style(number)["color"]
-            axes.plot([row["kappa"]] * 2, [row["low"], row["high"]], color=colour, linewidth=1.2, alpha=0.6)
-            axes.plot(row["kappa"], row["best"], "o", color=colour, markersize=5)
-            name = label if one else f"{label} · {start}"
-            axes.annotate(name, (row["kappa"], row["best"]), xytext=(4, 3), textcoords="offset points", fontsize=7.5)
-        axes.set_xscale("log")
-        axes.grid(visible=True, axis="both")
-        score_axis(axes, table.score, float(np.min(points["low"])), float(np.max(points["high"])))
-        axes.set_xlabel("Communication cost per round (kappa; 1 is an exchange after every local step)")
-        axes.set_ylabel(f"Best test {table.score.words}")
-        return png(figure)
+    front = points.iloc[best]
+    series = [Series("Pareto front", floats(front["kappa"]), floats(front["best"]), GREY, width=1.0, steps=True)]
+    for number, (name, row) in enumerate(zip(names.values(), points.to_dict("records"), strict=True)):
+        kappa, middle, low, high = (floats([row[column]]) for column in ("kappa", "best", "low", "high"))
+        dot = Series(name, kappa, middle, line_look(number).colour, low, high, marker="o", size=5, width=0, bars=True)
+        series.append(replace(dot, labels=(name,)))
+    return Chart(
+        Axis("Communication cost per round (kappa; 1 is an exchange after every local step)", log=True),
+        score_axis(f"Best test {table.score.words}", table.score, points["low"].min(), points["high"].max()),
+        (Panel(series=tuple(series)),),
+        1,
+        3.6,
+    )

@@ -9,13 +9,13 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator
 
 from fedtide.report.records import METHOD, Records
-from fedtide.report.style import GREY, PALETTE, WIDTH, paper, png
+from fedtide.report.style import GREY, PALETTE, WIDTH, paper, wrapped
 
 _LINEAR = 0.01  # loss changes below this are on a linear scale, larger ones on a logarithmic one
 _MOST_POINTS = 4000  # in a panel; more would only overlap
 
 
-def gates(records: Records) -> bytes | None:
+def gates(records: Records) -> Figure | None:
     """Gate of every client over the rounds it took part in, and their mean, of one complete run per method."""
     panels = _panels(records, "gate")
     if not panels:
@@ -29,15 +29,15 @@ def gates(records: Records) -> bytes | None:
                 taken = wide[client].dropna()
                 axes.plot(taken.index, taken, color=PALETTE[0], linewidth=0.6, alpha=0.3, drawstyle="steps-post")
             axes.plot(wide.index, wide.ffill().fillna(0).mean(axis=1), color="black", label="mean over clients")
-            axes.set_title(name)
+            axes.set_title(wrapped(name, 84 // min(len(panels), 3)))
             axes.set_ylim(bottom=0)
         grid[0].legend(loc="upper left")
         figure.supxlabel("Communication round", fontsize=9)
         figure.supylabel("Gate", fontsize=9)
-        return png(figure)
+        return figure
 
 
-def consistency(records: Records) -> bytes | None:
+def consistency(records: Records) -> Figure | None:
     """Change of the local over the global training loss, between consecutive selections of a client."""
     panels = [(name, loss_changes(rows)) for name, rows in _panels(records, "local_loss")]
     panels = [(name, changes) for name, changes in panels if len(changes)]
@@ -57,7 +57,7 @@ def consistency(records: Records) -> bytes | None:
                 drawn["global"], drawn["local"], c=drawn["round"], s=7, cmap="cividis", linewidths=0, alpha=0.7
             )
             agree = np.mean(np.sign(changes["global"]) == np.sign(changes["local"]))
-            axes.set_title(f"{name}: {100 * agree:.0f} % agree")
+            axes.set_title(wrapped(f"{name}: {100 * agree:.0f} % agree", 84 // min(len(panels), 3)))
             axes.set_xscale("symlog", linthresh=_LINEAR)
             axes.set_yscale("symlog", linthresh=_LINEAR)
             axes.set_xlim(-far, far)
@@ -71,7 +71,7 @@ def consistency(records: Records) -> bytes | None:
         bar = figure.colorbar(points, ax=grid, fraction=0.03, pad=0.02)
         bar.set_label("Round")
         bar.outline.set_visible(False)
-        return png(figure)
+        return figure
 
 
 def loss_changes(rows: pd.DataFrame) -> pd.DataFrame:

@@ -8,7 +8,7 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 from numpy.typing import NDArray
 
-from fedtide.report.style import PALETTE, WIDTH, paper, png
+from fedtide.report.style import PALETTE, WIDTH, paper
 
 _COLOURS = ("#f0f0f0", "#a9c7de", PALETTE[0])  # absent, present, takes part
 CAPTION = (
@@ -17,8 +17,8 @@ CAPTION = (
 )
 
 
-def raster(present: NDArray[np.bool_], drawn: NDArray[np.bool_]) -> bytes | None:
-    """A PNG of two tables [N, rounds]; None if everybody present takes part in every round."""
+def raster(present: NDArray[np.bool_], drawn: NDArray[np.bool_]) -> Figure | None:
+    """Two tables [N, rounds]; None if everybody present takes part in every round."""
     if np.array_equal(present, drawn):
         return None
     clients, rounds = present.shape
@@ -53,4 +53,4 @@ def raster(present: NDArray[np.bool_], drawn: NDArray[np.bool_]) -> bytes | None
             axes.grid(visible=False)
         names = zip(_COLOURS, ("absent", "present", "takes part"), strict=True)
         figure.legend(handles=[Patch(color=c, label=name) for c, name in names], loc="outside upper center", ncols=3)
-        return png(figure)
+        return figure

@@ -8,7 +8,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from fedtide.report.records import METHOD, Records
-from fedtide.report.style import GREY, WIDTH, line_style, paper, png, score_axis
+from fedtide.report.style import GREY, WIDTH, legend_layout, line_style, paper, score_axis
 from fedtide.settings.scores import Score
 
 _ARRIVED = (("newcomers", "arrive for the first time", "#D55E00"), ("returners", "come back", "#E69F00"))
@@ -33,8 +33,8 @@ def _heading(records: Records) -> str:
     return f"Test {score.words} at the end of every session"
 
 
-def ribbon(records: Records, moves: pd.DataFrame) -> bytes | None:
-    """A PNG; None for a single session, or without complete runs.
+def ribbon(records: Records, moves: pd.DataFrame) -> Figure | None:
+    """The figure; None for a single session, or without complete runs.
 
     Args:
         records: of the runs.
@@ -52,7 +52,7 @@ def ribbon(records: Records, moves: pd.DataFrame) -> bytes | None:
         below.set_xticks(np.arange(1, len(moves) + 1), [str(name) for name in moves["name"]])
         below.set_xlim(0.4, len(moves) + 0.6)
         figure.align_ylabels()
-        return png(figure)
+        return figure
 
 
 def per_session(records: Records) -> pd.DataFrame:
@@ -102,4 +102,6 @@ def _scores(axes: Axes, records: Records, scores: pd.DataFrame) -> None:
         axes.fill_between(line.index, line["min"], line["max"], color=look["color"], alpha=0.15, linewidth=0)
     score_axis(axes, records.score, scores["score"].min(), scores["score"].max())
     axes.set_title(_heading(records))
-    axes.legend(loc="upper center", bbox_to_anchor=(0.5, -0.1), ncols=min(5, scores.groupby(METHOD).ngroups))
+    handles, names = axes.get_legend_handles_labels()
+    names, columns = legend_layout(names)
+    axes.legend(handles, names, loc="upper center", bbox_to_anchor=(0.5, -0.1), ncols=min(5, columns))

@@ -8,7 +8,7 @@ import pandas as pd
 
 from fedtide.core.errors import SettingsError
 from fedtide.report.formats import Scale
-from fedtide.report.page import Picture
+from fedtide.report.pictures import Picture
 from fedtide.report.sheets import Sheet
 from fedtide.settings.scores import capitalised, score_of
 
@@ -46,7 +46,7 @@ def search_front(folder: Path) -> tuple[Sheet, Picture]:
     )
     caption = "A dot per trial; blue: the Pareto front."
     return sheet, Picture(
-        "search_front", picture.read_bytes(), f"{capitalised(named)} over communication cost", caption
+        "search_front", f"{capitalised(named)} over communication cost", caption, {"png": picture.read_bytes()}
     )
 
 

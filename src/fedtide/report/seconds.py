@@ -12,7 +12,7 @@ from matplotlib.figure import Figure
 from fedtide.report import formats, metrics
 from fedtide.report.records import METHOD, Records
 from fedtide.report.sheets import Sheet
-from fedtide.report.style import WIDTH, line_style, paper, png
+from fedtide.report.style import WIDTH, line_style, paper
 
 _MOST_BARS = 40
 
@@ -82,7 +82,7 @@ def _evaluated(history: pd.DataFrame, column: str) -> str:
     return f"one in {low} was evaluated." if low == high else f"one in {low} to {high} was evaluated."
 
 
-def staleness(records: Records) -> bytes | None:
+def staleness(records: Records) -> Figure | None:
     """Distribution of the staleness of the results used, in updates, a panel per method; None without any."""
     rows = records.clients[(records.clients["state"] == "complete") & records.clients["staleness"].notna()]
     if rows.empty:
@@ -108,4 +108,4 @@ def staleness(records: Records) -> bytes | None:
         grid[-1].set_xlim(left=-0.5)
         figure.supxlabel("Updates of the model while the client trained", fontsize=9)
         figure.supylabel("Results", fontsize=9)
-        return png(figure)
+        return figure

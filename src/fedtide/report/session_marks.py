@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from string import ascii_uppercase
 
 import pandas as pd
@@ -36,28 +37,47 @@ def groups_in_turn(records: Records) -> int:
     return turns.pop() if len(turns) == 1 else 0
 
 
-def mark_sessions(axes: Axes, spans: list[tuple[int, int, int]], named: bool, groups: int) -> None:
-    """A thin line where a session begins; above the panel, if there is room, its number and the letter of its group.
+def session_labels(spans: Sequence[tuple[int, int, int]], columns: int, groups: int) -> list[tuple[float, str]]:
+    """Middle and name of the sessions: number, and the letter of the group of devices.
 
-    Every other session is shaded. Where panels are too narrow for all labels, every second or third is left.
+    Where panels are too narrow for all, as with several ``columns``, every second or third is left.
     """
+    step = math.ceil(len(spans) * columns / _MOST_LABELS)
+    return [
+        (
+            (first + last) / 2,
+            f"S{session} · {ascii_uppercase[(session - 1) % groups]}" if 1 < groups <= 26 else f"S{session}",
+        )
+        for session, first, last in spans
+        if (session - 1) % step == 0
+    ]
+
+
+def session_ticks(spans: Sequence[tuple[int, int, int]], columns: int) -> list[int]:
+    """Ends of sessions as ticks; empty if there are too many."""
+    step = math.ceil(len(spans) * columns / _MOST_LABELS)
+    return [0, *(last for _, _, last in spans)][::step] if 0 < len(spans) <= _MOST_TICKS else []
+
+
+def mark_sessions(axes: Axes, spans: Sequence[tuple[int, int, int]], named: bool, groups: int) -> None:
+    """A thin line where a session begins; its name above the panel, if there is room. Every other session is shaded."""
     grid = axes.get_subplotspec()
-    step = math.ceil(len(spans) * (grid.get_gridspec().ncols if grid else 1) / _MOST_LABELS)
-    if 0 < len(spans) <= _MOST_TICKS:
-        axes.set_xticks([0, *(last for _, _, last in spans)][::step])
+    columns = grid.get_gridspec().ncols if grid else 1
+    if ticks := session_ticks(spans, columns):
+        axes.set_xticks(ticks)
     for session, first, last in spans:
         if first > 1:
             axes.axvline(first - 0.5, color=GREY, linewidth=0.6, zorder=0.5)
         if session % 2 == 0:
             axes.axvspan(first - 0.5, last + 0.5, color="#f4f4f4", linewidth=0, zorder=0)
-        if named and (session - 1) % step == 0:
-            axes.annotate(
-                f"S{session} · {ascii_uppercase[(session - 1) % groups]}" if 1 < groups <= 26 else f"S{session}",
-                ((first + last) / 2, 1),
-                xycoords=("data", "axes fraction"),
-                xytext=(0, 3),
-                textcoords="offset points",
-                ha="center",
-                fontsize=8,
-                color="#555555",
-            )
+    for middle, name in session_labels(spans, columns, groups) if named else []:
+        axes.annotate(
+            name,
+            (middle, 1),
+            xycoords=("data", "axes fraction"),
+            xytext=(0, 3),
+            textcoords="offset points",
+            ha="center",
+            fontsize=8,
+            color="#555555",
+        )

@@ -1,14 +1,17 @@
-"""Style of the figures: a colour-blind-safe palette, axes in percent, reproducible PNG bytes."""
+"""Style of the figures: a colour-blind-safe palette, axes in percent, long names, reproducible bytes."""
 
 from __future__ import annotations
 
 import io
+import textwrap
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any
 
 from matplotlib import style
 from matplotlib.axes import Axes
+from matplotlib.axis import Axis
 from matplotlib.figure import Figure
 
 from fedtide.settings.scores import Score
@@ -16,12 +19,19 @@ from fedtide.settings.scores import Score
 PALETTE = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#000000", "#E69F00", "#56B4E9")
 """Okabe and Ito's colours, similar ones far apart, without yellow, which is too faint for lines on white."""
 
-GREY = "#8a8a8a"
+GREY, INK = "#8a8a8a", "#000000"
 _LOWEST = -1.0  # of an R² in a figure
 WIDTH = 9.0
 """Width of every figure in inches, that of the page."""
 
-_DASHES = ("solid", (0, (4, 1.5)), (0, (1, 1)), (0, (4, 1, 1, 1)))
+DASHES = ("solid", (0, (4, 1.5)), (0, (1, 1)), (0, (4, 1, 1, 1)))
+_METADATA: dict[str, dict[str, None]] = {
+    "png": {"Software": None},
+    "svg": {"Date": None, "Creator": None},
+    "pdf": {"Creator": None, "Producer": None, "CreationDate": None},
+}
+_LEGEND_LETTERS = 120
+"""Over the width of a figure."""
 _RULES: dict[str, Any] = {
     "font.family": "DejaVu Sans",
     "font.size": 9,
@@ -46,6 +56,8 @@ _RULES: dict[str, Any] = {
     "lines.solid_capstyle": "round",
     "legend.frameon": False,
     "legend.fontsize": 9,
+    "pdf.fonttype": 42,
+    "svg.hashsalt": "fedtide",
 }
 
 
@@ -56,38 +68,89 @@ def paper() -> Iterator[None]:
         yield
 
 
-def line_style(number: int) -> dict[str, Any]:
+@dataclass(frozen=True)
+class Look:
+    """A colour, and a number of :data:`DASHES`."""
+
+    colour: str
+    dash: int
+
+
+def line_look(number: int) -> Look:
     """Colour and dashes of the ``number``-th line; 28 are distinct."""
     turn, colour = divmod(number, len(PALETTE))
-    return {"color": PALETTE[colour], "linestyle": _DASHES[turn % len(_DASHES)]}
+    return Look(PALETTE[colour], turn % len(DASHES))
 
 
-def percent_axis(axes: Axes, low: float, high: float) -> None:
-    """The y axis of ``axes`` in percent: 0 to 100 for a wide range, else the range with a margin."""
+def line_style(number: int) -> dict[str, Any]:
+    """The same as arguments of Matplotlib's ``plot``."""
+    look = line_look(number)
+    return {"color": look.colour, "linestyle": DASHES[look.dash]}
+
+
+def percent_limits(low: float, high: float) -> tuple[float, float]:
+    """Ends of an axis of shares: 0 to 100 % for a wide range, else the range with a margin."""
     if high - low > 0.5:
         low, high = 0.0, 1.0
     room = max(0.04 * (high - low), 0.005)
-    axes.set_ylim(max(low - room, -0.02), min(high + room, 1.02))
-    axes.yaxis.set_major_formatter(lambda share, _: f"{100 * share:g} %")
+    return max(low - room, -0.02), min(high + room, 1.02)
+
+
+def r2_limits(low: float, high: float) -> tuple[float | None, float | None]:
+    """Ends of an axis of R², None for an automatic one.
+
+    Values below -1 are out of the picture, unless all are: before a model has learnt anything they may be far below.
+    """
+    return (_LOWEST, high + 0.05 * (high - _LOWEST)) if low < _LOWEST < high else (None, None)
+
+
+def percent(axis: Axis) -> None:
+    """Ticks in percent."""
+    axis.set_major_formatter(lambda share, _: f"{100 * share:g} %")
+
+
+def logarithmic(axis: Axis) -> None:
+    """Plain numbers at 1, 2 and 5 times powers of ten."""
+    axis.set_major_formatter("{x:g}")
+    axis.set_minor_formatter(lambda value, _: f"{value:g}" if f"{value:e}"[0] in "25" else "")
+
+
+def percent_axis(axes: Axes, low: float, high: float) -> None:
+    """The y axis of ``axes`` in percent, for values from ``low`` to ``high``."""
+    axes.set_ylim(*percent_limits(low, high))
+    percent(axes.yaxis)
 
 
 def score_axis(axes: Axes, score: Score, low: float, high: float) -> None:
-    """The y axis of ``axes`` for values of a score: in percent, or logarithmic for a loss over more than a decade.
-
-    An R² below -1 is out of the picture, unless all are: before a model has learnt anything it may be far below.
-    """
+    """The y axis of ``axes`` for values of a score: in percent, or logarithmic for a loss over more than a decade."""
     if score.share:
         percent_axis(axes, low, high)
     elif not score.lower:
-        if low < _LOWEST < high:
-            axes.set_ylim(_LOWEST, high + 0.05 * (high - _LOWEST))
+        axes.set_ylim(*r2_limits(low, high))
     elif 0 < 10 * low < high:
         axes.set_yscale("log")
         axes.yaxis.set_major_formatter("{x:g}")
 
 
+def wrapped(name: str, letters: int) -> str:
+    """A name in lines of at most this many letters."""
+    return "\n".join(textwrap.wrap(name, max(letters, 12), break_on_hyphens=False)) or name
+
+
+def legend_layout(names: list[str]) -> tuple[list[str], int]:
+    """Names in lines that fit into a figure, and the number of columns for which there is room."""
+    lines = [wrapped(name, _LEGEND_LETTERS // 2) for name in names]
+    longest = max((len(part) for line in lines for part in line.split("\n")), default=0)
+    return lines, max(1, min(len(names), 7, _LEGEND_LETTERS // (longest + 7)))
+
+
 def png(figure: Figure) -> bytes:
     """The figure as a PNG without dates or versions."""
+    return saved(figure, "png")
+
+
+def saved(figure: Figure, form: str) -> bytes:
+    """The figure as ``png``, ``svg`` or ``pdf``, without dates or versions."""
     stream = io.BytesIO()
-    figure.savefig(stream, format="png", dpi=180, metadata={"Software": None})
+    figure.savefig(stream, format=form, dpi=180, metadata=_METADATA[form])
     return stream.getvalue()

@@ -109,6 +109,27 @@ def compare(
     return load_records([folder / summary["run_key"] for summary in summaries])
 
 
+def write_report(params: Params, runs: str | Path = "runs", out: str | Path = "report") -> Path:
+    """Write tables, figures and an HTML page about the runs of ``compare``; the page's path.
+
+    >>> import fedtide
+    >>> params = fedtide.Params({"model": "logistic", "scenario": {"name": "static", "num_clients": 4, "rounds": 2}})
+    >>> records = fedtide.compare(params, workers=1)
+    >>> print(fedtide.write_report(params))
+    report/report.html
+
+    Args:
+        params: a settings file with the grid in ``compare`` and the settings of the page in ``report``.
+        runs: folder of run directories. out: of the report; created if missing.
+
+    Raises:
+        SettingsError: bad input, or there is no run of the grid yet.
+    """
+    from fedtide.runs.stages import report
+
+    return report(params, Path(runs), None, Path(out), "fedtide.compare(params); fedtide.write_report(params)").page
+
+
 def load(path: str | Path = "runs") -> Records:
     """The records of all runs of a folder, or of one run directory, as pandas frames.
 

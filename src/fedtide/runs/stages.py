@@ -215,7 +215,19 @@ def report(
     score = Score(chosen.metric)
     moves = movements(timeline)
     return build(
-        directories, folder(out), chosen.title, chosen.last, command, pictures, rules, speed, tuning, who, score, moves
+        directories,
+        folder(out),
+        chosen.title,
+        chosen.last,
+        command,
+        pictures,
+        rules,
+        speed,
+        tuning,
+        who,
+        score,
+        moves,
+        chosen.formats,
     )
 
 

@@ -65,6 +65,10 @@ class ReportSettings(SettingsModel):
         0.95, gt=0, le=1, description="fraction of the reference's peak accuracy that counts as recovery"
     )
 
+    formats: tuple[Literal["png", "svg", "pdf"], ...] = Field(
+        ("png",), min_length=1, description="files of every figure; `png` is always among them"
+    )
+
     @model_validator(mode="after")
     def _target_in_range(self) -> ReportSettings:
         if self.target is not None and self.target > 1 and Score(self.metric).share:

@@ -1,0 +1,167 @@
+"""The page for every reader: by mouse, keyboard and screen reader, on a telephone and on paper, without a network."""
+
+from __future__ import annotations
+
+import json
+import re
+import warnings
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pandas as pd
+import plotly.graph_objects
+import pytest
+from synthetic_runs import finish_again, write_run
+from synthetic_sessions import write_sessions
+
+from fedtide.report.build import build
+
+Tags = list[tuple[str, dict[str, str | None]]]
+
+
+class Reader(HTMLParser):
+    """Tags of a page in order, with their attributes."""
+
+    def __init__(self, page: str) -> None:
+        super().__init__()
+        self.tags: Tags = []
+        self.feed(page)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append((tag, dict(attrs)))
+
+    def named(self, tag: str) -> list[dict[str, str | None]]:
+        return [attributes for name, attributes in self.tags if name == tag]
+
+
+@pytest.fixture(scope="module")
+def out(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The report of two algorithms with two initialisers, one with two seeds, and of a run that diverged."""
+    root = tmp_path_factory.mktemp("page")
+    dirs = [write_sessions(root, a, i, 0) for a in ("fedavg", "a <b>") for i in ("dynamic", "previous")]
+    dirs.append(write_sessions(root, "fedavg", "dynamic", 1))
+    for path in dirs:
+        history = pd.read_csv(path / "history.csv")
+        columns = {"alpha": 0.1, "momentum_norm": history["round"] ** 2.0, "client_accuracy_mean": 0.5}
+        groups = {f"client_accuracy_{group}": history["test_accuracy"] for group in ("stayers", "newcomers")}
+        kept = history["round"] % 4 == 0
+        history.assign(**columns, **{name: values.where(kept) for name, values in groups.items()}).drop(
+            columns="client_accuracy_mean"
+        ).to_csv(path / "history.csv", index=False)
+        finish_again(path)
+    dirs.append(write_run(root, "fedavg", "average", state="diverged", sessions=7, until=20))
+    build(dirs, root / "out", "A title", 5, "fedtide report")
+    return root / "out"
+
+
+@pytest.fixture(scope="module")
+def page(out: Path) -> str:
+    return (out / "report.html").read_text(encoding="utf-8")
+
+
+@pytest.fixture(scope="module")
+def charts(page: str) -> dict[str, dict[str, dict[str, object]]]:
+    (found,) = re.findall(r'<script type="application/json" id="charts">(.*?)</script>', page, re.DOTALL)
+    return json.loads(found)
+
+
+def test_plotly_accepts_every_chart_in_every_layout(charts) -> None:
+    assert set(charts["figures"]) == {
+        *("accuracy_over_rounds", "accuracy_over_bytes", "transition_accuracy", "per_class"),
+        *("weights", "boundary_losses", "momentum", "newcomers"),
+    }
+    for figure in charts["figures"].values():
+        for shape in ("wide", "narrow"):
+            for template in charts["templates"].values():
+                layout = {**figure[shape], "template": template}
+                plotly.graph_objects.Figure(data=figure["data"], layout=layout)
+
+
+def test_a_series_has_one_name_in_all_panels(charts, page: str) -> None:
+    curves = charts["figures"]["accuracy_over_rounds"]["data"]
+    assert {trace["legendgroup"] for trace in curves} == {"dynamic", "previous", "average"}
+    assert {trace["xaxis"] for trace in curves if trace["legendgroup"] == "dynamic"} == {"x", "x2"}
+    listed = re.findall(r'<button type="button" value="([^"]*)" aria-pressed="true">', page)
+    assert listed[:3] == ["dynamic", "previous", "average"]
+
+
+def test_values_and_ranges_are_those_of_the_runs(charts, out: Path) -> None:
+    means = [trace for trace in charts["figures"]["accuracy_over_rounds"]["data"] if "customdata" in trace]
+    (line,) = (trace for trace in means if trace["legendgroup"] == "dynamic" and trace["xaxis"] == "x")
+    histories = [
+        pd.read_csv(out.parent / f"fedavg-dynamic-s{seed}" / "history.csv")["test_accuracy"] for seed in (0, 1)
+    ]
+    frame = pd.concat(histories, axis=1)
+    assert line["x"] == list(range(1, 85))
+    assert line["y"] == pytest.approx(frame.mean(axis=1).tolist(), rel=1e-3)
+    assert line["customdata"][-1] == pytest.approx([frame.min(axis=1).iloc[-1], frame.max(axis=1).iloc[-1]], rel=1e-3)
+
+
+def test_the_page_needs_nothing_else(page: str) -> None:
+    tags = Reader(page)
+    assert not [attributes for tag in ("script", "link") for attributes in tags.named(tag) if "src" in attributes]
+    assert tags.named("link") == []
+    assert "plotly.js v" in page
+    assert len(page.encode()) < 6_000_000
+
+
+def test_every_heading_of_a_table_says_what_it_heads(page: str) -> None:
+    tags = Reader(page)
+    assert {attributes.get("scope") for attributes in tags.named("th")} == {"col", "row"}
+    regions = [attributes for attributes in tags.named("div") if attributes.get("class") == "wide"]
+    assert len(regions) >= 4
+    assert all(region["role"] == "region" and region["tabindex"] == "0" for region in regions)
+    names = [region["aria-label"] for region in regions]
+    assert len(set(names)) == len(names)
+
+
+def test_every_figure_has_words(page: str, charts) -> None:
+    tags = Reader(page)
+    plots = {str(each["id"]): str(each["aria-label"]) for each in tags.named("div") if each.get("role") == "img"}
+    assert set(plots) == set(charts["figures"])
+    curves = plots["accuracy_over_rounds"]
+    assert curves.startswith(
+        "Test accuracy over communication rounds. Across: Communication round. Upwards: Test accuracy."
+    )
+    assert "2 panels: fedavg; a <b>." in curves
+    assert re.search(r"fedavg, dynamic 9\d\.\d %; fedavg, previous \d+\.\d %", curves)
+    assert all(each.get("alt") for each in tags.named("img"))
+    for trace in charts["figures"]["momentum"]["data"]:
+        assert "<b>" not in trace["name"] + trace.get("hovertemplate", ""), "names are no markup"
+
+
+def test_files_for_papers_are_written_twice_the_same(tmp_path: Path) -> None:
+    dirs = [write_run(tmp_path / "runs", sessions=1, rounds=3)]
+    for name in ("one", "two"):
+        build(dirs, tmp_path / name, "A", 2, "fedtide report", formats=("svg", "pdf"))
+    pictures = {path.stem for path in (tmp_path / "one").glob("*.png")}
+    assert pictures == {"accuracy_over_rounds", "accuracy_over_bytes", "per_class"}
+    for form, start in (("svg", b"<?xml"), ("pdf", b"%PDF")):
+        written = {path.stem: path.read_bytes() for path in (tmp_path / "one").glob(f"*.{form}")}
+        assert set(written) == pictures
+        assert all(content.startswith(start) for content in written.values())
+        assert {path.stem: path.read_bytes() for path in (tmp_path / "two").glob(f"*.{form}")} == written
+        assert not [name for name, content in written.items() if b"CreationDate" in content or b"dc:date" in content]
+    assert (tmp_path / "one" / "report.html").read_bytes() == (tmp_path / "two" / "report.html").read_bytes()
+
+
+def test_long_names_leave_room_for_the_figures(tmp_path: Path) -> None:
+    long = "_very_long_name" * 6
+    dirs = [
+        write_sessions(tmp_path / "runs", f"m{number}{long}", start, 0, sessions=3, rounds=2)
+        for number in range(4)
+        for start in ("dynamic", "previous")
+    ]
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        build(dirs, tmp_path / "out", "A", 2, "fedtide report")
+
+
+@pytest.mark.slow
+def test_a_large_comparison_stays_below_six_megabytes(tmp_path: Path) -> None:
+    dirs = [
+        write_run(tmp_path / "runs", f"method_{number:02d}", seed=seed, sessions=5, rounds=100)
+        for number in range(40)
+        for seed in range(3)
+    ]
+    assert build(dirs, tmp_path / "out", "A", 10, "fedtide report").page.stat().st_size < 6_000_000
