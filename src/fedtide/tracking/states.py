@@ -7,6 +7,7 @@ from typing import Any
 
 from fedtide.core.errors import SettingsError
 from fedtide.core.sealed import read_header
+from fedtide.tracking.marks import wrong_beginning
 
 
 def state_name(round_: object) -> str:
@@ -20,7 +21,9 @@ def generations(folder: Path) -> list[Path]:
 
 
 def read_state_header(path: Path, owner: str) -> dict[str, Any] | None:
-    """``owner``, ``round`` and ``records`` (marks of the files it continues) of a state, ``None`` if it is damaged.
+    """What a state says of itself, ``None`` if it, or a log of rows that it names, is damaged.
+
+    ``owner``, ``round``, ``records`` (marks of the files that it continues) and ``rows`` (marks of the logs beside it).
 
     Raises:
         SettingsError: it belongs to another owner than the run or pilot of this key, or to another round than its name says.
@@ -31,4 +34,6 @@ def read_state_header(path: Path, owner: str) -> dict[str, Any] | None:
             f"{path}: not the state of {owner} that its name says, but that of {header.get('owner')} after round "
             f"{header.get('round')}; move it away, or delete the run's folder to start the run again"
         )
+    if header is None or "rows" not in header or wrong_beginning(path.parent, header["rows"]):
+        return None
     return header
