@@ -75,7 +75,7 @@ class SharedPilot(L.Callback):
         for another run that trains it.
         """
         if (saved.round if saved else 0) >= self.rounds:
-            remove_dead_parts(self.folder)  # of this run, if it was killed while it shared the pilot
+            self._tidy()
             return saved
         if not self._acquire(stopped):
             return saved
@@ -99,6 +99,13 @@ class SharedPilot(L.Callback):
         if pl_module.state.round == self.rounds and pl_module.diverged is None:
             self._share(pl_module.state.tensors())
             self._lock.release()
+
+    def _tidy(self) -> None:
+        """Remove what this run has left if it was killed while it shared the pilot, unless another is at it."""
+        remove_dead_parts(self.folder)
+        if self.folder.exists():
+            with contextlib.suppress(Timeout), self._lock.acquire(timeout=0):
+                checkpoint.sweep(self.folder)
 
     def _acquire(self, stopped: Callable[[], bool]) -> bool:
         self._new = not self.folder.exists()
