@@ -99,7 +99,9 @@ def restored_state(parts: Parts, saved: dict[str, Any]) -> RunState:
     memory, never = saved.get("memory", {}), torch.zeros(parts.timeline.num_clients, dtype=torch.int64)
     state = RunState.restore({"written": never, **saved, "memory": {}}, parts.device, torch.device("cpu"))
     if isinstance(memory, StoredRows):
-        state.memory = {name: parts.memory.rows(form.shape[0], form.shape[1], form.dtype) for name, form in memory.forms.items()}
+        state.memory = {
+            name: parts.memory.rows(form.shape[0], form.shape[1], form.dtype) for name, form in memory.forms.items()
+        }
         state.written[memory.write_into(state.memory)] = state.round
     else:
         state.memory = parts.memory.adopt(memory)
