@@ -18,7 +18,7 @@ import time
 from concurrent.futures import ProcessPoolExecutor
 from itertools import pairwise
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from rich.console import Console
 from rich.table import Table
@@ -55,28 +55,29 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--clients", type=int, nargs="+", default=[10**3, 10**4, 10**5, 10**6])
     parser.add_argument("--algorithms", nargs="+", default=["fedavg", "scaffold"])
+    parser.add_argument("--participation", default="sampled", help="rule that draws the participants: sampled, fixed")
     parser.add_argument("--rounds", type=int, default=41)
     parser.add_argument("--turns", type=int, default=3)
     options = parser.parse_args()
     plugins = [str(Path(__file__).parent / "plugins"), os.environ.get("FEDTIDE_PLUGINS", "")]
     os.environ["FEDTIDE_PLUGINS"] = os.pathsep.join(filter(None, plugins))
-    console = Console()
+    console = Console(width=110)
     for algorithm in options.algorithms:
         found: dict[int, list[Costs]] = {clients: [] for clients in options.clients}
         with console.status(algorithm):
             for _ in range(options.turns):
                 for clients, costs in found.items():
-                    costs.append(_alone(clients, algorithm, options.rounds))
-        console.print(_table(algorithm, found))
+                    costs.append(_alone(clients, algorithm, options.participation, options.rounds))
+        console.print(_table(f"{algorithm}, {options.participation}", found))
 
 
-def _alone(clients: int, algorithm: str, rounds: int) -> Costs:
+def _alone(*choices: Any) -> Costs:
     """The costs of a run in a process of its own, forked off a small server."""
     with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("forkserver")) as pool:
-        return pool.submit(_measured, clients, algorithm, rounds).result()
+        return pool.submit(_measured, *choices).result()
 
 
-def _measured(clients: int, algorithm: str, rounds: int) -> Costs:
+def _measured(clients: int, algorithm: str, participation: str, rounds: int) -> Costs:
     from fedtide.runs.run import run
     from fedtide.settings.params import Params
     from fedtide.tracking.workspace import Workspace
@@ -90,7 +91,7 @@ def _measured(clients: int, algorithm: str, rounds: int) -> Costs:
             "data": {"name": "crowd", "clients": clients, "root": folder},
             "scenario": {"name": "static", "rounds": rounds, "num_clients": None},
             "partition": "natural",
-            "participation": {"name": "fixed", "count": PARTICIPANTS},
+            "participation": {"name": participation, "count": PARTICIPANTS},
             "model": "logistic",
             "local": {"lr": 0.01, "amount": 10, "unit": "steps", "batch_size": 2},
             "algorithm": algorithm,
@@ -118,8 +119,8 @@ def _peak() -> int:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
 
 
-def _table(algorithm: str, found: dict[int, list[Costs]]) -> Table:
-    table = Table(title=f"{algorithm}: {PARTICIPANTS} participants per round")
+def _table(name: str, found: dict[int, list[Costs]]) -> Table:
+    table = Table(title=f"{name}: {PARTICIPANTS} participants per round")
     headers = ("clients", "world, s", "peak MB", "ms/round", "ratio", "with saves", "ratio", "peak MB", "state, MB")
     for header in headers:
         table.add_column(header, justify="right")
