@@ -22,10 +22,10 @@ import torch
 from torch import Tensor
 
 from fedtide.core.errors import SettingsError
-from fedtide.core.sealed import peek_header, read_content, sealing
+from fedtide.core.sealed import read_content, sealing
 from fedtide.federation.rows import RowLog, StoredRows, live_rows, row_bytes
 from fedtide.tracking.marks import Marks
-from fedtide.tracking.states import generations, read_state_header, state_name
+from fedtide.tracking.states import generations, log_name, read_state_header, state_name, sweep
 
 __all__ = ["Generations", "Saved", "generations", "load", "save", "sweep"]
 
@@ -84,7 +84,7 @@ class Generations:
     def _write_rows(self, memory: dict[str, Tensor] | StoredRows, written: Tensor, round_: int) -> Marks:
         """Bring a log up to date; its mark."""
         if isinstance(memory, StoredRows):
-            log = RowLog(self._folder, _log_name(round_))
+            log = RowLog(self._folder, log_name(round_))
             log.append(memory.pieces())
         else:
             log = self._log_for(memory, written, round_)
@@ -98,20 +98,12 @@ class Generations:
             log, one = self._logs[0], row_bytes(memory)
             if log.size + one * int((written > log.round).sum()) <= _GROWTH * one * int((written > 0).sum()):
                 return log
-        return RowLog(self._folder, _log_name(round_))
+        return RowLog(self._folder, log_name(round_))
 
 
 def save(folder: Path, saved: Saved, keep: int = 2) -> None:
     """Write one state, with all rows; see :class:`Generations`."""
     Generations(folder, keep).save(saved)
-
-
-def sweep(folder: Path) -> None:
-    """Remove logs that no state names: a process was killed before the state was written, or before it dropped the log."""
-    named = {name for path in generations(folder) for name in (peek_header(path) or {}).get("rows", ())}
-    for path in folder.glob("rows-*.npys"):
-        if path.name not in named:
-            path.unlink()
 
 
 def load(
@@ -161,10 +153,6 @@ def _values(path: Path, rows: Marks) -> dict[str, Any]:
         forms = {key: form.new_empty(clients, form.shape[1], device="meta") for key, form in values["memory"].items()}
         values["memory"] = StoredRows(path.parent / name, mark["bytes"], forms)
     return values
-
-
-def _log_name(round_: int) -> str:
-    return f"rows-{round_:0>8}.npys"
 
 
 def _sparse(vector: Tensor) -> dict[str, Any]:

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from fedtide.core.errors import SettingsError
-from fedtide.core.sealed import read_header
+from fedtide.core.sealed import peek_header, read_header
 from fedtide.tracking.marks import wrong_beginning
 
 
@@ -15,9 +15,22 @@ def state_name(round_: object) -> str:
     return f"state-{round_!s:0>8}.pt"
 
 
+def log_name(round_: object) -> str:
+    """Name of a log of rows that was begun after a round."""
+    return f"rows-{round_!s:0>8}.npys"
+
+
 def generations(folder: Path) -> list[Path]:
     """Saved states, newest first."""
     return sorted(folder.glob("state-*.pt"), reverse=True)
+
+
+def sweep(folder: Path) -> None:
+    """Remove logs that no state names: a process was killed before the state was written, or before it dropped the log."""
+    named = {name for path in generations(folder) for name in (peek_header(path) or {}).get("rows", ())}
+    for path in folder.glob("rows-*.npys"):
+        if path.name not in named:
+            path.unlink()
 
 
 def read_state_header(path: Path, owner: str) -> dict[str, Any] | None:
