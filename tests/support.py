@@ -23,6 +23,7 @@ from fedtide.federation.federation import Federation
 from fedtide.federation.parts import Hardware, assemble
 from fedtide.federation.payload import Payload, payload
 from fedtide.federation.record import RoundRecord
+from fedtide.federation.rows import StoredRows
 from fedtide.federation.state import RunState, initial_state
 from fedtide.models.base import Network
 from fedtide.participation.base import Participation
@@ -302,6 +303,16 @@ def tensors(state: RunState) -> dict[str, Tensor]:
     """Everything a run carries on."""
     named = {"w": state.w, "b": state.b, "seen": state.seen, "counts": state.counts}
     return named | state.server | state.memory | state.extra
+
+
+def in_full(saved: dict[str, Any]) -> dict[str, Any]:
+    """The values of a saved state that was loaded, with the rows of its log in memory."""
+    stored = saved["memory"]
+    if not isinstance(stored, StoredRows):
+        return saved
+    memory = {name: torch.zeros(form.shape, dtype=form.dtype) for name, form in stored.forms.items()}
+    stored.write_into(memory)
+    return {**saved, "memory": memory}
 
 
 def assert_same(first: RunState, second: RunState) -> None:

@@ -13,6 +13,8 @@ from typing import Any
 import numpy as np
 import torch
 
+from fedtide.core.sealed import peek_header
+from fedtide.federation.rows import StoredRows
 from fedtide.tracking.check import check_run
 
 _UNCOMPARED = frozenset(
@@ -74,7 +76,13 @@ def comparable(path: Path) -> Any:
     if path.suffix == ".pt":
         content = path.read_bytes()
         archive = content[content.index(_ARCHIVE) :]  # what is before it is a hash
-        return _plain(torch.load(io.BytesIO(archive), weights_only=True))
+        values = torch.load(io.BytesIO(archive), weights_only=True)
+        for name, mark in _logs(path).items():
+            clients = values["counts"]["length"]
+            memory = {key: form.new_zeros(clients, form.shape[1]) for key, form in values["memory"].items()}
+            StoredRows(path.parent / name, mark["bytes"], memory).write_into(memory)
+            values["memory"] = memory
+        return _plain(values)
     if path.suffix == ".npz":
         with np.load(path, allow_pickle=False) as arrays:
             return {name: (arrays[name].dtype.str, arrays[name].shape, arrays[name].tobytes()) for name in arrays.files}
@@ -97,15 +105,27 @@ def _rounds_agree(run: Path) -> bool:
 
 def _files(root: Path, below: str = "") -> Iterator[tuple[str, Path]]:
     paths = sorted((root / below).iterdir())
-    older = [path for path in paths if path.match("state-*.pt")][:-1]  # an interruption may have saved another round
+    states = [path for path in paths if path.match("state-*.pt")]
+    older = states[:-1]  # an interruption may have saved another round
+    named = {name for path in states for name in _logs(path)}  # what is in them is compared with the states
     for path in paths:
         name = f"{below}{path.name}"
         if path.name in _UNCOMPARED or path.suffix in _UNCOMPARED_KINDS or path in older or path.name == "__pycache__":
+            continue
+        if path.name in named:
             continue
         if path.is_dir():
             yield from _files(root, f"{name}/")
         else:
             yield name, path
+
+
+def _logs(state: Path) -> dict[str, Any]:
+    """Marks of the logs that a state names."""
+    if not state.match("state-*.pt"):
+        return {}
+    header = peek_header(state)
+    return {} if header is None else header["rows"]
 
 
 def _plain(values: Any) -> Any:

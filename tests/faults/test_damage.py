@@ -10,11 +10,11 @@ from fedtide.core.randomness import generator
 
 @pytest.fixture
 def killed(folder):
-    """A run directory left behind by a kill in round 11: states of rounds 6 and 9, eleven rows."""
+    """A run directory left behind by a kill in round 11: states of rounds 6 and 9, each with a log, eleven rows."""
     attempt = Attempt(folder, moments=(Moment(11),))
     assert attempt.end() == -signal.SIGKILL
     assert [path.name for path in sorted((attempt.run / "state").iterdir())] == [
-        "state-00000006.pt", "state-00000009.pt"
+        "rows-00000006.npys", "rows-00000009.npys", "state-00000006.pt", "state-00000009.pt"
     ]  # fmt: skip
     return attempt.run
 
@@ -35,10 +35,11 @@ def cut_off(path, seed):
     path.write_bytes(content[: generator(seed, "damage").integers(len(content))])
 
 
+@pytest.mark.parametrize("file", ["state-00000009.pt", "rows-00000009.npys"])
 @pytest.mark.parametrize("damage", [flip_a_byte, cut_off])
-def test_a_torn_record_and_a_damaged_state_fall_back_to_the_state_before(folder, killed, damage):
+def test_a_torn_record_and_a_damaged_state_fall_back_to_the_state_before(folder, killed, damage, file):
     assert Attempt(folder, name="whole").end() == 0
-    damage(killed / "state/state-00000009.pt", 0)
+    damage(killed / "state" / file, 0)
     with (killed / "history.csv").open("a") as torn:
         torn.write("12,3,0.5")
     with (killed / "per_class.csv").open("a") as torn:

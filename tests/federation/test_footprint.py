@@ -167,3 +167,14 @@ def test_under_a_limit_of_the_address_space_a_run_is_refused_or_completes(
         assert line.startswith("fedtide: the run needs ")
     else:
         assert json.loads(called.stdout.splitlines()[-1])["state"] == "complete"
+
+
+def test_on_disk_only_the_rows_that_can_be_written_are_counted() -> None:
+    """One of six clients in each of two rounds; `all` needs a row of everybody from the start."""
+    chosen: dict[str, Any] = {"algorithm": "scaffold", "participation": {"name": "fixed", "count": 1}}
+    chosen["model"] = {"name": "mlp", "widths": [1000]}
+    row = 4 * (5 * 1000 + 1000 + 1000 * 3 + 3)
+    assert planned(**chosen).kept.size == 6 * row
+    assert planned(**chosen, federation={"memory": "disk"}).kept.size == 2 * (row + 4096)
+    everybody = {"evaluation": {"models": ["cloud", "all"]}, "federation": {"memory": "disk"}}
+    assert planned(**chosen, **everybody).kept.size == 6 * 2 * row

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import re
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -69,8 +70,19 @@ def test_memories_on_disk_lie_in_a_file_without_a_name(tmp_path: Path) -> None:
     rows[1] = 2.0
     assert rows.shape == (3, 4)
     assert rows.sum() == 8
-    assert rows.untyped_storage().filename is not None  # mapped, not allocated
+    assert f"{tmp_path}/memory-" in Path("/proc/self/maps").read_text()  # mapped, not allocated
     assert not list(tmp_path.iterdir())
+
+
+def test_memories_on_disk_take_space_for_the_rows_that_were_written(tmp_path: Path) -> None:
+    """Four terabytes of memories, of which three rows are used."""
+    before = shutil.disk_usage(tmp_path).total
+    rows = MemoryStore("disk", torch.device("cpu"), tmp_path).rows(10**6, 10**6, torch.float32)
+    assert rows.numel() * 4 > before
+    some = torch.tensor([0, 517, 999_999])
+    rows[some] = torch.arange(3.0).unsqueeze(1)
+    assert rows[some].sum(1).tolist() == [0, 1e6, 2e6]
+    assert not rows[1000].any()
 
 
 def test_a_disk_that_is_too_small_is_refused(tmp_path: Path) -> None:

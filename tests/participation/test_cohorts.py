@@ -13,7 +13,7 @@ from pydantic import ValidationError
 from fedtide.core import plugins
 from fedtide.core.errors import SettingsError
 from fedtide.participation._available import AvailableSettings
-from fedtide.participation.base import coins
+from fedtide.participation.base import coins, smallest
 from support import steady
 
 NAMES = plugins.names("participation")
@@ -145,3 +145,21 @@ def test_a_hopeless_probability_is_refused(monkeypatch):
     monkeypatch.setattr("fedtide.participation.bernoulli._ATTEMPTS", 5)
     with pytest.raises(SettingsError, match=r"^participation.probability = 1e-12 is too small for 3 present clients"):
         rule("bernoulli", probability=1e-12).draw(np.arange(3), 0, 0)
+
+
+@given(seed=st.integers(0, 1000), clients=st.integers(1, 3000), count=st.integers(1, 400), coarse=st.booleans())
+@settings(max_examples=60, deadline=None)
+def test_the_smallest_numbers_are_those_that_sorting_all_gives(seed, clients, count, coarse):
+    """Also with equal numbers, of which the first count, and with numbers that are not spread as they should be."""
+    uniform = np.random.default_rng(seed).random(clients)
+    uniform = np.round(uniform, 1) * 0.9 if coarse else uniform
+    expected = np.sort(np.argsort(uniform, kind="stable")[: min(count, clients)])
+    assert np.array_equal(smallest(uniform, min(count, clients)), expected)
+    assert np.array_equal(smallest(1 - uniform / 1e6, min(count, clients)),
+                          np.sort(np.argsort(1 - uniform / 1e6, kind="stable")[: min(count, clients)]))  # fmt: skip
+
+
+def test_a_cohort_of_a_million_clients_is_that_of_sorting_them():
+    everybody, chosen = np.arange(10**6), rule("fixed", count=100)
+    order = np.argsort(coins(everybody, 3, 7), kind="stable")
+    assert np.array_equal(chosen.draw(everybody, 3, 7), np.sort(order[:100]))

@@ -15,6 +15,7 @@ from fedtide.core.errors import SettingsError
 from fedtide.federation import checkpoint
 from fedtide.runs.execution import execute
 from fedtide.tracking.run_directory import RunDirectory
+from support import in_full
 
 Play = Callable[..., dict[str, Any]]
 
@@ -35,7 +36,7 @@ def final(folder: Path) -> dict[str, Any]:
     manifest = json.loads((folder / "manifest.json").read_text(encoding="utf-8"))
     saved, _ = checkpoint.load(folder / "state", manifest["run_key"])
     assert saved is not None
-    return saved.values
+    return in_full(saved.values)
 
 
 def same(first: Any, second: Any) -> bool:

@@ -70,7 +70,8 @@ def test_times_between_two_ticks_count_as_of_the_later_one() -> None:
 def test_the_picture_of_a_world_in_seconds_is_over_seconds(tmp_path: Path) -> None:
     """Client 0 is there half of the time, client 1 from second 60 to 80 of 100."""
     visits = Visits.of([[(0, 50)], [(60, 80)]], [0, 0], [100, 100])
-    present, span = presence_in_seconds(visits)
+    present, number, span = presence_in_seconds(visits)
+    assert number.tolist() == present.sum(axis=0).tolist()
     assert span == 100
     assert present.mean(1).tolist() == [0.5, 0.2]
     world, labels = replace(steady((3, 4), 2), visits=visits), np.arange(7) % 3

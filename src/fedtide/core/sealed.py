@@ -55,6 +55,12 @@ def read_header(path: Path) -> dict[str, Any] | None:
         expected = file.read(_DIGEST)
         if hashlib.file_digest(file, "sha256").hexdigest().encode() + b"\n" != expected:
             return None
+    return peek_header(path)
+
+
+def peek_header(path: Path) -> dict[str, Any] | None:
+    """The header of a file that may be damaged elsewhere, ``None`` if the header itself is no mapping."""
+    with path.open("rb") as file:
         file.seek(_DIGEST)
         try:
             header = json.loads(file.readline())

@@ -6,8 +6,9 @@ from typing import Any
 
 import numpy as np
 import torch
+from torch import Tensor
 
-from fedtide.algorithms.base import Vectors
+from fedtide.algorithms.base import Algorithm, Vectors
 from fedtide.federation.gradient_rounds import GradientRounds
 from fedtide.federation.parts import Parts
 from fedtide.federation.plan import RoundPlan
@@ -65,9 +66,7 @@ def change_population(parts: Parts, state: RunState, plan: RoundPlan) -> None:
     if plan.departed is None:
         return
     departed = torch.from_numpy(plan.departed)
-    for name, rows in state.memory.items():
-        if name != "latest":
-            rows.index_fill_(0, departed.to(rows.device), 0)
+    _clear(state, departed[state.written[departed] > 0])
     state.seen[departed] = False
     parts.algorithm.forget(state.extra, departed)
     _keep_memories(parts, state, plan.present)
@@ -76,23 +75,32 @@ def change_population(parts: Parts, state: RunState, plan: RoundPlan) -> None:
 def _renew_memories(parts: Parts, state: RunState, t: int) -> None:
     if "latest" in state.memory:
         state.memory["latest"].copy_(state.w)
+        state.written.fill_(t + 1)
     if t == 0:
         return
     if parts.settings.federation.at_session == "keep":
         _keep_memories(parts, state, parts.timeline.at(t))
         return
     state.server = server_vectors(parts)
-    for name, rows in state.memory.items():
-        if name != "latest":
-            rows.zero_()
+    _clear(state, state.written.nonzero()[:, 0])
     state.seen.zero_()
     state.extra = parts.algorithm.extra()
+
+
+def _clear(state: RunState, clients: Tensor) -> None:
+    """Clear the memories of clients, int64 [m]. Those never written to are clear, and on disk would begin to take space."""
+    for name, rows in state.memory.items():
+        if name != "latest":
+            rows.index_fill_(0, clients.to(rows.device), 0)
+    state.written[clients] = state.round + 1
 
 
 def _keep_memories(parts: Parts, state: RunState, here: Assignment) -> None:
     sizes = torch.from_numpy(parts.timeline.sizes_of(here)).to(parts.w0.dtype)
     omega = (sizes / sizes.mean()).unsqueeze(1).to(parts.memory.device)
     parts.algorithm.population_changed(Vectors(state.server), Vectors(state.memory), here.clients.tolist(), omega)
+    if type(parts.algorithm).population_changed is not Algorithm.population_changed:
+        state.written.fill_(state.round + 1)  # it may have changed any row
 
 
 def session_record(parts: Parts, s: Boundary, start: Start, t: int) -> dict[str, Any]:

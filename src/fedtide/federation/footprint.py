@@ -32,6 +32,9 @@ _ROWS, _ROWS_PER_MEMORY = 2.5, 7
 """Vectors of a participant that are alive at once: of its model, with the last round's until they are collected; and for each
 of its memories, as read, as added to the gradient, and in the algebra of ``finish`` (peaks of nine algorithms, measured)."""
 
+_BLOCK = 4096
+"""Bytes that the disk gives at a time."""
+
 _LAYERS = 1.5
 """Input and output of the widest layer, with the working memory of its operation (measured)."""
 
@@ -121,6 +124,10 @@ def footprint(
         chunk = engine.chunk or chunk_size(size.parameters, cohort, width, sample, number, device, lanes)
         at_once = min(cohort, chunk * workers)
     kept = client_rows(settings, algorithm, size.parameters)
+    rows_kept = timeline.num_clients * number * sum(kept.values())
+    if settings.federation.memory == "disk" and "latest" not in kept:  # a row takes space once it is written
+        seen = min(timeline.num_clients, cohort * timeline.rounds)
+        rows_kept = min(rows_kept, seen * sum(number * numbers + _BLOCK for numbers in kept.values()))
     scratch = [numbers for name, numbers in kept.items() if name != "latest"] if initialiser.trains else []
     rows = _ROWS + _ROWS_PER_MEMORY * len(algorithm.client) + len(algorithm.scratch)
     rows += len(optimiser(local).vectors)
@@ -161,7 +168,7 @@ def footprint(
         host=[plan],
         kept=Part(
             f"federation.memory: {', '.join(kept)} of {timeline.num_clients} clients",
-            timeline.num_clients * number * (sum(kept.values()) + sum(scratch)),
+            rows_kept + timeline.num_clients * number * sum(scratch),
             "set federation.memory: disk" if settings.federation.memory != "disk" else "free some of it",
         ),
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import mmap
 import os
 import shutil
 import tempfile
@@ -19,8 +20,8 @@ from fedtide.engine.memory import require
 class MemoryStore:
     """Keeps the clients' memories [N, d].
 
-    A file of ``disk`` is unlinked as soon as it is mapped, so the system frees it however the process ends; the saved state
-    contains the memories themselves, wherever they are kept.
+    A file of ``disk`` is unlinked as soon as it is mapped, so the system frees it however the process ends; it is sparse, so it
+    takes space for the rows that were written only. The saved state contains the memories themselves, wherever they are kept.
 
     Args:
         kind: ``device``, ``host`` or ``disk``.
@@ -41,11 +42,14 @@ class MemoryStore:
         if not self.on_disk:
             return torch.zeros(clients, size, dtype=dtype, device=self.device)
         handle, name = tempfile.mkstemp(prefix="memory-", suffix=part_suffix(), dir=self.folder)
-        os.close(handle)
         try:
-            return torch.from_file(name, shared=True, size=clients * size, dtype=dtype).view(clients, size)
+            os.truncate(handle, clients * size * dtype.itemsize)
+            mapped = mmap.mmap(handle, clients * size * dtype.itemsize)
         finally:
+            os.close(handle)
             Path(name).unlink()
+        mapped.madvise(mmap.MADV_RANDOM)  # else the system would read megabytes around each row
+        return torch.frombuffer(mapped, dtype=dtype).view(clients, size)
 
     def adopt(self, saved: dict[str, Tensor]) -> dict[str, Tensor]:
         """Saved memories, moved into this store."""

@@ -113,7 +113,7 @@ def plan_update(
         **_participants(parts.timeline, trained),
         **_of_round(parts, t, present),
         departed=departed,
-        participation_fraction=min(1.0, len(trained.clients) / len(with_data(parts.timeline, present).clients)),
+        participation_fraction=min(1.0, len(trained.clients) / len(parts.timeline.eligible_of(present).clients)),
         purpose="jobs",
         keys=(),
         starts=starts,
@@ -131,7 +131,7 @@ def _of_round(parts: Parts, t: int, present: Assignment) -> dict[str, Any]:
     timeline = parts.timeline
     return {
         "present": present,
-        "mean_size": float(timeline.sizes_of(present).mean()),
+        "mean_size": timeline.mean_size_of(present),
         "session": int(timeline.session_of_round[t]),
         "session_round": t - timeline.session_span(t)[0],
         "t": t,
@@ -156,7 +156,7 @@ def plan_gradient_round(
     return RoundPlan(
         **_participants(timeline, eligible_clients(timeline, t)),
         present=timeline.at(t),
-        mean_size=float(timeline.sizes_at(t).mean()),
+        mean_size=timeline.mean_size_of(timeline.at(t)),
         departed=None,
         participation_fraction=1.0,
         session=session,
@@ -171,18 +171,12 @@ def plan_gradient_round(
 
 def eligible_clients(timeline: Timeline, t: int) -> Assignment:
     """Clients present in round ``t`` that have data."""
-    return with_data(timeline, timeline.at(t))
-
-
-def with_data(timeline: Timeline, present: Assignment) -> Assignment:
-    """Those of these clients that hold samples."""
-    holds = timeline.sizes_of(present) > 0
-    return Assignment(present.clients[holds], present.shards[holds])
+    return timeline.eligible_of(timeline.at(t))
 
 
 def departures(timeline: Timeline, t: int) -> Ints | None:
     """Clients present in the round before ``t`` that are no longer; None if the same clients are present."""
-    if t == 0:
+    if t == 0 or timeline.at(t) is timeline.at(t - 1):
         return None
     before, now = timeline.at(t - 1).clients, timeline.at(t).clients
     return None if np.array_equal(before, now) else np.setdiff1d(before, now)

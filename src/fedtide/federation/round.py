@@ -126,6 +126,7 @@ def _scatter(state: RunState, ids: Tensor, memory: dict[str, Tensor], keeps: Ten
         kept = state.memory[name]
         kept[ids.to(kept.device)] = (rows if everybody else rows[keeps.to(rows.device)]).to(kept.device)
     state.seen[ids] = True
+    state.written[ids] = state.round + 1
 
 
 def _make_round(

@@ -12,6 +12,7 @@ from torch import Tensor
 from fedtide.core.errors import SettingsError
 from fedtide.federation.parts import Parts
 from fedtide.federation.queue import Job, Queue
+from fedtide.federation.rows import StoredRows
 from fedtide.settings.clock import Events
 
 
@@ -26,6 +27,7 @@ class RunState:
         memory: the clients' vectors [N, d] by name: the algorithm's, what a kept local optimiser remembers (its count of
             steps is [N, 1]), ``latest`` models where they are evaluated.
         seen: bool [N], clients that have a memory. counts: int64 [N], rounds each client took part in.
+        written: int64 [N], number of the last round (from 1) in which a client's rows of ``memory`` were written; 0 for never.
         extra: the algorithm's further tensors. initialiser: the initialiser's. events: with ``clock: events``, jobs under way.
         totals: up to now: bytes, gradient rounds, seconds on this machine, simulated latency [s] and energy [J], and the
             sum of the rounds' normalised communication costs kappa.
@@ -38,6 +40,7 @@ class RunState:
     memory: dict[str, Tensor]
     seen: Tensor
     counts: Tensor
+    written: Tensor
     extra: dict[str, Tensor] = field(default_factory=dict)
     initialiser: dict[str, Tensor] = field(default_factory=dict)
     events: dict[str, Any] = field(default_factory=dict)
@@ -81,19 +84,27 @@ def initial_state(parts: Parts) -> RunState:
         memory={name: parts.memory.rows(clients, size, parts.w0.dtype) for name, size in parts.client_rows().items()},
         seen=torch.zeros(clients, dtype=torch.bool),
         counts=torch.zeros(clients, dtype=torch.int64),
+        written=torch.zeros(clients, dtype=torch.int64),
         extra=parts.algorithm.extra(),
     )
 
 
 def restored_state(parts: Parts, saved: dict[str, Any]) -> RunState:
-    """State from :meth:`RunState.tensors`, every part where it belongs.
+    """State from :meth:`RunState.tensors`, or as it comes from a file, every part where it belongs.
 
     Raises:
         SettingsError: it is no state of this run.
     """
     _refuse_other_shapes(parts, saved)
-    state = RunState.restore(saved, parts.device, torch.device("cpu"))
-    state.memory = parts.memory.adopt(state.memory)
+    memory, never = saved.get("memory", {}), torch.zeros(parts.timeline.num_clients, dtype=torch.int64)
+    state = RunState.restore({"written": never, **saved, "memory": {}}, parts.device, torch.device("cpu"))
+    if isinstance(memory, StoredRows):
+        state.memory = {
+            name: parts.memory.rows(form.shape[0], form.shape[1], form.dtype) for name, form in memory.forms.items()
+        }
+        state.written[memory.write_into(state.memory)] = state.round
+    else:
+        state.memory = parts.memory.adopt(memory)
     return state
 
 
@@ -112,8 +123,12 @@ def _refuse_other_shapes(parts: Parts, saved: dict[str, Any]) -> None:
     }
     expected |= {f"extra.{name}": "a tensor" for name in parts.algorithm.extra()}
     found = {name: _form(saved.get(name)) for name in ("w", "b", "seen", "counts")}
-    for group in ("server", "memory"):
-        found |= {f"{group}.{name}": _form(value) for name, value in saved.get(group, {}).items()}
+    memory = saved.get("memory", {})
+    for group, vectors in (
+        ("server", saved.get("server", {})),
+        ("memory", memory.forms if isinstance(memory, StoredRows) else memory),
+    ):
+        found |= {f"{group}.{name}": _form(value) for name, value in vectors.items()}
     found |= {f"extra.{name}": "a tensor" for name in saved.get("extra", {}) if f"extra.{name}" in expected}
     expected |= _of_events(parts, saved.get("events", {}))
     found |= {

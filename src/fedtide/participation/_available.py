@@ -17,7 +17,7 @@ from fedtide.core.errors import SettingsError
 from fedtide.core.plugins import PluginSettings
 from fedtide.core.randomness import generator
 from fedtide.participation._shares import Floats, ShareSettings, client_shares
-from fedtide.participation.base import Participation, coins
+from fedtide.participation.base import Participation, coins, smallest
 from fedtide.world.timeline import Ints, Timeline
 
 Bools = NDArray[np.bool_]
@@ -80,10 +80,10 @@ class Available(Participation):
         here, count = self.available(present, round_, seed), self.settings.count
         if count is None or len(here) <= count:
             return here
-        keys = (
-            generator(seed, "participation.choice", round_).random(self.timeline.num_clients) if last is None else last
-        )
-        return np.sort(here[np.argsort(keys[present[here]], kind="stable")[:count]])
+        if last is not None:
+            return np.sort(here[np.argsort(last[present[here]], kind="stable")[:count]])
+        keys = generator(seed, "participation.choice", round_).random(self.timeline.num_clients)
+        return here[smallest(keys[present[here]], count)]
 
     def _last(self, round_: int, seed: int) -> Ints:
         """Round of each client's last participation before ``round_``, -1 for none: int64 [N]."""

@@ -16,7 +16,19 @@ from fedtide.world.timeline import Timeline
 def coins(present: NDArray[np.int64], round_: int, seed: int, attempt: int = 0) -> NDArray[np.float64]:
     """One uniform number in [0, 1) per present client, independent of who else is present."""
     uniform: NDArray[np.float64] = generator(seed, "participation", round_, attempt).random(int(present[-1]) + 1)
-    return uniform[present]
+    return uniform if len(present) == len(uniform) else uniform[present]
+
+
+def smallest(uniform: NDArray[np.float64], count: int) -> NDArray[np.int64]:
+    """Positions of the ``count`` smallest of independent uniform numbers in [0, 1), ascending; of equal ones the first.
+
+    Only those below a bound are sorted, of which there are as many but with a probability around 1e-15.
+    """
+    candidates = np.flatnonzero(uniform < (count + 8 * count**0.5 + 40) / max(1, len(uniform)))
+    if len(candidates) < count:
+        candidates = np.arange(len(uniform))
+    order = np.argsort(uniform[candidates], kind="stable")[:count]
+    return np.sort(candidates[order])
 
 
 class Participation(Plugin):

@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 from pydantic import Field
 
 from fedtide.core.plugins import PluginSettings
-from fedtide.participation.base import Participation, coins
+from fedtide.participation.base import Participation, coins, smallest
 
 
 class Fixed(Participation):
@@ -28,8 +28,7 @@ class Fixed(Participation):
 
     def draw(self, present: NDArray[np.int64], round_: int, seed: int) -> NDArray[np.int64]:
         """See :meth:`Participation.draw`; the clients with the smallest uniform numbers."""
-        order = np.argsort(coins(present, round_, seed), kind="stable")
-        return np.sort(order[: self._size(len(present))])
+        return smallest(coins(present, round_, seed), self._size(len(present)))
 
     def participation_fraction(self, present: int) -> float:
         """See :meth:`Participation.participation_fraction`."""

@@ -45,6 +45,7 @@ class Recorder(L.Callback):
         more: Callable[[], dict[str, Any]] = dict,
     ) -> None:
         self.directory, self.key, self.every, self.tracker, self.more = directory, key, every, tracker, more
+        self._states = checkpoint.Generations(directory.state)
 
     def on_train_epoch_end(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
         """Record the round that has just ended."""
@@ -59,7 +60,7 @@ class Recorder(L.Callback):
         if module.diverged is None and (last or trainer.should_stop or module.state.round % self.every == 0):
             records = self.directory.mark_records()  # on the disk before the state that counts on them
             saved = checkpoint.Saved(self.key, module.state.round, records, module.state.tensors() | self.more())
-            checkpoint.save(self.directory.state, saved)
+            self._states.save(saved)
         if self.tracker is not None:
             self.tracker.log_round(record.row)
 

@@ -193,6 +193,7 @@ def _resume(directory: RunDirectory, key: str, log: Callable[[str], None]) -> ch
         path.unlink()
     for problem in ended:
         log(f"{directory.path.name}: {problem}; restoring it from the saved state")
+    checkpoint.sweep(directory.state)
     directory.rewind(saved.records if saved else {})
     if saved:
         log(f"{directory.path.name}: continuing from round {saved.round}")

@@ -75,22 +75,22 @@ class SharedPilot(L.Callback):
         for another run that trains it.
         """
         if (saved.round if saved else 0) >= self.rounds:
-            remove_dead_parts(self.folder)  # of this run, if it was killed while it shared the pilot
+            self._tidy()
             return saved
         if not self._acquire(stopped):
             return saved
         shared = self._load()
         if shared is None:
             return saved
-        self._lock.release()
         for path in checkpoint.generations(self.directory.state):
             path.unlink()  # of fewer rounds, with other records
-        self.directory.adopt(shared["tables"], shared["sessions"])
-        own = Saved(self.key, self.rounds, self.directory.mark_records(), shared["state"])
-        checkpoint.save(self.directory.state, own)
+        self.directory.adopt(shared.values.pop("tables"), shared.values.pop("sessions"))
+        marks = self.directory.mark_records()
+        checkpoint.save(self.directory.state, Saved(self.key, self.rounds, marks, shared.values))
+        self._lock.release()
         self.directory.event("adopted", round=self.rounds, pilot=self.folder.name)
         self.log(f"{self.directory.path.name}: continuing from the shared pilot, round {self.rounds}")
-        return own
+        return checkpoint.load(self.directory.state, self.key)[0]
 
     def on_train_epoch_end(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
         """Share the pilot when its last round is recorded."""
@@ -99,6 +99,13 @@ class SharedPilot(L.Callback):
         if pl_module.state.round == self.rounds and pl_module.diverged is None:
             self._share(pl_module.state.tensors())
             self._lock.release()
+
+    def _tidy(self) -> None:
+        """Remove what this run has left if it was killed while it shared the pilot, unless another is at it."""
+        remove_dead_parts(self.folder)
+        if self.folder.exists():
+            with contextlib.suppress(Timeout), self._lock.acquire(timeout=0):
+                checkpoint.sweep(self.folder)
 
     def _acquire(self, stopped: Callable[[], bool]) -> bool:
         self._new = not self.folder.exists()
@@ -116,7 +123,7 @@ class SharedPilot(L.Callback):
                 return True
         return False
 
-    def _load(self) -> dict[str, Any] | None:
+    def _load(self) -> Saved | None:
         try:
             shared, _ = checkpoint.load(self.folder, self.folder.name)
         except SettingsError:
@@ -124,8 +131,8 @@ class SharedPilot(L.Callback):
                 path.unlink()
             self.log(f"{self.folder}: the shared pilot is damaged or that of other runs; it is trained again")
             return None
-        return shared.values if shared else None
+        return shared
 
     def _share(self, state: dict[str, Any]) -> None:
-        shared = {"state": state, "tables": self.directory.tables(), "sessions": self.directory.sessions()}
+        shared = {**state, "tables": self.directory.tables(), "sessions": self.directory.sessions()}
         checkpoint.save(self.folder, Saved(self.folder.name, self.rounds, {}, shared), keep=1)

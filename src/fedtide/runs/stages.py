@@ -184,6 +184,10 @@ def run_directories(params: Params, runs: Path) -> list[Path]:
     return [runs / run_key(settings, data) for settings in params.grid()]
 
 
+_ROWS = 5000
+"""Most clients in the picture of who takes part, which has a row for each of them."""
+
+
 def report(
     params: Params, runs: Path, worlds: Path | None, out: Path, command: str, tuning: Path | None = None
 ) -> ReportSummary:
@@ -211,7 +215,8 @@ def report(
     chosen = params.experiment.report
     rules = Rules(chosen.transition_window, chosen.transition_counting, chosen.reference, chosen.rho)
     speed = Pace(chosen.target, chosen.baseline)
-    who = raster(*presence_and_cohorts(first, timeline, labels))
+    few = timeline.num_clients <= _ROWS
+    who = raster(*presence_and_cohorts(first, timeline, labels)) if few else None
     score = Score(chosen.metric)
     moves = movements(timeline)
     return build(

@@ -28,6 +28,7 @@ from fedtide.core.locks import held
 from fedtide.settings.scores import RECORDED
 from fedtide.tracking import client_scores
 from fedtide.tracking.marks import GrowingFiles, Marks, different, mark_file, wrong_beginning, wrong_size
+from fedtide.tracking.states import sweep
 
 HISTORY_COLUMNS = (
     "round", "session", "test_accuracy", "test_loss", "train_loss", "present", "selected", "completed", "drift",
@@ -178,6 +179,7 @@ class RunDirectory:
         if not ended or wrong_size(self.path, marks):
             return None
         remove_dead_parts(self.path)
+        sweep(self.state)
         return summary
 
     def verify(self, *names: str) -> None:

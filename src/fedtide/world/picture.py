@@ -20,53 +20,79 @@ _ABSENT, _PRESENT = ("#e3e8ee", "#f3f5f8"), "#2b6ca3"  # absent: by parity of th
 _ARRIVED, _DEPARTED, _BAR = "#2a8f5b", "#c2483d", "#b5cbe0"
 _SAMPLES = LinearSegmentedColormap.from_list("samples", ["#b3d0ea", "#5b9bcd", "#1f5c96", "#0a2342"])
 _INSTANTS = 500  # at which presence in seconds is drawn
+_DOTS = 2000  # rows of a raster, several times as many as it has on paper
 _LABELLED_SESSIONS = 24  # more do not fit above the axes
 
 
 def holdings(timeline: Timeline, labels: Ints) -> Ints:
     """Samples of each class that each client holds over the run, int64 [N, L]; each sample counts once."""
-    shards: list[set[int]] = [set() for _ in range(timeline.num_clients)]
-    for assignment in timeline.assignments:
-        for client, shard in zip(assignment.clients.tolist(), assignment.shards.tolist(), strict=True):
-            shards[client].add(shard)
-    counts = np.zeros((timeline.num_clients, timeline.num_classes), dtype=np.int64)
-    for client, held in enumerate(shards):
-        if held:
-            positions = np.unique(np.concatenate([timeline.shards[shard] for shard in held]))
-            counts[client] = np.bincount(labels[positions], minlength=timeline.num_classes)
-    return counts
+    clients, shards = _held(timeline)
+    sizes = np.array([len(timeline.shards[shard]) for shard in shards], dtype=np.int64)
+    positions = np.concatenate([*(timeline.shards[shard] for shard in shards), np.zeros(0, dtype=np.int64)])
+    clients, positions = np.divmod(np.unique(np.repeat(clients, sizes) * len(labels) + positions), len(labels))
+    counts = np.bincount(
+        clients * timeline.num_classes + labels[positions], minlength=timeline.num_clients * timeline.num_classes
+    )
+    return counts.reshape(timeline.num_clients, timeline.num_classes)
+
+
+def _held(timeline: Timeline) -> tuple[Ints, Ints]:
+    """Clients, ascending, and the shards that each holds at some time: int64 [pairs] both."""
+    number = len(timeline.shards) + 1
+    pairs = [np.unique(item.clients * number + item.shards) for item in timeline.assignments]
+    clients, shards = np.divmod(np.unique(np.concatenate(pairs)), number)
+    return clients, shards
+
+
+def shown(clients: int) -> Ints:
+    """The clients that a figure shows, int64: all, or as many as there are dots at equal distances."""
+    return np.arange(clients) if clients <= _DOTS else np.arange(_DOTS) * clients // _DOTS
 
 
 def presence(timeline: Timeline) -> NDArray[np.bool_]:
-    """Whether each client is present in each round, bool [N, rounds]."""
-    present = np.zeros((len(timeline.assignments), timeline.num_clients), dtype=np.bool_)
-    for row, assignment in zip(present, timeline.assignments, strict=True):
-        row[assignment.clients] = True
-    return present[timeline.assignment_of_round].T
+    """Whether each client that is shown is present in each round, bool [clients, rounds]."""
+    rows = shown(timeline.num_clients)
+    present = [np.isin(rows, item.clients, assume_unique=True) for item in timeline.assignments]
+    return np.stack(present, axis=1)[:, timeline.assignment_of_round]
 
 
-def presence_in_seconds(visits: Visits) -> tuple[NDArray[np.bool_], float]:
-    """Whether each client is present, at equal distances over the longest trace: bool [N, instants], and its seconds."""
+def present_clients(timeline: Timeline) -> Ints:
+    """Number of clients present in each round, int64 [rounds]."""
+    return np.array([len(item.clients) for item in timeline.assignments])[timeline.assignment_of_round]
+
+
+def presence_in_seconds(visits: Visits) -> tuple[NDArray[np.bool_], Ints, float]:
+    """Presence at equal distances over the longest trace.
+
+    Returns:
+        Whether each client that is shown is present, bool [clients, instants]; the number of all clients present, int64
+        [instants]; and the seconds of the trace.
+    """
     span = float(max(visits.end.max(initial=0), visits.period.max(initial=0)))
-    moves = Changes(visits, span / _INSTANTS)
-    return np.stack([moves.present(instant) for instant in range(_INSTANTS)], axis=1), span
+    moves, rows = Changes(visits, span / _INSTANTS), shown(len(visits.start))
+    present, number = np.zeros((len(rows), _INSTANTS), dtype=np.bool_), np.zeros(_INSTANTS, dtype=np.int64)
+    for instant in range(_INSTANTS):
+        here = moves.present(instant)
+        present[:, instant], number[instant] = here[rows], here.sum()
+    return present, number, span
 
 
 def most_frequent_labels(timeline: Timeline, labels: Ints) -> Ints | None:
-    """The most frequent label each client holds in each round, int64 [N, rounds], -1 where it is absent or has no data.
+    """The most frequent label that each client that is shown holds in each round, int64 [clients, rounds].
 
-    None if every client holds the same data whenever it is present.
+    -1 where it is absent or has no data. None if every client holds the same data whenever it is present.
     """
-    pairs = [set(zip(item.clients.tolist(), item.shards.tolist(), strict=True)) for item in timeline.assignments]
-    held = set().union(*pairs)
-    if len(held) == len({client for client, _ in held}):
+    clients, _ = _held(timeline)
+    if len(clients) == len(np.unique(clients)):
         return None
     most = np.array(
         [np.bincount(labels[shard]).argmax() if len(shard) else -1 for shard in timeline.shards], dtype=np.int64
     )
-    table = np.full((len(timeline.assignments), timeline.num_clients), -1, dtype=np.int64)
+    rows = shown(timeline.num_clients)
+    table = np.full((len(timeline.assignments), len(rows)), -1, dtype=np.int64)
     for row, assignment in zip(table, timeline.assignments, strict=True):
-        row[assignment.clients] = most[assignment.shards]
+        _, places, held = np.intersect1d(rows, assignment.clients, assume_unique=True, return_indices=True)
+        row[places] = most[assignment.shards[held]]
     return table[timeline.assignment_of_round].T
 
 
@@ -102,16 +128,16 @@ def summary(timeline: Timeline, labels: Ints) -> dict[str, Any]:
         session boundaries; the timeline's notes. Nothing about classes where the task has none.
     """
     counts = holdings(timeline, labels)
-    ever = presence(timeline).any(axis=1)
-    present = presence(timeline) if timeline.visits is None else presence_in_seconds(timeline.visits)[0]
+    ever = np.unique(np.concatenate([item.clients for item in timeline.assignments]))
+    present = present_clients(timeline) if timeline.visits is None else presence_in_seconds(timeline.visits)[1]
     sizes = counts[ever].sum(axis=1)
     with_data = counts[counts.sum(axis=1) > 0]
     share = with_data / with_data.sum(axis=1, keepdims=True)
     everybody = with_data.sum(axis=0) / with_data.sum()
     facts = {
         "clients": timeline.num_clients,
-        "clients_ever_present": int(ever.sum()),
-        "clients_present": {"min": int(present.sum(axis=0).min()), "max": int(present.sum(axis=0).max())},
+        "clients_ever_present": len(ever),
+        "clients_present": {"min": int(present.min()), "max": int(present.max())},
         "rounds": timeline.rounds,
         "sessions": timeline.sessions,
         "samples_per_client": {"min": int(sizes.min()), "median": float(np.median(sizes)), "max": int(sizes.max())},
@@ -145,7 +171,7 @@ def draw(timeline: Timeline, labels: Ints, path_png: Path) -> None:
     _draw_holdings(figure, heat, per_class, holdings(timeline, labels))
     _draw_presence(raster, per_round, timeline)
     if timeline.num_classes > 1 and (changing := most_frequent_labels(timeline, labels)) is not None:
-        _draw_labels(figure, raster, changing, timeline.num_classes)
+        _draw_labels(figure, raster, changing, timeline)
     for axes in (heat, raster):
         axes.set_ylabel("client")
         axes.yaxis.set_major_locator(_whole_numbers())
@@ -166,7 +192,14 @@ def _whole_numbers() -> MaxNLocator:
 def _draw_holdings(figure: Figure, heat: Any, per_class: Any, counts: Ints) -> None:
     """Heat map of samples (no samples: white), and the samples of each class below; one class is all samples."""
     clients, classes = counts.shape
-    image = heat.imshow(np.ma.masked_equal(counts, 0), aspect="auto", interpolation="nearest", cmap=_SAMPLES, vmin=0)
+    image = heat.imshow(
+        np.ma.masked_equal(counts[shown(clients)], 0),
+        aspect="auto",
+        interpolation="nearest",
+        cmap=_SAMPLES,
+        vmin=0,
+        extent=(-0.5, classes - 0.5, clients - 0.5, -0.5),
+    )
     bar = figure.colorbar(image, ax=heat, label="samples", fraction=0.05, pad=0.02)
     bar.locator = _whole_numbers()
     heat.set_title("Samples by client and class" if classes > 1 else "Samples by client", loc="left")
@@ -183,9 +216,9 @@ def _draw_holdings(figure: Figure, heat: Any, per_class: Any, counts: Ints) -> N
         per_class.tick_params(bottom=False, labelbottom=False)
 
 
-def _draw_labels(figure: Figure, raster: Any, labels: Ints, classes: int) -> None:
+def _draw_labels(figure: Figure, raster: Any, labels: Ints, timeline: Timeline) -> None:
     """The most frequent label of each client in each round, drawn over its presence."""
-    clients, rounds = labels.shape
+    clients, rounds, classes = timeline.num_clients, timeline.rounds, timeline.num_classes
     image = raster.imshow(
         np.ma.masked_less(labels, 0),
         aspect="auto",
@@ -200,13 +233,12 @@ def _draw_labels(figure: Figure, raster: Any, labels: Ints, classes: int) -> Non
 
 def _draw_presence(raster: Any, per_round: Any, timeline: Timeline) -> None:
     """Presence over bands of sessions; below, the number present, with arrivals and departures at boundaries."""
-    present, rounds, sessions, unit = presence(timeline), float(timeline.rounds), timeline.session_of_round, "round"
-    if timeline.visits is not None:
-        (present, rounds), sessions, unit = (
-            presence_in_seconds(timeline.visits),
-            np.zeros(_INSTANTS, dtype=np.int64),
-            "second",
-        )
+    if timeline.visits is None:
+        present, number, rounds = presence(timeline), present_clients(timeline), float(timeline.rounds)
+        sessions, unit = timeline.session_of_round, "round"
+    else:
+        present, number, rounds = presence_in_seconds(timeline.visits)
+        sessions, unit = np.zeros(_INSTANTS, dtype=np.int64), "second"
     raster.imshow(
         np.where(present, 2, sessions % 2),
         aspect="auto",
@@ -226,7 +258,6 @@ def _draw_presence(raster: Any, per_round: Any, timeline: Timeline) -> None:
         place = {"xycoords": raster.get_xaxis_transform(), "textcoords": "offset points"}
         raster.annotate(str(session + 1), (middle, 1), (0, 3), ha="center", va="bottom", fontsize=9, **place)
 
-    number = present.sum(axis=0)
     per_round.stairs(number, np.linspace(0, rounds, len(number) + 1), color=_BAR, fill=True)
     changes = boundaries(timeline)
     starts = np.array([change["round"] for change in changes])

@@ -132,6 +132,28 @@ class Timeline:
         """Samples of each of these clients."""
         return self._lengths[present.shards]
 
+    def eligible_of(self, present: Assignment) -> Assignment:
+        """Those of these clients that hold samples."""
+        return self._facts(present)[0]
+
+    def mean_size_of(self, present: Assignment) -> float:
+        """Mean number of samples of these clients."""
+        return self._facts(present)[1]
+
+    def _facts(self, present: Assignment) -> tuple[Assignment, float]:
+        """What takes a look at every client present, once for all consecutive rounds with the same ones."""
+        if not self._latest or self._latest[0] is not present:
+            sizes = self.sizes_of(present)
+            holds = sizes > 0
+            eligible = present if holds.all() else Assignment(present.clients[holds], present.shards[holds])
+            self._latest[:] = present, (eligible, float(sizes.mean()))
+        found: tuple[Assignment, float] = self._latest[1]
+        return found
+
+    @cached_property
+    def _latest(self) -> list[Any]:
+        return []
+
     @cached_property
     def _lengths(self) -> Ints:
         return np.array([len(shard) for shard in self.shards], dtype=np.int64)
