@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from fedtide.algorithms.base import Algorithm
@@ -11,10 +11,13 @@ from fedtide.core import plugins
 from fedtide.core.errors import SettingsError
 from fedtide.engine.workers import available_cores
 from fedtide.federation.compatibility import refuse_other_optimiser
+from fedtide.runs.executors import executor
 from fedtide.runs.failures import with_traceback
 from fedtide.runs.identity import run_key
-from fedtide.runs.jobs import Ask, Failure, run_in_workers
+from fedtide.runs.jobs import Ask, Failure
+from fedtide.runs.mirroring import Mirroring
 from fedtide.runs.run import correct_mirror, run
+from fedtide.settings.cluster import Hosts
 from fedtide.settings.run import RunSettings
 from fedtide.tracking.run_directory import RunDirectory
 from fedtide.tracking.workspace import Workspace
@@ -52,6 +55,7 @@ def compare(
     workers: int,
     log: Callable[[str], None],
     ended: Callable[[dict[str, Any]], None] = lambda _: None,
+    hosts: Hosts | None = None,
 ) -> tuple[list[dict[str, Any]], int | None]:
     """Execute all runs of a grid. A run that raises, or whose process dies, is a failed one; the others go on.
 
@@ -61,21 +65,26 @@ def compare(
         workers: runs at once; 0 for one per core.
         log: gets one line per finished run.
         ended: gets the summary of each run as it finishes.
+        hosts: the cluster that executes them; None for processes of this machine.
 
     Returns:
         Summaries in the order of the grid, and the signal that stopped it before all runs had ended, if any. A failed run
         has the state ``failed`` and a ``message``; its traceback is in ``error.txt`` of its directory.
 
     Raises:
-        SettingsError: bad input, of all runs if it shows only when they begin.
+        SettingsError: bad input, of all runs if it shows only when they begin. OSError: the cluster's scheduler is gone.
     """
     for settings in grid:
         refuse_several_processes(settings)
         refuse_other_optimiser(settings, plugins.create(Algorithm, settings.algorithm))
-    together = min(workers or available_cores(), len(grid))
-    comparison = _Comparison(grid, workspace, log, ended)
-    comparison.collect(alone=together == 1)
-    stopped = run_in_workers(_work, comparison, together)
+    with executor(hosts, workers, workspace.runs, log) as execute, Mirroring(workspace, log) as mirroring:
+        if hosts is None:
+            workers = min(workers or available_cores(), len(grid))
+            comparison = _Comparison(grid, workspace, log, ended)
+        else:
+            comparison = _Comparison(grid, workspace, log, ended, mirroring)
+        comparison.collect(alone=hosts is None and workers == 1)
+        stopped = execute(_work, comparison, workers)
     correct_mirror(workspace, log)
     return comparison.summaries, stopped if comparison.unfinished else None
 
@@ -91,7 +100,7 @@ def unsuccessful(summaries: Iterable[dict[str, Any]]) -> list[str]:
 
 def _work(job: _Job, ask: Ask) -> _Result:
     remarks: list[str] = []
-    return run(job.settings, job.workspace, log=remarks.append, wait=True), remarks
+    return run(job.settings, job.workspace, log=remarks.append, wait=True, expected=job.key), remarks
 
 
 class _Comparison:
@@ -103,8 +112,10 @@ class _Comparison:
         workspace: Workspace,
         log: Callable[[str], None],
         ended: Callable[[dict[str, Any]], None],
+        mirroring: Mirroring | None = None,
     ) -> None:
         self._grid, self._workspace, self._log, self._ended = grid, workspace, log, ended
+        self._mirroring = mirroring
         self._waiting: list[_Job] = []
         self._found: dict[int, dict[str, Any]] = {}
         self._refused: dict[int, str] = {}
@@ -112,6 +123,7 @@ class _Comparison:
 
     def collect(self, alone: bool) -> None:
         """Find the runs to execute, ``alone`` or several sharing the cores."""
+        workspace = self._workspace if self._mirroring is None else replace(self._workspace, mlruns=None)
         for number, (key, summary) in enumerate(_finished(self._grid, self._workspace)):
             if summary is not None:
                 self._end(number, summary, [f"{key}: already {summary['state']}, nothing to do"])
@@ -120,7 +132,7 @@ class _Comparison:
             if not alone:  # one worker thread each; results do not depend on it
                 engine = settings.engine.model_copy(update={"workers": 1})
                 settings = settings.model_copy(update={"engine": engine})
-            self._waiting.append(_Job(number, key, settings, self._workspace))
+            self._waiting.append(_Job(number, key, settings, workspace))
 
     @property
     def summaries(self) -> list[dict[str, Any]]:
@@ -146,6 +158,10 @@ class _Comparison:
     def answer(self, job: _Job, question: Any) -> None:
         """Runs ask nothing."""
 
+    def begin(self, job: _Job, place: str) -> None:
+        """See :meth:`Jobs.begin`."""
+        self._log(f"{_name(job.settings)}: on {place}")
+
     def repeat(self, job: _Job, reason: str) -> None:
         """See :meth:`Jobs.repeat`."""
         self._log(f"{_name(job.settings)}: {reason}; it is begun again, from its saved state")
@@ -156,6 +172,8 @@ class _Comparison:
 
     def finish(self, job: _Job, end: _Result | Failure) -> None:
         """See :meth:`Jobs.finish`."""
+        if self._mirroring is not None:
+            self._mirroring.add(job.settings, job.key)
         if not isinstance(end, Failure):
             self._end(job.number, *end)
             return

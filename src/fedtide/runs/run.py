@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import gc
 import os
+import socket
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
+from fedtide.core.errors import SettingsError
 from fedtide.core.plugins import naming_plugins
 from fedtide.runs.identity import run_key
 from fedtide.settings.run import RunSettings, plain_name
@@ -28,17 +30,22 @@ def run(
     update: Callable[[str], None] | None = None,
     wait: bool = False,
     callbacks: Sequence[L.Callback] = (),
+    expected: str | None = None,
 ) -> dict[str, Any]:
     """The summary of a run, mirrored into MLflow where the workspace has a folder for it.
 
     Neither Lightning nor MLflow is imported for a finished run. Arguments, result and errors as
     :func:`fedtide.runs.execution.execute`.
 
+    Args:
+        expected: run key that another process has found; None to accept any.
+
     Raises:
+        SettingsError: also if the key is another one here, since code or data differ.
         PluginCrash: a user's plug-in raised an exception.
     """
     with naming_plugins():  # here, since an exception loses its traceback on the way out of a worker process
-        return _run(settings, workspace, name, log, update, wait, callbacks)
+        return _run(settings, workspace, name, log, update, wait, callbacks, expected)
 
 
 def _run(
@@ -49,9 +56,15 @@ def _run(
     update: Callable[[str], None] | None,
     wait: bool,
     callbacks: Sequence[L.Callback],
+    expected: str | None,
 ) -> dict[str, Any]:
     data = load_data(settings)
     key = run_key(settings, data)
+    if expected not in (None, key):
+        raise SettingsError(
+            f"{socket.gethostname()}: code or data differ from those of the command: {expected} would be {key} there; "
+            "install the same version, with the same plug-ins and packages"
+        )
     directory = RunDirectory(workspace.runs / plain_name(name or key))
     leads = int(os.environ.get("LOCAL_RANK", "0")) == 0
     if leads and (done := directory.finished(key)) is not None:

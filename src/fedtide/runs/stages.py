@@ -111,7 +111,8 @@ def train(
         if unknown := set(algorithms) - set(params.experiment.compare.algorithms):
             raise SettingsError(f"not among compare.algorithms: {', '.join(sorted(unknown))}")
         grid = [settings for settings in grid if settings.label in algorithms]
-    summaries, stopped = compare(grid, where, params.experiment.compare.workers, log)
+    experiment = params.experiment
+    summaries, stopped = compare(grid, where, experiment.compare.workers, log, hosts=experiment.hosts)
     if out is not None and stopped is None:
         keys = ("run_key", "label", "initialiser", "seed", "state", "rounds", "final_accuracy", "best_accuracy")
         folder(out.parent)

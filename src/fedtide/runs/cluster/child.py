@@ -1,0 +1,78 @@
+"""The process that does the jobs of one thread of a Dask worker."""
+
+from __future__ import annotations
+
+import os
+import pickle
+import signal
+import socket
+import sys
+import time
+from collections.abc import Mapping
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import Any, NoReturn
+
+from fedtide.core.errors import SettingsError
+
+_FOREIGN = ("SLURM_NTASKS",)
+"""Variables of a batch job that Lightning would take for its own: the job is the worker's."""
+
+_PATIENCE = 60.0  # seconds until a network file system shows a new file
+
+
+def packed(work: Any, environment: Mapping[str, str], folder: Path, beacon: Path) -> bytes:
+    """What a child process does.
+
+    Args:
+        work: does a job; importable. environment: added to the worker's own, which wins.
+        folder: current one of the command. beacon: a file of the command, which the process sees if it shares the folder.
+    """
+    return pickle.dumps((dict(environment), str(folder), str(beacon), pickle.dumps(work)))
+
+
+def main() -> None:
+    """Entry point: the descriptor of the pipe, the number of such processes, and the bytes of memory of each."""
+    for number in (signal.SIGUSR1, signal.SIGUSR2):  # announce the end of a batch job
+        signal.signal(number, lambda *_: signal.raise_signal(signal.SIGTERM))
+    descriptor, count, memory = map(int, sys.argv[1:])
+    connection = Connection(descriptor)
+    try:
+        sent, folder, beacon, packed_work = pickle.loads(connection.recv_bytes())
+    except (EOFError, OSError):  # the worker is gone
+        return
+    environment = {**sent, **{name: value for name, value in os.environ.items() if name not in _FOREIGN}}
+    os.environ.update(environment)  # before imports
+    problem = _enter(Path(folder), Path(beacon))
+
+    import torch
+
+    from fedtide.engine.memory import available_bytes
+    from fedtide.runs.jobs import serve
+
+    work = pickle.loads(packed_work) if problem is None else _refusing(problem)
+    free = available_bytes(torch.device("cpu")) // count
+    serve(connection, work, environment, count, min(memory, free) if memory else free)
+
+
+def _enter(folder: Path, beacon: Path) -> str | None:
+    """Go to the command's folder; what is wrong with it."""
+    deadline = time.monotonic() + _PATIENCE
+    while folder.is_dir() and not beacon.exists() and time.monotonic() < deadline:
+        time.sleep(1)
+    if not beacon.exists():
+        host = socket.gethostname()
+        return f"{host} does not see {beacon.parent}; share this folder with it, or set cluster.shared to false"
+    os.chdir(folder)
+    return None
+
+
+def _refusing(problem: str) -> Any:
+    def refuse(job: Any, ask: Any) -> NoReturn:
+        raise SettingsError(problem)
+
+    return refuse
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,109 @@
+"""Connections to clusters: a running scheduler, one on this machine, or one whose workers a batch system starts."""
+
+from __future__ import annotations
+
+import logging
+import math
+import signal
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Any
+
+from fedtide.core.errors import SettingsError
+from fedtide.engine.workers import available_cores
+from fedtide.runs.processes import main_module_hidden
+from fedtide.settings.cluster import BATCH_SYSTEMS, LOCAL
+
+if TYPE_CHECKING:
+    from distributed import Client
+
+_PATIENCE = 10.0  # seconds to reach a scheduler
+
+
+@dataclass(frozen=True)
+class Cluster:
+    """A connected cluster.
+
+    Attributes:
+        name: for messages. client: the connection. replace_lost: asks for workers instead of those that are gone.
+    """
+
+    name: str
+    client: Client
+    replace_lost: Callable[[], None]
+
+
+@contextmanager
+def connected(name: str, workers: int) -> Iterator[Cluster]:
+    """Connect to a cluster, and end those of its workers that were started for this command afterwards.
+
+    Args:
+        name: see :data:`fedtide.settings.cluster.ClusterName`.
+        workers: runs at once; on this machine 0 for one per core.
+
+    Raises:
+        SettingsError: it cannot be reached, or not be started.
+    """
+    needed = "dask_jobqueue" if name in BATCH_SYSTEMS else "distributed"
+    if find_spec(needed) is None:
+        raise SettingsError(
+            f"compare.cluster = {name}: the package {needed} is not installed; pip install 'fedtide[cluster]'"
+        )
+    from distributed import Client
+
+    logging.getLogger("distributed").setLevel(logging.CRITICAL)  # what matters is logged here, in one line each
+    with ExitStack() as holding:
+        target, replace_lost = _target(name, workers, holding)
+        try:
+            client = holding.enter_context(Client(target, timeout=_PATIENCE, set_as_default=False))
+        except (OSError, ValueError) as error:
+            raise SettingsError(f"compare.cluster = {name}: no Dask scheduler can be reached ({_first(error)})") from None
+        yield Cluster(name, client, replace_lost)
+
+
+def _target(name: str, workers: int, holding: ExitStack) -> tuple[Any, Callable[[], None]]:
+    """What a client connects to, and what replaces lost workers."""
+    if name == LOCAL:
+        from distributed import LocalCluster
+
+        count = workers or available_cores()
+        with main_module_hidden(), _ctrl_c_ignored():
+            options = {"n_workers": count, "threads_per_worker": 1, "dashboard_address": None}
+            return holding.enter_context(LocalCluster(**options, silence_logs=logging.CRITICAL)), lambda: None
+    if name in BATCH_SYSTEMS:
+        cluster = holding.enter_context(_batch(name, workers))
+        return cluster, lambda: cluster.scale(cores=workers)
+    return name, lambda: None
+
+
+def _batch(name: str, workers: int) -> Any:
+    """A scheduler in this process, whose workers are jobs of a batch system as dask-jobqueue's own settings say."""
+    if workers == 0:
+        raise SettingsError(f"compare.cluster = {name}: how many runs at once? Set the number of workers, which is 0")
+    import dask_jobqueue
+
+    options = {"dashboard_address": None}
+    try:
+        return getattr(dask_jobqueue, BATCH_SYSTEMS[name])(nanny=False, scheduler_options=options)
+    except (OSError, ValueError) as error:
+        raise SettingsError(f"compare.cluster = {name}: dask-jobqueue: {_first(error)} (in its file jobqueue.yaml)") from None
+
+
+@contextmanager
+def _ctrl_c_ignored() -> Iterator[None]:
+    """Processes started inside ignore Ctrl-C, which reaches all processes of a terminal; the command tells them to stop."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+def _first(error: BaseException) -> str:
+    return (str(error).splitlines() or [type(error).__name__])[0]
