@@ -139,7 +139,7 @@ def reproduce(
     stopped = None
     if missing:
         workspace = Workspace(store.root, experiment=recipe.name, comparison=recipe.profile)
-        summaries, stopped = compare(missing, workspace, recipe.workers, log, ended)
+        summaries, stopped = compare(missing, workspace, recipe.workers, log, ended, recipe.hosts)
     return write(), summaries, stopped
 
 

@@ -51,7 +51,16 @@ class Hosts:
 
     Attributes:
         name: of the cluster, see :data:`ClusterName`. shared: whether they see the folders of this machine.
+
+    Raises:
+        SettingsError: the name is unknown.
     """
 
     name: str
     shared: bool = True
+
+    def __post_init__(self) -> None:
+        try:
+            _known(self.name)
+        except SettingsError as error:
+            raise SettingsError(f"cluster: {error}") from None

@@ -17,6 +17,7 @@ from filelock import FileLock, Timeout
 
 from fedtide.core.errors import SettingsError
 from fedtide.core.files import replacing
+from fedtide.core.locks import is_held_elsewhere
 
 _DATABASE = "mlflow.db"
 _PATIENCE = 5.0  # seconds to wait for a database that another process holds
@@ -137,7 +138,7 @@ def claimed(directory: Path) -> Iterator[bool]:
         yield True
         return
     try:
-        yield True
+        yield not is_held_elsewhere(directory / ".lock")
     finally:
         lock.release()
 

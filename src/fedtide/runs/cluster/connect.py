@@ -82,7 +82,7 @@ def _target(name: str, workers: int, holding: ExitStack) -> tuple[Any, Callable[
 def _batch(name: str, workers: int) -> Any:
     """A scheduler in this process, whose workers are jobs of a batch system as dask-jobqueue's own settings say."""
     if workers == 0:
-        raise SettingsError(f"compare.cluster = {name}: how many runs at once? Set the number of workers, which is 0")
+        raise SettingsError(f"compare.cluster = {name}: set compare.workers to the number of runs at once (tune.workers for a search)")
     import dask_jobqueue
 
     options = {"dashboard_address": None}
