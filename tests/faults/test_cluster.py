@@ -67,7 +67,7 @@ def test_the_scheduler_is_lost_and_the_same_command_does_the_rest(folder):
         assert command.wait() == 1
     last = output_of(folder)[-1]
     assert last.startswith(f"fedtide: the Dask scheduler of {machines.address} is gone; ")
-    assert not any("Traceback" in line for line in output_of(folder))
+    assert not any("Traceback" in line for line in output_of(folder)), output_of(folder)
     command = started(folder, *arguments, "--cluster=local", "--set=compare.workers=2")
     assert command.wait() == 0
     assert "already complete, nothing to do" in output_of(folder)[0]

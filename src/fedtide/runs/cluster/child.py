@@ -53,6 +53,8 @@ def main() -> None:
     work = pickle.loads(packed_work) if problem is None else _refusing(problem)
     free = available_bytes(torch.device("cpu")) // count
     serve(connection, work, environment, count, min(memory, free) if memory else free)
+    sys.stdout.flush()
+    os._exit(0)  # as multiprocessing's processes do: some libraries report what is not freed at the end
 
 
 def _enter(folder: Path, beacon: Path) -> str | None:

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import logging
-import math
 import signal
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
@@ -54,7 +53,8 @@ def connected(name: str, workers: int) -> Iterator[Cluster]:
         )
     from distributed import Client
 
-    logging.getLogger("distributed").setLevel(logging.CRITICAL)  # what matters is logged here, in one line each
+    for logger in ("distributed", "distributed.client", "tornado.application"):  # what matters is one line of the command
+        logging.getLogger(logger).setLevel(logging.CRITICAL)
     with ExitStack() as holding:
         target, replace_lost = _target(name, workers, holding)
         try:
