@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import pickle
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -37,18 +38,36 @@ def executor(hosts: Hosts | None, workers: int, runs: Path, log: Callable[[str],
     if hosts is None:
         yield run_in_workers
         return
-    from fedtide.runs.cluster.child import packed
+    from fedtide.runs.cluster.child import Program
     from fedtide.runs.cluster.connect import connected
+    from fedtide.runs.cluster.home import JobsFromHome
 
-    environment = {name: value for name, value in os.environ.items() if name.startswith(_OURS)}
     with connected(hosts.name, workers) as cluster, _beacon(runs) as beacon:
         from fedtide.runs.cluster.pool import run_on_cluster  # with Dask
 
         def run(work: Work[Any, Any], jobs: Jobs[Any, Any], count: int) -> int | None:
-            program = packed(work, environment, Path.cwd(), beacon)
-            return run_on_cluster(jobs, cluster, program, count, log)
+            shared = hosts.settings.shared
+            program = Program(
+                pickle.dumps(work),
+                _environment() if shared else {},
+                Path.cwd(),
+                runs.absolute(),
+                beacon if shared else None,
+                hosts.settings.send_every,
+            )
+            if shared:
+                return run_on_cluster(jobs, cluster, pickle.dumps(program), count, log)
+            held = JobsFromHome(jobs, runs)
+            try:
+                return run_on_cluster(held, cluster, pickle.dumps(program), count, log)
+            finally:
+                held.release()
 
         yield run
+
+
+def _environment() -> dict[str, str]:
+    return {name: value for name, value in os.environ.items() if name.startswith(_OURS)}
 
 
 @contextmanager

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fedtide.core.errors import SettingsError
-from fedtide.settings.cluster import Hosts
+from fedtide.settings.cluster import ClusterSettings, Hosts
 from fedtide.settings.params import Params
 from fedtide.settings.run import RunSettings
 
@@ -102,7 +102,7 @@ def compare(
     grid, experiment = (params.grid(), params.experiment) if isinstance(params, Params) else (list(params), None)
     hosts = experiment.hosts if experiment else None
     if cluster is not None:
-        hosts = Hosts(cluster, experiment.cluster.shared if experiment else True) if cluster else None
+        hosts = Hosts(cluster, experiment.cluster if experiment else ClusterSettings()) if cluster else None
     if workers is None:
         workers = experiment.compare.workers if experiment else 0
     folder = Path(runs)

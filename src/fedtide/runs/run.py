@@ -6,6 +6,7 @@ import gc
 import os
 import socket
 from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
 
 from fedtide.core.errors import SettingsError
@@ -44,7 +45,10 @@ def run(
         SettingsError: also if the key is another one here, since code or data differ.
         PluginCrash: a user's plug-in raised an exception.
     """
-    with naming_plugins():  # here, since an exception loses its traceback on the way out of a worker process
+    with ExitStack() as visiting, naming_plugins():  # an exception loses its traceback on the way out of a worker process
+        if workspace.visit is not None:
+            visit = workspace.visit(settings, workspace.runs / plain_name(name or expected or ""), callbacks)
+            settings, callbacks = visiting.enter_context(visit)
         return _run(settings, workspace, name, log, update, wait, callbacks, expected)
 
 

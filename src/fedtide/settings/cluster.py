@@ -43,6 +43,9 @@ class ClusterSettings(SettingsModel):
     shared: bool = Field(
         True, description="workers see the folders of this machine; otherwise records and saved states are sent"
     )
+    send_every: float = Field(
+        30, ge=0, description="seconds between two saved states that a worker sends, where no folder is shared"
+    )
 
 
 @dataclass(frozen=True)
@@ -50,14 +53,14 @@ class Hosts:
     """The workers that execute runs.
 
     Attributes:
-        name: of the cluster, see :data:`ClusterName`. shared: whether they see the folders of this machine.
+        name: of the cluster, see :data:`ClusterName`. settings: of `cluster`.
 
     Raises:
         SettingsError: the name is unknown.
     """
 
     name: str
-    shared: bool = True
+    settings: ClusterSettings = ClusterSettings()
 
     def __post_init__(self) -> None:
         try:

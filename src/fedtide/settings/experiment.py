@@ -97,7 +97,7 @@ class Experiment(RunSettings):
     @property
     def hosts(self) -> Hosts | None:
         """The workers of `compare.cluster`; None for processes of the command."""
-        return Hosts(self.compare.cluster, self.cluster.shared) if self.compare.cluster else None
+        return Hosts(self.compare.cluster, self.cluster) if self.compare.cluster else None
 
 
 RUN_KEYS = tuple(RunSettings.model_fields)

@@ -15,7 +15,7 @@ import subprocess
 import sys
 import threading
 from dataclasses import dataclass, field
-from multiprocessing.connection import Connection
+from pathlib import Path
 from typing import Any
 
 from distributed import Worker, get_worker
@@ -41,8 +41,8 @@ class Command:
     """The command that jobs belong to.
 
     Attributes:
-        name: unique; also the topic of its events. program: what its child processes do, see
-            :func:`fedtide.runs.cluster.child.packed`.
+        name: unique; also the topic of its events. program: pickled
+            :class:`fedtide.runs.cluster.child.Program`.
     """
 
     name: str
@@ -74,10 +74,11 @@ def answer(command: str, number: int, content: bytes, dask_worker: Worker) -> No
 class _Child:
     """A child process and the pipe to it; it ends with its worker, after saving what it does."""
 
-    def __init__(self, command: Command, count: int, memory: int) -> None:
+    def __init__(self, command: Command, count: int, memory: int, scratch: Path) -> None:
         self.command = command.name
         self.pipe, theirs = multiprocessing.Pipe()
-        program = [sys.executable, "-m", "fedtide.runs.cluster.child", str(theirs.fileno()), str(count), str(memory)]
+        arguments = map(str, (theirs.fileno(), count, memory, scratch))
+        program = [sys.executable, "-m", "fedtide.runs.cluster.child", *arguments]
         # Not by multiprocessing: Dask's workers are often daemons, which must have no children.
         self._process = subprocess.Popen(program, stdin=subprocess.DEVNULL, pass_fds=[theirs.fileno()])
         theirs.close()  # otherwise the end of the process is not noticed
@@ -176,7 +177,8 @@ class _Host:
         if child is None:
             count = self.worker.state.nthreads
             memory = int(self.worker.memory_manager.memory_limit or 0) // count
-            child = self._children[thread] = _Child(command, count, memory)
+            scratch = Path(self.worker.local_directory).parent / "fedtide"  # of all workers of this machine
+            child = self._children[thread] = _Child(command, count, memory, scratch)
         return child
 
     def _follow(self, command: str, number: int, call: _Call) -> tuple[str, Any]:
