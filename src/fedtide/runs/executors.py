@@ -42,7 +42,7 @@ def executor(hosts: Hosts | None, workers: int, runs: Path, log: Callable[[str],
     from fedtide.runs.cluster.connect import connected
     from fedtide.runs.cluster.home import JobsFromHome
 
-    with connected(hosts.name, workers) as cluster, _beacon(runs) as beacon:
+    with connected(hosts.name, workers, log) as cluster, _beacon(runs) as beacon:
         from fedtide.runs.cluster.pool import run_on_cluster  # with Dask
 
         def run(work: Work[Any, Any], jobs: Jobs[Any, Any], count: int) -> int | None:

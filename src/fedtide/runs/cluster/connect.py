@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import logging
+import math
+import shlex
+import shutil
 import signal
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
@@ -11,7 +15,7 @@ from dataclasses import dataclass
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
-from fedtide.core.errors import SettingsError
+from fedtide.core.errors import SettingsError, shortened
 from fedtide.engine.workers import available_cores
 from fedtide.runs.processes import main_module_hidden
 from fedtide.settings.cluster import BATCH_SYSTEMS, LOCAL
@@ -36,12 +40,13 @@ class Cluster:
 
 
 @contextmanager
-def connected(name: str, workers: int) -> Iterator[Cluster]:
+def connected(name: str, workers: int, log: Callable[[str], None]) -> Iterator[Cluster]:
     """Connect to a cluster, and end those of its workers that were started for this command afterwards.
 
     Args:
         name: see :data:`fedtide.settings.cluster.ClusterName`.
         workers: runs at once; on this machine 0 for one per core.
+        log: gets errors of a batch system.
 
     Raises:
         SettingsError: it cannot be reached, or not be started.
@@ -53,8 +58,11 @@ def connected(name: str, workers: int) -> Iterator[Cluster]:
         )
     from distributed import Client
 
-    for logger in ("distributed", "distributed.client", "tornado.application"):  # what matters is one line of the command
-        logging.getLogger(logger).setLevel(logging.CRITICAL)
+    for logger in map(logging.getLogger, ("distributed", "distributed.client", "tornado.application")):
+        if name in BATCH_SYSTEMS:
+            logger.handlers, logger.propagate = [_OneLine(log)], False
+        else:
+            logger.setLevel(logging.CRITICAL)  # what matters is one line of the command
     with ExitStack() as holding:
         target, replace_lost = _target(name, workers, holding)
         try:
@@ -74,22 +82,50 @@ def _target(name: str, workers: int, holding: ExitStack) -> tuple[Any, Callable[
             options = {"n_workers": count, "threads_per_worker": 1, "dashboard_address": None}
             return holding.enter_context(LocalCluster(**options, silence_logs=logging.CRITICAL)), lambda: None
     if name in BATCH_SYSTEMS:
-        cluster = holding.enter_context(_batch(name, workers))
-        return cluster, lambda: cluster.scale(cores=workers)
+        return _batch(name, workers, holding)
     return name, lambda: None
 
 
-def _batch(name: str, workers: int) -> Any:
+def _batch(name: str, workers: int, holding: ExitStack) -> tuple[Any, Callable[[], None]]:
     """A scheduler in this process, whose workers are jobs of a batch system as dask-jobqueue's own settings say."""
     if workers == 0:
-        raise SettingsError(f"compare.cluster = {name}: set compare.workers to the number of runs at once (tune.workers for a search)")
+        raise SettingsError(
+            f"compare.cluster = {name}: set compare.workers to the number of runs at once (tune.workers for a search)"
+        )
+    import dask
     import dask_jobqueue
 
-    options = {"dashboard_address": None}
+    kind = getattr(dask_jobqueue, BATCH_SYSTEMS[name])
+    if shutil.which(submit := shlex.split(kind.job_cls.submit_command)[0]) is None:
+        raise SettingsError(f"compare.cluster = {name}: there is no command {submit} here")
+    chosen = dask.config.get(f"jobqueue.{kind.job_cls.config_name}")
+    # The worker replaces the job's shell, which would not pass the system's signals on.
+    python = f"exec {chosen['python'] or sys.executable}"
     try:
-        return getattr(dask_jobqueue, BATCH_SYSTEMS[name])(nanny=False, scheduler_options=options)
+        cluster = kind(nanny=False, processes=1, python=python, scheduler_options={"dashboard_address": None})
     except (OSError, ValueError) as error:
-        raise SettingsError(f"compare.cluster = {name}: dask-jobqueue: {_first(error)} (in its file jobqueue.yaml)") from None
+        reason = " ".join(str(error).split())
+        raise SettingsError(f"compare.cluster = {name}: its jobs, see dask-jobqueue's file jobqueue.yaml: {reason}") from None
+    holding.enter_context(cluster)
+    jobs = math.ceil(workers / int(chosen["cores"]))
+    return cluster, lambda: cluster.scale(jobs=jobs)
+
+
+class _OneLine(logging.Handler):
+    """Logs errors of Dask, such as a job that is refused, in one line each, and each only once."""
+
+    def __init__(self, log: Callable[[str], None]) -> None:
+        super().__init__(logging.ERROR)
+        self._log, self._known = log, set[str]()
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Log a record's exception, or its message."""
+        error = record.exc_info[1] if record.exc_info else None
+        text = str(error) if error is not None else record.getMessage()
+        text = shortened(text.rpartition("stderr:")[2])  # of a command that has failed
+        if text and text not in self._known:
+            self._known.add(text)
+            self._log(f"Dask: {text}")
 
 
 @contextmanager
