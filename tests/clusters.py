@@ -31,8 +31,8 @@ class Cluster:
     def add_worker(self, *options: str) -> subprocess.Popen[bytes]:
         """Start a worker; without options it has one thread and no nanny."""
         self._number += 1
-        name = ["--name", f"w{self._number}", "--host", "127.0.0.1", "--local-directory", str(self._folder)]
-        chosen = options or ("--no-nanny", "--nthreads", "1")
+        name = ["--name", f"w{self._number}", "--host", "127.0.0.1"]
+        chosen = options or ("--no-nanny", "--nthreads", "1", "--local-directory", str(self._folder))
         self.workers.append(self._start("worker", self.address, *name, *chosen))
         return self.workers[-1]
 

@@ -15,7 +15,10 @@ def test_without_a_scheduler_nothing_is_begun(fedtide, folder):
 @pytest.mark.parametrize(
     ("name", "message"),
     [
-        ("slrum", "--set compare.cluster=\"slrum\": compare.cluster: 'slrum' is neither an address such as tcp://host:8786"),
+        (
+            "slrum",
+            "--set compare.cluster=\"slrum\": compare.cluster: 'slrum' is neither an address such as tcp://host:8786",
+        ),
         ("slurm", "compare.cluster = slurm: set compare.workers to the number of runs at once"),
     ],
 )
@@ -29,7 +32,9 @@ def test_a_bad_name_is_refused(fedtide, name, message):
 def test_what_is_missing_is_named(fedtide, monkeypatch, command):
     monkeypatch.setitem(sys.modules, "distributed", None)
     monkeypatch.setattr("fedtide.runs.cluster.connect.find_spec", lambda name: None)
-    called = fedtide(command, "--cluster=local", "--set=validation=0.2", "--set=tune.space={local.lr: {low: 0.1, high: 1}}")
+    called = fedtide(
+        command, "--cluster=local", "--set=validation=0.2", "--set=tune.space={local.lr: {low: 0.1, high: 1}}"
+    )
     assert called.status == 2
     assert called.err[-1] == (
         "fedtide: compare.cluster = local: the package distributed is not installed; pip install 'fedtide[cluster]'"

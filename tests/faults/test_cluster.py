@@ -1,7 +1,10 @@
 """Comparisons on real Dask workers, with a local one as the reference."""
 
+import contextlib
+import json
 import random
 import signal
+import sqlite3
 
 import pytest
 from injection import rows_of
@@ -14,14 +17,14 @@ from fedtide.tracking.workspace import Workspace
 from waiting import until
 
 GRID = {
-    "scenario": {"name": "sessions", "num_devices": 3, "num_sessions": 2, "rounds_per_session": 60},
+    "scenario": {"name": "sessions", "num_devices": 3, "num_sessions": 2, "rounds_per_session": 40},
     "compare": {"algorithms": ["fedavg", "scaffold"], "seeds": [0, 1]},
     "checkpoint": {"every": 7},
 }
 
 
 def settings_of(changes):
-    return [f"--set={key}={value!r}".replace("'", '"') for key, value in changes.items()]
+    return [f"--set={key}={json.dumps(value)}" for key, value in changes.items()]
 
 
 def reference(folder, changes):
@@ -54,6 +57,59 @@ def test_a_machine_is_lost_and_another_takes_its_runs_over(folder):
     assert not any("Traceback" in line for line in output)
     assert_same(folder, GRID)
     assert not list(runs.glob(".cluster*"))
+
+
+@pytest.mark.slow
+def test_machines_without_a_shared_folder_send_records_and_states_home(folder):
+    """The second machine continues from what the first has sent. Workers see none of the command's folders in use."""
+    changes = {**GRID, "compare": {"algorithms": ["fedavg", "scaffold"], "seeds": [0]}}
+    changes["scenario"] = {**GRID["scenario"], "rounds_per_session": 300}
+    away = {"cluster": {"shared": False, "send_every": 0}}
+    runs, scratch = folder / "runs", folder / "scratch"
+    with cluster(folder / "dask", 0) as machines:
+        options = ("--no-nanny", "--nthreads", "1", "--local-directory", str(scratch))
+        machines.add_worker(*options)
+        command = started(folder, "compare", f"--cluster={machines.address}", *settings_of({**changes, **away}))
+        until(lambda: command.poll() is not None or any(run.glob("state/*") for run in runs.glob("*-s*")))
+        kill_machine(machines.workers[0])
+        machines.add_worker(*options)
+        assert command.wait() == 0, output_of(folder)
+    output = output_of(folder)
+    assert sum("begun again" in line for line in output) == 1, output
+    assert any(": continuing from round " in line for line in output), output
+    assert_same(folder, changes)
+    assert not [path for path in (scratch / "fedtide").glob("*/[0-9]*/*-s*") if (path / "summary.json").exists()]
+
+
+@pytest.mark.slow
+def test_a_search_on_a_cluster_is_mirrored_by_the_command(folder):
+    """A grid, so that the trials do not depend on the order in which they end."""
+    changes = {
+        "validation": 0.2,
+        "tracking": {"mlflow": True},
+        "tune": {"space": {"local.lr": {"choices": [0.05, 0.1]}}, "sampler": "grid", "prune": False, "workers": 2},
+    }
+    search = ["tune", *settings_of(changes), "--runs"]
+    command = started(folder, *search, "there", "--out=there-tuning", "--cluster=local")
+    assert command.wait() == 0, output_of(folder)
+    assert sum(": on " in line for line in output_of(folder)) == 2
+    assert started(folder, *search, "here", "--out=here-tuning", "--mlruns=other").wait() == 0
+    names = sorted(path.name for path in (folder / "here").glob("tune-*"))
+    assert names == sorted(path.name for path in (folder / "there").glob("tune-*"))
+    assert sorted((folder / "there-tuning" / "trials.csv").read_text().splitlines()) == sorted(
+        (folder / "here-tuning" / "trials.csv").read_text().splitlines()
+    )
+    assert mirrored(folder / "mlruns") == mirrored(folder / "other")
+
+
+def mirrored(mlruns):
+    """Name, state and number of rounds of each run in MLflow."""
+    query = (
+        "SELECT runs.name, status, count(metrics.step) FROM runs LEFT JOIN metrics "
+        "ON runs.run_uuid = metrics.run_uuid AND key = 'session' GROUP BY runs.run_uuid"
+    )
+    with contextlib.closing(sqlite3.connect(mlruns / "mlflow.db")) as database:
+        return sorted(database.execute(query).fetchall())
 
 
 @pytest.mark.slow

@@ -7,7 +7,7 @@ import pickle
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from fedtide.core.files import part_suffix, remove_stale_parts
 from fedtide.runs.jobs import Jobs, Work, run_in_workers
@@ -17,10 +17,8 @@ _OURS = "FEDTIDE_"
 """Beginning of the names of variables that workers inherit."""
 
 
-class Executor(Protocol):
-    """Does all jobs, some at once; contract as :func:`fedtide.runs.jobs.run_in_workers`."""
-
-    def __call__(self, work: Work[Any, Any], jobs: Jobs[Any, Any], count: int) -> int | None: ...
+Executor = Callable[[Work[Any, Any], Jobs[Any, Any], int], int | None]
+"""Does all jobs, a number of them at once; contract as :func:`fedtide.runs.jobs.run_in_workers`."""
 
 
 @contextmanager

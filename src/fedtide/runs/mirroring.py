@@ -30,7 +30,9 @@ class Mirroring:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         self._thread.shutdown(cancel_futures=kind is not None)
 
     def add(self, settings: RunSettings, name: str) -> None:

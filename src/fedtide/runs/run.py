@@ -45,7 +45,10 @@ def run(
         SettingsError: also if the key is another one here, since code or data differ.
         PluginCrash: a user's plug-in raised an exception.
     """
-    with ExitStack() as visiting, naming_plugins():  # an exception loses its traceback on the way out of a worker process
+    with (
+        ExitStack() as visiting,
+        naming_plugins(),
+    ):  # an exception loses its traceback on the way out of a worker process
         if workspace.visit is not None:
             visit = workspace.visit(settings, workspace.runs / plain_name(name or expected or ""), callbacks)
             settings, callbacks = visiting.enter_context(visit)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Annotated
 
 from pydantic import AfterValidator, Field
@@ -60,7 +60,7 @@ class Hosts:
     """
 
     name: str
-    settings: ClusterSettings = ClusterSettings()
+    settings: ClusterSettings = field(default_factory=ClusterSettings)
 
     def __post_init__(self) -> None:
         try:

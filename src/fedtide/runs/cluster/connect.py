@@ -68,7 +68,9 @@ def connected(name: str, workers: int, log: Callable[[str], None]) -> Iterator[C
         try:
             client = holding.enter_context(Client(target, timeout=_PATIENCE, set_as_default=False))
         except (OSError, ValueError) as error:
-            raise SettingsError(f"compare.cluster = {name}: no Dask scheduler can be reached ({_first(error)})") from None
+            raise SettingsError(
+                f"compare.cluster = {name}: no Dask scheduler can be reached ({_first(error)})"
+            ) from None
         yield Cluster(name, client, replace_lost)
 
 
@@ -105,7 +107,9 @@ def _batch(name: str, workers: int, holding: ExitStack) -> tuple[Any, Callable[[
         cluster = kind(nanny=False, processes=1, python=python, scheduler_options={"dashboard_address": None})
     except (OSError, ValueError) as error:
         reason = " ".join(str(error).split())
-        raise SettingsError(f"compare.cluster = {name}: its jobs, see dask-jobqueue's file jobqueue.yaml: {reason}") from None
+        raise SettingsError(
+            f"compare.cluster = {name}: its jobs, see dask-jobqueue's file jobqueue.yaml: {reason}"
+        ) from None
     holding.enter_context(cluster)
     jobs = math.ceil(workers / int(chosen["cores"]))
     return cluster, lambda: cluster.scale(jobs=jobs)
