@@ -111,11 +111,11 @@ def tune(params: Params, workspace: Workspace, folder: Path, log: Callable[[str]
     name = f"tune-{space.base.label}-{space.base.initialiser_label}-{digest}"
     where, hosts = dataclasses.replace(workspace, comparison=name), params.experiment.hosts
 
-    def key(settings: RunSettings) -> str:
+    def key_of(settings: RunSettings) -> str:
         return run_key(settings, data)
 
     with _held(folder, name), executor(hosts, options.workers, where.runs, log) as execute:
-        search = _Search(space, options, proposals, where, folder / name, length, rounds, key, log)
+        search = _Search(space, options, proposals, where, folder / name, length, rounds, key_of, log)
         if hosts is not None:
             with Mirroring(where, log) as mirroring:
                 search.mirroring = mirroring

@@ -60,7 +60,7 @@ class _Flight(Generic[Job]):
     """
 
     job: Job
-    future: Future
+    future: Future[Any]
     attempt: int = 1
     losses: int = 0
     place: str = ""
@@ -125,7 +125,7 @@ class _Pool(Generic[Job, Result]):
         job, self._ahead = self._ahead, None
         return self._jobs.next() if job is None else job
 
-    def _submitted(self, number: int, job: Job) -> Future:
+    def _submitted(self, number: int, job: Job) -> Future[Any]:
         future = self._client.submit(worker.do, self._command, number, pickle.dumps(job), pure=False)
         future.add_done_callback(lambda done: self._inbox.put(("done", number, done)))
         return future
@@ -188,7 +188,7 @@ class _Pool(Generic[Job, Result]):
             else:
                 self._given_back(number, flight)
 
-    def _result(self, future: Future) -> tuple[str, Any] | None:
+    def _result(self, future: Future[Any]) -> tuple[str, Any] | None:
         """What :func:`fedtide.runs.cluster.worker.do` has returned, ``None`` if it is lost."""
         if future.status != "finished":
             return None

@@ -119,6 +119,7 @@ class _Host:
     _children: dict[int, _Child] = field(default_factory=dict)
     _stopped: set[str] = field(default_factory=set)
     _closing: bool = False
+    _leaving: asyncio.Task[None] | None = None
 
     def do(self, command: Command, number: int, job: bytes) -> tuple[str, Any]:
         """See :func:`do`."""
@@ -148,12 +149,14 @@ class _Host:
         loop = asyncio.get_running_loop()
         for number in PREEMPTION:
             with contextlib.suppress(ValueError, RuntimeError, NotImplementedError):  # in the main thread only
-                loop.add_signal_handler(number, lambda number=number: loop.create_task(self._close(number)))
+                loop.add_signal_handler(number, self._close_soon, number)
+
+    def _close_soon(self, number: int) -> None:
+        if not self._closing:
+            self._closing = True
+            self._leaving = asyncio.get_running_loop().create_task(self._close(number))
 
     async def _close(self, number: int) -> None:
-        if self._closing:
-            return
-        self._closing = True
         self.worker.status = Status.closing_gracefully  # it is sent no more jobs
         while self.calls:
             await asyncio.sleep(_POLL)
