@@ -70,7 +70,7 @@ def test_machines_without_a_shared_folder_send_records_and_states_home(folder):
         options = ("--no-nanny", "--nthreads", "1", "--local-directory", str(scratch))
         machines.add_worker(*options)
         command = started(folder, "compare", f"--cluster={machines.address}", *settings_of({**changes, **away}))
-        until(lambda: command.poll() is not None or any(run.glob("state/*") for run in runs.glob("*-s*")))
+        until(lambda: command.poll() is not None or list(runs.glob("*-s*/state/state-*.pt")))
         kill_machine(machines.workers[0])
         machines.add_worker(*options)
         assert command.wait() == 0, output_of(folder)
