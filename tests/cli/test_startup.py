@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-HEAVY = {"torch", "lightning", "mlflow", "dvc", "optuna", "pandas", "matplotlib"}
+HEAVY = {"torch", "lightning", "mlflow", "dvc", "optuna", "pandas", "matplotlib", "distributed"}
 PROGRAM = """
 import json, sys
 from fedtide.cli.main import main
@@ -41,6 +41,11 @@ def test_a_finished_run_is_returned_without_training_and_tracking(fedtide, folde
     assert fedtide("run", "-q").status == 0
     assert not {"lightning", "mlflow", "dvc", "optuna", "matplotlib"} & imported("run", "--set", "tracking.mlflow=true")
     assert not (folder / "mlruns").exists()
+
+
+def test_a_comparison_without_a_cluster_does_not_import_dask(fedtide, folder):
+    assert fedtide("compare", "-q").status == 0
+    assert "distributed" not in imported("compare", "-q")
 
 
 def test_a_wrong_setting_is_refused_without_training(folder):

@@ -55,8 +55,8 @@ class _Flight(Generic[Job]):
     """A job that the scheduler has.
 
     Attributes:
-        attempt: how often it was begun because its process died. losses: workers that were lost with it. place: where it is
-            in progress; empty if nowhere.
+        attempt: how often it was begun because its process died. losses: workers that were lost with it.
+        place, address: of the worker where it is in progress; empty if nowhere.
     """
 
     job: Job
@@ -64,6 +64,7 @@ class _Flight(Generic[Job]):
     attempt: int = 1
     losses: int = 0
     place: str = ""
+    address: str = ""
 
 
 class _Pool(Generic[Job, Result]):
@@ -151,11 +152,13 @@ class _Pool(Generic[Job, Result]):
     def _began(self, number: int, flight: _Flight[Job], place: str, address: str) -> None:
         if flight.place:  # the scheduler has moved it
             self._lost(number, flight, f"its worker was lost ({flight.place})", moved=True)
-        flight.place = place
+        flight.place, flight.address = place, address
         self._jobs.begin(flight.job, place)
 
     def _answer(self, number: int, flight: _Flight[Job], address: str) -> None:
         """If the worker is lost meanwhile, the job is begun again elsewhere, and asks again."""
+        if address != flight.address:  # one that was taken for lost
+            return
         where: dict[str, Any] = {"workers": [address], "on_error": "ignore"}
         with self._reaching():
             question = self._client.run(worker.question, self._command.name, number, **where).get(address)
@@ -226,7 +229,7 @@ class _Pool(Generic[Job, Result]):
             del self._flights[number]
             return
         self._jobs.repeat(flight.job, reason)
-        flight.place = ""
+        flight.place = flight.address = ""
         flight.future = self._submitted(number, flight.job)
 
     @contextlib.contextmanager
