@@ -33,23 +33,31 @@ class Waiting:
     """Jobs that wait; see :class:`fedtide.runs.jobs.Jobs`."""
 
     def __init__(self, count: int, seconds: float) -> None:
-        self.left, self.seconds, self.done = count, seconds, 0
+        self.left, self.seconds = count, seconds
+        self.ends: list[float] = []
 
     def next(self) -> float | None:
+        """Hand a job out."""
         self.left -= 1
         return self.seconds if self.left >= 0 else None
 
-    def begin(self, job: float, place: str) -> None: ...
+    def begin(self, job: float, place: str) -> None:
+        """Note nothing."""
 
-    def answer(self, job: float, question: Any) -> None: ...
+    def answer(self, job: float, question: Any) -> None:
+        """Answer nothing."""
 
-    def repeat(self, job: float, reason: str) -> None: ...
+    def repeat(self, job: float, reason: str) -> None:
+        """Note nothing."""
 
     def is_interrupted(self, result: float) -> bool:
+        """Never."""
         return False
 
     def finish(self, job: float, end: Any) -> None:
-        self.done += end == job
+        """Note when."""
+        assert end == job, end
+        self.ends.append(time.perf_counter())
 
 
 def wait(job: float, ask: Ask) -> float:
@@ -65,10 +73,11 @@ def waiting(count: int, seconds: float, workers: int) -> None:
         ready = time.perf_counter() - start
         execute(importable, jobs, workers)
     took, own = time.perf_counter() - start, count * seconds / workers
-    assert jobs.done == count
+    each = (jobs.ends[-1] - jobs.ends[workers - 1]) * workers / (count - workers)
     print(
-        f"{count} jobs of {seconds:g} s over {workers} workers: {took:.1f} s instead of {own:.1f} s, {took / own - 1:.1%} more "
-        f"(cluster ready after {ready:.1f} s)"
+        f"{count} jobs of {seconds:g} s over {workers} workers: {took:.1f} s instead of {own:.1f} s, "
+        f"{took / own - 1:.1%} more; the cluster was ready after {ready:.1f} s, the first job had ended after "
+        f"{jobs.ends[0] - start:.1f} s, then each took {each:.3f} s, {each / seconds - 1:.1%} more"
     )
 
 

@@ -74,7 +74,7 @@ def test_a_run_that_was_refused_leaves_nothing(home, tmp_path):
 
 
 def test_a_worker_cannot_write_elsewhere(home, tmp_path):
-    files = read_files(tmp_path, []) + (("../y", b""),)
+    files = (("../y", b""),)
     with pytest.raises(SettingsError, match="outside"):
         home.answer(object(), Store("x", files, ("../y",)))
 

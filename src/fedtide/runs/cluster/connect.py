@@ -23,6 +23,7 @@ from fedtide.settings.cluster import BATCH_SYSTEMS, LOCAL
 if TYPE_CHECKING:
     from distributed import Client
 
+_DASHBOARD = "127.0.0.1:0"  # Dask's; any free port
 _PATIENCE = 10.0  # seconds to reach a scheduler
 
 
@@ -81,7 +82,7 @@ def _target(name: str, workers: int, holding: ExitStack) -> tuple[Any, Callable[
 
         count = workers or available_cores()
         with main_module_hidden(), _ctrl_c_ignored():
-            options = {"n_workers": count, "threads_per_worker": 1, "dashboard_address": None}
+            options = {"n_workers": count, "threads_per_worker": 1, "dashboard_address": _DASHBOARD}
             return holding.enter_context(LocalCluster(**options, silence_logs=logging.CRITICAL)), lambda: None
     if name in BATCH_SYSTEMS:
         return _batch(name, workers, holding)
@@ -104,7 +105,7 @@ def _batch(name: str, workers: int, holding: ExitStack) -> tuple[Any, Callable[[
     # The worker replaces the job's shell, which would not pass the system's signals on.
     python = f"exec {chosen['python'] or sys.executable}"
     try:
-        cluster = kind(nanny=False, processes=1, python=python, scheduler_options={"dashboard_address": None})
+        cluster = kind(nanny=False, processes=1, python=python, scheduler_options={"dashboard_address": _DASHBOARD})
     except (OSError, ValueError) as error:
         reason = " ".join(str(error).split())
         raise SettingsError(

@@ -152,6 +152,8 @@ class _Pool(Generic[Job, Result]):
     def _began(self, number: int, flight: _Flight[Job], place: str, address: str) -> None:
         if flight.place:  # the scheduler has moved it
             self._lost(number, flight, f"its worker was lost ({flight.place})", moved=True)
+            if number not in self._flights:
+                return
         flight.place, flight.address = place, address
         self._jobs.begin(flight.job, place)
 
