@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-HEAVY = {"torch", "lightning", "mlflow", "dvc", "optuna", "pandas", "matplotlib", "plotly"}
+HEAVY = {"torch", "lightning", "mlflow", "dvc", "optuna", "pandas", "matplotlib", "plotly", "distributed"}
 PROGRAM = """
 import json, sys
 from fedtide.cli.main import main
@@ -42,6 +42,11 @@ def test_a_finished_run_is_returned_without_training_and_tracking(fedtide, folde
     heavy = {"lightning", "mlflow", "dvc", "optuna", "matplotlib", "plotly"}
     assert not heavy & imported("run", "--set", "tracking.mlflow=true")
     assert not (folder / "mlruns").exists()
+
+
+def test_a_comparison_without_a_cluster_does_not_import_dask(fedtide, folder):
+    assert fedtide("compare", "-q").status == 0
+    assert "distributed" not in imported("compare", "-q")
 
 
 def test_a_wrong_setting_is_refused_without_training(folder):

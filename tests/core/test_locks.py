@@ -5,12 +5,15 @@ import os
 import socket
 import subprocess
 import sys
+import threading
+import time
 
 import pytest
 from filelock import FileLock
 
 from fedtide.core.errors import SettingsError
-from fedtide.core.locks import held
+from fedtide.core.locks import STALE, held, is_held_elsewhere
+from waiting import until
 
 REFUSAL = "x: another process is working on it"
 
@@ -48,3 +51,52 @@ def test_an_unreadable_owner_is_not_named(tmp_path, content):
     with held(tmp_path / ".lock", REFUSAL):
         (tmp_path / ".lock.owner").write_bytes(content.encode("latin-1"))
         assert refused(tmp_path / ".lock") == REFUSAL
+
+
+def note_of(lock, host, seconds):
+    """What a process of another machine left, whose last sign of life is some seconds ago."""
+    owner = lock.with_name(f"{lock.name}.owner")
+    owner.write_text(json.dumps({"process": 7, "host": host, "since": "noon"}))
+    os.utime(owner, (time.time() - seconds, time.time() - seconds))
+    return owner
+
+
+def test_another_machine_owns_what_its_note_says_although_the_file_system_grants_the_lock(tmp_path):
+    lock = tmp_path / ".lock"
+    owner = note_of(lock, "elsewhere", STALE / 2)
+    assert refused(lock) == f"{REFUSAL} (process 7 on elsewhere since noon)"
+    assert is_held_elsewhere(lock)
+    assert json.loads(owner.read_text())["host"] == "elsewhere"
+    assert {path.name for path in tmp_path.iterdir()} <= {".lock", ".lock.owner"}
+
+
+def test_a_note_without_a_heartbeat_is_stale(tmp_path):
+    lock = tmp_path / ".lock"
+    owner = note_of(lock, "elsewhere", 2 * STALE)
+    assert not is_held_elsewhere(lock)
+    with held(lock, REFUSAL):
+        assert json.loads(owner.read_text())["process"] == os.getpid()
+        assert owner.stat().st_mtime > time.time() - STALE
+    assert {path.name for path in tmp_path.iterdir()} <= {".lock"}
+
+
+def test_a_process_waits_for_another_machine(tmp_path):
+    lock = tmp_path / ".lock"
+    owner = note_of(lock, "elsewhere", 0)
+    threading.Timer(0.1, owner.unlink).start()
+    with held(lock, REFUSAL, timeout=-1):
+        assert json.loads(owner.read_text())["process"] == os.getpid()
+
+
+def test_an_owner_that_was_taken_for_dead_leaves_the_note_of_its_successor(tmp_path):
+    lock = tmp_path / ".lock"
+    with held(lock, REFUSAL):
+        owner = note_of(lock, "elsewhere", 0)
+    assert owner.exists()
+
+
+def test_the_heart_beats(tmp_path, monkeypatch):
+    monkeypatch.setattr("fedtide.core.locks.HEARTBEAT", 0.01)
+    with held(tmp_path / ".lock", REFUSAL):
+        owner = note_of(tmp_path / ".lock", socket.gethostname(), 2 * STALE)
+        until(lambda: owner.stat().st_mtime > time.time() - STALE)

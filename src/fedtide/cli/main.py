@@ -17,6 +17,7 @@ from fedtide.cli.exits import exit_with, exit_with_all, exit_with_search, guarde
 from fedtide.cli.options import (
     PARAMS,
     AllowFailures,
+    ClusterOption,
     Json,
     Mlruns,
     Override,
@@ -25,6 +26,7 @@ from fedtide.cli.options import (
     Runs,
     Worlds,
     mlruns_folder,
+    with_cluster,
 )
 from fedtide.cli.quadratic import quadratic
 from fedtide.cli.reporter import log, output, print_report, progress, silent
@@ -93,6 +95,7 @@ def compare(
     runs: Runs = Path("runs"),
     worlds: Worlds = Path("worlds"),
     mlruns: Mlruns = None,
+    cluster: ClusterOption = None,
     allow_failures: AllowFailures = False,
     as_json: Json = False,
     quiet: Quiet = False,
@@ -101,7 +104,7 @@ def compare(
     from fedtide.runs.stages import train, workspace
     from fedtide.settings.params import Params
 
-    chosen = Params.read(params, overrides or ())
+    chosen = Params.read(params, with_cluster(overrides, cluster))
     where = workspace(chosen, runs, worlds, mlruns_folder(mlruns))
     with progress(quiet) as (display, _):
         summaries, stopped = train(chosen, where, silent if quiet else log, display=display)
@@ -156,6 +159,7 @@ def tune(
     runs: Runs = Path("runs"),
     out: Annotated[Path, typer.Option(help="Folder of the study.")] = Path("tuning"),
     mlruns: Mlruns = None,
+    cluster: ClusterOption = None,
     dashboard: Annotated[
         bool, typer.Option("--dashboard", help="Search nothing: open Optuna's dashboard of the newest search in --out.")
     ] = False,
@@ -173,7 +177,7 @@ def tune(
     from fedtide.settings.params import Params
     from fedtide.tuning.study import tune as search
 
-    chosen = Params.read(params, overrides or ())
+    chosen = Params.read(params, with_cluster(overrides, cluster))
     where = workspace(chosen, runs, None, mlruns_folder(mlruns))
     with progress(quiet) as (display, _):
         result = search(chosen, where, out, silent if quiet else log, display)

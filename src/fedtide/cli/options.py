@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from pathlib import Path
 from typing import Annotated
@@ -15,6 +16,14 @@ Worlds = Annotated[Path, typer.Option("--worlds", help="Folder of the timelines 
 Mlruns = Annotated[Path | None, typer.Option("--mlruns", help="MLflow's folder; default $FEDTIDE_MLRUNS or mlruns.")]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object (or list) on the last line.")]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress.")]
+ClusterOption = Annotated[
+    str | None,
+    typer.Option(
+        "--cluster",
+        metavar="ADDRESS",
+        help="Execute runs on the workers of a Dask scheduler, or of: local, slurm, pbs, sge, lsf; see compare.cluster.",
+    ),
+]
 AllowFailures = Annotated[
     bool, typer.Option("--allow-failures", help="Exit with status 0 although runs diverged or failed; they are listed.")
 ]
@@ -25,3 +34,8 @@ PARAMS = Path("params.yaml")
 def mlruns_folder(given: Path | None) -> Path:
     """MLflow's folder: the argument, the environment's, or ``mlruns``; absolute, since MLflow stores it."""
     return (given or Path(os.environ.get("FEDTIDE_MLRUNS", "mlruns"))).resolve()
+
+
+def with_cluster(overrides: list[str] | None, cluster: str | None) -> list[str]:
+    """Overrides of settings, and the one of ``--cluster``."""
+    return [*(overrides or ()), *([f"compare.cluster={json.dumps(cluster)}"] if cluster is not None else ())]

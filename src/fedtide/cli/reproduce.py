@@ -11,7 +11,7 @@ import typer
 from rich.table import Table
 
 from fedtide.cli.exits import exit_with_all
-from fedtide.cli.options import AllowFailures, Json, Override, Quiet, Runs
+from fedtide.cli.options import AllowFailures, ClusterOption, Json, Override, Quiet, Runs, with_cluster
 from fedtide.cli.reporter import log, output, progress, silent
 from fedtide.core.errors import SettingsError
 
@@ -31,6 +31,7 @@ def reproduce(
     overrides: Override = None,
     seeds: Annotated[str | None, typer.Option(help="Seeds that replace the experiment's, e.g. 100,200.")] = None,
     workers: Annotated[int | None, typer.Option(min=0, help="Runs executed at once; 0 for one per core.")] = None,
+    cluster: ClusterOption = None,
     only: Annotated[
         list[str] | None,
         typer.Option("--only", metavar="COLUMN=VALUES", help="Run only these cells, e.g. algorithm=moon."),
@@ -71,7 +72,7 @@ def reproduce(
         command += ["--seeds", seeds]
     if workers is not None:
         settings.append(f"compare.workers={workers}")
-    recipe = Recipe(path, profile, settings)
+    recipe = Recipe(path, profile, with_cluster(settings, cluster))
     if listed:
         _print(_cells(recipe, only or ()), as_json)
         return

@@ -162,6 +162,7 @@ class Recipe:
         compare = first.experiment.compare
         self.seeds, self.workers, self.allow_failures = compare.seeds, compare.workers, compare.allow_failures
         self.loggers = first.experiment.tracking.loggers
+        self.hosts = first.experiment.hosts
         known = [*axes, compare.algorithms, tuple(self.table.transitions), compare.initialisers]
         self.published: dict[tuple[Cell, str], Number] = {}
         self.cells = [Cell(world, *rest) for world in self._worlds for rest in itertools.product(*known[-3:])]

@@ -146,7 +146,7 @@ def reproduce(
     stopped = None
     if missing:
         workspace = Workspace(store.root, experiment=recipe.name, comparison=recipe.profile, loggers=recipe.loggers)
-        summaries, stopped = compare(missing, workspace, recipe.workers, log, ended, display)
+        summaries, stopped = compare(missing, workspace, recipe.workers, log, ended, display, recipe.hosts)
     return write(), summaries, stopped
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from fedtide.algorithms.base import Algorithm
@@ -11,11 +11,14 @@ from fedtide.core import plugins
 from fedtide.core.errors import SettingsError
 from fedtide.engine.workers import available_cores
 from fedtide.federation.compatibility import refuse_other_optimiser
+from fedtide.runs.executors import executor
 from fedtide.runs.failures import with_traceback
 from fedtide.runs.identity import run_key
-from fedtide.runs.jobs import Ask, Failure, run_in_workers
+from fedtide.runs.jobs import Ask, Failure
+from fedtide.runs.mirroring import Mirroring
 from fedtide.runs.progress import NO_DISPLAY, Display, title
 from fedtide.runs.run import correct_mirror, run
+from fedtide.settings.cluster import Hosts
 from fedtide.settings.run import RunSettings
 from fedtide.settings.scores import main_score
 from fedtide.tracking.run_directory import RunDirectory
@@ -73,6 +76,7 @@ def compare(
     log: Callable[[str], None],
     ended: Callable[[dict[str, Any]], None] = lambda _: None,
     display: Display = NO_DISPLAY,
+    hosts: Hosts | None = None,
 ) -> tuple[list[dict[str, Any]], int | None]:
     """Execute all runs of a grid. A run that raises, or whose process dies, is a failed one; the others go on.
 
@@ -83,21 +87,24 @@ def compare(
         log: gets one line per finished run.
         ended: gets the summary of each run as it finishes.
         display: shows the runs in progress.
+        hosts: the cluster that executes them; None for processes of this machine.
 
     Returns:
         Summaries in the order of the grid, and the signal that stopped it before all runs had ended, if any. A failed run
         has the state ``failed`` and a ``message``; its traceback is in ``error.txt`` of its directory.
 
     Raises:
-        SettingsError: bad input, of all runs if it shows only when they begin.
+        SettingsError: bad input, of all runs if it shows only when they begin. OSError: the cluster's scheduler is gone.
     """
     for settings in grid:
         refuse_several_processes(settings)
         refuse_other_optimiser(settings, plugins.create(Algorithm, settings.algorithm))
-    together = min(workers or available_cores(), len(grid))
-    comparison = _Comparison(grid, workspace, log, ended, display)
-    refuse_bad_imports(comparison.collect(alone=together == 1), workspace)
-    stopped = run_in_workers(_work, comparison, together)
+    workers = workers if hosts else min(workers or available_cores(), len(grid))
+    comparison = _Comparison(grid, workspace, log, ended, display, away=hosts is not None)
+    refuse_bad_imports(comparison.collect(alone=hosts is None and workers == 1), workspace)
+    with executor(hosts, workers, workspace.runs, log) as execute, Mirroring(workspace, log) as mirroring:
+        comparison.mirroring = mirroring if hosts else None
+        stopped = execute(_work, comparison, workers)
     correct_mirror(workspace, log)
     return comparison.summaries, stopped if comparison.unfinished else None
 
@@ -113,7 +120,7 @@ def unsuccessful(summaries: Iterable[dict[str, Any]]) -> list[str]:
 
 def _work(job: _Job, ask: Ask) -> _Result:
     remarks: list[str] = []
-    return run(job.settings, job.workspace, log=remarks.append, wait=True), remarks
+    return run(job.settings, job.workspace, log=remarks.append, wait=True, expected=job.key), remarks
 
 
 class _Comparison:
@@ -126,9 +133,11 @@ class _Comparison:
         log: Callable[[str], None],
         ended: Callable[[dict[str, Any]], None],
         display: Display,
+        away: bool,
     ) -> None:
         self._grid, self._workspace, self._log, self._ended = grid, workspace, log, ended
-        self._display = display
+        self._display, self._away = display, away
+        self.mirroring: Mirroring | None = None
         self._waiting: list[_Job] = []
         self._found: dict[int, dict[str, Any]] = {}
         self._refused: dict[int, str] = {}
@@ -136,6 +145,7 @@ class _Comparison:
 
     def collect(self, alone: bool) -> list[RunSettings]:
         """Find the runs to execute, ``alone`` or several sharing the cores."""
+        workspace = replace(self._workspace, mlruns=None) if self._away else self._workspace
         for number, (key, summary) in enumerate(_finished(self._grid, self._workspace)):
             if summary is not None:
                 self._end(number, summary, [f"{key}: already {summary['state']}, nothing to do"])
@@ -144,7 +154,7 @@ class _Comparison:
             if not alone:  # one worker thread each; results do not depend on it
                 engine = settings.engine.model_copy(update={"workers": 1})
                 settings = settings.model_copy(update={"engine": engine})
-            self._waiting.append(_Job(number, key, settings, self._workspace))
+            self._waiting.append(_Job(number, key, settings, workspace))
         self._display.count(len(self._found), len(self._grid))
         return [job.settings for job in self._waiting]
 
@@ -176,6 +186,10 @@ class _Comparison:
     def answer(self, job: _Job, question: Any) -> None:
         """Runs ask nothing."""
 
+    def begin(self, job: _Job, place: str) -> None:
+        """See :meth:`Jobs.begin`."""
+        self._log(f"{_name(job.settings)}: on {place}")
+
     def repeat(self, job: _Job, reason: str) -> None:
         """See :meth:`Jobs.repeat`."""
         self._log(f"{_name(job.settings)}: {reason}; it is begun again, from its saved state")
@@ -187,6 +201,8 @@ class _Comparison:
     def finish(self, job: _Job, end: _Result | Failure) -> None:
         """See :meth:`Jobs.finish`."""
         self._display.end(title(job.settings))
+        if self.mirroring is not None:
+            self.mirroring.add(job.settings, job.key)
         self._finish(job, end)
         self._display.count(len(self._found), len(self._grid))
 

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fedtide.core.errors import SettingsError
+from fedtide.settings.cluster import ClusterSettings, Hosts
 from fedtide.settings.experiment import TrackingSettings
 from fedtide.settings.params import Params
 from fedtide.settings.run import RunSettings
@@ -63,6 +64,7 @@ def compare(
     runs: str | Path = "runs",
     *,
     workers: int | None = None,
+    cluster: str | None = None,
     mlruns: str | Path | None = None,
     allow_failures: bool = False,
     log: Log = lambda line: None,
@@ -85,6 +87,7 @@ def compare(
         params: a settings file with the grid in ``compare``, or the settings of the runs.
         runs: folder of run directories; finished runs are reused, half-done ones continue.
         workers: runs at once, 0 for one per core; by default ``compare.workers``.
+        cluster: the workers that execute the runs, as in ``compare.cluster``, which is the default.
         mlruns: as in :func:`run`. log: gets one line per finished run.
         allow_failures: return the records although runs failed; those of a failed run are as far as it came.
 
@@ -97,11 +100,14 @@ def compare(
     from fedtide.runs.compare import unsuccessful
 
     grid, experiment = (params.grid(), params.experiment) if isinstance(params, Params) else (list(params), None)
+    hosts = experiment.hosts if experiment else None
+    if cluster is not None:
+        hosts = Hosts(cluster, experiment.cluster if experiment else ClusterSettings()) if cluster else None
     if workers is None:
         workers = experiment.compare.workers if experiment else 0
     folder = Path(runs)
     workspace = _workspace(folder, mlruns, experiment.tracking if experiment else TrackingSettings())
-    summaries, stopped = compare_all(grid, workspace, workers, log)
+    summaries, stopped = compare_all(grid, workspace, workers, log, hosts=hosts)
     _refuse_interrupted(stopped is not None)
     failed = unsuccessful(summary for summary in summaries if summary["state"] == "failed")
     if failed and not allow_failures:

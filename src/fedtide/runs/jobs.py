@@ -62,6 +62,9 @@ class Jobs(Protocol[Job, Taken]):
     def answer(self, job: Job, question: Any) -> Any:
         """Answer a question of a job in progress."""
 
+    def begin(self, job: Job, place: str) -> None:
+        """Note that a worker of a cluster begins a job; ``place`` names its host."""
+
     def repeat(self, job: Job, reason: str) -> None:
         """Note that a job is begun again, since its process has ended."""
 
@@ -126,7 +129,7 @@ class _Worker(Generic[Job, Result]):
         context = worker_context()
         self.pipe, theirs = context.Pipe()
         arguments = (theirs, work, dict(os.environ), count, memory)
-        self._process = context.Process(target=_serve, args=arguments, daemon=True)
+        self._process = context.Process(target=serve, args=arguments, daemon=True)
         with main_module_hidden():
             self._process.start()
         theirs.close()  # otherwise the end of the process is not noticed
@@ -155,11 +158,15 @@ class _Worker(Generic[Job, Result]):
         self.pipe.close()
         self.stop()
         self._process.join()
-        code = self._process.exitcode or 0
-        if code >= 0:
-            return f"its process ended with exit status {code}"
-        memory = ", perhaps for lack of memory" if code == -signal.SIGKILL else ""
-        return f"its process was killed ({signal.Signals(-code).name}{memory})"
+        return how_it_ended(self._process.exitcode or 0)
+
+
+def how_it_ended(code: int) -> str:
+    """How a worker process ended that had a job, from its exit code."""
+    if code >= 0:
+        return f"its process ended with exit status {code}"
+    memory = ", perhaps for lack of memory" if code == -signal.SIGKILL else ""
+    return f"its process was killed ({signal.Signals(-code).name}{memory})"
 
 
 class _Pool(Generic[Job, Result]):
@@ -207,11 +214,12 @@ class _Pool(Generic[Job, Result]):
     def _receive(self, worker: _Worker[Job, Result]) -> None:
         """Handle a question, the end of a job, or the death of a process."""
         try:
-            asked, message = worker.pipe.recv()
+            asked, content = worker.pipe.recv()
         except (EOFError, OSError):
             del self._busy[worker.pipe]
             self._lost(worker, worker.close())
             return
+        message = pickle.loads(content)
         if asked:
             worker.send(self._jobs.answer(worker.job, message))
             return
@@ -238,15 +246,22 @@ class _Pool(Generic[Job, Result]):
             self._jobs.finish(worker.job, Failure(f"{reason}, at each of {ATTEMPTS} attempts"))
 
 
-def _serve(connection: Connection, work: Work[Any, Any], environment: dict[str, str], count: int, memory: int) -> None:
-    """Main function of one of ``count`` worker processes: do the jobs it is sent until the pipe is closed."""
+def serve(connection: Connection, work: Work[Any, Any], environment: dict[str, str], count: int, memory: int) -> None:
+    """Main function of one of ``count`` worker processes: do the jobs it is sent until the pipe is closed.
+
+    It receives pickled jobs and answers; it sends pairs: whether it asks a question, and the pickled question, or the pickled
+    result or :class:`Failure` of the job. Pickled, because what is between it and :class:`Jobs` may import neither.
+
+    Args:
+        connection: the pipe. work: does a job. environment: of the process. memory: bytes that it may use.
+    """
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches every process; a job in progress handles it itself
     begin_worker(environment)
     share_memory(count, memory)
 
     def ask(question: Any) -> Any:
         try:
-            connection.send((True, question))
+            connection.send((True, pickle.dumps(question)))
             return connection.recv()
         except (EOFError, OSError):  # nobody waits for the result any more
             signal.raise_signal(signal.SIGTERM)
@@ -257,4 +272,4 @@ def _serve(connection: Connection, work: Work[Any, Any], environment: dict[str, 
 
     with contextlib.suppress(EOFError, OSError):
         while True:
-            connection.send((False, _attempt(unpacked, connection.recv_bytes(), ask)))
+            connection.send((False, pickle.dumps(_attempt(unpacked, connection.recv_bytes(), ask))))

@@ -12,10 +12,10 @@ from pathlib import Path
 from typing import Any
 
 import lightning as L
-from filelock import FileLock, Timeout
 
 from fedtide.core.errors import SettingsError
 from fedtide.core.files import remove_all_parts, remove_dead_parts
+from fedtide.core.locks import Lock
 from fedtide.federation import checkpoint
 from fedtide.federation.checkpoint import Saved
 from fedtide.federation.module import FederatedModule
@@ -56,7 +56,7 @@ class SharedPilot(L.Callback):
         self, folder: Path, rounds: int, directory: RunDirectory, key: str, log: Callable[[str], None]
     ) -> None:
         self.folder, self.rounds, self.directory, self.key, self.log = folder, rounds, directory, key, log
-        self._lock, self._new = FileLock(str(folder / ".lock")), False
+        self._lock, self._new = Lock(folder / ".lock"), False
 
     def __enter__(self) -> SharedPilot:
         return self
@@ -103,24 +103,21 @@ class SharedPilot(L.Callback):
     def _tidy(self) -> None:
         """Remove what this run has left if it was killed while it shared the pilot, unless another is at it."""
         remove_dead_parts(self.folder)
-        if self.folder.exists():
-            with contextlib.suppress(Timeout), self._lock.acquire(timeout=0):
-                checkpoint.sweep(self.folder)
+        if self.folder.exists() and self._lock.acquire(0):
+            checkpoint.sweep(self.folder)
+            self._lock.release()
 
     def _acquire(self, stopped: Callable[[], bool]) -> bool:
         self._new = not self.folder.exists()
         self.folder.mkdir(parents=True, exist_ok=True)
         waited = False
         while not stopped():
-            try:
-                self._lock.acquire(timeout=0.2 if waited else 0)
-            except Timeout:
-                if not waited:
-                    self.log(f"{self.directory.path.name}: waiting for another run to train the pilot")
-                waited = True
-            else:
+            if self._lock.acquire(0.2 if waited else 0):
                 remove_all_parts(self.folder)
                 return True
+            if not waited:
+                self.log(f"{self.directory.path.name}: waiting for another run to train the pilot")
+            waited = True
         return False
 
     def _load(self) -> Saved | None:

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import gc
+import socket
 from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from fedtide.core.errors import SettingsError
 from fedtide.core.plugins import naming_plugins
 from fedtide.runs.identity import run_key
 from fedtide.runs.launch import Decision, global_rank
@@ -31,18 +34,27 @@ def run(
     wait: bool = False,
     callbacks: Sequence[L.Callback] = (),
     display: Display = NO_DISPLAY,
+    expected: str | None = None,
 ) -> dict[str, Any]:
     """The summary of a run, mirrored into MLflow where the workspace says so.
 
     Neither Lightning nor MLflow is imported for a finished run. Arguments, result and errors as
     :func:`fedtide.runs.execution.execute`; ``display`` shows the rounds.
 
+    Args:
+        expected: run key that another process has found; None to accept any.
+
     Raises:
+        SettingsError: also if the key is another one here, since code or data differ.
         PluginCrash: a user's plug-in raised an exception.
     """
-    # Plug-ins are named here, since an exception loses its traceback on the way out of a worker process.
-    with naming_plugins(), Decision(settings) as decision:
-        return _run(settings, workspace, name, log, update, wait, callbacks, display, decision)
+    with ExitStack() as visiting:
+        visiting.enter_context(naming_plugins())  # here: an exception loses its traceback on the way out of a process
+        decision = visiting.enter_context(Decision(settings))
+        if workspace.visit is not None:
+            visit = workspace.visit(settings, workspace.runs / plain_name(name or expected or ""), callbacks)
+            settings, callbacks = visiting.enter_context(visit)
+        return _run(settings, workspace, name, log, update, wait, callbacks, display, decision, expected)
 
 
 def _run(
@@ -55,9 +67,15 @@ def _run(
     callbacks: Sequence[L.Callback],
     display: Display,
     decision: Decision,
+    expected: str | None,
 ) -> dict[str, Any]:
     data = load_data(settings)
     key = run_key(settings, data)
+    if expected not in (None, key):
+        raise SettingsError(
+            f"{socket.gethostname()}: code or data differ from those of the command: {expected} would be {key} there; "
+            "install the same version, with the same plug-ins and packages"
+        )
     directory = RunDirectory(workspace.runs / plain_name(name or key))
     if global_rank() > 0:
         display = NO_DISPLAY

@@ -154,7 +154,8 @@ def train(
         if unknown := set(algorithms) - set(params.experiment.compare.algorithms):
             raise SettingsError(f"not among compare.algorithms: {', '.join(sorted(unknown))}")
         grid = [settings for settings in grid if settings.label in algorithms]
-    summaries, stopped = compare(grid, where, params.experiment.compare.workers, log, display=display)
+    experiment = params.experiment
+    summaries, stopped = compare(grid, where, experiment.compare.workers, log, display=display, hosts=experiment.hosts)
     if out is not None and stopped is None:
         main = main_score(params.experiment.task).name
         keys = ("run_key", "label", "initialiser", "seed", "state", "rounds", f"final_{main}", f"best_{main}")

@@ -11,6 +11,7 @@ from fedtide.core.addresses import split_address
 from fedtide.core.bounds import Threads
 from fedtide.core.errors import SettingsError
 from fedtide.core.plugins import SettingsModel
+from fedtide.settings.cluster import ClusterName, ClusterSettings, Hosts
 from fedtide.settings.imported import Imported
 from fedtide.settings.run import RunSettings, Seed
 from fedtide.settings.scores import RECORDED, Score, ScoreName, main_score, score_of
@@ -24,6 +25,11 @@ class CompareSettings(SettingsModel):
     initialisers: tuple[str, ...] = Field(("previous",), min_length=1, description="labels of initialisers")
     seeds: tuple[Seed, ...] = Field((0,), min_length=1, description="seeds")
     workers: Threads = Field(0, ge=0, description="runs at once; 0 for one per core")
+    cluster: ClusterName = Field(
+        "",
+        description="where runs, also those of a search, are executed: empty: by processes of the command; otherwise by Dask "
+        "workers: the address of a scheduler, local, or a batch system (slurm, pbs, sge, lsf, ...)",
+    )
     allow_failures: bool = Field(
         False, description="succeed although runs diverged or failed; otherwise the exit status is 1, after all runs"
     )
@@ -128,6 +134,12 @@ class Experiment(RunSettings):
     tune: TuneSettings = Field(TuneSettings(), description="the search")
     report: ReportSettings = Field(ReportSettings(), description="the report")
     tracking: TrackingSettings = Field(TrackingSettings(), description="MLflow and other trackers")
+    cluster: ClusterSettings = Field(ClusterSettings(), description="the cluster of `compare.cluster`")
+
+    @property
+    def hosts(self) -> Hosts | None:
+        """The workers of `compare.cluster`; None for processes of the command."""
+        return Hosts(self.compare.cluster, self.cluster) if self.compare.cluster else None
 
     def for_its_task(self) -> Experiment:
         """The same with the task's main score where the report's or the search's metric is not given.

@@ -25,11 +25,16 @@ def generations(folder: Path) -> list[Path]:
     return sorted(folder.glob("state-*.pt"), reverse=True)
 
 
+def files_of(path: Path) -> list[Path]:
+    """Logs of rows that a state names, and the state."""
+    return [*(path.with_name(name) for name in (peek_header(path) or {}).get("rows", ())), path]
+
+
 def sweep(folder: Path) -> None:
     """Remove logs that no state names: a process was killed before the state was written, or before it dropped the log."""
-    named = {name for path in generations(folder) for name in (peek_header(path) or {}).get("rows", ())}
+    named = {file for path in generations(folder) for file in files_of(path)}
     for path in folder.glob("rows-*.npys"):
-        if path.name not in named:
+        if path not in named:
             path.unlink()
 
 

@@ -13,6 +13,7 @@ from typing import Any
 
 from filelock import FileLock, Timeout
 
+from fedtide.core.locks import is_held_elsewhere
 from fedtide.tracking.folder import Folder
 from fedtide.tracking.server import Server, Unreachable, is_silence
 
@@ -103,7 +104,7 @@ def claimed(directory: Path) -> Iterator[bool]:
         yield True
         return
     try:
-        yield True
+        yield not is_held_elsewhere(directory / ".lock")
     finally:
         lock.release()
 

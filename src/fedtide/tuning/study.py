@@ -18,11 +18,15 @@ from fedtide.core.hashing import short_hash
 from fedtide.core.locks import held
 from fedtide.engine.workers import available_cores
 from fedtide.runs.compare import refuse_bad_imports, refuse_several_processes
+from fedtide.runs.executors import executor
 from fedtide.runs.failures import with_traceback
 from fedtide.runs.identity import code, run_key
-from fedtide.runs.jobs import Failure, run_here, run_in_workers
+from fedtide.runs.jobs import Failure, run_here
+from fedtide.runs.mirroring import Mirroring
 from fedtide.runs.progress import NO_DISPLAY, Display
 from fedtide.settings.params import Params
+from fedtide.settings.parse import parse
+from fedtide.settings.run import RunSettings
 from fedtide.settings.scores import score_of
 from fedtide.settings.tuning import TuneSettings, Value
 from fedtide.tracking.run_directory import RunDirectory
@@ -113,12 +117,20 @@ def tune(
     identity = [run_key(space.base, data), sources, varied, options.metric, first, options.cost, options.prunes]
     digest = short_hash([*identity, *filter(None, [facts(options, rounds)])])  # as before there were other samplers
     name = f"tune-{space.base.label}-{space.base.initialiser_label}-{digest}"
-    with _held(folder, name):
-        sent = dataclasses.replace(workspace.options, model=False, register=None)  # of many models one is of use
-        where = dataclasses.replace(workspace, comparison=name, options=sent)
-        search = _Search(space, options, proposals, where, folder / name, length, rounds, log, display)
-        if search.workers > 1:
-            search.stopped = run_in_workers(run_trial, search, search.workers)
+    sent = dataclasses.replace(workspace.options, model=False, register=None)  # of many models one is of use
+    where, hosts = dataclasses.replace(workspace, comparison=name, options=sent), params.experiment.hosts
+
+    def key_of(settings: RunSettings) -> str:
+        return run_key(settings, data)
+
+    with _held(folder, name), executor(hosts, options.workers, where.runs, log) as execute:
+        search = _Search(space, options, proposals, where, folder / name, length, rounds, key_of, log, display)
+        if hosts is not None:
+            with Mirroring(where, log) as mirroring:
+                search.mirroring = mirroring
+                search.stopped = execute(run_trial, search, options.workers)
+        elif search.workers > 1:
+            search.stopped = execute(run_trial, search, search.workers)
         else:
             run_here(run_trial, search)
         return search.result()
@@ -141,7 +153,8 @@ class _Search:
     """The study and its open trials; :class:`fedtide.runs.jobs.Jobs`.
 
     Attributes:
-        stopped: the signal that stopped it, or ``None``. workers: processes at once.
+        stopped: the signal that stopped it, or ``None``. workers: processes at once. mirroring: mirrors the runs where a
+            cluster executes them; None where they do it themselves.
     """
 
     def __init__(
@@ -153,6 +166,7 @@ class _Search:
         path: Path,
         length: int,
         rounds: Mapping[int, tuple[int, ...]],
+        key: Callable[[RunSettings], str],
         log: Callable[[str], None],
         display: Display,
     ) -> None:
@@ -161,6 +175,8 @@ class _Search:
         optuna.logging.set_verbosity(optuna.logging.WARNING)
         self._space, self._options, self._workspace, self._path, self._log = space, options, workspace, path, log
         self._proposals, self._rounds, self._states = proposals, rounds, optuna.trial.TrialState
+        self._key = key
+        self.mirroring: Mirroring | None = None
         self._objectives: list[str] = [options.metric, *([options.cost] if options.cost else [])]
         up, down = optuna.study.StudyDirection.MAXIMIZE, optuna.study.StudyDirection.MINIMIZE
         self._study = optuna.create_study(
@@ -240,14 +256,16 @@ class _Search:
                 continue
             self._open[name], self._answers[name] = trial, {}
             self._display.begin(_title(trial), [directory.path for directory in self._directories(name)])
-            return Task(name, runs, self._workspace, self._options.metric)
+            where = self._workspace if self.mirroring is None else dataclasses.replace(self._workspace, mlruns=None)
+            return Task(name, runs, where, self._options.metric)
         return None
 
     def _run(self, values: Mapping[str, Value], seed: int, name: str) -> SeedRun:
         settings = self._space.settings(values, seed)
-        if self.workers > 1:  # they share the cores; results do not depend on it
+        key = self._key(settings)
+        if self.workers > 1 or self.mirroring is not None:  # they share the cores; results do not depend on it
             settings = settings.model_copy(update={"engine": settings.engine.model_copy(update={"workers": 1})})
-        return SeedRun(name, settings.model_dump(mode="json"), self._rounds[seed])
+        return SeedRun(name, settings.model_dump(mode="json"), self._rounds[seed], key)
 
     @property
     def _begun(self) -> int:
@@ -275,6 +293,10 @@ class _Search:
             answers[round_] = self._options.prunes and bool(trial.should_prune())
         return answers[round_]
 
+    def begin(self, job: Task, place: str) -> None:
+        """See :meth:`fedtide.runs.jobs.Jobs.begin`."""
+        self._log(f"{job.name}: on {place}")
+
     def repeat(self, job: Task, reason: str) -> None:
         """See :meth:`fedtide.runs.jobs.Jobs.repeat`."""
         self._log(f"{job.name}: {reason}; it is begun again, from its saved state")
@@ -287,6 +309,9 @@ class _Search:
         """See :meth:`fedtide.runs.jobs.Jobs.finish`."""
         trial = self._open.pop(job.name)
         self._display.end(_title(trial))
+        if self.mirroring is not None:
+            for member in job.runs:
+                self.mirroring.add(parse(RunSettings, member.settings), member.name)
         self._settle(trial, end)
         self._count()
 

@@ -32,12 +32,13 @@ class SeedRun:
 
     Attributes:
         name: of the run directory. settings: of the run, JSON-able. rounds: numbers (from 1) of those its metric is averaged
-            over.
+            over. key: run key.
     """
 
     name: str
     settings: dict[str, Any]
     rounds: tuple[int, ...]
+    key: str
 
 
 @dataclass(frozen=True)
@@ -141,7 +142,15 @@ def _run_seed(task: Task, member: SeedRun, ask: Ask | None) -> Outcome:
     directory = RunDirectory(task.workspace.runs / member.name)
     pruner = Pruner(directory, task.metric, should_prune)
     remarks: list[str] = []
-    summary = run(settings, task.workspace, name=member.name, log=remarks.append, wait=True, callbacks=[pruner])
+    summary = run(
+        settings,
+        task.workspace,
+        name=member.name,
+        log=remarks.append,
+        wait=True,
+        callbacks=[pruner],
+        expected=member.key,
+    )
     pruner.catch_up()  # a finished run was not executed again
     state, history = summary["state"], directory.history()
     value = score(history, task.metric, member.rounds) if state == "complete" else None

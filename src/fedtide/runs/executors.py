@@ -1,0 +1,81 @@
+"""Where the jobs of a command are done: in processes of this machine, or by the workers of a cluster."""
+
+from __future__ import annotations
+
+import os
+import pickle
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from fedtide.core.files import part_suffix, remove_stale_parts
+from fedtide.runs.jobs import Jobs, Work, run_in_workers
+from fedtide.settings.cluster import Hosts
+
+_OURS = "FEDTIDE_"
+"""Beginning of the names of variables that workers inherit."""
+
+
+Executor = Callable[[Work[Any, Any], Jobs[Any, Any], int], int | None]
+"""Does all jobs, a number of them at once; contract as :func:`fedtide.runs.jobs.run_in_workers`."""
+
+
+@contextmanager
+def executor(hosts: Hosts | None, workers: int, runs: Path, log: Callable[[str], None]) -> Iterator[Executor]:
+    """What does jobs; a cluster is reached, or started, at the beginning.
+
+    Args:
+        hosts: the cluster; None for processes of this machine.
+        workers: jobs at once, for clusters that are started; 0 for one per core.
+        runs: folder of run directories. log: gets log lines.
+
+    Raises:
+        SettingsError: the cluster cannot be reached.
+    """
+    if hosts is None:
+        yield run_in_workers
+        return
+    from fedtide.runs.cluster.child import Program
+    from fedtide.runs.cluster.connect import connected
+    from fedtide.runs.cluster.home import JobsFromHome
+
+    with connected(hosts.name, workers, log) as cluster, _beacon(runs) as beacon:
+        from fedtide.runs.cluster.pool import run_on_cluster  # with Dask
+
+        def run(work: Work[Any, Any], jobs: Jobs[Any, Any], count: int) -> int | None:
+            shared = hosts.settings.shared
+            program = Program(
+                pickle.dumps(work),
+                _environment() if shared else {},
+                Path.cwd(),
+                runs.absolute(),
+                beacon if shared else None,
+                hosts.settings.send_every,
+            )
+            if shared:
+                return run_on_cluster(jobs, cluster, pickle.dumps(program), count, log)
+            held = JobsFromHome(jobs, runs)
+            try:
+                return run_on_cluster(held, cluster, pickle.dumps(program), count, log)
+            finally:
+                held.release()
+
+        yield run
+
+
+def _environment() -> dict[str, str]:
+    return {name: value for name, value in os.environ.items() if name.startswith(_OURS)}
+
+
+@contextmanager
+def _beacon(runs: Path) -> Iterator[Path]:
+    """A file by which workers recognise the folder of runs."""
+    path = runs.absolute() / ".cluster"
+    remove_stale_parts(path)
+    beacon = path.with_name(f"{path.name}{part_suffix()}")
+    beacon.touch()
+    try:
+        yield beacon
+    finally:
+        beacon.unlink(missing_ok=True)

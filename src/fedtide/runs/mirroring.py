@@ -1,0 +1,55 @@
+"""The mirror of runs that others execute: brought up to date as they end, by the command that hands them out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from fedtide.settings.run import RunSettings
+from fedtide.tracking.run_directory import RunDirectory
+from fedtide.tracking.store import claimed
+from fedtide.tracking.workspace import Workspace
+from fedtide.world.prepared import load_data
+
+
+class Mirroring:
+    """Mirrors run directories into MLflow, one after another in a thread, since that can take longer than a short run.
+
+    Args:
+        workspace: of the runs; without a folder for MLflow nothing is done.
+        log: gets remarks.
+    """
+
+    def __init__(self, workspace: Workspace, log: Callable[[str], None]) -> None:
+        self._workspace, self._log = workspace, log
+        self._thread = ThreadPoolExecutor(1, "mirror")
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._thread.shutdown(cancel_futures=kind is not None)
+
+    def add(self, settings: RunSettings, name: str) -> None:
+        """Mirror the run directory of that name, soon."""
+        if self._workspace.mlruns is not None:
+            self._thread.submit(self._mirror, settings, self._workspace.runs / name)
+
+    def _mirror(self, settings: RunSettings, path: Path) -> None:
+        if not (path / "manifest.json").is_file():  # it failed before it began
+            return
+        from fedtide.tracking.mlflow import MlflowMirror
+
+        where = self._workspace
+        assert where.mlruns is not None
+        data = load_data(settings)
+        mirror = MlflowMirror(where.mlruns, where.experiment, where.comparison, self._log, data, where.options)
+        with claimed(path) as free:
+            if free:  # otherwise its worker still saves it
+                mirror.begin(RunDirectory(path))
+                mirror.end()

@@ -1,0 +1,69 @@
+"""Where runs are executed: on this machine, or by the workers of a cluster."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from typing import Annotated
+
+from pydantic import AfterValidator, Field
+
+from fedtide.core.errors import SettingsError, nearest
+from fedtide.core.plugins import SettingsModel
+
+LOCAL = "local"
+BATCH_SYSTEMS = {
+    "htcondor": "HTCondorCluster",
+    "lsf": "LSFCluster",
+    "moab": "MoabCluster",
+    "oar": "OARCluster",
+    "pbs": "PBSCluster",
+    "sge": "SGECluster",
+    "slurm": "SLURMCluster",
+}
+"""Batch systems, and the classes of dask-jobqueue that submit their jobs."""
+
+_ADDRESS = re.compile(r"([a-z]+://)?[^\s/:]+:\d+|[a-z]+://[^\s/:]+(:\d+)?")
+
+
+def _known(value: str) -> str:
+    if value and value not in (LOCAL, *BATCH_SYSTEMS) and not _ADDRESS.fullmatch(value):
+        problem = f"{value!r} is neither an address such as tcp://host:8786 nor a known name"
+        raise SettingsError(nearest(problem, value, (LOCAL, *BATCH_SYSTEMS)))
+    return value
+
+
+ClusterName = Annotated[str, AfterValidator(_known)]
+"""The address of a Dask scheduler, ``local``, or the name of a batch system; empty for no cluster."""
+
+
+class ClusterSettings(SettingsModel):
+    """The cluster of `compare.cluster`."""
+
+    shared: bool = Field(
+        True, description="workers see the folders of this machine; otherwise records and saved states are sent"
+    )
+    send_every: float = Field(
+        30, ge=0, description="seconds between two saved states that a worker sends, where no folder is shared"
+    )
+
+
+@dataclass(frozen=True)
+class Hosts:
+    """The workers that execute runs.
+
+    Attributes:
+        name: of the cluster, see :data:`ClusterName`. settings: of `cluster`.
+
+    Raises:
+        SettingsError: the name is unknown.
+    """
+
+    name: str
+    settings: ClusterSettings = field(default_factory=ClusterSettings)
+
+    def __post_init__(self) -> None:
+        try:
+            _known(self.name)
+        except SettingsError as error:
+            raise SettingsError(f"cluster: {error}") from None

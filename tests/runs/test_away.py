@@ -1,0 +1,86 @@
+"""Runs on machines that may have other code, and that share no folder."""
+
+import socket
+
+import pytest
+
+from fedtide.core.errors import SettingsError
+from fedtide.core.locks import held
+from fedtide.runs.cluster.home import Fetch, FetchData, JobsFromHome, Store, file_names, read_files, write_files
+from fedtide.runs.run import run
+from fedtide.tracking.run_directory import RunDirectory
+from fedtide.tracking.workspace import Workspace
+
+
+def test_another_version_is_refused_by_the_name_of_its_host(small, tmp_path):
+    with pytest.raises(SettingsError, match=f"^{socket.gethostname()}: code or data differ .*: other-key would be"):
+        run(small(), Workspace(tmp_path), expected="other-key")
+    assert not list(tmp_path.iterdir())
+
+
+class Inner:
+    """Jobs that only learn what happens."""
+
+    def repeat(self, job, reason):
+        pass
+
+
+@pytest.fixture
+def home(tmp_path):
+    """Answers questions about records in the folder ``home``."""
+    (tmp_path / "home").mkdir()
+    jobs = JobsFromHome(Inner(), tmp_path / "home")
+    yield jobs
+    jobs.release()
+
+
+def test_records_come_home_and_go_on_elsewhere(home, tmp_path, small, run_once, stop_after):
+    """Half of a run here, sent home, fetched by another machine, which finishes it: as if it had never moved."""
+    job, here, there = object(), tmp_path / "x", tmp_path / "elsewhere" / "x"
+    run_once(small(), callbacks=[stop_after(3)])
+    names = file_names(here)
+    assert names[-1] == "state/state-00000003.pt"  # after the records that it continues
+    assert home.answer(job, Fetch("x")) == ()
+    home.answer(job, Store("x", read_files(here, names), names))
+    home.repeat(job, "its worker was lost")
+    write_files(there, home.answer(job, Fetch("x")))
+    assert {name: (there / name).read_bytes() for name in names} == {name: (here / name).read_bytes() for name in names}
+
+    from fedtide.runs.execution import execute
+
+    assert execute(small(), there.parent, name="x")["state"] == "complete"
+    names = file_names(there)
+    assert names[-1] == "summary.json"
+    home.answer(job, Store("x", read_files(there, names), names))
+    home.release(job)
+    arrived = RunDirectory(tmp_path / "home" / "x")
+    arrived.verify(*names)
+    assert [row["round"] for row in arrived.history()] == [str(number) for number in range(1, 7)]
+    assert {path.name for path in arrived.state.iterdir()} == {"state-00000003.pt", "state-00000006.pt"}
+
+
+def test_a_run_in_use_at_home_is_not_given_away(home, tmp_path):
+    (tmp_path / "home" / "x").mkdir()
+    with held(tmp_path / "home" / "x" / ".lock", "x"):
+        assert "another process is working on this run (process " in home.answer(object(), Fetch("x"))
+
+
+def test_a_run_that_was_refused_leaves_nothing(home, tmp_path):
+    job = object()
+    home.answer(job, Fetch("x"))
+    home.answer(job, Store("x", (), ()))
+    home.release(job)
+    assert not list((tmp_path / "home").iterdir())
+
+
+def test_a_worker_cannot_write_elsewhere(home, tmp_path):
+    files = (("../y", b""),)
+    with pytest.raises(SettingsError, match="outside"):
+        home.answer(object(), Store("x", files, ("../y",)))
+
+
+def test_prepared_data_are_sent(home, small):
+    from fedtide.world.prepared import load_data
+
+    load_data(small())
+    assert home.answer(object(), FetchData(small()))[:1] == b"x"  # of zlib
