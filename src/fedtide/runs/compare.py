@@ -11,6 +11,7 @@ from fedtide.core import plugins
 from fedtide.core.errors import SettingsError
 from fedtide.engine.workers import available_cores
 from fedtide.federation.compatibility import refuse_other_optimiser
+from fedtide.runs.card_plan import share_cards
 from fedtide.runs.executors import executor
 from fedtide.runs.failures import with_traceback
 from fedtide.runs.identity import run_key
@@ -18,7 +19,7 @@ from fedtide.runs.jobs import Ask, Failure
 from fedtide.runs.mirroring import Mirroring
 from fedtide.runs.progress import NO_DISPLAY, Display, title
 from fedtide.runs.run import correct_mirror, run
-from fedtide.settings.cluster import Hosts
+from fedtide.settings.cluster import HERE, Hosts
 from fedtide.settings.run import RunSettings
 from fedtide.settings.scores import main_score
 from fedtide.tracking.run_directory import RunDirectory
@@ -76,7 +77,7 @@ def compare(
     log: Callable[[str], None],
     ended: Callable[[dict[str, Any]], None] = lambda _: None,
     display: Display = NO_DISPLAY,
-    hosts: Hosts | None = None,
+    hosts: Hosts = HERE,
 ) -> tuple[list[dict[str, Any]], int | None]:
     """Execute all runs of a grid. A run that raises, or whose process dies, is a failed one; the others go on.
 
@@ -87,7 +88,7 @@ def compare(
         log: gets one line per finished run.
         ended: gets the summary of each run as it finishes.
         display: shows the runs in progress.
-        hosts: the cluster that executes them; None for processes of this machine.
+        hosts: what executes them.
 
     Returns:
         Summaries in the order of the grid, and the signal that stopped it before all runs had ended, if any. A failed run
@@ -99,11 +100,13 @@ def compare(
     for settings in grid:
         refuse_several_processes(settings)
         refuse_other_optimiser(settings, plugins.create(Algorithm, settings.algorithm))
-    workers = workers if hosts else min(workers or available_cores(), len(grid))
-    comparison = _Comparison(grid, workspace, log, ended, display, away=hosts is not None)
-    refuse_bad_imports(comparison.collect(alone=hosts is None and workers == 1), workspace)
-    with executor(hosts, workers, workspace.runs, log) as execute, Mirroring(workspace, log) as mirroring:
-        comparison.mirroring = mirroring if hosts else None
+    per_card, places = share_cards(grid, hosts, workspace.worlds, log)
+    if not hosts.away:
+        workers = min(workers or available_cores(), len(grid), places)
+    comparison = _Comparison(grid, workspace, log, ended, display, away=hosts.away)
+    refuse_bad_imports(comparison.collect(alone=not hosts.away and workers == 1), workspace)
+    with executor(hosts, workers, per_card, workspace.runs, log) as execute, Mirroring(workspace, log) as mirroring:
+        comparison.mirroring = mirroring if hosts.away else None
         stopped = execute(_work, comparison, workers)
     correct_mirror(workspace, log)
     return comparison.summaries, stopped if comparison.unfinished else None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import pickle
 from collections.abc import Callable, Iterator
@@ -22,19 +23,20 @@ Executor = Callable[[Work[Any, Any], Jobs[Any, Any], int], int | None]
 
 
 @contextmanager
-def executor(hosts: Hosts | None, workers: int, runs: Path, log: Callable[[str], None]) -> Iterator[Executor]:
+def executor(hosts: Hosts, workers: int, per_card: int, runs: Path, log: Callable[[str], None]) -> Iterator[Executor]:
     """What does jobs; a cluster is reached, or started, at the beginning.
 
     Args:
-        hosts: the cluster; None for processes of this machine.
+        hosts: what executes runs.
         workers: jobs at once, for clusters that are started; 0 for one per core.
+        per_card: jobs that share a graphics card; 0 to use none.
         runs: folder of run directories. log: gets log lines.
 
     Raises:
         SettingsError: the cluster cannot be reached.
     """
-    if hosts is None:
-        yield run_in_workers
+    if not hosts.away:
+        yield functools.partial(run_in_workers, per_card=per_card)
         return
     from fedtide.runs.cluster.child import Program
     from fedtide.runs.cluster.connect import connected
@@ -52,6 +54,7 @@ def executor(hosts: Hosts | None, workers: int, runs: Path, log: Callable[[str],
                 runs.absolute(),
                 beacon if shared else None,
                 hosts.settings.send_every,
+                per_card,
             )
             if shared:
                 return run_on_cluster(jobs, cluster, pickle.dumps(program), count, log)

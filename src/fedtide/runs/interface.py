@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fedtide.core.errors import SettingsError
-from fedtide.settings.cluster import ClusterSettings, Hosts
+from fedtide.settings.cluster import HERE
 from fedtide.settings.experiment import TrackingSettings
 from fedtide.settings.params import Params
 from fedtide.settings.run import RunSettings
@@ -100,9 +101,9 @@ def compare(
     from fedtide.runs.compare import unsuccessful
 
     grid, experiment = (params.grid(), params.experiment) if isinstance(params, Params) else (list(params), None)
-    hosts = experiment.hosts if experiment else None
+    hosts = experiment.hosts if experiment else HERE
     if cluster is not None:
-        hosts = Hosts(cluster, experiment.cluster if experiment else ClusterSettings()) if cluster else None
+        hosts = dataclasses.replace(hosts, name=cluster)
     if workers is None:
         workers = experiment.compare.workers if experiment else 0
     folder = Path(runs)

@@ -19,6 +19,7 @@ import torch
 from fedtide.core.errors import SettingsError
 from fedtide.core.faults import PluginCrash
 from fedtide.engine.memory import available_bytes, share_memory
+from fedtide.runs.cards import place
 from fedtide.runs.processes import begin_worker, main_module_hidden, worker_context
 from fedtide.runs.signals import StopSignals
 
@@ -85,7 +86,7 @@ def run_here(work: Work[Job, Result], jobs: Jobs[Job, Result]) -> None:
         gc.unfreeze()
 
 
-def run_in_workers(work: Work[Job, Result], jobs: Jobs[Job, Result], count: int) -> int | None:
+def run_in_workers(work: Work[Job, Result], jobs: Jobs[Job, Result], count: int, per_card: int = 0) -> int | None:
     """Do all jobs in ``count`` processes, which stop when this one does, however it ends.
 
     A job whose process dies is begun again in a new one, at most :data:`ATTEMPTS` times in all. Ctrl-C and SIGTERM are
@@ -94,13 +95,13 @@ def run_in_workers(work: Work[Job, Result], jobs: Jobs[Job, Result], count: int)
     Args:
         work: importable, since its name is sent to the processes.
         jobs: that are handed out.
-        count: of processes at once.
+        count: of processes at once. per_card: of those that share a graphics card; 0 to use none.
 
     Returns:
         The signal that was received, or ``None``.
     """
     with StopSignals() as stop:
-        pool = _Pool(work, jobs, stop)
+        pool = _Pool(work, jobs, stop, per_card)
         try:
             pool.run(count)
         finally:
@@ -125,10 +126,10 @@ def _attempt(work: Work[Job, Result], job: Job, ask: Ask) -> Result | Failure:
 class _Worker(Generic[Job, Result]):
     """A process, the pipe to it, and the job it does."""
 
-    def __init__(self, work: Work[Job, Result], count: int, memory: int) -> None:
+    def __init__(self, work: Work[Job, Result], count: int, memory: int, per_card: int) -> None:
         context = worker_context()
         self.pipe, theirs = context.Pipe()
-        arguments = (theirs, work, dict(os.environ), count, memory)
+        arguments = (theirs, work, dict(os.environ), count, memory, per_card)
         self._process = context.Process(target=serve, args=arguments, daemon=True)
         with main_module_hidden():
             self._process.start()
@@ -172,8 +173,8 @@ def how_it_ended(code: int) -> str:
 class _Pool(Generic[Job, Result]):
     """Workers that have a job, and the jobs to begin again."""
 
-    def __init__(self, work: Work[Job, Result], jobs: Jobs[Job, Result], stop: StopSignals) -> None:
-        self._work, self._jobs, self._stop = work, jobs, stop
+    def __init__(self, work: Work[Job, Result], jobs: Jobs[Job, Result], stop: StopSignals, per_card: int) -> None:
+        self._work, self._jobs, self._stop, self._per_card = work, jobs, stop, per_card
         self._busy: dict[Connection, _Worker[Job, Result]] = {}
         self._again: list[tuple[Job, int]] = []
 
@@ -182,7 +183,7 @@ class _Pool(Generic[Job, Result]):
         memory = available_bytes(torch.device("cpu")) // count
         while True:
             while len(self._busy) < count and (found := self._next()) is not None:
-                self._begin(_Worker(self._work, count, memory), *found)
+                self._begin(_Worker(self._work, count, memory, self._per_card), *found)
             if not self._busy:
                 return
             for pipe in wait(list(self._busy), _POLL):
@@ -246,7 +247,14 @@ class _Pool(Generic[Job, Result]):
             self._jobs.finish(worker.job, Failure(f"{reason}, at each of {ATTEMPTS} attempts"))
 
 
-def serve(connection: Connection, work: Work[Any, Any], environment: dict[str, str], count: int, memory: int) -> None:
+def serve(
+    connection: Connection,
+    work: Work[Any, Any],
+    environment: dict[str, str],
+    count: int,
+    memory: int,
+    per_card: int,
+) -> None:
     """Main function of one of ``count`` worker processes: do the jobs it is sent until the pipe is closed.
 
     It receives pickled jobs and answers; it sends pairs: whether it asks a question, and the pickled question, or the pickled
@@ -254,10 +262,11 @@ def serve(connection: Connection, work: Work[Any, Any], environment: dict[str, s
 
     Args:
         connection: the pipe. work: does a job. environment: of the process. memory: bytes that it may use.
+        per_card: processes that share a graphics card; 0 to use none.
     """
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches every process; a job in progress handles it itself
     begin_worker(environment)
-    share_memory(count, memory)
+    share_memory(per_card or count, memory)
 
     def ask(question: Any) -> Any:
         try:
@@ -270,6 +279,6 @@ def serve(connection: Connection, work: Work[Any, Any], environment: dict[str, s
     def unpacked(content: bytes, ask: Ask) -> Any:
         return work(pickle.loads(content), ask)  # a plug-in may fail to be imported
 
-    with contextlib.suppress(EOFError, OSError):
+    with contextlib.suppress(EOFError, OSError), place(per_card):
         while True:
             connection.send((False, pickle.dumps(_attempt(unpacked, connection.recv_bytes(), ask))))

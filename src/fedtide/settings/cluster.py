@@ -50,20 +50,30 @@ class ClusterSettings(SettingsModel):
 
 @dataclass(frozen=True)
 class Hosts:
-    """The workers that execute runs.
+    """What executes runs.
 
     Attributes:
-        name: of the cluster, see :data:`ClusterName`. settings: of `cluster`.
+        name: of the cluster, see :data:`ClusterName`; empty for processes of this machine. settings: of `cluster`.
+        runs_per_card: runs that share a graphics card; 0 for as many as it has room for, on a cluster one.
 
     Raises:
         SettingsError: the name is unknown.
     """
 
-    name: str
+    name: str = ""
     settings: ClusterSettings = field(default_factory=ClusterSettings)
+    runs_per_card: int = 0
 
     def __post_init__(self) -> None:
         try:
             _known(self.name)
         except SettingsError as error:
             raise SettingsError(f"cluster: {error}") from None
+
+    @property
+    def away(self) -> bool:
+        """Whether they are workers of a cluster."""
+        return bool(self.name)
+
+
+HERE = Hosts()

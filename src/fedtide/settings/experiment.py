@@ -30,6 +30,11 @@ class CompareSettings(SettingsModel):
         description="where runs, also those of a search, are executed: empty: by processes of the command; otherwise by Dask "
         "workers: the address of a scheduler, local, or a batch system (slurm, pbs, sge, lsf, ...)",
     )
+    runs_per_card: int = Field(
+        0,
+        ge=0,
+        description="runs that share a graphics card, of a search too; 0 for as many as it has room for, on a cluster one",
+    )
     allow_failures: bool = Field(
         False, description="succeed although runs diverged or failed; otherwise the exit status is 1, after all runs"
     )
@@ -137,9 +142,9 @@ class Experiment(RunSettings):
     cluster: ClusterSettings = Field(ClusterSettings(), description="the cluster of `compare.cluster`")
 
     @property
-    def hosts(self) -> Hosts | None:
-        """The workers of `compare.cluster`; None for processes of the command."""
-        return Hosts(self.compare.cluster, self.cluster) if self.compare.cluster else None
+    def hosts(self) -> Hosts:
+        """What executes runs: the workers of `compare.cluster`, or processes of the command."""
+        return Hosts(self.compare.cluster, self.cluster, self.compare.runs_per_card)
 
     def for_its_task(self) -> Experiment:
         """The same with the task's main score where the report's or the search's metric is not given.

@@ -17,6 +17,7 @@ from fedtide.core.files import remove_dead_parts
 from fedtide.core.hashing import short_hash
 from fedtide.core.locks import held
 from fedtide.engine.workers import available_cores
+from fedtide.runs.card_plan import share_cards
 from fedtide.runs.compare import refuse_bad_imports, refuse_several_processes
 from fedtide.runs.executors import executor
 from fedtide.runs.failures import with_traceback
@@ -123,9 +124,11 @@ def tune(
     def key_of(settings: RunSettings) -> str:
         return run_key(settings, data)
 
-    with _held(folder, name), executor(hosts, options.workers, where.runs, log) as execute:
+    per_card, places = share_cards([space.base], hosts, where.worlds, log)
+    with _held(folder, name), executor(hosts, options.workers, per_card, where.runs, log) as execute:
         search = _Search(space, options, proposals, where, folder / name, length, rounds, key_of, log, display)
-        if hosts is not None:
+        search.workers = min(search.workers, places)
+        if hosts.away:
             with Mirroring(where, log) as mirroring:
                 search.mirroring = mirroring
                 search.stopped = execute(run_trial, search, options.workers)

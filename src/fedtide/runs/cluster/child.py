@@ -33,6 +33,7 @@ class Program:
         folder: current one of the command. runs: its folder of run directories, absolute.
         beacon: a file there, which the process sees if it shares the folder; None if it does not.
         send_every: seconds between two saved states that it sends then.
+        per_card: such processes that share a graphics card; 0 to use none.
     """
 
     work: bytes
@@ -41,6 +42,7 @@ class Program:
     runs: Path
     beacon: Path | None
     send_every: float
+    per_card: int
 
 
 def main() -> None:
@@ -71,7 +73,7 @@ def main() -> None:
 
             work = Away(work, Path(sys.argv[4]), short_hash(str(program.runs)), program.send_every)
             holding.callback(work.close)
-        serve(connection, work, environment, count, min(memory, free) if memory else free)
+        serve(connection, work, environment, count, min(memory, free) if memory else free, program.per_card)
     sys.stdout.flush()
     os._exit(0)  # as multiprocessing's processes do: some libraries report what is not freed at the end
 
