@@ -121,6 +121,7 @@ def test_bad_loggers_are_one_line_and_nothing_is_run(
     assert not [path for path in (folder / "runs").glob("*/*") if path.suffix == ".csv"]
 
 
+@pytest.mark.slow
 def test_a_comparison_logs_each_of_its_runs(fedtide: Any, folder: Path) -> None:
     """In worker processes, and below one folder where it is given."""
     chosen = "[{path: lightning.pytorch.loggers.CSVLogger, arguments: {save_dir: logs}}]"

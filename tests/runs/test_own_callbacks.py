@@ -144,23 +144,29 @@ def test_early_stopping_ends_the_run_in_the_same_round_after_an_interruption(
     assert [(each["state"], each["rounds"]) for each in summaries] == [("pruned", 4)] * 2
 
 
-def test_a_callback_that_raises_is_named(fedtide: Any, folder: Path, own: Path) -> None:
-    """The run has failed; what it has recorded is kept, and a comparison goes on without it."""
+def fault(own: Path) -> str:
+    """The line about the exception of ``Raising``."""
     line = OWN.splitlines().index('            raise ValueError("too warm")') + 1
-    fault = (
-        f"engine.callbacks.0.path = 'own_hooks:Raising': {own}:{line}: in on_train_epoch_start: ValueError: too warm"
-    )
+    return f"engine.callbacks.0.path = 'own_hooks:Raising': {own}:{line}: in on_train_epoch_start: ValueError: too warm"
+
+
+def test_a_callback_that_raises_is_named(fedtide: Any, folder: Path, own: Path) -> None:
+    """The run has failed; what it has recorded is kept."""
     ended = fedtide("run", "-q", "--set", "engine.callbacks=[{path: 'own_hooks:Raising'}]")
     assert (ended.status, ended.out) == (1, [])
-    assert ended.err == [f"fedtide: {fault}; FEDTIDE_TRACEBACK=1 shows the whole traceback"]
+    assert ended.err == [f"fedtide: {fault(own)}; FEDTIDE_TRACEBACK=1 shows the whole traceback"]
     (history,) = folder.glob("runs/*/history.csv")
     assert len(history.read_text().splitlines()) == 3
+
+
+@pytest.mark.slow
+def test_a_comparison_goes_on_without_a_run_whose_callback_raises(fedtide: Any, folder: Path, own: Path) -> None:
     algorithms = "algorithms={bad: {name: fedavg, with: {engine: {callbacks: [{path: own_hooks.Raising}]}}}}"
     ended = fedtide("compare", "--json", "-q", "--set", algorithms, "--set", "compare.algorithms=[bad, fedprox]")
     assert ended.status == 1
     bad, good = json.loads(ended.out[-1])
     assert (bad["state"], good["state"]) == ("failed", "complete")
-    assert fault.partition(": ")[2] in bad["message"]
+    assert fault(own).partition(": ")[2] in bad["message"]
 
 
 def test_a_state_that_cannot_be_read_back_is_refused(small: Any, run_once: Any) -> None:
@@ -187,6 +193,7 @@ def test_bad_callbacks_are_refused(
     assert not (tmp_path / "x").exists()
 
 
+@pytest.mark.slow
 def test_runs_with_callbacks_share_no_pilot(fedtide: Any, folder: Path) -> None:
     """So that a callback sees every round of each of them."""
     chosen = "engine.callbacks=[{path: 'own_hooks:Noted'}]"
