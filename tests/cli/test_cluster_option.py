@@ -5,7 +5,8 @@ import sys
 import pytest
 
 
-def test_without_a_scheduler_nothing_is_begun(fedtide, folder):
+def test_without_a_scheduler_nothing_is_begun(fedtide, folder, monkeypatch):
+    monkeypatch.setattr("fedtide.runs.cluster.connect._PATIENCE", 1)
     called = fedtide("compare", "--cluster=127.0.0.1:9")
     assert (called.status, len(called.err)) == (2, 1)
     assert called.err[0].startswith("fedtide: compare.cluster = 127.0.0.1:9: no Dask scheduler can be reached (")
