@@ -120,7 +120,7 @@ def test_every_worker_process_has_a_card_of_its_own(fake_cards: FakeCards, per_c
 
 def test_the_plan_of_a_comparison(fake_cards: FakeCards, small: Callable[..., RunSettings]) -> None:
     lines: list[str] = []
-    chosen = small(model={"name": "mlp", "widths": [8]})
+    chosen = small(engine={"accelerator": "auto"})
     assert share_cards([chosen], HERE, None, lines.append) == (0, 1 + 10**9)
     fake_cards(0, 70_000, 0)
     assert share_cards([chosen], HERE, None, lines.append) == (4, 8)
