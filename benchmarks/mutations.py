@@ -79,8 +79,8 @@ algorithms.creff: CReFF: a class's gradient is the mean over all participants, i
     + torch.stack(gradients).mean(0)
 engine.last_batch: batch plan: the short last batch of an epoch is dropped
     engine/plan.py < engine/test_plan.py golden
-    - batches = -(-size // local.batch_size)
-    + batches = max(1, size // local.batch_size)
+    - batches = -(-size // local.step_samples)
+    + batches = max(1, size // local.step_samples)
 engine.nesterov: displacement per unit gradient: Nesterov's lookahead is ignored
     engine/local.py < engine/test_local.py algorithms/test_scaffold.py algorithms/test_fedcm.py golden
     - lag = momentum**2 if nesterov else momentum
@@ -91,8 +91,8 @@ engine.decay: direct step: weight decay is left out
     + shrink = 1.0 - self.lr * (self.pull or 0.0)
 engine.frozen_memory: stacked executor: memories of a client that has finished keep changing
     engine/stacked.py < engine/test_executors.py algorithms/test_sharpness.py golden
-    - [training.w, *optional, *(memory[rows] for memory in cohort.memories)]
-    + [training.w, *optional]
+    - written = [training.w, *training.update.moments.values(), *(memory[rows] for memory in cohort.memories)]
+    + written = [training.w, *training.update.moments.values()]
 engine.padding: gradient: the padding of a short batch counts in the divisor of the mean loss
     engine/gradient.py < engine/test_executors.py golden
     - (values * keep).sum() / keep.sum().clamp(min=1)
@@ -121,27 +121,27 @@ federation.seen: session change: clients whose memories are cleared still count 
     federation/boundary.py < federation/test_boundaries.py algorithms/test_moon.py algorithms/test_sharpness.py federation
     - state.seen.zero_()
 federation.departed: inside a session the memories of new clients are cleared instead of those of clients that left
-    federation/boundary.py < federation/test_boundaries.py federation
-    - np.setdiff1d(parts.timeline.at(t - 1).clients, present)
-    + np.setdiff1d(present, parts.timeline.at(t - 1).clients)
+    federation/plan.py < federation/test_boundaries.py federation
+    - np.setdiff1d(before, now)
+    + np.setdiff1d(now, before)
 federation.totals: saved state: bytes, seconds and joules so far are not saved
     federation/state.py < runs/test_execution.py federation/test_checkpoint.py contract/test_rounds.py runs federation
     - return vars(self).copy()
     + return {name: value for name, value in vars(self).items() if name != "totals"}
 federation.order: a round's state is saved before its rows are written: a kill in between loses the rows
     runs/callbacks.py < faults/test_sigkill.py runs/test_execution.py faults
-    -         self.directory.append(record.row, record.per_class, record.clients, record.neurons)
+    -         self.directory.append(record.row, record.per_class, record.clients, record.neurons, record.client_scores)
     -         last = module.state.round == module.timeline.rounds
     -         if module.diverged is None and (last or trainer.should_stop or module.state.round % self.every == 0):
     -             records = self.directory.mark_records()  # on the disk before the state that counts on them
-    -             saved = checkpoint.Saved(self.key, module.state.round, records, module.state.tensors())
-    -             checkpoint.save(self.directory.state, saved)
+    -             saved = checkpoint.Saved(self.key, module.state.round, records, module.state.tensors() | self.more())
+    -             self._states.save(saved)
     +         last = module.state.round == module.timeline.rounds
     +         if module.diverged is None and (last or trainer.should_stop or module.state.round % self.every == 0):
     +             records = self.directory.mark_records()  # on the disk before the state that counts on them
-    +             saved = checkpoint.Saved(self.key, module.state.round, records, module.state.tensors())
-    +             checkpoint.save(self.directory.state, saved)
-    +         self.directory.append(record.row, record.per_class, record.clients, record.neurons)
+    +             saved = checkpoint.Saved(self.key, module.state.round, records, module.state.tensors() | self.more())
+    +             self._states.save(saved)
+    +         self.directory.append(record.row, record.per_class, record.clients, record.neurons, record.client_scores)
 records.bound: saved states of other runs are continued
     tracking/states.py < federation/test_checkpoint.py runs/test_lost_records.py
     - header.get("owner") != owner or path.name
@@ -202,7 +202,7 @@ report.gradient_rounds: transitions: the mean cost of a round does not divide by
     - done = len(rounds) + total - before
     + done = len(rounds)
 report.incomplete: table: runs that diverged or did not finish enter means and deviations
-    report/table.py < report/test_report_table.py report
+    report/method_table.py < report/test_report_table.py report
     - group["state"].value_counts(), group[group["state"] == "complete"]
     + group["state"].value_counts(), group
 """
