@@ -16,6 +16,7 @@ from fedtide.core.errors import SettingsError
 from fedtide.federation.footprint import footprint
 from fedtide.federation.memory import MemoryStore
 from fedtide.federation.state import RunState
+from fedtide.objectives.base import Objective
 from fedtide.settings.run import RunSettings
 from fedtide.world.dataset import Dataset
 from fedtide.world.timeline import Timeline
@@ -41,6 +42,8 @@ OF_ROUNDS = [name for name in ALGORITHMS if not clock(name)]
 OF_BOTH = [name for name in OF_ROUNDS if "events" in plugins.load(Algorithm, name).clocks]
 OF_OWN_DATA = ("calendar", "natural", "active")
 """They need data that know clients and times; see tests/runs/test_calendar_run.py."""
+OF_CLASSES = [name for name in plugins.names("objectives") if plugins.load(Objective, name).task == "classification"]
+"""The others are in tests/runs/test_task_runs.py, with data of their tasks."""
 OTHERS = [
     (key, name)
     for key, kind in (
@@ -51,7 +54,7 @@ OTHERS = [
         ("objective", "objectives"),
         ("exchange", "exchange"),
     )
-    for name in plugins.names(kind)
+    for name in (plugins.names(kind) if key != "objective" else OF_CLASSES)
 ]
 Run = tuple[RunSettings, Timeline, Dataset]
 

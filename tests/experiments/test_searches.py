@@ -23,6 +23,7 @@ RESULTS = {
         "flights_logistic": "flights",
         "flights_mlp": "flights",
         "flights_days": "days",
+        "flights_minutes": "minutes",
         "away_softmax": "away",
         "away_mlp": "away",
         "away_seconds": "seconds",
@@ -36,8 +37,8 @@ def commands(name: str) -> dict[str, list[str]]:
     return found
 
 
-def test_there_are_four() -> None:
-    assert FILES.keys() == {"flights", "days", "away", "seconds"}
+def test_all_are_found() -> None:
+    assert FILES.keys() == {"flights", "days", "minutes", "away", "seconds"}
     assert "flights_logistic" in RESULTS
 
 

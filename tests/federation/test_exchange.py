@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +18,6 @@ from fedtide.engine.executor import Advance, Executor
 from fedtide.engine.local import Cohort
 from fedtide.exchange.base import Exchange, Schedule
 from fedtide.federation.federation import Federation
-from fedtide.federation.ranks import Ranks
 from golden.families.case import Outcome, difference
 from golden.families.dynamicfl import without_exchange
 from support import closest, federation, images, run_rounds, settings, steady, trajectory, vectors, watch
@@ -51,16 +50,17 @@ class Scheduled(Exchange):
         return Schedule([(step, rows) for step, rows in members.items() if rows])
 
 
-@dataclass(frozen=True)
-class Recording(Ranks):
+class Recording(Executor):
     """Keeps the cohort's models and statistics before and after each segment of local steps."""
 
-    before: list[tuple[Tensor, Tensor]] = field(default_factory=list)
-    after: list[tuple[Tensor, Tensor]] = field(default_factory=list)
+    def __init__(self, executor: Executor) -> None:
+        self.executor = executor
+        self.before: list[tuple[Tensor, Tensor]] = []
+        self.after: list[tuple[Tensor, Tensor]] = []
 
-    def begin(self, executor: Executor, cohort: Cohort) -> Advance:
-        """See :meth:`Ranks.begin`."""
-        advance = super().begin(executor, cohort)
+    def begin(self, cohort: Cohort) -> Advance:
+        """See :meth:`Executor.begin`."""
+        advance = self.executor.begin(cohort)
 
         def recorded(last: int) -> None:
             self.before.append((cohort.W.clone(), cohort.buffers.clone()))
@@ -68,6 +68,10 @@ class Recording(Ranks):
             self.after.append((cohort.W.clone(), cohort.buffers.clone()))
 
         return recorded
+
+    def describe(self) -> str:
+        """See :meth:`Executor.describe`."""
+        return self.executor.describe()
 
 
 def uploads_of(run: dict[str, Any]) -> Callable[[int, int], list[int]]:
@@ -81,8 +85,8 @@ def golden(run: dict[str, Any], executor: str) -> tuple[Any, Federation, Recordi
     start = torch.tensor(case.fields["w0"], dtype=torch.float64)
     chosen = settings(**case.settings, engine={"executor": executor, "workers": 1})
     fed = federation(chosen, case.world, case.data, cohorts=case.cohorts, start=start)
-    fed.parts.exchange, recording = Scheduled(uploads_of(run)), Recording()
-    fed.parts.hardware = replace(fed.parts.hardware, ranks=recording)
+    fed.parts.exchange, recording = Scheduled(uploads_of(run)), Recording(fed.parts.executor)
+    fed.parts.executor = recording
     return case, fed, recording
 
 
@@ -187,8 +191,8 @@ def test_nobody_or_one_client_alone_at_a_time_is_fedavg(executor: str) -> None:
 def test_statistics_are_averaged_too() -> None:
     local = {"amount": 2, "unit": "steps", "batch_size": 4, "lr": 0.01, "order": "stored"}
     fed = federation(settings(model="cnn_svhn", local=local), steady((4, 12), 1), images())
-    fed.parts.exchange, recording = Scheduled(lambda t, id_: [1]), Recording()
-    fed.parts.hardware = replace(fed.parts.hardware, ranks=recording)
+    fed.parts.exchange, recording = Scheduled(lambda t, id_: [1]), Recording(fed.parts.executor)
+    fed.parts.executor = recording
     run_rounds(fed)
     (_, after), (_, before) = recording.after[0], recording.before[1]
     assert closest(after[0], after[1]) > 1e-6

@@ -9,6 +9,7 @@ from fedtide.core.locks import held
 from fedtide.runs.cluster.home import Fetch, FetchData, JobsFromHome, Store, file_names, read_files, write_files
 from fedtide.runs.run import run
 from fedtide.tracking.run_directory import RunDirectory
+from fedtide.tracking.states import files_of, generations
 from fedtide.tracking.workspace import Workspace
 
 
@@ -56,7 +57,9 @@ def test_records_come_home_and_go_on_elsewhere(home, tmp_path, small, run_once, 
     arrived = RunDirectory(tmp_path / "home" / "x")
     arrived.verify(*names)
     assert [row["round"] for row in arrived.history()] == [str(number) for number in range(1, 7)]
-    assert {path.name for path in arrived.state.iterdir()} == {"state-00000003.pt", "state-00000006.pt"}
+    states = generations(arrived.state)
+    assert [path.name for path in states] == ["state-00000006.pt", "state-00000003.pt"]
+    assert set(arrived.state.iterdir()) == {file for state in states for file in files_of(state)}
 
 
 def test_a_run_in_use_at_home_is_not_given_away(home, tmp_path):
