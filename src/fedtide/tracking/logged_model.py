@@ -14,6 +14,7 @@ from fedtide.core import plugins
 from fedtide.core.source import source_file
 from fedtide.models.base import Model
 from fedtide.settings.parse import parse
+from fedtide.tracking.folder import Folder
 from fedtide.tracking.run_directory import read_json
 from fedtide.tracking.served import DESCRIPTION, PLUGINS, WEIGHTS
 from fedtide.tracking.store import Store
@@ -48,7 +49,7 @@ def log_model(store: Store, run: str, folder: Path, data: Dataset, register: str
     store.client.finalize_logged_model(model.model_id, "READY")
     store.client.log_outputs(run, [LoggedModelOutput(model.model_id, int(facts["rounds"]))])
     if register is not None:
-        _register(store, register, model.model_id, run)
+        _register(store, register, model, run)
     return str(model.model_id)
 
 
@@ -127,7 +128,7 @@ def _copy_plugin(name: str, to: Path) -> None:
         shutil.copy(source, to / Model.kind)
 
 
-def _register(store: Store, name: str, model: str, run: str) -> None:
+def _register(store: Store, name: str, model: Any, run: str) -> None:
     from mlflow.exceptions import MlflowException
 
     try:
@@ -135,4 +136,7 @@ def _register(store: Store, name: str, model: str, run: str) -> None:
     except MlflowException as error:
         if error.error_code != "RESOURCE_ALREADY_EXISTS":
             raise
-    store.client.create_model_version(name, f"models:/{model}", run, model_id=model)
+    # In a folder, MLflow would look for models:/ in the store that is set globally.
+    here = isinstance(store.place, Folder)
+    source = model.artifact_location if here else f"models:/{model.model_id}"
+    store.client.create_model_version(name, source, run, model_id=model.model_id)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import getpass
+import logging
 import os
 import platform
 import tempfile
@@ -77,6 +78,7 @@ class Server:
         for name, word in (("MLFLOW_TRACKING_USERNAME", self.user), ("MLFLOW_TRACKING_PASSWORD", self.password)):
             if word is not None:
                 os.environ[name] = word
+        logging.getLogger("urllib3").setLevel(logging.ERROR)  # we report what cannot be sent, once
         self.call()
         return self.address
 
