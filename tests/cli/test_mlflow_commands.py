@@ -1,0 +1,123 @@
+"""MLflow on the command line: addresses, credentials, and the report at the parent of its comparison."""
+
+from __future__ import annotations
+
+import json
+import socket
+from pathlib import Path
+
+import pytest
+
+from fedtide.core.errors import SettingsError
+from fedtide.settings.params import Params
+from fedtide.tracking.server import Server
+from fedtide.tracking.store import Store
+
+
+@pytest.mark.parametrize(
+    ("setting", "wanted"),
+    [
+        ("tracking.uri=sqlite:///mlflow.db", "tracking.uri: should be the address of a server, such as http://"),
+        ("tracking.uri=http://", "tracking.uri: should be the address of a server"),
+        ("tracking.uri=http://host:port", "tracking.uri: should be the address of a server"),
+        ("tracking={register: digits, model: false}", "register = 'digits' needs model = true"),
+    ],
+)
+def test_settings_of_tracking(fedtide, folder, setting, wanted):
+    called = fedtide("run", "-q", "--set", "tracking.mlflow=false", "--set", setting)
+    assert called.status == 2
+    assert wanted in "".join(called.err)
+
+
+def test_a_password_is_not_shown(fedtide, folder):
+    for wrong in ("ftp://me:hunter@host/", "http://me:hunter@host:port"):
+        called = fedtide("run", "--set", f"tracking.uri={wrong}", "--set", "tracking.model=3")
+        assert called.status == 2
+        assert "hunter" not in "".join(called.err)
+
+
+@pytest.mark.parametrize(
+    ("uri", "address", "user", "password"),
+    [
+        ("http://127.0.0.1:5000/", "http://127.0.0.1:5000", None, None),
+        ("https://me:p%40ss@host/ml/flow/?x=1#y", "https://host/ml/flow", "me", "p@ss"),
+        ("https://token@host", "https://host", "token", None),
+        ("http://[::1]:80", "http://[::1]:80", None, None),
+    ],
+)
+def test_addresses(uri, address, user, password):
+    where = Server.at(uri)
+    assert (where.address, where.user, where.password) == (address, user, password)
+    assert repr(where) == f"Server(address={address!r})"
+
+
+@pytest.mark.parametrize("uri", ["", "host:5000", "file:///mlruns", "http:///x"])
+def test_what_is_no_address(uri):
+    with pytest.raises(SettingsError, match="address of a server"):
+        Server.at(uri)
+    with pytest.raises(SettingsError, match=r"tracking\.uri"):
+        Params({"tracking": {"uri": uri}})
+
+
+def test_a_server_that_is_not_there_is_named_and_nothing_is_started(fedtide, folder):
+    with socket.socket() as held:
+        held.bind(("127.0.0.1", 0))
+        uri = f"http://127.0.0.1:{held.getsockname()[1]}"
+        called = fedtide("ui", "--set", f"tracking.uri={uri.replace('//', '//me:hunter@')}")
+    assert (called.status, called.out) == (0, [uri])
+    assert called.err == [f"MLflow: {uri} does not answer (Connection refused)"]
+
+
+def test_a_report_is_at_the_parent_of_its_comparison(fedtide, folder):
+    def call(*arguments: str):
+        settings = ("--set", "tracking.mlflow=true", "--set", "compare.algorithms=[fedavg, fedprox]")
+        called = fedtide(*arguments, *settings)
+        assert called.status == 0, called.err
+        return called
+
+    assert fedtide("compare", "-q", "--set", "compare.algorithms=[fedavg, fedprox]").status == 0
+    call("report")
+    assert not (folder / "mlruns").exists()  # a comparison that MLflow does not know
+    for path in (folder / "runs").glob("*/summary.json"):
+        path.unlink()
+    call("compare", "-q", "--set", "compare.workers=1")
+    (folder / "report" / "of another").mkdir()
+    (folder / "report" / "of another" / "report.html").write_text("another")
+    (folder / "report" / "figures").mkdir(exist_ok=True)
+    (folder / "report" / "figures" / "a.svg").write_text("<svg/>")
+    assert not [line for line in call("report").err if "MLflow" in line]
+
+    store = Store(folder / "mlruns", "fedtide")
+    (parent,) = store.runs("tags.comparison != ''")
+    run, out = parent.info.run_id, folder / "report"
+
+    def listed(place: str) -> set[str]:
+        return {item.path for item in store.client.list_artifacts(run, place) if not item.is_dir}
+
+    files = {f"report/{path.name}" for path in out.iterdir() if path.is_file()}
+    assert {"report/report.html", "report/table.csv"} <= files
+    assert (listed("report"), listed("report/figures")) == (files, {"report/figures/a.svg"})
+    page = Path(store.client.download_artifacts(run, "report/report.html"))
+    assert page.read_bytes() == (out / "report.html").read_bytes()
+    assert "tracking" not in page.read_text().split("fedtide compare")[1].split("\n")[0]
+    note = parent.data.tags["mlflow.note.content"]
+    assert "| Algorithm | Initialiser |" in note
+    assert "| fedprox | previous |" in note
+    children = store.runs(f"tags.mlflow.parentRunId = '{run}'")
+    assert {child.data.tags["algorithm"] for child in children} == {"fedavg", "fedprox"}
+    assert all(child.outputs.model_outputs for child in children)
+
+
+def test_the_view_of_the_runs(fedtide, folder):
+    """Stored with the experiment, as MLflow stores what its button *Share* makes; kept below MLflow's limit."""
+    from fedtide.tracking.view import view
+
+    store = Store(folder / "mlruns", "fedtide")
+    found = view(folder / "mlruns", "fedtide", "http://here", pytest.fail)
+    assert found.startswith(f"http://here/#/experiments/{store.experiment}/runs?viewStateShareKey=fedtide")
+    tags = store.client.get_experiment(store.experiment).tags
+    state = json.loads(tags["mlflow.sharedViewState.fedtide"])
+    assert state["orderByKey"] == "metrics.`test_accuracy`"
+    assert len(tags["mlflow.sharedViewState.fedtide"]) < 5000
+    assert tags["mlflow.experimentKind"] == "custom_model_development"
+    assert view(folder / "mlruns", "none of it", "http://here", pytest.fail) == "http://here/#/experiments"
