@@ -105,7 +105,9 @@ def sent(server: MlflowServer, raw: dict[str, Any], tmp_path_factory: pytest.Tem
     with pytest.MonkeyPatch.context() as patch:
         for name in ("USERNAME", "PASSWORD"):
             patch.setenv(f"MLFLOW_TRACKING_{name}", "")
-        summary = run_once(Params(raw).run(), Workspace(runs, None, where, EXPERIMENT, "both", options), log=lines.append)
+        summary = run_once(
+            Params(raw).run(), Workspace(runs, None, where, EXPERIMENT, "both", options), log=lines.append
+        )
     assert [line for line in lines if line.startswith("MLflow")] == []
     return where, runs / summary["run_key"]
 
@@ -214,9 +216,7 @@ def test_a_server_killed_in_the_middle_is_completed_by_mirror(
 
 
 @pytest.mark.slow
-def test_the_command_line_with_a_server_that_is_killed(
-    raw: dict[str, Any], empty_store: Path, tmp_path: Path
-) -> None:
+def test_the_command_line_with_a_server_that_is_killed(raw: dict[str, Any], empty_store: Path, tmp_path: Path) -> None:
     """Exit status 0, then ``fedtide mirror`` and ``fedtide ui`` with the server's address."""
     from commands import PARAMS
 
@@ -224,7 +224,9 @@ def test_the_command_line_with_a_server_that_is_killed(
     server = MlflowServer(tmp_path)
     try:
         (tmp_path / "params.yaml").write_text(
-            PARAMS.format(data=raw["data"]["root"]).replace("{mlflow: false}", f"{{uri: '{server.uri.replace('//', '//me:pw@')}'}}")
+            PARAMS.format(data=raw["data"]["root"]).replace(
+                "{mlflow: false}", f"{{uri: '{server.uri.replace('//', '//me:pw@')}'}}"
+            )
         )
         plugin = tmp_path / "plugins" / "objectives" / "killing.py"
         plugin.parent.mkdir(parents=True)

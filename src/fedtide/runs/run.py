@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 from fedtide.core.plugins import naming_plugins
 from fedtide.runs.identity import run_key
 from fedtide.settings.run import RunSettings, plain_name
-from fedtide.tracking.run_directory import RunDirectory
 from fedtide.tracking.folder import has_open_runs
+from fedtide.tracking.run_directory import RunDirectory
 from fedtide.tracking.workspace import Workspace
 from fedtide.world.prepared import load_data
 

@@ -88,7 +88,9 @@ with warnings.catch_warnings():
         register: str | None = Field(
             None, min_length=1, description="name under which that model is registered, a new version for every run"
         )
-        system_metrics: bool = Field(False, description="log the load of processor, memory, disk, network and GPU as well")
+        system_metrics: bool = Field(
+            False, description="log the load of processor, memory, disk, network and GPU as well"
+        )
 
         @field_validator("uri")
         @classmethod

@@ -39,10 +39,10 @@ def log_model(store: Store, run: str, folder: Path, data: Dataset, register: str
     """
     from mlflow.entities import LoggedModelOutput
 
-    facts = read_json(folder / "manifest.json") or {}
-    model = store.client.create_logged_model(
-        store.experiment, folder.name, run, {"algorithm": str(facts["label"]), "dataset": str(facts["dataset"])}
-    )
+    facts, settings = (read_json(folder / name) or {} for name in ("manifest.json", "settings.json"))
+    tags = {"algorithm": str(facts["label"]), "dataset": str(facts["dataset"])}
+    chosen = {f"model.{key}": json.dumps(value).strip('"') for key, value in settings["model"].items()}
+    model = store.client.create_logged_model(store.experiment, folder.name, run, tags, chosen)
     with tempfile.TemporaryDirectory() as made:
         save(folder, data, Path(made) / "model", model)
         store.client.log_model_artifacts(model.model_id, str(Path(made) / "model"))

@@ -88,7 +88,8 @@ class MlflowMirror:
         """Log the load of the machine from a thread of MLflow's, every ten seconds or as its variables say."""
         from mlflow.system_metrics.system_metrics_monitor import SystemMetricsMonitor
 
-        self._monitor = SystemMetricsMonitor(run.name, resume_logging=True, tracking_uri=store.uri)
+        monitor: Any = SystemMetricsMonitor
+        self._monitor = monitor(run.name, resume_logging=True, tracking_uri=store.uri)
         self._monitor.start()
 
     def _with_run(self, action: Callable[[MlflowRun], None]) -> None:

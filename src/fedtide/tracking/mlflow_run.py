@@ -164,8 +164,8 @@ def outcome_of(directory: RunDirectory) -> str:
 
 
 def _finite(row: Mapping[str, Any]) -> Iterator[tuple[str, float]]:
-    """The finite numbers of a round's record by column; cells may be text."""
-    for column, cell in row.items():
+    """The finite numbers of a round's record by column; cells may be text. MLflow compares runs by the first."""
+    for column, cell in sorted(row.items(), key=lambda item: item[0] == _EVERY_ROUND):
         if column != "round" and cell not in (None, "") and math.isfinite(value := float(cell)):
             yield column, value
 

@@ -57,7 +57,7 @@ class Served:
     def predict(self, model_input: NDArray[Any], params: dict[str, Any] | None = None) -> NDArray[np.floating[Any]]:
         """Probabilities of the classes [n, L] of samples [n, ...] as the dataset has them, e.g. images uint8."""
         inputs = torch.from_numpy(np.ascontiguousarray(model_input))
-        prepared = (self._data.prepare(batch, self._dtype) for batch in inputs.split(_BATCH))
+        prepared = (self._data.prepare(batch, self._dtype) for batch in torch.split(inputs, _BATCH))
         logits = torch.cat([self._network(batch) for batch in prepared])
         wide = torch.float64 if self._dtype == torch.float64 else torch.float32
         found: NDArray[np.floating[Any]] = logits.to(wide).softmax(1).numpy()

@@ -18,8 +18,7 @@ from fedtide.tracking.server import Server, Unreachable, is_silence
 
 EXPERIMENT_TAGS = {
     "mlflow.experimentKind": "custom_model_development",  # opens on its runs, not on traces of language models
-    "mlflow.note.content": "Federated runs. A comparison or search is the parent of its runs; its artifacts are its report or "
-    "its tables. `algorithm` and `initialiser` are tags, all settings are parameters, and metrics have a value per round.",
+    "mlflow.note.content": "Federated runs, a metric's step is a round. The parent of a comparison's runs holds its report.",
     "mlflow.experiment.primaryMetric.name": "test_accuracy",
     "mlflow.experiment.primaryMetric.greaterIsBetter": "True",
 }
@@ -72,8 +71,9 @@ class Store:
             return str(run.info.run_id)
 
     def unfinished(self) -> list[Any]:
-        """Runs that MLflow does not show as finished (in progress, stopped, failed): in a folder those of all experiments,
-        on a server only this machine's in this one.
+        """Runs that MLflow does not show as finished: in progress, stopped, failed.
+
+        In a folder those of all experiments, on a server only this machine's in this one.
         """
         if self.place.tags:
             own = "".join(f" and tags.{key} = '{value}'" for key, value in self.place.tags.items())

@@ -17,7 +17,7 @@ _TAG = f"mlflow.sharedViewState.{_NAME}"
 
 _COLUMNS = (
     *("tags.`algorithm`", "tags.`initialiser`", "tags.`seed`"),
-    *("metrics.`test_accuracy`", "metrics.`test_loss`", "attributes.`Dataset`"),
+    *("metrics.`test_accuracy`", "metrics.`test_loss`", "attributes.`Models`"),
 )
 _CHARTS = {
     "Learning": ("test_accuracy", "test_loss", "train_loss"),
