@@ -10,8 +10,10 @@ import pytest
 
 from fedtide.core.errors import SettingsError
 from fedtide.settings.params import Params
+from fedtide.tracking.results import record_report
 from fedtide.tracking.server import Server
 from fedtide.tracking.store import Store
+from fedtide.tracking.workspace import Workspace
 
 
 @pytest.mark.parametrize(
@@ -75,13 +77,8 @@ def test_a_report_is_at_the_parent_of_its_comparison(fedtide, folder):
         assert called.status == 0, called.err
         return called
 
-    assert fedtide("compare", "-q", "--set", "compare.algorithms=[fedavg, fedprox]").status == 0
-    call("report")
-    assert not (folder / "mlruns").exists()  # a comparison that MLflow does not know
-    for path in (folder / "runs").glob("*/summary.json"):
-        path.unlink()
     call("compare", "-q", "--set", "compare.workers=1")
-    (folder / "report" / "of another").mkdir()
+    (folder / "report" / "of another").mkdir(parents=True)
     (folder / "report" / "of another" / "report.html").write_text("another")
     (folder / "report" / "figures").mkdir(exist_ok=True)
     (folder / "report" / "figures" / "a.svg").write_text("<svg/>")
@@ -106,6 +103,11 @@ def test_a_report_is_at_the_parent_of_its_comparison(fedtide, folder):
     children = store.runs(f"tags.mlflow.parentRunId = '{run}'")
     assert {child.data.tags["algorithm"] for child in children} == {"fedavg", "fedprox"}
     assert all(child.outputs.model_outputs for child in children)
+
+
+def test_a_comparison_that_mlflow_does_not_know_stays_unknown(folder):
+    record_report(Workspace(folder, None, folder / "mlruns", "fedtide", "unknown"), folder, "any", pytest.fail)
+    assert not (folder / "mlruns").exists()
 
 
 def test_the_view_of_the_runs(fedtide, folder):

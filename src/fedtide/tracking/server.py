@@ -22,7 +22,11 @@ from fedtide.core.hashing import short_hash
 SECONDS = 5
 """Longest wait for an answer, unless the user's environment says otherwise."""
 
-_LIMITS = {"MLFLOW_HTTP_REQUEST_TIMEOUT": str(SECONDS), "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "1"}
+_DEFAULTS = {
+    "MLFLOW_HTTP_REQUEST_TIMEOUT": str(SECONDS),
+    "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "1",
+    "MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT": "true",  # where commands print their results
+}
 
 
 class Unreachable(OSError):
@@ -73,7 +77,7 @@ class Server:
         Raises:
             Unreachable: it does not.
         """
-        for name, value in _LIMITS.items():
+        for name, value in _DEFAULTS.items():
             os.environ.setdefault(name, value)
         for name, word in (("MLFLOW_TRACKING_USERNAME", self.user), ("MLFLOW_TRACKING_PASSWORD", self.password)):
             if word is not None:
