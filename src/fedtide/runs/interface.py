@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fedtide.core.errors import SettingsError
+from fedtide.settings.experiment import TrackingSettings
 from fedtide.settings.params import Params
 from fedtide.settings.run import RunSettings
 
@@ -36,7 +37,8 @@ def run(
         params: settings of the run, or a settings file, of which the run of ``algorithm``, ``initialiser`` and ``seed`` is
             executed.
         runs: folder of run directories. name: of this one; by default the run key.
-        mlruns: MLflow's folder, absolute or relative to the current one; None for no mirror.
+        mlruns: MLflow's folder, absolute or relative to the current one, or a server's address (``http://...``); None for no
+            mirror. What goes there besides records is said in ``tracking``.
         log: gets remarks, one line each; ``print`` shows them.
 
     Returns:
@@ -51,9 +53,9 @@ def run(
 
     settings = params.run() if isinstance(params, Params) else params
     refuse_several_processes(settings)
-    experiment = params.experiment.tracking.experiment if isinstance(params, Params) else "fedtide"
+    tracking = params.experiment.tracking if isinstance(params, Params) else TrackingSettings()
     folder = Path(runs)
-    summary = run_one(settings, _workspace(folder, mlruns, experiment), name=name, log=log)
+    summary = run_one(settings, _workspace(folder, mlruns, tracking), name=name, log=log)
     _refuse_interrupted(summary["state"] == "interrupted")
     return load_records([folder / (name or summary["run_key"])])
 
@@ -100,7 +102,7 @@ def compare(
     if workers is None:
         workers = experiment.compare.workers if experiment else 0
     folder = Path(runs)
-    workspace = _workspace(folder, mlruns, experiment.tracking.experiment if experiment else "fedtide")
+    workspace = _workspace(folder, mlruns, experiment.tracking if experiment else TrackingSettings())
     summaries, stopped = compare_all(grid, workspace, workers, log)
     _refuse_interrupted(stopped is not None)
     failed = unsuccessful(summary for summary in summaries if summary["state"] == "failed")
@@ -131,11 +133,16 @@ def load(path: str | Path = "runs") -> Records:
     return load_records(found)
 
 
-def _workspace(runs: Path, mlruns: str | Path | None, experiment: str) -> Any:
+def _workspace(runs: Path, mlruns: str | Path | None, tracking: TrackingSettings) -> Any:
+    from fedtide.runs.stages import mlflow_options
+    from fedtide.tracking.server import Server
     from fedtide.tracking.workspace import Workspace
 
     runs.mkdir(parents=True, exist_ok=True)
-    return Workspace(runs, mlruns=Path(mlruns).resolve() if mlruns else None, experiment=experiment)
+    where: Path | Server | None = Path(mlruns).resolve() if mlruns else None
+    if isinstance(mlruns, str) and mlruns.startswith(("http://", "https://")):
+        where = Server.at(mlruns)
+    return Workspace(runs, None, where, tracking.experiment, options=mlflow_options(tracking))
 
 
 def _refuse_interrupted(interrupted: bool) -> None:
