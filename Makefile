@@ -20,7 +20,7 @@ repro: $(VENV)/.ready   ## reproduce the pipeline: download, partition, train, r
 	dvc repro
 	@echo
 	@echo "report:  report/report.html"
-	@echo "runs:    make ui   opens MLflow on http://127.0.0.1:5000"
+	@echo "runs:    make ui   opens MLflow and prints the link"
 
 FLIGHTS := --params results/flights_logistic/best.yaml --set compare.workers=0 --set 'compare.initialisers=[previous]' \
 	--set 'compare.algorithms=[fedavg, fedprox, scaffold, fedssg, feddyn, fedwcm, cfl_regularization, cfl_core_set, dynamicfl, pooled, frozen]'

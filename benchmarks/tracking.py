@@ -1,9 +1,10 @@
 """What tracking costs: training time of one run with MLflow's store, with a server, and with servers that fail.
 
-    python benchmarks/tracking.py [--rounds 300] [--turns 5]
+    python benchmarks/tracking.py [--rounds 100] [--turns 5]
 
-Every row is the ratio to a run without a tracker, of the time from the first round to the last (training) and of the whole
-run, whose end waits for files to arrive. The runs take turns; printed are the median and the range over the turns.
+Training is from the first round to the last: its time, and the time of the processor, as ratios to a run without a tracker.
+The rest of a run are seconds: what is before its first round and after its last. The runs take turns; printed are the median
+and the range over the turns.
 """
 
 from __future__ import annotations
@@ -36,18 +37,19 @@ Place = Path | Server | None
 
 
 class Rounds(L.Callback):
-    """Seconds from the first round to the last; ``middle`` is called half-way."""
+    """Seconds from the first round to the last, and those of the processor; ``middle`` is called half-way."""
 
     def __init__(self, middle: Callable[[], object] = lambda: None) -> None:
-        self.seconds, self._middle, self._began = 0.0, middle, 0.0
+        self.seconds = self.processor = 0.0
+        self._middle, self._began = middle, (0.0, 0.0)
 
     def on_train_start(self, trainer: L.Trainer, *_: Any) -> None:
         """Begin."""
-        self._began = time.perf_counter()
+        self._began = time.perf_counter(), time.process_time()
 
     def on_train_epoch_end(self, trainer: L.Trainer, *_: Any) -> None:
         """Count."""
-        self.seconds = time.perf_counter() - self._began
+        self.seconds, self.processor = time.perf_counter() - self._began[0], time.process_time() - self._began[1]
         if trainer.current_epoch == (trainer.max_epochs or 0) // 2:
             self._middle()
 
@@ -84,21 +86,21 @@ def server(folder: Path) -> Iterator[tuple[Server, Callable[[], None]]]:
         kill()
 
 
-def measured(settings: RunSettings, where: Place, scratch: Path, middle: Callable[[], object]) -> tuple[float, float]:
-    """Seconds of training and of the whole run."""
+def measured(settings: RunSettings, where: Place, scratch: Path, middle: Callable[[], object]) -> tuple[float, ...]:
+    """Seconds of training, of the processor meanwhile, and of the rest of the run."""
     runs, rounds = Path(tempfile.mkdtemp(dir=scratch)), Rounds(middle)
     began = time.perf_counter()
     summary = run(settings, Workspace(runs, None, where, "bench", "", MlflowOptions(model=True)), callbacks=[rounds])
     seconds = time.perf_counter() - began
     assert summary["state"] == "complete"
     shutil.rmtree(runs)
-    return rounds.seconds, seconds
+    return rounds.seconds, rounds.processor, seconds - rounds.seconds
 
 
 def main() -> None:
     """Measure and print."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--rounds", type=int, default=300, help="of a run")
+    parser.add_argument("--rounds", type=int, default=100, help="of a run")
     parser.add_argument("--turns", type=int, default=5, help="how often each is measured")
     chosen = parser.parse_args()
     scratch = Path(tempfile.mkdtemp())
@@ -106,12 +108,12 @@ def main() -> None:
         "data": {"name": "digits", "root": str(scratch / "data")},
         "scenario": {"name": "static", "rounds": chosen.rounds, "num_clients": 40},
         "model": {"name": "mlp"},
-        "local": {"amount": 20, "unit": "steps", "batch_size": 16},
+        "local": {"amount": 10, "unit": "steps", "batch_size": 16},
         "engine": {"workers": 1},
     }
     settings = Params(raw).run()
     names = ("none", "SQLite", "server", "server killed half-way", "nothing there", "accepts, never answers")
-    times: dict[str, list[tuple[float, float]]] = {name: [] for name in names}
+    times: dict[str, list[tuple[float, ...]]] = {name: [] for name in names}
     Store(scratch / "mlruns", "bench")
     with server(scratch / "lasting") as (lasting, _), socket.socket() as silent:
         silent.bind(("127.0.0.1", 0))
@@ -133,13 +135,14 @@ def main() -> None:
                         times[name].append(measured(settings, dying, scratch, kill))
     shutil.rmtree(scratch)
     base = times["none"]
-    print(f"{'tracker':<26}{'training':>24}{'whole run':>24}   seconds of training")
+    print(f"{'tracker':<26}{'training':>22}{'processor':>22}{'rest [s]':>20}")
     for name in names:
-        ratios = [
-            sorted(mine[part] / other[part] for mine, other in zip(times[name], base, strict=True)) for part in (0, 1)
-        ]
-        cells = [f"{statistics.median(found):.3f} ({found[0]:.3f}-{found[-1]:.3f})" for found in ratios]
-        print(f"{name:<26}{cells[0]:>24}{cells[1]:>24}   {statistics.median(each[0] for each in times[name]):.2f}")
+        ratios = [[mine[part] / other[part] for mine, other in zip(times[name], base, strict=True)] for part in (0, 1)]
+        cells = [f"{statistics.median(found):.3f} ({min(found):.3f}-{max(found):.3f})" for found in ratios]
+        rest = [each[2] for each in times[name]]
+        print(
+            f"{name:<26}{cells[0]:>22}{cells[1]:>22}{statistics.median(rest):>8.2f} ({min(rest):.2f}-{max(rest):.2f})"
+        )
 
 
 if __name__ == "__main__":

@@ -39,7 +39,8 @@ def run(
         params: settings of the run, or a settings file, of which the run of ``algorithm``, ``initialiser`` and ``seed`` is
             executed.
         runs: folder of run directories. name: of this one; by default the run key.
-        mlruns: MLflow's folder, absolute or relative to the current one; None for no mirror.
+        mlruns: MLflow's folder, absolute or relative to the current one, or a server's address (``http://...``); None for no
+            mirror. What goes there besides records is said in ``tracking``.
         log: gets remarks, one line each; ``print`` shows them.
 
     Returns:
@@ -160,11 +161,15 @@ def load(path: str | Path = "runs") -> Records:
 
 
 def _workspace(runs: Path, mlruns: str | Path | None, tracking: TrackingSettings) -> Any:
+    from fedtide.runs.stages import mlflow_options
+    from fedtide.tracking.server import Server
     from fedtide.tracking.workspace import Workspace
 
     runs.mkdir(parents=True, exist_ok=True)
-    store = Path(mlruns).resolve() if mlruns else None
-    return Workspace(runs, mlruns=store, experiment=tracking.experiment, loggers=tracking.loggers)
+    where: Path | Server | None = Path(mlruns).resolve() if mlruns else None
+    if isinstance(mlruns, str) and mlruns.startswith(("http://", "https://")):
+        where = Server.at(mlruns)
+    return Workspace(runs, None, where, tracking.experiment, "", mlflow_options(tracking), tracking.loggers)
 
 
 def _refuse_interrupted(interrupted: bool) -> None:
