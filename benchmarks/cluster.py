@@ -17,7 +17,7 @@ from typing import Any
 from fedtide.runs.compare import compare
 from fedtide.runs.executors import executor
 from fedtide.runs.jobs import Ask
-from fedtide.settings.cluster import Hosts
+from fedtide.settings.cluster import HERE, Hosts
 from fedtide.settings.params import Params
 from fedtide.tracking.workspace import Workspace
 
@@ -69,7 +69,7 @@ def waiting(count: int, seconds: float, workers: int) -> None:
     from cluster import wait as importable  # by the name of this file, as workers import it
 
     jobs, start = Waiting(count, seconds), time.perf_counter()
-    with executor(Hosts("local"), workers, Path.cwd(), print) as execute:
+    with executor(Hosts("local"), workers, 0, Path.cwd(), print) as execute:
         ready = time.perf_counter() - start
         execute(importable, jobs, workers)
     took, own = time.perf_counter() - start, count * seconds / workers
@@ -83,12 +83,12 @@ def waiting(count: int, seconds: float, workers: int) -> None:
 
 def real(count: int, workers: int) -> None:
     params = Params({**PARAMS, "compare": {"seeds": list(range(count))}})
-    for hosts in (None, Hosts("local")):
+    for hosts in (HERE, Hosts("local")):
         with tempfile.TemporaryDirectory() as folder:
             start = time.perf_counter()
             compare(params.grid(), Workspace(Path(folder)), workers, lambda line: None, hosts=hosts)
             took = time.perf_counter() - start
-        where = "Dask workers" if hosts else "processes"
+        where = "Dask workers" if hosts.away else "processes"
         print(f"{count} runs over {workers} {where}: {took:.1f} s, {took * workers / count:.2f} s each")
 
 
