@@ -111,15 +111,22 @@ def slurm(monkeypatch):
 
 def test_jobs_are_cancelled_warned_and_preempted(folder, slurm):
     changes = {**GRID, "compare": {"algorithms": ["fedavg"], "seeds": [0, 1]}}
-    changes["scenario"] = {**GRID["scenario"], "rounds_per_session": 2000}
+    changes["scenario"] = {**GRID["scenario"], "rounds_per_session": 3000}
     (folder / "dask").mkdir()
     (folder / "dask" / "jobqueue.yaml").write_text(JOBS)
     options = ["--cluster=slurm", "--set=compare.workers=2"]
     command = started(folder, "compare", *settings_of(changes), *options, DASK_CONFIG=str(folder / "dask"))
     runs = folder / "runs"
 
+    told = set()  # jobs that end; SLURM may list them as running for a while
+
     def jobs():
-        return slurm("squeue", "--noheader", "--format=%i", "--states=R", "--partition=low")
+        listed = slurm("squeue", "--noheader", "--format=%i", "--states=R", "--partition=low")
+        return [job for job in listed if job not in told]
+
+    def tell(*options):
+        told.add(job := jobs()[0])
+        slurm("scancel", *options, job)
 
     def in_progress(more):
         """Another run goes on, and its job is in the queue."""
@@ -129,11 +136,11 @@ def test_jobs_are_cancelled_warned_and_preempted(folder, slurm):
         return sum(map(rows_of, runs.glob("*-s*")))
 
     until(lambda: in_progress(50))
-    slurm("scancel", "--batch", "--signal=USR1", jobs()[0])
+    tell("--batch", "--signal=USR1")
     until(lambda: command.poll() is not None or begun_again(folder) >= 1)
     far = done()
     until(lambda: in_progress(far + 50))
-    slurm("scancel", jobs()[0])
+    tell()
     until(lambda: command.poll() is not None or begun_again(folder) >= 2)
     later = done()
     until(lambda: in_progress(later + 50))
