@@ -60,7 +60,7 @@ class Layout:
 
     def views(self, w: Tensor) -> list[Tensor]:
         """Views of ``w`` [..., d], one per parameter."""
-        parts = w.split(self._sizes, dim=-1)  # one call instead of a slice each
+        parts = w.split_with_sizes(self._sizes, dim=-1)  # one call instead of a slice each
         return [part.view(*w.shape[:-1], *slot.shape) for part, slot in zip(parts, self.parameters, strict=True)]
 
     def named(self, w: Tensor, b: Tensor | None = None) -> dict[str, Tensor]:
