@@ -13,6 +13,7 @@ from torch import Tensor
 
 from fedtide.core import plugins
 from fedtide.core.errors import SettingsError
+from fedtide.core.faults import PluginError
 from fedtide.engine.local import Local, Update, clip, momentum_steps
 from fedtide.settings.run import LocalSettings
 from support import bare, closest, federation, largest_gap, run_rounds, settings, steady, trajectory, vectors, watch
@@ -200,3 +201,34 @@ def test_what_is_added_comes_on_top_of_a_direction(executor: str, monkeypatch: p
     monkeypatch.setattr(cls, "direction", lambda self, grad, W, r: grad(W))
     ours, _ = trajectory(prox, steady((5, 3), 3), vectors(), **common)
     assert largest_gap(ours, plain) < 1e-14
+
+
+@pytest.mark.parametrize("executor", ["threads", "stacked"])
+def test_a_direction_may_be_any_tensor_but_not_change_the_parameters(
+    executor: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One that the algorithm keeps is not overwritten by the step; gradients of one step are apart."""
+    common = {"local": {"amount": 2, "batch_size": 3, "lr": 0.1}, "engine": {"executor": executor, "workers": 2}}
+    cls = plugins.load("algorithms", "fedavg")
+    monkeypatch.setattr(cls, "client", ("last",))
+    monkeypatch.setattr(cls, "has_direction", True)
+
+    def kept(self: Any, grad: Any, W: Any, r: Any) -> Any:
+        first, second = grad(W), grad(W + 1)
+        r.client.last = first.add_(second, alpha=0.5)
+        return r.client.last
+
+    def fresh(self: Any, grad: Any, W: Any, r: Any) -> Any:
+        r.client.last = found = grad(W) + 0.5 * grad(W + 1)
+        return found
+
+    found = []
+    for direction in (kept, fresh):
+        monkeypatch.setattr(cls, "direction", direction)
+        models, state = trajectory("fedavg", steady((5, 3), 3), vectors(), **common)
+        found.append([*models, state.memory["last"]])
+    assert largest_gap(*found) == 0
+
+    monkeypatch.setattr(cls, "direction", lambda self, grad, W, r: grad(W.add_(1)))
+    with pytest.raises(PluginError, match=r"fedavg should .*leave W as it is"):
+        trajectory("fedavg", steady((5, 3), 1), vectors(), **common)

@@ -13,5 +13,5 @@ def radius(v: Tensor, rho: float) -> Tensor:
 
 
 def ascended(W: Tensor, g: Tensor, rho: float) -> Tensor:
-    """y + rho g / (|g| + 1e-7), where SAM takes its gradient."""
-    return torch.addcmul(W, g, radius(g, rho))
+    """y + rho g / (|g| + 1e-7), where SAM takes its gradient; written over ``g``, so that the caches need not hold both."""
+    return torch.addcmul(W, g, radius(g, rho), out=g)

@@ -143,8 +143,8 @@ class Algorithm(Plugin):
         """The general form, called at every local step if overridden.
 
         Args:
-            grad: gradient [c, d] of the loss (and of the extra terms) on the current batch at any point [c, d].
-            W: [c, d] current parameters of some participants.
+            grad: gradient [c, d] of the loss (and of the extra terms) on the current batch at any point [c, d]; may be changed.
+            W: [c, d] current parameters of some participants; must not be changed.
             r: the round as those participants see it; ``r.client`` may be written.
 
         Returns:

@@ -32,5 +32,6 @@ class FedSpeed(Dual):
         mix, g = self.settings.mix, grad(W)
         if mix == 0:
             return g
-        perturbed = grad(ascended(W, g, self.settings.rho))
-        return perturbed if mix == 1 else perturbed.mul_(mix).add_(g, alpha=1 - mix)
+        if mix == 1:
+            return grad(ascended(W, g, self.settings.rho))
+        return grad(ascended(W, g.clone(), self.settings.rho)).mul_(mix).add_(g, alpha=1 - mix)

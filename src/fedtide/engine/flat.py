@@ -43,6 +43,7 @@ class Layout:
 
     def __init__(self, network: nn.Module) -> None:
         self.parameters, self.size = self._slots(trained(network))
+        self._sizes = [slot.stop - slot.start for slot in self.parameters]
         floating = {name: value for name, value in network.named_buffers() if value.is_floating_point()}
         self.buffers, self.buffer_size = self._slots(floating)
         self.dropout_keys = [
@@ -56,6 +57,11 @@ class Layout:
             slots.append(Slot(name, value.shape, start, start + value.numel()))
             start += value.numel()
         return slots, start
+
+    def views(self, w: Tensor) -> list[Tensor]:
+        """Views of ``w`` [..., d], one per parameter."""
+        parts = w.split_with_sizes(self._sizes, dim=-1)  # one call instead of a slice each
+        return [part.view(*w.shape[:-1], *slot.shape) for part, slot in zip(parts, self.parameters, strict=True)]
 
     def named(self, w: Tensor, b: Tensor | None = None) -> dict[str, Tensor]:
         """Named views of flat vectors ``w`` [..., d] and ``b`` [..., q]."""

@@ -217,12 +217,15 @@ class Update:
 
 
 def accumulate(targets: list[Tensor], gradients: Gradients, keep: float, factor: float) -> None:
-    """``target <- keep * target + factor * gradient`` for each parameter, in place."""
+    """``target <- keep * target + factor * gradient`` for each parameter, in place; with ``keep`` 0 they may hold anything."""
     for target, gradient in zip(targets, gradients, strict=True):
         if isinstance(gradient, Product):
             into = target.addmm_ if target.dim() == 2 else target.baddbmm_
             into(gradient.left, gradient.right, beta=keep, alpha=factor)
         else:
+            if keep == 0.0:
+                torch.mul(gradient, factor, out=target)
+                continue
             if keep != 1.0:
                 target.mul_(keep)
             target.add_(gradient, alpha=factor)

@@ -33,7 +33,7 @@ class Rows:
         dtype, device = self.w.dtype, self.w.device
         self._weights = [torch.as_tensor(self._cut(term.weight), dtype=dtype, device=device) for term in self._terms]
         vectors = [self._cut(vector) for term in self._terms for vector in term.references.values()]
-        self._references = [slot.view(vector) for vector in vectors for slot in gradient.layout.parameters]
+        self._references = [view for vector in vectors for view in gradient.layout.views(vector)]
         place = rows if gradient.batched else rows.start
         self._constants: list[Tensor] = []
         for term in self._terms:
@@ -41,8 +41,7 @@ class Rows:
             self._constants += map(self._shared, term.tensors.values())
 
     def _views(self, matrix: Tensor) -> list[Tensor]:
-        flat = matrix if self.gradient.batched else matrix[0]
-        return [slot.view(flat) for slot in self.gradient.layout.parameters]
+        return self.gradient.layout.views(matrix if self.gradient.batched else matrix[0])
 
     def _shared(self, value: Tensor) -> Tensor:
         """A tensor shared by all clients, in the shape that the gradient takes."""
@@ -68,7 +67,7 @@ class Rows:
             self.update.step_by(gradients, self._w_views, self.w)
             return value
         self.update.seed(self._g)
-        value = self._collect(self._w_views, self._g_views, samples)
+        value = self._collect(self._w_views, self._g_views, 1.0, samples)
         self.update.step(self.w, self._g)
         return value
 
@@ -80,24 +79,26 @@ class Rows:
         """Gradients and mean loss of one batch."""
         return self.gradient(at, *batch, self.counts, self._terms, self._weights, self._references, self._constants)
 
-    def _collect(self, at: list[Tensor], into: list[Tensor], samples: Samples) -> Tensor:
-        """Add the gradient of the samples' mean loss to ``into``, batch by batch; returns that loss."""
-        inputs, labels, keep, key = samples
+    def _collect(self, at: list[Tensor], into: list[Tensor], keep: float, samples: Samples) -> Tensor:
+        """``into <- keep * into + gradient`` of the samples' mean loss, batch by batch; returns that loss."""
+        inputs, labels, real, key = samples
         batches = self.cohort.plan.batches(self._width(labels))
         if len(batches) == 1:
             gradients, value = self._of_batch(at, samples)
-            accumulate(into, gradients, 1.0, 1.0)
+            accumulate(into, gradients, keep, 1.0)
             return value
+        for target in into:
+            target.mul_(keep) if keep else target.zero_()
         shape = labels.shape[: 2 if self.gradient.batched else 1]
-        real = torch.ones(shape, dtype=self.w.dtype, device=self.w.device) if keep is None else keep.to(self.w)
+        counted = torch.ones(shape, dtype=self.w.dtype, device=self.w.device) if real is None else real.to(self.w)
         total = torch.zeros((), dtype=self.w.dtype, device=self.w.device)
         for part, apart in batches:
             cut = (slice(None), part) if self.gradient.batched else (part,)
-            kept = None if keep is None else keep[cut]
+            kept = None if real is None else real[cut]
             gradients, value = self._of_batch(at, (inputs[cut].contiguous(), labels[cut], kept, key + apart))
-            share = real[cut].sum(-1) / real.sum(-1)  # a short batch counts less
-            own = torch.zeros_like(self.w)
-            accumulate(self._views(own), gradients, 1.0, 1.0)
+            share = counted[cut].sum(-1) / counted.sum(-1)  # a short batch counts less
+            own = torch.empty_like(self.w)
+            accumulate(self._views(own), gradients, 0.0, 1.0)
             for target, gradient in zip(into, self._views(own.mul_(share.reshape(-1, 1))), strict=True):
                 target.add_(gradient)
             total = total + share * value
@@ -106,12 +107,17 @@ class Rows:
     def _own_direction(self, direction: Direction, samples: Samples) -> Tensor:
         """A step along the algorithm's own direction; returns the loss of the first gradient it takes."""
         values: list[Tensor] = []
+        taken: list[Tensor] = []
+        here = self.w.data  # counts changes of its own, not those of other rows of the matrix
 
         def loss_gradient(at: Tensor) -> Tensor:
-            result = torch.zeros_like(self.w)
-            values.append(self._collect(self._views(at.expand_as(self.w)), self._views(result), samples))
+            result = torch.empty_like(self.w)
+            point = self._w_views if at is here else self._views(at.expand_as(self.w))
+            values.append(self._collect(point, self._views(result), 0.0, samples))
+            taken.append(result)
             return result
 
-        self._g.copy_(direction(loss_gradient, self.w.clone(), self.rows))
-        self.update.step(self.w, self._g)
+        found = direction(loss_gradient, here, self.rows)
+        # The step overwrites its direction: a gradient may be, another tensor could be one that the algorithm keeps.
+        self.update.step(self.w, found if any(found is result for result in taken) else self._g.copy_(found))
         return values[0]

@@ -5,12 +5,14 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cache
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from fedtide.algorithms.base import Round, Vectors
+from fedtide.core.faults import broken_contract
 from fedtide.costs.wireless import Segment
 from fedtide.engine import contract
 from fedtide.engine.flat import weighted_sum
@@ -217,11 +219,14 @@ def _cohort(
         losses=torch.zeros(clients, dtype=state.w.dtype, device=state.w.device),
     )
     if algorithm.has_direction:
+        own = cache(lambda start, stop: r.rows(slice(start, stop)))  # views, which stay up to date
 
         def direction(grad: Gradient, W: Tensor, rows: slice) -> Tensor:
-            return contract.tensor(
-                algorithm, "direction", algorithm.direction(grad, W, r.rows(rows)), W, tuple(W.shape)
-            )
+            before = W._version
+            found = algorithm.direction(grad, W, own(rows.start, rows.stop))
+            if W._version != before:
+                raise broken_contract(algorithm, "direction", "a tensor of its own, and leave W as it is")
+            return contract.tensor(algorithm, "direction", found, W, tuple(W.shape))
 
         cohort.direction = direction
         cohort.memories = [rows for _, rows in r.client]
