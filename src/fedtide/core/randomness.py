@@ -87,6 +87,5 @@ def hashed_uniform(key: Tensor, count: int) -> Tensor:
     index = torch.arange(1, count + 1, device=key.device, dtype=torch.int64)
     value = key.unsqueeze(-1) + index * _GOLDEN
     value = (value ^ _shift(value, 30)) * _MIX_1
-    value = (value ^ _shift(value, 27)) * _MIX_2
-    value = value ^ _shift(value, 31)
+    value = (value ^ _shift(value, 27)) * _MIX_2  # SplitMix64's last step only changes lower bits
     return _shift(value, 40).to(torch.float32) * (1.0 / (1 << 24))
