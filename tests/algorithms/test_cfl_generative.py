@@ -32,7 +32,7 @@ def method(**chosen: Any) -> Any:
 
 def gradient(energy: Any) -> Any:
     """Of an energy, by automatic differentiation."""
-    return lambda x: torch.func.grad(energy)(x)
+    return lambda x: torch.func.grad(energy)(x).clone()
 
 
 def made(data: Any = None, **chosen: Any) -> Federation:
