@@ -129,7 +129,7 @@ def test_two_vectors_are_the_whole_buffer(curvature: str, window: int | None, re
             h = (
                 r.services.fisher_diagonal(r.W)
                 if curvature == "fisher"
-                else r.services.hessian_diagonal(r.W, probes[curvature])
+                else r.services.taylor(r.W, probes[curvature])[1]
             )
             triples += list(zip(g, h, r.W.clone(), strict=True))
             last = triples if window is None else triples[-window:]

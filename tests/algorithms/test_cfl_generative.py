@@ -10,6 +10,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from fedtide.algorithms.cfl_generative import variation_slope
 from fedtide.core import plugins
 from fedtide.core.errors import SettingsError
 from fedtide.core.randomness import generator
@@ -29,6 +30,11 @@ def method(**chosen: Any) -> Any:
     return plugin(plugin.Settings(**chosen))
 
 
+def gradient(energy: Any) -> Any:
+    """Of an energy, by automatic differentiation."""
+    return lambda x: torch.func.grad(energy)(x).clone()
+
+
 def made(data: Any = None, **chosen: Any) -> Federation:
     algorithm = {"name": "cfl_generative", "size": 3, "steps": 5, **chosen}
     return federation(settings(algorithm=algorithm, local=LOCAL), timeline(deal(SIZES), VISITS), data or images())
@@ -41,14 +47,14 @@ def uniform(count: int, shape: tuple[int, ...]) -> Tensor:
 def test_without_steps_or_with_steps_of_nothing_the_start_comes_back() -> None:
     like = torch.zeros(())
     for chosen in ({"steps": 0}, {"eta_x": 0.0, "s": 0.0}):
-        found = method(size=4, **chosen).langevin((2, 3), lambda x: (x**2).sum(), generator(0, "test"), like)
+        found = method(size=4, **chosen).langevin((2, 3), gradient(lambda x: (x**2).sum()), generator(0, "test"), like)
         assert torch.equal(found, uniform(4, (2, 3)))
 
 
 def test_gradient_descent_on_a_parabola_contracts_by_one_minus_its_step() -> None:
     sampler = method(size=4, steps=7, eta_x=0.2, s=0.0)
     found = sampler.langevin(
-        (5,), lambda x: ((x - 0.5) ** 2).sum() / 2, generator(0, "test"), torch.zeros((), dtype=torch.float64)
+        (5,), gradient(lambda x: ((x - 0.5) ** 2).sum() / 2), generator(0, "test"), torch.zeros((), dtype=torch.float64)
     )
     start = uniform(4, (5,)).double()
     torch.testing.assert_close(found, 0.5 + 0.8**7 * (start - 0.5), rtol=1e-12, atol=0)
@@ -58,14 +64,16 @@ def test_gradient_descent_on_a_parabola_contracts_by_one_minus_its_step() -> Non
 def test_the_stationary_variance_on_a_parabola(eta: float) -> None:
     """AR(1): s^2 / (1 - (1 - eta)^2)."""
     sampler = method(size=200, steps=200, eta_x=eta, s=0.01)
-    found = sampler.langevin((200,), lambda x: ((x - 0.5) ** 2).sum() / 2, generator(1, "test"), torch.zeros(()))
+    found = sampler.langevin(
+        (200,), gradient(lambda x: ((x - 0.5) ** 2).sum() / 2), generator(1, "test"), torch.zeros(())
+    )
     assert float(found.var()) == pytest.approx(0.01**2 / (1 - (1 - eta) ** 2), rel=0.05)
     assert float(found.mean()) == pytest.approx(0.5, abs=1e-3)
 
 
 def test_samples_stay_in_the_cube() -> None:
     found = method(size=8, steps=20, eta_x=0.5, s=0.5).langevin(
-        (6,), lambda x: -x.sum(), generator(0, "test"), torch.zeros(())
+        (6,), gradient(lambda x: -x.sum()), generator(0, "test"), torch.zeros(())
     )
     assert float(found.min()) >= 0
     assert float(found.max()) == 1
@@ -77,11 +85,19 @@ def test_the_energy_falls_and_the_model_then_sees_the_label() -> None:
     sampler = method(size=4, steps=200, s=0.0, smoothness=0.0)
     found = sampler.langevin(
         (1, 4, 4),
-        lambda x: sampler.energy(logits(4 * x.flatten(1)), x, y),
+        lambda x: sampler.slope(lambda at: logits(4 * at.flatten(1)), x, y),
         generator(0, "test"),
         torch.zeros((), dtype=torch.float64),
     )
     assert logits(found.flatten(1)).argmax(1).tolist() == y.tolist()
+
+
+@pytest.mark.parametrize("factor", [0.01, 0.07, 0.3])
+def test_the_slope_of_the_total_variation_is_autograds_to_the_bit(factor: float) -> None:
+    x = (uniform(3, (2, 5, 4)) * 3).round().requires_grad_()  # many neighbours are equal
+    (factor * (x.diff(dim=-1).abs().sum() + x.diff(dim=-2).abs().sum())).backward()
+    assert x.grad is not None
+    assert torch.equal(variation_slope(x.detach(), factor), x.grad)
 
 
 def test_no_synthetic_samples_are_fedavg_to_the_bit() -> None:

@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch.func import functional_call, hessian
 
-from fedtide.engine.curvature import fisher_diagonal, hessian_diagonal
+from fedtide.engine.curvature import fisher_diagonal, taylor
 from fedtide.engine.evaluation import full_gradient, pass_through
 from support import closest, federation, images, settings, steady, vectors
 
@@ -36,6 +36,10 @@ def full_hessian(fed, w, shard):
     return hessian(loss)(w)
 
 
+def hessian_diagonal(*arguments):
+    return taylor(*arguments)[1]
+
+
 def identity(size):
     return lambda row: torch.eye(size, dtype=torch.float64)
 
@@ -48,6 +52,15 @@ def test_unit_vectors_give_the_diagonal_of_the_hessian(model, batch):
     for row in (0, 1, 3):
         assert closest(found[row], full_hessian(fed, points[row], shards[row]).diagonal()) < 1e-12
     assert not found[2].any()
+    fed.parts.workers.close()
+
+
+def test_the_gradient_comes_with_the_diagonal_to_the_bit():
+    fed, points, shards, counts = world({"name": "mlp", "widths": [3]})
+    first = fed.parts.layout.parameters[-2].start
+    where = (fed.parts.workers, points, fed.parts.b0, shards, 2, counts)
+    gradients, _ = taylor(*where, lambda row: torch.ones(1, points.shape[1] - first, dtype=points.dtype), first)
+    assert torch.equal(gradients, full_gradient(*where)[:, first:])
     fed.parts.workers.close()
 
 

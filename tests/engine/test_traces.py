@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import pytest
@@ -10,6 +11,7 @@ import torch
 from torch import nn
 
 from fedtide.engine import traces
+from fedtide.engine.traces import Traced
 from fedtide.federation.state import initial_state
 from support import assert_same, federation, run_rounds, settings, steady, vectors
 
@@ -88,3 +90,19 @@ def test_modules_are_described_before_any_thread_can_trace_them(module: str, mon
     described.clear()
     run_rounds(fed)
     assert True not in described
+
+
+def descent(theta: torch.Tensor, x: torch.Tensor, rate: float) -> torch.Tensor:
+    theta = theta.clone()
+    for part in x.split(3):
+        theta.addmm_(torch.softmax(part @ theta.T, 1).T, part, alpha=-rate)
+    return theta
+
+
+def test_a_traced_function_has_the_bits_of_the_function_and_leaves_its_arguments_alone() -> None:
+    traced = Traced(partial(descent, rate=0.1))
+    for count in (7, 20, 7):
+        theta, x = torch.randn(10, 40), torch.randn(count, 40)
+        before, expected = theta.clone(), descent(theta, x, 0.1)
+        assert torch.equal(traced(theta, x), expected)
+        assert torch.equal(theta, before)

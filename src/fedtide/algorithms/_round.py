@@ -94,11 +94,11 @@ class Services(Protocol):
         With ``shards`` of the mean losses over these positions of the training set instead.
         """
 
-    def hessian_diagonal(self, points: Tensor, probes: int | None, first: int = 0) -> Tensor:
-        """Diagonal [C, d - first] of the Hessian of the same losses at ``points`` ([d] or [C, d]).
+    def taylor(self, points: Tensor, probes: int | None, first: int = 0) -> tuple[Tensor, Tensor]:
+        """Gradient and diagonal of the Hessian [C, d - first] of the same losses at ``points`` ([d] or [C, d]).
 
-        Hutchinson's estimate from ``probes`` Rademacher vectors, keyed by round and client; ``None`` for the exact diagonal,
-        which takes a Hessian-vector product per parameter. ``first``: index of the first parameter included.
+        The diagonal is Hutchinson's estimate from ``probes`` Rademacher vectors, keyed by round and client; ``None`` for the
+        exact one, which takes a Hessian-vector product per parameter. ``first``: index of the first parameter included.
         """
 
     def fisher_diagonal(self, points: Tensor, group: int = 1, first: int = 0) -> Tensor:

@@ -14,7 +14,7 @@ from fedtide.algorithms._continual import ContinualSettings
 from fedtide.algorithms._replay import Replay
 from fedtide.algorithms.base import Ints, Round
 
-Energy = Callable[[Tensor], Tensor]
+Slope = Callable[[Tensor], Tensor]
 
 
 class CflGenerative(Replay):
@@ -60,7 +60,7 @@ class CflGenerative(Replay):
 
         def sample(place: int, logits: Callable[[Tensor], Tensor]) -> Tensor:
             y = labels[place].to(r.w.device)
-            return self.langevin(self.problem.input_shape, lambda x: self.energy(logits(x), x, y), draws[place], r.w)
+            return self.langevin(self.problem.input_shape, lambda x: self.slope(logits, x, y), draws[place], r.w)
 
         made = r.services.with_models(r.W[rows], sample)
         return [r.services.add_samples(x, y) for x, y in zip(made, labels, strict=True)]
@@ -82,30 +82,35 @@ class CflGenerative(Replay):
         for name in ("synthetic_inputs", "synthetic_labels"):
             extra[name] = extra[name][kept.to(extra[name].device)]
 
-    def energy(self, logits: Tensor, x: Tensor, y: Tensor) -> Tensor:
-        """E of each sample, summed: []."""
-        energy = functional.cross_entropy(logits, y, reduction="sum")
-        return energy + self.settings.smoothness * total_variation(x) if x.dim() == 4 else energy
+    def slope(self, logits: Callable[[Tensor], Tensor], x: Tensor, y: Tensor) -> Tensor:
+        """grad E(x) [n, ...] of each sample."""
+        with torch.enable_grad():
+            point = x.detach().requires_grad_()
+            (slope,) = torch.autograd.grad(functional.cross_entropy(logits(point), y, reduction="sum"), point)
+        return slope.add_(variation_slope(x, self.settings.smoothness)) if x.dim() == 4 else slope
 
-    def langevin(self, shape: tuple[int, ...], energy: Energy, rng: np.random.Generator, like: Tensor) -> Tensor:
+    def langevin(self, shape: tuple[int, ...], slope: Slope, rng: np.random.Generator, like: Tensor) -> Tensor:
         """``size`` samples [size, *shape] in the unit cube.
 
         Args:
             shape: of a sample.
-            energy: of samples [size, *shape], summed over them.
+            slope: of the energy, at samples [size, *shape]; is overwritten.
             rng: of start and noise.
             like: any tensor of their type, on their device.
         """
         s = self.settings
         x = torch.from_numpy(rng.random((self.synthetic_per_shard, *shape), dtype=np.float32)).to(like)
         for _ in range(s.steps):
-            x.requires_grad_()
-            (slope,) = torch.autograd.grad(energy(x), x)
             noise = torch.from_numpy(rng.standard_normal(x.shape, dtype=np.float32)).to(like)
-            x = (x.detach() - s.eta_x * slope + s.s * noise).clamp(0, 1)
+            x.sub_(slope(x).mul_(s.eta_x)).add_(noise.mul_(s.s)).clamp_(0, 1)
         return x
 
 
-def total_variation(x: Tensor) -> Tensor:
-    """Sum of the absolute differences of neighbouring pixels of images [n, channels, height, width]."""
-    return x.diff(dim=-1).abs().sum() + x.diff(dim=-2).abs().sum()
+def variation_slope(x: Tensor, factor: float) -> Tensor:
+    """Gradient of ``factor`` times the sum of absolute differences of neighbouring pixels of x [n, channels, height, width]."""
+    slope = torch.zeros_like(x)
+    for dim in (-2, -1):
+        rise, length = x.diff(dim=dim).sgn_().mul_(factor), x.shape[dim] - 1
+        slope.narrow(dim, 1, length).add_(rise)
+        slope.narrow(dim, 0, length).sub_(rise)
+    return slope

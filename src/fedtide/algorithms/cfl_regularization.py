@@ -126,19 +126,20 @@ class CflRegularization(Continual):
     def finish(self, r: Round) -> Tensor:
         """The participants' triples (1) enter the window, in client order."""
         at = r.W if self.settings.expand_at == "final" else r.w.expand_as(r.W)
-        g, h = r.services.full_gradient(at)[:, self.first :], self.h(r, at)
+        g, h = self.expansion(r, at)
         self._push(r.extra, torch.stack([g - h * at[:, self.first :], h], 1))
         self.visit(r)
         return super().finish(r)
 
-    def h(self, r: Round, at: Tensor) -> Tensor:
-        """Diagonal curvature [C, d'] of the participants' losses ``at`` [C, d]."""
+    def expansion(self, r: Round, at: Tensor) -> tuple[Tensor, Tensor]:
+        """g and h of (1), [C, d'] each, of the participants' losses ``at`` [C, d]."""
         s = self.settings
         if s.curvature == "fisher":
+            g = r.services.full_gradient(at)[:, self.first :]
             h = r.services.fisher_diagonal(at, s.fisher_group, self.first)
         else:
-            h = r.services.hessian_diagonal(at, s.probes if s.curvature == "hutchinson" else None, self.first)
-        return h.clamp(min=0) if s.clamp else h
+            g, h = r.services.taylor(at, s.probes if s.curvature == "hutchinson" else None, self.first)
+        return g, h.clamp(min=0) if s.clamp else h
 
     def _push(self, extra: dict[str, Tensor], new: Tensor) -> None:
         """Add pairs (g - h w^, h) [C, 2, d] and drop the oldest beyond the window."""

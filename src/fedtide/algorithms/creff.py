@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import torch
 from pydantic import Field
 from torch import Tensor
 from torch.nn import functional
 
 from fedtide.algorithms.base import Algorithm, AlgorithmSettings, ForwardPass, Problem, Round
+from fedtide.engine.traces import Traced
+
+_TOGETHER = 32
+"""Steps of a head that are traced as one program."""
 
 
 class Creff(Algorithm):
@@ -76,8 +82,9 @@ class Creff(Algorithm):
         if not F.numel():
             draw = r.randomness.generator("creff.features").standard_normal((len(bias), s.per_class, weight.shape[1]))
             F = torch.from_numpy(draw).to(weight)
+        step = Traced(partial(_step, rate=s.match_lr))
         for _ in range(s.match_steps):
-            F = F - s.match_lr * _slope(F, weight, bias, g_real)
+            F = step(F, weight, bias, g_real)
         return F
 
     def _new_head(self, F: Tensor, r: Round) -> tuple[Tensor, Tensor]:
@@ -87,12 +94,12 @@ class Creff(Algorithm):
         y = torch.eye(classes, dtype=F.dtype, device=F.device).repeat_interleave(s.per_class, 0)
         theta = torch.zeros(classes, x.shape[1], dtype=F.dtype, device=F.device)
         rng = r.randomness.generator("creff", r.t)
+        descend = Traced(partial(_descend, batch=s.head_batch, rate=s.head_lr))
         for _ in range(s.head_epochs):
             order = torch.from_numpy(rng.permutation(len(x))).to(F.device)
-            batches = (torch.split(rows[order], s.head_batch) for rows in (x, y))
-            for features, labels in zip(*batches, strict=True):
-                wrong = torch.softmax(features @ theta.T, 1).sub_(labels)
-                theta.addmm_(wrong.T, features, alpha=-s.head_lr / len(features))
+            parts = (torch.split(rows.index_select(0, order), _TOGETHER * s.head_batch) for rows in (x, y))
+            for features, labels in zip(*parts, strict=True):
+                theta = descend(theta, features, labels)
         return theta[:, :-1], theta[:, -1]
 
     def payload(self, name: str) -> int:
@@ -121,6 +128,21 @@ def _mean_over_clients(gradients: list[Tensor], counts: Tensor) -> Tensor:
     return torch.stack(gradients).sum(0) / holders
 
 
+def _descend(theta: Tensor, features: Tensor, labels: Tensor, batch: int, rate: float) -> Tensor:
+    """A head [L, q + 1] after a step of SGD for each batch of features [n, q + 1] with labels [n, L]."""
+    theta = theta.clone()
+    transposed = theta.T
+    for x, y in zip(torch.split(features, batch), torch.split(labels, batch), strict=True):
+        wrong = torch.softmax(x @ transposed, 1).sub_(y)
+        theta.addmm_(wrong.T, x, alpha=-rate / len(x))
+    return theta
+
+
+def _step(F: Tensor, weight: Tensor, bias: Tensor, g_real: Tensor, rate: float) -> Tensor:
+    """F after a gradient step."""
+    return F - _slope(F, weight, bias, g_real).mul_(rate)
+
+
 def _slope(F: Tensor, weight: Tensor, bias: Tensor, g_real: Tensor) -> Tensor:
     """Gradient [L, m, q] of the sum of 1 - cos(g_syn, g_real) over classes, rows of the weight, and the bias as one row."""
     F = F.detach().requires_grad_()
@@ -130,4 +152,4 @@ def _slope(F: Tensor, weight: Tensor, bias: Tensor, g_real: Tensor) -> Tensor:
         g_syn = torch.einsum("cml,cmq->clq", wrong, functional.pad(F, (0, 1), value=1.0)) / F.shape[1]
         agreement = functional.cosine_similarity(g_syn[..., :-1], g_real[..., :-1], dim=-1).sum(1)
         agreement = agreement + functional.cosine_similarity(g_syn[..., -1], g_real[..., -1], dim=-1)
-        return torch.autograd.grad(-agreement[known].sum(), F)[0]
+        return torch.autograd.grad(-torch.where(known, agreement, 0.0).sum(), F)[0]

@@ -71,7 +71,7 @@ class Randomness:
 
 def _shift(value: Tensor, bits: int) -> Tensor:
     """Logical right shift of int64 (torch's is arithmetic)."""
-    return (value >> bits) & ((1 << (64 - bits)) - 1)
+    return (value >> bits).bitwise_and_((1 << (64 - bits)) - 1)
 
 
 def hashed_uniform(key: Tensor, count: int) -> Tensor:
@@ -85,8 +85,7 @@ def hashed_uniform(key: Tensor, count: int) -> Tensor:
         float32 ``[..., count]``; SplitMix64 output of ``key + i`` (Steele et al. 2014), top 24 bits.
     """
     index = torch.arange(1, count + 1, device=key.device, dtype=torch.int64)
-    value = key.unsqueeze(-1) + index * _GOLDEN
-    value = (value ^ _shift(value, 30)) * _MIX_1
-    value = (value ^ _shift(value, 27)) * _MIX_2
-    value = value ^ _shift(value, 31)
-    return _shift(value, 40).to(torch.float32) * (1.0 / (1 << 24))
+    value = key.unsqueeze(-1) + index.mul_(_GOLDEN)
+    value.bitwise_xor_(_shift(value, 30)).mul_(_MIX_1)
+    value.bitwise_xor_(_shift(value, 27)).mul_(_MIX_2)  # SplitMix64's last step only changes lower bits
+    return _shift(value, 40).to(torch.float32).mul_(1.0 / (1 << 24))

@@ -19,7 +19,7 @@ _FLOATS = 1 << 24
 """Most floats that per-sample gradients may take at once."""
 
 
-def hessian_diagonal(
+def taylor(
     workers: Workers,
     points: Tensor,
     b: Tensor,
@@ -28,8 +28,8 @@ def hessian_diagonal(
     counts: Tensor,
     probes: Callable[[int], Tensor],
     first: int = 0,
-) -> Tensor:
-    """``sum_r v_r * (Hess v_r)`` of each client's mean loss over all of its samples.
+) -> tuple[Tensor, Tensor]:
+    """Gradient and ``sum_r v_r * (Hess v_r)`` of each client's mean loss over all of its samples, from the same passes.
 
     With R Rademacher probes divided by sqrt(R) this is Hutchinson's estimate of the diagonal: unbiased, entry i with
     variance ``sum_{j != i} H_ij^2 / R``. With the rows of the identity matrix it is exact.
@@ -37,13 +37,13 @@ def hessian_diagonal(
     Args:
         workers, points, b, shards, batch, counts: as in :func:`fedtide.engine.evaluation.full_gradient`.
         probes: maps a client's row to its probes [R, d - first].
-        first: the Hessian covers the parameters from this index on, where a tensor begins.
+        first: both cover the parameters from this index on, where a tensor begins.
 
     Returns:
-        [C, d - first]; zero for a client without samples.
+        [C, d - first] each; zero for a client without samples.
     """
     task = workers.task
-    diagonals = torch.zeros(len(shards), points.shape[-1] - first, dtype=task.dtype, device=task.device)
+    slopes, diagonals = torch.zeros(2, len(shards), points.shape[-1] - first, dtype=task.dtype, device=task.device)
 
     def client(worker: WorkerState, row: int) -> None:
         module, shard = worker.module, torch.from_numpy(shards[row]).to(task.device)
@@ -56,6 +56,7 @@ def hessian_diagonal(
             with task.mixed():
                 losses = task.objective.loss(module.network.outputs(inputs), labels, counts[row])
             gradients = torch.autograd.grad(losses.sum() / len(shard), parameters, create_graph=True)
+            slopes[row].add_(torch.cat([part.detach().reshape(-1) for part in gradients]))
             for v in directions:
                 parts = [v[slot.start - first : slot.stop - first].view(slot.shape) for slot in slots]
                 products = torch.autograd.grad(
@@ -64,7 +65,7 @@ def hessian_diagonal(
                 diagonals[row].addcmul_(v, torch.cat([part.reshape(-1) for part in products]))
 
     workers.map(client, range(len(shards)))
-    return diagonals
+    return slopes, diagonals
 
 
 def fisher_diagonal(
@@ -77,7 +78,7 @@ def fisher_diagonal(
     Args:
         workers, points, b, shards, counts: as in :func:`fedtide.engine.evaluation.full_gradient`.
         group: samples per group; the last one may be short.
-        first: as in :func:`hessian_diagonal`.
+        first: as in :func:`taylor`.
 
     Returns:
         [C, d - first], non-negative; zero for a client without samples.

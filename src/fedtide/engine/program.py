@@ -100,6 +100,13 @@ def trace_plain(function: Callable[..., Tensor], arguments: Sequence[Tensor]) ->
     return _finished(_graph(function, arguments), arguments)
 
 
+def trace_as_written(function: Callable[..., Any], arguments: Sequence[Tensor]) -> Callable[..., Any]:
+    """Trace a pure function of tensors with any results; all operations stay as they are, so results are eager ones."""
+    graph = _graph(function, arguments)
+    graph.graph.set_codegen(CodeGen())
+    return _compiled(graph) if arguments[0].is_cuda else _interpreted(graph)
+
+
 def _graph(function: Callable[..., Any], arguments: Sequence[Tensor]) -> GraphModule:
     with _TRACING:
         return make_fx(function)(*arguments)

@@ -13,10 +13,13 @@ import threading
 import types
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, TypeVar
 
 import torch
 from torch import Tensor, nn
+
+from fedtide.engine.program import trace_as_written
 
 Program = TypeVar("Program")
 
@@ -44,6 +47,26 @@ def shared(key: Any | None, make: Callable[[], Program]) -> Program:
         if len(_programs) > _MOST:
             _programs.popitem(last=False)
     return made
+
+
+class Traced:
+    """A pure function of tensors that runs as a traced program, with the bits of the function itself.
+
+    Args:
+        function: of tensors; its control flow may depend on their shapes only. Other arguments can be bound by ``partial``.
+    """
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        self._function, self._described = function, structure(function)
+        self._programs: dict[Any, Callable[..., Any]] = {}
+
+    def __call__(self, *arguments: Tensor) -> Any:
+        """The function's results."""
+        shape = shapes(arguments)
+        if shape not in self._programs:
+            key = None if self._described is None else ("traced", self._described, shape)
+            self._programs[shape] = shared(key, partial(trace_as_written, self._function, arguments))
+        return self._programs[shape](*arguments)
 
 
 def structure(*parts: Any) -> bytes | None:

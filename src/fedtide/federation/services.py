@@ -12,7 +12,7 @@ from torch import Tensor
 
 from fedtide.algorithms.base import ForwardPass, Population
 from fedtide.core.randomness import generator
-from fedtide.engine.curvature import fisher_diagonal, hessian_diagonal
+from fedtide.engine.curvature import fisher_diagonal, taylor
 from fedtide.engine.evaluation import full_gradient, pass_through
 from fedtide.engine.models import recompute_statistics, with_models
 from fedtide.federation.parts import Parts
@@ -56,7 +56,7 @@ class RoundServices:
             data, counts = shards, prior(parts, parts.label_counts(shards), self._plan.present, points)
         return full_gradient(parts.workers, points, self._state.b, list(data), self._batch, counts)
 
-    def hessian_diagonal(self, points: Tensor, probes: int | None, first: int = 0) -> Tensor:
+    def taylor(self, points: Tensor, probes: int | None, first: int = 0) -> tuple[Tensor, Tensor]:
         """See :class:`Services`."""
         parts, plan, size = self._parts, self._plan, points.shape[-1] - first
 
@@ -68,7 +68,7 @@ class RoundServices:
             return (2 * torch.from_numpy(signs) - 1).to(points).div_(probes**0.5)
 
         where = (parts.workers, points, self._state.b, plan.shards)
-        return hessian_diagonal(*where, self._batch, self.counts, directions, first)
+        return taylor(*where, self._batch, self.counts, directions, first)
 
     def fisher_diagonal(self, points: Tensor, group: int = 1, first: int = 0) -> Tensor:
         """See :class:`Services`."""
