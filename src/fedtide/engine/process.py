@@ -6,6 +6,7 @@ import ctypes
 
 import torch
 
+from fedtide.engine import onednn
 from fedtide.settings.run import EngineSettings
 
 _ARENA_MAX, _MMAP_THRESHOLD, _TRIM_THRESHOLD = -8, -3, -1  # numbers of glibc's mallopt
@@ -17,6 +18,8 @@ def prepare_process(engine: EngineSettings, device: torch.device) -> str:
     On a CPU, operations use one thread each: the workers use the cores, and sums must not depend on how many there are.
     """
     facts = [f"one torch thread per operation; {torch.backends.cpu.get_cpu_capability()}"]
+    if onednn.preferred():
+        facts.append("matrix products by oneDNN")
     if device.type == "cpu":
         torch.set_num_threads(1)
     else:

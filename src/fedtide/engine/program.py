@@ -19,7 +19,9 @@ from torch.fx import GraphModule, Node
 from torch.fx.experimental.proxy_tensor import make_fx
 from torch.fx.graph import CodeGen
 
+from fedtide.engine.constants import fold_constants
 from fedtide.engine.narrow import use_narrow_forms
+from fedtide.engine.onednn import is_faster, use_onednn
 
 _FAST = {
     getattr(torch.ops.aten, name): getattr(torch, name)
@@ -117,7 +119,9 @@ def _finished(graph: GraphModule, arguments: Sequence[Tensor]) -> Callable[..., 
     graph.graph.set_codegen(CodeGen())
     if arguments[0].is_cuda:
         return _compiled(graph)
+    fold_constants(graph)
     use_narrow_forms(graph.graph)
+    use_onednn(graph.graph)
     return _interpreted(graph)
 
 
@@ -172,6 +176,8 @@ def _factors(node: Node) -> tuple[Any, Any] | None:
         node = inner
     if transposed or node.op != "call_function" or node.target not in _PRODUCTS or _shape(node) != shape:
         return None
+    if is_faster(node):
+        return None  # oneDNN cannot add to a matrix in place, and is faster with an addition of its own
     return node.args[0], node.args[1]
 
 
