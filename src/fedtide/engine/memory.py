@@ -11,14 +11,10 @@ import torch
 
 from fedtide.core.errors import SettingsError
 from fedtide.engine.limits import free_under_limits
-from fedtide.engine.task import TINY, Task
+from fedtide.engine.task import Task
 
 _CACHE = 1 << 20
 """Floats (parameters and inputs of a chunk) that fit a core's caches; larger chunks are slower on a CPU (measured)."""
-
-_CALLS = 1 << 23
-"""The same for tiny models, where call overhead costs more than cache misses (measured)."""
-
 
 _shared: dict[str, int] = {}
 """Of processes that work side by side: their number, and the bytes of the host's memory that are for this one."""
@@ -76,7 +72,7 @@ def plan_chunk(size: int, clients: int, batch: int, task: Task, lanes: int) -> i
 def chunk_size(size: int, clients: int, batch: int, sample: int, number: int, device: torch.device, lanes: int) -> int:
     """The same for samples of ``sample`` numbers with ``number`` bytes each on a device."""
     if device.type == "cpu":
-        most = max(1, (_CALLS if size <= TINY else _CACHE) // (size + batch * sample))
+        most = max(1, _CACHE // (size + batch * sample))
         chunks_per_lane = max(1, math.ceil(clients / (lanes * most)))
         return max(1, math.ceil(clients / (lanes * chunks_per_lane)))
     activations = batch * sample * 64  # a multiple of the input
