@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from fedtide.core.errors import SettingsError
+from fedtide.engine.local import accumulate
 from fedtide.engine.plan import step_count
+from fedtide.engine.program import trace, trace_plain
 from fedtide.engine.workers import WorkerState
 from fedtide.federation.federation import Federation
 from fedtide.federation.module import FederatedModule
@@ -96,18 +99,20 @@ def alone(competitor: str, raw: dict[str, Any]) -> None:
 def products(world: Parts) -> Segment:
     """Only the matrix products of the rounds' local steps, on the same workers: the least time any engine can need.
 
-    Fits networks of linear layers, and cohorts of clients with as many samples as the average client.
+    Fits networks of linear layers, and cohorts of clients with as many samples as the average client. Every client has a batch
+    of its own, which all its steps use.
     """
     layers = [part for part in world.task.network.modules() if isinstance(part, nn.Linear)]
     local, size = world.settings.local, len(world.data.train_labels) / world.timeline.num_clients
-    steps, cohort = (
-        step_count(int(size), size, local),
-        len(world.participation.draw(world.timeline.at(0).clients, 0, 0)),
-    )
+    steps = step_count(int(size), size, local)
+    cohort = len(world.participation.draw(world.timeline.at(0).clients, 0, 0))
 
-    def client(_: WorkerState, __: int) -> None:
+    def traced(function: Callable[..., Tensor], *values: Tensor) -> Callable[..., Tensor]:
+        return trace_plain(function, values)  # by the library that the engine would use
+
+    def tensors() -> list[tuple[Tensor, Tensor, Tensor]]:
         batch = local.batch_size
-        tensors = [
+        return [
             (
                 torch.randn(batch, layer.in_features),
                 torch.randn(batch, layer.out_features),
@@ -115,12 +120,19 @@ def products(world: Parts) -> Segment:
             )
             for layer in layers
         ]
+
+    clients = [tensors() for _ in range(cohort)]
+    logits = [traced(lambda w, x: torch.mm(x, w.t()), w, x) for x, _, w in clients[0]]
+    backward = [traced(torch.mm, e, w) for _, e, w in clients[0]]
+    change = [trace(lambda e, x: (torch.mm(e.t(), x), e), (e, x)) for x, e, _ in clients[0]]
+
+    def client(_: WorkerState, index: int) -> None:
         for _ in range(steps):
-            for place, (inputs, errors, weight) in enumerate(tensors):
-                torch.mm(weight, inputs.T)
-                weight.addmm_(errors.T, inputs, alpha=-1e-9)
+            for place, (inputs, errors, weight) in enumerate(clients[index]):
+                logits[place](weight, inputs)
+                accumulate([weight], change[place](errors, inputs)[0], 1.0, -1e-9)
                 if place:
-                    torch.mm(errors, weight)
+                    backward[place](errors, weight)
 
     def rounds(clock: RoundClock) -> None:
         for _ in range(world.timeline.rounds):

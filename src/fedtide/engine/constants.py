@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
+from typing import cast
 
 import torch
 from torch import Tensor
 from torch.fx import GraphModule, Node
+from torch.fx.node import map_arg
 
 _aten = torch.ops.aten
 _FROM_SHAPES = {
@@ -41,17 +43,16 @@ def fold_constants(graph: GraphModule) -> None:
         value = _known_value(node, known)
         if value is not None:
             known[node] = value
-    for node, value in known.items():
+    for number, (node, value) in enumerate(known.items()):
         if all(user in known for user in node.users):
             continue  # needed for other constants only
-        name = f"constant_{len(dict(graph.named_buffers()))}"
-        graph.register_buffer(name, value.contiguous())
+        graph.register_buffer(name := f"constant_{number}", value.contiguous())
         with graph.graph.inserting_before(node):
             constant = graph.graph.get_attr(name)
-            # Results belong to the caller, who may write into them.
-            owned = graph.graph.call_function(_aten.clone.default, (constant,))
-        for user in list(node.users):
-            user.replace_input_with(node, owned if user.op == "output" else constant)
+        node.replace_all_uses_with(constant, lambda user: user.op != "output")
+        if node.users:  # a result belongs to the caller, who may write into it
+            with graph.graph.inserting_before(node):
+                node.replace_all_uses_with(graph.graph.call_function(_aten.clone.default, (constant,)))
 
 
 def _writes(node: Node) -> bool:
@@ -60,21 +61,25 @@ def _writes(node: Node) -> bool:
 
 def _known_value(node: Node, known: dict[Node, Tensor]) -> Tensor | None:
     """The value of a node that is the same at every call; ``None`` for others."""
-    value = node.meta.get("val")
-    if node.op != "call_function" or not isinstance(value, Tensor) or value.numel() > _LARGEST:
+    example, operation = node.meta.get("val"), cast(Callable[..., Tensor], node.target)
+    if node.op != "call_function" or not isinstance(example, Tensor) or example.numel() > _LARGEST:
         return None
-    if node.target in _FROM_SHAPES:
-        return node.target(*_examples(node.args), **_examples(node.kwargs))
-    if node.all_input_nodes and all(argument in known for argument in node.all_input_nodes):
-        arguments = torch.fx.node.map_arg((node.args, node.kwargs), known.__getitem__)
-        return node.target(*arguments[0], **arguments[1])
-    return None
+    if operation in _FROM_SHAPES:
+        args, kwargs = map_arg((node.args, node.kwargs), _empty)
+    elif _is_random(node):
+        return None
+    elif node.all_input_nodes and all(argument in known for argument in node.all_input_nodes):
+        args, kwargs = map_arg((node.args, node.kwargs), known.__getitem__)
+    else:
+        return None
+    return operation(*args, **kwargs)
 
 
-def _examples(arguments: Any) -> Any:
-    """Tensors of the traced shapes in place of nodes; their numbers are not read."""
-    def example(node: Node) -> Tensor:
-        value = node.meta["val"]
-        return torch.empty_strided(value.shape, value.stride(), dtype=value.dtype, device=value.device)
+def _is_random(node: Node) -> bool:
+    return torch.Tag.nondeterministic_seeded in getattr(node.target, "tags", ())
 
-    return torch.fx.node.map_arg(arguments, example)
+
+def _empty(node: Node) -> Tensor:
+    """A tensor of the traced shape, of which no number is read."""
+    example = node.meta["val"]
+    return torch.empty_strided(example.shape, example.stride(), dtype=example.dtype, device=example.device)

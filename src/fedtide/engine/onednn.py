@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from functools import cache
 from pathlib import Path
+from typing import Any
+
 import torch
 from torch import Tensor
 from torch.fx import Graph, Node
@@ -17,7 +19,7 @@ _LEAST = 1 << 20
 """Fewest multiplications that are worth oneDNN's longer way to its kernel (measured)."""
 
 _NARROW, _SHALLOW = 16, 32
-"""Most columns, and least terms in a sum, with which MKL's kernels are no slower (measured)."""
+"""Most columns, and most terms in a sum, with which MKL's kernels are no slower (measured)."""
 
 _aten = torch.ops.aten
 _mm, _addmm, _t, _relu = _aten.mm.default, _aten.addmm.default, _aten.t.default, _aten.relu.default
@@ -26,7 +28,8 @@ _mm, _addmm, _t, _relu = _aten.mm.default, _aten.addmm.default, _aten.t.default,
 @cache
 def preferred() -> bool:
     """Whether oneDNN multiplies faster here than MKL."""
-    if not torch.backends.mkldnn.is_available() or torch.backends.cpu.get_cpu_capability() != "AVX512":
+    available: bool = torch.backends.mkldnn.is_available()  # type: ignore[no-untyped-call]
+    if not available or torch.backends.cpu.get_cpu_capability() != "AVX512":
         return False
     try:
         return "AuthenticAMD" in Path("/proc/cpuinfo").read_text(encoding="utf-8")
@@ -38,7 +41,7 @@ def is_faster(node: Node) -> bool:
     """Whether a node of a traced graph is a matrix product that oneDNN takes less time for."""
     if node.op != "call_function" or node.target not in (_mm, _addmm) or node.kwargs or not preferred():
         return False
-    left, right = (argument.meta["val"] for argument in node.args[-2:])
+    *_, left, right = map(_example, node.args)
     (rows, depth), columns = left.shape, right.shape[1]
     plain = left.dtype == torch.float32 and not left.is_cuda
     return plain and columns > _NARROW and depth >= _SHALLOW and rows * depth * columns >= _LEAST
@@ -52,8 +55,7 @@ def use_onednn(graph: Graph) -> None:
     for node in filter(is_faster, list(graph.nodes)):
         bias, left, right = (None, *node.args)[-3:]
         with graph.inserting_before(node):
-            weight = right.args[0] if right.target is _t else graph.call_function(_t, (right,))
-            weight.meta.setdefault("val", right.meta["val"].t())
+            weight = _transposed(graph, right)
         end, activation = node, "none"
         if len(node.users) == 1 and (user := next(iter(node.users))).target is _relu:
             end, activation = user, "relu"
@@ -68,3 +70,16 @@ def use_onednn(graph: Graph) -> None:
 def _linear(inputs: Tensor, weight: Tensor, bias: Tensor | None, activation: str) -> Tensor:
     """inputs [m, k] times the transposed weight [n, k], plus bias [n]."""
     return torch.ops.mkldnn._linear_pointwise(inputs, weight, bias, activation, [], "")  # type: ignore[no-any-return]
+
+
+def _transposed(graph: Graph, matrix: Any) -> Any:
+    if matrix.target is _t:
+        return matrix.args[0]
+    node = graph.call_function(_t, (matrix,))
+    node.meta["val"] = _example(matrix).t()
+    return node
+
+
+def _example(node: Any) -> Tensor:
+    value: Tensor = node.meta["val"]
+    return value
