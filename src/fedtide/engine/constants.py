@@ -26,7 +26,7 @@ _FROM_SHAPES = {
 }
 """Operations that read no number of a tensor, only its shape."""
 
-_LARGEST = 1 << 12
+_LARGEST = 1 << 14
 """Most numbers of a constant that is kept."""
 
 
@@ -49,6 +49,7 @@ def fold_constants(graph: GraphModule) -> None:
         graph.register_buffer(name := f"constant_{number}", value.contiguous())
         with graph.graph.inserting_before(node):
             constant = graph.graph.get_attr(name)
+        constant.meta["val"] = node.meta["val"]
         node.replace_all_uses_with(constant, lambda user: user.op != "output")
         if node.users:  # a result belongs to the caller, who may write into it
             with graph.graph.inserting_before(node):

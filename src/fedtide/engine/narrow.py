@@ -12,8 +12,9 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
-from torch import Tensor
 from torch.fx import Graph, Node
+
+from fedtide.engine.views import example, transposed
 
 _COLUMNS = 16
 """Most columns for which the transposed forms are faster (measured)."""
@@ -21,29 +22,41 @@ _COLUMNS = 16
 _aten = torch.ops.aten
 
 
-def _mm(a: Tensor, b: Tensor) -> Tensor:
-    return torch.mm(b.mT, a.mT).mT
+def _product(graph: Graph, node: Node) -> Node:
+    left, right = node.args
+    return transposed(graph, _like(graph, node, transposed(graph, right), transposed(graph, left)))
 
 
-def _bmm(a: Tensor, b: Tensor) -> Tensor:
-    return torch.bmm(b.mT, a.mT).mT
+def _sum_with_bias(graph: Graph, node: Node) -> Node:
+    bias, left, right = node.args
+    product = graph.call_function(_aten.mm.default, (transposed(graph, right), transposed(graph, left)))
+    column = graph.call_function(_aten.unsqueeze.default, (bias, 1))
+    total = graph.call_function(_aten.add.Tensor, (product, column))
+    total.meta["val"] = example(node).mT
+    return transposed(graph, total)
 
 
-def _addmm(bias: Tensor, a: Tensor, b: Tensor) -> Tensor:
-    return torch.mm(b.mT, a.mT).mT.add_(bias)
+def _log_softmax(graph: Graph, node: Node) -> Node:
+    values, _, half_to_float = node.args
+    return transposed(graph, _like(graph, node, transposed(graph, values), -2, half_to_float))
 
 
-def _log_softmax(values: Tensor, dim: int, half_to_float: bool) -> Tensor:
-    return torch.log_softmax(values.mT, -2).mT
+def _log_softmax_backward(graph: Graph, node: Node) -> Node:
+    grad, output, _, dtype = node.args
+    return transposed(graph, _like(graph, node, transposed(graph, grad), transposed(graph, output), -2, dtype))
 
 
-def _log_softmax_backward(grad: Tensor, output: Tensor, dim: int, dtype: torch.dtype) -> Tensor:
-    result: Tensor = _aten._log_softmax_backward_data(grad.mT, output.mT, output.dim() - 2, dtype)
-    return result.mT
+def _norm(graph: Graph, node: Node) -> Node:
+    values, _, *how = node.args
+    squares = graph.call_function(_aten.square.default, (values,))
+    return graph.call_function(_aten.sqrt.default, (graph.call_function(_aten.sum.dim_IntList, (squares, *how)),))
 
 
-def _norm(values: Tensor, order: int, dim: list[int], keepdim: bool = False) -> Tensor:
-    return values.square().sum(dim, keepdim).sqrt()
+def _like(graph: Graph, node: Node, *arguments: Any) -> Node:
+    """The operation of a node whose result is the node's transposed."""
+    new = graph.call_function(node.target, arguments)  # type: ignore[arg-type]
+    new.meta["val"] = example(node).mT
+    return new
 
 
 def _is_narrow(node: Node) -> bool:
@@ -62,23 +75,25 @@ def _is_root_of_few_squares(node: Node) -> bool:
     return node.args[2] in ([-1], [len(shape) - 1]) and shape[-1] <= _COLUMNS
 
 
-_FORMS: dict[Any, tuple[Callable[..., Tensor], Callable[[Node], bool]]] = {
-    _aten.mm.default: (_mm, _is_narrow),
-    _aten.bmm.default: (_bmm, _is_narrow),
-    _aten.addmm.default: (_addmm, _is_narrow),
+_FORMS: dict[Any, tuple[Callable[[Graph, Node], Node], Callable[[Node], bool]]] = {
+    _aten.mm.default: (_product, _is_narrow),
+    _aten.bmm.default: (_product, _is_narrow),
+    _aten.addmm.default: (_sum_with_bias, _is_narrow),
     _aten._log_softmax.default: (_log_softmax, _is_narrow_along_rows),
     _aten._log_softmax_backward_data.default: (_log_softmax_backward, _is_narrow_along_rows),
     _aten.linalg_vector_norm.default: (_norm, _is_root_of_few_squares),
 }
-"""The faster form of an operation, with the operation's own arguments, and the test of whether to use it."""
+"""What puts the faster form of an operation into its graph, and the test of whether to use it."""
 
 
 def use_narrow_forms(graph: Graph) -> None:
     """Replace operations by their faster forms, in place, in a traced graph whose nodes carry example values."""
-    for node in graph.nodes:
+    for node in list(graph.nodes):
         form, fits = _FORMS.get(node.target, (None, None))
         if form is not None and fits is not None and not node.kwargs and fits(node):
-            node.target = form
+            with graph.inserting_before(node):
+                node.replace_all_uses_with(form(graph, node))
+            graph.erase_node(node)
     for node in graph.nodes:
         if node.target in (_aten.view.default, _aten._unsafe_view.default):
             node.target = torch.reshape  # a transposed result may have to be copied for it

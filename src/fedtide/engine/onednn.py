@@ -9,20 +9,21 @@ from __future__ import annotations
 
 from functools import cache
 from pathlib import Path
-from typing import Any
 
 import torch
 from torch import Tensor
 from torch.fx import Graph, Node
 
+from fedtide.engine.views import example, transposed
+
 _LEAST = 1 << 20
 """Fewest multiplications that are worth oneDNN's longer way to its kernel (measured)."""
 
 _NARROW, _SHALLOW = 16, 32
-"""Most columns, and most terms in a sum, with which MKL's kernels are no slower (measured)."""
+"""Most rows or columns, and most terms in a sum, with which MKL's kernels are no slower (measured)."""
 
 _aten = torch.ops.aten
-_mm, _addmm, _t, _relu = _aten.mm.default, _aten.addmm.default, _aten.t.default, _aten.relu.default
+_mm, _addmm, _relu = _aten.mm.default, _aten.addmm.default, _aten.relu.default
 
 
 @cache
@@ -41,10 +42,10 @@ def is_faster(node: Node) -> bool:
     """Whether a node of a traced graph is a matrix product that oneDNN takes less time for."""
     if node.op != "call_function" or node.target not in (_mm, _addmm) or node.kwargs or not preferred():
         return False
-    *_, left, right = map(_example, node.args)
+    *_, left, right = map(example, node.args)
     (rows, depth), columns = left.shape, right.shape[1]
     plain = left.dtype == torch.float32 and not left.is_cuda
-    return plain and columns > _NARROW and depth >= _SHALLOW and rows * depth * columns >= _LEAST
+    return plain and min(rows, columns) > _NARROW and depth >= _SHALLOW and rows * depth * columns >= _LEAST
 
 
 def use_onednn(graph: Graph) -> None:
@@ -55,7 +56,7 @@ def use_onednn(graph: Graph) -> None:
     for node in filter(is_faster, list(graph.nodes)):
         bias, left, right = (None, *node.args)[-3:]
         with graph.inserting_before(node):
-            weight = _transposed(graph, right)
+            weight = transposed(graph, right)
         end, activation = node, "none"
         if len(node.users) == 1 and (user := next(iter(node.users))).target is _relu:
             end, activation = user, "relu"
@@ -70,16 +71,3 @@ def use_onednn(graph: Graph) -> None:
 def _linear(inputs: Tensor, weight: Tensor, bias: Tensor | None, activation: str) -> Tensor:
     """inputs [m, k] times the transposed weight [n, k], plus bias [n]."""
     return torch.ops.mkldnn._linear_pointwise(inputs, weight, bias, activation, [], "")  # type: ignore[no-any-return]
-
-
-def _transposed(graph: Graph, matrix: Any) -> Any:
-    if matrix.target is _t:
-        return matrix.args[0]
-    node = graph.call_function(_t, (matrix,))
-    node.meta["val"] = _example(matrix).t()
-    return node
-
-
-def _example(node: Any) -> Tensor:
-    value: Tensor = node.meta["val"]
-    return value

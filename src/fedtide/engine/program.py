@@ -22,6 +22,7 @@ from torch.fx.graph import CodeGen
 from fedtide.engine.constants import fold_constants
 from fedtide.engine.narrow import use_narrow_forms
 from fedtide.engine.onednn import is_faster, use_onednn
+from fedtide.engine.views import RESHAPES, drop_idle_views, example, is_transposition
 
 _FAST = {
     getattr(torch.ops.aten, name): getattr(torch, name)
@@ -44,8 +45,6 @@ _FAST = {
 }
 """Operators whose Python binding takes the same arguments as the traced one and is twice as fast to call."""
 
-_TRANSPOSES = (torch.ops.aten.t.default, torch.ops.aten.transpose.int)
-_RESHAPES = (torch.ops.aten.view.default, torch.ops.aten._unsafe_view.default, torch.ops.aten.expand.default)
 _PRODUCTS = (torch.ops.aten.mm.default, torch.ops.aten.bmm.default)
 
 
@@ -120,8 +119,10 @@ def _finished(graph: GraphModule, arguments: Sequence[Tensor]) -> Callable[..., 
     if arguments[0].is_cuda:
         return _compiled(graph)
     fold_constants(graph)
+    drop_idle_views(graph.graph)
     use_narrow_forms(graph.graph)
     use_onednn(graph.graph)
+    drop_idle_views(graph.graph)
     return _interpreted(graph)
 
 
@@ -159,27 +160,14 @@ def _interpreted(graph: GraphModule) -> Callable[..., Any]:
 
 def _factors(node: Node) -> tuple[Any, Any] | None:
     """The factors of a node that is a matrix product, up to transpositions that cancel; ``None`` for other nodes."""
-    transposed, shape = False, _shape(node)
-    while node.op == "call_function" and node.target in (*_TRANSPOSES, *_RESHAPES):
+    turned, shape = False, example(node).shape
+    while is_transposition(node) or node.target in RESHAPES:
         inner = node.args[0]
-        if not isinstance(inner, Node):
+        if not isinstance(inner, Node) or (node.target in RESHAPES and example(inner).shape != example(node).shape):
             return None
-        if node.target in _RESHAPES:
-            if _shape(inner) != _shape(node):
-                return None
-        else:
-            dims = len(_shape(node))
-            named = {dim % dims for dim in node.args[1:] if isinstance(dim, int)}
-            if node.target is not _TRANSPOSES[0] and named != {dims - 2, dims - 1}:
-                return None
-            transposed = not transposed
-        node = inner
-    if transposed or node.op != "call_function" or node.target not in _PRODUCTS or _shape(node) != shape:
+        turned, node = turned != is_transposition(node), inner
+    if turned or node.op != "call_function" or node.target not in _PRODUCTS or example(node).shape != shape:
         return None
     if is_faster(node):
         return None  # oneDNN cannot add to a matrix in place, and is faster with an addition of its own
     return node.args[0], node.args[1]
-
-
-def _shape(node: Node) -> tuple[int, ...]:
-    return tuple(node.meta["val"].shape)

@@ -66,8 +66,9 @@ class Rows:
             gradients, value = self._of_batch(self._w_views, samples)
             self.update.step_by(gradients, self._w_views, self.w)
             return value
-        self.update.seed(self._g)
-        value = self._collect(self._w_views, self._g_views, 1.0, samples)
+        if self.update.seeded:
+            self.update.seed(self._g)
+        value = self._collect(self._w_views, self._g_views, float(self.update.seeded), samples)
         self.update.step(self.w, self._g)
         return value
 
