@@ -189,6 +189,11 @@ def fill(app: Sphinx, page: str, source: list[str]) -> None:
     source[0] = MARKER.sub(lambda found: "\n".join(WRITERS[found[1]](*found[2].split())), source[0])
 
 
+def downloads(app: Sphinx, page: str, source: list[str]) -> None:
+    """Files in ``results/`` are no pages of the site: a link to one is a download."""
+    source[0] = source[0].replace("](../results/", "](path:../results/")
+
+
 def outdated(app: Sphinx, env: Any, added: set[str], changed: set[str], removed: set[str]) -> list[str]:
     """Pages with markers: they depend on the package, not on their file alone."""
     return [page for page in env.found_docs if MARKER.search(env.doc2path(page).read_text(encoding="utf-8"))]
@@ -210,6 +215,7 @@ def short_signature(app: Sphinx, what: str, name: str, found: object, *rest: obj
 def setup(app: Sphinx) -> dict[str, bool]:
     """Register with Sphinx."""
     app.connect("source-read", fill)
+    app.connect("source-read", downloads)
     app.connect("env-get-outdated", outdated)
     app.connect("autodoc-process-docstring", readable, priority=400)
     app.connect("autodoc-process-signature", short_signature)

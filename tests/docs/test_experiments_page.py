@@ -1,4 +1,4 @@
-"""What docs/experiments.md says of experiments and commands."""
+"""What docs/experiments.md and docs/findings.md say of experiments and commands."""
 
 import re
 import shlex
@@ -15,7 +15,11 @@ from fedtide.tuning.space import Space
 
 ROOT = Path(__file__).parents[2]
 TEXT = (ROOT / "docs" / "experiments.md").read_text(encoding="utf-8")
-COMMANDS = re.findall(r"^(fedtide .*)$", TEXT, re.MULTILINE)
+FINDINGS = (ROOT / "docs" / "findings.md").read_text(encoding="utf-8")
+COMMANDS = [
+    *re.findall(r"^(fedtide .*)$", TEXT, re.MULTILINE),
+    *(" ".join(line.split()) for line in dict.fromkeys(re.findall(r"`(fedtide reproduce [^`]*)`", FINDINGS))),
+]
 FILES = experiments(ROOT / "experiments")
 ROWS = [
     (name, int(cells), int(runs))
@@ -52,6 +56,12 @@ def test_searches_go_on_from_what_the_one_before_has_left():
     ]
     assert (ROOT / read[0]).exists()
     assert read[1:] == [*written, written[-1]]
+
+
+def test_findings_name_experiments_that_exist():
+    named = set(re.findall(r"`((?:table\d|cfl_|fedwcm_|dynamicfl_)\w+)`", FINDINGS))
+    assert named
+    assert named <= set(FILES)
 
 
 def test_the_tables_list_every_experiment():

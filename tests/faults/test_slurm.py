@@ -49,6 +49,7 @@ SwitchType=switch/none
 MpiDefault=none
 JobAcctGatherType=jobacct_gather/none
 ReturnToService=2
+SchedulerParameters=sched_interval=5
 PreemptType=preempt/partition_prio
 PreemptMode=CANCEL
 NodeName={host} NodeAddr=127.0.0.1 CPUs=2 RealMemory=4000 State=UNKNOWN
@@ -111,7 +112,7 @@ def slurm(monkeypatch):
 
 def test_jobs_are_cancelled_warned_and_preempted(folder, slurm):
     changes = {**GRID, "compare": {"algorithms": ["fedavg"], "seeds": [0, 1]}}
-    changes["scenario"] = {**GRID["scenario"], "rounds_per_session": 3000}
+    changes["scenario"] = {**GRID["scenario"], "rounds_per_session": 8000}
     (folder / "dask").mkdir()
     (folder / "dask" / "jobqueue.yaml").write_text(JOBS)
     options = ["--cluster=slurm", "--set=compare.workers=2"]
