@@ -19,7 +19,9 @@ from torch.fx import GraphModule, Node
 from torch.fx.experimental.proxy_tensor import make_fx
 from torch.fx.graph import CodeGen
 
+from fedtide.engine.biases import use_bias_sums
 from fedtide.engine.narrow import use_narrow_forms
+from fedtide.engine.strips import use_strips
 
 _FAST = {
     getattr(torch.ops.aten, name): getattr(torch, name)
@@ -117,6 +119,8 @@ def _finished(graph: GraphModule, arguments: Sequence[Tensor]) -> Callable[..., 
     graph.graph.set_codegen(CodeGen())
     if arguments[0].is_cuda:
         return _compiled(graph)
+    use_strips(graph.graph)
+    use_bias_sums(graph.graph)
     use_narrow_forms(graph.graph)
     return _interpreted(graph)
 
