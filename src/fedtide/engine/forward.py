@@ -43,7 +43,8 @@ class Forward:
         if self._at_once is None or len(inputs) <= self._at_once:
             return self._logits(state, inputs)
         count = -(-len(inputs) // self._at_once)
-        return torch.cat([self._logits(state, part) for part in inputs.split(-(-len(inputs) // count))])
+        parts = torch.split(inputs, -(-len(inputs) // count))
+        return torch.cat([self._logits(state, part) for part in parts])
 
     def _logits(self, state: dict[str, Tensor], inputs: Tensor) -> Tensor:
         shape = (inputs.shape, inputs.stride())

@@ -66,7 +66,7 @@ def _backward(convolution: Node) -> list[Node]:
         if gradient.target is _GRADIENT and gradient.args[1:3] == (inputs, weight):
             region += [gradient, *gradient.users]
             before = gradient.args[0]
-            while isinstance(before, Node) and before.target in _BEFORE and all(user in region for user in before.users):
+            while isinstance(before, Node) and before.target in _BEFORE and before.users.keys() <= set(region):
                 region.append(before)
                 before = before.args[0]
     return sorted(region)
@@ -114,7 +114,7 @@ def _part(node: Node, start: int, stop: int) -> dict[str, Any]:
 def _is_sum(node: Node) -> bool:
     """Whether a node is a gradient of a weight or a bias."""
     source = node.args[0] if node.target is operator.getitem else None
-    return isinstance(source, Node) and source.target is _GRADIENT and node.args[1] != 0
+    return isinstance(source, Node) and source.target is _GRADIENT and node.args[1] in (1, 2)
 
 
 def _whole(graph: Graph, node: Node, parts: list[Node]) -> Node:
