@@ -19,9 +19,11 @@ from torch.fx import GraphModule, Node
 from torch.fx.experimental.proxy_tensor import make_fx
 from torch.fx.graph import CodeGen
 
+from fedtide.engine.biases import use_bias_sums
 from fedtide.engine.constants import fold_constants
 from fedtide.engine.narrow import use_narrow_forms
 from fedtide.engine.onednn import is_faster, use_onednn
+from fedtide.engine.strips import use_strips
 from fedtide.engine.views import RESHAPES, drop_idle_views, example, is_transposition
 
 _FAST = {
@@ -120,6 +122,8 @@ def _finished(graph: GraphModule, arguments: Sequence[Tensor]) -> Callable[..., 
         return _compiled(graph)
     fold_constants(graph)
     drop_idle_views(graph.graph)
+    use_strips(graph.graph)
+    use_bias_sums(graph.graph)
     use_narrow_forms(graph.graph)
     use_onednn(graph.graph)
     drop_idle_views(graph.graph)

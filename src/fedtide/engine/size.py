@@ -45,14 +45,14 @@ def measure(model: Model, data: Dataset) -> Size:
     parameters = sum(value.numel() for value in trained(network).values())
     constants = sum(value.numel() for value in network.parameters()) - parameters
     buffers = sum(value.numel() for value in network.buffers() if value.is_floating_point())
-    outputs = _activations(network, data)
+    outputs = activations(network, data)
     return Size(
         network, parameters, buffers, constants, sum(outputs), max(map(sum, zip(outputs, [0, *outputs], strict=False)))
     )
 
 
-def _activations(network: nn.Module, data: Dataset) -> list[int]:
-    """Numbers of the input and of every layer's output, for one sample."""
+def activations(network: nn.Module, data: Dataset) -> list[int]:
+    """Numbers of the input and of every layer's output for one sample, in evaluation mode."""
     sample, found = math.prod(data.input_shape), list[int]()
 
     def note(_module: nn.Module, _inputs: object, output: object) -> None:
@@ -61,11 +61,11 @@ def _activations(network: nn.Module, data: Dataset) -> list[int]:
 
     leaves = [part for part in network.modules() if not list(part.children())]
     hooks = [part.register_forward_hook(note) for part in leaves]
-    dtype = torch.int64 if data.kind == "text" else torch.float32
     try:
-        device = next(network.parameters()).device
+        parameter = next(network.parameters())
+        dtype = torch.int64 if data.kind == "text" else parameter.dtype
         with torch.no_grad():
-            network.eval()(torch.zeros(1, *data.input_shape, dtype=dtype, device=device))
+            network.eval()(torch.zeros(1, *data.input_shape, dtype=dtype, device=parameter.device))
     except Exception:  # the run itself says what is wrong
         found = [sample * _PER_INPUT]
     for hook in hooks:
