@@ -8,7 +8,6 @@ itself (``addmm`` into the parameters), and the gradient is never stored.
 from __future__ import annotations
 
 import threading
-import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -17,30 +16,9 @@ import torch
 from torch import Tensor
 from torch.fx import GraphModule, Node
 from torch.fx.experimental.proxy_tensor import make_fx
-from torch.fx.graph import CodeGen
 
+from fedtide.engine.interpreter import as_function
 from fedtide.engine.narrow import use_narrow_forms
-
-_FAST = {
-    getattr(torch.ops.aten, name): getattr(torch, name)
-    for name in (
-        "add",
-        "addmm",
-        "bmm",
-        "clamp",
-        "div",
-        "gather",
-        "mm",
-        "mul",
-        "neg",
-        "relu",
-        "sub",
-        "sum",
-        "t",
-        "transpose",
-    )
-}
-"""Operators whose Python binding takes the same arguments as the traced one and is twice as fast to call."""
 
 _TRANSPOSES = (torch.ops.aten.t.default, torch.ops.aten.transpose.int)
 _RESHAPES = (torch.ops.aten.view.default, torch.ops.aten._unsafe_view.default, torch.ops.aten.expand.default)
@@ -102,9 +80,7 @@ def trace_plain(function: Callable[..., Tensor], arguments: Sequence[Tensor]) ->
 
 def trace_as_written(function: Callable[..., Any], arguments: Sequence[Tensor]) -> Callable[..., Any]:
     """Trace a pure function of tensors with any results; all operations stay as they are, so results are eager ones."""
-    graph = _graph(function, arguments)
-    graph.graph.set_codegen(CodeGen())
-    return _compiled(graph) if arguments[0].is_cuda else _interpreted(graph)
+    return _as_function(_graph(function, arguments), arguments)
 
 
 def _graph(function: Callable[..., Any], arguments: Sequence[Tensor]) -> GraphModule:
@@ -114,43 +90,14 @@ def _graph(function: Callable[..., Any], arguments: Sequence[Tensor]) -> GraphMo
 
 def _finished(graph: GraphModule, arguments: Sequence[Tensor]) -> Callable[..., Any]:
     """The graph as a callable, every operation in its fastest form."""
-    graph.graph.set_codegen(CodeGen())
-    if arguments[0].is_cuda:
-        return _compiled(graph)
-    use_narrow_forms(graph.graph)
-    return _interpreted(graph)
+    if not arguments[0].is_cuda:
+        use_narrow_forms(graph.graph)
+    return _as_function(graph, arguments)
 
 
-def _compiled(graph: GraphModule) -> Callable[..., Any]:
-    """As a straight line of Python calls."""
-    for node in graph.graph.nodes:
-        fast = _FAST.get(getattr(node.target, "overloadpacket", None))
-        if fast is not None:
-            node.target = fast
-    graph.graph.eliminate_dead_code()
-    graph.recompile()
-    return graph.forward
-
-
-def _interpreted(graph: GraphModule) -> Callable[..., Any]:
-    """The same operations run by TorchScript's interpreter, in one call from Python.
-
-    Worker threads then do not contend for the GIL between operations: a round of a 200-200 MLP takes a quarter less time. The
-    interpreter's optimiser stays off: from the second or third call on it would change the rounding.
-    """
-    for node in graph.graph.nodes:
-        node.target = getattr(node.target, "overloadpacket", node.target)  # TorchScript chooses among overloads itself
-    graph.graph.eliminate_dead_code()
-    graph.recompile()
-    with _TRACING, warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # deprecated as a way to export models, which this is not
-        scripted = torch.jit.script(graph).forward
-
-    def call(*given: Tensor) -> Any:
-        with torch.jit.optimized_execution(False):  # type: ignore[attr-defined]
-            return scripted(*given)
-
-    return call
+def _as_function(graph: GraphModule, arguments: Sequence[Tensor]) -> Callable[..., Any]:
+    with _TRACING:
+        return as_function(graph, arguments[0].device)
 
 
 def _factors(node: Node) -> tuple[Any, Any] | None:
