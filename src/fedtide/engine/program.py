@@ -90,9 +90,21 @@ def _graph(function: Callable[..., Any], arguments: Sequence[Tensor]) -> GraphMo
 
 def _finished(graph: GraphModule, arguments: Sequence[Tensor]) -> Callable[..., Any]:
     """The graph as a callable, every operation in its fastest form."""
+    _drop_idle_views(graph)
     if not arguments[0].is_cuda:
         use_narrow_forms(graph.graph)
     return _as_function(graph, arguments)
+
+
+def _drop_idle_views(graph: GraphModule) -> None:
+    """Use tensors themselves instead of views of the same shape, and of transposes of their transposes."""
+    for node in graph.graph.nodes:
+        source = node.args[0] if node.op == "call_function" and node.args else None
+        if isinstance(source, Node):
+            if node.target in _RESHAPES and _shape(node) == _shape(source):
+                node.replace_all_uses_with(source)
+            elif node.target is _TRANSPOSES[0] is source.target:
+                node.replace_all_uses_with(source.args[0])
 
 
 def _as_function(graph: GraphModule, arguments: Sequence[Tensor]) -> Callable[..., Any]:
