@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import tempfile
+from collections import OrderedDict
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import torch
 from torch import Tensor, nn
 
 from fedtide.core.errors import SettingsError
+from fedtide.engine import interpreter, traces
 from fedtide.engine.local import accumulate
 from fedtide.engine.plan import step_count
 from fedtide.engine.program import trace, trace_plain
@@ -45,6 +48,19 @@ def library(settings: RunSettings, scratch: Path, mlruns: Path | None = None) ->
         failed = [remark for remark in remarks if remark.startswith("MLflow")]
         if summary["state"] != "complete" or failed:
             raise SettingsError("; ".join([summary.get("message", summary["state"]), *failed]))
+
+    return rounds
+
+
+def without_torchscript(segment: Segment) -> Segment:
+    """The same as on a torch without TorchScript; programs are traced anew, in the first round."""
+
+    def rounds(clock: RoundClock) -> None:
+        with (
+            patch.object(interpreter, "_scripted", lambda graph: None),
+            patch.object(traces, "_programs", OrderedDict()),
+        ):
+            segment(clock)
 
     return rounds
 

@@ -8,7 +8,6 @@ itself (``addmm`` into the parameters), and the gradient is never stored.
 from __future__ import annotations
 
 import threading
-import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -17,35 +16,14 @@ import torch
 from torch import Tensor
 from torch.fx import GraphModule, Node
 from torch.fx.experimental.proxy_tensor import make_fx
-from torch.fx.graph import CodeGen
 
 from fedtide.engine.biases import use_bias_sums
 from fedtide.engine.constants import fold_constants
+from fedtide.engine.interpreter import as_function
 from fedtide.engine.narrow import use_narrow_forms
 from fedtide.engine.onednn import is_faster, use_onednn
 from fedtide.engine.strips import use_strips
 from fedtide.engine.views import RESHAPES, drop_idle_views, example, is_transposition
-
-_FAST = {
-    getattr(torch.ops.aten, name): getattr(torch, name)
-    for name in (
-        "add",
-        "addmm",
-        "bmm",
-        "clamp",
-        "div",
-        "gather",
-        "mm",
-        "mul",
-        "neg",
-        "relu",
-        "sub",
-        "sum",
-        "t",
-        "transpose",
-    )
-}
-"""Operators whose Python binding takes the same arguments as the traced one and is twice as fast to call."""
 
 _PRODUCTS = (torch.ops.aten.mm.default, torch.ops.aten.bmm.default)
 
@@ -105,9 +83,7 @@ def trace_plain(function: Callable[..., Tensor], arguments: Sequence[Tensor]) ->
 
 def trace_as_written(function: Callable[..., Any], arguments: Sequence[Tensor]) -> Callable[..., Any]:
     """Trace a pure function of tensors with any results; all operations stay as they are, so results are eager ones."""
-    graph = _graph(function, arguments)
-    graph.graph.set_codegen(CodeGen())
-    return _compiled(graph) if arguments[0].is_cuda else _interpreted(graph)
+    return _as_function(_graph(function, arguments), arguments)
 
 
 def _graph(function: Callable[..., Any], arguments: Sequence[Tensor]) -> GraphModule:
@@ -117,49 +93,20 @@ def _graph(function: Callable[..., Any], arguments: Sequence[Tensor]) -> GraphMo
 
 def _finished(graph: GraphModule, arguments: Sequence[Tensor]) -> Callable[..., Any]:
     """The graph as a callable, every operation in its fastest form."""
-    graph.graph.set_codegen(CodeGen())
-    if arguments[0].is_cuda:
-        return _compiled(graph)
-    fold_constants(graph)
     drop_idle_views(graph.graph)
-    use_strips(graph.graph)
-    use_bias_sums(graph.graph)
-    use_narrow_forms(graph.graph)
-    use_onednn(graph.graph)
-    drop_idle_views(graph.graph)
-    return _interpreted(graph)
+    if not arguments[0].is_cuda:
+        fold_constants(graph)
+        use_strips(graph.graph)
+        use_bias_sums(graph.graph)
+        use_narrow_forms(graph.graph)
+        use_onednn(graph.graph)
+        drop_idle_views(graph.graph)
+    return _as_function(graph, arguments)
 
 
-def _compiled(graph: GraphModule) -> Callable[..., Any]:
-    """As a straight line of Python calls."""
-    for node in graph.graph.nodes:
-        fast = _FAST.get(getattr(node.target, "overloadpacket", None))
-        if fast is not None:
-            node.target = fast
-    graph.graph.eliminate_dead_code()
-    graph.recompile()
-    return graph.forward
-
-
-def _interpreted(graph: GraphModule) -> Callable[..., Any]:
-    """The same operations run by TorchScript's interpreter, in one call from Python.
-
-    Worker threads then do not contend for the GIL between operations: a round of a 200-200 MLP takes a quarter less time. The
-    interpreter's optimiser stays off: from the second or third call on it would change the rounding.
-    """
-    for node in graph.graph.nodes:
-        node.target = getattr(node.target, "overloadpacket", node.target)  # TorchScript chooses among overloads itself
-    graph.graph.eliminate_dead_code()
-    graph.recompile()
-    with _TRACING, warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # deprecated as a way to export models, which this is not
-        scripted = torch.jit.script(graph).forward
-
-    def call(*given: Tensor) -> Any:
-        with torch.jit.optimized_execution(False):  # type: ignore[attr-defined]
-            return scripted(*given)
-
-    return call
+def _as_function(graph: GraphModule, arguments: Sequence[Tensor]) -> Callable[..., Any]:
+    with _TRACING:
+        return as_function(graph, arguments[0].device)
 
 
 def _factors(node: Node) -> tuple[Any, Any] | None:
