@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Any
 
@@ -51,6 +53,29 @@ def test_what_holds_a_closure_is_not_shared() -> None:
     for _ in range(2):
         traces.shared(None, lambda: made.append(1))
     assert len(made) == 2
+
+
+def test_threads_that_ask_for_one_program_share_a_trace(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(traces, "_programs", type(traces._programs)())
+    asked, made = threading.Barrier(3, timeout=30), list[int]()
+
+    def make() -> int:
+        asked.wait()  # until the others are on their way
+        made.append(1)
+        return 7
+
+    with ThreadPoolExecutor(3) as pool:
+        first = pool.submit(traces.shared, "key", make)
+        others = [pool.submit(lambda: (asked.wait(), traces.shared("key", make))[1]) for _ in range(2)]
+        assert [job.result() for job in (first, *others)] == [7, 7, 7]
+    assert made == [1]
+
+
+def test_a_trace_that_fails_is_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(traces, "_programs", type(traces._programs)())
+    with pytest.raises(ZeroDivisionError):
+        traces.shared("key", lambda: 1 // 0)
+    assert traces.shared("key", lambda: 5) == 5
 
 
 def test_the_oldest_program_goes_first(monkeypatch: pytest.MonkeyPatch) -> None:

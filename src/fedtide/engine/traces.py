@@ -13,6 +13,7 @@ import threading
 import types
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
+from concurrent.futures import Future
 from functools import partial
 from typing import Any, TypeVar
 
@@ -26,27 +27,31 @@ Program = TypeVar("Program")
 _MOST = 256
 """Most programs kept; the least recently used one is dropped first."""
 
-_programs: OrderedDict[Any, Any] = OrderedDict()
+_programs: OrderedDict[Any, Future[Any]] = OrderedDict()
 _lock = threading.Lock()
 _code: dict[int, Any] = {}
 """Classes and functions that keys refer to by address; kept alive, so that addresses are not reused."""
 
 
 def shared(key: Any | None, make: Callable[[], Program]) -> Program:
-    """The program of a key, made on first use; a key of ``None`` makes one that is not kept."""
+    """The program of a key, made on first use, once, however many threads ask; a key of ``None`` makes one that is not kept."""
     if key is None:
         return make()
     with _lock:
-        if key in _programs:
-            _programs.move_to_end(key)
-            found: Program = _programs[key]
-            return found
-    made = make()
-    with _lock:
-        _programs[key] = made
+        known: Future[Program] | None = _programs.get(key)
+        program = known or Future()
+        _programs[key] = program
+        _programs.move_to_end(key)
         if len(_programs) > _MOST:
             _programs.popitem(last=False)
-    return made
+    if known is None:
+        try:
+            program.set_result(make())
+        except BaseException as error:
+            with _lock:
+                _programs.pop(key, None)
+            program.set_exception(error)
+    return program.result()
 
 
 class Traced:
