@@ -10,6 +10,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import re
 import statistics
 import subprocess
 import sys
@@ -35,8 +36,16 @@ from with_fedtide import settings_of
 from workloads import WORKLOADS
 
 OURS = "fedtide"
-CONTENDERS = (OURS, "fedtide-naive", "pfl", "pfl-2", "fedjax", "fedjax-pmap", "flower", "fluke")
-LIMIT = 1800  # seconds that one turn may take
+CONTENDERS = {
+    OURS: "fedtide",
+    "fedtide-naive": "plain PyTorch loop, one thread",
+    "pfl": "pfl-research, two processes",
+    "fedjax": "FedJAX, `jit`",
+    "flower": "Flower, two Ray actors",
+    "fluke": "fluke, two threads",
+    "fluke-1": "fluke, one thread",
+}
+LIMIT = 900  # seconds that one turn may take
 TESTED = 5000  # training samples on which the final models are compared
 
 
@@ -62,7 +71,9 @@ def main() -> None:
 def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--only", type=_some(tuple(WORKLOADS)), default=tuple(WORKLOADS), help="workloads, as W1,W3")
-    parser.add_argument("--contenders", type=_some(CONTENDERS), default=CONTENDERS, help=",".join(CONTENDERS))
+    parser.add_argument(
+        "--contenders", type=_some(tuple(CONTENDERS)), default=tuple(CONTENDERS), help=",".join(CONTENDERS)
+    )
     parser.add_argument("--turns", type=int, default=3)
     parser.add_argument("--quick", action="store_true", help="fewer rounds: is everything in order?")
     parser.add_argument("--folder", type=Path, default=Path(".peers"), help="for environments, data and figures")
@@ -98,7 +109,9 @@ class Bench:
 
     def figures(self) -> dict[str, dict[str, dict[str, Any]]]:
         """Content of :attr:`results`."""
-        found: dict[str, dict[str, dict[str, Any]]] = json.loads(self.results.read_text()) if self.results.exists() else {}
+        found: dict[str, dict[str, dict[str, Any]]] = (
+            json.loads(self.results.read_text()) if self.results.exists() else {}
+        )
         return found
 
     def task(self, name: str) -> Task:
@@ -153,7 +166,7 @@ class Bench:
                 command = [python, str(HERE / "contender.py"), contender, str(task.folder), str(result)]
                 subprocess.run(command, check=True, capture_output=True, text=True, timeout=LIMIT, cwd=scratch)
             except subprocess.CalledProcessError as error:
-                return {"error": (error.stderr.strip().splitlines() or [str(error)])[-1]}
+                return {"error": _reason(error)}
             except subprocess.TimeoutExpired:
                 return {"error": f"not done after {LIMIT} s"}
             figures: dict[str, Any] = json.loads(result.read_text())
@@ -173,7 +186,7 @@ class Bench:
             turns = {turn: figures for turn, figures in found[contender].items() if turn in ours and "wall" in figures}
             if not turns:
                 errors = {figures.get("error", "") for figures in found[contender].values()}
-                lines.append(f"| {contender} | failed: {'; '.join(sorted(errors))} | | | | | |")
+                lines.append(f"| {CONTENDERS[contender]} | failed: {'; '.join(sorted(errors))} | | | | | |")
                 continue
             pairs = [(figures, ours[turn]) for turn, figures in turns.items()]
             wall, processor, change = (
@@ -183,7 +196,7 @@ class Bench:
             typical = 1000 * statistics.median(figures["wall"] for figures in turns.values())
             loss = statistics.median(figures["loss"] for figures in turns.values())
             span = f"{wall.low:.2f}-{wall.high:.2f}"
-            cells = (contender, f"{typical:,.0f}", f"{wall.median:.2f}", span, f"{processor.median:.2f}")
+            cells = (CONTENDERS[contender], f"{typical:,.0f}", f"{wall.median:.2f}", span, f"{processor.median:.2f}")
             lines.append(f"| {' | '.join(cells)} | {change.median:.3f} | {loss:.4f} |")
         loads = [figures["load"] for turns in found.values() for figures in turns.values()]
         versions = {
@@ -194,6 +207,12 @@ class Bench:
         }
         lines += ["", f"Load before a turn {min(loads)} to {max(loads)}; {', '.join(sorted(versions))}.", ""]
         return "\n".join(lines)
+
+
+def _reason(error: subprocess.CalledProcessError) -> str:
+    """The last line that names an exception, or the last line."""
+    lines = error.stderr.strip().splitlines() or [str(error)]
+    return next((line for line in reversed(lines) if re.match(r"[\w.]*(Error|Exception|Exit)\b", line)), lines[-1])
 
 
 def _learned(task: Task, model: list[np.ndarray[Any, np.dtype[np.float32]]]) -> dict[str, float]:

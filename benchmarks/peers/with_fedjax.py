@@ -1,16 +1,6 @@
-"""FedJAX: its federated_averaging with the jit backend, its default; XLA uses both cores within each operation.
-
-``fedjax-pmap`` is its other backend: XLA presents the processor as two devices, and one client is trained on each.
-"""
+"""FedJAX: its federated_averaging with the jit backend, its default; XLA uses both cores within an operation."""
 
 from __future__ import annotations
-
-import os
-import sys
-
-PMAP = "fedjax-pmap" in sys.argv
-if PMAP:
-    os.environ["XLA_FLAGS"] = "--xla_force_host_platform_device_count=2"
 
 import fedjax
 import haiku as hk
@@ -39,7 +29,7 @@ def _forward(model: str, inputs: jax.Array) -> jax.Array:
 
 
 def run(task: Task, clock: Clock, variant: str) -> Arrays:
-    """See ``contender.py``; variants: backends."""
+    """See ``contender.py``; no variants."""
     inputs, labels = task.data()
     images = np.ascontiguousarray(np.moveaxis(inputs, 2, -1))
     data = fedjax.InMemoryFederatedData(
@@ -52,7 +42,7 @@ def run(task: Task, clock: Clock, variant: str) -> Arrays:
         chosen = jax.nn.log_softmax(network.apply(params, key, batch["x"]))
         return -jnp.take_along_axis(chosen, batch["y"][:, None], axis=1)[:, 0]
 
-    fedjax.set_for_each_client_backend("pmap" if PMAP else "jit")
+    fedjax.set_for_each_client_backend("jit")
     algorithm = fedjax.algorithms.fed_avg.federated_averaging(
         fedjax.grad(loss),
         client_optimizer=fedjax.optimizers.sgd(task.lr),

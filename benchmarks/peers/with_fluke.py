@@ -1,4 +1,4 @@
-"""fluke: its FedAVG, as its documentation runs it from Python; one process, PyTorch's default threads."""
+"""fluke: its FedAVG, in one process with PyTorch's default of a thread per core; ``fluke-1`` is one thread."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ except RuntimeError:
 from fluke import FlukeENV
 from fluke.algorithms.fedavg import FedAVG
 from fluke.data import DataSplitter, DummyDataContainer, FastDataLoader
-from fluke.utils import ServerObserver
+from fluke.utils import FederationObserver
 from networks import network, parameters_of
 from task import Arrays, Clock, Task
 
 PACKAGES = ("fluke-fl", "torch", "numpy")
 
 
-class _Rounds(ServerObserver):
+class _Rounds(FederationObserver):
     def __init__(self, clock: Clock) -> None:
         self.clock = clock
 
@@ -33,7 +33,9 @@ class _Rounds(ServerObserver):
 
 
 def run(task: Task, clock: Clock, variant: str) -> Arrays:
-    """See ``contender.py``; no variants."""
+    """See ``contender.py``; variants: number of threads."""
+    if variant:
+        torch.set_num_threads(int(variant))
     environment = FlukeENV()
     environment.set_seed(0)
     environment.set_device("cpu")

@@ -1,4 +1,4 @@
-"""pfl-research: its FederatedAveraging on its SimulatedBackend; ``pfl`` is one process, ``pfl-2`` two with one thread each.
+"""pfl-research: its FederatedAveraging on its SimulatedBackend, in two processes with one thread each.
 
 Several processes are what its guide to fast simulations recommends: the same script is started once per process, and pfl
 shares the users of a cohort among them.
@@ -19,6 +19,7 @@ from networks import network, parameters_of
 from task import Arrays, Clock, Task
 
 PACKAGES = ("pfl", "torch", "numpy")
+PROCESSES = 2
 ADDRESSES, RANK = "PFL_WORKER_ADDRESSES", "PFL_WORKER_RANK"
 
 
@@ -40,20 +41,17 @@ class _Module(nn.Module):
 
 
 def run(task: Task, clock: Clock, variant: str) -> Arrays:
-    """See ``contender.py``; ``variant`` is the number of processes."""
-    if not variant:
-        return _train(task, clock)
+    """See ``contender.py``; no variants."""
     torch.set_num_threads(1)
     if RANK in os.environ:  # another process than the first
         return _train(task, clock)
-    processes = int(variant)
-    os.environ[ADDRESSES] = ",".join(f"127.0.0.1:{_free_port()}" for _ in range(processes))
+    os.environ[ADDRESSES] = ",".join(f"127.0.0.1:{_free_port()}" for _ in range(PROCESSES))
     script, name, folder, result = sys.argv
     others = [
         subprocess.Popen(
             [sys.executable, script, name, folder, f"{result}.{rank}"], env={**os.environ, RANK: str(rank)}
         )
-        for rank in range(1, processes)
+        for rank in range(1, PROCESSES)
     ]
     os.environ[RANK] = "0"
     model = _train(task, clock)
@@ -97,9 +95,7 @@ def _train(task: Task, clock: Clock) -> Arrays:
         ),
         SimulatedBackend(training_data=data, val_data=data),
         model,
-        NNTrainHyperParams(
-            local_batch_size=task.batch, local_num_epochs=task.epochs, local_learning_rate=task.lr
-        ),
+        NNTrainHyperParams(local_batch_size=task.batch, local_num_epochs=task.epochs, local_learning_rate=task.lr),
         callbacks=[Rounds()],
         send_metrics_to_platform=False,
     )
