@@ -24,17 +24,15 @@ import numpy as np
 import torch
 from rich.console import Console
 
-HERE = Path(__file__).parent / "peers"
-sys.path.append(str(HERE))
-
 from competitors import assembled
-from environments import python_of
-from networks import network, parameters_of
-from task import Task, load
+from peers.environments import python_of
+from peers.fedtide import settings_of
+from peers.networks import network, parameters_of
+from peers.task import Task, load
 from timing import Ratio
-from with_fedtide import settings_of
 from workloads import WORKLOADS
 
+HERE = Path(__file__).parent.resolve()
 OURS = "fedtide"
 CONTENDERS = {
     OURS: "fedtide",
@@ -52,7 +50,7 @@ TESTED = 5000  # training samples on which the final models are compared
 def main() -> None:
     options = _options()
     console = Console(highlight=False)
-    plugins = [str(HERE.parent / "plugins"), os.environ.get("FEDTIDE_PLUGINS", "")]
+    plugins = [str(HERE / "plugins"), os.environ.get("FEDTIDE_PLUGINS", "")]
     os.environ["FEDTIDE_PLUGINS"] = os.pathsep.join(filter(None, plugins))
     bench = Bench(options.folder.resolve(), options.quick, console.print)
     if options.fresh:
@@ -163,8 +161,12 @@ class Bench:
             result = Path(scratch) / "result.json"
             try:
                 python = sys.executable if library == OURS else python_of(library, self.folder / "environments")
-                command = [python, str(HERE / "contender.py"), contender, str(task.folder), str(result)]
-                subprocess.run(command, check=True, capture_output=True, text=True, timeout=LIMIT, cwd=scratch)
+                command = [python, "-m", "peers.contender", contender, str(task.folder), str(result)]
+                paths = [str(HERE), *filter(None, [os.environ.get("PYTHONPATH") if library == OURS else None])]
+                environment = {**os.environ, "PYTHONPATH": os.pathsep.join(paths)}
+                subprocess.run(
+                    command, check=True, capture_output=True, text=True, timeout=LIMIT, cwd=scratch, env=environment
+                )
             except subprocess.CalledProcessError as error:
                 return {"error": _reason(error)}
             except subprocess.TimeoutExpired:

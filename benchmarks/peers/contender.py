@@ -1,4 +1,4 @@
-"""Run one task by one contender, in the contender's own environment: ``contender.py NAME TASK-FOLDER RESULT.json``."""
+"""Run one task by one contender, in its own environment: ``python -m peers.contender NAME TASK-FOLDER RESULT.json``."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ import sys
 from importlib.metadata import version
 from pathlib import Path
 
-from task import Clock, Task, save
+from peers.task import Clock, Task, save
 
 
 def main() -> None:
     name, folder, result = sys.argv[1], Path(sys.argv[2]), Path(sys.argv[3])
     task = Task.read(folder)
     clock = Clock(task.timed)
-    module = importlib.import_module(f"with_{name.partition('-')[0]}")
+    module = importlib.import_module(f"peers.{name.partition('-')[0]}")
     # A contender is a function run(task, clock, variant) that calls clock.tick() after every round and returns the model.
     save(result.with_suffix(".npz"), module.run(task, clock, name.partition("-")[2]))
     if clock.done != task.rounds:

@@ -9,32 +9,31 @@ from pathlib import Path
 os.environ |= {"FLWR_TELEMETRY_ENABLED": "0", "RAY_USAGE_STATS_ENABLED": "0"}
 
 import torch
-from flwr.app import ArrayRecord, Context, Message, MetricRecord, RecordDict
+from flwr.app import ArrayRecord, ConfigRecord, Context, Message, MetricRecord, RecordDict
 from flwr.clientapp import ClientApp
 from flwr.serverapp import Grid, ServerApp
 from flwr.serverapp.strategy import FedAvg
 from flwr.simulation import run_simulation
 from torch import nn
 
-from networks import network, parameters_of
-from task import Arrays, Clock, Task
+from peers.networks import network, parameters_of
+from peers.task import Arrays, Clock, Task
 
 PACKAGES = ("flwr", "ray", "torch", "numpy")
 
 
 @functools.cache
-def _task(folder: str) -> tuple[Task, torch.Tensor, torch.Tensor]:
-    """Read once per process; the inputs stay in the file's pages, which the processes share."""
+def _task(folder: str) -> tuple[Task, torch.Tensor, torch.Tensor, nn.Module]:
+    """Task, inputs, labels and a network, once per process; the inputs stay in the file's pages, which processes share."""
     task = Task.read(Path(folder))
     inputs, labels = task.data()
-    return task, torch.from_numpy(inputs), torch.from_numpy(labels)
+    return task, torch.from_numpy(inputs), torch.from_numpy(labels), network(task.model, task.initial())
 
 
 def _train(message: Message, context: Context) -> Message:
     """What a client does with a training message."""
-    task, inputs, labels = _task(str(message.content["config"]["folder"]))
+    task, inputs, labels, model = _task(str(message.content["config"]["folder"]))
     client = int(context.node_config["partition-id"])
-    model = network(task.model, task.initial())
     model.load_state_dict(message.content["arrays"].to_torch_state_dict())
     optimizer = torch.optim.SGD(model.parameters(), lr=task.lr)
     for _ in range(task.epochs):
@@ -58,8 +57,6 @@ def run(task: Task, clock: Clock, variant: str) -> Arrays:
 
     @server.main()  # type: ignore[untyped-decorator]
     def main(grid: Grid, context: Context) -> None:
-        from flwr.app import ConfigRecord
-
         strategy = FedAvg(
             fraction_train=task.cohort / task.clients, fraction_evaluate=0.0, min_available_nodes=task.clients
         )

@@ -15,8 +15,8 @@ from typing import Any
 import torch
 from torch import nn
 
-from networks import network, parameters_of
-from task import Arrays, Clock, Task
+from peers.networks import network, parameters_of
+from peers.task import Arrays, Clock, Task
 
 PACKAGES = ("pfl", "torch", "numpy")
 PROCESSES = 2
@@ -46,10 +46,11 @@ def run(task: Task, clock: Clock, variant: str) -> Arrays:
     if RANK in os.environ:  # another process than the first
         return _train(task, clock)
     os.environ[ADDRESSES] = ",".join(f"127.0.0.1:{_free_port()}" for _ in range(PROCESSES))
-    script, name, folder, result = sys.argv
+    _, name, folder, result = sys.argv
     others = [
         subprocess.Popen(
-            [sys.executable, script, name, folder, f"{result}.{rank}"], env={**os.environ, RANK: str(rank)}
+            [sys.executable, "-m", "peers.contender", name, folder, f"{result}.{rank}"],
+            env={**os.environ, RANK: str(rank)},
         )
         for rank in range(1, PROCESSES)
     ]

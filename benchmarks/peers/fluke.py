@@ -18,8 +18,9 @@ from fluke import FlukeENV
 from fluke.algorithms.fedavg import FedAVG
 from fluke.data import DataSplitter, DummyDataContainer, FastDataLoader
 from fluke.utils import FederationObserver
-from networks import network, parameters_of
-from task import Arrays, Clock, Task
+
+from peers.networks import network, parameters_of
+from peers.task import Arrays, Clock, Task
 
 PACKAGES = ("fluke-fl", "torch", "numpy")
 
@@ -28,7 +29,7 @@ class _Rounds(FederationObserver):
     def __init__(self, clock: Clock) -> None:
         self.clock = clock
 
-    def end_round(self, round: int) -> None:
+    def end_round(self, round: int) -> None:  # noqa: A002
         self.clock.tick()
 
 

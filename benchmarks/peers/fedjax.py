@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from task import Arrays, Clock, Task
+from peers.task import Arrays, Clock, Task
 
 PACKAGES = ("fedjax", "jax", "jaxlib", "dm-haiku", "numpy")
 

@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-import sys
 import tempfile
 from pathlib import Path
 
 import lightning as L
 
-sys.path.append(str(Path(__file__).parent.parent))
-
 from competitors import assembled, library
 from fedtide.settings.params import Params
 from fedtide.settings.run import RunSettings
 from naive import NaiveLoop
-from networks import parameters_of
-from task import Arrays, Clock, Task
+from peers.networks import parameters_of
+from peers.task import Arrays, Clock, Task
 from timing import RoundClock
 from workloads import WORKLOADS
 
