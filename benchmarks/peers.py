@@ -34,6 +34,11 @@ from workloads import WORKLOADS
 
 HERE = Path(__file__).parent.resolve()
 OURS = "fedtide"
+MODES = {
+    "full": "the measurement",
+    "quick": "fewer rounds",
+    "check": "every client takes part, so that all contenders must learn the same",
+}
 CONTENDERS = {
     OURS: "fedtide",
     "fedtide-naive": "plain PyTorch loop, one thread",
@@ -52,7 +57,7 @@ def main() -> None:
     console = Console(highlight=False)
     plugins = [str(HERE / "plugins"), os.environ.get("FEDTIDE_PLUGINS", "")]
     os.environ["FEDTIDE_PLUGINS"] = os.pathsep.join(filter(None, plugins))
-    bench = Bench(options.folder.resolve(), options.quick, console.print)
+    bench = Bench(options.folder.resolve(), options.mode, console.print)
     if options.fresh:
         bench.results.unlink(missing_ok=True)
     tables = []
@@ -63,7 +68,7 @@ def main() -> None:
                 bench.take_turn(task, turn, contender)
         tables.append(bench.table(task, options.contenders))
         console.print(tables[-1], soft_wrap=True)
-    (bench.folder / "tables.md").write_text("\n".join(tables))
+    (bench.folder / f"tables-{options.mode}.md").write_text("\n".join(tables))
 
 
 def _options() -> argparse.Namespace:
@@ -73,7 +78,7 @@ def _options() -> argparse.Namespace:
         "--contenders", type=_some(tuple(CONTENDERS)), default=tuple(CONTENDERS), help=",".join(CONTENDERS)
     )
     parser.add_argument("--turns", type=int, default=3)
-    parser.add_argument("--quick", action="store_true", help="fewer rounds: is everything in order?")
+    parser.add_argument("--mode", choices=MODES, default="full", help="; ".join(f"{k}: {v}" for k, v in MODES.items()))
     parser.add_argument("--folder", type=Path, default=Path(".peers"), help="for environments, data and figures")
     parser.add_argument("--fresh", action="store_true", help="forget the figures of an earlier measurement")
     return parser.parse_args()
@@ -93,17 +98,17 @@ class Bench:
     """Where and how to measure.
 
     Attributes:
-        folder: of environments, data and figures. quick: few rounds instead of enough. log: gets remarks.
+        folder: of environments, data and figures. mode: of :data:`MODES`. log: gets remarks.
     """
 
     folder: Path
-    quick: bool
+    mode: str
     log: Callable[[str], None]
 
     @property
     def results(self) -> Path:
         """File with all figures, by workload, contender and turn."""
-        return self.folder / ("results-quick.json" if self.quick else "results.json")
+        return self.folder / f"results-{self.mode}.json"
 
     def figures(self) -> dict[str, dict[str, dict[str, Any]]]:
         """Content of :attr:`results`."""
@@ -116,20 +121,20 @@ class Bench:
         """A workload's task, written if it is not there."""
         workload = WORKLOADS[name]
         task = Task(
-            folder=self.folder / "tasks" / (f"{name}-quick" if self.quick else name),
+            folder=self.folder / "tasks" / f"{name}-{self.mode}",
             name=name,
             model=workload.model,
-            clients=workload.clients,
+            clients=workload.cohort if self.mode == "check" else workload.clients,
             samples=workload.samples,
             cohort=workload.cohort,
             # Five steps of 128 are an epoch of W3's 640 samples.
             epochs=workload.local["amount"] if workload.local.get("unit", "epochs") == "epochs" else 1,
             batch=workload.local["batch_size"],
             lr=0.001,
-            timed=max(workload.timed // 3, 1) if self.quick else workload.timed,
+            timed={"full": workload.timed, "quick": max(workload.timed // 3, 1), "check": 1}[self.mode],
         )
         if not (task.folder / "task.json").exists() or Task.read(task.folder) != task:
-            world = assembled(settings_of(name, task.rounds, task.folder))
+            world = assembled(settings_of(task))
             order = torch.from_numpy(np.concatenate([world.timeline.shards[client] for client in range(task.clients)]))
             inputs, labels = (
                 values[order].reshape(task.clients, task.samples, *values.shape[1:]).numpy()
@@ -199,7 +204,7 @@ class Bench:
             loss = statistics.median(figures["loss"] for figures in turns.values())
             span = f"{wall.low:.2f}-{wall.high:.2f}"
             cells = (CONTENDERS[contender], f"{typical:,.0f}", f"{wall.median:.2f}", span, f"{processor.median:.2f}")
-            lines.append(f"| {' | '.join(cells)} | {change.median:.3f} | {loss:.4f} |")
+            lines.append(f"| {' | '.join(cells)} | {change.median:.4f} | {loss:.4f} |")
         loads = [figures["load"] for turns in found.values() for figures in turns.values()]
         versions = {
             f"{name} {number}"

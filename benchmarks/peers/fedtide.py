@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tempfile
+from dataclasses import replace
 from pathlib import Path
 
 import lightning as L
@@ -37,14 +38,15 @@ class _Rounds(RoundClock):
         self.model = [piece.reshape(shape).numpy().copy() for piece, shape in zip(pieces, shapes, strict=True)]
 
 
-def settings_of(workload: str, rounds: int, folder: Path) -> RunSettings:
-    """A workload's settings; the data are below ``folder``."""
-    return Params(WORKLOADS[workload].raw(folder, rounds, engine={"accelerator": "cpu"})).run()
+def settings_of(task: Task) -> RunSettings:
+    """Settings of the task's workload; the data are in the task's folder."""
+    workload = replace(WORKLOADS[task.name], clients=task.clients, cohort=task.cohort)
+    return Params(workload.raw(task.folder, task.rounds, engine={"accelerator": "cpu"})).run()
 
 
 def run(task: Task, clock: Clock, variant: str) -> Arrays:
     """See ``contender.py``; variants: ``naive``."""
-    settings = settings_of(task.name, task.rounds, task.folder)
+    settings = settings_of(task)
     if variant == "naive":
         loop = NaiveLoop(assembled(settings))
         loop.run(task.rounds, clock.tick)

@@ -58,7 +58,10 @@ def run(task: Task, clock: Clock, variant: str) -> Arrays:
     @server.main()  # type: ignore[untyped-decorator]
     def main(grid: Grid, context: Context) -> None:
         strategy = FedAvg(
-            fraction_train=task.cohort / task.clients, fraction_evaluate=0.0, min_available_nodes=task.clients
+            fraction_train=task.cohort / task.clients,
+            min_train_nodes=task.cohort,  # in the first round too, when not all nodes are connected yet
+            fraction_evaluate=0.0,
+            min_available_nodes=task.clients,
         )
         result = strategy.start(
             grid=grid,
