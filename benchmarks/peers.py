@@ -48,7 +48,7 @@ CONTENDERS = {
     "fluke": "fluke, two threads",
     "fluke-1": "fluke, one thread",
 }
-LIMIT = 900  # seconds that one turn may take
+LIMIT = 600  # seconds that one turn may take
 TESTED = 5000  # training samples on which the final models are compared
 
 
