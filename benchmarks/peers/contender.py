@@ -1,0 +1,29 @@
+"""Run one task by one contender, in its own environment: ``python -m peers.contender NAME TASK-FOLDER RESULT.json``."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import platform
+import sys
+from importlib.metadata import version
+from pathlib import Path
+
+from peers.task import Clock, Task, save
+
+
+def main() -> None:
+    name, folder, result = sys.argv[1], Path(sys.argv[2]), Path(sys.argv[3])
+    task = Task.read(folder)
+    clock = Clock(task.timed)
+    module = importlib.import_module(f"peers.{name.partition('-')[0]}")
+    # A contender is a function run(task, clock, variant) that calls clock.tick() after every round and returns the model.
+    save(result.with_suffix(".npz"), module.run(task, clock, name.partition("-")[2]))
+    if clock.done != task.rounds:
+        raise SystemExit(f"{clock.done} rounds instead of {task.rounds}")
+    versions = {"Python": platform.python_version(), **{package: version(package) for package in module.PACKAGES}}
+    result.write_text(json.dumps({**clock.figures(), "versions": versions}))
+
+
+if __name__ == "__main__":
+    main()
