@@ -11,7 +11,6 @@ from functools import cache
 from pathlib import Path
 
 import torch
-from torch import Tensor
 from torch.fx import Graph, Node
 
 from fedtide.engine.views import example, transposed
@@ -24,6 +23,8 @@ _NARROW, _SHALLOW = 16, 32
 
 _aten = torch.ops.aten
 _mm, _addmm, _relu = _aten.mm.default, _aten.addmm.default, _aten.relu.default
+_linear = torch.ops.mkldnn._linear_pointwise.default
+"""inputs [m, k] times the transposed weight [n, k], plus bias [n], and an activation of that."""
 
 
 @cache
@@ -61,13 +62,8 @@ def use_onednn(graph: Graph) -> None:
         if len(node.users) == 1 and (user := next(iter(node.users))).target is _relu:
             end, activation = user, "relu"
         with graph.inserting_before(end):
-            product = graph.call_function(_linear, (left, weight, bias, activation))
+            product = graph.call_function(_linear, (left, weight, bias, activation, [], ""))
         product.meta = end.meta
         end.replace_all_uses_with(product)
         for old in {end: None, node: None}:
             graph.erase_node(old)
-
-
-def _linear(inputs: Tensor, weight: Tensor, bias: Tensor | None, activation: str) -> Tensor:
-    """inputs [m, k] times the transposed weight [n, k], plus bias [n]."""
-    return torch.ops.mkldnn._linear_pointwise(inputs, weight, bias, activation, [], "")  # type: ignore[no-any-return]
