@@ -23,8 +23,6 @@ _NARROW, _SHALLOW = 16, 32
 
 _aten = torch.ops.aten
 _mm, _addmm, _relu = _aten.mm.default, _aten.addmm.default, _aten.relu.default
-_linear = torch.ops.mkldnn._linear_pointwise.default
-"""inputs [m, k] times the transposed weight [n, k], plus bias [n], and an activation of that."""
 
 
 @cache
@@ -55,6 +53,7 @@ def use_onednn(graph: Graph) -> None:
     A ReLU of a product is taken with it.
     """
     for node in filter(is_faster, list(graph.nodes)):
+        linear = torch.ops.mkldnn._linear_pointwise.default  # not in every build of torch
         bias, left, right = (None, *node.args)[-3:]
         with graph.inserting_before(node):
             weight = transposed(graph, right)
@@ -62,7 +61,7 @@ def use_onednn(graph: Graph) -> None:
         if len(node.users) == 1 and (user := next(iter(node.users))).target is _relu:
             end, activation = user, "relu"
         with graph.inserting_before(end):
-            product = graph.call_function(_linear, (left, weight, bias, activation, [], ""))
+            product = graph.call_function(linear, (left, weight, bias, activation, [], ""))
         product.meta = end.meta
         end.replace_all_uses_with(product)
         for old in {end: None, node: None}:

@@ -42,11 +42,7 @@ def drop_idle_views(graph: Graph) -> None:
     """Remove views that change nothing, in place: to the same shape, pairs of transpositions, of sums that kept dimensions."""
     for node in graph.nodes:
         inner = node.args[0] if node.args else None
-        if (
-            node.op != "call_function"
-            or not isinstance(inner, Node)
-            or not {"val"} <= node.meta.keys() & inner.meta.keys()
-        ):
+        if not isinstance(inner, Node) or "val" not in node.meta or "val" not in inner.meta:
             continue
         if node.target in RESHAPES and example(node).shape == example(inner).shape:
             node.replace_all_uses_with(inner)
