@@ -111,10 +111,12 @@ class Bench:
         return self.folder / f"results-{self.mode}.json"
 
     def figures(self) -> dict[str, dict[str, dict[str, Any]]]:
-        """Content of :attr:`results`."""
-        found: dict[str, dict[str, dict[str, Any]]] = (
-            json.loads(self.results.read_text()) if self.results.exists() else {}
-        )
+        """Content of :attr:`results`; a damaged file ends the program with a line that says so."""
+        try:
+            text = self.results.read_text() if self.results.exists() else "{}"
+            found: dict[str, dict[str, dict[str, Any]]] = json.loads(text)
+        except ValueError as error:
+            raise SystemExit(f"error: {self.results} is damaged ({error}); --fresh starts a new measurement") from None
         return found
 
     def task(self, name: str) -> Task:
