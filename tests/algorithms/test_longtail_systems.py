@@ -81,7 +81,7 @@ def test_balancefls_perturbations_have_the_covariance_of_the_classes() -> None:
     features, labels = random(60, 3, seed=1), torch.arange(60) % 2
     root = balancefl._root(ForwardPass(features, random(60, 2), labels))
     expected = sum(0.5 * torch.cov(features[labels == c].T) for c in (0, 1))
-    torch.testing.assert_close(root @ root, expected, rtol=1e-9, atol=1e-9)
+    torch.testing.assert_close(root.T @ root, expected, rtol=1e-9, atol=1e-9)
     alone = balancefl._root(ForwardPass(features[:2], random(2, 2), labels[:2]))
     assert alone.abs().max() < 1e-12
 

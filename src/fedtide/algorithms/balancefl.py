@@ -67,15 +67,16 @@ class BalanceFl(Averaging):
         return total
 
     def _shift(self, batch: TermBatch) -> Tensor:
-        """z~ - z [B, L]; the last layer is affine, so the perturbation alone goes through it."""
+        """z~ - z [B, L]; the last layer is affine, so the perturbation alone goes through it, and the root before the draws."""
         chance, root = batch.constants["chance"], batch.constants["root"]
         size, width = len(batch.labels), len(root)
-        u = hashed_uniform(batch.key, size * (2 * width + 1)).view(size, -1).to(root.dtype)
-        radius = (-2 * torch.log1p(-u[:, :width])).sqrt()
-        normal = radius * torch.cos(2 * torch.pi * u[:, width : 2 * width])
+        half = -(-width // 2)  # two normal numbers of two uniform ones
+        u = hashed_uniform(batch.key, size * (2 * half + 1)).view(size, -1).to(root.dtype)
+        radius, angle = (-2 * torch.log1p(-u[:, :half])).sqrt(), 2 * torch.pi * u[:, half:-1]
+        normal = torch.cat([radius * torch.cos(angle), radius * torch.sin(angle)], 1)[:, :width]
         moved = (u[:, -1] < chance[batch.labels]).to(root.dtype)
-        change = moved.unsqueeze(-1) * (normal @ root)
-        return batch.head(change) - batch.head(torch.zeros_like(change))
+        through = batch.head(root) - batch.head(torch.zeros_like(root[:1]))
+        return moved.unsqueeze(-1) * (normal @ through)
 
 
 def _only(classes: Tensor, z: Tensor) -> Tensor:
@@ -84,13 +85,15 @@ def _only(classes: Tensor, z: Tensor) -> Tensor:
 
 
 def _root(seen: ForwardPass) -> Tensor:
-    """(4): root [q, q] of the within-class covariance, classes weighted by their samples; a single sample has none."""
+    """(4): R [q, q] with R^T R the within-class covariance, classes weighted by their samples; a single sample has none."""
     features, labels = seen.features.to(torch.float64), seen.labels
     counts = torch.bincount(labels, minlength=seen.logits.shape[-1]).to(features)
     sums = torch.zeros(len(counts), features.shape[1], dtype=features.dtype, device=features.device)
     means = sums.index_add(0, labels, features) / counts.clamp(min=1).unsqueeze(1)
     away = features - means[labels]
     share = counts / (counts - 1).clamp(min=1)
-    values, vectors = torch.linalg.eigh((away * share[labels].unsqueeze(1)).T @ away / len(labels))
-    root: Tensor = vectors * values.clamp(min=0).sqrt() @ vectors.T
+    covariance = (away * share[labels].unsqueeze(1)).T @ away / len(labels)
+    # It may be singular. Without a check, since features that are not finite have to end as a diverged run.
+    floor = 1e-10 * covariance.diagonal().mean().clamp(min=1e-30)
+    root = torch.linalg.cholesky_ex(covariance + floor * torch.eye(len(covariance)).to(covariance), upper=True).L
     return root.to(seen.features)

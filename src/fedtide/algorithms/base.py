@@ -13,7 +13,7 @@ from fedtide.algorithms._round import ForwardPass, Ints, Population, Round, Serv
 from fedtide.core.plugins import Plugin, PluginSettings, Tunable
 from fedtide.core.randomness import Randomness
 from fedtide.engine.flat import Layout
-from fedtide.engine.local import Gradient, Local, Term, TermBatch
+from fedtide.engine.local import Gradient, GradientAt, Local, Term, TermBatch
 from fedtide.settings.kinds import AlgorithmSettings
 
 __all__ = [
@@ -21,6 +21,7 @@ __all__ = [
     "AlgorithmSettings",
     "ForwardPass",
     "Gradient",
+    "GradientAt",
     "Ints",
     "Local",
     "Population",
@@ -139,16 +140,18 @@ class Algorithm(Plugin):
         """Extra losses, with the reference models they need."""
         return []
 
-    def direction(self, grad: Gradient, W: Tensor, r: Round) -> Tensor:
+    def direction(self, grad: Gradient, W: Tensor, r: Round) -> Tensor | GradientAt:
         """The general form, called at every local step if overridden.
 
         Args:
-            grad: gradient [c, d] of the loss (and of the extra terms) on the current batch at any point [c, d]; may be changed.
+            grad: gradient [c, d] of the loss (and of the extra terms) on the current batch at any point [c, d]; may be changed,
+                and is only valid until the step ends.
             W: [c, d] current parameters of some participants; must not be changed.
             r: the round as those participants see it; ``r.client`` may be written.
 
         Returns:
-            [c, d], takes the place of the loss gradient; what :meth:`local` adds comes on top.
+            [c, d], takes the place of the loss gradient; what :meth:`local` adds comes on top. Where it is a gradient at some
+            point, ``GradientAt(point)`` is faster than ``grad(point)``.
         """
         raise NotImplementedError
 

@@ -10,7 +10,7 @@ from torch import Tensor
 from fedtide.algorithms._averaging import Averaging, AveragingSettings
 from fedtide.algorithms._dual import Dual, DualSettings
 from fedtide.algorithms._sharpness import radius
-from fedtide.algorithms.base import Algorithm, AlgorithmSettings, Gradient, Local, Round, RunPreview, Tunable
+from fedtide.algorithms.base import Algorithm, AlgorithmSettings, Gradient, GradientAt, Local, Round, RunPreview, Tunable
 from fedtide.algorithms.scaffold import Scaffold
 from fedtide.core.errors import SettingsError
 
@@ -64,9 +64,9 @@ class FedLesam(Algorithm):
         """What the base adds."""
         return self.base.local(r)
 
-    def direction(self, grad: Gradient, W: Tensor, r: Round) -> Tensor:
+    def direction(self, grad: Gradient, W: Tensor, r: Round) -> GradientAt:
         """g(y + e_k)."""
-        return grad(W + r.scratch.e)
+        return GradientAt(W + r.scratch.e)
 
     def finish(self, r: Round) -> Tensor:
         """x_old_k = x, then the base's server."""

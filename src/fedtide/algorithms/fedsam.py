@@ -6,7 +6,7 @@ from torch import Tensor
 
 from fedtide.algorithms._averaging import Averaging, AveragingSettings
 from fedtide.algorithms._sharpness import ascended
-from fedtide.algorithms.base import Gradient, Round, Tunable
+from fedtide.algorithms.base import Gradient, GradientAt, Round, Tunable
 
 
 class FedSam(Averaging):
@@ -25,6 +25,6 @@ class FedSam(Averaging):
 
     sums_only = True
 
-    def direction(self, grad: Gradient, W: Tensor, r: Round) -> Tensor:
+    def direction(self, grad: Gradient, W: Tensor, r: Round) -> GradientAt:
         """SAM's gradient."""
-        return grad(ascended(W, grad(W), self.settings.rho))
+        return GradientAt(ascended(W, grad(W), self.settings.rho))

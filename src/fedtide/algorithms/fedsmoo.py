@@ -6,7 +6,7 @@ from torch import Tensor
 
 from fedtide.algorithms._dual import Dual, DualSettings
 from fedtide.algorithms._sharpness import radius
-from fedtide.algorithms.base import Gradient, Round
+from fedtide.algorithms.base import Gradient, GradientAt, Round
 
 
 class FedSmoo(Dual):
@@ -29,13 +29,13 @@ class FedSmoo(Dual):
     down = ("w", "s")
     up = ("W", "mu")
 
-    def direction(self, grad: Gradient, W: Tensor, r: Round) -> Tensor:
+    def direction(self, grad: Gradient, W: Tensor, r: Round) -> GradientAt:
         """g(y + e), with mu_k advanced."""
         mu, s = r.client.mu, r.server.s
         t = grad(W).sub_(mu).sub_(s)
         e = t.mul_(radius(t, self.settings.rho))
         mu.add_(e).sub_(s)
-        return grad(e.add_(W))
+        return GradientAt(e.add_(W))
 
     def finish(self, r: Round) -> Tensor:
         """s+ and FedSpeed's x+."""

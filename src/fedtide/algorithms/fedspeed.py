@@ -7,7 +7,7 @@ from torch import Tensor
 
 from fedtide.algorithms._dual import Dual, DualSettings
 from fedtide.algorithms._sharpness import ascended
-from fedtide.algorithms.base import Gradient, Round
+from fedtide.algorithms.base import Gradient, GradientAt, Round
 
 
 class FedSpeed(Dual):
@@ -27,11 +27,12 @@ class FedSpeed(Dual):
 
     settings: Settings
 
-    def direction(self, grad: Gradient, W: Tensor, r: Round) -> Tensor:
+    def direction(self, grad: Gradient, W: Tensor, r: Round) -> Tensor | GradientAt:
         """(1 - mix) g + mix g(y + rho g / |g|)."""
-        mix, g = self.settings.mix, grad(W)
+        mix = self.settings.mix
         if mix == 0:
-            return g
+            return GradientAt(W)
+        g = grad(W)
         if mix == 1:
-            return grad(ascended(W, g, self.settings.rho))
+            return GradientAt(ascended(W, g, self.settings.rho))
         return grad(ascended(W, g.clone(), self.settings.rho)).mul_(mix).add_(g, alpha=1 - mix)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from fedtide.algorithms.base import Gradient, Local, Round
+from fedtide.algorithms.base import Gradient, GradientAt, Local, Round
 from fedtide.algorithms.mimelite import MimeLite
 
 
@@ -30,9 +30,9 @@ class Mime(MimeLite):
         r.server.m = self._next(r)
         return Local(scale=self._fresh, linear=r.server.m)
 
-    def direction(self, grad: Gradient, W: Tensor, r: Round) -> Tensor:
+    def direction(self, grad: Gradient, W: Tensor, r: Round) -> GradientAt:
         """g(y) - g(x)."""
-        return grad(W).sub_(grad(r.w))
+        return GradientAt(W, minus=r.w)
 
     def finish(self, r: Round) -> Tensor:
         """x+."""

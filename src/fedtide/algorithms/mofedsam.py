@@ -5,7 +5,7 @@ from __future__ import annotations
 from torch import Tensor
 
 from fedtide.algorithms._sharpness import ascended
-from fedtide.algorithms.base import Gradient, Round, Tunable
+from fedtide.algorithms.base import Gradient, GradientAt, Round, Tunable
 from fedtide.algorithms.fedcm import FedCm
 
 
@@ -24,6 +24,6 @@ class MoFedSam(FedCm):
 
     settings: Settings
 
-    def direction(self, grad: Gradient, W: Tensor, r: Round) -> Tensor:
+    def direction(self, grad: Gradient, W: Tensor, r: Round) -> GradientAt:
         """SAM's gradient; FedCM's mixture comes on top."""
-        return grad(ascended(W, grad(W), self.settings.rho))
+        return GradientAt(ascended(W, grad(W), self.settings.rho))

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from fedtide.core.faults import broken_contract
-from fedtide.engine.local import Local, Term
+from fedtide.engine.local import GradientAt, Local, Term
 
 Ints = NDArray[np.int64]
 
@@ -83,6 +83,21 @@ def local(plugin: Any, value: Any, clients: int, size: int) -> Local:
             wanted = " or ".join(str(list(shape)) for shape in shapes)
             raise broken_contract(plugin, "local", f"{field.name} of shape {wanted}, got {list(item.shape)}")
     return added
+
+
+def direction(plugin: Any, value: Any, W: Tensor) -> Tensor | GradientAt:
+    """What :meth:`Algorithm.direction` returned at the parameters ``W`` [c, d].
+
+    Raises:
+        PluginError: it is neither a tensor like ``W`` nor a gradient at such a point.
+    """
+    if isinstance(value, GradientAt):
+        shape = tuple(W.shape)
+        tensor(plugin, "direction", value.point, W, shape)
+        if value.minus is not None:
+            tensor(plugin, "direction", value.minus, W, shape, shape[1:])
+        return value
+    return tensor(plugin, "direction", value, W, tuple(W.shape))
 
 
 def terms(plugin: Any, value: Any) -> list[Term]:

@@ -14,6 +14,7 @@ from torch.func import functional_call, grad_and_value, vmap
 from fedtide.engine.flat import Layout
 from fedtide.engine.local import Term
 from fedtide.engine.program import Gradients, Program, trace
+from fedtide.engine.references import References
 from fedtide.engine.task import Task
 from fedtide.engine.traces import shapes, shared, structure
 from fedtide.models.base import Network, Outputs
@@ -41,9 +42,11 @@ class Gradient:
     def __init__(self, task: Task, batched: bool) -> None:
         self.task, self.batched = task, batched
         self.layout = Layout(task.network)
+        self._names = [f"network.{slot.name}" for slot in self.layout.parameters]
         # Two copies: training mode is a property of a module, and references are evaluated while clients train.
         self._train = Probe(copy.deepcopy(task.network)).to(task.device, task.dtype).train()
         self._frozen = copy.deepcopy(self._train).eval()
+        self.references = References(task, self._frozen, self._names)
         self._programs: dict[Any, Program] = {}
         self._lock = threading.Lock()  # functional_call swaps parameters on the modules
         # Described now: while a thread traces, the modules hold its tensors.
@@ -61,6 +64,7 @@ class Gradient:
         weights: Sequence[Tensor],
         references: Sequence[Tensor],
         constants: Sequence[Tensor],
+        known: bool = False,
     ) -> tuple[Gradients, Tensor]:
         """Gradients in parameter order and the mean loss of the batch; if batched, everything has a leading dimension [c].
 
@@ -70,19 +74,20 @@ class Gradient:
             key: of dropout. counts: label counts [L].
             terms: extra losses. weights: one scalar for each. references: parameters of their reference models, by slot,
                 term by term. constants: term by term, each term's constants followed by its tensors.
+            known: whether ``references`` are logits and features of these models on the batch instead.
         """
         masks = () if keep is None else (keep,)
         arguments = (*parameters, inputs, labels, *masks, key, counts, *weights, *references, *constants)
         losses = tuple(term.loss for term in terms)
         if not all(map(_is_static, losses)):
             with self._lock:
-                *gradients, value = self._function(terms, keep is not None)(*arguments)
+                *gradients, value = self._function(terms, keep is not None, known)(*arguments)
             return list(gradients), value
         names = tuple((*term.references, None, *term.constants, *term.tensors) for term in terms)
-        shape = (inputs.shape, keep is None, losses, names, tuple(value.shape for value in constants))
+        shape = (inputs.shape, keep is None, losses, names, known, tuple(value.shape for value in constants))
         program = self._programs.get(shape)
         if program is None:
-            make = partial(trace, self._function(terms, keep is not None), arguments)
+            make = partial(trace, self._function(terms, keep is not None, known), arguments)
             program = self._programs.setdefault(shape, shared(self._key(terms, arguments), make))
         return program(*arguments)
 
@@ -95,22 +100,22 @@ class Gradient:
             return None
         return "gradient", self.batched, self._described, losses, shapes(arguments)
 
-    def _function(self, terms: Sequence[Term], masked: bool) -> Callable[..., tuple[Tensor, ...]]:
-        slots = self.layout.parameters
-        names = [f"network.{slot.name}" for slot in slots]
+    def _function(self, terms: Sequence[Term], masked: bool, known: bool) -> Callable[..., tuple[Tensor, ...]]:
+        slots, names = self.layout.parameters, self._names
         heads = [
             (place, slot.name.removeprefix("head."))
             for place, slot in enumerate(slots)
             if slot.name.startswith("head.")
         ]
         task, count = self.task, len(slots)
+        each = 2 if known else count  # arguments that a reference model takes
 
         def loss(parameters: tuple[Tensor, ...], *rest: Tensor) -> Tensor:
             x, y, *rest_ = rest
             keep = rest_.pop(0) if masked else None
             key, label_counts = rest_.pop(0), rest_.pop(0)
             weights, tensors = rest_[: len(terms)], rest_[len(terms) :]
-            split = count * sum(len(term.references) for term in terms)
+            split = each * sum(len(term.references) for term in terms)
             references, constants = tensors[:split], iter(tensors[split:])
 
             def head(features: Tensor) -> Tensor:
@@ -126,8 +131,11 @@ class Gradient:
                 for term, weight in zip(terms, weights, strict=True):
                     frozen = {}
                     for name in term.references:
-                        vector, references = references[:count], references[count:]
-                        frozen[name] = functional_call(self._frozen, dict(zip(names, vector, strict=True)), (x,))
+                        given, references = references[:each], references[each:]
+                        if known:
+                            frozen[name] = Outputs(*given)
+                        else:
+                            frozen[name] = functional_call(self._frozen, dict(zip(names, given, strict=True)), (x,))
                     own = {name: next(constants) for name in (*term.constants, *term.tensors)}
                     applied.append((term, weight, frozen, own))
                 values = task.losses(outputs, y, label_counts, applied, head, key, keep)

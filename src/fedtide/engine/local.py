@@ -95,8 +95,22 @@ class Term:
     replaces: bool = False
 
 
+@dataclass(frozen=True)
+class GradientAt:
+    """A direction that is a gradient on the current batch, not taken yet.
+
+    The step takes it itself, which spares passes over the model.
+
+    Attributes:
+        point: [c, d], where it is taken. minus: [d] or [c, d], where a gradient is taken that is subtracted from it.
+    """
+
+    point: Tensor
+    minus: Tensor | None = None
+
+
 Gradient = Callable[[Tensor], Tensor]
-Direction = Callable[[Gradient, Tensor, slice], Tensor]
+Direction = Callable[[Gradient, Tensor, slice], Tensor | GradientAt]
 """(gradient at any point on the current batch, parameters [c, d], rows) -> direction [c, d]."""
 
 
@@ -166,6 +180,7 @@ class Update:
             shift = -self.pull * own(added.towards)
             base = shift if base is None else base + shift
         self.base: Tensor | None = base
+        self._limit: Tensor | None = None  # where the constant and proportional parts alone would lead
         alone = self.scale is None and local.clip_scope != "loss" and cohort.direction is None
         self.seeded = base is not None and alone
         plain = not any(isinstance(value, Tensor) for value in (self.scale, self.pull, self.lr, self.decay))
@@ -179,18 +194,29 @@ class Update:
         else:
             g.zero_()
 
-    def step_by(self, gradients: Gradients, w: list[Tensor], W: Tensor) -> None:
-        """A direct step: theta <- (1 - lr (pull + decay)) theta - lr scale gradient - lr base.
+    def step_by(self, gradients: Gradients, w: list[Tensor], W: Tensor, minus: Gradients | None = None) -> None:
+        """A direct step: theta <- (1 - lr (pull + decay)) theta - lr scale (gradient - minus) - lr base.
 
         Args:
             gradients: of a program.
             w: views of ``W``, one per parameter.
             W: parameters [c, d].
+            minus: gradients that are subtracted from them.
         """
-        shrink = 1.0 - self.lr * ((self.pull or 0.0) + self.decay)
-        accumulate(w, gradients, shrink, -self.lr * (1.0 if self.scale is None else self.scale))
-        if self.base is not None:
-            W.add_(self.base, alpha=-self.lr)
+        rate = self.lr * (1.0 if self.scale is None else self.scale)
+        shrink = self.lr * ((self.pull or 0.0) + self.decay)
+        if self.base is None:
+            accumulate(w, gradients, 1.0 - shrink, -rate)
+        else:
+            if shrink:  # one pass instead of two
+                if self._limit is None:
+                    self._limit = self.base * (-self.lr / shrink)
+                W.lerp_(self._limit, shrink)
+            else:
+                W.add_(self.base, alpha=-self.lr)
+            accumulate(w, gradients, 1.0, -rate)
+        if minus is not None:
+            accumulate(w, minus, 1.0, rate)
 
     def direction(self, w: Tensor, g: Tensor) -> None:
         """Turn ``g`` (seed + loss gradient) into v, in place; ``w`` is only read."""

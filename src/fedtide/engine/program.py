@@ -76,8 +76,8 @@ def trace(function: Callable[..., tuple[Tensor, ...]], arguments: Sequence[Tenso
     return Program(_finished(graph, arguments), products)
 
 
-def trace_plain(function: Callable[..., Tensor], arguments: Sequence[Tensor]) -> Callable[..., Tensor]:
-    """Trace a pure function of tensors with one result at the shapes of ``arguments``."""
+def trace_plain(function: Callable[..., Any], arguments: Sequence[Tensor]) -> Callable[..., Any]:
+    """Trace a pure function of tensors at the shapes of ``arguments``."""
     return _finished(_graph(function, arguments), arguments)
 
 

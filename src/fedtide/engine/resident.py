@@ -10,7 +10,7 @@ from torch import Tensor
 
 from fedtide.engine.executor import Advance, Executor
 from fedtide.engine.flat import ResidentModule
-from fedtide.engine.local import Cohort, Direction, Term, Update, rows_of
+from fedtide.engine.local import Cohort, Direction, GradientAt, Term, Update, rows_of
 from fedtide.engine.task import Task
 from fedtide.engine.workers import Workers, WorkerState
 from fedtide.models.base import Outputs
@@ -110,6 +110,9 @@ class Resident(Executor):
             return module.g.clone().unsqueeze(0)
 
         step = direction(gradient, here.unsqueeze(0), rows)
+        if isinstance(step, GradientAt):
+            found = gradient(step.point)
+            step = found if step.minus is None else found - gradient(step.minus)
         module.w.copy_(here)
         module.g.copy_(step[0])
         return values[0]

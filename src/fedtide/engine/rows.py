@@ -8,11 +8,12 @@ import torch
 from torch import Tensor
 
 from fedtide.engine.gradient import Gradient
-from fedtide.engine.local import Cohort, Direction, Update, accumulate, rows_of
+from fedtide.engine.local import Cohort, Direction, GradientAt, Update, accumulate, rows_of
 from fedtide.engine.program import Gradients
 
-Samples = tuple[Tensor, Tensor, Tensor | None, Tensor]
-"""Inputs and labels of a local step or of one of its batches, which of them are real (None: all), and the key."""
+Samples = tuple[Tensor, Tensor, Tensor | None, Tensor, Tensor | None]
+"""Inputs and labels of a local step or of one of its batches, which of them are real (None: all), the key, and where the
+samples are among those that the reference models have seen (None: these models see the batch)."""
 
 
 class Rows:
@@ -28,12 +29,15 @@ class Rows:
         self.counts = cohort.label_counts[rows] if gradient.batched else cohort.label_counts[rows.start]
         self._g = torch.empty_like(self.w)
         self._w_views, self._g_views = self._views(self.w), self._views(self._g)
+        self._taken: list[tuple[Tensor, list[Tensor]]] = []  # gradients for the algorithm's own direction, and their views
+        self._shared_point: tuple[Tensor, list[Tensor]] | None = None
         off = [not gradient.batched and self._cut(term.weight) == 0 for term in cohort.terms]
         self._terms = [term for term, skip in zip(cohort.terms, off, strict=True) if not skip]
         dtype, device = self.w.dtype, self.w.device
         self._weights = [torch.as_tensor(self._cut(term.weight), dtype=dtype, device=device) for term in self._terms]
         vectors = [self._cut(vector) for term in self._terms for vector in term.references.values()]
         self._references = [view for vector in vectors for view in gradient.layout.views(vector)]
+        self._seen: list[Tensor] = []
         place = rows if gradient.batched else rows.start
         self._constants: list[Tensor] = []
         for term in self._terms:
@@ -57,18 +61,48 @@ class Rows:
             return part.expand(count, -1)
         return torch.as_tensor(part, dtype=self.w.dtype, device=self.w.device).reshape(-1).expand(count)
 
-    def step(self, inputs: Tensor, labels: Tensor, keep: Tensor | None, key: Tensor) -> Tensor:
+    def look_ahead(self, indices: Tensor, samples: int) -> Tensor | None:
+        """Pass all samples of the one row through the reference models, if they are seen often enough for that to be faster.
+
+        Args:
+            indices: [S, B], positions in the training set of the batches to come, 0 where unused. samples: that are used.
+
+        Returns:
+            [S, B], places of these samples, for :meth:`step`; None if the reference models see every batch.
+        """
+        if not self._references:
+            return None
+        distinct, places = torch.unique(indices, return_inverse=True)
+        models, count = self.gradient.references, len(self._w_views)
+        if not models.worthwhile(samples, len(distinct)):
+            return None
+        for start in range(0, len(self._references), count):
+            self._seen += models.outputs(self._references[start : start + count], distinct, indices.shape[-1])
+        return places
+
+    def step(
+        self, inputs: Tensor, labels: Tensor, keep: Tensor | None, key: Tensor, places: Tensor | None = None
+    ) -> Tensor:
         """One local step on some samples; returns their mean loss before the step, [] or [c]."""
-        samples: Samples = (inputs, labels, keep, key)
+        samples: Samples = (inputs, labels, keep, key, places)
         if self.cohort.direction is not None:
             return self._own_direction(self.cohort.direction, samples)
-        if self.update.direct and len(self.cohort.plan.batches(self._width(labels))) == 1:
-            gradients, value = self._of_batch(self._w_views, samples)
-            self.update.step_by(gradients, self._w_views, self.w)
+        return self._descend(self._w_views, None, samples)
+
+    def _descend(self, at: list[Tensor], minus: list[Tensor] | None, samples: Samples) -> Tensor:
+        """A step along the gradient at one point, minus that at another one; returns the loss at the first."""
+        if self.update.direct and len(self.cohort.plan.batches(self._width(samples[1]))) == 1:
+            gradients, value = self._of_batch(at, samples)
+            others = None if minus is None else self._of_batch(minus, samples)[0]
+            self.update.step_by(gradients, self._w_views, self.w, others)
             return value
         if self.update.seeded:
             self.update.seed(self._g)
-        value = self._collect(self._w_views, self._g_views, float(self.update.seeded), samples)
+        value = self._collect(at, self._g_views, float(self.update.seeded), samples)
+        if minus is not None:
+            other = torch.empty_like(self.w)
+            self._collect(minus, self._views(other), 0.0, samples)
+            self._g.sub_(other)
         self.update.step(self.w, self._g)
         return value
 
@@ -78,11 +112,15 @@ class Rows:
 
     def _of_batch(self, at: list[Tensor], batch: Samples) -> tuple[Gradients, Tensor]:
         """Gradients and mean loss of one batch."""
-        return self.gradient(at, *batch, self.counts, self._terms, self._weights, self._references, self._constants)
+        *samples, places = batch
+        known = places is not None
+        references = [values.index_select(0, places) for values in self._seen] if known else self._references
+        given = (self.counts, self._terms, self._weights, references, self._constants)
+        return self.gradient(at, *samples, *given, known)
 
     def _collect(self, at: list[Tensor], into: list[Tensor], keep: float, samples: Samples) -> Tensor:
         """``into <- keep * into + gradient`` of the samples' mean loss, batch by batch; returns that loss."""
-        inputs, labels, real, key = samples
+        inputs, labels, real, key, places = samples
         batches = self.cohort.plan.batches(self._width(labels))
         if len(batches) == 1:
             gradients, value = self._of_batch(at, samples)
@@ -96,7 +134,8 @@ class Rows:
         for part, apart in batches:
             cut = (slice(None), part) if self.gradient.batched else (part,)
             kept = None if real is None else real[cut]
-            gradients, value = self._of_batch(at, (inputs[cut].contiguous(), labels[cut], kept, key + apart))
+            seen = None if places is None else places[cut]
+            gradients, value = self._of_batch(at, (inputs[cut].contiguous(), labels[cut], kept, key + apart, seen))
             share = counted[cut].sum(-1) / counted.sum(-1)  # a short batch counts less
             own = torch.empty_like(self.w)
             accumulate(self._views(own), gradients, 0.0, 1.0)
@@ -108,17 +147,37 @@ class Rows:
     def _own_direction(self, direction: Direction, samples: Samples) -> Tensor:
         """A step along the algorithm's own direction; returns the loss of the first gradient it takes."""
         values: list[Tensor] = []
-        taken: list[Tensor] = []
         here = self.w.data  # counts changes of its own, not those of other rows of the matrix
 
         def loss_gradient(at: Tensor) -> Tensor:
-            result = torch.empty_like(self.w)
-            point = self._w_views if at is here else self._views(at.expand_as(self.w))
-            values.append(self._collect(point, self._views(result), 0.0, samples))
-            taken.append(result)
+            result, views = self._result(len(values))
+            values.append(self._collect(self._at(at, here), views, 0.0, samples))
             return result
 
         found = direction(loss_gradient, here, self.rows)
+        if isinstance(found, GradientAt):
+            minus = None if found.minus is None else self._at(found.minus, here)
+            value = self._descend(self._at(found.point, here), minus, samples)
+            return values[0] if values else value
         # The step overwrites its direction: a gradient may be, another tensor could be one that the algorithm keeps.
-        self.update.step(self.w, found if any(found is result for result in taken) else self._g.copy_(found))
+        own = any(found is result for result, _ in self._taken)
+        self.update.step(self.w, found if own else self._g.copy_(found))
         return values[0]
+
+    def _result(self, number: int) -> tuple[Tensor, list[Tensor]]:
+        """Room for the gradient [c, d] that a step takes as its ``number``-th, and its views."""
+        while len(self._taken) <= number:
+            result = torch.empty_like(self.w)
+            self._taken.append((result, self._views(result)))
+        return self._taken[number]
+
+    def _at(self, point: Tensor, here: Tensor) -> list[Tensor]:
+        """Views of a point [c, d] or [d]; those of points that steps use again are kept."""
+        if point is here:
+            return self._w_views
+        for result, views in self._taken:
+            if point is result:
+                return views
+        if self._shared_point is None or self._shared_point[0] is not point:
+            self._shared_point = (point, self._views(point.expand_as(self.w)))
+        return self._shared_point[1]

@@ -48,13 +48,15 @@ class Threads(Executor):
         grain = -(-plan.indices.shape[-1] // _WIDTHS)
         sizes = plan.sizes[row].tolist()[: plan.steps[row]]
         widths = [min(plan.indices.shape[-1], -(-size // grain) * grain) for size in sizes]
+        places = training.look_ahead(plan.indices[row, : len(sizes)], sum(sizes))
         together = min(_TOGETHER, _WAITING // len(plan.steps)) // math.prod(task.data.input_shape)
         for steps in _runs(widths, together):
             run, width = slice(steps[0], steps[-1] + 1), widths[steps[0]]
             batches = task.batch(plan.indices[row, run, :width], plan.keys[row, run])
             for step, inputs, labels in zip(steps, *batches, strict=True):
                 keep = None if width == sizes[step] else torch.arange(width, device=task.device) < sizes[step]
-                loss += training.step(inputs, labels, keep, plan.keys[row, step])
+                place = None if places is None else places[step, :width]
+                loss += training.step(inputs, labels, keep, plan.keys[row, step], place)
                 yield
 
 

@@ -16,7 +16,7 @@ from fedtide.core.faults import broken_contract
 from fedtide.costs.wireless import Segment
 from fedtide.engine import contract
 from fedtide.engine.flat import weighted_sum
-from fedtide.engine.local import Cohort, Gradient, momentum_steps
+from fedtide.engine.local import Cohort, Gradient, GradientAt, momentum_steps
 from fedtide.engine.optimisers import Moments, optimiser
 from fedtide.engine.plan import BatchPlan, plan_batches, step_count
 from fedtide.exchange.base import Schedule
@@ -221,12 +221,12 @@ def _cohort(
     if algorithm.has_direction:
         own = cache(lambda start, stop: r.rows(slice(start, stop)))  # views, which stay up to date
 
-        def direction(grad: Gradient, W: Tensor, rows: slice) -> Tensor:
+        def direction(grad: Gradient, W: Tensor, rows: slice) -> Tensor | GradientAt:
             before = W._version
             found = algorithm.direction(grad, W, own(rows.start, rows.stop))
             if W._version != before:
                 raise broken_contract(algorithm, "direction", "a tensor of its own, and leave W as it is")
-            return contract.tensor(algorithm, "direction", found, W, tuple(W.shape))
+            return contract.direction(algorithm, found, W)
 
         cohort.direction = direction
         cohort.memories = [rows for _, rows in r.client]
