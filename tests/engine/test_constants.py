@@ -1,5 +1,6 @@
 """What a program computes from shapes alone is computed once, and the program's results stay the same to the bit."""
 
+import pytest
 import torch
 from torch.fx.experimental.proxy_tensor import make_fx
 
@@ -51,7 +52,29 @@ def test_random_numbers_are_no_constants():
     assert not torch.equal(program(torch.zeros(4)), program(torch.zeros(4)))
 
 
-def test_a_graph_that_writes_into_tensors_is_left_alone():
+def through_a_view(x):
+    own = torch.zeros_like(x)
+    own.view(2, 2).reshape(2, 2)[0].add_(x[:2])
+    return own + torch.ones_like(x)
+
+
+def twice(x):
+    own = torch.zeros_like(x)
+    return own.add_(x).add_(torch.ones_like(x)) + own
+
+
+@pytest.mark.parametrize("written", [through_a_view, twice])
+def test_tensors_that_are_written_into_are_no_constants(written):
+    x = torch.arange(4.0)
+    graph = make_fx(written)(x)
+    fold_constants(graph)
+    graph.recompile()
+    assert any("constant" in name for name, _ in graph.named_buffers())
+    for _ in range(2):
+        assert torch.equal(graph(x), written(x))
+
+
+def test_a_result_that_is_written_into_is_no_constant():
     def written(x):
         own = torch.zeros_like(x)
         own.add_(x)

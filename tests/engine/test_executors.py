@@ -57,7 +57,7 @@ HEAVY = ("resnet18", "resnet34", "preact_resnet18")
 
 
 def final(
-    algorithm: str,
+    algorithm: Any,
     data: Dataset | None = None,
     *,
     rounds: int = 3,
@@ -280,3 +280,16 @@ def test_the_rule_is_fixed_by_family_size_and_device() -> None:
         assert choose(large, chosen, "mlp") == choose(tiny, chosen, "linear") == asked
     with pytest.raises(SettingsError, match="BatchNorm"):
         choose(normed, engine.model_copy(update={"executor": "stacked"}), "convolutional")
+
+
+@pytest.mark.parametrize("executor", ["threads", "stacked", "resident"])
+@pytest.mark.parametrize("local", [{}, {"clip": 0.3}, {"accumulate": 2}, {"momentum": 0.5}])
+def test_a_gradient_left_to_the_step_is_the_one_an_algorithm_takes(executor: str, local: dict[str, Any]) -> None:
+    """Up to rounding."""
+    chosen: dict[str, Any] = {"local": {"amount": 2, "batch_size": 3, "lr": 0.02, **local}}
+    if executor == "resident":
+        chosen |= {"model": {"name": "cnn_svhn"}, "data": images(21, 32, 3)}
+    else:
+        chosen |= {"executor": executor}
+    ours, taken = (final({"name": "ahead", "left_to_step": left}, **chosen) for left in (True, False))
+    assert closest(ours.w, taken.w) < 1e-12

@@ -1,9 +1,13 @@
+from typing import Any
+
+import pytest
 import torch
 from torch import Tensor
 from torch.func import functional_call
 
 import support
 from fedtide.engine.local import Term, TermBatch
+from fedtide.engine.references import References
 from fedtide.federation.state import initial_state
 
 
@@ -49,3 +53,42 @@ def test_reference_models_of_one_name_in_two_terms_are_two() -> None:
     fed.run_round(initial_state(fed.parts))
     assert seen[0].abs().max() > 0
     assert seen[1].abs().max() == 0
+
+
+def moon(monkeypatch: pytest.MonkeyPatch, amount: int, executor: str = "threads", **more: Any) -> tuple[int, Tensor]:
+    """Samples that passed through reference models apart from the batches, and the model after two rounds of MOON."""
+    counted, usual = [0], References.outputs
+
+    def count(self: References, parameters: Any, positions: Tensor, width: int) -> Any:
+        counted[0] += len(positions)
+        return usual(self, parameters, positions, width)
+
+    monkeypatch.setattr(References, "outputs", count)
+    local = {"amount": amount, "batch_size": 4, "lr": 0.2, **more}
+    fed = support.federation(
+        support.settings(algorithm="moon", local=local, engine={"executor": executor, "workers": 1}),
+        support.steady((9, 6), rounds=2),
+        support.images(15),
+    )
+    w = support.run_rounds(fed)[0].w
+    return counted[0], w
+
+
+def test_reference_models_see_a_sample_once_a_round(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen, ours = moon(monkeypatch, 3)
+    none, every_batch = moon(monkeypatch, 3, executor="stacked")
+    assert (seen, none) == (2 * 15, 0), "two models in the second round: no client has a previous model before"
+    assert support.closest(ours, every_batch) < 1e-12
+
+
+@pytest.mark.parametrize(("amount", "local"), [(1, {}), (3, {"flip": 0.5})])
+def test_they_see_batches_of_samples_that_come_once_or_in_other_forms(
+    monkeypatch: pytest.MonkeyPatch, amount: int, local: dict[str, Any]
+) -> None:
+    assert moon(monkeypatch, amount, **local)[0] == 0
+
+
+def test_steps_of_several_batches_find_their_samples(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen, ours = moon(monkeypatch, 3, batch_size=2, accumulate=2)
+    assert seen == 2 * 15
+    assert support.closest(ours, moon(monkeypatch, 3)[1]) < 1e-12

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import torch
 from torch import Tensor, nn
-from torch.func import functional_call
 from torch.nn import functional
 
 from fedtide.engine.flat import Layout, flatten
@@ -37,9 +36,11 @@ class Generator:
 
     def train(self, g: Tensor, statistics: Tensor, eps: Tensor, labels: Tensor) -> Tensor:
         """Features [B, q] for eps [B, r] and labels [B] by the statistics of the batch; ``statistics`` are updated."""
-        known = functional.one_hot(labels, self.classes).to(eps.dtype)
-        inputs = torch.cat([eps, known], 1)
-        return functional_call(self._network.train(), self._layout.named(g, statistics), (inputs,))  # type: ignore[no-any-return]
+        named = self._layout.named(g, statistics)
+        first = functional.linear(_inputs(eps, labels, self.classes), named["0.weight"], named["0.bias"])
+        running, affine = (named["1.running_mean"], named["1.running_var"]), (named["1.weight"], named["1.bias"])
+        normal = functional.batch_norm(first, *running, *affine, training=True)
+        return functional.linear(torch.relu(normal), named["3.weight"], named["3.bias"])
 
     def folded(self, g: Tensor, statistics: Tensor) -> dict[str, Tensor]:
         """The same in evaluation mode as two affine maps, the normalisation folded into the first."""
@@ -55,6 +56,11 @@ class Generator:
 
 def imagine(maps: dict[str, Tensor], eps: Tensor, labels: Tensor) -> Tensor:
     """Features [B, q] of a folded generator for eps [B, r] and labels [B]."""
-    classes = torch.arange(maps["in"].shape[-1] - eps.shape[-1], device=labels.device)
-    inputs = torch.cat([eps, (labels.unsqueeze(-1) == classes).to(eps.dtype)], -1)
+    inputs = _inputs(eps, labels, maps["in"].shape[-1] - eps.shape[-1])
     return torch.relu(inputs @ maps["in"].mT + maps["shift"]) @ maps["out"].mT + maps["bias"]
+
+
+def _inputs(eps: Tensor, labels: Tensor, classes: int) -> Tensor:
+    """Noise [B, r] and labels [B], one-hot, side by side."""
+    known = labels.unsqueeze(-1) == torch.arange(classes, device=labels.device)  # functional.one_hot cannot be traced
+    return torch.cat([eps, known.to(eps.dtype)], -1)

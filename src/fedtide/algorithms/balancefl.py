@@ -67,7 +67,7 @@ class BalanceFl(Averaging):
         return total
 
     def _shift(self, batch: TermBatch) -> Tensor:
-        """z~ - z [B, L]; the last layer is affine, so the perturbation alone goes through it, and the root before the draws."""
+        """z~ - z [B, L]; the last layer is affine, so the perturbation alone goes through it."""
         chance, root = batch.constants["chance"], batch.constants["root"]
         size, width = len(batch.labels), len(root)
         half = -(-width // 2)  # two normal numbers of two uniform ones
@@ -75,8 +75,8 @@ class BalanceFl(Averaging):
         radius, angle = (-2 * torch.log1p(-u[:, :half])).sqrt(), 2 * torch.pi * u[:, half:-1]
         normal = torch.cat([radius * torch.cos(angle), radius * torch.sin(angle)], 1)[:, :width]
         moved = (u[:, -1] < chance[batch.labels]).to(root.dtype)
-        through = batch.head(root) - batch.head(torch.zeros_like(root[:1]))
-        return moved.unsqueeze(-1) * (normal @ through)
+        change = moved.unsqueeze(-1) * (normal @ root)
+        return batch.head(change) - batch.head(torch.zeros_like(change))
 
 
 def _only(classes: Tensor, z: Tensor) -> Tensor:
@@ -95,5 +95,7 @@ def _root(seen: ForwardPass) -> Tensor:
     covariance = (away * share[labels].unsqueeze(1)).T @ away / len(labels)
     # It may be singular. Without a check, since features that are not finite have to end as a diverged run.
     floor = 1e-10 * covariance.diagonal().mean().clamp(min=1e-30)
-    root = torch.linalg.cholesky_ex(covariance + floor * torch.eye(len(covariance)).to(covariance), upper=True).L
+    root: Tensor = torch.linalg.cholesky_ex(
+        covariance + floor * torch.eye(len(covariance)).to(covariance), upper=True
+    ).L
     return root.to(seen.features)

@@ -91,14 +91,14 @@ class Creff(Algorithm):
         """Weight and bias of a head trained on F by SGD."""
         s, classes = self.settings, len(F)
         x = functional.pad(F.flatten(0, 1), (0, 1), value=1.0)
-        y = torch.eye(classes, dtype=F.dtype, device=F.device).repeat_interleave(s.per_class, 0)
+        y = torch.eye(classes, dtype=F.dtype, device=F.device).repeat_interleave(s.per_class, 1)
         theta = torch.zeros(classes, x.shape[1], dtype=F.dtype, device=F.device)
         rng = r.randomness.generator("creff", r.t)
         descend = Traced(partial(_descend, batch=s.head_batch, rate=s.head_lr))
         for _ in range(s.head_epochs):
             order = torch.from_numpy(rng.permutation(len(x))).to(F.device)
-            parts = (torch.split(rows.index_select(0, order), _TOGETHER * s.head_batch) for rows in (x, y))
-            for features, labels in zip(*parts, strict=True):
+            for some in torch.split(order, _TOGETHER * s.head_batch):
+                features, labels = x.index_select(0, some), y.index_select(1, some)
                 theta = descend(theta, features, labels)
         return theta[:, :-1], theta[:, -1]
 
@@ -129,12 +129,11 @@ def _mean_over_clients(gradients: list[Tensor], counts: Tensor) -> Tensor:
 
 
 def _descend(theta: Tensor, features: Tensor, labels: Tensor, batch: int, rate: float) -> Tensor:
-    """A head [L, q + 1] after a step of SGD for each batch of features [n, q + 1] with labels [n, L]."""
+    """A head [L, q + 1] after a step of SGD for each batch of features [n, q + 1] with labels [L, n]."""
     theta = theta.clone()
-    transposed = theta.T
-    for x, y in zip(torch.split(features, batch), torch.split(labels, batch), strict=True):
-        wrong = torch.softmax(x @ transposed, 1).sub_(y)
-        theta.addmm_(wrong.T, x, alpha=-rate / len(x))
+    for x, y in zip(torch.split(features, batch), torch.split(labels, batch, 1), strict=True):
+        wrong = torch.softmax(theta @ x.T, 0).sub_(y)
+        theta.addmm_(wrong, x, alpha=-rate / len(x))
     return theta
 
 

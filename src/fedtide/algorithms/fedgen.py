@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import ClassVar
 
 import torch
@@ -15,6 +16,7 @@ from fedtide.algorithms._generator import Generator, imagine
 from fedtide.algorithms.base import Problem, Round, Term, TermBatch, Tunable
 from fedtide.core.errors import SettingsError
 from fedtide.core.randomness import hashed_uniform
+from fedtide.engine.traces import Traced
 
 
 class FedGen(Averaging):
@@ -134,30 +136,39 @@ class FedGen(Averaging):
         picks = torch.randint(len(known), (s.generator_steps, s.generator_batch), generator=draws)
         statistics = x["statistics"].to(w, copy=True)
         g = torch.nn.Parameter(x["generator"].to(w, copy=True))
-        adam = torch.optim.Adam([g], lr=s.generator_lr * s.decay**r.t, weight_decay=s.generator_decay)
+        adam = torch.optim.Adam([g], lr=s.generator_lr * s.decay**r.t, weight_decay=s.generator_decay, fused=True)
         moments = {"exp_avg": x["first"].to(w, copy=True), "exp_avg_sq": x["second"].to(w, copy=True)}
-        adam.state[g] = {"step": x["taken"].cpu().clone(), **moments}
+        adam.state[g] = {"step": x["taken"].to(w.device, torch.float32, copy=True), **moments}
+        slope = Traced(partial(_slope, self._generator))
+        heads = [slot.view(r.W) for slot in self._head.values()]
         for noise, labels in zip(eps, known[picks.to(w.device)], strict=True):
-            with torch.enable_grad():
-                G = self._generator.train(g, statistics, noise, labels)
-                (g.grad,) = torch.autograd.grad(self._L_T(G, labels, N, r) + _L_div(G, noise), g)
+            g.grad, statistics = slope(g.detach(), statistics, noise, labels, N / N.sum(0), *heads)
             adam.step()
-        x["generator"], x["statistics"], x["taken"] = g.detach(), statistics, adam.state[g]["step"]
+        x["generator"], x["statistics"], x["taken"] = g.detach(), statistics, adam.state[g]["step"].cpu()
         x["first"], x["second"] = moments["exp_avg"], moments["exp_avg_sq"]
-
-    def _L_T(self, G: Tensor, labels: Tensor, N: Tensor, r: Round) -> Tensor:  # noqa: N802
-        """(1), for features [B, q] with labels [B] and samples seen N [C, L]."""
-        heads = {name: slot.view(r.W) for name, slot in self._head.items()}
-        logits = G @ heads["head.weight"].mT
-        if "head.bias" in heads:
-            logits = logits + heads["head.bias"].unsqueeze(1)
-        losses = -torch.log_softmax(logits, -1)[:, torch.arange(len(labels)), labels]
-        w = (N / N.sum(0))[:, labels]
-        return (w * losses).mean(1).sum()
 
     def payload(self, name: str) -> int:
         """The generator's parameters; a number per class."""
         return {"generator": self._generator.size, "counts": self.problem.classes}.get(name, super().payload(name))
+
+
+def _slope(
+    generator: Generator, g: Tensor, statistics: Tensor, eps: Tensor, labels: Tensor, w: Tensor, *heads: Tensor
+) -> tuple[Tensor, Tensor]:
+    """Gradient [G] of L_T + L_div, and the generator's statistics after the batch."""
+    g, statistics = g.detach().requires_grad_(), statistics.clone()
+    with torch.enable_grad():
+        G = generator.train(g, statistics, eps, labels)
+        return torch.autograd.grad(_L_T(G, labels, w, *heads) + _L_div(G, eps), g)[0], statistics
+
+
+def _L_T(G: Tensor, labels: Tensor, w: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:  # noqa: N802
+    """(1), for features [B, q] with labels [B], w_k(y) [C, L] and heads [C, L, q] with biases [C, L]."""
+    logits = G @ weight.mT
+    if bias is not None:
+        logits = logits + bias.unsqueeze(1)
+    losses = -torch.log_softmax(logits, -1)[:, torch.arange(len(labels)), labels]
+    return (w[:, labels] * losses).mean(1).sum()
 
 
 def _L_div(G: Tensor, eps: Tensor) -> Tensor:  # noqa: N802

@@ -10,7 +10,16 @@ from torch import Tensor
 from fedtide.algorithms._averaging import Averaging, AveragingSettings
 from fedtide.algorithms._dual import Dual, DualSettings
 from fedtide.algorithms._sharpness import radius
-from fedtide.algorithms.base import Algorithm, AlgorithmSettings, Gradient, GradientAt, Local, Round, RunPreview, Tunable
+from fedtide.algorithms.base import (
+    Algorithm,
+    AlgorithmSettings,
+    Gradient,
+    GradientAt,
+    Local,
+    Round,
+    RunPreview,
+    Tunable,
+)
 from fedtide.algorithms.scaffold import Scaffold
 from fedtide.core.errors import SettingsError
 

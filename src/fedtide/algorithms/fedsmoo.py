@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import torch
 from torch import Tensor
 
 from fedtide.algorithms._dual import Dual, DualSettings
@@ -33,9 +34,9 @@ class FedSmoo(Dual):
         """g(y + e), with mu_k advanced."""
         mu, s = r.client.mu, r.server.s
         t = grad(W).sub_(mu).sub_(s)
-        e = t.mul_(radius(t, self.settings.rho))
-        mu.add_(e).sub_(s)
-        return GradientAt(e.add_(W))
+        scale = radius(t, self.settings.rho)
+        mu.addcmul_(t, scale).sub_(s)
+        return GradientAt(torch.addcmul(W, t, scale, out=t))
 
     def finish(self, r: Round) -> Tensor:
         """s+ and FedSpeed's x+."""

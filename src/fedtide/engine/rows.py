@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -11,9 +11,20 @@ from fedtide.engine.gradient import Gradient
 from fedtide.engine.local import Cohort, Direction, GradientAt, Update, accumulate, rows_of
 from fedtide.engine.program import Gradients
 
-Samples = tuple[Tensor, Tensor, Tensor | None, Tensor, Tensor | None]
-"""Inputs and labels of a local step or of one of its batches, which of them are real (None: all), the key, and where the
-samples are among those that the reference models have seen (None: these models see the batch)."""
+
+class Samples(NamedTuple):
+    """The samples of a local step or of one of its batches.
+
+    Attributes:
+        inputs, labels: prepared. real: which samples are no padding; None: all. key: of dropout.
+        places: where the samples are among those that the reference models have seen; None: these models see the batch.
+    """
+
+    inputs: Tensor
+    labels: Tensor
+    real: Tensor | None
+    key: Tensor
+    places: Tensor | None = None
 
 
 class Rows:
@@ -29,8 +40,9 @@ class Rows:
         self.counts = cohort.label_counts[rows] if gradient.batched else cohort.label_counts[rows.start]
         self._g = torch.empty_like(self.w)
         self._w_views, self._g_views = self._views(self.w), self._views(self._g)
-        self._taken: list[tuple[Tensor, list[Tensor]]] = []  # gradients for the algorithm's own direction, and their views
-        self._shared_point: tuple[Tensor, list[Tensor]] | None = None
+        # For an own direction: the gradients of a step, and the last other point, each with its views.
+        self._taken: list[tuple[Tensor, list[Tensor]]] = []
+        self._elsewhere: tuple[Tensor, list[Tensor]] | None = None
         off = [not gradient.batched and self._cut(term.weight) == 0 for term in cohort.terms]
         self._terms = [term for term, skip in zip(cohort.terms, off, strict=True) if not skip]
         dtype, device = self.w.dtype, self.w.device
@@ -61,37 +73,40 @@ class Rows:
             return part.expand(count, -1)
         return torch.as_tensor(part, dtype=self.w.dtype, device=self.w.device).reshape(-1).expand(count)
 
-    def look_ahead(self, indices: Tensor, samples: int) -> Tensor | None:
+    def look_ahead(self, indices: Tensor, sizes: list[int]) -> Tensor | None:
         """Pass all samples of the one row through the reference models, if they are seen often enough for that to be faster.
 
         Args:
-            indices: [S, B], positions in the training set of the batches to come, 0 where unused. samples: that are used.
+            indices: [S, B], positions in the training set of the batches to come. sizes: samples of each.
 
         Returns:
             [S, B], places of these samples, for :meth:`step`; None if the reference models see every batch.
         """
         if not self._references:
             return None
-        distinct, places = torch.unique(indices, return_inverse=True)
+        width, device = indices.shape[-1], indices.device
+        used = torch.arange(width, device=device) < torch.tensor(sizes, device=device).unsqueeze(1)
+        found: tuple[Tensor, Tensor] = torch.unique(torch.where(used, indices, indices[0, 0]), return_inverse=True)
+        distinct, places = found
         models, count = self.gradient.references, len(self._w_views)
-        if not models.worthwhile(samples, len(distinct)):
+        if not models.worthwhile(sum(sizes), len(distinct)):
             return None
         for start in range(0, len(self._references), count):
-            self._seen += models.outputs(self._references[start : start + count], distinct, indices.shape[-1])
+            self._seen += models.outputs(self._references[start : start + count], distinct, width)
         return places
 
     def step(
         self, inputs: Tensor, labels: Tensor, keep: Tensor | None, key: Tensor, places: Tensor | None = None
     ) -> Tensor:
         """One local step on some samples; returns their mean loss before the step, [] or [c]."""
-        samples: Samples = (inputs, labels, keep, key, places)
+        samples = Samples(inputs, labels, keep, key, places)
         if self.cohort.direction is not None:
             return self._own_direction(self.cohort.direction, samples)
         return self._descend(self._w_views, None, samples)
 
     def _descend(self, at: list[Tensor], minus: list[Tensor] | None, samples: Samples) -> Tensor:
         """A step along the gradient at one point, minus that at another one; returns the loss at the first."""
-        if self.update.direct and len(self.cohort.plan.batches(self._width(samples[1]))) == 1:
+        if self.update.direct and len(self.cohort.plan.batches(self._width(samples.labels))) == 1:
             gradients, value = self._of_batch(at, samples)
             others = None if minus is None else self._of_batch(minus, samples)[0]
             self.update.step_by(gradients, self._w_views, self.w, others)
@@ -112,11 +127,12 @@ class Rows:
 
     def _of_batch(self, at: list[Tensor], batch: Samples) -> tuple[Gradients, Tensor]:
         """Gradients and mean loss of one batch."""
-        *samples, places = batch
-        known = places is not None
-        references = [values.index_select(0, places) for values in self._seen] if known else self._references
+        inputs, labels, real, key, places = batch
+        references = self._references
+        if places is not None:
+            references = [values.index_select(0, places) for values in self._seen]
         given = (self.counts, self._terms, self._weights, references, self._constants)
-        return self.gradient(at, *samples, *given, known)
+        return self.gradient(at, inputs, labels, real, key, *given, known=places is not None)
 
     def _collect(self, at: list[Tensor], into: list[Tensor], keep: float, samples: Samples) -> Tensor:
         """``into <- keep * into + gradient`` of the samples' mean loss, batch by batch; returns that loss."""
@@ -135,7 +151,8 @@ class Rows:
             cut = (slice(None), part) if self.gradient.batched else (part,)
             kept = None if real is None else real[cut]
             seen = None if places is None else places[cut]
-            gradients, value = self._of_batch(at, (inputs[cut].contiguous(), labels[cut], kept, key + apart, seen))
+            batch = Samples(inputs[cut].contiguous(), labels[cut], kept, key + apart, seen)
+            gradients, value = self._of_batch(at, batch)
             share = counted[cut].sum(-1) / counted.sum(-1)  # a short batch counts less
             own = torch.empty_like(self.w)
             accumulate(self._views(own), gradients, 0.0, 1.0)
@@ -178,6 +195,6 @@ class Rows:
         for result, views in self._taken:
             if point is result:
                 return views
-        if self._shared_point is None or self._shared_point[0] is not point:
-            self._shared_point = (point, self._views(point.expand_as(self.w)))
-        return self._shared_point[1]
+        if self._elsewhere is None or self._elsewhere[0] is not point:
+            self._elsewhere = (point, self._views(point.expand_as(self.w)))
+        return self._elsewhere[1]

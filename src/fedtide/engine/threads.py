@@ -48,7 +48,7 @@ class Threads(Executor):
         grain = -(-plan.indices.shape[-1] // _WIDTHS)
         sizes = plan.sizes[row].tolist()[: plan.steps[row]]
         widths = [min(plan.indices.shape[-1], -(-size // grain) * grain) for size in sizes]
-        places = training.look_ahead(plan.indices[row, : len(sizes)], sum(sizes))
+        places = training.look_ahead(plan.indices[row, : len(sizes)], sizes)
         together = min(_TOGETHER, _WAITING // len(plan.steps)) // math.prod(task.data.input_shape)
         for steps in _runs(widths, together):
             run, width = slice(steps[0], steps[-1] + 1), widths[steps[0]]

@@ -1,0 +1,62 @@
+"""Outputs of reference models, once for each sample of a client instead of once for each batch it is in."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.func import functional_call
+
+from fedtide.engine.program import trace_plain
+from fedtide.engine.task import Task
+from fedtide.engine.traces import shapes, shared, structure
+
+_MOST = 1 << 13
+"""Most samples of a client whose outputs are kept."""
+
+
+class References:
+    """Frozen models on the samples of one client.
+
+    Args:
+        task: of the run. probe: the outputs of its network, in evaluation mode. names: of the parameters in ``probe``.
+    """
+
+    def __init__(self, task: Task, probe: nn.Module, names: Sequence[str]) -> None:
+        self._task, self._probe, self._names = task, probe, names
+        self._programs: dict[Any, Callable[..., Any]] = {}
+        self._described = structure(probe, task.autocast)
+
+    def worthwhile(self, samples: int, distinct: int) -> bool:
+        """Whether outputs should be kept of a client that trains on so many samples, so many of which are distinct."""
+        return self._task.augmentation is None and samples >= 2 * distinct and distinct <= _MOST
+
+    def outputs(self, parameters: Sequence[Tensor], positions: Tensor, width: int) -> tuple[Tensor, Tensor]:
+        """Logits [n, L] and features [n, q] of a model.
+
+        Args:
+            parameters: by slot. positions: int64 [n], in the training set. width: samples of a pass.
+        """
+        padded = torch.cat([positions, positions[:1].expand(-len(positions) % width)])  # one program for all passes
+        parts = [self._pass(parameters, self._task.batch(part)[0]) for part in torch.split(padded, width)]
+        logits, features = (torch.cat(column)[: len(positions)] for column in zip(*parts, strict=True))
+        return logits, features
+
+    def _pass(self, parameters: Sequence[Tensor], inputs: Tensor) -> tuple[Tensor, Tensor]:
+        shape = (inputs.shape, inputs.stride())
+        program = self._programs.get(shape)
+        if program is None:
+            arguments = (*parameters, inputs)
+            key = None if self._described is None else ("references", self._described, shapes(arguments))
+            program = self._programs.setdefault(shape, shared(key, partial(trace_plain, self._function, arguments)))
+        found: tuple[Tensor, Tensor] = program(*parameters, inputs)
+        return found
+
+    def _function(self, *arguments: Tensor) -> tuple[Tensor, Tensor]:
+        state = dict(zip(self._names, arguments[:-1], strict=True))
+        with self._task.mixed():
+            outputs = functional_call(self._probe, state, (arguments[-1],))
+        return outputs.logits, outputs.features
