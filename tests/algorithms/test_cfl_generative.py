@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-import numpy as np
 import pytest
 import torch
 from torch import Tensor
@@ -13,7 +12,7 @@ from torch import Tensor
 from fedtide.algorithms.cfl_generative import variation_slope
 from fedtide.core import plugins
 from fedtide.core.errors import SettingsError
-from fedtide.core.randomness import generator
+from fedtide.core.randomness import torch_generator
 from fedtide.engine.models import recompute_statistics
 from fedtide.federation.federation import Federation
 from fedtide.federation.state import initial_state
@@ -41,20 +40,25 @@ def made(data: Any = None, **chosen: Any) -> Federation:
 
 
 def uniform(count: int, shape: tuple[int, ...]) -> Tensor:
-    return torch.from_numpy(generator(0, "test").random((count, *shape), dtype=np.float32))
+    return torch.rand((count, *shape), generator=torch_generator(0, "test"))
 
 
 def test_without_steps_or_with_steps_of_nothing_the_start_comes_back() -> None:
     like = torch.zeros(())
     for chosen in ({"steps": 0}, {"eta_x": 0.0, "s": 0.0}):
-        found = method(size=4, **chosen).langevin((2, 3), gradient(lambda x: (x**2).sum()), generator(0, "test"), like)
+        found = method(size=4, **chosen).langevin(
+            (2, 3), gradient(lambda x: (x**2).sum()), torch_generator(0, "test"), like
+        )
         assert torch.equal(found, uniform(4, (2, 3)))
 
 
 def test_gradient_descent_on_a_parabola_contracts_by_one_minus_its_step() -> None:
     sampler = method(size=4, steps=7, eta_x=0.2, s=0.0)
     found = sampler.langevin(
-        (5,), gradient(lambda x: ((x - 0.5) ** 2).sum() / 2), generator(0, "test"), torch.zeros((), dtype=torch.float64)
+        (5,),
+        gradient(lambda x: ((x - 0.5) ** 2).sum() / 2),
+        torch_generator(0, "test"),
+        torch.zeros((), dtype=torch.float64),
     )
     start = uniform(4, (5,)).double()
     torch.testing.assert_close(found, 0.5 + 0.8**7 * (start - 0.5), rtol=1e-12, atol=0)
@@ -65,7 +69,7 @@ def test_the_stationary_variance_on_a_parabola(eta: float) -> None:
     """AR(1): s^2 / (1 - (1 - eta)^2)."""
     sampler = method(size=200, steps=200, eta_x=eta, s=0.01)
     found = sampler.langevin(
-        (200,), gradient(lambda x: ((x - 0.5) ** 2).sum() / 2), generator(1, "test"), torch.zeros(())
+        (200,), gradient(lambda x: ((x - 0.5) ** 2).sum() / 2), torch_generator(1, "test"), torch.zeros(())
     )
     assert float(found.var()) == pytest.approx(0.01**2 / (1 - (1 - eta) ** 2), rel=0.05)
     assert float(found.mean()) == pytest.approx(0.5, abs=1e-3)
@@ -73,7 +77,7 @@ def test_the_stationary_variance_on_a_parabola(eta: float) -> None:
 
 def test_samples_stay_in_the_cube() -> None:
     found = method(size=8, steps=20, eta_x=0.5, s=0.5).langevin(
-        (6,), gradient(lambda x: -x.sum()), generator(0, "test"), torch.zeros(())
+        (6,), gradient(lambda x: -x.sum()), torch_generator(0, "test"), torch.zeros(())
     )
     assert float(found.min()) >= 0
     assert float(found.max()) == 1
@@ -83,10 +87,14 @@ def test_the_energy_falls_and_the_model_then_sees_the_label() -> None:
     logits = torch.nn.Linear(16, 3, dtype=torch.float64, bias=False)
     y = torch.tensor([0, 1, 2, 0])
     sampler = method(size=4, steps=200, s=0.0, smoothness=0.0)
+
+    def energy(x: Tensor) -> Tensor:
+        return torch.nn.functional.cross_entropy(logits(4 * x.flatten(1)), y, reduction="sum")
+
     found = sampler.langevin(
         (1, 4, 4),
-        lambda x: sampler.slope(lambda at: logits(4 * at.flatten(1)), x, y),
-        generator(0, "test"),
+        lambda x: sampler.slope(lambda at, _: gradient(energy)(at), x, y),
+        torch_generator(0, "test"),
         torch.zeros((), dtype=torch.float64),
     )
     assert logits(found.flatten(1)).argmax(1).tolist() == y.tolist()

@@ -59,9 +59,9 @@ def moon(monkeypatch: pytest.MonkeyPatch, amount: int, executor: str = "threads"
     """Samples that passed through reference models apart from the batches, and the model after two rounds of MOON."""
     counted, usual = [0], References.outputs
 
-    def count(self: References, parameters: Any, positions: Tensor, width: int) -> Any:
-        counted[0] += len(positions)
-        return usual(self, parameters, positions, width)
+    def count(self: References, models: Any, positions: Tensor) -> Any:
+        counted[0] += len(models) * len(positions)
+        return usual(self, models, positions)
 
     monkeypatch.setattr(References, "outputs", count)
     local = {"amount": amount, "batch_size": 4, "lr": 0.2, **more}

@@ -104,10 +104,16 @@ class Services(Protocol):
     def fisher_diagonal(self, points: Tensor, group: int = 1, first: int = 0) -> Tensor:
         """Mean square [C, d - first] of the gradients of consecutive groups of each participant's samples."""
 
-    def with_models(self, points: Tensor, use: Callable[[int, Callable[[Tensor], Tensor]], Result]) -> list[Result]:
-        """``use(row, logits)`` for models ``points`` [C, d]; ``logits`` maps samples [n, ...] to [n, L].
+    def with_input_gradients(
+        self,
+        points: Tensor,
+        loss: Callable[[Tensor, Tensor], Tensor],
+        use: Callable[[int, Callable[[Tensor, Tensor], Tensor]], Result],
+    ) -> list[Result]:
+        """``use(row, gradient)`` for models ``points`` [C, d], in evaluation mode.
 
-        Those samples are points of the unit cube, which is mapped to the range of the data (pixels between black and white).
+        ``gradient`` maps samples [n, ...] with labels [n] to the gradient [n, ...] of ``loss(logits, labels)``, a number.
+        The samples are points of the unit cube, which is mapped to the range of the data (pixels between black and white).
         """
 
     def add_samples(self, unit: Tensor, labels: Tensor) -> Ints:

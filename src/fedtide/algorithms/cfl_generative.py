@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-import numpy as np
 import torch
 from pydantic import Field
 from torch import Tensor
@@ -15,6 +14,7 @@ from fedtide.algorithms._replay import Replay
 from fedtide.algorithms.base import Ints, Round
 
 Slope = Callable[[Tensor], Tensor]
+Gradient = Callable[[Tensor, Tensor], Tensor]
 
 
 class CflGenerative(Replay):
@@ -50,19 +50,21 @@ class CflGenerative(Replay):
 
     def pick(self, r: Round, rows: list[int]) -> list[Ints]:
         """Synthesise samples with the models of the participants in these rows."""
-        draws = [r.randomness.generator("generated", r.ids[row], r.shard_ids[row]) for row in rows]
+        keys = [(r.ids[row], r.shard_ids[row]) for row in rows]
         labels = [
             torch.from_numpy(
-                rng.choice(r.services.labels(r.services.positions(r.shard_ids[row])), self.synthetic_per_shard)
+                r.randomness.generator("generated", *key).choice(
+                    r.services.labels(r.services.positions(key[1])), self.synthetic_per_shard
+                )
             )
-            for rng, row in zip(draws, rows, strict=True)
+            for key in keys
         ]
 
-        def sample(place: int, logits: Callable[[Tensor], Tensor]) -> Tensor:
-            y = labels[place].to(r.w.device)
-            return self.langevin(self.problem.input_shape, lambda x: self.slope(logits, x, y), draws[place], r.w)
+        def sample(place: int, gradient: Gradient) -> Tensor:
+            y, rng = labels[place].to(r.w.device), r.randomness.torch_generator("generated.samples", *keys[place])
+            return self.langevin(self.problem.input_shape, lambda x: self.slope(gradient, x, y), rng, r.w)
 
-        made = r.services.with_models(r.W[rows], sample)
+        made = r.services.with_input_gradients(r.W[rows], _cross_entropy, sample)
         return [r.services.add_samples(x, y) for x, y in zip(made, labels, strict=True)]
 
     def finish(self, r: Round) -> Tensor:
@@ -82,28 +84,30 @@ class CflGenerative(Replay):
         for name in ("synthetic_inputs", "synthetic_labels"):
             extra[name] = extra[name][kept.to(extra[name].device)]
 
-    def slope(self, logits: Callable[[Tensor], Tensor], x: Tensor, y: Tensor) -> Tensor:
-        """grad E(x) [n, ...] of each sample."""
-        with torch.enable_grad():
-            point = x.detach().requires_grad_()
-            (slope,) = torch.autograd.grad(functional.cross_entropy(logits(point), y, reduction="sum"), point)
+    def slope(self, gradient: Gradient, x: Tensor, y: Tensor) -> Tensor:
+        """grad E(x) [n, ...] of each sample, given the gradient of the cross-entropy."""
+        slope = gradient(x, y)
         return slope.add_(variation_slope(x, self.settings.smoothness)) if x.dim() == 4 else slope
 
-    def langevin(self, shape: tuple[int, ...], slope: Slope, rng: np.random.Generator, like: Tensor) -> Tensor:
+    def langevin(self, shape: tuple[int, ...], slope: Slope, rng: torch.Generator, like: Tensor) -> Tensor:
         """``size`` samples [size, *shape] in the unit cube.
 
         Args:
             shape: of a sample.
-            slope: of the energy, at samples [size, *shape]; is overwritten.
-            rng: of start and noise.
+            slope: of the energy, at samples [size, *shape].
+            rng: of start and noise, on the CPU.
             like: any tensor of their type, on their device.
         """
         s = self.settings
-        x = torch.from_numpy(rng.random((self.synthetic_per_shard, *shape), dtype=np.float32)).to(like)
+        x = torch.rand((self.synthetic_per_shard, *shape), generator=rng).to(like)
         for _ in range(s.steps):
-            noise = torch.from_numpy(rng.standard_normal(x.shape, dtype=np.float32)).to(like)
-            x.sub_(slope(x).mul_(s.eta_x)).add_(noise.mul_(s.s)).clamp_(0, 1)
+            noise = torch.randn(x.shape, generator=rng).to(like)
+            x.sub_(slope(x), alpha=s.eta_x).add_(noise, alpha=s.s).clamp_(0, 1)
         return x
+
+
+def _cross_entropy(logits: Tensor, labels: Tensor) -> Tensor:
+    return functional.cross_entropy(logits, labels, reduction="sum")
 
 
 def variation_slope(x: Tensor, factor: float) -> Tensor:

@@ -11,33 +11,41 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn.modules.batchnorm import _BatchNorm
 
+from fedtide.engine.inputs import InputGradient, Loss
 from fedtide.engine.workers import Workers, WorkerState
 
 Ints = NDArray[np.int64]
 Result = TypeVar("Result")
 
 
-def with_models(
-    workers: Workers, points: Tensor, b: Tensor, use: Callable[[int, Callable[[Tensor], Tensor]], Result]
+def with_input_gradients(
+    workers: Workers,
+    points: Tensor,
+    b: Tensor,
+    loss: Loss,
+    prepare: Callable[[Tensor], Tensor],
+    use: Callable[[int, Callable[[Tensor, Tensor], Tensor]], Result],
 ) -> list[Result]:
-    """``use(row, logits)`` for each of some models, on the worker threads.
+    """``use(row, gradient)`` for each of some models, on the worker threads.
 
     Args:
         workers: the worker pool.
         points: parameters [C, d]. b: their floating buffers [q], used as in evaluation mode.
-        use: receives a row and the differentiable function from inputs [n, ...] to logits [n, L].
+        loss: of logits and labels.
+        prepare: maps samples [n, ...] to the network's inputs, differentiably.
+        use: receives a row and the gradient of the loss with respect to samples [n, ...] with labels [n].
     """
+    of_inputs = InputGradient(workers.task, loss)
 
-    def client(worker: WorkerState, row: int) -> Result:
-        module = worker.frozen("with_models")
-        module.load(points[row], b)
+    def client(_: WorkerState, row: int) -> Result:
+        def gradient(samples: Tensor, labels: Tensor) -> Tensor:
+            with torch.enable_grad():
+                samples = samples.detach().requires_grad_()
+                inputs = prepare(samples)
+            slope = of_inputs(points[row], b, inputs.detach(), labels)
+            return torch.autograd.grad(inputs, samples, slope)[0]
 
-        def logits(inputs: Tensor) -> Tensor:
-            with workers.task.mixed():
-                return module.network.outputs(inputs).logits
-
-        with torch.enable_grad():
-            return use(row, logits)
+        return use(row, gradient)
 
     return workers.map(client, range(len(points)))
 

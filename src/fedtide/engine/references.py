@@ -17,6 +17,9 @@ from fedtide.engine.traces import shapes, shared, structure
 _MOST = 1 << 13
 """Most samples of a client whose outputs are kept."""
 
+_TOGETHER, _GRAIN = 256, 32
+"""Most samples of a pass, and what their number is a multiple of, so that few programs are traced."""
+
 
 class References:
     """Frozen models on the samples of one client.
@@ -34,16 +37,20 @@ class References:
         """Whether outputs should be kept of a client that trains on so many samples, so many of which are distinct."""
         return self._task.augmentation is None and samples >= 2 * distinct and distinct <= _MOST
 
-    def outputs(self, parameters: Sequence[Tensor], positions: Tensor, width: int) -> tuple[Tensor, Tensor]:
-        """Logits [n, L] and features [n, q] of a model.
+    def outputs(self, models: Sequence[Sequence[Tensor]], positions: Tensor) -> list[Tensor]:
+        """Logits [n, L] and features [n, q] of every model, model by model.
 
         Args:
-            parameters: by slot. positions: int64 [n], in the training set. width: samples of a pass.
+            models: parameters by slot. positions: int64 [n], in the training set.
         """
-        padded = torch.cat([positions, positions[:1].expand(-len(positions) % width)])  # one program for all passes
-        parts = [self._pass(parameters, self._task.batch(part)[0]) for part in torch.split(padded, width)]
-        logits, features = (torch.cat(column)[: len(positions)] for column in zip(*parts, strict=True))
-        return logits, features
+        passes = -(-len(positions) // _TOGETHER)
+        width = -(-len(positions) // (passes * _GRAIN)) * _GRAIN
+        padded = torch.cat([positions, positions[:1].expand(passes * width - len(positions))])
+        parts = []
+        for part in torch.split(padded, width):
+            inputs = self._task.batch(part)[0]
+            parts.append([found for model in models for found in self._pass(model, inputs)])
+        return [torch.cat(column)[: len(positions)] for column in zip(*parts, strict=True)]
 
     def _pass(self, parameters: Sequence[Tensor], inputs: Tensor) -> tuple[Tensor, Tensor]:
         shape = (inputs.shape, inputs.stride())

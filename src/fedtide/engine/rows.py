@@ -91,8 +91,8 @@ class Rows:
         models, count = self.gradient.references, len(self._w_views)
         if not models.worthwhile(sum(sizes), len(distinct)):
             return None
-        for start in range(0, len(self._references), count):
-            self._seen += models.outputs(self._references[start : start + count], distinct, width)
+        parameters = [self._references[start : start + count] for start in range(0, len(self._references), count)]
+        self._seen = models.outputs(parameters, distinct)
         return places
 
     def step(

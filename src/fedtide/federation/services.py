@@ -14,7 +14,7 @@ from fedtide.algorithms.base import ForwardPass, Population
 from fedtide.core.randomness import generator
 from fedtide.engine.curvature import fisher_diagonal, taylor
 from fedtide.engine.evaluation import full_gradient, pass_through
-from fedtide.engine.models import recompute_statistics, with_models
+from fedtide.engine.models import recompute_statistics, with_input_gradients
 from fedtide.federation.parts import Parts
 from fedtide.federation.plan import RoundPlan
 from fedtide.federation.state import RunState
@@ -75,14 +75,19 @@ class RoundServices:
         where = (self._parts.workers, points, self._state.b, self._plan.shards)
         return fisher_diagonal(*where, group, self.counts, first)
 
-    def with_models(self, points: Tensor, use: Callable[[int, Callable[[Tensor], Tensor]], Result]) -> list[Result]:
+    def with_input_gradients(
+        self,
+        points: Tensor,
+        loss: Callable[[Tensor, Tensor], Tensor],
+        use: Callable[[int, Callable[[Tensor, Tensor], Tensor]], Result],
+    ) -> list[Result]:
         """See :class:`Services`."""
         parts = self._parts
 
-        def ready(row: int, logits: Callable[[Tensor], Tensor]) -> Result:
-            return use(row, lambda unit: logits(parts.task.lay_out(parts.synthetic.inputs(unit))))
+        def prepared(unit: Tensor) -> Tensor:
+            return parts.task.lay_out(parts.synthetic.inputs(unit))
 
-        return with_models(parts.workers, points, self._state.b, ready)
+        return with_input_gradients(parts.workers, points, self._state.b, loss, prepared, use)
 
     def add_samples(self, unit: Tensor, labels: Tensor) -> Ints:
         """See :class:`Services`."""
