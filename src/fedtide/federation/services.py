@@ -65,7 +65,7 @@ class RoundServices:
                 return torch.eye(size, dtype=points.dtype, device=points.device)
             draws = generator(parts.settings.seed, f"{plan.purpose}.probes", *plan.keys, plan.ids[row])
             signs = draws.integers(0, 2, (probes, size))
-            return (2 * torch.from_numpy(signs) - 1).to(points).div_(probes**0.5)
+            return torch.from_numpy(signs).to(points).mul_(2).sub_(1).div_(probes**0.5)
 
         where = (parts.workers, points, self._state.b, plan.shards)
         return taylor(*where, self._batch, self.counts, directions, first)
