@@ -13,7 +13,16 @@ if TYPE_CHECKING:
     from fedtide.adapters.huggingface import from_huggingface
     from fedtide.adapters.tensors import from_tensors
     from fedtide.adapters.torch_datasets import from_torch
-    from fedtide.algorithms.base import Algorithm, AlgorithmSettings, Local, Round, ServerVector, Term, Tunable
+    from fedtide.algorithms.base import (
+        Algorithm,
+        AlgorithmSettings,
+        GradientAt,
+        Local,
+        Round,
+        ServerVector,
+        Term,
+        Tunable,
+    )
     from fedtide.core.errors import SettingsError
     from fedtide.report.records import Records
     from fedtide.runs.interface import compare, load, run, write_report
@@ -31,6 +40,7 @@ __all__ = [
     "AlgorithmSettings",
     "Dataset",
     "Experiment",
+    "GradientAt",
     "Local",
     "Origins",
     "Params",
@@ -57,7 +67,7 @@ _SOURCES = {
     "fedtide.adapters.tensors": ("from_tensors",),
     "fedtide.adapters.torch_datasets": ("from_torch",),
     "fedtide.algorithms.base": (
-        *("Algorithm", "AlgorithmSettings", "Local", "Round", "ServerVector", "Term", "Tunable"),
+        *("Algorithm", "AlgorithmSettings", "GradientAt", "Local", "Round", "ServerVector", "Term", "Tunable"),
     ),
     "fedtide.core.errors": ("SettingsError",),
     "fedtide.report.records": ("Records",),
