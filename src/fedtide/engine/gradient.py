@@ -46,7 +46,7 @@ class Gradient:
         # Two copies: training mode is a property of a module, and references are evaluated while clients train.
         self._train = Probe(copy.deepcopy(task.network)).to(task.device, task.dtype).train()
         self._frozen = copy.deepcopy(self._train).eval()
-        self.references = References(task, self._frozen, self._names)
+        self.references = References(task, copy.deepcopy(self._frozen), self._names)
         self._programs: dict[Any, Program] = {}
         self._lock = threading.Lock()  # functional_call swaps parameters on the modules
         # Described now: while a thread traces, the modules hold its tensors.
