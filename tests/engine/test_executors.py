@@ -15,9 +15,10 @@ from torch import Tensor
 
 from fedtide.core import plugins
 from fedtide.core.errors import SettingsError
-from fedtide.engine import threads
+from fedtide.core.faults import PluginError
+from fedtide.engine import contract, threads
 from fedtide.engine.factory import choose
-from fedtide.engine.local import Cohort, Local
+from fedtide.engine.local import Cohort, GradientAt, Local
 from fedtide.engine.plan import BatchPlan
 from fedtide.engine.stacked import Stacked
 from fedtide.engine.task import TINY, Task
@@ -293,3 +294,14 @@ def test_a_gradient_left_to_the_step_is_the_one_an_algorithm_takes(executor: str
         chosen |= {"executor": executor}
     ours, taken = (final({"name": "ahead", "left_to_step": left}, **chosen) for left in (True, False))
     assert closest(ours.w, taken.w) < 1e-12
+
+
+def test_a_gradient_at_something_else_than_a_point_is_refused() -> None:
+    W = torch.zeros(2, 5)
+    chosen = plugins.load("algorithms", "fedsam")
+    algorithm = chosen(chosen.Settings())
+    for found in (GradientAt(W[:, :1]), GradientAt(W, minus=W[:1]), GradientAt(W[0])):
+        with pytest.raises(PluginError, match="direction of fedsam should return a tensor of shape"):
+            contract.direction(algorithm, found, W)
+    for right in (GradientAt(W), GradientAt(W, minus=W[0])):
+        assert contract.direction(algorithm, right, W) is right
