@@ -17,7 +17,7 @@ version = release = tomllib.loads((HERE.parent / "pyproject.toml").read_text(enc
 extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon", "generated"]
 exclude_patterns = ["_build"]
 myst_enable_extensions = ["attrs_block", "deflist"]
-myst_heading_anchors = 3
+myst_heading_anchors = 4
 
 autodoc_member_order = "bysource"
 autodoc_preserve_defaults = True
