@@ -14,12 +14,12 @@ import time
 from pathlib import Path
 from typing import Any
 
+from fedtide.mirror.workspace import Workspace
 from fedtide.runs.compare import compare
-from fedtide.runs.executors import executor
-from fedtide.runs.jobs import Ask
+from fedtide.runs.jobs.executors import executor
+from fedtide.runs.jobs.jobs import Ask
 from fedtide.settings.cluster import HERE, Hosts
 from fedtide.settings.params import Params
-from fedtide.tracking.workspace import Workspace
 
 PARAMS = {
     "data": "digits",
@@ -30,7 +30,7 @@ PARAMS = {
 
 
 class Waiting:
-    """Jobs that wait; see :class:`fedtide.runs.jobs.Jobs`."""
+    """Jobs that wait; see :class:`fedtide.runs.jobs.jobs.Jobs`."""
 
     def __init__(self, count: int, seconds: float) -> None:
         self.left, self.seconds = count, seconds

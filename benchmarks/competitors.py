@@ -13,21 +13,21 @@ import torch
 from torch import Tensor, nn
 
 from fedtide.core.errors import SettingsError
-from fedtide.engine import interpreter, traces
 from fedtide.engine.local import accumulate
 from fedtide.engine.plan import step_count
-from fedtide.engine.program import trace, trace_plain
 from fedtide.engine.workers import WorkerState
 from fedtide.federation.federation import Federation
 from fedtide.federation.module import FederatedModule
 from fedtide.federation.parts import Parts
 from fedtide.federation.state import initial_state
+from fedtide.mirror.workspace import Workspace
+from fedtide.programs import interpreter, traces
+from fedtide.programs.program import trace, trace_plain
 from fedtide.runs.run import run as run_once
 from fedtide.settings.params import Params
 from fedtide.settings.run import RunSettings
-from fedtide.tracking.workspace import Workspace
-from fedtide.world.files import timeline_for
-from fedtide.world.prepared import load_data
+from fedtide.worlds.files import timeline_for
+from fedtide.worlds.prepared import load_data
 from naive import NaiveLoop
 from timing import RoundClock, Segment
 

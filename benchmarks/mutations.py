@@ -90,7 +90,7 @@ engine.decay: direct step: weight decay is left out
     - shrink = 1.0 - self.lr * ((self.pull or 0.0) + self.decay)
     + shrink = 1.0 - self.lr * (self.pull or 0.0)
 engine.frozen_memory: stacked executor: memories of a client that has finished keep changing
-    engine/stacked.py < engine/test_executors.py algorithms/test_sharpness.py golden
+    engine/executors/stacked.py < engine/test_executors.py algorithms/test_sharpness.py golden
     - written = [training.w, *training.update.moments.values(), *(memory[rows] for memory in cohort.memories)]
     + written = [training.w, *training.update.moments.values()]
 engine.padding: gradient: the padding of a short batch counts in the divisor of the mean loss
@@ -98,7 +98,7 @@ engine.padding: gradient: the padding of a short batch counts in the divisor of 
     - (values * keep).sum() / keep.sum().clamp(min=1)
     + (values * keep).mean()
 engine.full_gradient: full gradient: the batches of a large shard are added as means
-    engine/evaluation.py < engine/test_evaluation.py algorithms/test_mime.py
+    engine/passes/evaluation.py < engine/test_evaluation.py algorithms/test_mime.py
     - losses.sum() / len(shard)
     + losses.mean()
 engine.crop: augmentation: the last offset of the window is never drawn
@@ -143,11 +143,11 @@ federation.order: a round's state is saved before its rows are written: a kill i
     +             self._states.save(saved)
     +         self.directory.append(record.row, record.per_class, record.clients, record.neurons, record.client_scores)
 records.bound: saved states of other runs are continued
-    tracking/states.py < federation/test_checkpoint.py runs/test_lost_records.py
+    records/states.py < federation/test_checkpoint.py runs/test_lost_records.py
     - header.get("owner") != owner or path.name
     + path.name
 records.beginning: records that were changed before a saved state are continued
-    tracking/marks.py < tracking/test_marks.py runs/test_lost_records.py
+    records/marks.py < records/test_marks.py runs/test_lost_records.py
     - elif _digest_of_beginning(folder / name, mark["bytes"]) != mark["sha256"]:
     + elif False:
 federation.gradient_costs: gradient rounds are charged to the scratch state, so they cost nothing
@@ -186,15 +186,15 @@ costs.waits: averages inside a round: the time a client waits for one is not on 
     costs/wireless.py < costs/test_wireless.py exchange/test_intervals.py costs golden
     -         clock[rows] += wait
 report.deviation: mean and deviation over seeds: divisor n instead of n - 1
-    report/metrics.py < report/test_report_metrics.py report
+    records/metrics.py < report/test_report_metrics.py report
     - kept.std(ddof=1)
     + kept.std(ddof=0)
 report.holm: Holm's correction: corrected p-values may decrease along their order
-    report/statistics.py < report/test_report_statistics.py report
+    records/statistics.py < report/test_report_statistics.py report
     - (ordered * factors).cummax().clip(upper=1.0)
     + (ordered * factors).clip(upper=1.0)
 report.forgotten: forgetting: models from before a period count as its best
-    report/forgetting.py < report/test_forgetting.py report
+    records/forgetting.py < report/test_forgetting.py report
     - A[u:, u].max() - A[-1, u]
     + A[:, u].max() - A[-1, u]
 report.gradient_rounds: transitions: the mean cost of a round does not divide by the gradient rounds

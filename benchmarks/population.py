@@ -78,11 +78,11 @@ def _alone(*choices: Any) -> Costs:
 
 
 def _measured(clients: int, algorithm: str, participation: str, rounds: int) -> Costs:
+    from fedtide.mirror.workspace import Workspace
     from fedtide.runs.run import run
     from fedtide.settings.params import Params
-    from fedtide.tracking.workspace import Workspace
-    from fedtide.world.files import timeline_for
-    from fedtide.world.prepared import load_data
+    from fedtide.worlds.files import timeline_for
+    from fedtide.worlds.prepared import load_data
     from timing import RoundClock
 
     with tempfile.TemporaryDirectory() as folder:

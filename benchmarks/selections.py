@@ -22,7 +22,7 @@ from rich.console import Console
 from rich.table import Table
 
 from fedtide.core import plugins
-from fedtide.report.style import WIDTH, line_style, paper, png
+from fedtide.report.charts.style import WIDTH, line_style, paper, png
 from fedtide.selection._divergence import divergence
 from fedtide.selection.base import Candidates
 

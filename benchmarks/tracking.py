@@ -26,12 +26,12 @@ from typing import Any
 
 import lightning as L
 
+from fedtide.mirror.server import Server
+from fedtide.mirror.store import Store
+from fedtide.mirror.workspace import MlflowOptions, Workspace
 from fedtide.runs.run import run
 from fedtide.settings.params import Params
 from fedtide.settings.run import RunSettings
-from fedtide.tracking.server import Server
-from fedtide.tracking.store import Store
-from fedtide.tracking.workspace import MlflowOptions, Workspace
 
 Place = Path | Server | None
 

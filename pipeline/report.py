@@ -10,9 +10,9 @@ from fedtide.cli.reporter import described, log, print_report
 
 def main() -> None:
     """Build the report and print its table."""
+    from fedtide.mirror.results import record_report
     from fedtide.runs import stages  # with torch, which takes seconds
     from fedtide.settings.params import Params
-    from fedtide.tracking.results import record_report
 
     params, worlds, out = Params.read(PARAMS), Path("worlds"), Path("report")
     summary = stages.report(params, places.runs(), worlds, out, "dvc repro")

@@ -7,7 +7,7 @@ import places
 from fedtide.cli.exits import exit_with_all, guarded
 from fedtide.cli.options import PARAMS
 from fedtide.cli.reporter import log, progress
-from fedtide.runs.processes import start_workers_early, stop_with_parent
+from fedtide.runs.jobs.processes import start_workers_early, stop_with_parent
 
 
 def main() -> None:

@@ -6,7 +6,7 @@ import places
 from fedtide.cli.exits import exit_with_search, guarded
 from fedtide.cli.options import PARAMS
 from fedtide.cli.reporter import log, progress
-from fedtide.runs.processes import stop_with_parent
+from fedtide.runs.jobs.processes import stop_with_parent
 
 
 def main() -> None:

@@ -23,7 +23,7 @@ from fedtide.federation.federation import Federation
 from fedtide.federation.parts import Hardware, assemble
 from fedtide.federation.payload import Payload, payload
 from fedtide.federation.record import RoundRecord
-from fedtide.federation.rows import StoredRows
+from fedtide.federation.saving.rows import StoredRows
 from fedtide.federation.state import RunState, initial_state
 from fedtide.models.base import Network
 from fedtide.participation.base import Participation

@@ -16,8 +16,9 @@ import pandas as pd
 from matplotlib.figure import Figure
 
 from fedtide.core.files import write_bytes, write_text
-from fedtide.report import metrics, records, statistics
-from fedtide.report.style import WIDTH, line_style, paper, percent_axis, png
+from fedtide.records import frames as records
+from fedtide.records import metrics, statistics
+from fedtide.report.charts.style import WIDTH, line_style, paper, percent_axis, png
 from fedtide.runs.stages import run_directories
 from fedtide.settings.params import Params
 

@@ -17,8 +17,9 @@ from matplotlib.figure import Figure
 
 from fedtide.core.errors import SettingsError
 from fedtide.core.files import write_bytes, write_text
-from fedtide.report import records, statistics
-from fedtide.report.style import GREY, WIDTH, line_style, paper, percent_axis, png
+from fedtide.records import frames as records
+from fedtide.records import statistics
+from fedtide.report.charts.style import GREY, WIDTH, line_style, paper, percent_axis, png
 from fedtide.runs.stages import run_directories
 from fedtide.settings.params import Params
 

@@ -22,11 +22,11 @@ from fedtide.core.files import write_bytes, write_text
 from fedtide.federation.federation import Federation
 from fedtide.federation.parts import Hardware, assemble
 from fedtide.federation.state import initial_state
-from fedtide.report.style import WIDTH, line_style, paper, png
+from fedtide.report.charts.style import WIDTH, line_style, paper, png
 from fedtide.settings.params import Params
 from fedtide.settings.run import RunSettings
-from fedtide.world.build import build_timeline
-from fedtide.world.prepared import load_data
+from fedtide.worlds.build import build_timeline
+from fedtide.worlds.prepared import load_data
 
 SETTINGS = Path(__file__).parent / "fixed_points/digits.yaml"
 EVERY = 5

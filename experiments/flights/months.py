@@ -17,9 +17,10 @@ import yaml
 from matplotlib.figure import Figure
 
 from fedtide.core.files import write_bytes, write_text
-from fedtide.report import records, statistics
-from fedtide.report.records import METHOD
-from fedtide.report.style import GREY, WIDTH, line_style, paper, png
+from fedtide.records import frames as records
+from fedtide.records import statistics
+from fedtide.records.frames import METHOD
+from fedtide.report.charts.style import GREY, WIDTH, line_style, paper, png
 from fedtide.runs.stages import run_directories
 from fedtide.settings.params import Params
 from fedtide.settings.scores import Score

@@ -15,7 +15,7 @@ import pandas as pd
 from matplotlib.figure import Figure
 
 from fedtide.core.files import write_bytes
-from fedtide.report.style import PALETTE, WIDTH, paper, png
+from fedtide.report.charts.style import PALETTE, WIDTH, paper, png
 
 SEARCHES = {
     "r": "R of dynamic initialisation",

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
         Tunable,
     )
     from fedtide.core.errors import SettingsError
-    from fedtide.report.records import Records
+    from fedtide.records.frames import Records
     from fedtide.runs.interface import compare, load, run, write_report
     from fedtide.settings.experiment import Experiment
     from fedtide.settings.params import Params
@@ -70,7 +70,7 @@ _SOURCES = {
         *("Algorithm", "AlgorithmSettings", "GradientAt", "Local", "Round", "ServerVector", "Term", "Tunable"),
     ),
     "fedtide.core.errors": ("SettingsError",),
-    "fedtide.report.records": ("Records",),
+    "fedtide.records.frames": ("Records",),
     "fedtide.runs.interface": ("compare", "load", "run", "write_report"),
     "fedtide.settings.experiment": ("Experiment",),
     "fedtide.settings.params": ("Params",),

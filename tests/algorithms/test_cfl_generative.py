@@ -13,7 +13,7 @@ from fedtide.algorithms.cfl_generative import variation_slope
 from fedtide.core import plugins
 from fedtide.core.errors import SettingsError
 from fedtide.core.randomness import torch_generator
-from fedtide.engine.models import recompute_statistics
+from fedtide.engine.passes.models import recompute_statistics
 from fedtide.federation.federation import Federation
 from fedtide.federation.state import initial_state
 from fedtide.federation.synthetic import SyntheticSamples, capacity

@@ -12,7 +12,7 @@ from fedtide.algorithms.base import RunPreview
 from fedtide.algorithms.fedavg import FedAvg
 from fedtide.core import plugins
 from fedtide.federation.preview import advice
-from fedtide.federation.scoring import all_clients
+from fedtide.federation.scoring.scores import all_clients
 from fedtide.federation.state import initial_state
 from support import (
     closest,

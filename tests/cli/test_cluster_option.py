@@ -6,7 +6,7 @@ import pytest
 
 
 def test_without_a_scheduler_nothing_is_begun(fedtide, folder, monkeypatch):
-    monkeypatch.setattr("fedtide.runs.cluster.connect._PATIENCE", 1)
+    monkeypatch.setattr("fedtide.runs.jobs.cluster.connect._PATIENCE", 1)
     called = fedtide("compare", "--cluster=127.0.0.1:9")
     assert (called.status, len(called.err)) == (2, 1)
     assert called.err[0].startswith("fedtide: compare.cluster = 127.0.0.1:9: no Dask scheduler can be reached (")
@@ -32,7 +32,7 @@ def test_a_bad_name_is_refused(fedtide, name, message):
 @pytest.mark.parametrize("command", ["compare", "tune"])
 def test_what_is_missing_is_named(fedtide, monkeypatch, command):
     monkeypatch.setitem(sys.modules, "distributed", None)
-    monkeypatch.setattr("fedtide.runs.cluster.connect.find_spec", lambda name: None)
+    monkeypatch.setattr("fedtide.runs.jobs.cluster.connect.find_spec", lambda name: None)
     called = fedtide(
         command, "--cluster=local", "--set=validation=0.2", "--set=tune.space={local.lr: {low: 0.1, high: 1}}"
     )

@@ -8,8 +8,8 @@ import torch
 from fedtide.core.errors import SettingsError
 from fedtide.diagnostics.trace import Options, diagnose, remarks
 from fedtide.settings.params import Params
-from fedtide.world.build import build_timeline
-from fedtide.world.prepared import load_data
+from fedtide.worlds.build import build_timeline
+from fedtide.worlds.prepared import load_data
 
 FULL_BATCH = {
     "algorithm": "fedavg",

@@ -6,10 +6,10 @@ import sys
 
 import pytest
 
+from fedtide.mirror.workspace import Workspace
 from fedtide.runs.compare import compare
 from fedtide.runs.execution import execute
 from fedtide.settings.params import Params
-from fedtide.tracking.workspace import Workspace
 from waiting import until
 
 SIGNALS = [(signal.SIGINT, 130), (signal.SIGTERM, 143)]
@@ -42,7 +42,7 @@ def test_while_a_command_imports(folder, module, number, status):
 @pytest.mark.parametrize(("number", "status"), SIGNALS)
 def test_in_a_command(fedtide, monkeypatch, number, status):
     before = [signal.getsignal(number) for number, _ in SIGNALS]
-    monkeypatch.setattr("fedtide.world.prepared.load_data", lambda settings: signal.raise_signal(number))
+    monkeypatch.setattr("fedtide.worlds.prepared.load_data", lambda settings: signal.raise_signal(number))
     monkeypatch.setattr("fedtide.runs.run.load_data", lambda settings: signal.raise_signal(number))
     called = fedtide("run")
     assert (called.status, called.out, called.err) == (status, [], ["fedtide: interrupted"])

@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 
 from fedtide.core.errors import SettingsError
+from fedtide.mirror.results import record_report
+from fedtide.mirror.server import Server
+from fedtide.mirror.store import Store
+from fedtide.mirror.workspace import Workspace
 from fedtide.settings.params import Params
-from fedtide.tracking.results import record_report
-from fedtide.tracking.server import Server
-from fedtide.tracking.store import Store
-from fedtide.tracking.workspace import Workspace
 
 
 @pytest.mark.parametrize(
@@ -112,7 +112,7 @@ def test_a_comparison_that_mlflow_does_not_know_stays_unknown(folder):
 
 def test_the_view_of_the_runs(fedtide, folder):
     """Stored with the experiment, as MLflow stores what its button *Share* makes; kept below MLflow's limit."""
-    from fedtide.tracking.view import view
+    from fedtide.mirror.view import view
 
     store = Store(folder / "mlruns", "fedtide")
     found = view(folder / "mlruns", "fedtide", "http://here", pytest.fail)

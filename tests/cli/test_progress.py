@@ -19,10 +19,10 @@ import pytest
 from rich.console import Console
 
 from fedtide.cli.bars import Bars
+from fedtide.mirror.workspace import Workspace
 from fedtide.runs.compare import compare
 from fedtide.runs.progress import Follower, Position
 from fedtide.settings.scores import ACCURACY
-from fedtide.tracking.workspace import Workspace
 from small_runs import small
 
 __all__ = ["small"]

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from sklearn.datasets import load_diabetes
 
-from fedtide.tracking.store import Store
+from fedtide.mirror.store import Store
 
 REGRESSION = (
     "data={name: table, file: diabetes.csv, label: target, task: regression, target_scale: 100}",

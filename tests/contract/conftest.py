@@ -8,9 +8,9 @@ import pytest
 import torch
 
 from fedtide.settings.run import RunSettings
-from fedtide.world.build import build_timeline
 from fedtide.world.dataset import Dataset
 from fedtide.world.timeline import Timeline
+from fedtide.worlds.build import build_timeline
 from support import clock, dataset, light, settings
 from traces import fedscale_file, flash_file
 

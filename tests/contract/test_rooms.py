@@ -20,11 +20,11 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("adapters",),
     ("data", "models", "participation", "partitions", "weighting"),
     ("objectives", "scenarios"),
-    ("world.build", "world.prepared"),
-    ("world.files",),
-    ("tracking",),
-    ("costs", "privacy"),
+    ("worlds",),
+    ("costs", "privacy", "programs"),
     ("engine",),
+    ("records",),
+    ("mirror",),
     ("algorithms", "initialisation"),
     ("selection",),
     ("exchange",),
@@ -36,11 +36,8 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("cli",),
     ("__main__",),
 )
-"""From the bottom up, packages by name; the empty name is the public interface. A module that constructs plug-ins stands
-above them, whatever package it is in.
-
-A module belongs to the longest name that it begins with. It imports from its own name and from lower layers only.
-"""
+"""From the bottom up, packages by name; the empty name is the public interface. A module imports from its own package and from
+lower layers only."""
 
 
 def names() -> dict[str, Path]:
@@ -82,12 +79,11 @@ PRIVATE = [
 
 
 def layer(module: str) -> tuple[int, str]:
-    """Number of a module's layer, and the name there that the module begins with."""
+    """Number of a module's layer, and the name of its package."""
     places = {name: number for number, group in enumerate(LAYERS) for name in group}
-    parts = module.split(".")
-    known = [name for end in range(1, len(parts) + 1) if (name := ".".join(parts[:end])) in places]
-    assert known, f"{module} belongs to no layer"
-    return places[known[-1]], known[-1]
+    package = module.partition(".")[0]
+    assert package in places, f"{module} belongs to no layer"
+    return places[package], package
 
 
 def test_there_is_no_circle() -> None:
@@ -126,6 +122,13 @@ def test_a_package_of_plugins_holds_plugins(kind: str) -> None:
     }
     for name in modules - {"base"}:
         assert plugins.load(kind, name).kind == kind
+
+
+def test_no_room_is_crowded() -> None:
+    """Plug-ins of one kind stand side by side, however many there are."""
+    folders = {file.parent for file in (SOURCE / "fedtide").rglob("*.py")}
+    rooms = {folder.name: len(list(folder.glob("*.py"))) for folder in folders if folder.name not in plugins.KINDS}
+    assert not {name: count for name, count in rooms.items() if count > 21}
 
 
 def test_the_stages_do_not_import_the_command_line() -> None:

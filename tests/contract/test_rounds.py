@@ -14,7 +14,7 @@ from fedtide.algorithms.base import Algorithm
 from fedtide.core import plugins
 from fedtide.core.errors import SettingsError
 from fedtide.federation.footprint import footprint
-from fedtide.federation.memory import MemoryStore
+from fedtide.federation.saving.memory import MemoryStore
 from fedtide.federation.state import RunState
 from fedtide.objectives.base import Objective
 from fedtide.settings.run import RunSettings

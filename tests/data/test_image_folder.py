@@ -8,7 +8,7 @@ from pydantic import ValidationError
 
 from fedtide.core.errors import SettingsError
 from fedtide.data.image_folder import ImageFolder
-from fedtide.world.prepared import load
+from fedtide.worlds.prepared import load
 
 
 def write(folder, *names, size=(4, 6), mode="RGB"):

@@ -10,7 +10,7 @@ from fedtide.core.errors import SettingsError
 from fedtide.data.leaf import Leaf
 from fedtide.runs.execution import execute
 from fedtide.settings.params import Params
-from fedtide.world.prepared import load
+from fedtide.worlds.prepared import load
 
 
 def write(path, users, /, **changed):

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from fedtide.core.errors import SettingsError
 from fedtide.data._features import encode
 from fedtide.data.table import Table
-from fedtide.world.prepared import load
+from fedtide.worlds.prepared import load
 
 MONTH = 30 * 86400
 

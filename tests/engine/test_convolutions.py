@@ -12,10 +12,11 @@ from torch.fx import GraphModule
 from torch.fx.experimental.proxy_tensor import make_fx
 from torch.nn import functional as F
 
-from fedtide.engine import forward, strips, traces
-from fedtide.engine.biases import use_bias_sums
+from fedtide.engine import forward
 from fedtide.engine.forward import Forward
-from fedtide.engine.strips import use_strips
+from fedtide.programs import strips, traces
+from fedtide.programs.biases import use_bias_sums
+from fedtide.programs.strips import use_strips
 from support import assert_same, closest, federation, images, run_rounds, settings, steady
 
 aten = torch.ops.aten

@@ -7,8 +7,8 @@ import pytest
 import torch
 from torch.func import functional_call, hessian
 
-from fedtide.engine.curvature import fisher_diagonal, taylor
-from fedtide.engine.evaluation import full_gradient, pass_through
+from fedtide.engine.passes.curvature import fisher_diagonal, taylor
+from fedtide.engine.passes.evaluation import full_gradient, pass_through
 from support import closest, federation, images, settings, steady, vectors
 
 SIZES = (7, 4, 0, 9)

@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch.nn import functional
 
-from fedtide.engine.evaluation import Scores, evaluate, full_gradient
+from fedtide.engine.passes.evaluation import Scores, evaluate, full_gradient
 from fedtide.federation.federation import Federation
 from support import closest, deal, federation, images, settings, steady, vectors
 

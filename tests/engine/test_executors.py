@@ -16,13 +16,14 @@ from torch import Tensor
 from fedtide.core import plugins
 from fedtide.core.errors import SettingsError
 from fedtide.core.faults import PluginError
-from fedtide.engine import contract, threads
-from fedtide.engine.factory import choose
+from fedtide.engine import contract
+from fedtide.engine.executors import threads
+from fedtide.engine.executors.factory import choose
+from fedtide.engine.executors.stacked import Stacked
+from fedtide.engine.executors.threads import Threads
 from fedtide.engine.local import Cohort, GradientAt, Local
 from fedtide.engine.plan import BatchPlan
-from fedtide.engine.stacked import Stacked
 from fedtide.engine.task import TINY, Task
-from fedtide.engine.threads import Threads
 from fedtide.federation.federation import Federation
 from fedtide.federation.state import RunState
 from fedtide.settings.run import EngineSettings

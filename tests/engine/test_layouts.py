@@ -7,10 +7,10 @@ from hypothesis import settings as sampling
 from hypothesis import strategies as st
 from torch.fx.experimental.proxy_tensor import make_fx
 
-from fedtide.engine.factory import image_layout
+from fedtide.engine.executors.factory import image_layout
 from fedtide.engine.forward import Forward
-from fedtide.engine.narrow import use_narrow_forms
 from fedtide.engine.process import prepare_process
+from fedtide.programs.narrow import use_narrow_forms
 from fedtide.settings.run import EngineSettings
 from support import closest, federation, images, run_rounds, settings, steady
 

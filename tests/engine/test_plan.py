@@ -12,7 +12,7 @@ from hypothesis import settings as examples
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from fedtide.engine.executor import Advance
+from fedtide.engine.executors.executor import Advance
 from fedtide.engine.plan import BatchPlan, plan_batches, step_count
 from fedtide.federation.state import initial_state
 from fedtide.settings.run import LocalSettings

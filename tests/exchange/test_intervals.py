@@ -19,7 +19,7 @@ from fedtide.core.randomness import Randomness
 from fedtide.costs.wireless import Segment
 from fedtide.exchange._budgets import DynamicBudget, FixBudget, GivenBudget
 from fedtide.exchange.intervals import LETTERS, uploads
-from fedtide.federation import clock
+from fedtide.federation.clocks import clock
 from fedtide.federation.federation import Federation
 from fedtide.federation.ledger import charge
 from fedtide.federation.parts import Parts

@@ -14,11 +14,11 @@ from typing import Any
 from attempt import Process
 from cold import Cold, kill_all, outlive
 from injection import FSYNC, Injection, Moment
-from records import complete_runs, differences
 from subjects import Subject
 from words import false_words, mlflow_lies, one_line
 
 from fedtide.cli.main import app
+from records import complete_runs, differences
 
 PATIENCE = 180.0
 """Seconds until a command, or what it leaves running, is stuck; many times what it needs."""
@@ -141,7 +141,7 @@ class Bench:
         """An empty database of MLflow, whose many tables take seconds to make."""
         maker = self._template / "make_store.py"
         maker.write_text(
-            "from pathlib import Path\nfrom fedtide.tracking import folder\n"
+            "from pathlib import Path\nfrom fedtide.mirror import folder\n"
             "Path('mlruns').mkdir()\nfolder._create(Path('mlruns/mlflow.db').absolute(), 'file:///nowhere')\n"
         )
         process = Process(self._template, ["make_store.py"], self.root / "store.output")

@@ -14,8 +14,8 @@ import numpy as np
 import torch
 
 from fedtide.core.sealed import peek_header
-from fedtide.federation.rows import StoredRows
-from fedtide.tracking.check import check_run
+from fedtide.federation.saving.rows import StoredRows
+from fedtide.mirror.check import check_run
 
 _UNCOMPARED = frozenset(
     {"mlruns", ".dvc", ".git", ".gitignore", "timeline.png", "params.yaml", "experiments", "pipeline", "src"}

@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from fedtide.federation.checkpoint import Generations, Saved
+from fedtide.federation.saving.checkpoint import Generations, Saved
 
 CLIENTS, SIZE, ROUNDS = 40, 100, 5
 

@@ -11,9 +11,9 @@ from injection import rows_of
 from records import same_records
 
 from clusters import cluster, kill_machine, output_of, started
+from fedtide.mirror.workspace import Workspace
 from fedtide.runs.compare import compare
 from fedtide.settings.params import Params
-from fedtide.tracking.workspace import Workspace
 from waiting import until
 
 GRID = {

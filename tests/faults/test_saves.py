@@ -14,7 +14,7 @@ from injection import Injection, Moment
 from power import Journal, lose
 from saver import ROUNDS, state
 
-from fedtide.federation import checkpoint
+from fedtide.federation.saving import checkpoint
 from support import in_full
 
 SAVER = str(Path(__file__).parent / "saver.py")

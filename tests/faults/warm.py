@@ -10,10 +10,10 @@ import server  # noqa: F401
 import sklearn.ensemble  # noqa: F401
 
 import fedtide.cli.reproduce
+import fedtide.mirror.results
 import fedtide.report.build
 import fedtide.reproduce.reproduce
-import fedtide.runs.preload
-import fedtide.tracking.results
+import fedtide.runs.jobs.preload
 import fedtide.tuning.study  # noqa: F401
 
 assert threading.active_count() == 1, "a process with threads must not fork"

@@ -9,7 +9,7 @@ import numpy as np
 from torch import Tensor
 
 from fedtide.costs.wireless import JobCosts
-from fedtide.federation.events import EventClock
+from fedtide.federation.clocks.events import EventClock
 from fedtide.federation.federation import Federation
 from fedtide.federation.record import RoundRecord
 from fedtide.federation.state import RunState

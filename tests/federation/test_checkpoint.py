@@ -10,9 +10,9 @@ import pytest
 import torch
 
 from fedtide.core.errors import SettingsError
-from fedtide.federation import checkpoint
+from fedtide.federation.saving import checkpoint
 from fedtide.federation.state import RunState
-from fedtide.tracking.marks import Marks
+from fedtide.records.marks import Marks
 from support import in_full
 
 Damage = Callable[[Path], object]

@@ -13,10 +13,10 @@ from torch import Tensor
 from federation.jobs import EQUAL, LOCAL, SIZES, SLOT, UNEQUAL, events, line, made, models, present
 from fedtide.core.errors import SettingsError
 from fedtide.costs.wireless import Wireless
-from fedtide.engine.executor import Advance
+from fedtide.engine.executors.executor import Advance
 from fedtide.engine.local import Cohort
 from fedtide.engine.plan import BatchPlan, plan_batches, sample_count
-from fedtide.federation.presence import Presence
+from fedtide.federation.clocks.presence import Presence
 from fedtide.federation.state import initial_state, restored_state
 from fedtide.settings.costs import CostSettings
 from fedtide.settings.run import LocalSettings
@@ -296,7 +296,7 @@ def test_costs_of_jobs_that_have_not_started_change_nothing(monkeypatch: pytest.
     """Also when a client leaves the line, and its place and number go to the next one."""
     found = []
     for ahead in (0, 2, 32):
-        monkeypatch.setattr("fedtide.federation.events.AHEAD", ahead)
+        monkeypatch.setattr("fedtide.federation.clocks.events.AHEAD", ahead)
         world = present([0, 1, 2, 3, 4], [0, 1, 2, 3, 4], *[[0, 2, 4]] * 3, *[[1, 2, 3, 4]] * 9)
         fed = federation(settings(algorithm="fedasync", clock={"name": "events", "concurrency": 2}), world, vectors())
         found.append([{**record.row, "seconds": 0} for record in run_rounds(fed)[1]])

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from fedtide.algorithms.base import Round
 from fedtide.core.plugins import PluginSettings
-from fedtide.engine.executor import Advance, Executor
+from fedtide.engine.executors.executor import Advance, Executor
 from fedtide.engine.local import Cohort
 from fedtide.exchange.base import Exchange, Schedule
 from fedtide.federation.federation import Federation

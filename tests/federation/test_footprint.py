@@ -16,7 +16,7 @@ from fedtide.core.errors import SettingsError
 from fedtide.engine.limits import free_under_limits
 from fedtide.engine.memory import available_bytes, share_memory
 from fedtide.federation.footprint import Footprint, footprint
-from fedtide.federation.memory import MemoryStore
+from fedtide.federation.saving.memory import MemoryStore
 from support import settings, steady, vectors
 
 CPU = torch.device("cpu")

@@ -13,8 +13,8 @@ import pytest
 import torch
 
 from fedtide.core.errors import SettingsError
-from fedtide.federation.memory import MemoryStore
 from fedtide.federation.preview import memory_plan
+from fedtide.federation.saving.memory import MemoryStore
 from fedtide.federation.state import restored_state
 from support import assert_same, federation, run_rounds, settings, steady, vectors
 

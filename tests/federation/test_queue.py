@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import settings as examples
 from hypothesis import strategies as st
 
-from fedtide.federation.queue import Job, Queue
+from fedtide.federation.clocks.queue import Job, Queue
 
 
 def waiting(*clients: int) -> Queue:

@@ -10,8 +10,8 @@ import torch
 from torch import Tensor
 
 from fedtide.core.sealed import peek_header
-from fedtide.federation import checkpoint
-from fedtide.federation.checkpoint import Generations, Saved
+from fedtide.federation.saving import checkpoint
+from fedtide.federation.saving.checkpoint import Generations, Saved
 from fedtide.federation.state import initial_state, restored_state
 from support import assert_same, deal, federation, in_full, settings, timeline, vectors
 

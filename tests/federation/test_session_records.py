@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 import torch
 
-from fedtide.federation import checkpoint
+from fedtide.federation.saving import checkpoint
+from fedtide.records.run_directory import RunDirectory
 from fedtide.runs.execution import execute
-from fedtide.tracking.run_directory import RunDirectory
 from support import deal, federation, run_rounds, settings, timeline, vectors, watch
 
 GROUPS = ({0: 0, 1: 1}, {2: 2, 3: 3})

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from fedtide.engine import local
-from fedtide.engine.rows import Rows
+from fedtide.engine.executors.rows import Rows
 
 
 class ClippedSteps:

@@ -14,7 +14,7 @@ import torch
 from fedtide.federation import gradient_rounds
 from fedtide.federation.parts import Parts
 from fedtide.federation.plan import RoundPlan, plan_gradient_round
-from fedtide.federation.scoring import all_clients
+from fedtide.federation.scoring.scores import all_clients
 from fedtide.federation.state import initial_state
 from golden import families
 from golden.clipping import ClippedSteps

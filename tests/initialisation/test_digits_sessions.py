@@ -13,8 +13,8 @@ from fedtide.federation.federation import Federation
 from fedtide.federation.parts import Hardware, assemble
 from fedtide.federation.state import initial_state
 from fedtide.settings.params import Params
-from fedtide.world.files import timeline_for
-from fedtide.world.prepared import load_data
+from fedtide.worlds.files import timeline_for
+from fedtide.worlds.prepared import load_data
 
 PARAMS = Path(__file__).parents[2] / "params.yaml"
 

@@ -15,8 +15,8 @@ from torch.nn import functional
 
 import own_nets
 from fedtide.core.errors import SettingsError
+from fedtide.engine.executors.resident import Resident
 from fedtide.engine.flat import Layout
-from fedtide.engine.resident import Resident
 from fedtide.federation.federation import Federation
 from fedtide.federation.preview import advice
 from fedtide.models.base import KeyedDropout, Network

@@ -34,7 +34,7 @@ def every(kind):
 @pytest.mark.parametrize(
     ("stage", "modules", "packages"),
     [
-        ("partition", ["fedtide.world.files", "fedtide.world.picture"], {"world"}),
+        ("partition", ["fedtide.worlds.files", "fedtide.world.picture"], {"world"}),
         ("report", ["fedtide.report.build"], {"report"}),
         ("tune", ["fedtide.tuning.study", "fedtide.report.front"], {"tuning"}),
     ],

@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 
 from fedtide.core.randomness import generator
-from fedtide.tracking.run_directory import RunDirectory
+from fedtide.records.run_directory import RunDirectory
 
 START = {"previous": 0.0, "average": 0.55, "restart": 0.1}
 SPEED = {"fedavg": 9.0, "fedprox": 8.0, "scaffold": 5.0}

@@ -11,10 +11,12 @@ from synthetic_runs import finish_again, write_run
 
 from fedtide.core.errors import SettingsError
 from fedtide.core.randomness import generator
-from fedtide.report import clients, fairness, records
+from fedtide.records import frames as records
+from fedtide.records.client_scores import encoded, file_name
+from fedtide.report import fairness
 from fedtide.report.build import build
-from fedtide.report.pictures import picture
-from fedtide.tracking.client_scores import encoded, file_name
+from fedtide.report.charts import clients
+from fedtide.report.charts.pictures import picture
 
 EVERY, CLIENTS = 4, 20
 LEVEL = {"fedavg": 0.6, "scaffold": 0.8}

@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from synthetic_runs import finish_again, write_run
 
-from fedtide.report.forgetting import accuracy_matrix, forgetting
-from fedtide.report.records import load
+from fedtide.records.forgetting import accuracy_matrix, forgetting
+from fedtide.records.frames import load
 from fedtide.report.table import tabulate
 
 NAN = math.nan

@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from fedtide.report.chart import Axis, Chart, Panel, Series
-from fedtide.report.interactive import MOST_POINTS, figure, kept_points, thinned_out
+from fedtide.report.charts.chart import Axis, Chart, Panel, Series
+from fedtide.report.charts.interactive import MOST_POINTS, figure, kept_points, thinned_out
 
 
 def curves(methods: int, rounds: int) -> Chart:

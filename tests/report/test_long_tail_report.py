@@ -8,10 +8,10 @@ import pandas as pd
 import pytest
 from synthetic_runs import finish_again, write_run
 
-from fedtide.report import dynamics
+from fedtide.records.frames import load
+from fedtide.report.charts import dynamics
+from fedtide.report.charts.pictures import picture
 from fedtide.report.imbalance import accuracies, groups
-from fedtide.report.pictures import picture
-from fedtide.report.records import load
 from fedtide.report.table import tabulate
 
 TAIL = {"long_tail.imbalance": 0.1}

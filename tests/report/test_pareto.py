@@ -6,9 +6,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from synthetic_runs import finish_again, write_run
 
-from fedtide.report import pareto, records
+from fedtide.records import frames as records
+from fedtide.report.charts import pareto
+from fedtide.report.charts.pictures import picture
 from fedtide.report.front import pareto_front
-from fedtide.report.pictures import picture
 from fedtide.report.table import tabulate
 
 points = st.lists(st.tuples(st.integers(0, 9), st.integers(0, 9)), min_size=1, max_size=12)

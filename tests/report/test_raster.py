@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from matplotlib import image
 
-from fedtide.report.pictures import picture
-from fedtide.report.raster import raster
+from fedtide.report.charts.pictures import picture
+from fedtide.report.charts.raster import raster
 from fedtide.runs.cohorts import presence_and_cohorts
 from support import deal, federation, run_rounds, settings, timeline, vectors, watch
 

@@ -10,11 +10,11 @@ import pandas as pd
 import pytest
 from synthetic_runs import finish_again, write_run
 
-from fedtide.report import records
+from fedtide.records import frames as records
 from fedtide.report.build import build
+from fedtide.report.charts.participants import loss_changes
 from fedtide.report.formats import NOTHING, times
 from fedtide.report.pace import Pace, sheet
-from fedtide.report.participants import loss_changes
 
 
 def run(root: Path, label: str, accuracy: list[float], seed: int = 0, clients: pd.DataFrame | None = None) -> Path:

@@ -5,8 +5,8 @@ import pytest
 from synthetic_runs import finish_again, write_run
 
 from fedtide.core.errors import SettingsError
+from fedtide.records.frames import load
 from fedtide.report import findings
-from fedtide.report.records import load
 
 
 def test_frames_hold_what_the_files_hold(tmp_path):

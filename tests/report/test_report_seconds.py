@@ -12,10 +12,13 @@ import pandas as pd
 import pytest
 from synthetic_runs import finish_again, write_run
 
-from fedtide.report import figures, metrics, records, seconds
+from fedtide.records import frames as records
+from fedtide.records import metrics
+from fedtide.report import seconds
 from fedtide.report.build import build
+from fedtide.report.charts import figures
+from fedtide.report.charts.pictures import picture
 from fedtide.report.formats import NOTHING
-from fedtide.report.pictures import picture
 from fedtide.reproduce.history import Session
 from fedtide.reproduce.measures import SimulatedTime
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fedtide.report import statistics
+from fedtide.records import statistics
 
 
 def values(**methods):

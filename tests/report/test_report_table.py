@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from synthetic_runs import accuracies, write_run
 
-from fedtide.report.records import load
+from fedtide.records.frames import load
 from fedtide.report.table import tabulate
 
 

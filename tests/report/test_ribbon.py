@@ -10,9 +10,9 @@ import pandas as pd
 from matplotlib import image
 from synthetic_runs import write_run
 
-from fedtide.report.pictures import picture
-from fedtide.report.records import load
-from fedtide.report.ribbon import per_session, ribbon
+from fedtide.records.frames import load
+from fedtide.report.charts.pictures import picture
+from fedtide.report.charts.ribbon import per_session, ribbon
 from fedtide.runs.cohorts import movements
 from fedtide.settings.scores import Score
 from support import deal, timeline

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from synthetic_runs import finish_again, write_run
 from synthetic_sessions import ENERGY, LATENCY, START, curve, write_sessions
 
-from fedtide.report.records import load
+from fedtide.records.frames import load
 from fedtide.report.transitions import Rules, gain, per_session, speed_up, time_to_accuracy, transitions
 
 curves = st.lists(st.floats(0.01, 1), min_size=1, max_size=20)

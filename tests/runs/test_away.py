@@ -6,11 +6,11 @@ import pytest
 
 from fedtide.core.errors import SettingsError
 from fedtide.core.locks import held
-from fedtide.runs.cluster.home import Fetch, FetchData, JobsFromHome, Store, file_names, read_files, write_files
+from fedtide.mirror.workspace import Workspace
+from fedtide.records.run_directory import RunDirectory
+from fedtide.records.states import files_of, generations
+from fedtide.runs.jobs.cluster.home import Fetch, FetchData, JobsFromHome, Store, file_names, read_files, write_files
 from fedtide.runs.run import run
-from fedtide.tracking.run_directory import RunDirectory
-from fedtide.tracking.states import files_of, generations
-from fedtide.tracking.workspace import Workspace
 
 
 def test_another_version_is_refused_by_the_name_of_its_host(small, tmp_path):
@@ -83,7 +83,7 @@ def test_a_worker_cannot_write_elsewhere(home, tmp_path):
 
 
 def test_prepared_data_are_sent(home, small):
-    from fedtide.world.prepared import load_data
+    from fedtide.worlds.prepared import load_data
 
     load_data(small())
     assert home.answer(object(), FetchData(small()))[:1] == b"x"  # of zlib

@@ -13,9 +13,9 @@ from typing import Any
 
 import pytest
 
-from fedtide.runs.card_plan import share_cards
-from fedtide.runs.cards import VISIBLE, cards, place
-from fedtide.runs.jobs import Ask, run_in_workers
+from fedtide.runs.jobs.card_plan import share_cards
+from fedtide.runs.jobs.cards import VISIBLE, cards, place
+from fedtide.runs.jobs.jobs import Ask, run_in_workers
 from fedtide.settings.cluster import HERE, Hosts
 from fedtide.settings.run import RunSettings
 

@@ -12,9 +12,9 @@ import pytest
 import torch
 
 from fedtide.core.errors import SettingsError
-from fedtide.federation import checkpoint
+from fedtide.federation.saving import checkpoint
+from fedtide.records.run_directory import RunDirectory
 from fedtide.runs.execution import execute
-from fedtide.tracking.run_directory import RunDirectory
 from support import in_full
 
 Play = Callable[..., dict[str, Any]]

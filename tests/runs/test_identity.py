@@ -136,7 +136,7 @@ def test_wording_changes_no_key(settings: dict[str, RunSettings], changed: Any) 
 
 
 def test_what_only_logs_reports_or_searches_changes_no_key(changed: Any) -> None:
-    silent = [module for package in ("cli", "report", "tracking", "tuning") for module in members(package)]
+    silent = [module for package in ("cli", "mirror", "records", "report", "tuning") for module in members(package)]
     silent += ["fedtide.federation.preview", "fedtide.runs.callbacks", "fedtide.world.picture"]
     silent += ["fedtide.settings.experiment", "fedtide.settings.tuning"]
     assert changed(silent, other_constant) == set()
@@ -174,7 +174,7 @@ def test_the_engine_concerns_every_run(changed: Any, module: str) -> None:
     "module",
     [
         *("algorithms.base", "algorithms._round", "core.randomness", "costs.wireless", "federation.round"),
-        *("federation.boundary", "federation.scoring", "world.build", "world.longtail", "world.timeline"),
+        *("federation.boundary", "federation.scoring.scores", "worlds.build", "world.longtail", "world.timeline"),
     ],
 )
 def test_the_common_path_concerns_every_run(changed: Any, module: str) -> None:

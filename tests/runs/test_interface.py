@@ -76,9 +76,9 @@ def test_a_script_cannot_be_one_of_several_processes(tmp_path: Path) -> None:
 
 
 def test_mlflow_may_be_a_folder_or_a_server(tmp_path):
+    from fedtide.mirror.server import Server
     from fedtide.runs.interface import _workspace
     from fedtide.settings.experiment import TrackingSettings
-    from fedtide.tracking.server import Server
 
     tracking = TrackingSettings(experiment="mine", register="net")
     places = [_workspace(tmp_path, where, tracking) for where in (None, tmp_path / "mlruns", "http://me:pw@host:5000/")]

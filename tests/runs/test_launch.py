@@ -13,7 +13,7 @@ import pytest
 import torch
 
 from fedtide.core.errors import SettingsError
-from fedtide.runs.launch import Decision, global_rank, launched
+from fedtide.runs.jobs.launch import Decision, global_rank, launched
 from fedtide.settings.run import RunSettings
 
 VARIABLES = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "SLURM_STEP_NUM_TASKS", "SLURM_PROCID")

@@ -16,13 +16,13 @@ import torch
 
 from fedtide.core.errors import SettingsError
 from fedtide.core.files import part_suffix
-from fedtide.federation import checkpoint
+from fedtide.federation.saving import checkpoint
+from fedtide.mirror.check import check_run
+from fedtide.mirror.workspace import Workspace
+from fedtide.records.run_directory import TABLES, RunDirectory
 from fedtide.runs.execution import execute
 from fedtide.runs.run import run
 from fedtide.settings.run import RunSettings
-from fedtide.tracking.check import check_run
-from fedtide.tracking.run_directory import TABLES, RunDirectory
-from fedtide.tracking.workspace import Workspace
 
 SESSIONS = {"name": "sessions", "num_devices": 2, "num_sessions": 3, "rounds_per_session": 2}
 KEPT = (*TABLES, "events.jsonl")

@@ -14,11 +14,11 @@ import torch
 from filelock import FileLock
 
 from fedtide.federation.federation import Federation
+from fedtide.records.run_directory import TABLES
 from fedtide.runs import pilots
 from fedtide.runs.execution import execute
 from fedtide.settings.params import Params
 from fedtide.settings.run import RunSettings
-from fedtide.tracking.run_directory import TABLES
 from waiting import until
 
 SESSIONS = {"name": "sessions", "num_devices": 2, "num_sessions": 4, "rounds_per_session": 2, "pilot_sessions": 2}
@@ -162,7 +162,7 @@ def test_a_stopped_run_releases_the_pilot_and_continues(
 
 def test_a_second_run_waits_for_the_first(chosen: Any, tmp_path: Path, rounds_run: list[int]) -> None:
     settings = chosen("previous")
-    from fedtide.world.prepared import load_data
+    from fedtide.worlds.prepared import load_data
 
     folder = tmp_path / "pilots" / pilots.pilot_key(settings, load_data(settings))
     folder.mkdir(parents=True)
@@ -177,7 +177,7 @@ def test_a_second_run_waits_for_the_first(chosen: Any, tmp_path: Path, rounds_ru
 
 
 def test_a_wait_can_be_ended(tmp_path: Path) -> None:
-    from fedtide.tracking.run_directory import RunDirectory
+    from fedtide.records.run_directory import RunDirectory
 
     directory, asked = RunDirectory(tmp_path / "run"), iter([False, True])
     with FileLock(str(tmp_path / ".lock")), pilots.SharedPilot(tmp_path, 3, directory, "key", print) as pilot:

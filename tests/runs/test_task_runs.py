@@ -10,8 +10,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from fedtide.records.run_directory import RunDirectory
 from fedtide.runs.execution import execute
-from fedtide.tracking.run_directory import RunDirectory
 
 
 @pytest.fixture

@@ -8,8 +8,8 @@ import torch
 
 from fedtide.core.errors import SettingsError
 from fedtide.settings.params import Params
-from fedtide.world.build import build_timeline
 from fedtide.world.dataset import Dataset, Origins
+from fedtide.worlds.build import build_timeline
 
 MONTH = 30 * 86400
 TRAIN = 400

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import yaml
 
+from fedtide.mirror.workspace import Workspace
 from fedtide.settings.params import Params
-from fedtide.tracking.workspace import Workspace
 from fedtide.tuning.study import TuneResult, tune
 
 
@@ -23,7 +23,7 @@ def search(params: Params, home: Path, log: Callable[[str], None] = lambda _: No
 KILLED = """
 import os, signal, sys
 from pathlib import Path
-from fedtide.tracking.workspace import Workspace
+from fedtide.mirror.workspace import Workspace
 from fedtide.settings.params import Params
 from fedtide.tuning.study import tune
 from fedtide.tuning.trial import Pruner

@@ -12,9 +12,9 @@ import pytest
 from searches import killed, search
 
 from fedtide.core.errors import SettingsError
+from fedtide.records.run_directory import RunDirectory
 from fedtide.runs.execution import execute
 from fedtide.settings.params import Params
-from fedtide.tracking.run_directory import RunDirectory
 from fedtide.tuning.study import TuneResult
 
 Make = Callable[..., Params]

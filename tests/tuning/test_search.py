@@ -18,9 +18,9 @@ from searches import killed, search
 from fedtide.core.errors import SettingsError
 from fedtide.core.locks import held
 from fedtide.federation.parts import Parts
+from fedtide.records.run_directory import RunDirectory, read_json
 from fedtide.runs.execution import execute
 from fedtide.settings.params import Params
-from fedtide.tracking.run_directory import RunDirectory, read_json
 from fedtide.tuning import trial as trials
 from fedtide.tuning.study import TuneResult
 from fedtide.tuning.trial import Pruner, after_changes, evaluated_rounds, last_tenth, score

@@ -13,8 +13,8 @@ import pytest
 from searches import killed, search
 
 from fedtide.core.errors import SettingsError
+from fedtide.records.run_directory import RunDirectory, read_json
 from fedtide.settings.params import Params
-from fedtide.tracking.run_directory import RunDirectory, read_json
 from fedtide.tuning.study import TuneResult
 
 Make = Callable[..., Params]

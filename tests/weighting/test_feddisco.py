@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from fedtide.core import plugins
-from fedtide.federation.scoring import all_clients
+from fedtide.federation.scoring.scores import all_clients
 from support import closest, deal, federation, largest_gap, run_rounds, settings, timeline, trajectory, vectors, watch
 
 COUNTS = st.lists(st.lists(st.integers(0, 9), min_size=4, max_size=4).filter(any), min_size=1, max_size=6)

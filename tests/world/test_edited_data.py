@@ -17,8 +17,8 @@ from fedtide.data.base import DatasetPlugin, DatasetSettings
 from fedtide.data.digits import Digits
 from fedtide.world.contents import content_hashes
 from fedtide.world.dataset import Dataset
-from fedtide.world.prepared import load, prepared_file
 from fedtide.world.sources import Resource
+from fedtide.worlds.prepared import load, prepared_file
 
 
 class Labels(DatasetPlugin):

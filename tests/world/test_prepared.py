@@ -14,10 +14,10 @@ from fedtide.core.errors import SettingsError
 from fedtide.core.source import _meaning as fingerprint_of_file
 from fedtide.data.ag_news import AgNews
 from fedtide.data.mnist import Mnist
-from fedtide.world import prepared
 from fedtide.world.dataset import Dataset
-from fedtide.world.prepared import content_digest, load, prepared_file
 from fedtide.world.sources import Resource
+from fedtide.worlds import prepared
+from fedtide.worlds.prepared import content_digest, load, prepared_file
 
 
 def idx(array):

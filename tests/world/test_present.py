@@ -6,8 +6,8 @@ import pytest
 
 from fedtide.core.errors import SettingsError
 from fedtide.settings.params import Params
-from fedtide.world.build import build_timeline
-from fedtide.world.prepared import load_data
+from fedtide.worlds.build import build_timeline
+from fedtide.worlds.prepared import load_data
 
 
 @pytest.fixture

@@ -10,9 +10,9 @@ from fedtide.core import source
 from fedtide.core.arrays import write_arrays
 from fedtide.core.errors import SettingsError
 from fedtide.settings.params import Params
-from fedtide.world.build import build_timeline
-from fedtide.world.files import timeline_for, world_file, world_identity
 from fedtide.world.timeline import Timeline
+from fedtide.worlds.build import build_timeline
+from fedtide.worlds.files import timeline_for, world_file, world_identity
 from support import vectors
 
 

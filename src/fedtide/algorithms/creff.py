@@ -10,7 +10,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from fedtide.algorithms.base import Algorithm, AlgorithmSettings, ForwardPass, Problem, Round
-from fedtide.engine.traces import Traced
+from fedtide.programs.traces import Traced
 
 _TOGETHER = 32
 """Steps of a head that are traced as one program."""

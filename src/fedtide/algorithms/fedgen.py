@@ -16,7 +16,7 @@ from fedtide.algorithms._generator import Generator, imagine
 from fedtide.algorithms.base import Problem, Round, Term, TermBatch, Tunable
 from fedtide.core.errors import SettingsError
 from fedtide.core.randomness import hashed_uniform
-from fedtide.engine.traces import Traced
+from fedtide.programs.traces import Traced
 
 
 class FedGen(Averaging):

@@ -13,7 +13,7 @@ import typer
 from fedtide.cli.options import Json
 
 if TYPE_CHECKING:
-    from fedtide.tracking.check import Checked
+    from fedtide.mirror.check import Checked
 
 
 _STATES = ("intact", "unfinished", "running", "damaged")
@@ -23,7 +23,7 @@ def check(
     runs: Annotated[Path, typer.Argument(help="Folder of run directories.")] = Path("runs"), as_json: Json = False
 ) -> None:
     """Verify the records of all runs of a folder: nothing missing, nothing changed. Exit status 1 if a run is damaged."""
-    from fedtide.tracking.check import check as verify
+    from fedtide.mirror.check import check as verify
 
     found = list(verify(runs))
     if as_json:

@@ -64,8 +64,8 @@ def diagnose(
     from fedtide.core.errors import Diverged
     from fedtide.diagnostics import trace
     from fedtide.settings.params import Params
-    from fedtide.world.files import timeline_for
-    from fedtide.world.prepared import load_data
+    from fedtide.worlds.files import timeline_for
+    from fedtide.worlds.prepared import load_data
 
     settings = Params.read(params, overrides or ()).run()
     data = load_data(settings)

@@ -128,10 +128,10 @@ def report(
 ) -> None:
     """Write tables, figures and an HTML page about the runs of `compare`, from their run directories."""
     from fedtide.cli.reporter import described
+    from fedtide.mirror.results import record_report
     from fedtide.runs.stages import report as build
     from fedtide.runs.stages import workspace
     from fedtide.settings.params import Params
-    from fedtide.tracking.results import record_report
 
     chosen = Params.read(params, overrides or ())
     told = [item for item in overrides or () if not item.startswith("tracking")]  # changes no number

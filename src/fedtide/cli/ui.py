@@ -25,12 +25,12 @@ def ui(
     port: Annotated[int, typer.Option(min=1, max=65535, help="Port on the loopback interface.")] = 5000,
 ) -> None:
     """Open the MLflow UI on this machine, or name the page of `tracking.uri`."""
+    from fedtide.mirror.folder import ui_command
+    from fedtide.mirror.mlflow import correct_all
+    from fedtide.mirror.server import Server
+    from fedtide.mirror.view import view
     from fedtide.runs.stages import mlflow_place
     from fedtide.settings.params import Params
-    from fedtide.tracking.folder import ui_command
-    from fedtide.tracking.mlflow import correct_all
-    from fedtide.tracking.server import Server
-    from fedtide.tracking.view import view
 
     chosen = Params.read(params, overrides or ()) if params.is_file() or overrides else Params({})
     tracking = chosen.experiment.tracking

@@ -23,7 +23,7 @@ class DatasetPlugin(Plugin):
     and checksums); ``files`` names all others.
 
     The tensors of a dataset that declares its files are stored and used while the content of every one of them, compared
-    by SHA-256, is what it was (:mod:`fedtide.world.prepared`). A dataset that declares none is read every time, and so is
+    by SHA-256, is what it was (:mod:`fedtide.worlds.prepared`). A dataset that declares none is read every time, and so is
     one that overrides ``read`` without a declaration of its own, since it may read more than the class it derives from.
 
     Attributes:

@@ -12,10 +12,10 @@ from torch import Tensor
 from torch.func import functional_call
 
 from fedtide.engine.flat import Layout
-from fedtide.engine.program import trace_plain
 from fedtide.engine.size import activations
 from fedtide.engine.task import Task
-from fedtide.engine.traces import shapes, shared, structure
+from fedtide.programs.program import trace_plain
+from fedtide.programs.traces import shapes, shared, structure
 
 _LARGEST = 1 << 25
 """Most bytes of a layer's outputs at once on a CPU: images whose maps leave the caches take half as long again (measured)."""

@@ -13,11 +13,11 @@ from torch.func import functional_call, grad_and_value, vmap
 
 from fedtide.engine.flat import Layout
 from fedtide.engine.local import Term
-from fedtide.engine.program import Gradients, Program, trace
 from fedtide.engine.references import References
 from fedtide.engine.task import Task
-from fedtide.engine.traces import shapes, shared, structure
 from fedtide.models.base import Network, Outputs
+from fedtide.programs.program import Gradients, Program, trace
+from fedtide.programs.traces import shapes, shared, structure
 
 
 class Probe(nn.Module):

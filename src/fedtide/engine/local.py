@@ -23,8 +23,8 @@ from torch import Tensor
 
 from fedtide.engine.optimisers import Coefficient, Moments, Sgd, add, optimiser
 from fedtide.engine.plan import BatchPlan
-from fedtide.engine.program import Gradients, Product
 from fedtide.models.base import Outputs
+from fedtide.programs.program import Gradients, Product
 from fedtide.settings.run import LocalSettings
 
 

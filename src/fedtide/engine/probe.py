@@ -16,9 +16,9 @@ from torch.nn.modules.batchnorm import _NormBase
 from fedtide.core.errors import SettingsError, shortened
 from fedtide.engine.flat import ResidentModule, trained
 from fedtide.engine.gradient import Probe
-from fedtide.engine.program import trace_plain
-from fedtide.engine.traces import shared, structure
 from fedtide.models.base import Network
+from fedtide.programs.program import trace_plain
+from fedtide.programs.traces import shared, structure
 
 _OWN = ("torch.nn.", "fedtide.")
 

@@ -6,7 +6,7 @@ import ctypes
 
 import torch
 
-from fedtide.engine import onednn
+from fedtide.programs import onednn
 from fedtide.settings.run import EngineSettings
 
 _ARENA_MAX, _MMAP_THRESHOLD, _TRIM_THRESHOLD = -8, -3, -1  # numbers of glibc's mallopt

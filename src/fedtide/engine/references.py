@@ -10,9 +10,9 @@ import torch
 from torch import Tensor, nn
 from torch.func import functional_call
 
-from fedtide.engine.program import trace_plain
 from fedtide.engine.task import Task
-from fedtide.engine.traces import shapes, shared, structure
+from fedtide.programs.program import trace_plain
+from fedtide.programs.traces import shapes, shared, structure
 
 _MOST = 1 << 13
 """Most samples of a client whose outputs are kept."""

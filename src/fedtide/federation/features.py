@@ -7,8 +7,8 @@ from dataclasses import replace
 
 from torch import Tensor
 
-from fedtide.engine.evaluation import features
 from fedtide.engine.flat import flatten
+from fedtide.engine.passes.evaluation import features
 from fedtide.engine.task import Task
 from fedtide.engine.workers import Workers
 from fedtide.models.base import Network

@@ -9,14 +9,14 @@ import torch
 
 from fedtide.core.errors import Diverged
 from fedtide.federation.boundary import begin_session, change_population, end_session
-from fedtide.federation.clock import make_clock
-from fedtide.federation.consistency import consistency
+from fedtide.federation.clocks.clock import make_clock
 from fedtide.federation.ledger import charge_session
 from fedtide.federation.parts import Parts
 from fedtide.federation.plan import RoundPlan
 from fedtide.federation.record import RoundRecord
 from fedtide.federation.round import RoundResult, train_round
-from fedtide.federation.scoring import columns, score
+from fedtide.federation.scoring.consistency import consistency
+from fedtide.federation.scoring.scores import columns, score
 from fedtide.federation.state import RunState
 
 

@@ -11,14 +11,14 @@ import torch
 from fedtide.algorithms.base import Algorithm
 from fedtide.core import plugins
 from fedtide.core.errors import SettingsError
-from fedtide.engine.factory import executor_name
+from fedtide.engine.executors.factory import executor_name
 from fedtide.engine.memory import available_bytes, chunk_size
 from fedtide.engine.optimisers import optimiser
 from fedtide.engine.plan import step_count
 from fedtide.engine.size import Size, measure
 from fedtide.engine.task import TINY
 from fedtide.engine.workers import available_cores
-from fedtide.federation.memory import MemoryStore
+from fedtide.federation.saving.memory import MemoryStore
 from fedtide.federation.synthetic import capacity
 from fedtide.initialisation.base import Initialiser
 from fedtide.models.base import Model

@@ -13,10 +13,10 @@ from fedtide.core.errors import Diverged
 from fedtide.engine.process import prepare_process
 from fedtide.federation.federation import Federation
 from fedtide.federation.footprint import footprint
-from fedtide.federation.memory import MemoryStore
 from fedtide.federation.parts import Hardware, Parts, assemble
 from fedtide.federation.ranks import process_group
 from fedtide.federation.record import RoundRecord
+from fedtide.federation.saving.memory import MemoryStore
 from fedtide.federation.state import RunState, initial_state, restored_state
 from fedtide.settings.run import RunSettings
 from fedtide.world.dataset import Dataset

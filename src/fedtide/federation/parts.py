@@ -18,12 +18,13 @@ from fedtide.core.errors import SettingsError, shortened
 from fedtide.core.faults import broken_contract
 from fedtide.core.randomness import Randomness, key64
 from fedtide.costs.wireless import Wireless, flops_per_parameter
-from fedtide.engine import contract, factory
+from fedtide.engine import contract
 from fedtide.engine.augment import Augmentation
-from fedtide.engine.evaluation import Scores, evaluate
-from fedtide.engine.executor import Executor
-from fedtide.engine.fit import Fit, fit
+from fedtide.engine.executors import factory
+from fedtide.engine.executors.executor import Executor
 from fedtide.engine.flat import Layout, flatten
+from fedtide.engine.passes.evaluation import Scores, evaluate
+from fedtide.engine.passes.fit import Fit, fit
 from fedtide.engine.probe import refuse_untrainable
 from fedtide.engine.task import Task
 from fedtide.engine.workers import Workers
@@ -31,9 +32,9 @@ from fedtide.exchange.base import Exchange
 from fedtide.federation.compatibility import refuse_other_clock, refuse_other_optimiser
 from fedtide.federation.features import on_fixed_features
 from fedtide.federation.footprint import client_rows, evaluates
-from fedtide.federation.memory import MemoryStore
 from fedtide.federation.payload import Payload, payload
 from fedtide.federation.ranks import Alone, Group
+from fedtide.federation.saving.memory import MemoryStore
 from fedtide.federation.synthetic import SyntheticSamples, capacity
 from fedtide.initialisation.base import Initialiser
 from fedtide.models.base import Model, Network

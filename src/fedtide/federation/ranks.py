@@ -10,7 +10,7 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
-from fedtide.engine.executor import Advance, Executor
+from fedtide.engine.executors.executor import Advance, Executor
 from fedtide.engine.local import Cohort
 
 

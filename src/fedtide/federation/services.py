@@ -12,9 +12,9 @@ from torch import Tensor
 
 from fedtide.algorithms.base import ForwardPass, Population
 from fedtide.core.randomness import generator
-from fedtide.engine.curvature import fisher_diagonal, taylor
-from fedtide.engine.evaluation import full_gradient, pass_through
-from fedtide.engine.models import recompute_statistics, with_input_gradients
+from fedtide.engine.passes.curvature import fisher_diagonal, taylor
+from fedtide.engine.passes.evaluation import full_gradient, pass_through
+from fedtide.engine.passes.models import recompute_statistics, with_input_gradients
 from fedtide.federation.parts import Parts
 from fedtide.federation.plan import RoundPlan
 from fedtide.federation.state import RunState

@@ -10,9 +10,9 @@ import torch
 from torch import Tensor
 
 from fedtide.core.errors import SettingsError
+from fedtide.federation.clocks.queue import Job, Queue
 from fedtide.federation.parts import Parts
-from fedtide.federation.queue import Job, Queue
-from fedtide.federation.rows import StoredRows
+from fedtide.federation.saving.rows import StoredRows
 from fedtide.settings.clock import Events
 
 

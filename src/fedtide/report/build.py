@@ -17,28 +17,15 @@ from rich.table import Table as RichTable
 
 from fedtide.core.errors import SettingsError
 from fedtide.core.files import write_bytes
-from fedtide.report import (
-    boundaries,
-    clients,
-    dynamics,
-    fairness,
-    figures,
-    findings,
-    pace,
-    pareto,
-    participants,
-    raster,
-    records,
-    ribbon,
-    search,
-    seconds,
-    statistics,
-)
+from fedtide.records import frames as records
+from fedtide.records import statistics
+from fedtide.records.frames import Records
+from fedtide.report import fairness, findings, pace, search, seconds
+from fedtide.report.charts import boundaries, clients, dynamics, figures, pareto, participants, raster, ribbon
+from fedtide.report.charts.pictures import Picture, picture
 from fedtide.report.method_table import MethodTable
 from fedtide.report.pace import Pace
 from fedtide.report.page import Comparison, render, rows
-from fedtide.report.pictures import Picture, picture
-from fedtide.report.records import Records
 from fedtide.report.sheets import sheets
 from fedtide.report.table import Table, tabulate
 from fedtide.report.transitions import Rules, per_session, transitions
@@ -100,7 +87,7 @@ def build(
         tuning: folder of a search with two objectives; the page shows its Pareto front.
         cohorts: who takes part when.
         score: that the key figure, the main table, its sentences and comparisons are about.
-        moves: how the population moves, columns with a row per session, see :func:`fedtide.report.ribbon.ribbon`.
+        moves: how the population moves, columns with a row per session, see :func:`fedtide.report.charts.ribbon.ribbon`.
         formats: of the figures' files; ``png`` is always among them. Pictures that were files before stay PNG.
 
     Raises:

@@ -5,10 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 
-from fedtide.report import formats, metrics
+from fedtide.records import metrics
+from fedtide.records.frames import Records
+from fedtide.report import formats
 from fedtide.report.formats import PERCENT
 from fedtide.report.method_table import Column, MethodTable, over_seeds
-from fedtide.report.records import Records
 from fedtide.report.sheets import Sheet
 
 PREFIX = "client_accuracy_"

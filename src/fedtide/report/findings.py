@@ -9,8 +9,8 @@ from typing import Any
 
 import pandas as pd
 
+from fedtide.records.frames import METHOD, Method, Records
 from fedtide.report.method_table import MethodTable
-from fedtide.report.records import METHOD, Method, Records
 
 _WORLD = ("data", "long_tail", "validation", "scenario", "partition", "model", "objective", "evaluation")
 _PARTS = {

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from fedtide.report.metrics import mean
+from fedtide.records.metrics import mean
 
 GROUPS = ("head", "middle", "tail")
 METRICS = (*GROUPS, "worst")

@@ -9,9 +9,9 @@ from typing import Any, Literal
 
 import pandas as pd
 
-from fedtide.report import metrics
+from fedtide.records import metrics
+from fedtide.records.frames import METHOD, Method
 from fedtide.report.formats import PERCENT, Scale
-from fedtide.report.records import METHOD, Method
 
 
 @dataclass(frozen=True)

@@ -9,9 +9,10 @@ from statistics import median
 
 import numpy as np
 
-from fedtide.report import formats, metrics, speed
+from fedtide.records import metrics
+from fedtide.records.frames import Method, Records
+from fedtide.report import formats, speed
 from fedtide.report.formats import Scale
-from fedtide.report.records import Method, Records
 from fedtide.report.sheets import Sheet
 from fedtide.report.speed import RoundsToTarget
 from fedtide.settings.scores import Score

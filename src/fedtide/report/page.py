@@ -11,11 +11,13 @@ import jinja2
 import pandas as pd
 from markupsafe import Markup
 
-from fedtide.report import findings, formats, interactive, statistics
+from fedtide.records import statistics
+from fedtide.records.frames import Records
+from fedtide.report import findings, formats
+from fedtide.report.charts import interactive
+from fedtide.report.charts.pictures import Picture
 from fedtide.report.formats import Scale
 from fedtide.report.method_table import Column, MethodTable
-from fedtide.report.pictures import Picture
-from fedtide.report.records import Records
 from fedtide.report.sheets import Sheet
 from fedtide.report.table import Table
 from fedtide.settings.scores import ACCURACY, capitalised

@@ -7,8 +7,8 @@ from pathlib import Path
 import pandas as pd
 
 from fedtide.core.errors import SettingsError
+from fedtide.report.charts.pictures import Picture
 from fedtide.report.formats import Scale
-from fedtide.report.pictures import Picture
 from fedtide.report.sheets import Sheet
 from fedtide.settings.scores import capitalised, score_of
 

@@ -9,10 +9,11 @@ import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
 
-from fedtide.report import formats, metrics
-from fedtide.report.records import METHOD, Records
+from fedtide.records import metrics
+from fedtide.records.frames import METHOD, Records
+from fedtide.report import formats
+from fedtide.report.charts.style import WIDTH, line_style, paper
 from fedtide.report.sheets import Sheet
-from fedtide.report.style import WIDTH, line_style, paper
 
 _MOST_BARS = 40
 

@@ -7,8 +7,9 @@ from dataclasses import dataclass
 
 import pandas as pd
 
-from fedtide.report import formats, metrics
-from fedtide.report.records import METHOD, Method
+from fedtide.records import metrics
+from fedtide.records.frames import METHOD, Method
+from fedtide.report import formats
 from fedtide.report.transitions import Rules
 
 _MOST_SESSIONS = 6

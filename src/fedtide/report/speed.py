@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike
 
-from fedtide.report import metrics
+from fedtide.records import metrics
 
 
 @dataclass(frozen=True)

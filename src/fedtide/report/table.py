@@ -8,10 +8,11 @@ from typing import Literal
 
 import pandas as pd
 
-from fedtide.report import formats, imbalance, metrics
+from fedtide.records import metrics
+from fedtide.records.frames import METHOD, Records
+from fedtide.report import formats, imbalance
 from fedtide.report.formats import Scale
 from fedtide.report.method_table import Column, MethodTable, over_seeds
-from fedtide.report.records import METHOD, Records
 from fedtide.report.transitions import Rules
 from fedtide.settings.scores import ACCURACY, Score
 

@@ -14,8 +14,8 @@ import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 
-from fedtide.report import metrics
-from fedtide.report.records import METHOD, Records
+from fedtide.records import metrics
+from fedtide.records.frames import METHOD, Records
 from fedtide.world.timeline import transition_sessions
 
 Floats = NDArray[np.float64]

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 import pandas as pd
 from matplotlib.figure import Figure
 
-from fedtide.report.style import WIDTH, line_style, paper, png
+from fedtide.report.charts.style import WIDTH, line_style, paper, png
 from fedtide.reproduce.recipe import Cell, Recipe
 from fedtide.reproduce.results import Find
 

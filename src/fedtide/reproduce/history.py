@@ -11,8 +11,8 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from fedtide.core.errors import SettingsError
+from fedtide.records.run_directory import RunDirectory
 from fedtide.settings.scores import ACCURACY, Score
-from fedtide.tracking.run_directory import RunDirectory
 
 Floats = NDArray[np.float64]
 

@@ -13,7 +13,8 @@ import numpy as np
 from pydantic import Field
 
 from fedtide.core.plugins import SettingsModel
-from fedtide.report import metrics, speed
+from fedtide.records import metrics
+from fedtide.report import speed
 from fedtide.reproduce.history import Floats, Session
 from fedtide.settings.scores import Score, ScoreName
 

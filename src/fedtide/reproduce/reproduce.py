@@ -9,6 +9,8 @@ from typing import Any
 from fedtide.core.errors import SettingsError, nearest
 from fedtide.core.files import write_bytes
 from fedtide.core.plugins import PluginSettings
+from fedtide.mirror.workspace import Workspace
+from fedtide.records.run_directory import RunDirectory
 from fedtide.reproduce.curves import curves, curves_csv, curves_png
 from fedtide.reproduce.earlier import read_earlier
 from fedtide.reproduce.history import History
@@ -21,10 +23,8 @@ from fedtide.runs.progress import NO_DISPLAY, Display
 from fedtide.runs.stages import folder
 from fedtide.settings.run import RunSettings
 from fedtide.settings.scores import Score
-from fedtide.tracking.run_directory import RunDirectory
-from fedtide.tracking.workspace import Workspace
 from fedtide.world.dataset import Dataset
-from fedtide.world.prepared import load_data
+from fedtide.worlds.prepared import load_data
 
 EXPERIMENTS = Path("experiments")
 """Folder of experiments, below the current one: ``experiments/<family>/<name>.yaml``."""

@@ -10,11 +10,11 @@ from typing import Any, Protocol
 import lightning as L
 from lightning.pytorch.utilities.exceptions import SIGTERMException
 
-from fedtide.federation import checkpoint
 from fedtide.federation.module import FederatedModule
-from fedtide.runs.signals import StopSignals
+from fedtide.federation.saving import checkpoint
+from fedtide.records.run_directory import SESSION, RunDirectory
+from fedtide.runs.jobs.signals import StopSignals
 from fedtide.settings.scores import main_score
-from fedtide.tracking.run_directory import SESSION, RunDirectory
 
 
 class Tracker(Protocol):

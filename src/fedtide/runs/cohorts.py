@@ -35,7 +35,7 @@ def presence_and_cohorts(settings: RunSettings, timeline: Timeline, labels: Ints
 
 
 def movements(timeline: Timeline) -> dict[str, list[str] | list[int]]:
-    """How the population of a data set moves, as columns with a row per session; see :func:`fedtide.report.ribbon.ribbon`.
+    """Movements of a data set's population, columns with a row per session, for :func:`fedtide.report.charts.ribbon.ribbon`.
 
     Clients count by the first round of a session. No rows if the clients are not clients of the data.
     """

@@ -11,21 +11,21 @@ from fedtide.core import plugins
 from fedtide.core.errors import SettingsError
 from fedtide.engine.workers import available_cores
 from fedtide.federation.compatibility import refuse_other_optimiser
-from fedtide.runs.card_plan import share_cards
-from fedtide.runs.executors import executor
+from fedtide.mirror.workspace import Workspace
+from fedtide.records.run_directory import RunDirectory
 from fedtide.runs.failures import with_traceback
 from fedtide.runs.identity import run_key
-from fedtide.runs.jobs import Ask, Failure
+from fedtide.runs.jobs.card_plan import share_cards
+from fedtide.runs.jobs.executors import executor
+from fedtide.runs.jobs.jobs import Ask, Failure
 from fedtide.runs.mirroring import Mirroring
 from fedtide.runs.progress import NO_DISPLAY, Display, title
 from fedtide.runs.run import correct_mirror, run
 from fedtide.settings.cluster import HERE, Hosts
 from fedtide.settings.run import RunSettings
 from fedtide.settings.scores import main_score
-from fedtide.tracking.run_directory import RunDirectory
-from fedtide.tracking.workspace import Workspace
 from fedtide.world.dataset import Dataset
-from fedtide.world.prepared import load_data
+from fedtide.worlds.prepared import load_data
 
 
 @dataclass(frozen=True)
@@ -127,7 +127,7 @@ def _work(job: _Job, ask: Ask) -> _Result:
 
 
 class _Comparison:
-    """The runs of a grid that have not ended, and summaries of the others; :class:`fedtide.runs.jobs.Jobs`."""
+    """The runs of a grid that have not ended, and summaries of the others; :class:`fedtide.runs.jobs.jobs.Jobs`."""
 
     def __init__(
         self,

@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from fedtide.core.files import replacing, write_json
+from fedtide.records.run_directory import RunDirectory
 from fedtide.settings.scores import main_score
-from fedtide.tracking.run_directory import RunDirectory
 
 _DIGITS = 6
 

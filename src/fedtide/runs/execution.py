@@ -14,15 +14,17 @@ from lightning.pytorch.loggers import Logger
 from fedtide.core import plugins
 from fedtide.core.errors import SettingsError
 from fedtide.core.files import replacing
-from fedtide.federation import checkpoint
 from fedtide.federation.module import FederatedModule
 from fedtide.federation.parts import Parts
 from fedtide.federation.preview import advice, memory_plan
+from fedtide.federation.saving import checkpoint
 from fedtide.models.base import Model
+from fedtide.records.marks import wrong_size
+from fedtide.records.run_directory import RunDirectory
 from fedtide.runs.callbacks import GracefulStop, Progress, Recorder, Tracker
 from fedtide.runs.failures import failure_kept
 from fedtide.runs.identity import run_key
-from fedtide.runs.launch import global_rank
+from fedtide.runs.jobs.launch import global_rank
 from fedtide.runs.loggers import RoundLog, refuse_bad_loggers
 from fedtide.runs.own_callbacks import OwnCallbacks
 from fedtide.runs.pilots import SharedPilot, pilot_key, pilot_rounds
@@ -30,12 +32,10 @@ from fedtide.runs.trainer import quiet_lightning, refuse_missing_device, trainer
 from fedtide.settings.imported import Imported
 from fedtide.settings.run import RunSettings, plain_name
 from fedtide.settings.scores import TaskName, main_score
-from fedtide.tracking.marks import wrong_size
-from fedtide.tracking.run_directory import RunDirectory
 from fedtide.world.dataset import Dataset
-from fedtide.world.files import timeline_for, world_identity
-from fedtide.world.prepared import load_data
 from fedtide.world.timeline import Timeline
+from fedtide.worlds.files import timeline_for, world_identity
+from fedtide.worlds.prepared import load_data
 
 _CALLBACKS = "callbacks"
 """Name of the callbacks' states in a saved state."""

@@ -9,8 +9,8 @@ from dataclasses import replace
 
 from fedtide.core.errors import SettingsError
 from fedtide.core.files import write_text
-from fedtide.runs.jobs import Failure
-from fedtide.tracking.run_directory import RunDirectory
+from fedtide.records.run_directory import RunDirectory
+from fedtide.runs.jobs.jobs import Failure
 
 
 @contextlib.contextmanager

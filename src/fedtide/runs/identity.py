@@ -13,15 +13,15 @@ from fedtide.models.base import Model
 from fedtide.settings.run import RunSettings
 from fedtide.world.contents import content_hashes
 from fedtide.world.dataset import Dataset
-from fedtide.world.files import world_identity
+from fedtide.worlds.files import world_identity
 
-_ROOTS = ("fedtide.federation.module", "fedtide.world.build")
+_ROOTS = ("fedtide.federation.module", "fedtide.worlds.build")
 
 _PACKAGES = frozenset(
     {
         *("algorithms", "exchange", "initialisation", "models", "objectives", "participation", "partitions"),
         *("scenarios", "selection", "weighting"),
-        *("costs", "engine", "federation", "privacy", "world"),
+        *("costs", "engine", "federation", "privacy", "programs", "world", "worlds"),
     }
 )
 """Packages that can change a number of a run. Settings are in the key by value, data by content."""

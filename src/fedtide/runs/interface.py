@@ -14,7 +14,7 @@ from fedtide.settings.params import Params
 from fedtide.settings.run import RunSettings
 
 if TYPE_CHECKING:
-    from fedtide.report.records import Records
+    from fedtide.records.frames import Records
 
 Log = Callable[[str], None]
 
@@ -49,7 +49,7 @@ def run(
     Raises:
         SettingsError: bad input; nothing was trained. KeyboardInterrupt: interrupted, with its state saved.
     """
-    from fedtide.report.records import load as load_records
+    from fedtide.records.frames import load as load_records
     from fedtide.runs.compare import refuse_several_processes
     from fedtide.runs.run import run as run_one
 
@@ -97,7 +97,7 @@ def compare(
         SettingsError: bad input. RuntimeError: runs have raised or died, after all others have ended.
         KeyboardInterrupt: interrupted; what was begun is saved.
     """
-    from fedtide.report.records import load as load_records
+    from fedtide.records.frames import load as load_records
     from fedtide.runs.compare import compare as compare_all
     from fedtide.runs.compare import unsuccessful
 
@@ -149,7 +149,7 @@ def load(path: str | Path = "runs") -> Records:
     Raises:
         SettingsError: there are none, or a file is not what a run writes.
     """
-    from fedtide.report.records import load as load_records
+    from fedtide.records.frames import load as load_records
 
     folder = Path(path)
     if (folder / "settings.json").is_file():
@@ -161,9 +161,9 @@ def load(path: str | Path = "runs") -> Records:
 
 
 def _workspace(runs: Path, mlruns: str | Path | None, tracking: TrackingSettings) -> Any:
+    from fedtide.mirror.server import Server
+    from fedtide.mirror.workspace import Workspace
     from fedtide.runs.stages import mlflow_options
-    from fedtide.tracking.server import Server
-    from fedtide.tracking.workspace import Workspace
 
     runs.mkdir(parents=True, exist_ok=True)
     where: Path | Server | None = Path(mlruns).resolve() if mlruns else None

@@ -16,9 +16,9 @@ from fedtide.core.errors import shortened
 from fedtide.core.files import write_json
 from fedtide.core.hashing import short_hash
 from fedtide.core.imports import make, named
+from fedtide.records.run_directory import RunDirectory, finite, read_json
 from fedtide.runs.trainer import quiet_lightning
 from fedtide.settings.imported import Imported
-from fedtide.tracking.run_directory import RunDirectory, finite, read_json
 
 _SECONDS = 2.0
 """Between two writes: rounds may last milliseconds."""

@@ -8,11 +8,11 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+from fedtide.mirror.store import claimed
+from fedtide.mirror.workspace import Workspace
+from fedtide.records.run_directory import RunDirectory
 from fedtide.settings.run import RunSettings
-from fedtide.tracking.run_directory import RunDirectory
-from fedtide.tracking.store import claimed
-from fedtide.tracking.workspace import Workspace
-from fedtide.world.prepared import load_data
+from fedtide.worlds.prepared import load_data
 
 
 class Mirroring:
@@ -43,7 +43,7 @@ class Mirroring:
     def _mirror(self, settings: RunSettings, path: Path) -> None:
         if not (path / "manifest.json").is_file():  # it failed before it began
             return
-        from fedtide.tracking.mlflow import MlflowMirror
+        from fedtide.mirror.mlflow import MlflowMirror
 
         where = self._workspace
         assert where.mlruns is not None

@@ -14,8 +14,8 @@ from fedtide.core.errors import SettingsError
 from fedtide.core.faults import PluginCrash
 from fedtide.core.imports import fault_of, libraries, make
 from fedtide.federation.module import FederatedModule
+from fedtide.records.run_directory import finite
 from fedtide.settings.imported import Imported
-from fedtide.tracking.run_directory import finite
 
 _HOOKS = [
     name

@@ -16,13 +16,13 @@ import lightning as L
 from fedtide.core.errors import SettingsError
 from fedtide.core.files import remove_all_parts, remove_dead_parts
 from fedtide.core.locks import Lock
-from fedtide.federation import checkpoint
-from fedtide.federation.checkpoint import Saved
 from fedtide.federation.module import FederatedModule
+from fedtide.federation.saving import checkpoint
+from fedtide.federation.saving.checkpoint import Saved
+from fedtide.records.run_directory import RunDirectory
 from fedtide.runs.identity import run_key
 from fedtide.settings.kinds import InitialiserSettings
 from fedtide.settings.run import RunSettings
-from fedtide.tracking.run_directory import RunDirectory
 from fedtide.world.dataset import Dataset
 from fedtide.world.timeline import Timeline
 

@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import NamedTuple, Protocol
 
 from fedtide.core.errors import SettingsError
+from fedtide.records.run_directory import read_json
 from fedtide.settings.run import RunSettings
 from fedtide.settings.scores import RECORDED, Score, main_score
-from fedtide.tracking.run_directory import read_json
 
 _TAIL = 1 << 14
 """Bytes at the end of a history that are read: its last rows."""

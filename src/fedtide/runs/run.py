@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING, Any
 
 from fedtide.core.errors import SettingsError
 from fedtide.core.plugins import naming_plugins
+from fedtide.mirror.folder import has_open_runs
+from fedtide.mirror.workspace import Workspace
+from fedtide.records.run_directory import RunDirectory
 from fedtide.runs.identity import run_key
-from fedtide.runs.launch import Decision, global_rank
+from fedtide.runs.jobs.launch import Decision, global_rank
 from fedtide.runs.progress import NO_DISPLAY, Display, title
 from fedtide.settings.run import RunSettings, plain_name
-from fedtide.tracking.folder import has_open_runs
-from fedtide.tracking.run_directory import RunDirectory
-from fedtide.tracking.workspace import Workspace
-from fedtide.world.prepared import load_data
+from fedtide.worlds.prepared import load_data
 
 if TYPE_CHECKING:
     import lightning as L
@@ -94,7 +94,7 @@ def _run(
     try:
         if workspace.mlruns is None:
             return execute(settings, workspace.runs, **common)
-        from fedtide.tracking.background import tracker
+        from fedtide.mirror.background import tracker
 
         return execute(settings, workspace.runs, tracker=tracker(workspace, data, log), **common)
     finally:
@@ -105,6 +105,6 @@ def _run(
 def correct_mirror(workspace: Workspace, log: Callable[[str], None]) -> None:
     """Tell MLflow how runs have ended whose process was killed before it could."""
     if isinstance(workspace.mlruns, Path) and has_open_runs(workspace.mlruns):
-        from fedtide.tracking.mlflow import correct_all
+        from fedtide.mirror.mlflow import correct_all
 
         correct_all(workspace.mlruns, log)

@@ -13,6 +13,8 @@ import numpy as np
 from fedtide.core.errors import SettingsError
 from fedtide.core.files import write_json, write_text
 from fedtide.core.hashing import short_hash
+from fedtide.mirror.server import Server
+from fedtide.mirror.workspace import MlflowOptions, Workspace
 from fedtide.runs import identity
 from fedtide.runs.compare import compare
 from fedtide.runs.identity import run_key
@@ -21,11 +23,9 @@ from fedtide.settings.experiment import TrackingSettings
 from fedtide.settings.params import Params
 from fedtide.settings.run import RunSettings
 from fedtide.settings.scores import Score, main_score
-from fedtide.tracking.server import Server
-from fedtide.tracking.workspace import MlflowOptions, Workspace
-from fedtide.world.build import build_timeline
-from fedtide.world.files import timeline_for, world_file, world_identity, world_origin
-from fedtide.world.prepared import load_data
+from fedtide.worlds.build import build_timeline
+from fedtide.worlds.files import timeline_for, world_file, world_identity, world_origin
+from fedtide.worlds.prepared import load_data
 
 if TYPE_CHECKING:
     from fedtide.report.build import ReportSummary
@@ -75,8 +75,8 @@ def update_mlflow(params: Params, directories: Sequence[Path], mlruns: Path, log
     Raises:
         SettingsError: its store cannot be used.
     """
-    from fedtide.tracking.mlflow import mirror
-    from fedtide.tracking.stored_data import stored_data
+    from fedtide.mirror.mlflow import mirror
+    from fedtide.mirror.stored_data import stored_data
 
     experiment, root = params.experiment, Path(params.run().data.root)
     where = mlflow_place(experiment.tracking, mlruns)
@@ -194,8 +194,8 @@ def report(
 ) -> ReportSummary:
     """Build the report of the grid from its run directories, with the Pareto front of a search if its folder is given."""
     from fedtide.report.build import build
+    from fedtide.report.charts.raster import raster
     from fedtide.report.pace import Pace
-    from fedtide.report.raster import raster
     from fedtide.report.transitions import Rules
     from fedtide.runs.cohorts import movements, presence_and_cohorts
 

@@ -38,7 +38,7 @@ def picture(study: Any, keys: Sequence[str], metric: str) -> bytes:
     from matplotlib.figure import Figure
     from matplotlib.ticker import LogLocator
 
-    from fedtide.report.style import GREY, PALETTE, WIDTH, paper, percent_axis, png
+    from fedtide.report.charts.style import GREY, PALETTE, WIDTH, paper, percent_axis, png
 
     best, score = pareto_front(study), score_of(metric)
     values, costs = zip(*(trial.values for trial in study.trials if trial.state.name == "COMPLETE"), strict=True)

@@ -17,12 +17,14 @@ from fedtide.core.files import remove_dead_parts
 from fedtide.core.hashing import short_hash
 from fedtide.core.locks import held
 from fedtide.engine.workers import available_cores
-from fedtide.runs.card_plan import share_cards
+from fedtide.mirror.workspace import Workspace
+from fedtide.records.run_directory import RunDirectory
 from fedtide.runs.compare import refuse_bad_imports, refuse_several_processes
-from fedtide.runs.executors import executor
 from fedtide.runs.failures import with_traceback
 from fedtide.runs.identity import code, run_key
-from fedtide.runs.jobs import Failure, run_here
+from fedtide.runs.jobs.card_plan import share_cards
+from fedtide.runs.jobs.executors import executor
+from fedtide.runs.jobs.jobs import Failure, run_here
 from fedtide.runs.mirroring import Mirroring
 from fedtide.runs.progress import NO_DISPLAY, Display
 from fedtide.settings.params import Params
@@ -30,16 +32,14 @@ from fedtide.settings.parse import parse
 from fedtide.settings.run import RunSettings
 from fedtide.settings.scores import score_of
 from fedtide.settings.tuning import TuneSettings, Value
-from fedtide.tracking.run_directory import RunDirectory
-from fedtide.tracking.workspace import Workspace
 from fedtide.tuning import results
 from fedtide.tuning.journal import SUFFIX, open_journal
 from fedtide.tuning.samplers import Proposals, facts
 from fedtide.tuning.space import Space
 from fedtide.tuning.stopping import promises_little, pruner, report_seeds
 from fedtide.tuning.trial import Outcome, SeedRun, Task, evaluated_rounds, run_trial
-from fedtide.world.files import timeline_for
-from fedtide.world.prepared import load_data
+from fedtide.worlds.files import timeline_for
+from fedtide.worlds.prepared import load_data
 
 
 @dataclass(frozen=True)
@@ -153,7 +153,7 @@ def _held(folder: Path, name: str) -> Iterator[None]:
 
 
 class _Search:
-    """The study and its open trials; :class:`fedtide.runs.jobs.Jobs`.
+    """The study and its open trials; :class:`fedtide.runs.jobs.jobs.Jobs`.
 
     Attributes:
         stopped: the signal that stopped it, or ``None``. workers: processes at once. mirroring: mirrors the runs where a
@@ -248,7 +248,7 @@ class _Search:
         return len(self._study.get_trials(deepcopy=False, states=(self._states.COMPLETE, self._states.PRUNED)))
 
     def next(self) -> Task | None:
-        """See :meth:`fedtide.runs.jobs.Jobs.next`."""
+        """See :meth:`fedtide.runs.jobs.jobs.Jobs.next`."""
         while self.stopped is None and not self._enough and (number := self._begun) < self._wanted:
             trial = self._ask(number)
             name = str(trial.user_attrs["run"])
@@ -297,19 +297,19 @@ class _Search:
         return answers[round_]
 
     def begin(self, job: Task, place: str) -> None:
-        """See :meth:`fedtide.runs.jobs.Jobs.begin`."""
+        """See :meth:`fedtide.runs.jobs.jobs.Jobs.begin`."""
         self._log(f"{job.name}: on {place}")
 
     def repeat(self, job: Task, reason: str) -> None:
-        """See :meth:`fedtide.runs.jobs.Jobs.repeat`."""
+        """See :meth:`fedtide.runs.jobs.jobs.Jobs.repeat`."""
         self._log(f"{job.name}: {reason}; it is begun again, from its saved state")
 
     def is_interrupted(self, result: Outcome) -> bool:
-        """See :meth:`fedtide.runs.jobs.Jobs.is_interrupted`."""
+        """See :meth:`fedtide.runs.jobs.jobs.Jobs.is_interrupted`."""
         return result.state == "interrupted"
 
     def finish(self, job: Task, end: Outcome | Failure) -> None:
-        """See :meth:`fedtide.runs.jobs.Jobs.finish`."""
+        """See :meth:`fedtide.runs.jobs.jobs.Jobs.finish`."""
         trial = self._open.pop(job.name)
         self._display.end(_title(trial))
         if self.mirroring is not None:
@@ -382,7 +382,7 @@ class _Search:
         if best is None:
             return TuneResult(name, ended, None, {}, None, failed, f"none of {ended} ended trials is complete")
         if self._workspace.mlruns is not None:
-            from fedtide.tracking.results import record
+            from fedtide.mirror.results import record
 
             words, numbers = results.facts(self._study, self._objectives)
             record(self._workspace, words, numbers, dict.fromkeys(files, ""), self._log)

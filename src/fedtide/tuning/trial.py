@@ -12,12 +12,12 @@ import lightning as L
 
 from fedtide.core.errors import SettingsError
 from fedtide.federation.module import FederatedModule
-from fedtide.runs.jobs import Ask
+from fedtide.mirror.workspace import Workspace
+from fedtide.records.run_directory import RunDirectory
+from fedtide.runs.jobs.jobs import Ask
 from fedtide.runs.run import run
 from fedtide.settings.parse import parse
 from fedtide.settings.run import RunSettings
-from fedtide.tracking.run_directory import RunDirectory
-from fedtide.tracking.workspace import Workspace
 from fedtide.world.timeline import Timeline
 
 _DIGITS = 9  # of a cost: equal costs must not differ by rounding, or one would dominate the other

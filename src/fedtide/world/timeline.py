@@ -58,8 +58,8 @@ class Timeline:
     """The whole run's world, written before training; a run only reads it.
 
     >>> from fedtide.settings.params import Params
-    >>> from fedtide.world.build import build_timeline
-    >>> from fedtide.world.prepared import load_data
+    >>> from fedtide.worlds.build import build_timeline
+    >>> from fedtide.worlds.prepared import load_data
     >>> settings = Params({"scenario": {"name": "static", "num_clients": 4, "rounds": 2}}).run()
     >>> timeline = build_timeline(settings, load_data(settings))
     >>> timeline.rounds, timeline.at(0).clients.tolist()

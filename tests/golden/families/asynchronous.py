@@ -12,10 +12,10 @@ import numpy as np
 import torch
 
 from fedtide.costs.wireless import JobCosts
-from fedtide.federation.events import EventClock, Flight
+from fedtide.federation.clocks.events import EventClock, Flight
+from fedtide.federation.clocks.presence import Presence
+from fedtide.federation.clocks.queue import Job
 from fedtide.federation.federation import Federation
-from fedtide.federation.presence import Presence
-from fedtide.federation.queue import Job
 from fedtide.federation.round import train_round
 from fedtide.federation.state import RunState
 from fedtide.world.timeline import Timeline

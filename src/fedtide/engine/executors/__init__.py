@@ -1,0 +1,1 @@
+"""Executors: how a cohort takes its local steps."""

@@ -1,0 +1,64 @@
+"""Executor for accelerators and tiny models: chunks of clients, each advanced as one batched program."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import torch
+
+from fedtide.engine.executors.executor import Advance, Executor, stepwise
+from fedtide.engine.executors.rows import Rows
+from fedtide.engine.gradient import Gradient
+from fedtide.engine.local import Cohort
+from fedtide.engine.memory import plan_chunk
+from fedtide.engine.task import TINY, Task
+from fedtide.engine.workers import Workers
+
+
+class Stacked(Executor):
+    """``vmap`` over the clients of a chunk; workers take chunks, finished rows are frozen."""
+
+    def __init__(self, task: Task, workers: Workers, chunk: int = 0) -> None:
+        self.task, self.workers, self.chunk = task, workers, chunk
+        self.gradient = Gradient(task, batched=True)
+
+    def begin(self, cohort: Cohort) -> Advance:
+        """See :meth:`Executor.begin`."""
+        clients = len(cohort.plan.steps)
+        size, width = self.gradient.layout.size, cohort.plan.indices.shape[-1]
+        # Only tiny models give the same bits however they are stacked, so only their chunks may depend on the workers.
+        lanes = self.workers.count if size <= TINY else 1
+        chunk = self.chunk or plan_chunk(size, clients, width, self.task, lanes)
+        chunks = [self._chunk(cohort, slice(at, min(at + chunk, clients))) for at in range(0, clients, chunk)]
+        return stepwise(self.workers, chunks, cohort.plan.longest)
+
+    def describe(self) -> str:
+        """See :meth:`Executor.describe`."""
+        limit = "the caches" if self.task.device.type == "cpu" else "a quarter of the free memory"
+        planned = f"as many clients as fit {limit}"
+        clients = {0: planned, 1: "one client"}.get(self.chunk, f"{self.chunk} clients")
+        return f"stacked, chunks of {clients}, {self.workers.at_a_time('chunk')}"
+
+    def _chunk(self, cohort: Cohort, rows: slice) -> Iterator[None]:
+        """One local step of the clients of a chunk per item."""
+        plan, task, longest = cohort.plan, self.task, max(cohort.plan.steps[rows])
+        if longest == 0:
+            return
+        training = Rows(cohort, rows, self.gradient)
+        steps, shortest = torch.tensor(plan.steps[rows], device=task.device).unsqueeze(-1), min(plan.steps[rows])
+        written = [training.w, *training.update.moments.values(), *(memory[rows] for memory in cohort.memories)]
+        sizes = plan.sizes[rows]
+        full = (sizes == plan.indices.shape[-1]).all(0).tolist()
+        columns = torch.arange(plan.indices.shape[-1], device=task.device)
+        losses = cohort.losses[rows]
+        for step in range(longest):
+            keys, running = plan.keys[rows, step], steps > step
+            inputs, labels = task.batch(plan.indices[rows, step], keys)
+            # A padded batch keeps the full width: a client's sums must not depend on the others in its chunk.
+            keep = None if full[step] else columns < sizes[:, step : step + 1].to(task.device)
+            before = [value.clone() for value in written] if step >= shortest else []
+            value = training.step(inputs, labels, keep, keys)
+            for after, old in zip(written if before else [], before, strict=True):
+                after.copy_(torch.where(running, after, old))
+            losses += torch.where(running[:, 0], value, 0.0)
+            yield

@@ -1,0 +1,100 @@
+"""Scores of a model whose task has no classes: a regression, or several labels per sample."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+from torch.nn import functional
+
+from fedtide.engine.passes.evaluation import predict
+from fedtide.engine.workers import Workers
+from fedtide.settings.scores import TaskName
+
+
+@dataclass(frozen=True)
+class Fit:
+    """Outputs of one model on some samples, and what they are worth.
+
+    The loss does not depend on the objective: mean squared error of a regression, binary cross-entropy of a multilabel task,
+    so that runs with different objectives can be compared.
+
+    Attributes:
+        task: ``regression`` or ``multilabel``.
+        outputs, labels: float64 [n, T], on the CPU.
+    """
+
+    task: TaskName
+    outputs: Tensor
+    labels: Tensor
+
+    @property
+    def losses(self) -> Tensor:
+        """Loss of each sample, the mean over its targets or labels, float64 [n]."""
+        if self.task == "regression":
+            return (self.outputs - self.labels).square().mean(1)
+        return (functional.softplus(self.outputs) - self.labels * self.outputs).mean(1)
+
+    def mean_loss(self, view: NDArray[np.bool_] | None = None) -> float | None:
+        """Mean of the losses, ``None`` without samples; classes in ``view`` do not matter."""
+        return float(self.losses.mean()) if len(self.labels) else None
+
+    def row(self, view: NDArray[np.bool_] | None = None) -> dict[str, float | None]:
+        """The scores that every run of the task records, by name; ``None`` where the samples do not determine one."""
+        if self.task == "regression":
+            scores = {
+                "r2": r_squared(self.outputs, self.labels),
+                "mae": mean_absolute_error(self.outputs, self.labels),
+            }
+        else:
+            scores = {"mean_ap": mean_average_precision(self.outputs, self.labels)}
+        return {**scores, "loss": self.mean_loss()}
+
+
+def fit(workers: Workers, w: Tensor, b: Tensor, inputs: Tensor, labels: Tensor, batch: int) -> Fit:
+    """Apply a model, or an ensemble that averages its outputs; arguments as for ``evaluate``."""
+    outputs = predict(workers, w, b, inputs, batch, torch.float64)
+    return Fit(workers.task.data.task, outputs, labels.to("cpu", torch.float64))
+
+
+def r_squared(outputs: Tensor, labels: Tensor) -> float | None:
+    """R², the share of the targets' variance that is explained: 1 - squared errors / squared deviations from the mean.
+
+    Below 0 for a model that is worse than the mean of the samples. Of several targets the mean, each counting equally;
+    targets that are the same for all samples are left out.
+
+    Args:
+        outputs, labels: float64 [n, T].
+    """
+    if not len(labels):
+        return None
+    deviations = (labels - labels.mean(0)).square().sum(0)
+    varying = deviations > 0
+    if not bool(varying.any()):
+        return None
+    errors = (outputs - labels).square().sum(0)
+    return float((1 - errors[varying] / deviations[varying]).mean())
+
+
+def mean_absolute_error(outputs: Tensor, labels: Tensor) -> float | None:
+    """Mean absolute error over samples and targets; arguments as for :func:`r_squared`."""
+    return float((outputs - labels).abs().mean()) if len(labels) else None
+
+
+def mean_average_precision(outputs: Tensor, labels: Tensor) -> float | None:
+    """Mean of the average precisions of the labels that some sample has (macro average).
+
+    Args:
+        outputs: float64 [n, T], logits of the labels. labels: 0 or 1 [n, T].
+    """
+    from torchmetrics.functional.classification import binary_average_precision  # with Matplotlib, slow to import
+
+    occurring = torch.nonzero(labels.sum(0)).flatten().tolist()
+    if not occurring:
+        return None
+    probabilities, positive = outputs.sigmoid(), labels.long()
+    found = [binary_average_precision(probabilities[:, label], positive[:, label]) for label in occurring]
+    return float(torch.stack(found).mean())

@@ -1,0 +1,1 @@
+"""When the server updates its model."""

@@ -1,0 +1,167 @@
+"""Saved states: two generations, each bound to its run and to the records that it continues.
+
+A state is a sealed file; the clients' memories are in a log beside it (:mod:`fedtide.federation.saving.rows`), of which the
+state names a beginning and its hash. Each generation has a log of its own, so that neither depends on a file of the other: a
+save appends what has changed since the state before the last one to the log of that state, which it replaces. A process
+appends to its own logs only, and begins a new one when the old one has become twice as long as what it holds.
+
+Whenever a process is killed or the power fails, two states, or the first one, are complete: a log is on the disk before the
+state that names it, and what is dropped is dropped after that.
+"""
+
+from __future__ import annotations
+
+import io
+import pickle
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from fedtide.core.errors import SettingsError
+from fedtide.core.sealed import read_content, sealing
+from fedtide.federation.saving.rows import RowLog, StoredRows, live_rows, row_bytes
+from fedtide.records.marks import Marks
+from fedtide.records.states import generations, log_name, read_state_header, state_name, sweep
+
+__all__ = ["Generations", "Saved", "generations", "load", "save", "sweep"]
+
+_SPARSE = ("seen", "counts")
+"""Vectors with an entry for every client, most of them zero."""
+
+_GROWTH = 2
+"""Length of a log that a new one replaces, as a multiple of the new one's."""
+
+
+@dataclass(frozen=True)
+class Saved:
+    """A state on disk.
+
+    Attributes:
+        owner: key of the run, or of the shared pilot, that it belongs to.
+        round: number of rounds done.
+        records: marks of the record files that hold these rounds.
+        values: containers of tensors and numbers; ``memory`` as it is kept, or :class:`StoredRows` if it has been loaded.
+    """
+
+    owner: str
+    round: int
+    records: Marks
+    values: dict[str, Any]
+
+
+class Generations:
+    """The saved states that one process writes into a folder.
+
+    Args:
+        folder: of the states. keep: number of generations.
+    """
+
+    def __init__(self, folder: Path, keep: int = 2) -> None:
+        self._folder, self._keep = folder, keep
+        self._logs: list[RowLog] = []  # of the last states, oldest first
+
+    def save(self, saved: Saved) -> None:
+        """Write ``state-<round>.pt`` and drop all but the newest generations."""
+        folder, values = self._folder, dict(saved.values)
+        folder.mkdir(parents=True, exist_ok=True)
+        memory, written = values.pop("memory", {}), values.pop("written", None)
+        header = {"owner": saved.owner, "round": saved.round, "records": dict(saved.records), "rows": {}}
+        if memory:
+            header["rows"] = self._write_rows(memory, written, saved.round)
+        forms = memory.forms if isinstance(memory, StoredRows) else memory
+        values["memory"] = {name: rows.new_empty(0, rows.shape[1], device="cpu") for name, rows in forms.items()}
+        values |= {name: _sparse(values[name]) for name in _SPARSE if name in values}
+        with sealing(folder / state_name(saved.round), header) as stream:
+            torch.save(values, stream)  # streamed in pieces
+        for old in generations(folder)[self._keep :]:
+            old.unlink()
+        sweep(folder)
+
+    def _write_rows(self, memory: dict[str, Tensor] | StoredRows, written: Tensor, round_: int) -> Marks:
+        """Bring a log up to date; its mark."""
+        if isinstance(memory, StoredRows):
+            log = RowLog(self._folder, log_name(round_))
+            log.append(memory.pieces())
+        else:
+            log = self._log_for(memory, written, round_)
+            log.append(live_rows(memory, (written > log.round).nonzero()[:, 0]))
+        self._logs = [*self._logs, log][-self._keep :]
+        return log.mark(round_)
+
+    def _log_for(self, memory: dict[str, Tensor], written: Tensor, round_: int) -> RowLog:
+        """The log of the state that is replaced, if there is one and it does not become too long; else a new one."""
+        if len(self._logs) == self._keep:
+            log, one = self._logs[0], row_bytes(memory)
+            if log.size + one * int((written > log.round).sum()) <= _GROWTH * one * int((written > 0).sum()):
+                return log
+        return RowLog(self._folder, log_name(round_))
+
+
+def save(folder: Path, saved: Saved, keep: int = 2) -> None:
+    """Write one state, with all rows; see :class:`Generations`."""
+    Generations(folder, keep).save(saved)
+
+
+def load(
+    folder: Path, owner: str, lost: Callable[[Marks], Sequence[str]] = lambda _: ()
+) -> tuple[Saved | None, dict[Path, str]]:
+    """The newest state that can be continued; ``None`` if nothing was ever saved.
+
+    Args:
+        folder: of the states.
+        owner: key of the run or pilot.
+        lost: what the record files lack of what a state continues.
+
+    Returns:
+        The state, and what is wrong with each newer one.
+
+    Raises:
+        SettingsError: a state belongs to another run or was not saved by fedtide; or states exist, but none can be
+            continued: a run never silently starts over.
+    """
+    skipped: dict[Path, str] = {}
+    for path in generations(folder):
+        header = read_state_header(path, owner)
+        if header is None:
+            skipped[path] = f"{path.name} is damaged"
+        elif problems := lost(header["records"]):
+            skipped[path] = f"{path.name} does not fit, {', '.join(problems)}"
+        else:
+            return Saved(owner, header["round"], header["records"], _values(path, header["rows"])), skipped
+    if skipped:
+        raise SettingsError(
+            f"{folder}: no saved state can be continued ({'; '.join(skipped.values())}); put the files back, or delete "
+            "the run's folder to start the run again"
+        )
+    return None, {}
+
+
+def _values(path: Path, rows: Marks) -> dict[str, Any]:
+    """Only containers, tensors and numbers: anything else could run code."""
+    try:
+        values: dict[str, Any] = torch.load(io.BytesIO(read_content(path)), map_location="cpu", weights_only=True)
+    except (pickle.UnpicklingError, EOFError, KeyError, ValueError, RuntimeError) as error:
+        reason = (str(error).splitlines() or [type(error).__name__])[0]
+        raise SettingsError(f"{path}: not a state that fedtide saved; delete it ({reason})") from None
+    values |= {name: _dense(values[name]) for name in _SPARSE if name in values}
+    for name, mark in rows.items():
+        clients = len(values["counts"])
+        forms = {key: form.new_empty(clients, form.shape[1], device="meta") for key, form in values["memory"].items()}
+        values["memory"] = StoredRows(path.parent / name, mark["bytes"], forms)
+    return values
+
+
+def _sparse(vector: Tensor) -> dict[str, Any]:
+    """The entries of a vector that are not zero, with their places."""
+    places = vector.nonzero()[:, 0]
+    return {"length": len(vector), "places": places, "values": vector[places]}
+
+
+def _dense(entries: dict[str, Any]) -> Tensor:
+    """The vector of :func:`_sparse`."""
+    values: Tensor = entries["values"]
+    return values.new_zeros(entries["length"]).index_put_((entries["places"],), values)

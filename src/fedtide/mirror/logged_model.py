@@ -1,0 +1,147 @@
+"""The final model of a run as an MLflow model: it takes samples as the dataset has them."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import tempfile
+from collections.abc import Iterator
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+from fedtide.core import plugins
+from fedtide.core.source import source_file
+from fedtide.mirror.folder import Folder
+from fedtide.mirror.served import DESCRIPTION, PLUGINS, WEIGHTS
+from fedtide.mirror.store import Store
+from fedtide.models.base import Model
+from fedtide.records.run_directory import read_json
+from fedtide.settings.parse import parse
+from fedtide.world.dataset import Dataset
+from fedtide.world.digest import constants_of
+
+_LOADER = "fedtide.mirror.served"
+_EXAMPLES = 2
+_PACKAGES = ("fedtide", "mlflow", "numpy", "torch")
+
+
+def log_model(store: Store, run: str, folder: Path, data: Dataset, register: str | None) -> str:
+    """Log the final model of a complete run, and perhaps a version of a registered model.
+
+    Args:
+        store: of the run. run: its id in MLflow. folder: its run directory.
+        data: the dataset, not yet moved to a device.
+        register: name of the registered model, created if missing, or None.
+
+    Returns:
+        The id of the logged model; ``models:/<id>`` is its address.
+    """
+    from mlflow.entities import LoggedModelOutput
+
+    facts, settings = (read_json(folder / name) or {} for name in ("manifest.json", "settings.json"))
+    tags = {"algorithm": str(facts["label"]), "dataset": str(facts["dataset"])}
+    chosen = {f"model.{key}": json.dumps(value).strip('"') for key, value in settings["model"].items()}
+    model = store.client.create_logged_model(store.experiment, folder.name, run, tags, chosen)
+    with tempfile.TemporaryDirectory() as made:
+        save(folder, data, Path(made) / "model", model)
+        store.client.log_model_artifacts(model.model_id, str(Path(made) / "model"))
+    store.client.finalize_logged_model(model.model_id, "READY")
+    store.client.log_outputs(run, [LoggedModelOutput(model.model_id, int(facts["rounds"]))])
+    if register is not None:
+        _register(store, register, model, run)
+    return str(model.model_id)
+
+
+def save(folder: Path, data: Dataset, path: Path, logged: Any = None) -> None:
+    """Write the final model of a run directory as an MLflow model in a folder.
+
+    It holds the weights, what the network is built from, sources of the user's that it needs, and a few samples; to load it
+    takes the packages in its ``requirements.txt``, fedtide among them.
+    """
+    import mlflow.pyfunc
+    from mlflow.models import Model as Card
+    from mlflow.models import ModelSignature
+    from mlflow.types import Schema, TensorSpec
+
+    chosen = (read_json(folder / "settings.json") or {})["model"]
+    plugin = plugins.load(Model, chosen["name"])
+    model = plugin(parse(plugin.Settings, chosen))
+    examples = data.test_inputs[:_EXAMPLES].numpy()
+    with tempfile.TemporaryDirectory() as made:
+        contents, code = Path(made) / "data", Path(made) / "code"
+        contents.mkdir()
+        shutil.copy(folder / WEIGHTS, contents)
+        description = {
+            "model": chosen,
+            "constants": constants_of(data),
+            "input_shape": data.input_shape,
+            "outputs": data.outputs,
+        }
+        (contents / DESCRIPTION).write_text(json.dumps(description, indent=2), encoding="utf-8")
+        _copy_plugin(chosen["name"], contents / PLUGINS)
+        signature = ModelSignature(
+            Schema([TensorSpec(examples.dtype, (-1, *data.input_shape))]),
+            Schema([TensorSpec(_output_type(folder), (-1, data.outputs))]),
+        )
+        mlflow.pyfunc.save_model(
+            path,
+            loader_module=_LOADER,
+            data_path=str(contents),
+            code_paths=_copy_sources(model, code),
+            pip_requirements=list(_requirements(model)),
+            signature=signature,
+            input_example=examples,
+            mlflow_model=Card() if logged is None else Card(model_id=logged.model_id, run_id=logged.source_run_id),
+        )
+
+
+def _output_type(folder: Path) -> Any:
+    import numpy as np
+    import torch
+
+    weights = torch.load(folder / WEIGHTS, weights_only=True, mmap=True)
+    double = any(value.dtype == torch.float64 for value in weights.values())
+    return np.dtype("float64" if double else "float32")
+
+
+def _requirements(model: Model) -> Iterator[str]:
+    for name in dict.fromkeys((*_PACKAGES, *sorted(model.libraries()))):
+        try:
+            yield f"{name}=={version(name).partition('+')[0]}"
+        except PackageNotFoundError:  # found without being installed
+            continue
+
+
+def _copy_sources(model: Model, to: Path) -> list[str] | None:
+    """Copy the user's sources of a network to where Python finds them; what is at the top there."""
+    for name, file in model.sources().items():
+        place = to.joinpath(*name.split("."))
+        place = place / file.name if file.name == "__init__.py" else place.with_suffix(".py")
+        place.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(file, place)
+    return [str(path) for path in sorted(to.iterdir())] if to.is_dir() else None
+
+
+def _copy_plugin(name: str, to: Path) -> None:
+    """Copy the folder of a model plug-in of the user's."""
+    file = source_file(plugins.module_of(Model.kind, name))
+    if file is None or file.parent == Path(plugins.__file__).parents[1] / Model.kind:
+        return
+    (to / Model.kind).mkdir(parents=True)
+    for source in file.parent.glob("*.py"):
+        shutil.copy(source, to / Model.kind)
+
+
+def _register(store: Store, name: str, model: Any, run: str) -> None:
+    from mlflow.exceptions import MlflowException
+
+    try:
+        store.client.create_registered_model(name)
+    except MlflowException as error:
+        if error.error_code != "RESOURCE_ALREADY_EXISTS":
+            raise
+    # In a folder, MLflow would look for models:/ in the store that is set globally.
+    here = isinstance(store.place, Folder)
+    source = model.artifact_location if here else f"models:/{model.model_id}"
+    store.client.create_model_version(name, source, run, model_id=model.model_id)

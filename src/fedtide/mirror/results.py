@@ -1,0 +1,72 @@
+"""The results of a comparison or search in MLflow, at the parent of its runs."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+
+from fedtide.mirror.folder import has_parent
+from fedtide.mirror.store import Store, reason
+from fedtide.mirror.workspace import Workspace
+
+_PAGE = "report.html"
+_NOTE = "mlflow.note.content"
+"""Tag: a run's description, in Markdown."""
+
+
+def record(
+    workspace: Workspace,
+    words: Mapping[str, str],
+    numbers: Mapping[str, float],
+    files: Mapping[Path, str],
+    log: Callable[[str], None],
+    what: str = "the files of the search are complete",
+) -> None:
+    """Log words as tags, numbers as metrics (their step is the number of trials, if any) and files as artifacts.
+
+    Failures are logged, never raised.
+
+    Args:
+        workspace: with a place in MLflow; its comparison is the parent.
+        words, numbers: by key. Those of an earlier, shorter search are replaced.
+        files: their folders among the artifacts, by path.
+        log: gets the remark, which ends with ``what``.
+    """
+    try:
+        from mlflow.entities import Metric, RunTag
+
+        assert workspace.mlruns is not None
+        store = Store(workspace.mlruns, workspace.experiment)
+        run, now, step = store.parent(workspace.comparison), int(time.time() * 1000), int(numbers.get("trials", 0))
+        metrics = [Metric(key, float(value), now, step) for key, value in numbers.items()]
+        store.client.log_batch(run, metrics=metrics, tags=[RunTag(key, value) for key, value in words.items()])
+        for path, folder in files.items():
+            store.client.log_artifact(run, str(path), folder or None)
+    except Exception as error:  # whatever MLflow, SQLAlchemy or the disk may raise
+        log(f"MLflow: {reason(error)}; {what}")
+
+
+def record_report(workspace: Workspace, folder: Path, description: str, log: Callable[[str], None]) -> None:
+    """Log the files of a report, and a description in Markdown, to the parent of its comparison.
+
+    A comparison that MLflow's folder does not know stays unknown.
+
+    Args:
+        workspace: with a place in MLflow, or without. folder: of the report; reports in folders below it are not part of it.
+        description: of the parent. log: gets a remark if that fails.
+    """
+    where = workspace.mlruns
+    if where is None or (isinstance(where, Path) and not has_parent(where, workspace.comparison)):
+        return
+    files = {path: str(Path("report") / path.relative_to(folder).parent) for path in report_files(folder)}
+    record(workspace, {_NOTE: description}, {}, files, log, "the report is complete")
+
+
+def report_files(folder: Path) -> Iterable[Path]:
+    """Files of a report, without those of reports in folders below it."""
+    for path in sorted(folder.iterdir()):
+        if path.is_file() and not path.name.startswith("."):
+            yield path
+        elif path.is_dir() and not (path / _PAGE).exists():
+            yield from report_files(path)

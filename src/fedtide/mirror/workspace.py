@@ -1,0 +1,51 @@
+"""Where runs and their mirrors are kept."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from fedtide.mirror.server import Server
+from fedtide.settings.imported import Imported
+
+
+@dataclass(frozen=True)
+class MlflowOptions:
+    """What a run sends to MLflow besides its records.
+
+    Attributes:
+        model: its final model, if it is complete. register: the name under which that is registered, or None.
+        system_metrics: load of the machine meanwhile.
+    """
+
+    model: bool = False
+    register: str | None = None
+    system_metrics: bool = False
+
+
+RECORDS_ONLY = MlflowOptions()
+
+
+@dataclass(frozen=True)
+class Workspace:
+    """Folders of runs, and their names in MLflow.
+
+    Attributes:
+        runs: run directories. worlds: timelines of the partition stage, or None.
+        mlruns: MLflow's folder, an MLflow server, or None for no mirror. experiment, comparison: names of the experiment and
+            the parent run in MLflow. options: what else goes there. loggers: Lightning loggers of every run.
+        visit: brings a run directory and its data from another machine, and sends records back: a context manager of settings,
+            folder and Lightning callbacks that gives settings and callbacks. None where ``runs`` is the place of the records.
+    """
+
+    runs: Path
+    worlds: Path | None = None
+    mlruns: Path | Server | None = None
+    experiment: str = "fedtide"
+    comparison: str = ""
+    options: MlflowOptions = RECORDS_ONLY
+    loggers: tuple[Imported, ...] = ()
+    visit: Callable[..., AbstractContextManager[Any]] | None = None

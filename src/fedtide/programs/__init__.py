@@ -1,0 +1,1 @@
+"""Traced programs of tensor operations and what makes them faster."""

@@ -1,0 +1,1 @@
+"""Run directories and how they are read."""

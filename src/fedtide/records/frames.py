@@ -1,0 +1,329 @@
+"""Contents of run directories as frames, for the report."""
+
+from __future__ import annotations
+
+import io
+import json
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from fedtide.core import plugins
+from fedtide.core.errors import SettingsError
+from fedtide.core.files import read_text
+from fedtide.engine.passes.neurons import MEASURES
+from fedtide.records.forgetting import NOTHING, Forgetting, forgetting
+from fedtide.records.run_directory import RunDirectory, read_json
+from fedtide.scenarios.base import Scenario
+from fedtide.settings.scores import ACCURACY, Score
+
+Settings = dict[str, Any]
+
+Method = tuple[str, str]
+"""Label and initialiser; runs of one method differ in their seeds."""
+
+METHOD = ["label", "initialiser"]
+"""Columns that identify a row's method."""
+
+_RUN = ["key", *METHOD, "seed", "state"]
+_HISTORY = ["round", "session", "bytes_up", "bytes_down", "present"]
+_OPTIONAL = [
+    *("test_accuracy", "latency", "energy", "gradient_rounds", "kappa", "alpha", "momentum_norm"),
+    *("exchanges", "seconds_simulated", "refused", "cancelled"),
+]
+_SCORES = r"test_|client_accuracy_|personal_accuracy_"
+_CLIENTS = ["gate", "local_loss", "global_loss", "staleness"]
+_NEURONS = ["round", "layer", *MEASURES]
+_BOUNDARY = ["session", "returning", "start_accuracy", "mu", "losses"]
+_TEXT = ["split", "layer"]
+_READ = ("settings.json", "history.csv", "per_class.csv", "clients.csv", "neurons.csv", "events.jsonl")
+_NOT_A_METHOD = ("label", "initialiser_label", "seed", "world_seed", "engine.chunk")
+
+
+@dataclass(frozen=True)
+class Records:
+    """Contents of several run directories.
+
+    Attributes:
+        runs: one row per run that has settings, in the given order: ``key`` (name of its directory), ``label``,
+            ``initialiser``, ``seed``, ``state`` (complete, diverged or unfinished) and ``rounds`` done.
+        history: the rounds of all runs: the run's columns (without ``rounds``), ``round``, ``session`` (both from 1),
+            ``test_accuracy`` (share, NaN where not evaluated), ``bytes`` (both directions, cumulative), ``present``,
+            ``latency`` [s] and ``energy`` [J] of the round and ``elapsed`` [s] at its end (NaN where not simulated),
+            ``exchanges`` of models, ``refused`` and ``cancelled`` results (NaN in lockstep), ``gradient_rounds`` (cumulative),
+            ``kappa`` (normalised communication cost of the round), ``alpha`` and ``momentum_norm`` (NaN where the algorithm
+            has none); and the other ``test_*``, ``client_accuracy_*`` and ``personal_accuracy_*`` of the runs that have them.
+        boundaries: one row per run and session whose start was recorded: the run's columns, ``session`` (from 1),
+            ``returning`` (to clients of an earlier session after the pilot), ``start_accuracy`` (share, NaN where not
+            recorded), ``mu`` (weight by stored session) and ``losses`` (training loss by model), both possibly empty.
+        clients: records of participants: the run's columns, ``round``, ``client``, ``gate``, ``local_loss``,
+            ``global_loss`` and ``staleness``, NaN where not recorded.
+        per_class: per run, the test accuracies of its last evaluated model: the run's columns, then one per class.
+        forgetting: by run; NaN where data does not change.
+        neurons: one row per run, round and layer where it was recorded: the run's columns, ``round``, ``layer`` and
+            measures of concentration.
+        settings: the settings of each run by key, flat with dotted names, without those of a partition that its scenario
+            does not use.
+        missing: names of directories without settings.
+        score: that a report is about.
+    """
+
+    runs: pd.DataFrame
+    history: pd.DataFrame
+    boundaries: pd.DataFrame
+    clients: pd.DataFrame
+    per_class: pd.DataFrame
+    forgetting: dict[str, Forgetting]
+    neurons: pd.DataFrame
+    settings: dict[str, Settings]
+    missing: tuple[str, ...]
+    score: Score = ACCURACY
+
+    @property
+    def column(self) -> str:
+        """The column of ``history`` with the score; NaN where the model was not evaluated."""
+        return f"test_{self.score.name}"
+
+    @property
+    def asynchronous(self) -> bool:
+        """Whether a run has a clock of events, so that rounds of different runs are hard to compare."""
+        return any(settings.get("clock.name") == "events" for settings in self.settings.values())
+
+    @property
+    def methods(self) -> list[Method]:
+        """(label, initialiser) of every method, in order of appearance."""
+        return [(str(label), str(start)) for label, start in self.runs[METHOD].drop_duplicates().to_numpy()]
+
+    def differing(self) -> dict[str, dict[str, Any]]:
+        """Settings in which runs differ, apart from seeds and speed: dotted name -> run -> value."""
+        names = dict.fromkeys(name for settings in self.settings.values() for name in settings)
+        return {
+            name: {key: settings[name] for key, settings in self.settings.items() if name in settings}
+            for name in names
+            if _differs(name, self.settings.values())
+        }
+
+
+def load(run_dirs: Sequence[Path], score: Score = ACCURACY) -> Records:
+    """Read run directories, including missing, unfinished and diverged runs.
+
+    Runs of one label and initialiser whose settings differ in more than the seed are different methods: the settings in
+    which they differ are appended to their labels.
+
+    Args:
+        run_dirs: in the order of the tables.
+        score: on the test samples, that a report is about.
+
+    Raises:
+        SettingsError: no directory holds a run, a file is damaged or was not written by a run, records of a run that has
+            ended are missing, a run occurs twice, or has not recorded the score.
+    """
+    found = [path for path in run_dirs if (path / "settings.json").is_file()]
+    if not found:
+        example = f", e.g. {run_dirs[0]}" if run_dirs else ""
+        raise SettingsError(f"no runs to report: none of {len(run_dirs)} run directories has a settings.json{example}")
+    settings = {path.name: _settings(path) for path in found}
+    runs, histories, boundaries, clients, classes, neurons = [], [], [], [], [], []
+    for path in found:
+        run = _run(path, settings[path.name])
+        history, per_class = _history(path, score), _per_class(path)
+        runs.append({**run, "rounds": len(history)})
+        histories.append(_tagged(history, run))
+        boundaries.append(_tagged(_boundaries(path), run))
+        clients.append(_tagged(_clients(path), run))
+        classes.append(_tagged(per_class, run))
+        neurons.append(_tagged(_read_csv(path / "neurons.csv", _NEURONS), run))
+    frame = pd.DataFrame(runs)
+    labels = _distinct_labels(frame, settings)
+    frame["label"] = frame["key"].map(labels)
+    _refuse_duplicates(frame)
+    return Records(
+        runs=frame,
+        history=_joined(histories, labels),
+        boundaries=_joined(boundaries, labels),
+        clients=_joined(clients, labels),
+        per_class=_joined(classes, labels),
+        forgetting={
+            path.name: _forgetting(path, history, settings[path.name])
+            for path, history in zip(found, histories, strict=True)
+        },
+        neurons=_joined(neurons, labels),
+        settings={key: _in_use(values) for key, values in settings.items()},
+        missing=tuple(path.name for path in run_dirs if path not in found),
+        score=score,
+    )
+
+
+def _settings(path: Path) -> Settings:
+    """Flat settings."""
+    settings = dict(_flat(read_json(path / "settings.json") or {}))
+    for name in ("algorithm.name", "initialiser.name", "seed"):
+        if name not in settings:
+            raise SettingsError(f"{path / 'settings.json'}: no {name}, so these are not the settings of a run")
+    return settings
+
+
+def _in_use(settings: Settings) -> Settings:
+    """Settings without those of the partition that the scenario does not use."""
+    chosen = {name.removeprefix("scenario."): value for name, value in settings.items() if name.startswith("scenario.")}
+    try:
+        plugin = plugins.load(Scenario, chosen["name"])
+        used = plugin(plugin.Settings(**chosen)).partition_settings()
+    except Exception:  # a plug-in that is no longer there, or has changed; it may raise anything
+        used = None
+    if used is None:
+        return settings
+    kept = {f"partition.{name}" for name in used}
+    return {name: value for name, value in settings.items() if not name.startswith("partition.") or name in kept}
+
+
+def _run(path: Path, settings: Settings) -> dict[str, Any]:
+    """The run's columns, once the records of a run that has ended are verified."""
+    directory = RunDirectory(path)
+    directory.verify(*_READ)
+    summary = directory.summary() or {}
+    state = summary.get("state", "unfinished")
+    return {
+        "key": path.name,
+        "label": settings.get("label") or settings["algorithm.name"],
+        "initialiser": settings.get("initialiser_label") or settings["initialiser.name"],
+        "seed": settings["seed"],
+        "state": state if state in ("complete", "diverged") else "unfinished",
+    }
+
+
+def _history(path: Path, score: Score) -> pd.DataFrame:
+    frame = _read_csv(path / "history.csv", _HISTORY)
+    wanted = f"test_{score.name}"
+    if len(frame) and wanted not in frame and score != ACCURACY:
+        raise SettingsError(f"{path / 'history.csv'}: no column {wanted!r}; {score.remedy} and run again")
+    scores = [name for name in (*frame.columns, wanted) if re.match(_SCORES, name)]
+    frame = frame.reindex(columns=list(dict.fromkeys([*_HISTORY, *_OPTIONAL, *scores])))
+    for number, found in enumerate(frame["round"], start=1):
+        if found != number:
+            raise SettingsError(f"{path / 'history.csv'}: round {found:g} instead of {number}: rows are missing")
+    elapsed = frame["seconds_simulated"].fillna(frame["latency"].cumsum())
+    frame = frame.assign(gradient_rounds=frame["gradient_rounds"].fillna(0), elapsed=elapsed)
+    frame = frame.drop(columns="seconds_simulated")
+    return frame.assign(bytes=frame["bytes_up"] + frame["bytes_down"]).drop(columns=["bytes_up", "bytes_down"])
+
+
+def _boundaries(path: Path) -> pd.DataFrame:
+    """Starts of sessions. One repeated by a resumed run is recorded twice; the later record is used."""
+    file = path / "events.jsonl"
+    text = read_text(file) if file.is_file() else ""
+    found = {}
+    for line in text[: text.rfind("\n") + 1].splitlines():  # a killed run may leave a torn last line
+        try:
+            event = json.loads(line)
+        except ValueError as error:
+            raise SettingsError(f"{file} is not JSON line by line: {error}") from None
+        if event.get("event") == "session":
+            start, session = event.get("test_accuracy", event.get("validation_accuracy")), int(event["session"])
+            mu = {int(stored): float(weight) for stored, weight in (event.get("weights") or {}).items()}
+            losses = {name: loss for name, loss in (event.get("losses") or {}).items() if loss is not None}
+            returning = bool(event.get("returning", False))
+            found[session] = [session, returning, float("nan") if start is None else float(start), mu, losses]
+    return pd.DataFrame(list(found.values()), columns=_BOUNDARY)
+
+
+def _clients(path: Path) -> pd.DataFrame:
+    named = ["round", "client"]
+    return _read_csv(path / "clients.csv", named).reindex(columns=[*named, *_CLIENTS])
+
+
+def _per_class(path: Path) -> pd.DataFrame:
+    frame = _read_csv(path / "per_class.csv", ["round", "split"])
+    test = frame[frame["split"] == "test"]
+    final: pd.DataFrame = test.loc[test["round"] == test["round"].max(), test.columns.str.match(r"class_\d+$")]
+    return final
+
+
+def _forgetting(path: Path, history: pd.DataFrame, settings: Settings) -> Forgetting:
+    """Forgetting over sessions; over rounds if there is one session and data drifts."""
+    frame = _read_csv(path / "per_class.csv", ["round", "split"])
+    by_split = dict(list(frame.set_index("round").groupby("split")))
+    if history["session"].nunique() > 1:
+        period = history["session"]
+    elif "scenario.drift" in settings:
+        period = history["round"]
+    else:
+        return NOTHING
+    if not {"test", "held"} <= by_split.keys():
+        return NOTHING
+    accuracy, held = (
+        by_split[name].filter(regex=r"^class_\d+$").reindex(history["round"]).to_numpy(dtype=float)
+        for name in ("test", "held")
+    )
+    return forgetting(accuracy, held, period.to_numpy())
+
+
+def _tagged(frame: pd.DataFrame, run: dict[str, Any]) -> pd.DataFrame:
+    tags = pd.DataFrame({name: [run[name]] * len(frame) for name in _RUN}, index=frame.index)
+    return pd.concat([tags, frame], axis=1)
+
+
+def _joined(frames: list[pd.DataFrame], labels: dict[str, str]) -> pd.DataFrame:
+    """Rows of all runs; runs without rows must not change the columns' types."""
+    frame = pd.concat([frame for frame in frames if len(frame)] or frames[:1], ignore_index=True)
+    return frame.assign(label=frame["key"].map(labels))
+
+
+def _distinct_labels(runs: pd.DataFrame, settings: dict[str, Settings]) -> dict[str, str]:
+    """Label of each run, followed by the settings in which runs of its label and initialiser differ."""
+    labels = {}
+    for _, group in runs.groupby(METHOD, sort=False):
+        members = {key: settings[key] for key in group["key"]}
+        names = dict.fromkeys(name for values in members.values() for name in values)
+        differ = [name for name in names if _differs(name, members.values())]
+        for key, label in zip(group["key"], group["label"], strict=True):
+            marks = ", ".join(f"{name}={_text(settings[key].get(name, 'absent'))}" for name in differ)
+            labels[key] = f"{label} ({marks})" if marks else label
+    return labels
+
+
+def _differs(name: str, settings: Iterable[Settings]) -> bool:
+    return name not in _NOT_A_METHOD and len({_text(values.get(name, "absent")) for values in settings}) > 1
+
+
+def _refuse_duplicates(runs: pd.DataFrame) -> None:
+    for (label, start, seed), group in runs.groupby([*METHOD, "seed"], sort=False):
+        if len(group) > 1:
+            raise SettingsError(
+                f"{label} / {start} / seed {seed} occurs {len(group)} times ({', '.join(group['key'])}) with equal settings: "
+                "data or code changed in between; report one of them"
+            )
+
+
+def _flat(values: dict[str, Any], prefix: str = "") -> Iterable[tuple[str, Any]]:
+    for key, value in values.items():
+        if isinstance(value, dict):
+            yield from _flat(value, f"{prefix}{key}.")
+        else:
+            yield prefix + key, value
+
+
+def _text(value: Any) -> str:
+    return value if isinstance(value, str) else json.dumps(value)
+
+
+def _read_csv(path: Path, required: list[str]) -> pd.DataFrame:
+    """A table; without rows if the file is missing or empty, as for a run stopped before its first round."""
+    text = read_text(path) if path.is_file() else ""
+    try:
+        frame = pd.read_csv(io.StringIO(text[: text.rfind("\n") + 1]))  # a killed run may leave a torn last line
+    except pd.errors.EmptyDataError:
+        return pd.DataFrame(columns=required, dtype=float)
+    except ValueError as error:
+        raise SettingsError(f"{path} is not a table: {' '.join(str(error).split())}") from None
+    absent = [name for name in required if name not in frame]
+    if absent:
+        raise SettingsError(f"{path}: no column {absent[0]!r}, so it was not written by a run")
+    for name in frame.columns.difference(_TEXT):
+        if len(frame) and not pd.api.types.is_numeric_dtype(frame[name]):
+            raise SettingsError(f"{path} is damaged: column {name!r} holds text")
+    return frame

@@ -1,0 +1,348 @@
+"""The run directory: the primary record of a run, from which MLflow, tables and figures are derived.
+
+``settings.json`` · ``manifest.json`` · ``history.csv`` (a row per round) · ``per_class.csv`` · ``clients.csv`` (a row per
+round and participant, if the algorithm records any) · ``neurons.csv`` (a row per round and layer, if enabled) ·
+``client_scores/`` (a Parquet file per evaluation of the clients, if enabled) ·
+``events.jsonl`` · ``state/`` · ``timeline.npz`` · ``model.pt`` and ``summary.json`` at the end · ``error.txt`` after a failure.
+
+Records are never trusted blindly: a saved state holds marks of the records that it continues, and the summary holds marks of
+all files of the run and a hash of itself.
+"""
+
+from __future__ import annotations
+
+import csv
+import json
+import math
+import os
+import shutil
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any
+
+from fedtide.core.errors import SettingsError
+from fedtide.core.files import make_folder, read_text, remove_all_parts, remove_dead_parts, sync, write_json, write_text
+from fedtide.core.hashing import short_hash
+from fedtide.core.locks import held
+from fedtide.records import client_scores
+from fedtide.records.marks import GrowingFiles, Marks, different, mark_file, wrong_beginning, wrong_size
+from fedtide.records.states import sweep
+from fedtide.settings.scores import RECORDED
+
+HISTORY_COLUMNS = (
+    "round", "session", "test_accuracy", "test_loss", "train_loss", "present", "selected", "completed", "drift",
+    "bytes_up", "bytes_down", "gradient_rounds", "lr", "seconds",
+)  # fmt: skip
+
+TABLES = ("history.csv", "per_class.csv", "clients.csv", "neurons.csv")
+"""Tables with rows per round."""
+
+SESSION = "session"
+"""Kind of events that belong to a round: the start of a session."""
+
+
+_EVENTS = "events.jsonl"
+_SPLITS = ("test", "validation")
+_DURABLE = ("settings.json", "manifest.json", "model.pt")  # on the disk since they were written
+_TIMELINE = "timeline.npz"
+_AGAIN = "delete it, and the same run writes it again"
+
+
+def read_json(path: Path) -> dict[str, Any] | None:
+    """Content of a JSON file, ``None`` if it does not exist.
+
+    Raises:
+        SettingsError: it is damaged; files are renamed when they are complete, so a process that dies leaves none.
+    """
+    try:
+        values = json.loads(read_text(path))
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except json.JSONDecodeError as error:
+        raise SettingsError(f"{path} is damaged: it is not JSON ({error}); {_AGAIN}") from None
+    if not isinstance(values, dict):
+        raise SettingsError(f"{path} is damaged: it should be a mapping, got {type(values).__name__}; {_AGAIN}")
+    return values
+
+
+def differences(old: Any, new: Any, prefix: str = "") -> list[str]:
+    """Fields in which two nested mappings differ, as ``a.b: old -> new``."""
+    if isinstance(old, dict) and isinstance(new, dict):
+        lines = []
+        for key in sorted({*old, *new}):
+            lines += differences(old.get(key), new.get(key), f"{prefix}{key}.")
+        return lines
+    return [] if old == new else [f"{prefix.rstrip('.')}: {old!r} -> {new!r}"]
+
+
+def finite(row: Mapping[str, Any]) -> Iterator[tuple[str, float]]:
+    """The finite numbers of a round's record by column, without ``round``; cells may be text."""
+    for column, cell in row.items():
+        if column != "round" and cell not in (None, "") and math.isfinite(value := float(cell)):
+            yield column, value
+
+
+class RunDirectory:
+    """One run's folder. Hold its lock (:meth:`locked`) while writing."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._growing = GrowingFiles(path)
+
+    @property
+    def state(self) -> Path:
+        """Folder of the saved states."""
+        return self.path / "state"
+
+    @property
+    def error(self) -> Path:
+        """Traceback of a run that has failed; absent while it goes on."""
+        return self.path / "error.txt"
+
+    @contextmanager
+    def locked(self, settings: dict[str, Any], manifest: dict[str, Any], wait: bool = False) -> Iterator[RunDirectory]:
+        """Lock the run for this process (``wait`` for the lock or refuse) and record its settings.
+
+        A new run with bad settings (a SettingsError before its first round) leaves nothing behind.
+
+        Raises:
+            SettingsError: another process holds it, the folder cannot be written, or it belongs to a run with other settings
+                (the message lists every field that differs), code or data.
+        """
+        new = not self.path.exists()
+        with ExitStack() as holding:
+            try:
+                make_folder(self.state)
+                refusal = f"{self.path}: another process is working on this run"
+                holding.enter_context(held(self.path / ".lock", refusal, -1 if wait else 0.5))
+            except OSError as error:
+                raise SettingsError(f"{error.filename}: cannot write the run's records ({error.strerror})") from None
+            remove_all_parts(self.path)
+            try:
+                self._claim(settings, manifest)
+                yield self
+            except SettingsError:
+                if new and not (self.path / "history.csv").is_file():
+                    shutil.rmtree(self.path)
+                raise
+
+    def _claim(self, settings: dict[str, Any], manifest: dict[str, Any]) -> None:
+        """Record what the run is, unless the folder belongs to another."""
+        before, begun = (read_json(self.path / name) for name in ("settings.json", "manifest.json"))
+        if before is not None and (changed := differences(before, settings)):
+            raise SettingsError(f"{self.path}: the run was started with other settings: {'; '.join(changed)}")
+        old, new = (begun or manifest).get("run_key"), manifest.get("run_key")
+        if old != new:
+            raise SettingsError(f"{self.path}: the run was started with other code or data: {old} is now {new}")
+        if before != settings:
+            write_json(self.path / "settings.json", settings, durable=True)
+        if begun != manifest:
+            write_json(self.path / "manifest.json", manifest, durable=True)
+
+    def summary(self) -> dict[str, Any] | None:
+        """The summary of a run that has ended.
+
+        Raises:
+            SettingsError: it is damaged.
+        """
+        return self._outcome()[0]
+
+    def marks(self) -> Marks:
+        """Marks of all files of a run that has ended; none of any other.
+
+        Raises:
+            SettingsError: the summary is damaged.
+        """
+        return self._outcome()[1]
+
+    def _outcome(self) -> tuple[dict[str, Any] | None, Marks]:
+        path = self.path / "summary.json"
+        values = read_json(path)
+        if values is None:
+            return None, {}
+        if values.pop("hash", None) != short_hash(values):
+            raise SettingsError(f"{path} is damaged: it was changed; {_AGAIN}")
+        marks: Marks = values.pop("files")
+        return values, marks
+
+    def finished(self, key: str) -> dict[str, Any] | None:
+        """The summary if the run of this key has ended and all of its files are there, as long as they were.
+
+        Nobody owns such a run again, so what a process left behind that was killed after the end is removed here.
+
+        Raises:
+            SettingsError: the summary is damaged.
+        """
+        summary, marks = self._outcome()
+        ended = summary is not None and summary.get("run_key") == key and summary.get("state") != "interrupted"
+        if not ended or wrong_size(self.path, marks):
+            return None
+        remove_dead_parts(self.path)
+        sweep(self.state)
+        return summary
+
+    def verify(self, *names: str) -> None:
+        """Refuse records of a run that has ended if they are not as it left them.
+
+        Raises:
+            SettingsError: one of the files, or the summary, is missing or was changed.
+        """
+        marks = self.marks()
+        if problems := different(self.path, {name: marks[name] for name in names if name in marks}):
+            raise SettingsError(
+                f"{self.path}: {', '.join(problems)}; put it back, or delete its summary.json, and the same run restores it "
+                "if its saved state allows"
+            )
+
+    def finish(self, summary: dict[str, Any]) -> None:
+        """Write the summary, with marks of all files, once these are on the disk."""
+        names = [name for name in (*_DURABLE, _TIMELINE) if (self.path / name).is_file()]
+        files = {name: mark_file(self.path / name) for name in names}
+        if _TIMELINE in files:
+            sync(self.path / _TIMELINE)
+        values = {**summary, "files": {**files, **self.mark_records()}}
+        write_json(self.path / "summary.json", {**values, "hash": short_hash(values)}, durable=True)
+
+    def event(self, kind: str, **facts: Any) -> None:
+        """Append a line to ``events.jsonl``."""
+        self._growing.append(_EVENTS, f"{json.dumps({'event': kind, **facts})}\n".encode())
+
+    def sessions(self) -> list[dict[str, Any]]:
+        """Recorded starts of sessions, as arguments of :meth:`event`."""
+        path = self.path / _EVENTS
+        lines = read_text(path).splitlines(keepends=True) if path.exists() else []
+        found = [facts for facts in map(_event, lines) if facts is not None and facts["event"] == SESSION]
+        return [{"kind": facts.pop("event"), **facts} for facts in found]
+
+    def tables(self) -> dict[str, bytes]:
+        """Content of each table that there is."""
+        names = (*TABLES, *client_scores.file_names(self.path))
+        return {name: path.read_bytes() for name in names if (path := self.path / name).is_file()}
+
+    def adopt(self, tables: dict[str, bytes], sessions: list[dict[str, Any]]) -> None:
+        """Take over what :meth:`tables` and :meth:`sessions` of another run gave, instead of own records."""
+        self.rewind({})
+        for name, content in tables.items():
+            self._growing.append(name, content)
+        for facts in sessions:
+            self.event(**facts)
+
+    def history(self) -> list[dict[str, str]]:
+        """Rows of ``history.csv``, as text; without a last one that a killed process has left incomplete.
+
+        Raises:
+            SettingsError: the file is damaged, or rows are missing.
+        """
+        self.verify("history.csv")
+        path = self.path / "history.csv"
+        rows = _rows(path)
+        for number, row in enumerate(rows, start=1):
+            if row["round"] != str(number):
+                raise SettingsError(f"{path}: round {row['round']!r} instead of {number}: rows are missing")
+        return rows
+
+    def append(
+        self,
+        row: dict[str, Any],
+        per_class: dict[str, Sequence[float | None]],
+        clients: dict[str, Sequence[float]] | None = None,
+        neurons: dict[str, dict[str, float]] | None = None,
+        scores: dict[str, Sequence[Any]] | None = None,
+    ) -> None:
+        """Append a round to ``history.csv`` and its details to the other tables.
+
+        Args:
+            row: of the history.
+            per_class: accuracies by split, and samples held.
+            clients: columns (``client``, ...) with a value per participant.
+            neurons: by layer, measures of how concentrated its activity is.
+            scores: columns of the table of client scores.
+        """
+        first = _first_columns(row)
+        columns = [*first, *sorted(row.keys() - set(first))]
+        self._append("history.csv", columns, row)
+        for split, values in per_class.items():
+            named = {f"class_{index}": value for index, value in enumerate(values)}
+            self._append("per_class.csv", ["round", "split", *named], {"round": row["round"], "split": split, **named})
+        if clients:
+            each = [dict(zip(clients, values, strict=True)) for values in zip(*clients.values(), strict=True)]
+            self._append("clients.csv", ["round", *clients], *({"round": row["round"], **one} for one in each))
+        if neurons:
+            layers = [{"round": row["round"], "layer": layer, **values} for layer, values in neurons.items()]
+            self._append("neurons.csv", list(layers[0]), *layers)
+        if scores:
+            self._growing.append(client_scores.file_name(row["round"]), client_scores.encoded(scores))
+
+    def _append(self, name: str, columns: list[str], *rows: dict[str, Any]) -> None:
+        """Append rows in one write, after a header in a new file. An existing file keeps its columns."""
+        path = self.path / name
+        new = not path.exists() or path.stat().st_size == 0
+        if not new:
+            with path.open(encoding="utf-8") as stream:
+                columns = stream.readline().strip().split(",")
+        lines = [["" if row.get(column) is None else str(row[column]) for column in columns] for row in rows]
+        text = "".join(",".join(cells) + "\n" for cells in ([columns] if new else []) + lines)
+        self._growing.append(name, text.encode())
+
+    def mark_records(self) -> Marks:
+        """Marks of the tables and events so far, once these are on the disk: for the state that continues them."""
+        for name in (*TABLES, _EVENTS, *client_scores.file_names(self.path)):
+            self._growing.watch(name)
+        return self._growing.marks()
+
+    def lost(self, marks: Marks) -> list[str]:
+        """What the records lack of what a saved state continues."""
+        return wrong_beginning(self.path, marks)
+
+    def rewind(self, marks: Marks) -> None:
+        """Drop what tables have beyond the marks, and sessions that began later, so that records and saved state agree."""
+        (self.path / "summary.json").unlink(missing_ok=True)
+        for name in (*TABLES, *client_scores.file_names(self.path)):
+            path = self.path / name
+            if name not in marks:
+                path.unlink(missing_ok=True)
+            elif path.stat().st_size > marks[name]["bytes"]:
+                os.truncate(path, marks[name]["bytes"])
+        self._rewind_events(marks[_EVENTS]["bytes"] if _EVENTS in marks else 0)
+        self._growing = GrowingFiles(self.path)
+
+    def _rewind_events(self, size: int) -> None:
+        """Drop later sessions and a torn last line; what happened to the run remains."""
+        path = self.path / _EVENTS
+        if not path.exists():
+            return
+        content = path.read_bytes()
+        tail = content[size:].decode(errors="replace").splitlines(keepends=True)
+        kept = [line for line in tail if (facts := _event(line)) is not None and facts["event"] != SESSION]
+        if kept != tail:
+            write_text(path, content[:size].decode() + "".join(kept), durable=True)
+
+
+def _first_columns(row: dict[str, Any]) -> list[str]:
+    """``HISTORY_COLUMNS``, with the scores of the row's task in place of a classification's."""
+    tasks = [names for names in RECORDED.values() if any(f"{split}_{names[0]}" in row for split in _SPLITS)]
+    if not tasks or tasks[0] == RECORDED["classification"]:
+        return list(HISTORY_COLUMNS)
+    round_, session, *others = (name for name in HISTORY_COLUMNS if not name.startswith("test_"))
+    return [round_, session, *(f"test_{name}" for name in tasks[0]), *others]
+
+
+def _event(line: str) -> dict[str, Any] | None:
+    """The event of a line, ``None`` if it is torn."""
+    try:
+        facts = json.loads(line)
+    except json.JSONDecodeError:
+        return None
+    return facts if isinstance(facts, dict) and "event" in facts and line.endswith("\n") else None
+
+
+def _rows(path: Path) -> list[dict[str, str]]:
+    """Rows of a CSV file without a torn last line (no newline, or missing fields)."""
+    if not path.exists():
+        return []
+    text = read_text(path)
+    rows = list(csv.DictReader(text[: text.rfind("\n") + 1].splitlines()))
+    if any(None in row or None in row.values() for row in rows[:-1]) or any("round" not in row for row in rows):
+        raise SettingsError(f"{path} is damaged: not all of its rows have a cell for each column")
+    return [row for row in rows if None not in row and None not in row.values()]

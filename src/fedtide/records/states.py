@@ -1,0 +1,57 @@
+"""Files of saved states: which there are, whether they are whole, and whose they are."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from fedtide.core.errors import SettingsError
+from fedtide.core.sealed import peek_header, read_header
+from fedtide.records.marks import wrong_beginning
+
+
+def state_name(round_: object) -> str:
+    """Name of the state after a round."""
+    return f"state-{round_!s:0>8}.pt"
+
+
+def log_name(round_: object) -> str:
+    """Name of a log of rows that was begun after a round."""
+    return f"rows-{round_!s:0>8}.npys"
+
+
+def generations(folder: Path) -> list[Path]:
+    """Saved states, newest first."""
+    return sorted(folder.glob("state-*.pt"), reverse=True)
+
+
+def files_of(path: Path) -> list[Path]:
+    """Logs of rows that a state names, and the state."""
+    return [*(path.with_name(name) for name in (peek_header(path) or {}).get("rows", ())), path]
+
+
+def sweep(folder: Path) -> None:
+    """Remove logs that no state names: a process was killed before the state was written, or before it dropped the log."""
+    named = {file for path in generations(folder) for file in files_of(path)}
+    for path in folder.glob("rows-*.npys"):
+        if path not in named:
+            path.unlink()
+
+
+def read_state_header(path: Path, owner: str) -> dict[str, Any] | None:
+    """What a state says of itself, ``None`` if it, or a log of rows that it names, is damaged.
+
+    ``owner``, ``round``, ``records`` (marks of the files that it continues) and ``rows`` (marks of the logs beside it).
+
+    Raises:
+        SettingsError: it belongs to another owner than the run or pilot of this key, or to another round than its name says.
+    """
+    header = read_header(path)
+    if header is not None and (header.get("owner") != owner or path.name != state_name(header.get("round"))):
+        raise SettingsError(
+            f"{path}: not the state of {owner} that its name says, but that of {header.get('owner')} after round "
+            f"{header.get('round')}; move it away, or delete the run's folder to start the run again"
+        )
+    if header is None or "rows" not in header or wrong_beginning(path.parent, header["rows"]):
+        return None
+    return header

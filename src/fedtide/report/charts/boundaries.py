@@ -1,0 +1,98 @@
+"""Figures of session starts: the weights of stored models, and the losses of the candidate initial models."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from fedtide.records.frames import METHOD, Method, Records
+from fedtide.report.charts.chart import Axis, Cells, Chart, Panel, Series, floats
+from fedtide.report.charts.style import GREY, PALETTE
+
+_MOST_WRITTEN = 40
+"""Columns of cells, over the width of the page, in which a number has room."""
+
+_LOOKS = {
+    "start": ("initial model of the session", PALETTE[0], "o"),
+    "previous": ("final model of the previous session", PALETTE[1], "s"),
+    "average": ("mean of the final models since the pilot", PALETTE[2], "^"),
+    "first": ("initial model of the run", GREY, "x"),
+}
+"""Name, colour and marker of each recorded loss, by its key."""
+
+
+def weights(records: Records, reference: str) -> Chart | None:
+    """Weights of the stored models in a session's initial model, mean over the seeds: a panel per algorithm."""
+    panels = _panels(records, "mu", reference)
+    if not panels:
+        return None
+    sessions = sorted({row["session"] for _, rows in panels for row in rows})
+    stored = sorted({earlier for _, rows in panels for row in rows for earlier in row["mu"]})
+    columns = min(len(panels), 4)
+    written = len(stored) * columns <= _MOST_WRITTEN
+
+    def cells(rows: list[dict[str, Any]]) -> Cells:
+        values = np.array([[_weight(rows, session, earlier) for earlier in stored] for session in sessions])
+        return Cells(values, "Blues", "Weight", written=written)
+
+    return Chart(
+        Axis("Model stored at the end of session", names=tuple(map(str, stored))),
+        Axis("Session that begins", names=tuple(map(str, sessions))),
+        tuple(Panel(name, cells=cells(rows)) for name, rows in panels),
+        columns,
+        0.5 + -(-len(panels) // columns) * (0.4 + 0.27 * len(sessions)),
+    )
+
+
+def losses(records: Records, reference: str) -> Chart | None:
+    """Training loss of the candidate initial models of a session, mean and range over the seeds: a panel per algorithm."""
+    panels = _panels(records, "losses", reference)
+    if not panels:
+        return None
+    columns = len(panels) if len(panels) <= 3 else 2 if len(panels) == 4 else 3
+
+    def series(rows: list[dict[str, Any]]) -> tuple[Series, ...]:
+        frame = pd.DataFrame([row["losses"] | {"session": row["session"]} for row in rows]).groupby("session")
+        found = []
+        for key, (words, colour, marker) in _LOOKS.items():
+            if any(key in row["losses"] for row in rows):
+                of = frame[key].agg(["mean", "min", "max"])
+                mean, low, high = (floats(of[name]) for name in ("mean", "min", "max"))
+                line = Series(words, floats(of.index), mean, colour, low, high, marker=marker, size=4.5)
+                found.append(replace(line, width=1.0, shade=0.15))
+        return tuple(found)
+
+    return Chart(
+        Axis("Session that begins", whole=True),
+        Axis("Training loss", log=True),
+        tuple(Panel(name, series(rows)) for name, rows in panels),
+        columns,
+        0.7 + 2.1 * -(-len(panels) // columns),
+    )
+
+
+def _weight(rows: list[dict[str, Any]], session: int, stored: int) -> float:
+    """Mean over the seeds; NaN where no run mixed models for this session, or none had stored that one."""
+    found = [row["mu"][stored] for row in rows if row["session"] == session and stored in row["mu"]]
+    return float(np.mean(found)) if found else math.nan
+
+
+def _panels(records: Records, column: str, reference: str) -> list[tuple[str, list[dict[str, Any]]]]:
+    """Name and rows of each algorithm in ``Records.boundaries``: complete runs with a value in ``column``.
+
+    Rows of the reference initialiser if it recorded any, else of the first that did.
+    """
+    rows = [row for row in records.boundaries.to_dict("records") if row[column] and row["state"] == "complete"]
+    starts = [row["initialiser"] for row in rows]
+    if not rows:
+        return []
+    chosen = reference if reference in starts else starts[0]
+    methods: dict[Method, list[dict[str, Any]]] = {}
+    for row in rows:
+        if row["initialiser"] == chosen:
+            methods.setdefault((row[METHOD[0]], chosen), []).append({str(name): value for name, value in row.items()})
+    return [(f"{label} · {start}", rows) for (label, start), rows in methods.items()]

@@ -1,0 +1,145 @@
+"""Figures of how the clients fare: the distribution of their accuracies, and newcomers against the others."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+
+from fedtide.core.errors import SettingsError
+from fedtide.records import client_scores
+from fedtide.records.frames import METHOD, Method, Records
+from fedtide.records.run_directory import RunDirectory
+from fedtide.report.charts.chart import MOST_MARKERS, Axis, Chart, Panel, Series, floats, joined
+from fedtide.report.charts.figures import method_names
+from fedtide.report.charts.session_marks import groups_in_turn, session_spans
+from fedtide.report.charts.style import GREY, PALETTE, percent_limits
+from fedtide.report.fairness import PREFIX
+
+SHARES = (10, 25, 50, 75, 90)
+"""Percentages of the clients below the quantiles of the figure."""
+
+_GROUPS = {
+    "stayers": (PALETTE[0], 0, "o"),
+    "newcomers": (PALETTE[1], 0, "s"),
+    "returners": (PALETTE[2], 0, "^"),
+    "departed": (GREY, 1, "x"),
+}
+"""Colour, dashes and marker of each group of clients."""
+
+
+def quantiles(run_dirs: Sequence[Path], records: Records) -> pd.DataFrame:
+    """Quantiles over the clients present: the run's columns, ``session``, ``round`` and one column per :data:`SHARES`.
+
+    A row per evaluation of the clients by a complete run; no rows without any.
+
+    Raises:
+        SettingsError: a table of client scores is missing, was changed, or is damaged.
+    """
+    measured = records.history[records.history["state"] == "complete"].reindex(
+        columns=["key", *METHOD, "session", "round", f"{PREFIX}mean"]
+    )
+    evaluations = dict(list(measured.dropna(subset=[f"{PREFIX}mean"]).groupby("key")))
+    rows = []
+    for path in (path for path in run_dirs if path.name in evaluations):
+        directory = RunDirectory(path)
+        directory.verify(*(name for name in directory.marks() if name.startswith(f"{client_scores.FOLDER}/")))
+        for row in evaluations[path.name].to_dict("records"):
+            accuracy = _accuracies(path / client_scores.file_name(int(row["round"])))
+            tags = {name: row[name] for name in ("key", *METHOD, "session", "round")}
+            rows.append(tags | dict(zip(SHARES, np.percentile(accuracy, SHARES).tolist(), strict=True)))
+    return pd.DataFrame(rows, columns=["key", *METHOD, "session", "round", *SHARES])
+
+
+def _accuracies(path: Path) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
+    """Known accuracies of the clients present."""
+    try:
+        frame = pd.read_parquet(path, columns=["group", "accuracy"])
+    except FileNotFoundError:
+        raise SettingsError(f"{path}: this record of the run is missing; put it back, or delete the run") from None
+    except (OSError, ValueError) as error:
+        raise SettingsError(f"{path} is not a table of client scores: {' '.join(str(error).split())}") from None
+    present = frame.loc[frame["group"] != "departed", "accuracy"]
+    return present.dropna().to_numpy(dtype=np.float64)
+
+
+def distribution(records: Records, found: pd.DataFrame) -> Chart | None:
+    """Median and quantile bands over the clients, mean over the seeds: a panel per method."""
+    if found.empty:
+        return None
+
+    def series(method: Method) -> list[Series]:
+        mine = found[(found[METHOD] == list(method)).all(axis=1)].groupby("round")[list(SHARES)].mean()
+        rounds, of = floats(mine.index), {share: floats(mine[share]) for share in SHARES}
+        bands = [
+            Series(f"{low}th to {high}th percentile", rounds, None, PALETTE[0], of[low], of[high], shade=shade)
+            for low, high, shade in ((10, 90, 0.18), (25, 75, 0.3))
+        ]
+        marker = "o" if len(mine) <= MOST_MARKERS else ""
+        return [*bands, Series("median", rounds, of[50], PALETTE[0], marker=marker, size=3)]
+
+    return _panels(records, _in_order(records, found), series, "Accuracy of the clients", found[[10, 90]].to_numpy())
+
+
+def newcomers(records: Records) -> Chart | None:
+    """Mean accuracy of newcomers, stayers, returners and departed clients: a panel per method.
+
+    None unless clients were evaluated after the first session.
+    """
+    history = records.history[records.history["state"] == "complete"]
+    history = history.rename(columns={f"{PREFIX}{group}": group for group in _GROUPS}).reindex(
+        columns=[*METHOD, "session", "round", *_GROUPS]
+    )
+    history = history.dropna(subset=list(_GROUPS), how="all")
+    if history.empty:
+        return None
+    per_session = history.groupby("session")["round"].nunique().max()
+    few = history["round"].nunique() <= MOST_MARKERS
+
+    def series(method: Method) -> list[Series]:
+        mine, found = history[(history[METHOD] == list(method)).all(axis=1)], []
+        for group, (colour, dash, marker) in _GROUPS.items():
+            rounds = mine.groupby(["session", "round"])[group].agg(["mean", "min", "max"]).dropna().reset_index()
+            # Other clients make up the group in another session: a line joins them only if it has nothing else to join.
+            pieces = [piece for _, piece in rounds.groupby("session")] if per_session > 1 else [rounds]
+            x, y, low, high = (
+                joined([floats(piece[name]) for piece in pieces]) for name in ("round", "mean", "min", "max")
+            )
+            drawn = marker if few or any(len(piece) == 1 for piece in pieces) else ""
+            found.append(Series(group, x, y, colour, low, high, dash=dash, marker=drawn))
+        return found
+
+    values = history[list(_GROUPS)].to_numpy(dtype=np.float64)
+    return _panels(records, _in_order(records, history), series, "Mean accuracy of the group", values)
+
+
+def _in_order(records: Records, rows: pd.DataFrame) -> list[Method]:
+    """Methods that have rows."""
+    drawn = set(rows[METHOD].itertuples(index=False, name=None))
+    return [method for method in records.methods if method in drawn]
+
+
+def _panels(
+    records: Records,
+    methods: list[Method],
+    series: Callable[[Method], list[Series]],
+    title: str,
+    values: np.ndarray[tuple[int, ...], np.dtype[np.float64]],
+) -> Chart:
+    """A panel per method over communication rounds, on common axes that cover ``values``."""
+    columns = {1: 1, 2: 1, 4: 2}.get(len(methods), 3)
+    names = method_names(methods)
+    low, high = percent_limits(float(np.nanmin(values)), float(np.nanmax(values)))
+    return Chart(
+        Axis("Communication round", low=0.0, high=1.005 * records.history["round"].max()),
+        Axis(title, True, low=low, high=high),
+        tuple(
+            Panel(names[method], tuple(series(method)), sessions=tuple(session_spans(records.history, [method])))
+            for method in methods
+        ),
+        columns,
+        0.9 + -(-len(methods) // columns) * (2.2 if columns < 3 else 1.9),
+        groups_in_turn(records),
+    )

@@ -1,0 +1,206 @@
+"""Figures of a comparison as charts, or None without data."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+import numpy as np
+import pandas as pd
+
+from fedtide.records.frames import METHOD, Method, Records
+from fedtide.report.charts.chart import MOST_MARKERS, Axis, Cells, Chart, Panel, Series, floats, joined, score_axis
+from fedtide.report.charts.session_marks import groups_in_turn, session_spans
+from fedtide.report.charts.style import INK, PALETTE, line_look
+from fedtide.report.formats import byte_unit, second_unit
+from fedtide.report.table import Table
+
+_MOST_LINES = len(PALETTE)
+_MOST_CELLS = 20
+
+
+def score_over_rounds(records: Records) -> Chart | None:
+    """Mean and range over the seeds; failed runs dotted, up to where they ended."""
+    return _curves(records, "round", lambda _: (1.0, "Communication round"), _over_rounds)
+
+
+def score_over_bytes(records: Records) -> Chart | None:
+    """The same over the bytes communicated so far; a line per session."""
+
+    def axis(most: float) -> tuple[float, str]:
+        size, unit = byte_unit(most)
+        return size, f"Communicated, both directions ({unit})"
+
+    return _curves(records, "bytes", axis, _over_bytes)
+
+
+def score_over_seconds(records: Records) -> Chart | None:
+    """The score of the latest model at equal simulated seconds; None unless a run has a clock of events."""
+
+    def axis(most: float) -> tuple[float, str]:
+        size, unit = second_unit(most)
+        return size, f"Simulated time ({unit})"
+
+    timed = replace(records, history=records.history.dropna(subset=["elapsed"]))
+    return _curves(timed, "elapsed", axis, _over_seconds) if records.asynchronous else None
+
+
+def score_after_changes(table: Table) -> Chart | None:
+    """The score after session changes: one dot per run, a bar at the mean of each method."""
+    values = table.by_seed("transition")
+    if not values.notna().any(axis=None):
+        return None
+    methods = [method for method, _ in table.rows()]
+    names, places = method_names(methods), _places(methods)
+    series = []
+    for place, method in enumerate(methods):
+        if method in values:
+            of_runs, colour = floats(values[method].dropna()), line_look(places[method].number).colour
+            at = np.full(len(of_runs), float(place))
+            dots = Series(names[method], of_runs, at, colour, marker="o", size=6, width=0, opacity=0.6, listed=False)
+            bar = Series(names[method], of_runs.mean(keepdims=True), at[:1], INK, marker="|", size=11, width=0)
+            series += [dots, replace(bar, listed=False, note="mean")]
+    title = f"{table.score.title} of the first rounds after a session change"
+    rows = Axis("", names=tuple(names.values()))
+    return Chart(Axis(title, table.score.share), rows, (Panel(series=tuple(series)),), 1, 0.8 + 0.26 * len(names))
+
+
+def per_class(records: Records) -> Chart | None:
+    """Accuracy per class of the last evaluated model, mean over the seeds; grey where a class has no test samples."""
+    complete = records.per_class[records.per_class["state"] == "complete"]
+    classes = [name for name in complete.columns if str(name).startswith("class_")]
+    if complete.empty or not classes:
+        return None
+    means = complete.groupby(METHOD, sort=False)[classes].mean()
+    names = method_names([(str(label), str(start)) for label, start in means.index])
+    written = len(classes) <= _MOST_CELLS
+    values = means.to_numpy(dtype=np.float64)
+    cells = Cells(values, "cividis", "Accuracy", missing="#d9d9d9", share=True, written=written)
+    x = (
+        Axis("Class", names=tuple(str(number) for number in range(len(classes))))
+        if written
+        else Axis("Class", whole=True)
+    )
+    return Chart(x, Axis("", names=tuple(names.values())), (Panel(cells=cells),), 1, 1.0 + 0.27 * len(names))
+
+
+@dataclass(frozen=True)
+class _Place:
+    """One line of one panel."""
+
+    panel: str
+    name: str
+    number: int
+
+
+def _places(methods: list[Method]) -> dict[Method, _Place]:
+    """Panel and line of each method.
+
+    One panel per algorithm with a line per initialiser, so that initialisers are easy to compare; with a single
+    initialiser one panel with a line per algorithm, unless there are too many.
+    """
+    labels = list(dict.fromkeys(label for label, _ in methods))
+    starts = list(dict.fromkeys(start for _, start in methods))
+    if len(starts) == 1 and 1 < len(labels) <= _MOST_LINES:
+        return {(a, i): _Place(i, a, labels.index(a)) for a, i in methods}
+    return {(a, i): _Place(a, i, starts.index(i)) for a, i in methods}
+
+
+def method_names(methods: list[Method]) -> dict[Method, str]:
+    """Names of methods; without the initialiser if all share one."""
+    one = len({start for _, start in methods}) == 1
+    return {(label, start): label if one else f"{label} · {start}" for label, start in methods}
+
+
+_Lines = Callable[[_Place, pd.DataFrame, float], list[Series]]
+"""The lines of one method: from its place, its rows with columns ``x`` and ``score``, and the size of a unit of x."""
+
+
+def _curves(records: Records, x: str, axis: Callable[[float], tuple[float, str]], lines: _Lines) -> Chart | None:
+    column, score = records.column, records.score
+    history = records.history.dropna(subset=[column])
+    if history.empty:
+        return None
+    drawn = set(history[METHOD].itertuples(index=False, name=None))
+    places = _places([method for method in records.methods if method in drawn])
+    panels = list(dict.fromkeys(place.panel for place in places.values()))
+    size, title = axis(records.history[x].max())
+    series: dict[str, list[Series]] = {panel: [] for panel in panels}
+    for (label, start), group in history.groupby(METHOD, sort=False):
+        place = places[str(label), str(start)]
+        series[place.panel] += lines(place, group.assign(x=group[x], score=group[column]), size)
+    shown = {panel: [method for method, place in places.items() if place.panel == panel] for panel in panels}
+    columns = 1 if len(panels) <= 4 else 3 if len(panels) <= 12 else 5  # few are stacked, so that rounds stay legible
+    rows = -(-len(panels) // columns)
+    return Chart(
+        Axis(title, low=0.0, high=1.005 * records.history[x].max() / size),
+        score_axis(f"Test {score.words}", score, history[column].min(), history[column].max()),
+        tuple(
+            Panel(
+                panel if len(panels) > 1 else "",
+                tuple(series[panel]),
+                sessions=tuple(session_spans(records.history, shown[panel])) if x == "round" else (),
+            )
+            for panel in panels
+        ),
+        columns,
+        3.6 if len(panels) == 1 else 0.6 + rows * (2.1 if columns == 1 else 1.6),
+        groups_in_turn(records),
+    )
+
+
+def _over_rounds(place: _Place, group: pd.DataFrame, size: float) -> list[Series]:
+    return [*_range(place, [_per_round(group)], size), *_failed(place, group, size)]
+
+
+def _over_bytes(place: _Place, group: pd.DataFrame, size: float) -> list[Series]:
+    """Algorithms reach a session change at different bytes: joined lines would hide each other."""
+    per_round = _per_round(group)
+    return [
+        *_range(place, [piece for _, piece in per_round.groupby("session")], size),
+        *_failed(place, group, size),
+    ]
+
+
+def _per_round(group: pd.DataFrame) -> pd.DataFrame:
+    """Mean and range over the complete runs."""
+    complete = group[group["state"] == "complete"]
+    return complete.groupby(["session", "round"], as_index=False).agg(
+        x=("x", "mean"), mean=("score", "mean"), low=("score", "min"), high=("score", "max")
+    )
+
+
+def _range(place: _Place, pieces: list[pd.DataFrame], size: float) -> list[Series]:
+    """The mean and range of the complete runs of one method."""
+    points = sum(len(piece) for piece in pieces)
+    if not points:
+        return []
+    x, mean, low, high = (joined([floats(piece[name]) for piece in pieces]) for name in ("x", "mean", "low", "high"))
+    look, marker = line_look(place.number), "o" if points <= MOST_MARKERS else ""
+    return [Series(place.name, x / size, mean, look.colour, low, high, dash=look.dash, marker=marker)]
+
+
+def _over_seconds(place: _Place, group: pd.DataFrame, size: float) -> list[Series]:
+    """The same for models that hold until the next one: where all runs of the method have one, up to the first run's end."""
+    look, complete = line_look(place.number), group[group["state"] == "complete"]
+    runs = [run[["x", "score"]].to_numpy(dtype=np.float64) for _, run in complete.groupby("key", sort=False)]
+    failed = _failed(place, group, size)
+    if not runs:
+        return failed
+    first, last = max(run[0, 0] for run in runs), min(run[-1, 0] for run in runs)
+    at = np.unique(np.concatenate([run[:, 0] for run in runs]))
+    at = at[(at >= first) & (at <= last)]
+    values = np.stack([run[np.searchsorted(run[:, 0], at, side="right") - 1, 1] for run in runs])
+    mean, low, high = values.mean(0), values.min(0), values.max(0)
+    return [Series(place.name, at / size, mean, look.colour, low, high, dash=look.dash, steps=True), *failed]
+
+
+def _failed(place: _Place, group: pd.DataFrame, size: float) -> list[Series]:
+    """Each run that did not complete: dotted, with a cross at its end."""
+    found, alone = [], not (group["state"] == "complete").any()
+    for (seed, state), run in group[group["state"] != "complete"].groupby(["seed", "state"], sort=False):
+        x, score = floats(run["x"]) / size, floats(run["score"])
+        line = Series(place.name, x, score, line_look(place.number).colour, dash=2, width=1.0, listed=alone)
+        line = replace(line, note=f"seed {seed}, {state}")
+        found += [line, replace(line, x=x[-1:], y=score[-1:], marker="x", size=6, width=0)]
+    return found

@@ -1,0 +1,45 @@
+"""A score over communication cost, with the Pareto front of the methods."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from fedtide.records.frames import METHOD, Records
+from fedtide.report.charts.chart import Axis, Chart, Panel, Series, floats, score_axis
+from fedtide.report.charts.figures import method_names
+from fedtide.report.charts.style import GREY, line_look
+from fedtide.report.front import pareto_front
+from fedtide.report.table import Table
+
+
+def score_over_cost(records: Records, table: Table) -> Chart | None:
+    """Best score over kappa, a dot per method with the range over its seeds, and the Pareto front.
+
+    None unless clients of some run average inside a round, and two methods have a complete run.
+    """
+    inside = [settings.get("exchange.name", "end") != "end" for settings in records.settings.values()]
+    if not any(inside):
+        return None
+    costs = records.history.groupby("key", sort=False)["kappa"].mean()
+    runs = table.runs[table.runs["state"] == "complete"].assign(kappa=lambda frame: frame["key"].map(costs))
+    runs = runs.dropna(subset=["kappa", "best"])
+    points = runs.groupby(METHOD, sort=False).agg(
+        kappa=("kappa", "mean"), best=("best", "mean"), low=("best", "min"), high=("best", "max")
+    )
+    if len(points) < 2:
+        return None
+    names = method_names([(str(label), str(start)) for label, start in points.index])
+    best = pareto_front(points["kappa"].tolist(), (table.score.sign * points["best"]).tolist())
+    front = points.iloc[best]
+    series = [Series("Pareto front", floats(front["kappa"]), floats(front["best"]), GREY, width=1.0, steps=True)]
+    for number, (name, row) in enumerate(zip(names.values(), points.to_dict("records"), strict=True)):
+        kappa, middle, low, high = (floats([row[column]]) for column in ("kappa", "best", "low", "high"))
+        dot = Series(name, kappa, middle, line_look(number).colour, low, high, marker="o", size=5, width=0, bars=True)
+        series.append(replace(dot, labels=(name,)))
+    return Chart(
+        Axis("Communication cost per round (kappa; 1 is an exchange after every local step)", log=True),
+        score_axis(f"Best test {table.score.words}", table.score, points["low"].min(), points["high"].max()),
+        (Panel(series=tuple(series)),),
+        1,
+        3.6,
+    )

@@ -1,0 +1,65 @@
+"""Figures of the report as files, and what the page needs to show them."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from matplotlib.figure import Figure
+
+from fedtide.report.charts import interactive, printed
+from fedtide.report.charts.chart import Chart
+from fedtide.report.charts.style import paper, saved
+
+
+@dataclass(frozen=True)
+class Picture:
+    """A figure of the report.
+
+    Attributes:
+        name: of its files, without suffix.
+        title, caption: below it.
+        files: content by format; ``png`` is always among them.
+        chart: what is drawn on the page instead; None: the PNG is shown.
+    """
+
+    name: str
+    title: str
+    caption: str
+    files: Mapping[str, bytes]
+    chart: Chart | None = None
+
+    @property
+    def base64(self) -> str:
+        """The PNG as text."""
+        return base64.b64encode(self.files["png"]).decode("ascii")
+
+    @property
+    def alternative(self) -> str:
+        """The figure in words, for those who do not see it."""
+        return f"{self.title}. {self.chart.described()}" if self.chart else self.title
+
+    @property
+    def legend(self) -> list[tuple[str, str, str]]:
+        """Name, colour and CSS border style of each entry of the legend."""
+        found = self.chart.legend.values() if self.chart else ()
+        return [(series.name, interactive.colour(series.colour), _BORDERS[series.dash]) for series in found]
+
+    @property
+    def note(self) -> str:
+        """What is different on the page."""
+        return _THINNED if self.chart and interactive.thinned_out(self.chart) else ""
+
+
+_BORDERS = ("solid", "dashed", "dotted", "double")
+_THINNED = "On the page, lines show the lowest and highest of several rounds; the files of the figure show all."
+
+
+def picture(name: str, title: str, caption: str, drawing: Chart | Figure, formats: Sequence[str]) -> Picture:
+    """The figure with its files in these formats and as PNG."""
+    with paper():
+        chart = drawing if isinstance(drawing, Chart) else None
+        figure = printed.drawn(drawing) if isinstance(drawing, Chart) else drawing
+        files = {form: saved(figure, form) for form in dict.fromkeys(["png", *formats])}
+    return Picture(name, title, caption, files, chart)

@@ -1,0 +1,56 @@
+"""Who is present and who takes part: clients by rounds."""
+
+from __future__ import annotations
+
+import numpy as np
+from matplotlib.colors import ListedColormap
+from matplotlib.figure import Figure
+from matplotlib.patches import Patch
+from numpy.typing import NDArray
+
+from fedtide.report.charts.style import PALETTE, WIDTH, paper
+
+_COLOURS = ("#f0f0f0", "#a9c7de", PALETTE[0])  # absent, present, takes part
+CAPTION = (
+    "The cohorts of the first run, the same for every algorithm with its seed. Below: clients present and taking part, by "
+    "round; right: share of its rounds in which a client takes part."
+)
+
+
+def raster(present: NDArray[np.bool_], drawn: NDArray[np.bool_]) -> Figure | None:
+    """Two tables [N, rounds]; None if everybody present takes part in every round."""
+    if np.array_equal(present, drawn):
+        return None
+    clients, rounds = present.shape
+    with paper():
+        figure = Figure(figsize=(WIDTH, 4.6), layout="constrained")
+        (image, shares), (numbers, spare) = figure.subplots(
+            2, 2, sharex="col", sharey="row", gridspec_kw={"width_ratios": (8, 1), "height_ratios": (4, 1)}
+        )
+        spare.set_visible(False)
+        image.imshow(
+            present.astype(np.int8) + drawn,
+            aspect="auto",
+            interpolation="nearest",
+            cmap=ListedColormap(_COLOURS),
+            vmin=0,
+            vmax=2,
+            extent=(0.5, rounds + 0.5, clients - 0.5, -0.5),
+        )
+        image.set_ylabel("Client")
+        here = present.sum(1)
+        shares.barh(np.arange(clients), drawn.sum(1) / np.maximum(here, 1), height=1.0, color=_COLOURS[2])
+        shares.set_xlim(0, 1)
+        shares.set_xlabel("Share")
+        shares.tick_params(labelbottom=True)
+        for row, colour in ((present, _COLOURS[1]), (drawn, _COLOURS[2])):
+            numbers.stairs(row.sum(0), np.arange(rounds + 1) + 0.5, color=colour, fill=True)
+        numbers.set_ylim(bottom=0)
+        numbers.set_xlim(0.5, rounds + 0.5)
+        numbers.set_ylabel("Clients")
+        numbers.set_xlabel("Communication round")
+        for axes in (image, shares):
+            axes.grid(visible=False)
+        names = zip(_COLOURS, ("absent", "present", "takes part"), strict=True)
+        figure.legend(handles=[Patch(color=c, label=name) for c, name in names], loc="outside upper center", ncols=3)
+        return figure

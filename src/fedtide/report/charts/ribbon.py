@@ -1,0 +1,107 @@
+"""A population that moves: who arrives and leaves from session to session, and what the models score meanwhile."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from fedtide.records.frames import METHOD, Records
+from fedtide.report.charts.style import GREY, WIDTH, legend_layout, line_style, paper, score_axis
+from fedtide.settings.scores import Score
+
+_ARRIVED = (("newcomers", "arrive for the first time", "#D55E00"), ("returners", "come back", "#E69F00"))
+_LEFT = ("left", "leave", GREY)
+_STAYED = "#d6e6f2"
+_BAND = 0.26
+"""Height of the band of those who stay, as a share of the largest movement."""
+
+
+def caption(records: Records) -> str:
+    """What the picture shows."""
+    return (
+        "Above: clients present, and those who arrive and leave between sessions; the band is those present, not to scale. "
+        f"Below: {_heading(records)[0].lower() + _heading(records)[1:]}; mean and range over the seeds."
+    )
+
+
+def _heading(records: Records) -> str:
+    score = records.score
+    if score.ahead:
+        return f"Test {Score(score.name.removesuffix('_next')).words} of every session, before it is trained on"
+    return f"Test {score.words} at the end of every session"
+
+
+def ribbon(records: Records, moves: pd.DataFrame) -> Figure | None:
+    """The figure; None for a single session, or without complete runs.
+
+    Args:
+        records: of the runs.
+        moves: a row per session: its ``name``, and numbers of clients ``present``, ``newcomers``, ``returners``, and ``left``
+            since the session before.
+    """
+    scores = per_session(records)
+    if len(moves) < 2 or scores.empty:
+        return None
+    with paper():
+        figure = Figure(figsize=(WIDTH, 5.4), layout="constrained")
+        above, below = figure.subplots(2, 1, sharex=True, gridspec_kw={"height_ratios": (5, 6)})
+        _population(above, moves)
+        _scores(below, records, scores)
+        below.set_xticks(np.arange(1, len(moves) + 1), [str(name) for name in moves["name"]])
+        below.set_xlim(0.4, len(moves) + 0.6)
+        figure.align_ylabels()
+        return figure
+
+
+def per_session(records: Records) -> pd.DataFrame:
+    """The score of each complete run after the last evaluated round of each session: the run's columns, ``session``, ``score``.
+
+    A score on the next period is that of the next session.
+    """
+    history = records.history[records.history["state"] == "complete"].dropna(subset=[records.column])
+    rows = history.groupby(["key", "session"], sort=False).tail(1)
+    found = rows[["key", *METHOD, "seed", "session"]].assign(score=rows[records.column])
+    return found.assign(session=found["session"] + records.score.ahead)
+
+
+def _population(axes: Axes, moves: pd.DataFrame) -> None:
+    """Arrivals above a band, departures below it."""
+    place = np.arange(1, len(moves) + 1)
+    arrived, left = moves[["newcomers", "returners"]].sum(axis=1).to_numpy(), moves["left"].to_numpy()
+    most = max(1, arrived.max(), left.max())
+    half = _BAND * most / 2
+    axes.fill_between([0.4, len(moves) + 0.6], -half, half, color=_STAYED, linewidth=0)
+    bottom = np.full(len(moves), half)
+    for name, words, colour in _ARRIVED:
+        axes.bar(place, moves[name], 0.72, bottom, color=colour, label=words)
+        bottom = bottom + moves[name].to_numpy()
+    axes.bar(place, -left, 0.72, -half, color=_LEFT[2], label=_LEFT[1])
+    for x, now, gone, here in zip(place.tolist(), arrived, left, moves["present"], strict=True):
+        axes.text(x, 0, f"{here:,}", ha="center", va="center", fontsize=8, color="#1f4e79")
+        if x > 1:
+            axes.text(x, half + now + 0.02 * most, f"+{now}", ha="center", va="bottom", fontsize=8)
+            axes.text(x, -half - gone - 0.02 * most, f"\N{MINUS SIGN}{gone}", ha="center", va="top", fontsize=8)
+    axes.set_ylim(-half - 1.16 * left.max(), half + 1.16 * arrived.max())
+    axes.set_yticks([])
+    axes.grid(visible=False)
+    axes.spines[["left", "bottom"]].set_visible(False)
+    axes.tick_params(bottom=False, labelbottom=False)
+    axes.set_title("Clients present, and how many arrive and leave", pad=6)
+    axes.legend(loc="lower left", bbox_to_anchor=(0.5, 1.0), ncols=3, borderaxespad=0.2)
+
+
+def _scores(axes: Axes, records: Records, scores: pd.DataFrame) -> None:
+    """A line per method."""
+    one = scores["initialiser"].nunique() == 1
+    for number, ((label, start), group) in enumerate(scores.groupby(METHOD, sort=False)):
+        look, name = line_style(number), label if one else f"{label} · {start}"
+        line = group.groupby("session")["score"].agg(["mean", "min", "max"])
+        axes.plot(line.index, line["mean"], marker="o", markersize=3, label=name, **look)
+        axes.fill_between(line.index, line["min"], line["max"], color=look["color"], alpha=0.15, linewidth=0)
+    score_axis(axes, records.score, scores["score"].min(), scores["score"].max())
+    axes.set_title(_heading(records))
+    handles, names = axes.get_legend_handles_labels()
+    names, columns = legend_layout(names)
+    axes.legend(handles, names, loc="upper center", bbox_to_anchor=(0.5, -0.1), ncols=min(5, columns))

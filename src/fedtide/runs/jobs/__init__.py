@@ -1,0 +1,1 @@
+"""Processes, cards and clusters that execute runs."""

@@ -1,0 +1,170 @@
+"""Records of runs that are executed on machines without a shared folder: kept at home, where the command was typed."""
+
+from __future__ import annotations
+
+import shutil
+import zlib
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Generic
+
+from fedtide.core import plugins
+from fedtide.core.errors import SettingsError
+from fedtide.core.files import make_folder, write_bytes
+from fedtide.core.locks import held
+from fedtide.data.base import DatasetPlugin
+from fedtide.records.states import files_of, generations, sweep
+from fedtide.runs.jobs.jobs import Failure, Job, Jobs, Taken
+from fedtide.settings.run import RunSettings
+from fedtide.worlds.prepared import prepared_file
+
+_LAST = ("state/", "summary.json")
+"""Files that count on others, in this order: they are written last."""
+
+_OURS = (".lock", ".owner", ".part")
+"""Endings of files that belong to a machine, not to the run."""
+
+
+@dataclass(frozen=True)
+class Fetch:
+    """Asks for the files of a run directory at home, by its name; the answer is :data:`Files` or a reason to refuse."""
+
+    name: str
+
+
+@dataclass(frozen=True)
+class Store:
+    """Brings files of a run directory home.
+
+    Attributes:
+        name: of the directory. files: that have changed. names: of all its files.
+    """
+
+    name: str
+    files: Files
+    names: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class FetchData:
+    """Asks for the prepared file of a run's dataset; the answer is compressed, or ``None`` if there is none."""
+
+    settings: RunSettings
+
+
+Files = tuple[tuple[str, bytes], ...]
+"""Names in a run directory, and compressed contents."""
+
+
+def file_names(folder: Path) -> tuple[str, ...]:
+    """Files of a run directory that make up the run: all, but only the newest saved state; in an order to write them in."""
+    newest = [file for state in generations(folder / "state")[:1] for file in files_of(state)]
+    found = [path for path in folder.rglob("*") if path.is_file() and path.suffix not in _OURS and path.name != ".lock"]
+    names = [path.relative_to(folder).as_posix() for path in found if path.parent.name != "state" or path in newest]
+    return tuple(sorted(names, key=lambda name: (*(name.startswith(last) for last in reversed(_LAST)), name)))
+
+
+def read_files(folder: Path, names: Sequence[str]) -> Files:
+    """The files of these names."""
+    return tuple((name, zlib.compress((folder / name).read_bytes(), 1)) for name in names)
+
+
+def write_files(folder: Path, files: Files) -> None:
+    """Write files below a folder, each on the disk before the next."""
+    for name, content in files:
+        path = folder / name
+        if not path.resolve().is_relative_to(folder.resolve()):
+            raise SettingsError(f"{folder}: a worker sent a file {name}, which is outside")
+        make_folder(path.parent)
+        write_bytes(path, zlib.decompress(content), durable=True)
+
+
+class JobsFromHome(Generic[Job, Taken]):
+    """Jobs whose runs are executed elsewhere: questions about records are answered here, all else as by ``jobs``.
+
+    Args:
+        jobs: that are handed out. runs: folder of run directories, each locked while its run is in progress elsewhere.
+    """
+
+    def __init__(self, jobs: Jobs[Job, Taken], runs: Path) -> None:
+        self._jobs, self._runs = jobs, runs
+        self._holding: dict[int, ExitStack] = {}
+
+    def next(self) -> Job | None:
+        """See :meth:`Jobs.next`."""
+        return self._jobs.next()
+
+    def begin(self, job: Job, place: str) -> None:
+        """See :meth:`Jobs.begin`."""
+        self._jobs.begin(job, place)
+
+    def answer(self, job: Job, question: Any) -> Any:
+        """See :meth:`Jobs.answer`."""
+        if isinstance(question, Fetch):
+            return self._fetched(job, self._runs / question.name)
+        if isinstance(question, Store):
+            return _stored(self._runs / question.name, question)
+        if isinstance(question, FetchData):
+            return _data(question.settings)
+        return self._jobs.answer(job, question)
+
+    def repeat(self, job: Job, reason: str) -> None:
+        """See :meth:`Jobs.repeat`."""
+        self.release(job)
+        self._jobs.repeat(job, reason)
+
+    def is_interrupted(self, result: Taken) -> bool:
+        """See :meth:`Jobs.is_interrupted`."""
+        return self._jobs.is_interrupted(result)
+
+    def finish(self, job: Job, end: Taken | Failure) -> None:
+        """See :meth:`Jobs.finish`."""
+        self.release(job)
+        self._jobs.finish(job, end)
+
+    def release(self, job: Job | None = None) -> None:
+        """Unlock the directories of a job, or of all."""
+        for number in [id(job)] if job is not None else list(self._holding):
+            if (holding := self._holding.pop(number, None)) is not None:
+                holding.close()
+
+    def _fetched(self, job: Job, folder: Path) -> Files | str:
+        """Lock a run directory, and what is in it."""
+        try:
+            make_folder(folder)
+            lock = held(folder / ".lock", f"{folder}: another process is working on this run")
+            holding = self._holding.setdefault(id(job), ExitStack())
+            holding.callback(_remove_empty, folder)
+            holding.enter_context(lock)
+        except (SettingsError, OSError) as error:
+            return str(error)
+        return read_files(folder, file_names(folder))
+
+
+def _stored(folder: Path, question: Store) -> None:
+    """Write what has changed, and drop what the run no longer has; an older saved state is kept, as at any save."""
+    write_files(folder, question.files)
+    states = generations(folder / "state")
+    for name in set(file_names(folder)) - {*question.names}:
+        if not name.startswith("state/"):
+            (folder / name).unlink()
+    for state in states[2:]:
+        state.unlink()
+    sweep(folder / "state")
+
+
+def _data(settings: RunSettings) -> bytes | None:
+    path = prepared_file(plugins.create(DatasetPlugin, settings.data), Path(settings.data.root))
+    return zlib.compress(path.read_bytes(), 1) if path.is_file() else None
+
+
+def _remove_empty(folder: Path) -> None:
+    """Remove the directory of a run that was refused before it began."""
+    if not any(_all_files(folder)):
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _all_files(folder: Path) -> Iterator[str]:
+    yield from file_names(folder)

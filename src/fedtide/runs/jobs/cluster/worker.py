@@ -1,0 +1,220 @@
+"""What a Dask worker does for a command: each of its threads hands jobs to a child process, which it keeps for the next.
+
+A child process, since runs handle signals in the main thread, and a run that dies must not take the worker with it. This
+module is all that a worker imports of fedtide; jobs, questions and results pass through it pickled.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import multiprocessing
+import signal
+import socket
+import subprocess
+import sys
+import threading
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from distributed import Worker, get_worker
+from distributed.core import Status
+
+BEGAN, ASKS = "began", "asks"
+"""Events of a job: it begins; it has a question, see :func:`question`."""
+
+ENDED, STOPPED, DIED = "ended", "stopped", "died"
+"""How a job has left a worker: with a pickled result; given back, since its process was told to stop; its process died."""
+
+PREEMPTION = tuple(
+    getattr(signal, name) for name in ("SIGTERM", "SIGUSR1", "SIGUSR2", "SIGINT") if hasattr(signal, name)
+)
+"""Signals that announce the end of a worker. SIGINT is the terminal's, of workers on the user's own machine."""
+
+_POLL = 0.2  # seconds until it is noticed that a job should stop
+_REPORTING = 1.0  # seconds in which a closing worker reports the jobs that it gives back
+
+
+@dataclass(frozen=True)
+class Command:
+    """The command that jobs belong to.
+
+    Attributes:
+        name: unique; also the topic of its events. program: pickled
+            :class:`fedtide.runs.jobs.cluster.child.Program`.
+    """
+
+    name: str
+    program: bytes
+
+
+def do(command: Command, number: int, job: bytes) -> tuple[str, Any]:
+    """Do a pickled job in the calling thread's child process; how it has left this worker, and the result or the reason."""
+    return _host(get_worker()).do(command, number, job)
+
+
+def stop(command: str, dask_worker: Worker) -> None:
+    """Tell the jobs of a command to stop, also those that would begin later, and end its idle processes."""
+    _host(dask_worker).stop(command)
+
+
+def question(command: str, number: int, dask_worker: Worker) -> bytes | None:
+    """The pickled question of a job, ``None`` if it is gone."""
+    call = _host(dask_worker).calls.get((command, number))
+    return call.question if call else None
+
+
+def answer(command: str, number: int, content: bytes, dask_worker: Worker) -> None:
+    """Pass the pickled answer on."""
+    if call := _host(dask_worker).calls.get((command, number)):
+        call.child.send(content)
+
+
+class _Child:
+    """A child process and the pipe to it; it ends with its worker, after saving what it does."""
+
+    def __init__(self, command: Command, count: int, memory: int, scratch: Path) -> None:
+        self.command = command.name
+        self.pipe, theirs = multiprocessing.Pipe()
+        arguments = map(str, (theirs.fileno(), count, memory, scratch))
+        program = [sys.executable, "-m", "fedtide.runs.jobs.cluster.child", *arguments]
+        # Not by multiprocessing: Dask's workers are often daemons, which must have no children.
+        self._process = subprocess.Popen(program, stdin=subprocess.DEVNULL, pass_fds=[theirs.fileno()])
+        theirs.close()  # otherwise the end of the process is not noticed
+        self.told = False
+        self.send(command.program)
+
+    def send(self, content: bytes) -> None:
+        """Send to the process; if it is dead, its pipe says so at the next reading."""
+        with contextlib.suppress(OSError):
+            self.pipe.send_bytes(content)
+
+    def stop(self) -> None:
+        """Tell the process to stop, once."""
+        if not self.told:
+            self.told = True
+            self._process.terminate()
+
+    def close(self) -> int:
+        """Wait for the end of the process; its exit code, negative for a signal."""
+        self.pipe.close()
+        return self._process.wait()
+
+
+@dataclass
+class _Call:
+    """A job in progress."""
+
+    child: _Child
+    question: bytes | None = None
+
+
+@dataclass
+class _Host:
+    """The child processes of a worker, by thread, and the jobs in progress."""
+
+    worker: Worker
+    calls: dict[tuple[str, int], _Call] = field(default_factory=dict)
+    _children: dict[int, _Child] = field(default_factory=dict)
+    _stopped: set[str] = field(default_factory=set)
+    _closing: bool = False
+    _leaving: asyncio.Task[None] | None = None
+
+    def do(self, command: Command, number: int, job: bytes) -> tuple[str, Any]:
+        """See :func:`do`."""
+        if self._is_stopped(command.name):
+            return STOPPED, "its worker was told to stop"
+        child = self._child(command)
+        self.calls[command.name, number] = call = _Call(child)
+        place = f"{socket.gethostname()}, worker {self.worker.name}"
+        self._report(command.name, BEGAN, number, place)
+        try:
+            child.send(job)
+            return self._follow(command.name, number, call)
+        finally:
+            del self.calls[command.name, number]
+
+    def stop(self, command: str) -> None:
+        """See :func:`stop`."""
+        self._stopped.add(command)
+        busy = [call.child for call in self.calls.values()]
+        for thread, child in list(self._children.items()):
+            if child.command == command and child not in busy:
+                del self._children[thread]
+                child.pipe.close()  # the process ends
+
+    def watch_signals(self) -> None:
+        """Give jobs back, then close the worker, when a signal announces its end."""
+        loop = asyncio.get_running_loop()
+        for number in PREEMPTION:
+            with contextlib.suppress(ValueError, RuntimeError, NotImplementedError):  # in the main thread only
+                loop.add_signal_handler(number, self._close_soon, number)
+
+    def _close_soon(self, number: int) -> None:
+        if not self._closing:
+            self._closing = True
+            self._leaving = asyncio.get_running_loop().create_task(self._close(number))
+
+    async def _close(self, number: int) -> None:
+        self.worker.status = Status.closing_gracefully  # it is sent no more jobs
+        while self.calls:
+            await asyncio.sleep(_POLL)
+        await asyncio.sleep(_REPORTING)
+        await self.worker.close(reason=signal.Signals(number).name)
+
+    def _is_stopped(self, command: str) -> bool:
+        if self._closing or command in self._stopped or self.worker.status not in (Status.running, Status.paused):
+            return True
+        # Nobody waits for the result any more: the command is gone, or the scheduler has given the job to another worker.
+        task = self.worker.state.tasks.get(self.worker.get_current_task())
+        return task is None or task.state in ("cancelled", "released", "forgotten")
+
+    def _child(self, command: Command) -> _Child:
+        """The process of this thread."""
+        thread = threading.get_ident()
+        child = self._children.get(thread)
+        if child is not None and child.command != command.name:
+            self._children.pop(thread).close()
+            child = None
+        if child is None:
+            count = self.worker.state.nthreads
+            memory = int(self.worker.memory_manager.memory_limit or 0) // count
+            scratch = Path(self.worker.local_directory).parent / "fedtide"  # of all workers of this machine
+            child = self._children[thread] = _Child(command, count, memory, scratch)
+        return child
+
+    def _follow(self, command: str, number: int, call: _Call) -> tuple[str, Any]:
+        """Pass questions on until the end of the job or of its process."""
+        child = call.child
+        while True:
+            try:
+                if child.pipe.poll(_POLL):
+                    asks, content = child.pipe.recv()
+                    if not asks:
+                        if child.told:
+                            self._children.pop(threading.get_ident()).close()
+                        return ENDED, content
+                    call.question = content
+                    self._report(command, ASKS, number)
+            except (EOFError, OSError):
+                del self._children[threading.get_ident()]
+                code = child.close()
+                return (STOPPED if child.told or -code in PREEMPTION else DIED), code
+            if not child.told and self._is_stopped(command):
+                child.stop()
+
+    def _report(self, command: str, *facts: Any) -> None:
+        self.worker.log_event(command, (*facts, self.worker.address))
+
+
+_hosts: dict[str, _Host] = {}
+_founding = threading.Lock()
+
+
+def _host(worker: Worker) -> _Host:
+    with _founding:
+        if worker.id not in _hosts:
+            host = _hosts[worker.id] = _Host(worker)
+            worker.loop.add_callback(host.watch_signals)
+        return _hosts[worker.id]

@@ -1,0 +1,84 @@
+"""Where the jobs of a command are done: in processes of this machine, or by the workers of a cluster."""
+
+from __future__ import annotations
+
+import functools
+import os
+import pickle
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from fedtide.core.files import part_suffix, remove_stale_parts
+from fedtide.runs.jobs.jobs import Jobs, Work, run_in_workers
+from fedtide.settings.cluster import Hosts
+
+_OURS = "FEDTIDE_"
+"""Beginning of the names of variables that workers inherit."""
+
+
+Executor = Callable[[Work[Any, Any], Jobs[Any, Any], int], int | None]
+"""Does all jobs, a number of them at once; contract as :func:`fedtide.runs.jobs.jobs.run_in_workers`."""
+
+
+@contextmanager
+def executor(hosts: Hosts, workers: int, per_card: int, runs: Path, log: Callable[[str], None]) -> Iterator[Executor]:
+    """What does jobs; a cluster is reached, or started, at the beginning.
+
+    Args:
+        hosts: what executes runs.
+        workers: jobs at once, for clusters that are started; 0 for one per core.
+        per_card: jobs that share a graphics card; 0 to use none.
+        runs: folder of run directories. log: gets log lines.
+
+    Raises:
+        SettingsError: the cluster cannot be reached.
+    """
+    if not hosts.away:
+        yield functools.partial(run_in_workers, per_card=per_card)
+        return
+    from fedtide.runs.jobs.cluster.child import Program
+    from fedtide.runs.jobs.cluster.connect import connected
+    from fedtide.runs.jobs.cluster.home import JobsFromHome
+
+    with connected(hosts.name, workers, log) as cluster, _beacon(runs) as beacon:
+        from fedtide.runs.jobs.cluster.pool import run_on_cluster  # with Dask
+
+        def run(work: Work[Any, Any], jobs: Jobs[Any, Any], count: int) -> int | None:
+            shared = hosts.settings.shared
+            program = Program(
+                pickle.dumps(work),
+                _environment() if shared else {},
+                Path.cwd(),
+                runs.absolute(),
+                beacon if shared else None,
+                hosts.settings.send_every,
+                per_card,
+            )
+            if shared:
+                return run_on_cluster(jobs, cluster, pickle.dumps(program), count, log)
+            held = JobsFromHome(jobs, runs)
+            try:
+                return run_on_cluster(held, cluster, pickle.dumps(program), count, log)
+            finally:
+                held.release()
+
+        yield run
+
+
+def _environment() -> dict[str, str]:
+    return {name: value for name, value in os.environ.items() if name.startswith(_OURS)}
+
+
+@contextmanager
+def _beacon(runs: Path) -> Iterator[Path]:
+    """A file by which workers recognise the folder of runs."""
+    path = runs.absolute() / ".cluster"
+    remove_stale_parts(path)
+    beacon = path.with_name(f"{path.name}{part_suffix()}")
+    beacon.touch()
+    try:
+        yield beacon
+    finally:
+        beacon.unlink(missing_ok=True)

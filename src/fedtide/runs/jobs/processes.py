@@ -1,0 +1,77 @@
+"""Worker processes: how they are started, and that they never outlive the process that started them."""
+
+from __future__ import annotations
+
+import gc
+import multiprocessing
+import os
+import signal
+import sys
+import threading
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from multiprocessing import connection, forkserver
+from multiprocessing.context import ForkServerContext, SpawnContext
+
+
+def stop_with_parent(every: float = 0.5) -> None:
+    """Stop this process (SIGTERM, so a run saves its state) once its parent is gone, for whatever reason."""
+    starter, parent = multiprocessing.parent_process(), os.getppid()
+
+    def watch() -> None:
+        if starter is not None:  # not getppid(): workers are forked by a server of their parent
+            connection.wait([starter.sentinel])
+        while starter is None and os.getppid() == parent:
+            time.sleep(every)
+        while True:
+            os.kill(os.getpid(), signal.SIGTERM)
+            time.sleep(every)
+
+    threading.Thread(target=watch, name="parent-watch", daemon=True).start()
+
+
+def worker_context() -> ForkServerContext | SpawnContext:
+    """How worker processes are started: forked from one process that has imported what a run needs, where that exists."""
+    if "forkserver" not in multiprocessing.get_all_start_methods():
+        return multiprocessing.get_context("spawn")
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(["fedtide.runs.jobs.preload"])
+    return context
+
+
+def start_workers_early() -> None:
+    """Begin to import what workers need, beside the imports of this process."""
+    if worker_context().get_start_method() == "forkserver":
+        forkserver.ensure_running()
+
+
+@contextmanager
+def main_module_hidden() -> Iterator[None]:
+    """Workers started inside do not import the main module, so a script needs no guard around its calls."""
+    main = sys.modules["__main__"]
+    file, spec = getattr(main, "__file__", None), main.__spec__
+    main.__spec__ = None
+    if file is not None:
+        del main.__file__
+    try:
+        yield
+    finally:
+        main.__spec__ = spec
+        if file is not None:
+            main.__file__ = file
+
+
+def begin_worker(environment: Mapping[str, str], threads: int = 1) -> None:
+    """Initialise a worker process: its parent's environment, and few threads, since workers share the cores."""
+    import torch
+
+    from fedtide.core import plugins
+
+    os.environ.clear()
+    os.environ.update(environment)
+    stop_with_parent()
+    for kind in plugins.KINDS:  # makes plug-ins in the user's folders importable before jobs that use them arrive
+        plugins.names(kind)
+    torch.set_num_threads(threads)
+    gc.freeze()  # skip imported objects in later garbage collections

@@ -1,1 +1,0 @@
-"""Records of runs, and their mirror in MLflow."""

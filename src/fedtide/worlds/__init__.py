@@ -1,0 +1,1 @@
+"""What builds datasets and timelines from plug-ins."""

@@ -1,0 +1,219 @@
+"""MLflow models of runs: what they hold, and that they predict what the run's own model does."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from fedtide.core import plugins
+from fedtide.mirror.logged_model import save
+from fedtide.mirror.mlflow import mirror
+from fedtide.mirror.served import Served
+from fedtide.mirror.store import Store
+from fedtide.mirror.stored_data import stored_data
+from fedtide.mirror.workspace import MlflowOptions, Workspace
+from fedtide.models.base import Model
+from fedtide.records.run_directory import RunDirectory
+from fedtide.runs.run import run as run_once
+from fedtide.settings.params import Params
+from fedtide.settings.run import RunSettings
+from fedtide.world.dataset import Dataset
+from fedtide.worlds.prepared import load_data
+from support import dataset
+
+Make = Callable[..., RunSettings]
+EXPERIMENT = "tests"
+MODEL = MlflowOptions(model=True)
+
+NETWORK = """
+from torch import nn
+from helper_of_mine import width
+
+
+class Net(nn.Sequential):
+    def __init__(self, num_classes):
+        super().__init__(nn.Flatten(), nn.Linear(64, width()), nn.ReLU(), nn.Linear(width(), num_classes))
+"""
+
+
+def saved(settings: RunSettings, folder: Path, data: Dataset | None = None) -> tuple[Path, Dataset, Path]:
+    """The model of a run, the run's data and its directory."""
+    summary = run_once(settings, Workspace(folder / "runs"))
+    assert summary["state"] == "complete"
+    found, directory = data or load_data(settings), folder / "runs" / summary["run_key"]
+    save(directory, found, folder / "model")
+    return folder / "model", found, directory
+
+
+def accuracy(model: Any, data: Dataset) -> float:
+    predicted = model.predict(data.test_inputs.numpy()).argmax(1)
+    return float((predicted == data.test_labels.numpy()).mean())
+
+
+def last(directory: Path) -> float:
+    return float(list(RunDirectory(directory).history())[-1]["test_accuracy"])
+
+
+def test_a_double_precision_model_says_so_and_has_an_example(settings: Make, tmp_path: Path) -> None:
+    import mlflow.pyfunc
+
+    path, data, directory = saved(settings(engine={"precision": "64-true", "workers": 1}), tmp_path)
+    model = mlflow.pyfunc.load_model(str(path))
+    assert model.metadata.signature.to_dict() == {
+        "inputs": '[{"type": "tensor", "tensor-spec": {"dtype": "uint8", "shape": [-1, 1, 8, 8]}}]',
+        "outputs": '[{"type": "tensor", "tensor-spec": {"dtype": "float64", "shape": [-1, 10]}}]',
+        "params": None,
+    }
+    example = model.input_example
+    assert example.dtype == np.uint8
+    assert (example == data.test_inputs[:2].numpy()).all()
+    assert model.predict(data.test_inputs.numpy()).dtype == np.float64
+    assert accuracy(model, data) == pytest.approx(last(directory), abs=1e-12)
+    packages = [line.partition("==")[0] for line in (path / "requirements.txt").read_text().split()]
+    assert packages == ["fedtide", "mlflow", "numpy", "torch"] or packages[:1] == ["mlflow"]
+    assert str(tmp_path) not in "".join(file.read_text() for file in path.glob("*.*") if file.suffix != ".pt")
+
+
+def test_a_network_of_the_users_brings_its_sources(
+    settings: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import mlflow.pyfunc
+
+    sources = tmp_path / "sources"
+    sources.mkdir()
+    (sources / "net_of_mine.py").write_text(NETWORK)
+    (sources / "helper_of_mine.py").write_text("def width():\n    return 5\n")
+    with monkeypatch.context() as patch:
+        patch.syspath_prepend(str(sources))
+        path, data, directory = saved(settings(model={"name": "module", "path": "net_of_mine:Net"}), tmp_path)
+    import sys
+
+    for name in ("net_of_mine", "helper_of_mine"):
+        del sys.modules[name]
+        (sources / f"{name}.py").unlink()
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    model = mlflow.pyfunc.load_model(str(path))
+    assert Path(sys.modules["net_of_mine"].__file__ or "").is_relative_to(path)
+    assert accuracy(model, data) == pytest.approx(last(directory), abs=1e-9)
+
+
+def test_a_model_plugin_of_the_users_comes_along(
+    settings: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, drop_in: None
+) -> None:
+    name = "point" if "point" in plugins.names(Model.kind) else pytest.skip("no drop-in model")
+    described: dict[str, Any] = {"name": name}
+    data = dataset(torch.zeros(4, 3), torch.tensor([0, 1, 2, 0]), 3)
+    folder = tmp_path / "run"
+    folder.mkdir()
+    network = plugins.load(Model, name)(plugins.load(Model, name).Settings(**described)).build((3,), 3, 0)
+    torch.save(network.state_dict(), folder / "model.pt")
+    import json
+
+    (folder / "settings.json").write_text(json.dumps({"model": described}))
+    save(folder, data, tmp_path / "model")
+    assert (tmp_path / "model" / "data" / "data" / "plugins" / "models" / f"{name}.py").is_file()
+    assert Served(tmp_path / "model" / "data" / "data").predict(np.zeros((2, 3), np.float32)).shape == (2, 3)
+
+
+def test_vectors_and_texts_are_taken_as_they_are(tmp_path: Path) -> None:
+    import json
+
+    tokens = torch.randint(1, 20, (6, 5))
+    text = Dataset("mine", "text", tokens, tokens[:, 0] % 2, tokens[:3], tokens[:3, 0] % 2, 2, "", vocabulary=20)
+    vectors = dataset(torch.randn(6, 4), torch.arange(6) % 3, 3)
+    for data, chosen in ((text, {"name": "embedding_bag"}), (vectors, {"name": "logistic"})):
+        plugin = plugins.load(Model, chosen["name"])
+        network = plugin(plugin.Settings(**chosen)).build(data.input_shape, data.num_classes, data.vocabulary).eval()
+        folder = tmp_path / chosen["name"]
+        folder.mkdir()
+        torch.save(network.state_dict(), folder / "model.pt")
+        (folder / "settings.json").write_text(json.dumps({"model": chosen}))
+        save(folder, data, folder / "mlflow")
+        found = Served(next((folder / "mlflow").rglob("model.json")).parent).predict(data.test_inputs.numpy())
+        with torch.no_grad():
+            expected = network(data.prepare(data.test_inputs)).softmax(1).numpy()
+        assert found == pytest.approx(expected, abs=1e-7)
+
+
+def models(store: Store) -> list[Any]:
+    return list(store.client.search_logged_models([store.experiment]))
+
+
+def test_a_mirror_completes_models_once_and_only_where_the_data_is(
+    settings: Make, raw: dict[str, Any], tmp_path: Path, mlruns: Path
+) -> None:
+    """A run without a model in MLflow, then one with it; nothing is read for a run that has it."""
+    chosen = settings()
+    summary = run_once(chosen, Workspace(tmp_path / "runs", None, mlruns, EXPERIMENT))
+    directory, store = tmp_path / "runs" / summary["run_key"], Store(mlruns, EXPERIMENT)
+    assert models(store) == []
+    root = Path(raw["data"]["root"])
+    for place, written in ((tmp_path / "elsewhere", 0), (root, 1), (root, 1)):
+        lines: list[str] = []
+        mirror([directory], mlruns, EXPERIMENT, lines.append, "", MODEL, lambda run, root=place: stored_data(run, root))
+        assert len(models(store)) in (written, 1)
+    assert lines == ["MLflow: 0 runs written, 1 up to date"]
+    (model,) = models(store)
+    (run,) = store.runs("tags.run_key != ''")
+    assert (model.source_run_id, model.name) == (run.info.run_id, directory.name)
+    assert str(model.status) in ("READY", "LoggedModelStatus.READY")
+    assert [output.model_id for output in run.outputs.model_outputs] == [model.model_id]
+
+
+def test_every_run_is_a_version_of_a_registered_model(settings: Make, tmp_path: Path, mlruns: Path) -> None:
+    remarks: list[str] = []
+    for seed in (0, 1):
+        options = MlflowOptions(model=True, register="mine")
+        where = Workspace(tmp_path, None, mlruns, EXPERIMENT, "both", options)
+        run_once(settings(seed=seed), where, log=lambda line: remarks.append(line) if "MLflow" in line else None)
+    assert remarks == []
+    versions = Store(mlruns, EXPERIMENT).client.search_model_versions("name = 'mine'")
+    assert sorted(int(version.version) for version in versions) == [1, 2]
+    logged = {(model.source_run_id, model.artifact_location) for model in models(Store(mlruns, EXPERIMENT))}
+    assert {(version.run_id, version.source) for version in versions} == logged
+
+
+def test_trials_of_a_search_log_no_models(raw: dict[str, Any], tmp_path: Path, mlruns: Path) -> None:
+    from fedtide.tuning.study import tune
+
+    params = Params({**raw, "tune": {"trials": 1, "workers": 1, "prune": False}})
+    options = MlflowOptions(model=True, register="mine")
+    tune(params, Workspace(tmp_path / "runs", None, mlruns, EXPERIMENT, "", options), tmp_path / "tuning")
+    assert models(Store(mlruns, EXPERIMENT)) == []
+
+
+def test_system_metrics_on_request(
+    settings: Make, tmp_path: Path, mlruns: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MLFLOW_SYSTEM_METRICS_SAMPLING_INTERVAL", "0.01")
+    options = MlflowOptions(system_metrics=True)
+    run_once(settings(), Workspace(tmp_path, None, mlruns, EXPERIMENT, "", options))
+    (run,) = Store(mlruns, EXPERIMENT).runs("tags.run_key != ''")
+    assert (run.info.status, run.data.tags["outcome"]) == ("FINISHED", "complete")
+    assert {name for name in run.data.metrics if name.startswith("system/cpu")}
+
+
+@pytest.mark.parametrize(
+    ("task", "labels", "outputs"), [("regression", torch.zeros(4), 1), ("multilabel", torch.ones(4, 3), 3)]
+)
+def test_other_tasks_predict_what_they_are_about(task: Any, labels: torch.Tensor, outputs: int, tmp_path: Path) -> None:
+    data = replace(dataset(torch.zeros(4, 3), labels, 1), task=task)
+    plugin = plugins.load(Model, "logistic")
+    network = plugin(plugin.Settings()).build((3,), outputs, 0)
+    with torch.no_grad():
+        for value in network.parameters():
+            value.fill_(2.0)
+    folder = tmp_path / "run"
+    folder.mkdir()
+    torch.save(network.state_dict(), folder / "model.pt")
+    (folder / "settings.json").write_text('{"model": {"name": "logistic"}}')
+    save(folder, data, tmp_path / "model")
+    found = Served(tmp_path / "model" / "data" / "data").predict(np.ones((2, 3), np.float32))
+    wanted = torch.full((2, outputs), 8.0)
+    assert np.array_equal(found, (wanted if task == "regression" else wanted.sigmoid()).numpy())

@@ -1,0 +1,340 @@
+"""MLflow holds what the run directory holds, and never gets in the way of a run."""
+
+from __future__ import annotations
+
+import csv
+import json
+import math
+import shutil
+import signal
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import lightning as L
+import pytest
+import torch
+from filelock import FileLock
+
+from fedtide.core.errors import SettingsError
+from fedtide.mirror.mlflow import MlflowMirror, correct, mirror
+from fedtide.mirror.store import Store
+from fedtide.mirror.workspace import Workspace
+from fedtide.records.run_directory import RunDirectory
+from fedtide.runs.run import run as run_once
+from fedtide.settings.params import Params
+from fedtide.settings.run import RunSettings
+
+Make = Callable[..., RunSettings]
+EXPERIMENT = "tests"
+
+
+class Interrupt(L.Callback):
+    """Presses Ctrl-C in the middle of a round, or raises at its end."""
+
+    def __init__(self, round_: int, crash: bool = False) -> None:
+        self.round, self.crash = round_, crash
+
+    def on_train_batch_start(self, trainer: L.Trainer, module: L.LightningModule, *_: Any) -> None:
+        if module.state.round == self.round - 1 and not self.crash:
+            signal.raise_signal(signal.SIGINT)
+
+    def on_train_epoch_end(self, trainer: L.Trainer, module: L.LightningModule) -> None:
+        if module.state.round == self.round and self.crash:
+            raise MemoryError("no more of it")
+
+
+def mirrored(settings: RunSettings, runs: Path, mlruns: Path, *callbacks: L.Callback, **options: Any) -> dict[str, Any]:
+    workspace = Workspace(runs, None, mlruns, EXPERIMENT, options.get("parent", ""))
+    return run_once(settings, workspace, log=options.get("log", lambda _: None), callbacks=callbacks)
+
+
+def only_run(mlruns: Path) -> tuple[Store, Any]:
+    store = Store(mlruns, EXPERIMENT)
+    (run,) = store.runs("tags.run_key != ''")
+    return store, run
+
+
+@pytest.fixture(scope="module")
+def live(raw: dict[str, Any], empty_store: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    """Store and directory of a complete run that was mirrored while it was running."""
+    folder = tmp_path_factory.mktemp("live")
+    mlruns = folder / "mlruns"
+    mlruns.mkdir()
+    shutil.copy(empty_store, mlruns / "mlflow.db")
+    summary = mirrored(Params(raw).run(), folder / "runs", mlruns, parent="a comparison")
+    return mlruns, folder / "runs" / summary["run_key"]
+
+
+@pytest.fixture
+def directory(live: tuple[Path, Path], tmp_path: Path) -> Path:
+    """A copy of that directory, for changing."""
+    return Path(shutil.copytree(live[1], tmp_path / live[1].name))
+
+
+def steps(store: Store, run: Any, metric: str) -> list[int]:
+    return [item.step for item in store.client.get_metric_history(run.info.run_id, metric)]
+
+
+def values(store: Store, run: Any, metric: str) -> list[tuple[int, float]]:
+    return [(item.step, item.value) for item in store.client.get_metric_history(run.info.run_id, metric)]
+
+
+def recorded(directory: Path, column: str) -> list[tuple[int, float]]:
+    with (directory / "history.csv").open(encoding="utf-8") as stream:
+        return [(int(row["round"]), float(row[column])) for row in csv.DictReader(stream) if row[column]]
+
+
+def test_a_complete_run_is_mirrored_number_by_number(live: tuple[Path, Path], tmp_path: Path) -> None:
+    mlruns, directory = live
+    store, run = only_run(mlruns)
+
+    assert run.info.status == "FINISHED"
+    assert run.info.run_name == directory.name
+    with (directory / "history.csv").open(encoding="utf-8") as stream:
+        columns = next(csv.reader(stream))
+    filled = {column for column in columns if column != "round" and recorded(directory, column)}
+    assert set(run.data.metrics) == filled
+    for column in filled:
+        assert values(store, run, column) == recorded(directory, column)
+
+    tags = run.data.tags
+    expected = {
+        "algorithm": "fedavg",
+        "initialiser": "previous",
+        "scenario": "static",
+        "dataset": "digits",
+        "seed": "0",
+    }
+    assert expected.items() <= tags.items()
+    assert (tags["outcome"], tags["run_key"]) == ("complete", directory.name)
+    parent = store.client.get_run(tags["mlflow.parentRunId"])
+    assert (parent.info.run_name, parent.info.status) == ("a comparison", "FINISHED")
+    assert run.data.params["local.lr"] == "0.1"
+    assert run.data.params["model.name"] == "logistic"
+
+    names = {item.path for item in store.client.list_artifacts(run.info.run_id)}
+    pictures = {"timeline.png", "accuracy.png"}
+    assert names == {"settings.json", "history.csv", "per_class.csv", "model.pt", *pictures}
+    model = store.client.download_artifacts(run.info.run_id, "model.pt", str(tmp_path))
+    weights = torch.load(model, weights_only=True)
+    assert sum(value.numel() for value in weights.values()) == 64 * 10 + 10
+
+
+def test_runs_of_one_comparison_share_one_parent(settings: Make, tmp_path: Path, mlruns: Path) -> None:
+    for seed in (0, 1):
+        mirrored(settings(seed=seed), tmp_path / "runs", mlruns, parent="both")
+    store = Store(mlruns, EXPERIMENT)
+    parent = store.parent("both")
+    children = store.runs(f"tags.mlflow.parentRunId = '{parent}'")
+    assert {run.data.tags["seed"] for run in children} == {"0", "1"}
+    assert store.parent("another") != parent
+
+
+def test_an_interrupted_run_continues_the_same_mlflow_run(settings: Make, tmp_path: Path, mlruns: Path) -> None:
+    summary = mirrored(settings(), tmp_path / "runs", mlruns, Interrupt(2))
+    assert (summary["state"], summary["rounds"]) == ("interrupted", 2)
+    store, run = only_run(mlruns)
+    assert (run.info.status, run.data.tags["outcome"]) == ("KILLED", "interrupted")
+    assert steps(store, run, "train_loss") == [1, 2]
+
+    mirrored(settings(), tmp_path / "runs", mlruns)
+    store, again = only_run(mlruns)
+    assert again.info.run_id == run.info.run_id
+    assert (again.info.status, again.data.tags["outcome"]) == ("FINISHED", "complete")
+    for metric in ("train_loss", "session"):
+        assert steps(store, again, metric) == [1, 2, 3, 4]
+
+
+def test_repeated_rounds_are_not_logged_again(settings: Make, tmp_path: Path, mlruns: Path) -> None:
+    with pytest.raises(MemoryError):  # the state of round 2 was saved, round 3 was only recorded
+        mirrored(settings(), tmp_path / "runs", mlruns, Interrupt(3, crash=True))
+    store, run = only_run(mlruns)
+    assert (run.info.status, run.data.tags["outcome"]) == ("FAILED", "failed")
+    before = steps(store, run, "train_loss")
+
+    summary = mirrored(settings(), tmp_path / "runs", mlruns)
+    store, run = only_run(mlruns)
+    assert before in ([1, 2], [1, 2, 3])
+    assert values(store, run, "train_loss") == recorded(tmp_path / "runs" / summary["run_key"], "train_loss")
+
+
+def test_a_diverged_run_is_failed_and_keeps_its_finite_history(settings: Make, tmp_path: Path, mlruns: Path) -> None:
+    wild = settings(local={"amount": 3, "unit": "steps", "lr": 1e30, "batch_size": 256})
+    summary = mirrored(wild, tmp_path / "runs", mlruns)
+    assert summary["state"] == "diverged"
+    store, run = only_run(mlruns)
+    assert (run.info.status, run.data.tags["outcome"]) == ("FAILED", "diverged")
+    assert steps(store, run, "session") == list(range(1, summary["rounds"] + 1))
+    assert all(math.isfinite(value) for value in run.data.metrics.values())
+
+
+def test_a_killed_run_is_closed_unless_a_process_holds_its_directory(tmp_path: Path, mlruns: Path) -> None:
+    store = Store(mlruns, EXPERIMENT)
+    made = {}
+    for name in ("dead", "alive", "gone"):
+        tags = {"outcome": "running", "directory": str(tmp_path / name)}
+        made[name] = store.client.create_run(store.experiment, tags=tags).info.run_id
+    for name in ("dead", "alive"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / ".lock").touch()
+    with FileLock(str(tmp_path / "alive" / ".lock")):
+        correct(store, lambda _: None)
+        found = {name: store.client.get_run(run_id) for name, run_id in made.items()}
+    assert {name: run.info.status for name, run in found.items()} == {
+        "dead": "KILLED",
+        "alive": "RUNNING",
+        "gone": "KILLED",
+    }
+    assert found["dead"].data.tags["outcome"] == "killed"
+    assert found["alive"].data.tags["outcome"] == "running"
+
+
+def test_the_next_run_closes_a_killed_one(settings: Make, tmp_path: Path, mlruns: Path) -> None:
+    store = Store(mlruns, EXPERIMENT)
+    tags = {"outcome": "running", "directory": str(tmp_path / "gone")}
+    killed = store.client.create_run(store.experiment, tags=tags).info.run_id
+    mirrored(settings(), tmp_path / "runs", mlruns)
+    assert store.client.get_run(killed).info.status == "KILLED"
+
+
+def test_training_continues_when_the_store_cannot_be_opened(settings: Make, tmp_path: Path) -> None:
+    broken = tmp_path / "broken"
+    broken.mkdir()
+    (broken / "mlflow.db").write_bytes(b"not a database " * 100)
+    lines: list[str] = []
+    summary = mirrored(settings(), tmp_path / "runs", broken, log=lines.append)
+    assert summary["state"] == "complete"
+    remarks = [line for line in lines if line.startswith("MLflow")]
+    assert remarks == ["MLflow: file is not a database; training continues, `fedtide mirror` fills the gap later"]
+
+
+def test_training_continues_when_the_store_fails_halfway_and_the_gap_is_filled(
+    settings: Make, tmp_path: Path, mlruns: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from mlflow import MlflowClient
+
+    log_batch, calls = MlflowClient.log_batch, []
+
+    def failing(self: MlflowClient, run_id: str, metrics: Any = (), **rest: Any) -> Any:
+        calls.append(metrics)
+        if any(metric.step == 3 for metric in metrics):
+            raise OSError("disk full")
+        return log_batch(self, run_id, metrics=metrics, **rest)
+
+    lines: list[str] = []
+    with monkeypatch.context() as patch:
+        patch.setattr(MlflowClient, "log_batch", failing)
+        summary = mirrored(settings(), tmp_path / "runs", mlruns, log=lines.append)
+        tried = len(calls)
+    assert summary["state"] == "complete"
+    assert [line for line in lines if "MLflow" in line] == [
+        "MLflow: disk full; training continues, `fedtide mirror` fills the gap later"
+    ]
+    store, run = only_run(mlruns)
+    assert steps(store, run, "session") == [1, 2]
+    assert sum(bool(metrics) for metrics in calls[:tried]) == 3  # nothing after the failure
+
+    directory = tmp_path / "runs" / summary["run_key"]
+    mirror([directory], mlruns, EXPERIMENT)
+    store, again = only_run(mlruns)
+    assert again.info.run_id == run.info.run_id
+    assert (again.info.status, again.data.tags["outcome"]) == ("FINISHED", "complete")
+    assert values(store, again, "train_loss") == recorded(directory, "train_loss")
+
+
+def test_mlflow_can_be_rebuilt_from_run_directories(live: tuple[Path, Path], mlruns: Path) -> None:
+    _, run = only_run(live[0])
+    mirror([live[1]], mlruns, EXPERIMENT, parent="a comparison")
+    store, rebuilt = only_run(mlruns)
+    for part in ("metrics", "params"):
+        assert getattr(rebuilt.data, part) == getattr(run.data, part)
+    ours = {key: value for key, value in run.data.tags.items() if not key.startswith("mlflow.")}
+    assert ours.items() <= rebuilt.data.tags.items()
+    assert (rebuilt.info.status, rebuilt.info.run_name) == (run.info.status, run.info.run_name)
+    assert rebuilt.data.tags["mlflow.parentRunId"] == store.parent("a comparison")
+    assert values(store, rebuilt, "drift") == recorded(live[1], "drift")
+
+
+def test_rebuilding_leaves_whole_runs_alone(live: tuple[Path, Path]) -> None:
+    mlruns, directory = live
+    _, before = only_run(mlruns)
+    lines: list[str] = []
+    mirror([directory], mlruns, EXPERIMENT, lines.append)
+    assert lines == ["MLflow: 0 runs written, 1 up to date"]
+    store, after = only_run(mlruns)
+    assert after.info.end_time == before.info.end_time
+    assert steps(store, after, "train_loss") == [1, 2, 3, 4]
+
+
+def test_rebuilding_skips_runs_in_progress_and_other_folders(directory: Path, tmp_path: Path, mlruns: Path) -> None:
+    (tmp_path / "empty").mkdir()
+    lines: list[str] = []
+    with FileLock(str(directory / ".lock")):
+        mirror([directory, tmp_path / "empty"], mlruns, EXPERIMENT, lines.append)
+    assert lines == [
+        f"{directory.name}: skipped, in use by another process",
+        "empty: skipped, no run directory",
+        "MLflow: 0 runs written, 0 up to date",
+    ]
+    assert Store(mlruns, EXPERIMENT).runs("") == []
+
+
+def test_many_rounds_are_written_in_few_calls(directory: Path, mlruns: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from mlflow import MlflowClient
+
+    with (directory / "history.csv").open(encoding="utf-8") as stream:
+        header, first, *_ = csv.reader(stream)
+    with (directory / "history.csv").open("w", encoding="utf-8", newline="") as stream:
+        csv.writer(stream).writerows([header, *([str(round_), *first[1:]] for round_ in range(1, 251))])
+    summary = RunDirectory(directory).summary()
+    assert summary is not None
+    RunDirectory(directory).finish(summary)
+
+    log_batch, sizes = MlflowClient.log_batch, []
+
+    def counting(self: MlflowClient, run_id: str, metrics: Any = (), **rest: Any) -> Any:
+        sizes.append(len(metrics))
+        return log_batch(self, run_id, metrics=metrics, **rest)
+
+    monkeypatch.setattr(MlflowClient, "log_batch", counting)
+    mirror([directory], mlruns, EXPERIMENT)
+    store, run = only_run(mlruns)
+    filled = sum(bool(cell) for cell in first) - 1
+    assert steps(store, run, "train_loss") == list(range(1, 251))
+    assert sum(sizes) == 250 * filled
+    assert max(sizes) <= 1000
+    assert sum(size > 0 for size in sizes) == math.ceil(250 / (1000 // filled))
+
+
+def test_a_damaged_run_is_skipped_with_one_line_when_rebuilding(directory: Path, mlruns: Path) -> None:
+    history = directory / "history.csv"
+    history.write_bytes(history.read_bytes()[:-3])
+    lines: list[str] = []
+    mirror([directory], mlruns, EXPERIMENT, lines.append)
+    assert len(lines) == 2
+    assert lines[0].startswith(f"{directory.name}: skipped, {directory}: history.csv has ")
+    assert lines[1] == "MLflow: 0 runs written, 0 up to date"
+
+
+def test_an_unusable_store_is_refused_when_rebuilding(tmp_path: Path) -> None:
+    (tmp_path / "mlflow.db").write_bytes(b"not a database " * 100)
+    with pytest.raises(SettingsError, match=r"cannot be used: file is not a database$"):
+        mirror([], tmp_path, EXPERIMENT)
+
+
+def test_long_settings_are_cut_and_short_ones_kept(directory: Path, mlruns: Path) -> None:
+    long = {"label": "x" * 400, "widths": list(range(200)), "deep": {"er": None}, "word": "plain"}
+    (directory / "settings.json").write_text(json.dumps(long))
+    mirror([directory], mlruns, EXPERIMENT)
+    _, run = only_run(mlruns)
+    assert {key: len(value) for key, value in run.data.params.items() if key in ("label", "widths")} == {
+        "label": 250,
+        "widths": 250,
+    }
+    assert (run.data.params["deep.er"], run.data.params["word"]) == ("null", "plain")
+
+
+def test_a_mirror_that_was_never_prepared_does_nothing(tmp_path: Path) -> None:
+    MlflowMirror(tmp_path / "mlruns", EXPERIMENT).end()
+    assert not (tmp_path / "mlruns").exists()

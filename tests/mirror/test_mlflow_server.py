@@ -1,0 +1,292 @@
+"""Runs on a real MLflow server: mirrored in the background, never stopped by an outage, complete in the end."""
+
+from __future__ import annotations
+
+import csv
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import lightning as L
+import pytest
+from servers import MlflowServer, free_port, silent_server
+
+from fedtide.core.errors import SettingsError
+from fedtide.mirror import background
+from fedtide.mirror.mlflow import mirror
+from fedtide.mirror.server import Server
+from fedtide.mirror.store import Store
+from fedtide.mirror.workspace import MlflowOptions, Workspace
+from fedtide.runs.run import run as run_once
+from fedtide.settings.params import Params
+from fedtide.settings.run import RunSettings
+
+Make = Callable[..., RunSettings]
+EXPERIMENT = "tests"
+
+PREDICT = """
+import json, sys
+import mlflow.pyfunc, numpy
+import fedtide.mirror.store
+
+uri, address, samples = sys.argv[1:]
+mlflow.set_tracking_uri(uri)
+model = mlflow.pyfunc.load_model(address)
+print(json.dumps(model.predict(numpy.load(samples)).tolist()))
+"""
+
+
+@pytest.fixture(autouse=True)
+def own_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Limits and credentials that a server has left there are not for other tests."""
+    for name in ("HTTP_REQUEST_TIMEOUT", "HTTP_REQUEST_MAX_RETRIES", "SUPPRESS_PRINTING_URL_TO_STDOUT"):
+        monkeypatch.setenv(f"MLFLOW_{name}", "")
+        monkeypatch.delenv(f"MLFLOW_{name}")
+    for name in ("USERNAME", "PASSWORD"):
+        monkeypatch.setenv(f"MLFLOW_TRACKING_{name}", "")
+        monkeypatch.delenv(f"MLFLOW_TRACKING_{name}")
+
+
+@pytest.fixture(scope="module")
+def server(empty_store: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[MlflowServer]:
+    folder = tmp_path_factory.mktemp("server")
+    (folder / "mlflow.db").write_bytes(empty_store.read_bytes())
+    made = MlflowServer(folder)
+    yield made
+    made.kill()
+
+
+class Once(L.Callback):
+    """Does something after a round."""
+
+    def __init__(self, round_: int, action: Callable[[], object]) -> None:
+        self.round, self.action = round_, action
+
+    def on_train_epoch_end(self, trainer: L.Trainer, module: L.LightningModule) -> None:
+        if module.state.round == self.round:
+            self.action()
+
+
+def recorded(directory: Path, column: str) -> list[tuple[int, float]]:
+    with (directory / "history.csv").open(encoding="utf-8") as stream:
+        return [(int(row["round"]), float(row[column])) for row in csv.DictReader(stream) if row[column]]
+
+
+def values(store: Store, run: Any, metric: str) -> list[tuple[int, float]]:
+    return [(item.step, item.value) for item in store.client.get_metric_history(run.info.run_id, metric)]
+
+
+def found(where: Server, experiment: str) -> tuple[Store, Any]:
+    store = Store(where, experiment)
+    (run,) = store.runs("tags.run_key != ''")
+    return store, run
+
+
+def assert_complete(where: Server, experiment: str, directory: Path) -> Any:
+    store, run = found(where, experiment)
+    assert (run.info.status, run.data.tags["outcome"], run.info.run_name) == ("FINISHED", "complete", directory.name)
+    for column in ("session", "train_loss", "test_accuracy"):
+        assert values(store, run, column) == recorded(directory, column)
+    names = {item.path for item in store.client.list_artifacts(run.info.run_id)}
+    assert {"settings.json", "history.csv", "model.pt", "accuracy.png"} <= names
+    return run
+
+
+@pytest.fixture(scope="module")
+def sent(server: MlflowServer, raw: dict[str, Any], tmp_path_factory: pytest.TempPathFactory) -> tuple[Server, Path]:
+    """A server, by an address with credentials, and the directory of a run that was mirrored to it with its model."""
+    runs = tmp_path_factory.mktemp("sent")
+    where = Server.at(server.uri.replace("//", "//me:hunter-7Qx@"))
+    options = MlflowOptions(model=True, register="digits", system_metrics=False)
+    lines: list[str] = []
+    with pytest.MonkeyPatch.context() as patch:
+        for name in ("USERNAME", "PASSWORD"):
+            patch.setenv(f"MLFLOW_TRACKING_{name}", "")
+        patch.setenv("MLFLOW_HTTP_REQUEST_TIMEOUT", "60")  # this is about records, on a machine that may be busy
+        summary = run_once(
+            Params(raw).run(), Workspace(runs, None, where, EXPERIMENT, "both", options), log=lines.append
+        )
+    assert [line for line in lines if line.startswith("MLflow")] == []
+    return where, runs / summary["run_key"]
+
+
+def test_a_run_is_on_the_server_as_it_is_in_its_directory(sent: tuple[Server, Path]) -> None:
+    where, directory = sent
+    run = assert_complete(where, EXPERIMENT, directory)
+    assert run.data.params["local.lr"] == "0.1"
+    parent = Store(where).client.get_run(run.data.tags["mlflow.parentRunId"])
+    assert (parent.info.run_name, parent.info.status) == ("both", "FINISHED")
+    inputs = {item.tags[0].value: item.dataset for item in run.inputs.dataset_inputs}
+    digest = json.loads((directory / "manifest.json").read_text())["data"]
+    assert {context: (item.name, item.digest) for context, item in inputs.items()} == {
+        "training": ("digits train", digest[:36]),
+        "testing": ("digits test", digest[:36]),
+    }
+    assert json.loads(inputs["testing"].profile)["samples"] == 359
+
+
+def test_no_credentials_are_anywhere(sent: tuple[Server, Path], server: MlflowServer) -> None:
+    where, directory = sent
+    assert "hunter" not in repr(where)
+    for folder in (directory, server.folder):
+        assert not [path for path in folder.rglob("*") if path.is_file() and b"hunter-7Qx" in path.read_bytes()]
+
+
+def test_the_registered_model_predicts_in_a_fresh_process_what_the_run_recorded(
+    sent: tuple[Server, Path], raw: dict[str, Any], tmp_path: Path
+) -> None:
+    import numpy as np
+
+    from fedtide.worlds.prepared import load_data
+
+    where, directory = sent
+    data = load_data(Params(raw).run())
+    samples = tmp_path / "samples.npy"
+    np.save(samples, data.test_inputs.numpy())
+    command = [sys.executable, "-c", PREDICT, where.address, "models:/digits/1", str(samples)]
+    process = subprocess.run(command, capture_output=True, text=True, check=False, cwd=tmp_path)
+    assert process.returncode == 0, process.stderr
+    probabilities = np.array(json.loads(process.stdout.splitlines()[-1]))
+    assert probabilities.shape == (359, 10)
+    assert probabilities.sum(1) == pytest.approx(1, abs=1e-6)
+    accuracy = float((probabilities.argmax(1) == data.test_labels.numpy()).mean())
+    assert accuracy == pytest.approx(recorded(directory, "test_accuracy")[-1][1], abs=1e-9)
+
+
+@pytest.mark.parametrize("answers", [False, None], ids=["accepts and never answers", "is not there"])
+def test_a_run_does_not_need_its_server(settings: Make, tmp_path: Path, answers: bool | None) -> None:
+    lines: list[str] = []
+    with silent_server() as silent:
+        uri = f"http://127.0.0.1:{free_port()}" if answers is None else silent
+        where = Workspace(tmp_path, None, Server.at(uri), EXPERIMENT)
+        summary = run_once(settings(), where, log=lines.append)
+    assert (summary["state"], summary["rounds"]) == ("complete", 4)
+    (line,) = (line for line in lines if line.startswith("MLflow"))
+    assert line.startswith(f"MLflow: {uri} does not answer")
+    assert line.endswith("; training continues, `fedtide mirror` fills the gap later")
+
+
+def test_a_server_that_comes_back_gets_the_whole_run_at_its_end(
+    settings: Make,
+    server: MlflowServer,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    """Nothing answers at first, then a server does."""
+    monkeypatch.setattr(background, "_LEAST", 60.0)
+    silent = Server.at(f"http://127.0.0.1:{free_port()}")
+    lines: list[str] = []
+
+    class Returning(background.BackgroundMirror):
+        def begin(self, directory: Any) -> None:
+            super().begin(directory)
+            with self._changed:
+                assert self._changed.wait_for(lambda: self._state == "silent", 60)
+            self._server = Server.at(server.uri)
+
+    tracker = Returning(silent, background.MlflowMirror(Server.at(server.uri), "returning"), lines.append)
+    from fedtide.runs.execution import execute
+
+    summary = execute(settings(), tmp_path, tracker=tracker)
+    assert_complete(Server.at(server.uri), "returning", tmp_path / summary["run_key"])
+    assert len(lines) == 2
+    assert lines[1] == "MLflow: the server answers again, the run is complete there"
+    assert capfd.readouterr().out == ""  # MLflow's words would be among a command's results
+
+
+@pytest.mark.slow
+def test_a_server_killed_in_the_middle_is_completed_by_mirror(
+    settings: Make, empty_store: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "mlflow.db").write_bytes(empty_store.read_bytes())
+    server = MlflowServer(tmp_path)
+    try:
+        where, lines, runs = Server.at(server.uri), list[str](), tmp_path / "runs"
+        summary = run_once(
+            settings(), Workspace(runs, None, where, EXPERIMENT), callbacks=[Once(2, server.kill)], log=lines.append
+        )
+        assert (summary["state"], summary["rounds"]) == ("complete", 4)
+        assert len([line for line in lines if line.startswith("MLflow")]) == 1
+        directory = runs / summary["run_key"]
+        with pytest.raises(SettingsError, match="does not answer"):
+            mirror([directory], where, EXPERIMENT)
+        server.start()
+        mirror([directory], where, EXPERIMENT)
+        assert_complete(where, EXPERIMENT, directory)
+    finally:
+        server.kill()
+
+
+@pytest.mark.slow
+def test_the_command_line_with_a_server_that_is_killed(raw: dict[str, Any], empty_store: Path, tmp_path: Path) -> None:
+    """Exit status 0, then ``fedtide mirror`` and ``fedtide ui`` with the server's address."""
+    from commands import PARAMS
+
+    (tmp_path / "mlflow.db").write_bytes(empty_store.read_bytes())
+    server = MlflowServer(tmp_path)
+    try:
+        (tmp_path / "params.yaml").write_text(
+            PARAMS.format(data=raw["data"]["root"]).replace(
+                "{mlflow: false}", f"{{uri: '{server.uri.replace('//', '//me:pw@')}'}}"
+            )
+        )
+        plugin = tmp_path / "plugins" / "objectives" / "killing.py"
+        plugin.parent.mkdir(parents=True)
+        plugin.write_text(KILLING.format(process=server._process.pid if server._process else 0))
+
+        def fedtide(*arguments: str) -> subprocess.CompletedProcess[str]:
+            command = [sys.executable, "-m", "fedtide", *arguments]
+            environment = {**os.environ, "FEDTIDE_PLUGINS": str(tmp_path / "plugins")}
+            return subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
+
+        called = fedtide("run", "--set", "objective.name=killing")
+        assert called.returncode == 0, called.stderr
+        assert "does not answer" in called.stderr
+        assert "pw" not in called.stderr + called.stdout
+        server.kill()
+        server.start()
+        called = fedtide("mirror")
+        assert (called.returncode, called.stderr.strip()) == (0, "MLflow: 1 runs written, 0 up to date")
+        (directory,) = (path.parent for path in (tmp_path / "runs").glob("*/summary.json"))
+        assert_complete(Server.at(server.uri), "fedtide", directory)
+        called = fedtide("ui")
+        assert called.returncode == 0
+        assert called.stdout.startswith(f"{server.uri}/#/experiments/")
+    finally:
+        server.kill()
+
+
+KILLING = '''
+import os, signal
+from contextlib import suppress
+
+from fedtide.objectives.cross_entropy import CrossEntropy
+
+
+class Killing(CrossEntropy):
+    """Cross entropy that kills a process."""
+
+    def __init__(self, settings):
+        super().__init__(settings)
+        with suppress(ProcessLookupError):
+            os.killpg({process}, signal.SIGKILL)
+'''
+
+
+def test_runs_of_other_machines_are_left_alone(sent: tuple[Server, Path]) -> None:
+    """Their directories are not here, and that does not mean that they were killed."""
+    from fedtide.mirror.mlflow import correct
+
+    store = Store(sent[0], "machines")
+    made = {}
+    for machine in ("elsewhere", sent[0].tags["machine"]):
+        tags = {"machine": machine, "directory": "/not/here", "run_key": "x"}
+        made[machine] = store.client.create_run(store.experiment, tags=tags).info.run_id
+    correct(store, pytest.fail)
+    states = {machine: store.client.get_run(run).info.status for machine, run in made.items()}
+    assert states == {"elsewhere": "RUNNING", sent[0].tags["machine"]: "KILLED"}

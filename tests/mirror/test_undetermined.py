@@ -1,0 +1,112 @@
+"""A real run whose periods do not determine every score: empty cells from the history to report, search and MLflow."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from fedtide.core.errors import SettingsError
+from fedtide.mirror.store import Store
+from fedtide.mirror.workspace import Workspace
+from fedtide.report.build import build
+from fedtide.runs.run import run
+from fedtide.settings.params import Params
+from fedtide.settings.scores import Score
+from fedtide.tuning.study import tune
+
+METRICS = ["balanced_accuracy", "macro_f1", "auroc", "calibration_error"]
+
+
+def settings(root: Path, **changes: object) -> Params:
+    """Four clients over three months: the second has one label, the third hardly any rows, so none for validation."""
+    rng = np.random.default_rng(3)
+    month = np.repeat([1, 2, 3], [120, 120, 40])
+    x = rng.normal(size=len(month))
+    frame = pd.DataFrame(
+        {
+            "who": np.arange(len(month)) % 4,
+            "when": [f"2013-{number:02}-{1 + day % 27:02}" for day, number in enumerate(month)],
+            "x": x,
+            "label": np.where(month == 2, 1, (x > 0).astype(int)),
+        }
+    )
+    frame.to_csv(root / "rows.csv", index=False)
+    raw = {
+        "seed": 1,
+        "data": {"name": "table", "root": str(root), "file": str(root / "rows.csv"), "client": "who", "time": "when"},
+        "scenario": {"name": "calendar", "rounds_per_period": 2},
+        "partition": {"name": "natural"},
+        "validation": 0.02,
+        "model": {"name": "logistic"},
+        "local": {"amount": 1},
+        "engine": {"workers": 1},
+        "evaluation": {"metrics": METRICS, "splits": ["test", "validation"], "clients_every": 1},
+    }
+    return Params({**raw, **changes})
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory: pytest.TempPathFactory, empty_store: Path) -> Path:
+    """Where the run and its mirror are."""
+    root = tmp_path_factory.mktemp("undetermined")
+    (root / "mlruns").mkdir()
+    shutil.copy(empty_store, root / "mlruns" / "mlflow.db")
+    summary = run(settings(root).run(), Workspace(root / "runs", None, root / "mlruns", "tests"), name="x")
+    assert summary["state"] == "complete"
+    return root
+
+
+def test_the_history_has_empty_cells(home: Path) -> None:
+    text = (home / "runs" / "x" / "history.csv").read_text()
+    assert "nan" not in text.lower()
+    history = pd.read_csv(home / "runs" / "x" / "history.csv")
+    assert history["test_auroc"].isna().tolist() == [False, False, True, True, False, False]
+    assert history["test_auroc_next"].isna().tolist() == [True, True, False, False, True, True]
+    unknown = history.loc[history["session"] == 3, [f"validation_{name}" for name in ("accuracy", "loss", *METRICS)]]
+    assert unknown.isna().all(axis=None)
+    assert (
+        history.loc[history["session"] == 2, ["validation_accuracy_next", "validation_loss_next"]].isna().all(axis=None)
+    )
+
+
+def test_the_report_has_no_number_where_there_is_none(home: Path, tmp_path: Path) -> None:
+    score = "auroc_next"
+    build([home / "runs" / "x"], tmp_path, "A", 4, "fedtide report", score=Score(score))
+    numbers = json.loads((tmp_path / "metrics.json").read_text(), parse_constant=pytest.fail)
+    history = pd.read_csv(home / "runs" / "x" / "history.csv")[f"test_{score}"]
+    assert numbers["fedavg/previous/final_mean"] == pytest.approx(history.dropna().iloc[-1])
+    texts = [path.read_text() for path in (*tmp_path.glob("*.csv"), tmp_path / "metrics.json")]
+    cells = re.findall(r"<t[dh][^>]*>(?:<b>)?([^<]*)", (tmp_path / "report.html").read_text())
+    assert not [text for text in (*texts, *cells) if re.search(r"\bnan\b", text, re.IGNORECASE)]
+
+
+def test_mlflow_has_the_further_metrics_of_the_rounds_that_determine_them(home: Path) -> None:
+    store = Store(home / "mlruns", "tests")
+    (mirrored,) = store.runs("tags.run_key != ''")
+    history = pd.read_csv(home / "runs" / "x" / "history.csv").set_index("round")
+    for column in [
+        *(f"test_{name}" for name in METRICS),
+        "test_auroc_next",
+        "validation_loss",
+        "client_accuracy_worst_decile",
+    ]:
+        logged = {item.step: item.value for item in store.client.get_metric_history(mirrored.info.run_id, column)}
+        assert logged == history[column].dropna().to_dict()
+        assert len(logged) >= 2
+
+
+def test_a_search_for_what_no_trial_determines_says_so(tmp_path: Path) -> None:
+    chosen = {"trials": 2, "workers": 1, "metric": "validation_auroc", "over": "end", "seed": 1}
+    with pytest.raises(
+        SettingsError, match=r"tune\.metric = validation_auroc: the validation samples do not determine"
+    ):
+        tune(settings(tmp_path, tune=chosen), Workspace(tmp_path / "runs"), tmp_path / "tuning")
+    table = pd.read_csv(tmp_path / "tuning" / "trials.csv")
+    assert table["outcome"].tolist() == ["undetermined"] * 2
+    assert table["value"].isna().all()

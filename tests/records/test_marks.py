@@ -1,0 +1,74 @@
+"""Marks of files that grow."""
+
+import hashlib
+import resource
+import subprocess
+import sys
+
+import pytest
+
+from fedtide.records.marks import GrowingFiles, different, wrong_beginning, wrong_size
+
+
+def test_marks_are_those_of_the_files(tmp_path):
+    (tmp_path / "a").write_text("before\n")
+    growing = GrowingFiles(tmp_path)
+    growing.append("a", b"one\n")
+    first = growing.marks()
+    growing.append("a", b"two\n")
+    growing.append("b", b"three\n")
+    growing.watch("absent")
+    second = growing.marks()
+    for name in ("a", "b"):
+        content = (tmp_path / name).read_bytes()
+        assert second[name] == {"bytes": len(content), "sha256": hashlib.sha256(content).hexdigest()}
+    assert set(second) == {"a", "b"}
+    assert wrong_beginning(tmp_path, first) == wrong_beginning(tmp_path, second) == different(tmp_path, second) == []
+    assert wrong_size(tmp_path, first) == ["a has 15 instead of 11 bytes"]
+
+
+def test_what_is_wrong_is_named(tmp_path):
+    growing = GrowingFiles(tmp_path)
+    for name in ("changed", "gone", "longer", "shorter"):
+        growing.append(name, b"12345\n")
+    marks = growing.marks()
+    (tmp_path / "changed").write_text("12445\n")
+    (tmp_path / "gone").unlink()
+    (tmp_path / "longer").write_text("12345\n6")
+    (tmp_path / "shorter").write_text("123")
+    assert wrong_beginning(tmp_path, marks) == [
+        "changed was changed",
+        "gone is missing",
+        "shorter has lost 3 of 6 bytes",
+    ]
+    sizes = ["gone is missing", "longer has 7 instead of 6 bytes", "shorter has 3 instead of 6 bytes"]
+    assert wrong_size(tmp_path, marks) == sizes
+    assert different(tmp_path, marks) == ["changed was changed", *sizes]
+
+
+def test_a_full_disk_is_named_with_its_free_bytes(tmp_path):
+    script = (
+        "import pathlib, sys\nfrom fedtide.records.marks import GrowingFiles\n"
+        "growing = GrowingFiles(pathlib.Path(sys.argv[1]))\n"
+        "try:\n    while True: growing.append('history.csv', b'1,2,3\\n')\n"
+        "except OSError as error: print(error)\n"
+    )
+    ended = subprocess.run(
+        [sys.executable, "-c", script, str(tmp_path)],
+        capture_output=True,
+        text=True,
+        check=True,
+        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (100, 100)),
+    )
+    assert "File too large; " in ended.stdout
+    assert "bytes free" in ended.stdout
+    assert f"'{tmp_path / 'history.csv'}'" in ended.stdout
+
+
+@pytest.mark.parametrize("size", [0, 5])
+def test_an_existing_file_is_continued(tmp_path, size):
+    (tmp_path / "a").write_bytes(b"x" * size)
+    growing = GrowingFiles(tmp_path)
+    growing.append("a", b"y")
+    assert growing.marks()["a"]["bytes"] == size + 1
+    assert different(tmp_path, growing.marks()) == []
