@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 import torch
 
-from fedtide.core.errors import SettingsError
 from fedtide.federation.state import initial_state
 from support import (
     closest,
@@ -206,9 +205,3 @@ def test_a_kept_c_fits_those_who_are_present(algorithm: Any, weighted: bool) -> 
     assert closest(started[0], (omega * kept[1:]).mean(0)) < 1e-15
     assert not kept[3].any()
     assert torch.equal(state.memory["c_k"][0], kept[0])
-
-
-@pytest.mark.parametrize(("algorithm", "key"), [("scaffold", "divisor"), ("fedssg", "gate_clip")])
-def test_a_switch_of_an_earlier_version_is_answered_by_its_variant(algorithm: str, key: str) -> None:
-    with pytest.raises(SettingsError, match=rf"unknown key 'algorithm\.{key}': it is part of variant now"):
-        settings(algorithm={"name": algorithm, key: "mean"})

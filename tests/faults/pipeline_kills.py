@@ -18,10 +18,10 @@ from bench import Verdict, listen
 from cold import Cold
 from injection import Injection, Moment
 from kills import strike
-from records import complete_runs, differences
 from words import false_words
 
 from fedtide.settings.params import deep_merge
+from records import complete_runs, differences
 
 SUBJECT = "dvc"
 _PROJECT = Path(__file__).parents[2]

@@ -8,12 +8,12 @@ import sqlite3
 
 import pytest
 from injection import rows_of
-from records import same_records
 
 from clusters import cluster, kill_machine, output_of, started
 from fedtide.mirror.workspace import Workspace
 from fedtide.runs.compare import compare
 from fedtide.settings.params import Params
+from records import same_records
 from waiting import until
 
 GRID = {

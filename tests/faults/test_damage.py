@@ -3,9 +3,9 @@ import signal
 
 import pytest
 from attempt import Attempt, Moment, rows_of
-from records import history, same_records
 
 from fedtide.core.randomness import generator
+from records import history, same_records
 
 
 @pytest.fixture

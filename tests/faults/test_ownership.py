@@ -3,6 +3,7 @@ import socket
 
 import pytest
 from attempt import Attempt, Moment
+
 from records import same_records
 
 ALGORITHM = '''

@@ -9,8 +9,8 @@ import sys
 import pytest
 import torch
 from attempt import rows_of
-from records import history
 
+from records import history
 from waiting import until
 
 pytestmark = pytest.mark.slow

@@ -3,11 +3,11 @@ import signal
 
 import pytest
 from attempt import Attempt, Moment
-from records import same_records
 
 from fedtide.algorithms.base import Algorithm
 from fedtide.core import plugins
 from fedtide.core.randomness import generator
+from records import same_records
 from support import clock, light
 
 MOMENTS = [Moment(rows, number % 5) for number, rows in enumerate((0, 2, 4, 5, 6, 9, 10, 11, 13, 14))]

@@ -3,6 +3,7 @@ import signal
 
 import pytest
 from attempt import Attempt, Moment, rows_of
+
 from records import same_records
 
 

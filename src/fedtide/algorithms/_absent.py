@@ -14,16 +14,12 @@ from fedtide.settings.choices import WeightingChoice, choice_field
 
 
 class AbsentSettings(AlgorithmSettings):
-    """Settings of all of them."""
-
     weighting: WeightingChoice = choice_field(
         "uniform", "how participants, and clients in the population, are weighted"
     )
 
 
 class UpdateSettings(AbsentSettings):
-    """Settings of those that store updates."""
-
     units: Literal["gradient", "displacement"] = Field(
         "gradient", description="what is stored: the update divided by the round's learning rate, or as it is"
     )

@@ -9,8 +9,6 @@ from fedtide.algorithms.base import Algorithm, AlgorithmSettings, Round
 
 
 class AveragingSettings(AlgorithmSettings):
-    """Settings of all of them."""
-
     server_lr: float = Field(1.0, gt=0, description="server step size eta_g")
 
 

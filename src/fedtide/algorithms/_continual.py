@@ -15,8 +15,6 @@ from fedtide.settings.choices import WeightingChoice, choice_field
 
 
 class ContinualSettings(AveragingSettings):
-    """Settings of all of them."""
-
     weighting: WeightingChoice = choice_field("uniform", "how participants are weighted")
     measure_every: int = Field(
         0, ge=0, description="record the information loss every that many rounds, and in the last; 0: never"

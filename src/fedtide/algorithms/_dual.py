@@ -14,8 +14,6 @@ from fedtide.settings.choices import WeightingChoice, choice_field
 
 
 class DualSettings(AlgorithmSettings):
-    """Settings of all of them."""
-
     weighting: WeightingChoice = choice_field("uniform", "how participants are weighted")
     a: float = Tunable(0.1, low=1e-3, high=1.0, log=True, ge=0, description="proximal coefficient a = 1 / lambda")
     rho: float = Tunable(0.1, low=1e-3, high=1.0, log=True, ge=0, description="radius rho of the perturbation")

@@ -14,8 +14,6 @@ from fedtide.algorithms.base import Algorithm, AlgorithmSettings, Local, Round, 
 
 
 class MomentumSettings(AlgorithmSettings):
-    """Settings of all of them."""
-
     server_lr: float = Tunable(1.0, low=0.1, high=1.5, gt=0, description="server step size eta_g")
     momentum_norm: Literal["actual", "nominal"] = Field(
         "actual",

@@ -13,8 +13,6 @@ from fedtide.algorithms.base import Algorithm, AlgorithmSettings, Local, Round, 
 
 
 class StalenessSettings(AlgorithmSettings):
-    """Settings of all of them."""
-
     staleness: Literal["polynomial", "hinge", "constant"] = Field(
         "polynomial",
         description="weight of a result that is tau updates behind: polynomial: (1 + tau)^-exponent; hinge: 1 up to "

@@ -28,8 +28,6 @@ class BalanceFl(Averaging):
     """
 
     class Settings(AveragingSettings):
-        """Settings of BalanceFL."""
-
         name: str = "balancefl"
         strength: float = Tunable(1.0, low=0.1, high=3.0, ge=0, description="weight lambda of the distillation")
         temperature: float = Field(2.0, gt=0, description="temperature T of the distillation")

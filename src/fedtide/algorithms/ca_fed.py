@@ -40,8 +40,6 @@ class CaFed(Algorithm):
     """
 
     class Settings(AbsentSettings):
-        """Settings of CA-Fed."""
-
         name: str = "ca_fed"
         bias: float = Tunable(1.0, low=0.1, high=10.0, log=True, ge=0, description="kappa, weight of the bias in J")
         smoothing: float = Tunable(

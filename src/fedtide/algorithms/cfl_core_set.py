@@ -27,8 +27,6 @@ class CflCoreSet(Replay):
     """
 
     class Settings(ContinualSettings):
-        """Settings of CFL-Core-Set."""
-
         name: str = "cfl_core_set"
         size: int = Field(100, ge=0, description="samples stored of a subset")
         choice: Literal["uniform", "herding"] = Field("uniform", description="which samples are stored")
@@ -37,7 +35,6 @@ class CflCoreSet(Replay):
     needs_classes = True
 
     def pick(self, r: Round, rows: list[int]) -> list[Ints]:
-        """See :meth:`Replay.pick`."""
         sets, size = [r.services.positions(r.shard_ids[row]) for row in rows], self.settings.size
         if self.settings.choice == "uniform":
             draws = [r.randomness.generator("core_set", r.ids[row], r.shard_ids[row]) for row in rows]

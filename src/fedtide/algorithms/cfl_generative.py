@@ -32,8 +32,6 @@ class CflGenerative(Replay):
     """
 
     class Settings(ContinualSettings):
-        """Settings of CFL-Generative."""
-
         name: str = "cfl_generative"
         size: int = Field(75, ge=0, description="synthetic samples of a subset")
         steps: int = Field(100, ge=0, description="Langevin steps")

@@ -44,8 +44,6 @@ class CflRegularization(Continual):
     """
 
     class Settings(ContinualSettings):
-        """Settings of CFL-Regularization."""
-
         name: str = "cfl_regularization"
         curvature: Literal["fisher", "hutchinson", "exact"] = Field(
             "hutchinson", description="h: empirical Fisher information; Hutchinson's estimate; the Hessian's diagonal"

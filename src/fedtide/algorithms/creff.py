@@ -32,8 +32,6 @@ class Creff(Algorithm):
     """
 
     class Settings(AlgorithmSettings):
-        """Settings of CReFF."""
-
         name: str = "creff"
         per_class: int = Field(100, ge=1, description="synthetic features per class")
         match_steps: int = Field(100, ge=0, description="steps on the features per round")

@@ -17,8 +17,6 @@ class FedAcg(Algorithm):
     """
 
     class Settings(AlgorithmSettings):
-        """Settings of FedACG."""
-
         name: str = "fedacg"
         lambda_: float = Tunable(0.5, low=0.1, high=0.95, ge=0, lt=1, description="server momentum lambda")
         beta: float = Tunable(0.1, low=1e-4, high=1.0, log=True, ge=0, description="pull towards the lookahead")

@@ -22,8 +22,6 @@ class FedAsync(Asynchronous):
     """
 
     class Settings(StalenessSettings):
-        """Settings of FedAsync."""
-
         name: str = "fedasync"
         alpha: float = Tunable(0.6, low=0.1, high=0.9, gt=0, le=1, description="weight of a fresh result")
         mu: float = Field(

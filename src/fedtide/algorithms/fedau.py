@@ -24,8 +24,6 @@ class FedAu(Algorithm):
     """
 
     class Settings(AbsentSettings):
-        """Settings of FedAU."""
-
         name: str = "fedau"
         cutoff: int = Tunable(50, low=5, high=200, log=True, ge=1, description="longest interval that is waited for")
         server_lr: float = Tunable(1.0, low=0.1, high=1.5, gt=0, description="server step size eta_g")

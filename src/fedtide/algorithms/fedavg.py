@@ -14,8 +14,6 @@ class FedAvg(Averaging):
     """
 
     class Settings(AveragingSettings):
-        """Settings of FedAvg."""
-
         name: str = "fedavg"
         server_lr: float = Tunable(1.0, low=0.1, high=1.5, gt=0, description="server step size eta_g")
 

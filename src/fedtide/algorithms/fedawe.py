@@ -38,8 +38,6 @@ class FedAwe(Algorithm):
     """
 
     class Settings(AbsentSettings):
-        """Settings of FedAWE."""
-
         name: str = "fedawe"
         server_lr: float = Tunable(1.0, low=0.1, high=1.5, ge=0, description="server step size eta_g")
         delta_clip: float | None = Field(

@@ -24,8 +24,6 @@ class FedBuff(Asynchronous):
     """
 
     class Settings(StalenessSettings):
-        """Settings of FedBuff."""
-
         name: str = "fedbuff"
         weighting: WeightingChoice = choice_field("uniform", "how the results in the buffer are weighted")
         buffer: int = Tunable(10, low=2, high=50, ge=1, description="results K that an update is made of")

@@ -20,8 +20,6 @@ class FedCm(ClientMomentum):
     """
 
     class Settings(MomentumSettings):
-        """Settings of FedCM."""
-
         name: str = "fedcm"
         alpha: float = Tunable(
             0.1, low=0.02, high=1.0, gt=0, le=1, description="weight of the gradient in a local step"

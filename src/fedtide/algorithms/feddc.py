@@ -29,8 +29,6 @@ class FedDc(Algorithm):
     """
 
     class Settings(AlgorithmSettings):
-        """Settings of FedDC."""
-
         name: str = "feddc"
         weighting: WeightingChoice = choice_field("uniform", "how participants are weighted")
         alpha: float = Tunable(0.1, low=1e-3, high=1.0, log=True, ge=0, description="strength of the pull to w - h_k")

@@ -25,8 +25,6 @@ class FedDyn(Algorithm):
     """
 
     class Settings(AlgorithmSettings):
-        """Settings of FedDyn."""
-
         name: str = "feddyn"
         weighting: WeightingChoice = choice_field("uniform", "how participants are weighted")
         alpha: float = Tunable(0.01, low=1e-3, high=1.0, log=True, ge=0, description="strength of the regulariser")

@@ -16,8 +16,6 @@ class FedEnsemble(Averaging):
     """
 
     class Settings(AveragingSettings):
-        """Settings of FedEnsemble."""
-
         name: str = "fedensemble"
 
     settings: Settings

@@ -39,8 +39,6 @@ class FedGen(Averaging):
     """
 
     class Settings(AveragingSettings):
-        """Settings of FedGen."""
-
         name: str = "fedgen"
         alpha: float = Tunable(
             10.0, low=0.1, high=10.0, log=True, ge=0, description="weight of generated samples, round 0"

@@ -39,8 +39,6 @@ class FedGrab(Averaging):
     """
 
     class Settings(AveragingSettings):
-        """Settings of FedGraB."""
-
         name: str = "fedgrab"
         Kp: float = Field(10.0, ge=0, description="gain on the change of e")
         Ki: float = Field(0.01, ge=0, description="gain on e")

@@ -36,8 +36,6 @@ class FedLesam(Algorithm):
     """
 
     class Settings(AlgorithmSettings):
-        """Settings of FedLESAM."""
-
         name: str = "fedlesam"
         base: Literal["fedavg", "scaffold", "feddyn"] = Field("fedavg", description="what the perturbation is added to")
         rho: float = Tunable(0.1, low=1e-3, high=1.0, log=True, ge=0, description="radius rho of the perturbation")

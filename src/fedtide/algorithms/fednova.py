@@ -24,8 +24,6 @@ class FedNova(Algorithm):
     """
 
     class Settings(AlgorithmSettings):
-        """Settings of FedNova."""
-
         name: str = "fednova"
         mu: float = Field(0.0, ge=0, description="strength of the local proximal term (mu/2) |theta - w|^2")
         gmf: float = Tunable(0.0, low=0.0, high=0.95, ge=0, lt=1, description="server momentum")

@@ -27,8 +27,6 @@ class FedOpt(Algorithm):
     """
 
     class Settings(AlgorithmSettings):
-        """Settings of FedOpt."""
-
         name: str = "fedopt"
         optimiser: Literal["sgd", "adagrad", "adam", "yogi"] = Field("adam", description="server optimiser")
         server_lr: float = Tunable(0.1, low=1e-3, high=1.0, log=True, gt=0, description="server learning rate")

@@ -14,8 +14,6 @@ class FedProx(Averaging):
     """
 
     class Settings(AveragingSettings):
-        """Settings of FedProx."""
-
         name: str = "fedprox"
         mu: float = Tunable(0.01, low=1e-4, high=1.0, log=True, ge=0, description="strength of the proximal term")
 

@@ -16,8 +16,6 @@ class FedSam(Averaging):
     """
 
     class Settings(AveragingSettings):
-        """Settings of FedSAM."""
-
         name: str = "fedsam"
         rho: float = Tunable(0.1, low=1e-3, high=1.0, log=True, ge=0, description="radius rho of the perturbation")
 

@@ -19,8 +19,6 @@ class FedSmoo(Dual):
     """
 
     class Settings(DualSettings):
-        """Settings of FedSMOO."""
-
         name: str = "fedsmoo"
 
     settings: Settings

@@ -20,8 +20,6 @@ class FedSpeed(Dual):
     """
 
     class Settings(DualSettings):
-        """Settings of FedSpeed."""
-
         name: str = "fedspeed"
         mix: float = Field(1.0, ge=0, le=1, description="share of the perturbed gradient")
 

@@ -41,12 +41,6 @@ class FedSsg(Algorithm):
     """
 
     class Settings(AlgorithmSettings):
-        """Settings of FedSSG."""
-
-        renamed = dict.fromkeys(
-            ("gate_clip", "penalty_gated", "correction_scale", "server", "control_lr"), "it is part of variant now"
-        )
-
         name: str = "fedssg"
         weighting: WeightingChoice = choice_field("uniform", "how participants are weighted")
         variant: Literal["released", "main_text", "algorithm_1"] = Field(

@@ -39,8 +39,6 @@ class FedVarp(LastUpdates):
     """
 
     class Settings(UpdateSettings):
-        """Settings of FedVARP."""
-
         name: str = "fedvarp"
         beta: float = Tunable(
             1.0, low=0.0, high=1.0, ge=0, le=1, description="weight of the stored updates: 1 FedVARP, 0 FedAvg"
@@ -61,7 +59,6 @@ class FedVarp(LastUpdates):
             self.server = tuple(f"z_{c}" for c in range(settings.clusters))
 
     def bind(self, problem: Problem) -> None:
-        """See :meth:`Algorithm.bind`."""
         clusters = self.settings.clusters
         if clusters is not None and clusters > problem.clients:
             raise SettingsError(f"algorithm.clusters = {clusters} should be at most {problem.clients}, the clients")

@@ -27,8 +27,6 @@ class FedVra(Algorithm):
     """
 
     class Settings(AlgorithmSettings):
-        """Settings of FedVRA."""
-
         name: str = "fedvra"
         weighting: WeightingChoice = choice_field("uniform", "how participants are weighted")
         gamma: float = Tunable(0.1, low=1e-3, high=1.0, log=True, ge=0, description="strength of the penalty")

@@ -34,8 +34,6 @@ class FedWcm(ClientMomentum):
     """
 
     class Settings(MomentumSettings):
-        """Settings of FedWCM."""
-
         name: str = "fedwcm"
         weighting: WeightingChoice = choice_field("uniform", "what the softmax of the scores is multiplied by")
         alpha0: float = Field(0.1, gt=0, le=1, description="weight of the gradient in the first round")

@@ -22,8 +22,6 @@ class FedWcmX(FedWcm):
     """
 
     class Settings(FedWcm.Settings):
-        """Settings of FedWCM-X."""
-
         name: str = "fedwcm_x"
         weighting: WeightingChoice = choice_field("samples", "what the softmax of the scores is multiplied by")
         renormalise: bool = Field(True, description="weights sum to one")

@@ -42,8 +42,6 @@ class Mifa(LastUpdates):
     """
 
     class Settings(UpdateSettings):
-        """Settings of MIFA."""
-
         name: str = "mifa"
         begin: Literal["zero", "seen", "wait"] = Field(
             "zero",

@@ -17,8 +17,6 @@ class Mime(MimeLite):
     """
 
     class Settings(MimeLite.Settings):
-        """Settings of Mime."""
-
         name: str = "mime"
 
     settings: Settings

@@ -18,8 +18,6 @@ class MimeLite(Algorithm):
     """
 
     class Settings(AlgorithmSettings):
-        """Settings of MimeLite."""
-
         name: str = "mimelite"
         beta: float = Tunable(0.9, low=0.1, high=0.99, ge=0, lt=1, description="momentum beta")
         dampening: bool = Field(True, description="U(z) = (1 - beta) z + beta m rather than z + beta m")

@@ -17,8 +17,6 @@ class MoFedSam(FedCm):
     """
 
     class Settings(FedCm.Settings):
-        """Settings of MoFedSAM."""
-
         name: str = "mofedsam"
         rho: float = Tunable(0.1, low=1e-3, high=1.0, log=True, ge=0, description="radius rho of the perturbation")
 

@@ -20,8 +20,6 @@ class Moon(Averaging):
     """
 
     class Settings(AveragingSettings):
-        """Settings of MOON."""
-
         name: str = "moon"
         mu: float = Tunable(1.0, low=0.1, high=10.0, log=True, ge=0, description="strength of the contrastive term")
         temperature: float = Tunable(1.0, low=0.1, high=2.0, log=True, gt=0, description="temperature tau of the term")

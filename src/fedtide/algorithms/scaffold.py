@@ -30,10 +30,6 @@ class Scaffold(Algorithm):
     """
 
     class Settings(AlgorithmSettings):
-        """Settings of SCAFFOLD."""
-
-        renamed = dict.fromkeys(("divisor", "control_lr", "relative_size"), "it is part of variant now")
-
         name: str = "scaffold"
         variant: Literal["momentum_aware", "printed", "fedssg"] = Field(
             "momentum_aware",

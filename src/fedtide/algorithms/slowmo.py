@@ -16,8 +16,6 @@ class SlowMo(Algorithm):
     """
 
     class Settings(AlgorithmSettings):
-        """Settings of SlowMo."""
-
         name: str = "slowmo"
         beta: float = Tunable(0.5, low=0.1, high=0.95, ge=0, lt=1, description="slow momentum beta")
         alpha_s: float = Tunable(1.0, low=0.1, high=1.5, gt=0, description="slow learning rate alpha")

@@ -50,19 +50,16 @@ class Bars:
         self._bars.stop()
 
     def begin(self, name: str, directories: Sequence[Path]) -> None:
-        """See :class:`fedtide.runs.progress.Display`."""
         if name in self._jobs:
             self._bars.remove_task(self._jobs.pop(name)[0])
         self._jobs[name] = (self._bars.add_task(name, total=None, done="", note=""), Follower(directories))
 
     def end(self, name: str) -> None:
-        """See :class:`fedtide.runs.progress.Display`."""
         self._bars.refresh()
         if self._all is not None and name in self._jobs:
             self._bars.remove_task(self._jobs.pop(name)[0])
 
     def count(self, ended: int, total: int, best: str = "") -> None:
-        """See :class:`fedtide.runs.progress.Display`."""
         self._ended, done = ended, f"{ended}/{total}"
         if self._all is None:
             self._all = self._bars.add_task("total", total=total, completed=ended, done=done, note=best)

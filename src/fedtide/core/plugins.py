@@ -18,7 +18,7 @@ import inspect
 import os
 import pkgutil
 from abc import ABC
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, ClassVar, Self, TypeVar, overload
@@ -52,14 +52,15 @@ class _Incidental:
 INCIDENTAL = _Incidental()
 
 
+class _OmitDefault:
+    """Marks a setting whose default is left out of the canonical form, so that adding it changes no hash of settings."""
+
+
+OMIT_DEFAULT = _OmitDefault()
+
+
 class SettingsModel(BaseModel):
-    """Immutable, refuses unknown keys and infinite numbers, and documents every field from its description.
-
-    Attributes:
-        renamed: what to write instead of a key of an earlier version, in the words of an error message.
-    """
-
-    renamed: ClassVar[Mapping[str, str]] = {}
+    """Immutable, refuses unknown keys and infinite numbers, and documents every field from its description."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", validate_default=True, allow_inf_nan=False)
 
@@ -75,12 +76,16 @@ class SettingsModel(BaseModel):
         return self
 
     def canonical(self) -> dict[str, Any]:
-        """The settings that can change a number of a run, JSON-able: all but those marked ``INCIDENTAL``."""
+        """The settings that can change a number of a run, JSON-able: all but those marked ``INCIDENTAL``.
+
+        A setting marked ``OMIT_DEFAULT`` is in it only where it is not at its default.
+        """
         values = self.model_dump(mode="json")
         for key, field in type(self).model_fields.items():
-            if INCIDENTAL in field.metadata:
+            value = getattr(self, key)
+            if INCIDENTAL in field.metadata or (OMIT_DEFAULT in field.metadata and value == field.default):
                 del values[key]
-            elif isinstance(value := getattr(self, key), SettingsModel):
+            elif isinstance(value, SettingsModel):
                 values[key] = value.canonical()
         return values
 

@@ -67,8 +67,6 @@ def _parse_batches(batches: Mapping[str, bytes], names: Sequence[str], label_key
 
 
 class CifarSettings(DatasetSettings):
-    """Settings of both datasets."""
-
     normalisation: str
 
 

@@ -37,8 +37,6 @@ class AgNews(DatasetPlugin):
     """
 
     class Settings(DatasetSettings):
-        """Settings of AG News."""
-
         name: str = "ag_news"
         source: Literal["full", "test_only"] = Field(
             "full", description="full: the published split; test_only: a split of the published test rows"

@@ -18,8 +18,6 @@ class Cifar10(Cifar):
     """
 
     class Settings(CifarSettings):
-        """Settings of CIFAR-10."""
-
         name: str = "cifar10"
         normalisation: Literal["default", "fedssg"] = Field("default", description="which mean and standard deviation")
 

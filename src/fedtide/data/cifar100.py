@@ -18,8 +18,6 @@ class Cifar100(Cifar):
     """
 
     class Settings(CifarSettings):
-        """Settings of CIFAR-100."""
-
         name: str = "cifar100"
         normalisation: Literal["default", "dynamicfl", "fedssg"] = Field(
             "default", description="which mean and standard deviation"

@@ -24,8 +24,6 @@ class Digits(DatasetPlugin):
     """
 
     class Settings(DatasetSettings):
-        """Settings of the digits."""
-
         name: str = "digits"
 
     settings: Settings

@@ -30,8 +30,6 @@ class EmnistLetters(DatasetPlugin):
     """
 
     class Settings(DatasetSettings):
-        """Settings of EMNIST letters."""
-
         name: str = "emnist_letters"
         classes: Literal[26, 10] = Field(26, description="all letters, or a to j only")
 

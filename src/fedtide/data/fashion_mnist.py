@@ -10,8 +10,6 @@ class FashionMnist(Mnist):
     """Fashion-MNIST: 60,000 + 10,000 greyscale 28x28 images of clothing, 10 classes (Xiao et al. 2017)."""
 
     class Settings(Mnist.Settings):
-        """Settings of Fashion-MNIST."""
-
         name: str = "fashion_mnist"
 
     settings: Settings

@@ -34,8 +34,6 @@ class Femnist(DatasetPlugin):
     """
 
     class Settings(DatasetSettings):
-        """Settings of FEMNIST."""
-
         name: str = "femnist"
         leaf_duplicates: bool = Field(False, description="keep the duplicate of each writer's first image")
 

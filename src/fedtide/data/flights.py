@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Literal
 
 import numpy as np
 import pandas as pd
@@ -12,6 +12,7 @@ import torch
 from pydantic import Field
 
 from fedtide.core.errors import SettingsError
+from fedtide.core.plugins import OMIT_DEFAULT
 from fedtide.data._features import encode
 from fedtide.data.base import DatasetPlugin, DatasetSettings
 from fedtide.world.dataset import Dataset, Origins
@@ -58,22 +59,13 @@ class Flights(DatasetPlugin):
     """
 
     class Settings(DatasetSettings):
-        """Settings of the flights."""
-
         name: str = "flights"
         client: Literal["aircraft", "carrier", "destination"] = Field("aircraft", description="who holds a flight")
         split: SplitSettings = Field(SplitSettings(), description="which flights are test samples")
-        target: Literal["late", "minutes"] = Field(
+        target: Annotated[Literal["late", "minutes"], OMIT_DEFAULT] = Field(
             "late",
             description="late: more than 15 minutes, two classes; minutes: of delay, a regression (early: below 0)",
         )
-
-        def canonical(self) -> dict[str, Any]:
-            """See :meth:`SettingsModel.canonical`; the default has the name from before there was a choice."""
-            values = super().canonical()
-            if self.target == "late":
-                del values["target"]
-            return values
 
     settings: Settings
 

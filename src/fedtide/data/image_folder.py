@@ -29,8 +29,6 @@ class ImageFolder(DatasetPlugin):
     """
 
     class Settings(DatasetSettings):
-        """Settings of the images."""
-
         name: str = "image_folder"
         path: str = Field("images", description="folder of the classes' folders")
         test: str | None = Field(

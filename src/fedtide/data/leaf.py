@@ -35,8 +35,6 @@ class Leaf(DatasetPlugin):
     """
 
     class Settings(DatasetSettings):
-        """Settings of LEAF's files."""
-
         name: str = "leaf"
         path: str = Field("train", description="folder of .json files, or one file")
         test: str | None = Field(

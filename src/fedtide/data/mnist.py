@@ -14,8 +14,6 @@ class Mnist(DatasetPlugin):
     """MNIST: 60,000 + 10,000 greyscale 28x28 handwritten digits, 10 classes (LeCun et al. 1998)."""
 
     class Settings(DatasetSettings):
-        """Settings of MNIST."""
-
         name: str = "mnist"
 
     settings: Settings

@@ -32,8 +32,6 @@ class Newsgroups20(DatasetPlugin):
     """
 
     class Settings(DatasetSettings):
-        """Settings of 20 Newsgroups."""
-
         name: str = "newsgroups20"
         remove: tuple[Literal["headers", "footers", "quotes"], ...] = Field(
             (), description="parts of a post to leave out"

@@ -23,8 +23,6 @@ class Svhn(DatasetPlugin):
     """
 
     class Settings(DatasetSettings):
-        """Settings of SVHN."""
-
         name: str = "svhn"
 
     settings: Settings

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, Literal, Self
+from typing import Annotated, Literal, Self
 
 import numpy as np
 import pandas as pd
@@ -14,6 +14,7 @@ from torch import Tensor
 
 from fedtide.adapters.columns import classes, clients, is_numeric, numbers, times
 from fedtide.core.errors import SettingsError
+from fedtide.core.plugins import OMIT_DEFAULT
 from fedtide.data._features import encode
 from fedtide.data._tables import column_of, read_table, require
 from fedtide.data.base import DatasetPlugin, DatasetSettings
@@ -34,16 +35,16 @@ class Table(DatasetPlugin):
     """
 
     class Settings(DatasetSettings):
-        """Settings of a table."""
-
         name: str = "table"
         file: str = Field("table.csv", description="path of the file: .csv (also .csv.gz) or .parquet")
-        task: TaskName = Field("classification", description="what is learnt; has to be that of the objective")
+        task: Annotated[TaskName, OMIT_DEFAULT] = Field(
+            "classification", description="what is learnt; has to be that of the objective"
+        )
         label: str = Field("label", description="column of the labels: integers or names; regression: numbers")
-        labels: tuple[str, ...] = Field(
+        labels: Annotated[tuple[str, ...], OMIT_DEFAULT] = Field(
             (), description="instead of `label`: columns of several targets (regression), or of 0 and 1 (multilabel)"
         )
-        target_scale: float = Field(
+        target_scale: Annotated[float, OMIT_DEFAULT] = Field(
             1.0,
             gt=0,
             description="regression: targets are divided by it, so that loss and mean absolute error are in this unit; R² is "
@@ -83,14 +84,6 @@ class Table(DatasetPlugin):
         def targets(self) -> tuple[str, ...]:
             """Columns of labels."""
             return self.labels or (self.label,)
-
-        def canonical(self) -> dict[str, Any]:
-            """See :meth:`SettingsModel.canonical`; classifications are named as before there was a choice."""
-            values = super().canonical()
-            if self.task == "classification":
-                for key in ("task", "labels", "target_scale"):
-                    del values[key]
-            return values
 
     settings: Settings
 

@@ -35,8 +35,6 @@ class TinyImagenet(DatasetPlugin):
     """
 
     class Settings(DatasetSettings):
-        """Settings of Tiny-ImageNet."""
-
         name: str = "tiny_imagenet"
         normalisation: Literal["default", "fedwcm"] = Field("default", description="which mean and standard deviation")
 

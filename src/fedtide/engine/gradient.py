@@ -28,7 +28,6 @@ class Probe(nn.Module):
         self.network = network
 
     def forward(self, inputs: Tensor) -> Outputs:
-        """See :meth:`Network.outputs`."""
         return self.network.outputs(inputs)
 
 

@@ -66,7 +66,6 @@ class Sgd(Optimiser):
         self.vectors = ("momentum",) if momentum else ()
 
     def step(self, w: Tensor, v: Tensor, moments: Moments, lr: Coefficient) -> None:
-        """See :meth:`Optimiser.step`."""
         if self.momentum:
             m = moments["momentum"]
             m.mul_(self.momentum).add_(v)
@@ -95,7 +94,6 @@ class Adam(Optimiser):
         self.vectors = ("optimiser.exp_avg", "optimiser.exp_avg_sq", *largest)
 
     def step(self, w: Tensor, v: Tensor, moments: Moments, lr: Coefficient) -> None:
-        """See :meth:`Optimiser.step`."""
         beta1, beta2, k = self.settings.beta1, self.settings.beta2, moments["optimiser.step"].add_(1)
         m, s, *largest = (moments[name] for name in self.vectors)
         if self.decay:
@@ -117,7 +115,6 @@ class Adagrad(Optimiser):
         self.settings = settings
 
     def step(self, w: Tensor, v: Tensor, moments: Moments, lr: Coefficient) -> None:
-        """See :meth:`Optimiser.step`."""
         k, s = moments["optimiser.step"].add_(1), moments["optimiser.sum"]
         s.addcmul_(v, v)
         root = (s + self.settings.initial).sqrt_().add_(self.settings.eps)

@@ -52,8 +52,6 @@ class Intervals(Exchange):
     """
 
     class Settings(PluginSettings):
-        """Settings of the rule."""
-
         name: str = "intervals"
         intervals: str = Field(
             "a-g",
@@ -102,7 +100,6 @@ class Intervals(Exchange):
         return self.selection.needs_classes and (self.star or self.high != self.low)
 
     def schedule(self, r: Round) -> Schedule:
-        """See :meth:`Exchange.schedule`."""
         length, all_rows = int(r.steps.max()), range(len(r.ids))
         often, seldom = (uploads(length, interval, self.settings.schedule) for interval in (self.high, self.low))
         if self.star:
@@ -130,7 +127,6 @@ class Intervals(Exchange):
         return self.selection.choose(Candidates(r, eligible, most, size))
 
     def require(self, algorithm: Algorithm, local: LocalSettings) -> None:
-        """See :meth:`Exchange.require`."""
         if not algorithm.averages_inside_round:
             raise SettingsError(
                 f"exchange.name = 'intervals' cannot be combined with algorithm {algorithm.settings.name!r}: its updates "

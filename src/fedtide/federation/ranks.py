@@ -41,7 +41,6 @@ class Alone:
         """See :class:`Group`."""
 
     def in_turn(self, total: Tensor, add: Callable[[Tensor], None]) -> None:
-        """See :class:`Group`."""
         add(total)
 
 
@@ -52,11 +51,9 @@ class ProcessGroup:
         self.rank, self.size = torch.distributed.get_rank(), torch.distributed.get_world_size()
 
     def sum_in_place(self, tensor: Tensor) -> None:
-        """See :class:`Group`."""
         torch.distributed.all_reduce(tensor)
 
     def in_turn(self, total: Tensor, add: Callable[[Tensor], None]) -> None:
-        """See :class:`Group`."""
         if self.rank > 0:
             torch.distributed.recv(total, self.rank - 1)
         add(total)

@@ -44,20 +44,17 @@ class RoundServices:
         self.buffers = state.b  # the participants' [C, q] after training
 
     def forward(self, point: Tensor, shards: Sequence[Ints] | None = None) -> list[ForwardPass]:
-        """See :class:`Services`."""
         data = list(self._plan.shards if shards is None else shards)
         found = pass_through(self._parts.workers, point, self._state.b, data, self._batch)
         return [ForwardPass(*part) for part in found]
 
     def full_gradient(self, points: Tensor, shards: Sequence[Ints] | None = None) -> Tensor:
-        """See :class:`Services`."""
         parts, data, counts = self._parts, self._plan.shards, self.counts
         if shards is not None:
             data, counts = shards, prior(parts, parts.label_counts(shards), self._plan.present, points)
         return full_gradient(parts.workers, points, self._state.b, list(data), self._batch, counts)
 
     def taylor(self, points: Tensor, probes: int | None, first: int = 0) -> tuple[Tensor, Tensor]:
-        """See :class:`Services`."""
         parts, plan, size = self._parts, self._plan, points.shape[-1] - first
 
         def directions(row: int) -> Tensor:
@@ -71,7 +68,6 @@ class RoundServices:
         return taylor(*where, self._batch, self.counts, directions, first)
 
     def fisher_diagonal(self, points: Tensor, group: int = 1, first: int = 0) -> Tensor:
-        """See :class:`Services`."""
         where = (self._parts.workers, points, self._state.b, self._plan.shards)
         return fisher_diagonal(*where, group, self.counts, first)
 
@@ -81,7 +77,6 @@ class RoundServices:
         loss: Callable[[Tensor, Tensor], Tensor],
         use: Callable[[int, Callable[[Tensor, Tensor], Tensor]], Result],
     ) -> list[Result]:
-        """See :class:`Services`."""
         parts = self._parts
 
         def prepared(unit: Tensor) -> Tensor:
@@ -90,28 +85,22 @@ class RoundServices:
         return with_input_gradients(parts.workers, points, self._state.b, loss, prepared, use)
 
     def add_samples(self, unit: Tensor, labels: Tensor) -> Ints:
-        """See :class:`Services`."""
         return self._parts.synthetic.add(self._state.extra, unit, labels)
 
     def renew_statistics(self, points: Tensor) -> None:
-        """See :class:`Services`."""
         own = [self.positions(shard) for shard in self._plan.shard_ids]
         batch = self._parts.settings.local.batch_size
         self.buffers.copy_(recompute_statistics(self._parts.workers, points, self.buffers, own, batch))
 
     def positions(self, shard: int) -> Ints:
-        """See :class:`Services`."""
         return self._parts.timeline.shards[shard]
 
     def labels(self, positions: Ints) -> Ints:
-        """See :class:`Services`."""
         return self._parts.labels[positions]
 
     def population(self) -> Population:
-        """See :class:`Services`."""
         ids, sizes = self._plan.present.clients, self._parts.timeline.sizes_of(self._plan.present)
         return Population(ids, sizes, self._state.seen[torch.from_numpy(ids)].cpu().numpy())
 
     def population_counts(self) -> Tensor:
-        """See :class:`Services`."""
         return self._parts.population_counts(self._plan.present)

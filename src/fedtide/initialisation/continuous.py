@@ -35,8 +35,6 @@ class Continuous(Initialiser):
     """
 
     class Settings(InitialiserSettings):
-        """Settings of continuous learning."""
-
         name: str = "continuous"
         strength: float = Tunable(1.0, low=0.1, high=10.0, log=True, ge=0, description="factor kappa of the term")
         loss: Literal["distillation", "glfc"] = Field("distillation", description="form of the term")

@@ -45,8 +45,6 @@ class Dynamic(Initialiser):
     """
 
     class Settings(InitialiserSettings):
-        """Settings of dynamic initial model construction."""
-
         name: str = "dynamic"
         pilot_mode: Literal["average", "ema"] = Field(
             "average", description="how the models of several pilot sessions are combined"

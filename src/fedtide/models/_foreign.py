@@ -87,12 +87,10 @@ class ForeignNetwork(Network):
 
     @property
     def has_linear_head(self) -> bool:
-        """See :class:`Network`."""
         return self._linear and isinstance(self.head, nn.Linear)
 
     @property
     def has_fixed_features(self) -> bool:
-        """See :class:`Network`."""
         return self._fixed
 
     def stored_name(self, name: str) -> str:
@@ -101,7 +99,6 @@ class ForeignNetwork(Network):
         return rest if part == "body" else f"{self._place}.{rest}"
 
     def features(self, inputs: Tensor) -> Tensor:
-        """See :class:`Network`."""
         if self._cut:
             return self._flat(self.body(inputs))
         return self._whole(inputs)[0]
@@ -111,11 +108,9 @@ class ForeignNetwork(Network):
         return logits if self._fixed else features
 
     def forward(self, inputs: Tensor) -> Tensor:
-        """See :class:`Network`."""
         return self.outputs(inputs).logits
 
     def outputs(self, inputs: Tensor) -> Outputs:
-        """See :class:`Network`."""
         if self._cut:
             return super().outputs(inputs)
         features, logits = self._whole(inputs)

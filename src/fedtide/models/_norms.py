@@ -16,8 +16,6 @@ Norm = Literal["group", "batch", "layer"]
 
 
 class NormSettings(PluginSettings):
-    """Settings of a network with a choice of normalisation."""
-
     norm: Norm = Field(
         "group",
         description="group: per sample, over `groups` groups of channels; layer: per sample, over all channels; batch: "

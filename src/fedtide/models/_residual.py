@@ -17,8 +17,6 @@ _WIDTH = 512
 
 
 class ResidualSettings(NormSettings):
-    """Settings of the residual networks."""
-
     stem: Literal["imagenet", "cifar"] = Field(
         "imagenet",
         description="imagenet: 7x7 convolution with stride 2 and max-pool; cifar: 3x3 convolution, full resolution",
@@ -57,6 +55,5 @@ class ResidualModel(Model):
     settings: ResidualSettings
 
     def build(self, input_shape: tuple[int, ...], num_classes: int, vocabulary: int) -> Network:
-        """See :meth:`fedtide.models.base.Model.build`."""
         channels, _, _ = require_image(self.settings.name, input_shape, vocabulary)
         return _ResidualNet(self.blocks, channels, num_classes, self.settings)

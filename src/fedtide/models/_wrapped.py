@@ -18,8 +18,6 @@ from fedtide.models.base import Model, Network
 
 
 class WrappedSettings(PluginSettings):
-    """Settings of a network from elsewhere."""
-
     arguments: dict[str, Any] = Field({}, description="of the constructor, by name; the number of classes is added")
     head: str | None = Field(
         None,
@@ -66,7 +64,6 @@ class WrappedModel(Model):
         return (Path(self.settings.weights),) if self.settings.weights else ()
 
     def build(self, input_shape: tuple[int, ...], num_classes: int, vocabulary: int) -> Network:
-        """See :meth:`fedtide.models.base.Model.build`."""
         chosen = self.settings
         module = self.make(num_classes)
         is_meta, sample = _is_meta(module), _sample(module, input_shape, vocabulary)

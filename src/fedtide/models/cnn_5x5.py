@@ -53,5 +53,4 @@ class Cnn5x5(Model):
     settings: Settings
 
     def build(self, input_shape: tuple[int, ...], num_classes: int, vocabulary: int) -> Network:
-        """See :meth:`fedtide.models.base.Model.build`."""
         return _Convolutional(require_image(self.settings.name, input_shape, vocabulary, smallest=16), num_classes)

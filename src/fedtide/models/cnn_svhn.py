@@ -64,5 +64,4 @@ class CnnSvhn(Model):
     settings: Settings
 
     def build(self, input_shape: tuple[int, ...], num_classes: int, vocabulary: int) -> Network:
-        """See :meth:`fedtide.models.base.Model.build`."""
         return _SvhnNet(require_image(self.settings.name, input_shape, vocabulary, smallest=8), num_classes)

@@ -43,14 +43,11 @@ class EmbeddingBag(Model):
     family: ClassVar[str] = "embedding"
 
     class Settings(PluginSettings):
-        """Settings of ``embedding_bag``."""
-
         name: str = "embedding_bag"
         size: int = Field(300, gt=0, description="dimensions of a word embedding")
 
     settings: Settings
 
     def build(self, input_shape: tuple[int, ...], num_classes: int, vocabulary: int) -> Network:
-        """See :meth:`fedtide.models.base.Model.build`."""
         rows = require_tokens(self.settings.name, input_shape, vocabulary)
         return _AveragedEmbedding(rows, self.settings.size, num_classes)

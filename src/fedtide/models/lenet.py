@@ -53,8 +53,6 @@ class Lenet(Model):
     channels_last: ClassVar[bool] = True
 
     class Settings(PluginSettings):
-        """Settings of ``lenet``."""
-
         name: str = "lenet"
         norm: Literal["group", "none"] = Field(
             "group", description="group: GroupNorm with one group after each convolution; none: no normalisation"
@@ -63,6 +61,5 @@ class Lenet(Model):
     settings: Settings
 
     def build(self, input_shape: tuple[int, ...], num_classes: int, vocabulary: int) -> Network:
-        """See :meth:`fedtide.models.base.Model.build`."""
         shape = require_image(self.settings.name, input_shape, vocabulary, smallest=16)
         return _LeNet(shape, num_classes, self.settings.norm == "group")

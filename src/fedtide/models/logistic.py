@@ -40,5 +40,4 @@ class Logistic(Model):
     settings: Settings
 
     def build(self, input_shape: tuple[int, ...], num_classes: int, vocabulary: int) -> Network:
-        """See :meth:`fedtide.models.base.Model.build`."""
         return _Softmax(require_numbers(self.settings.name, input_shape, vocabulary), num_classes)

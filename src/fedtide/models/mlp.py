@@ -36,14 +36,11 @@ class Mlp(Model):
     family: ClassVar[str] = "mlp"
 
     class Settings(PluginSettings):
-        """Settings of ``mlp``."""
-
         name: str = "mlp"
         widths: tuple[PositiveInt, ...] = Field((200, 200), min_length=1, description="units of each hidden layer")
 
     settings: Settings
 
     def build(self, input_shape: tuple[int, ...], num_classes: int, vocabulary: int) -> Network:
-        """See :meth:`fedtide.models.base.Model.build`."""
         size = require_numbers(self.settings.name, input_shape, vocabulary)
         return _Perceptron(size, self.settings.widths, num_classes)

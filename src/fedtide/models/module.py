@@ -31,8 +31,6 @@ class Module(WrappedModel):
     """
 
     class Settings(WrappedSettings):
-        """Settings of a network of the user's."""
-
         name: str = "module"
         path: str = Field(
             "my_package.nets:Net", description="the class, or a function that returns the module: MODULE:NAME"
@@ -42,19 +40,15 @@ class Module(WrappedModel):
 
     @property
     def title(self) -> str:
-        """See :class:`WrappedModel`."""
         return f"model.path = {self.settings.path!r}"
 
     def sources(self) -> dict[str, Path]:
-        """See :class:`fedtide.models.base.Model`."""
         return own_files(self.settings.path, "model.path")
 
     def libraries(self) -> dict[str, str]:
-        """See :class:`fedtide.models.base.Model`."""
         return libraries(self.settings.path, "model.path")
 
     def make(self, num_classes: int) -> nn.Module:
-        """See :class:`WrappedModel`."""
         maker = named(self.settings.path, "model.path")
         if isinstance(maker, nn.Module) or not callable(maker):
             raise SettingsError(f"{self.title}: should be a class or a function, got {type(maker).__name__}")
@@ -71,7 +65,6 @@ class Module(WrappedModel):
         return module
 
     def fault(self, error: BaseException) -> SettingsError:
-        """See :class:`WrappedModel`."""
         return fault_of(error, self.settings.path, "model.path")
 
     def remarks(self, module: nn.Module) -> tuple[str, ...]:

@@ -59,14 +59,11 @@ class PreactResnet18(Model):
     """
 
     class Settings(NormSettings):
-        """Settings of ``preact_resnet18``."""
-
         name: str = "preact_resnet18"
         norm: Norm = Field("layer", description="normalisation: group, layer or batch, as in `resnet18`")
 
     settings: Settings
 
     def build(self, input_shape: tuple[int, ...], num_classes: int, vocabulary: int) -> Network:
-        """See :meth:`fedtide.models.base.Model.build`."""
         channels, _, _ = require_image(self.settings.name, input_shape, vocabulary)
         return _PreactResNet(channels, num_classes, self.settings.norm_layer())

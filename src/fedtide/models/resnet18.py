@@ -17,8 +17,6 @@ class Resnet18(ResidualModel):
     blocks: ClassVar[tuple[int, int, int, int]] = (2, 2, 2, 2)
 
     class Settings(ResidualSettings):
-        """Settings of ``resnet18``."""
-
         name: str = "resnet18"
 
     settings: Settings

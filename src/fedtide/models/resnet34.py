@@ -16,8 +16,6 @@ class Resnet34(ResidualModel):
     blocks: ClassVar[tuple[int, int, int, int]] = (3, 4, 6, 3)
 
     class Settings(ResidualSettings):
-        """Settings of ``resnet34``."""
-
         name: str = "resnet34"
 
     settings: Settings

@@ -21,8 +21,6 @@ class Torchvision(WrappedModel):
     """
 
     class Settings(WrappedSettings):
-        """Settings of torchvision's networks."""
-
         name: str = "torchvision"
         architecture: str = Field("resnet18", description="as torchvision.models lists it, such as mobilenet_v3_small")
         pretrained: str | None = Field(
@@ -33,11 +31,9 @@ class Torchvision(WrappedModel):
 
     @property
     def title(self) -> str:
-        """See :class:`WrappedModel`."""
         return f"model.architecture = {self.settings.architecture!r}"
 
     def libraries(self) -> dict[str, str]:
-        """See :class:`fedtide.models.base.Model`."""
         import torchvision
 
         return {"torchvision": torchvision.__version__}
@@ -62,7 +58,6 @@ class Torchvision(WrappedModel):
         return (path,)
 
     def make(self, num_classes: int) -> nn.Module:
-        """See :class:`WrappedModel`."""
         from torchvision.models import get_model
 
         published = None if self.settings.pretrained is None else self._published()
@@ -79,7 +74,6 @@ class Torchvision(WrappedModel):
         return module
 
     def fault(self, error: BaseException) -> SettingsError:
-        """See :class:`WrappedModel`."""
         return SettingsError(f"{self.title}: {type(error).__name__}: {shortened(str(error))}")
 
     def _published(self) -> Any:

@@ -22,8 +22,6 @@ class BalancedSoftmax(Objective):
     """
 
     class Settings(PluginSettings):
-        """Settings of the balanced softmax."""
-
         name: str = "balanced_softmax"
         prior: Literal["local", "global"] = Field("local", description="class counts: the client's, or all clients'")
 

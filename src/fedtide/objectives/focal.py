@@ -19,8 +19,6 @@ class Focal(Objective):
     """
 
     class Settings(PluginSettings):
-        """Settings of the focal loss."""
-
         name: str = "focal"
         gamma: float = Field(2.0, ge=0, description="focusing exponent: larger values down-weight easy samples more")
 

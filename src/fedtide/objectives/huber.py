@@ -19,8 +19,6 @@ class Huber(Objective):
     """
 
     class Settings(PluginSettings):
-        """Settings of the Huber loss."""
-
         name: str = "huber"
         delta: float = Field(1.0, gt=0, description="error beyond which the loss is linear, in the unit of the targets")
 

@@ -23,8 +23,6 @@ class Ldam(Objective):
     """
 
     class Settings(PluginSettings):
-        """Settings of LDAM."""
-
         name: str = "ldam"
         max_margin: float = Field(0.5, ge=0, description="margin of the rarest class")
         scale: float = Field(30.0, gt=0, description="factor s of the logits")

@@ -26,8 +26,6 @@ _ATTEMPTS = 100_000
 
 
 class AvailableSettings(PluginSettings):
-    """Settings of all of them."""
-
     count: int | None = Field(None, ge=1, description="clients drawn of those available; null: all of them")
     choose: Literal["random", "oldest"] = Field(
         "random", description="which ones: uniformly, or those whose last participation is oldest"
@@ -44,7 +42,6 @@ class Available(Participation):
     settings: AvailableSettings
 
     def bind(self, timeline: Timeline, labels: Ints, seed: int) -> None:
-        """See :meth:`Participation.bind`."""
         self.timeline, self.labels, self.seed = timeline, labels, seed
         self._history: tuple[int, int, Ints] | None = None  # seed, round, last participation of everybody before it
         self._eligible: dict[int, Ints] = {}
@@ -67,7 +64,6 @@ class Available(Participation):
         return generator(seed, "participation.anybody", round_).integers(len(present), size=1)
 
     def draw(self, present: Ints, round_: int, seed: int) -> Ints:
-        """See :meth:`Participation.draw`."""
         oldest = self.settings.count is not None and self.settings.choose == "oldest"
         return self._drawn(present, round_, seed, self._last(round_, seed) if oldest else None)
 
@@ -116,11 +112,9 @@ class Shared(Available):
 
     @property
     def needs_classes(self) -> bool:
-        """See :class:`Plugin`."""
         return self.settings.shares in ("labels", "smallest_label")
 
     def bind(self, timeline: Timeline, labels: Ints, seed: int) -> None:
-        """See :meth:`Participation.bind`."""
         super().bind(timeline, labels, seed)
         self._pi: dict[int, Floats] = {}
         self.pi(seed)
@@ -132,7 +126,6 @@ class Shared(Available):
         return self._pi[seed]
 
     def stationary(self, seed: int) -> Floats:
-        """See :meth:`Available.stationary`."""
         return self.pi(seed)
 
     def uniforms(self, round_: int, seed: int, attempt: int = 0) -> Floats:
@@ -148,7 +141,6 @@ class Independent(Shared):
         return self.pi(seed)
 
     def states(self, round_: int, seed: int) -> Bools:
-        """See :meth:`Available.states`."""
         return self.uniforms(round_, seed) < self.chances(round_, seed)
 
     def available(self, present: Ints, round_: int, seed: int) -> Ints:

@@ -18,14 +18,11 @@ class Active(Available):
     """
 
     class Settings(AvailableSettings):
-        """Settings of the rule."""
-
         name: str = "active"
 
     settings: Settings
 
     def bind(self, timeline: Timeline, labels: Ints, seed: int) -> None:
-        """See :meth:`Participation.bind`."""
         if not timeline.active:
             scenario = timeline.notes.get("scenario", "of this run")
             raise SettingsError(
@@ -34,7 +31,6 @@ class Active(Available):
         super().bind(timeline, labels, seed)
 
     def states(self, round_: int, seed: int) -> Bools:
-        """See :meth:`Available.states`."""
         return np.isin(np.arange(self.timeline.num_clients), self.timeline.active[round_])
 
     def stationary(self, seed: int) -> Floats:

@@ -13,16 +13,12 @@ class All(Participation):
     """Every present client takes part in every round."""
 
     class Settings(PluginSettings):
-        """Settings of the rule."""
-
         name: str = "all"
 
     settings: Settings
 
     def draw(self, present: NDArray[np.int64], round_: int, seed: int) -> NDArray[np.int64]:
-        """See :meth:`Participation.draw`."""
         return np.arange(len(present), dtype=np.int64)
 
     def participation_fraction(self, present: int) -> float:
-        """See :meth:`Participation.participation_fraction`."""
         return 1.0

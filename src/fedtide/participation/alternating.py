@@ -19,8 +19,6 @@ class Alternating(Available):
     """
 
     class Settings(AvailableSettings):
-        """Settings of the rule."""
-
         name: str = "alternating"
         length: int = Field(100, ge=1, description="rounds that the first block is available, or those of all turns")
         ratio: float | None = Field(
@@ -52,11 +50,9 @@ class Alternating(Available):
         return s.length + int(s.ratio * s.length) if s.ratio is not None and s.blocks == 2 else s.length
 
     def states(self, round_: int, seed: int) -> Bools:
-        """See :meth:`Available.states`."""
         return np.equal(self.block(), self.turn(round_))
 
     def stationary(self, seed: int) -> Floats:
-        """See :meth:`Available.stationary`."""
         turns = np.bincount([self.turn(t) for t in range(self.period)], minlength=self.settings.blocks)
         share: Floats = turns[self.block()] / self.period
         return share

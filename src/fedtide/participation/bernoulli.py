@@ -17,8 +17,6 @@ class Bernoulli(Participation):
     """Each present client joins independently with one probability; an empty round is drawn again."""
 
     class Settings(PluginSettings):
-        """Settings of the rule."""
-
         name: str = "bernoulli"
         probability: float = Field(
             0.1, gt=0, le=1, description="probability that a present client takes part in a round"

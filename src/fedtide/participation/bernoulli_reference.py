@@ -22,8 +22,6 @@ class BernoulliReference(Participation):
     """
 
     class Settings(PluginSettings):
-        """Settings of the rule."""
-
         name: str = "bernoulli_reference"
         probability: float = Field(
             0.1, gt=0, le=1, description="probability that a present client takes part in a round"

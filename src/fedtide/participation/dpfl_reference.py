@@ -27,8 +27,6 @@ class DpflReference(Available):
     """
 
     class Settings(AvailableSettings):
-        """Settings of the rule."""
-
         name: str = "dpfl_reference"
         pattern: Literal["markov", "random", "round_robin"] = Field("markov", description="which of the patterns")
         interval: int = Field(10, ge=1, description="round_robin: rounds of an interval")
@@ -46,7 +44,6 @@ class DpflReference(Available):
     settings: Settings
 
     def bind(self, timeline: Timeline, labels: Ints, seed: int) -> None:
-        """See :meth:`Participation.bind`."""
         super().bind(timeline, labels, seed)
         self._matrix: dict[int, Bools] = {}
 
@@ -61,7 +58,6 @@ class DpflReference(Available):
         return self._matrix[seed]
 
     def states(self, round_: int, seed: int) -> Bools:
-        """See :meth:`Available.states`."""
         column: Bools = self.matrix(seed)[:, round_]
         return column
 

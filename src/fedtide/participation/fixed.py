@@ -14,8 +14,6 @@ class Fixed(Participation):
     """A fixed fraction or number of the present clients, drawn uniformly without replacement."""
 
     class Settings(PluginSettings):
-        """Settings of the rule."""
-
         name: str = "fixed"
         fraction: float = Field(
             0.1, gt=0, le=1, description="fraction of the present clients, rounded, at least one client"
@@ -31,7 +29,6 @@ class Fixed(Participation):
         return smallest(coins(present, round_, seed), self._size(len(present)))
 
     def participation_fraction(self, present: int) -> float:
-        """See :meth:`Participation.participation_fraction`."""
         return self._size(present) / present
 
     def _size(self, present: int) -> int:

@@ -22,8 +22,6 @@ class Heterogeneous(Independent):
     """
 
     class Settings(SharedSettings):
-        """Settings of the rule."""
-
         name: str = "heterogeneous"
 
     settings: Settings

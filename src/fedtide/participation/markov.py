@@ -78,8 +78,6 @@ class Markov(Shared):
     """
 
     class Settings(SharedSettings):
-        """Settings of the rule."""
-
         name: str = "markov"
         stability: float = Field(
             0.9, gt=-1, lt=1, description="second eigenvalue of the chain, the correlation of consecutive rounds"
@@ -91,7 +89,6 @@ class Markov(Shared):
     settings: Settings
 
     def bind(self, timeline: Timeline, labels: Ints, seed: int) -> None:
-        """See :meth:`Participation.bind`."""
         super().bind(timeline, labels, seed)
         self._state: tuple[int, int, Bools] | None = None  # seed, round, who is on in it
         self.chain(seed)

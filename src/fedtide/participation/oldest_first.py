@@ -20,8 +20,6 @@ class OldestFirst(Available):
     """
 
     class Settings(AvailableSettings):
-        """Settings of the rule."""
-
         name: str = "oldest_first"
         count: int = Field(10, ge=1, description="clients per round; all if fewer are present")
         choose: Literal["oldest"] = Field("oldest", description="those whose last participation is oldest")
@@ -29,9 +27,7 @@ class OldestFirst(Available):
     settings: Settings
 
     def states(self, round_: int, seed: int) -> Bools:
-        """See :meth:`Available.states`."""
         return np.ones(self.timeline.num_clients, dtype=np.bool_)
 
     def stationary(self, seed: int) -> Floats:
-        """See :meth:`Available.stationary`."""
         return np.ones(self.timeline.num_clients)

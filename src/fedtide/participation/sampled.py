@@ -19,19 +19,15 @@ class Sampled(Participation):
     """
 
     class Settings(PluginSettings):
-        """Settings of the rule."""
-
         name: str = "sampled"
         count: int = Field(100, ge=1, description="clients per round; all if fewer are present")
 
     settings: Settings
 
     def draw(self, present: NDArray[np.int64], round_: int, seed: int) -> NDArray[np.int64]:
-        """See :meth:`Participation.draw`."""
         rng = generator(seed, "participation.sampled", round_)
         drawn = rng.choice(len(present), min(self.settings.count, len(present)), replace=False, shuffle=False)
         return np.sort(drawn).astype(np.int64)
 
     def participation_fraction(self, present: int) -> float:
-        """See :meth:`Participation.participation_fraction`."""
         return min(self.settings.count, present) / present

@@ -28,8 +28,6 @@ class TimeDependent(Independent):
     """
 
     class Settings(SharedSettings):
-        """Settings of the rule."""
-
         name: str = "time_dependent"
         dynamics: Literal["stationary", "sine", "staircase", "interleaved"] = Field(
             "sine", description="the wave f(t) that availabilities are multiplied by"
@@ -46,7 +44,6 @@ class TimeDependent(Independent):
     settings: Settings
 
     def chances(self, round_: int, seed: int) -> Floats:
-        """See :meth:`Independent.chances`."""
         return chances(self.settings, self.pi(seed), round_, self.phase(seed))
 
     def phase(self, seed: int) -> Floats:

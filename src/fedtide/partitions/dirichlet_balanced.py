@@ -22,8 +22,6 @@ class DirichletBalanced(Partition):
     """
 
     class Settings(PluginSettings):
-        """Settings of the rule."""
-
         name: str = "dirichlet_balanced"
         alpha: float = Field(0.3, gt=0, description="concentration per client; small values put a class on few clients")
         min_per_client: int = Field(10, ge=0, description="smallest number of samples of a client")

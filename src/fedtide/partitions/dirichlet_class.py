@@ -19,8 +19,6 @@ class DirichletClass(Partition):
     """
 
     class Settings(PluginSettings):
-        """Settings of the rule."""
-
         name: str = "dirichlet_class"
         alpha: float = Field(0.1, gt=0, description="concentration per client; small values put a class on few clients")
         min_per_client: int = Field(0, ge=0, description="smallest number of samples of a client")
@@ -28,7 +26,6 @@ class DirichletClass(Partition):
     settings: Settings
 
     def deal(self, labels: Ints, num_clients: int, num_classes: int, seed: int, group: int = 0) -> list[Ints]:
-        """See :meth:`Partition.deal`."""
         least = self.settings.min_per_client
         require_least(least, len(labels), num_clients)
         pools = class_pools(labels, np.unique(labels), generator(seed, "partition.pools", group))

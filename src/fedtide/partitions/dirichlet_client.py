@@ -22,8 +22,6 @@ class DirichletClient(Partition):
     """
 
     class Settings(PluginSettings):
-        """Settings of the rule."""
-
         name: str = "dirichlet_client"
         alpha: float = Field(0.3, gt=0, description="concentration per class; small values give few classes per client")
         sigma: float = Field(0.0, ge=0, description="standard deviation of the logarithm of the sizes; 0: equal sizes")
@@ -36,7 +34,6 @@ class DirichletClient(Partition):
     settings: Settings
 
     def deal(self, labels: Ints, num_clients: int, num_classes: int, seed: int, group: int = 0) -> list[Ints]:
-        """See :meth:`Partition.deal`."""
         require_a_sample_each(num_clients, len(labels))
         pools = class_pools(labels, np.unique(labels), generator(seed, "partition.pools", group))
         concentration = np.full(len(pools), self.settings.alpha)

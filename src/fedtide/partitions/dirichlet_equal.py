@@ -23,8 +23,6 @@ class DirichletEqual(Partition):
     """
 
     class Settings(PluginSettings):
-        """Settings of the rule."""
-
         name: str = "dirichlet_equal"
         alpha: float = Field(0.6, gt=0, description="concentration per class; small values give few classes per client")
         base: Literal["uniform", "global"] = Field(
@@ -39,7 +37,6 @@ class DirichletEqual(Partition):
     settings: Settings
 
     def deal(self, labels: Ints, num_clients: int, num_classes: int, seed: int, group: int = 0) -> list[Ints]:
-        """See :meth:`Partition.deal`."""
         require_a_sample_each(num_clients, len(labels))
         pools = class_pools(labels, np.unique(labels), generator(seed, "partition.pools", group))
         concentration = np.full(len(pools), self.settings.alpha)

@@ -27,8 +27,6 @@ class DirichletPrior(Partition):
     """
 
     class Settings(PluginSettings):
-        """Settings of the rule."""
-
         name: str = "dirichlet_prior"
         alpha: float = Field(0.1, gt=0, description="concentration; small values give few classes per client")
         scale: Scale = Field("prior", description="prior: alpha times the frequency of a class; per_class: alpha")
@@ -36,7 +34,6 @@ class DirichletPrior(Partition):
     settings: Settings
 
     def deal(self, labels: Ints, num_clients: int, num_classes: int, seed: int, group: int = 0) -> list[Ints]:
-        """See :meth:`Partition.deal`."""
         require_a_sample_each(num_clients, len(labels))
         rng = generator(seed, "partition.parts", group)
         return draw_parts(

@@ -29,8 +29,6 @@ class DirichletSession(Partition):
     """
 
     class Settings(PluginSettings):
-        """Settings of the rule."""
-
         name: str = "dirichlet_session"
         alpha: float = Field(0.3, gt=0, description="concentration per class; small values give few classes per client")
         rule: Literal["literal", "efficient"] = Field(
@@ -40,7 +38,6 @@ class DirichletSession(Partition):
     settings: Settings
 
     def deal(self, labels: Ints, num_clients: int, num_classes: int, seed: int, group: int = 0) -> list[Ints]:
-        """See :meth:`Partition.deal`."""
         require_a_sample_each(num_clients, len(labels))
         pools = class_pools(labels, np.unique(labels), generator(seed, "partition.pools", group))
         tries = 3 * len(pools) + 5

@@ -20,14 +20,11 @@ class Distinct(Partition):
     scope: ClassVar[Literal["group", "population"]] = "population"
 
     class Settings(PluginSettings):
-        """Settings of the rule."""
-
         name: str = "distinct"
 
     settings: Settings
 
     def deal(self, labels: Ints, num_clients: int, num_classes: int, seed: int, group: int = 0) -> list[Ints]:
-        """See :meth:`Partition.deal`."""
         blocks = num_classes if num_classes % 10 else 10
         fewest = rarest(labels, range(num_classes))
         require_multiple(

@@ -16,14 +16,11 @@ class Half(Partition):
     scope: ClassVar[Literal["group", "population"]] = "population"
 
     class Settings(PluginSettings):
-        """Settings of the rule."""
-
         name: str = "half"
 
     settings: Settings
 
     def deal(self, labels: Ints, num_clients: int, num_classes: int, seed: int, group: int = 0) -> list[Ints]:
-        """See :meth:`Partition.deal`."""
         fewest = rarest(labels, range(num_classes))
         require_multiple(num_clients, 2, 2 * fewest, f"each half shares the rarest class, {fewest} samples")
         lower, upper = range(num_clients // 2), range(num_clients // 2, num_clients)

@@ -18,8 +18,6 @@ class Iid(Partition):
     """
 
     class Settings(PluginSettings):
-        """Settings of the rule."""
-
         name: str = "iid"
         stratified: bool = Field(
             False, description="deal class by class: all clients have the same label counts, up to one"
@@ -29,11 +27,9 @@ class Iid(Partition):
 
     @property
     def needs_classes(self) -> bool:
-        """See :class:`Partition`."""
         return self.settings.stratified
 
     def deal(self, labels: Ints, num_clients: int, num_classes: int, seed: int, group: int = 0) -> list[Ints]:
-        """See :meth:`Partition.deal`."""
         require_a_sample_each(num_clients, len(labels))
         order = generator(seed, "partition.pools", group).permutation(len(labels))
         if self.settings.stratified:

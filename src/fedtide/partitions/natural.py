@@ -23,8 +23,6 @@ class Natural(Partition):
     """
 
     class Settings(PluginSettings):
-        """Settings of the rule."""
-
         name: str = "natural"
         min_samples: int = Field(1, ge=1, description="training samples a client needs to be part of the population")
         max_clients: int | None = Field(None, ge=1, description="size of the population; null: all clients")

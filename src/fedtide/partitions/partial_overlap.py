@@ -24,14 +24,11 @@ class PartialOverlap(Partition):
     scope: ClassVar[Literal["group", "population"]] = "population"
 
     class Settings(PluginSettings):
-        """Settings of the rule."""
-
         name: str = "partial_overlap"
 
     settings: Settings
 
     def deal(self, labels: Ints, num_clients: int, num_classes: int, seed: int, group: int = 0) -> list[Ints]:
-        """See :meth:`Partition.deal`."""
         if num_classes < 4 or num_clients < 2:
             raise SettingsError(
                 f"partition partial_overlap needs 2 clients and 4 classes or more, got {num_clients} and {num_classes}"

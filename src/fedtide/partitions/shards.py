@@ -21,15 +21,12 @@ class Shards(Partition):
     """
 
     class Settings(PluginSettings):
-        """Settings of the rule."""
-
         name: str = "shards"
         classes_per_client: int = Field(2, ge=1, description="K: shards per client, and largest number of its classes")
 
     settings: Settings
 
     def deal(self, labels: Ints, num_clients: int, num_classes: int, seed: int, group: int = 0) -> list[Ints]:
-        """See :meth:`Partition.deal`."""
         k, present = self.settings.classes_per_client, np.unique(labels)
         require_at_most("classes_per_client", k, len(present), f"{len(present)} classes")
         fewest = rarest(labels, present)

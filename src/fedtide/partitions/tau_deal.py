@@ -23,8 +23,6 @@ class TauDeal(Partition):
     """
 
     class Settings(PluginSettings):
-        """Settings of the rule."""
-
         name: str = "tau_deal"
         ratio: Annotated[Literal[1, 2, 4], WHOLE] = Field(
             2, description="samples of a turn over those of the rarest class"
@@ -33,7 +31,6 @@ class TauDeal(Partition):
     settings: Settings
 
     def deal(self, labels: Ints, num_clients: int, num_classes: int, seed: int, group: int = 0) -> list[Ints]:
-        """See :meth:`Partition.deal`."""
         require_a_sample_each(num_clients, len(labels))
         classes, counts = np.unique(labels, return_counts=True)
         rising = classes[np.lexsort((-classes, counts))]  # of equally frequent classes, the last one is the rarest

@@ -24,14 +24,11 @@ class TwoShard(Partition):
     scope: ClassVar[Literal["group", "population"]] = "population"
 
     class Settings(PluginSettings):
-        """Settings of the rule."""
-
         name: str = "two_shard"
 
     settings: Settings
 
     def deal(self, labels: Ints, num_clients: int, num_classes: int, seed: int, group: int = 0) -> list[Ints]:
-        """See :meth:`Partition.deal`."""
         width = 10 if num_classes >= 100 and num_classes % 10 == 0 else 1
         batches = num_classes // width
         if batches < 2 or 2 * num_clients < batches:

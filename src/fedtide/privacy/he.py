@@ -61,7 +61,6 @@ class Encrypted(Histograms):
         return found
 
     def total(self, counts: Ints, randomness: Randomness, session: int) -> Ints:
-        """See :meth:`Histograms.total`."""
         most = int(counts.sum(0).max())
         if most > PLAIN_MODULUS // 2:
             raise SettingsError(

@@ -43,7 +43,6 @@ class Masked(Histograms):
         return total.astype(np.int64)
 
     def total(self, counts: Ints, randomness: Randomness, session: int) -> Ints:
-        """See :meth:`Histograms.total`."""
         if counts.sum() >= 2**32:
             raise SettingsError(f"algorithm.label_histogram = masked: {counts.sum()} samples do not fit into 32 bits")
         clients, classes = counts.shape

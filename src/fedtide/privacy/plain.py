@@ -12,7 +12,6 @@ class Plain(Histograms):
     hides = False
 
     def total(self, counts: Ints, randomness: Randomness, session: int) -> Ints:
-        """See :meth:`Histograms.total`."""
         return counts.sum(0)  # type: ignore[no-any-return]
 
     def traffic(self, clients: int, classes: int) -> tuple[int, int]:

@@ -8,10 +8,10 @@ cell's place in ``experiment.grid``, axis by axis.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 from pydantic import Field, model_validator
 
@@ -65,8 +65,6 @@ class Source(SettingsModel):
 
 class TableSettings(SettingsModel):
     """The block ``experiment``: a published table, beside the settings of its runs."""
-
-    renamed: ClassVar[Mapping[str, str]] = {"plays": "it is called substitutes now"}
 
     title: str = Field(description="what the table shows")
     source: Source = Field(description="where the numbers were published")

@@ -179,7 +179,6 @@ class _Comparison:
         return len(ended) < len(self._grid)
 
     def next(self) -> _Job | None:
-        """See :meth:`Jobs.next`."""
         if not self._waiting:
             return None
         job = self._waiting.pop(0)
@@ -190,19 +189,15 @@ class _Comparison:
         """Runs ask nothing."""
 
     def begin(self, job: _Job, place: str) -> None:
-        """See :meth:`Jobs.begin`."""
         self._log(f"{_name(job.settings)}: on {place}")
 
     def repeat(self, job: _Job, reason: str) -> None:
-        """See :meth:`Jobs.repeat`."""
         self._log(f"{_name(job.settings)}: {reason}; it is begun again, from its saved state")
 
     def is_interrupted(self, result: _Result) -> bool:
-        """See :meth:`Jobs.is_interrupted`."""
         return bool(result[0]["state"] == "interrupted")
 
     def finish(self, job: _Job, end: _Result | Failure) -> None:
-        """See :meth:`Jobs.finish`."""
         self._display.end(title(job.settings))
         if self.mirroring is not None:
             self.mirroring.add(job.settings, job.key)

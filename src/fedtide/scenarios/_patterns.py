@@ -12,8 +12,6 @@ from fedtide.world.timeline import Timeline
 
 
 class PatternSettings(PluginSettings):
-    """Settings of all of them."""
-
     rounds: int = Field(100, ge=1, description="communication rounds")
     num_clients: int = Field(10, ge=1, description="clients in all")
     start: int = Field(50, ge=0, description="round of the first change, counted from 0")

@@ -17,8 +17,6 @@ from fedtide.world.visits import Visits
 
 
 class SecondsSettings(PluginSettings):
-    """Settings of all of them."""
-
     num_clients: int = Field(100, ge=1, description="clients in all")
     rounds: int = Field(100, ge=1, description="communication rounds")
     seconds_per_round: int = Field(

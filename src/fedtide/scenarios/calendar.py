@@ -31,8 +31,6 @@ class Calendar(Scenario):
     """
 
     class Settings(PluginSettings):
-        """Settings of the scenario."""
-
         name: str = "calendar"
         period: Literal["month", "week", "day", "equal"] | int = Field(
             "month",
@@ -56,14 +54,12 @@ class Calendar(Scenario):
     settings: Settings
 
     def period_of(self, times: Ints, unit: str) -> Ints:
-        """See :meth:`Scenario.period_of`."""
         return self._periods(times, unit).of(times)
 
     def _periods(self, times: Ints, unit: str) -> Periods:
         return periods(times, self.settings.period, self.settings.equal_periods, unit)
 
     def timeline(self, world: WorldInput) -> Timeline:
-        """See :meth:`Scenario.timeline`."""
         chosen = self.settings
         train, test = _dated(world.samples), _dated(world.test)
         calendar = self._periods(train.time, world.unit)

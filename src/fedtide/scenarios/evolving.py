@@ -37,8 +37,6 @@ class Evolving(Scenario):
     """
 
     class Settings(PluginSettings):
-        """Settings of the scenario."""
-
         name: str = "evolving"
         num_clients: Clients = Field(7, ge=1, description="clients in all")
         subsets: Clients = Field(30, ge=1, description="subsets of each client")
@@ -85,7 +83,6 @@ class Evolving(Scenario):
         return ("alpha",) if self.settings.beta is None else ()
 
     def timeline(self, world: WorldInput) -> Timeline:
-        """See :meth:`Scenario.timeline`."""
         chosen = self.settings
         first = np.arange(chosen.num_clients if chosen.first_clients is None else chosen.first_clients)
         present = list(

@@ -28,8 +28,6 @@ class FedscaleTrace(Scenario):
     """
 
     class Settings(SecondsSettings):
-        """Settings of the scenario."""
-
         name: str = "fedscale_trace"
         file: str = Field("client_behave_trace", description="path of the pickle, relative to the working directory")
 
@@ -42,7 +40,6 @@ class FedscaleTrace(Scenario):
     in_seconds = True
 
     def timeline(self, world: WorldInput) -> Timeline:
-        """See :meth:`Scenario.timeline`."""
         devices = read_devices(Path(self.settings.file))
         chosen = [devices[client % len(devices)] for client in range(self.settings.num_clients)]
         return write_replays(world, self.settings, chosen)

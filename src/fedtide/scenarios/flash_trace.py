@@ -43,8 +43,6 @@ class FlashTrace(Scenario):
     """
 
     class Settings(SecondsSettings):
-        """Settings of the scenario."""
-
         name: str = "flash_trace"
         file: str = Field("state_traces.json", description="path of the JSON file, relative to the working directory")
 
@@ -57,7 +55,6 @@ class FlashTrace(Scenario):
     in_seconds = True
 
     def timeline(self, world: WorldInput) -> Timeline:
-        """See :meth:`Scenario.timeline`."""
         devices = read_devices(Path(self.settings.file))
         drawn = generator(world.seed, "scenario.devices").integers(len(devices), size=self.settings.num_clients)
         return write_replays(world, self.settings, [devices[device] for device in drawn])

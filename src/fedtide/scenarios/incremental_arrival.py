@@ -23,8 +23,6 @@ class IncrementalArrival(Scenario):
     """
 
     class Settings(PatternSettings):
-        """Settings of the scenario."""
-
         name: str = "incremental_arrival"
         initial: int = Field(5, ge=1, description="clients present from the beginning")
 
@@ -42,5 +40,4 @@ class IncrementalArrival(Scenario):
         return np.arange(s.num_clients)[:, None] < s.initial + s.step * np.array(changes(s))
 
     def timeline(self, world: WorldInput) -> Timeline:
-        """See :meth:`Scenario.timeline`."""
         return write_presence(world, self.present(), self.settings.session_at_change, "incremental_arrival")

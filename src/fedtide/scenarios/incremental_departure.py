@@ -19,8 +19,6 @@ class IncrementalDeparture(Scenario):
     """
 
     class Settings(PatternSettings):
-        """Settings of the scenario."""
-
         name: str = "incremental_departure"
 
     settings: Settings
@@ -31,7 +29,6 @@ class IncrementalDeparture(Scenario):
         return np.arange(s.num_clients)[:, None] < s.num_clients - s.step * np.array(changes(s))
 
     def timeline(self, world: WorldInput) -> Timeline:
-        """See :meth:`Scenario.timeline`."""
         s, present = self.settings, self.present()
         if not present[0].all():
             gone = int((~present[0]).argmax())

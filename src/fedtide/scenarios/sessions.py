@@ -28,8 +28,6 @@ class Sessions(Scenario):
     """
 
     class Settings(PluginSettings):
-        """Settings of the scenario."""
-
         name: str = "sessions"
         num_devices: Clients = Field(10, ge=1, description="devices per group")
         groups: Clients = Field(
@@ -94,7 +92,6 @@ class Sessions(Scenario):
     needs_classes = True
 
     def timeline(self, world: WorldInput) -> Timeline:
-        """See :meth:`Scenario.timeline`."""
         chosen = self.settings
         shards, labels_of_group = self._deal(world)
         pilot = chosen.rounds_per_session if chosen.rounds_pilot is None else chosen.rounds_pilot

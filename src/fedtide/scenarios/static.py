@@ -16,8 +16,6 @@ class Static(Scenario):
     """The same clients with the same data in every round: one session, all labels are evaluated."""
 
     class Settings(PluginSettings):
-        """Settings of the scenario."""
-
         name: str = "static"
         rounds: Rounds = Field(100, ge=1, description="communication rounds")
         num_clients: Clients | None = Field(
@@ -27,7 +25,6 @@ class Static(Scenario):
     settings: Settings
 
     def timeline(self, world: WorldInput) -> Timeline:
-        """See :meth:`Scenario.timeline`."""
         dealt = assign(world, world.train, self.settings.num_clients)
         return write(
             world,

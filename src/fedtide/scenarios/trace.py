@@ -44,8 +44,6 @@ class Trace(Scenario):
     """
 
     class Settings(PluginSettings):
-        """Settings of the scenario."""
-
         name: str = "trace"
         file: str = Field("trace.csv", description="path of the CSV file, relative to the working directory")
         rounds: int | None = Field(
@@ -66,7 +64,6 @@ class Trace(Scenario):
         return (Path(self.settings.file),)
 
     def timeline(self, world: WorldInput) -> Timeline:
-        """See :meth:`Scenario.timeline`."""
         chosen = self.settings
         intervals = read_trace(Path(chosen.file))
         ids = sorted({interval.client for interval in intervals})
@@ -84,7 +81,6 @@ class Trace(Scenario):
 
     @property
     def in_seconds(self) -> bool:
-        """See :attr:`Scenario.in_seconds`."""
         return self.settings.seconds_per_round is not None
 
 

@@ -25,8 +25,6 @@ class BruteForce(Selection):
     """
 
     class Settings(PluginSettings):
-        """Settings of the search."""
-
         name: str = "brute_force"
         limit: int = Field(5_000_000, ge=1, description="number of groups above which a round is refused")
 

@@ -28,8 +28,6 @@ class DynaComm(Selection):
     """
 
     class Settings(PluginSettings):
-        """Settings of the programme."""
-
         name: str = "dynacomm"
         orders: int = Field(10, ge=1, description="random orders of the clients; the best result counts")
 
@@ -37,7 +35,6 @@ class DynaComm(Selection):
     needs_classes = True
 
     def choose(self, candidates: Candidates) -> list[int]:
-        """See :meth:`Selection.choose`."""
         c = candidates
         orders = np.stack(
             [c.generator("order", number).permutation(c.eligible) for number in range(self.settings.orders)]

@@ -25,8 +25,6 @@ class Genetic(Selection):
     """
 
     class Settings(PluginSettings):
-        """Settings of the search."""
-
         name: str = "genetic"
         population: int = Field(50, ge=2, multiple_of=2, description="individuals")
         generations: int = Field(200, ge=1, description="generations")
@@ -37,7 +35,6 @@ class Genetic(Selection):
     needs_classes = True
 
     def choose(self, candidates: Candidates) -> list[int]:
-        """See :meth:`Selection.choose`."""
         c, least = candidates, _PENALTY  # a group of a wrong size is none
         chosen = c.eligible[: c.size or 1]
         for repeat in range(self.settings.repeats):

@@ -24,8 +24,6 @@ class LabelPrivate(Selection):
     """
 
     class Settings(PluginSettings):
-        """Settings of the sketch and the programme."""
-
         name: str = "label_private"
         orders: int = Field(10, ge=1, description="random orders of the clients; the best result counts")
         sketch: int = Field(64, ge=1, description="numbers a client sends")
@@ -33,7 +31,6 @@ class LabelPrivate(Selection):
     settings: Settings
 
     def choose(self, candidates: Candidates) -> list[int]:
-        """See :meth:`Selection.choose`."""
         c = candidates
         sent = c.r.n.cpu().numpy() * self._sketches(c)
         orders = np.stack(

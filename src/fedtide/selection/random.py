@@ -19,7 +19,6 @@ class Random(Selection):
     settings: Settings
 
     def choose(self, candidates: Candidates) -> list[int]:
-        """See :meth:`Selection.choose`."""
         c = candidates
         size = min(c.most, len(c.eligible)) if c.size is None else c.size
         return np.sort(c.generator("lot").permutation(c.eligible)[:size]).tolist()  # type: ignore[no-any-return]

@@ -51,13 +51,11 @@ def _unwritable(value: Any) -> tuple[int | str, ...]:
 
 
 def _unknown(model: type[SettingsModel], raw: Any, place: tuple[int | str, ...]) -> str:
-    """Message for the unknown key at a path, with its new name or the nearest known one."""
+    """Message for the unknown key at a path, with the nearest known one."""
     group, word = _group(model, raw, place[:-1]), str(place[-1])
     problem = f"unknown key {shortened('.'.join(map(str, place)))!r}"
     if group is None:
         return problem
-    if word in group.renamed:
-        return f"{problem}: {group.renamed[word]}"
     return nearest(problem, word, group.model_fields)
 
 

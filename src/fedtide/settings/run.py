@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, Field, SerializeAsAny, model_validator
 
 from fedtide.core import plugins
 from fedtide.core.bounds import MOST_THREADS, AtMost, Threads
 from fedtide.core.errors import SettingsError
-from fedtide.core.plugins import INCIDENTAL, PluginSettings, SettingsModel
+from fedtide.core.plugins import INCIDENTAL, OMIT_DEFAULT, PluginSettings, SettingsModel
 from fedtide.settings.choices import choice, choice_field
 from fedtide.settings.classes import refuse_without_classes
 from fedtide.settings.clock import ClockChoice, Rounds
@@ -229,8 +228,6 @@ class EvaluationSettings(SettingsModel):
 class FederationSettings(SettingsModel):
     """State of server and clients."""
 
-    renamed: ClassVar[Mapping[str, str]] = {"explode": "it is called federation.divergence_threshold now"}
-
     memory: Annotated[Literal["device", "host", "disk"], INCIDENTAL] = Field(
         "device", description="where the clients' memories are kept; disk: a mapped file in the run's folder"
     )
@@ -261,21 +258,14 @@ class EngineSettings(SettingsModel):
     devices: Annotated[int, MOST_THREADS] = Field(
         1, ge=1, description="processes (CPU) or GPUs, on each machine, that share the clients of a round"
     )
-    nodes: int = Field(1, ge=1, description="machines that share them, by torchrun or srun")
+    nodes: Annotated[int, OMIT_DEFAULT] = Field(1, ge=1, description="machines that share them, by torchrun or srun")
     precision: Literal["32-true", "64-true", "bf16-mixed", "16-mixed"] = Field(
         "32-true", description="Lightning's precision"
     )
-    callbacks: tuple[Imported, ...] = Field(
+    callbacks: Annotated[tuple[Imported, ...], OMIT_DEFAULT] = Field(
         (),
         description="Lightning callbacks, each {path: my_package.module:Name, arguments: {...}}; part of the run key",
     )
-
-    def canonical(self) -> dict[str, Any]:
-        """See :meth:`SettingsModel.canonical`."""
-        values = super().canonical()
-        if not self.callbacks:  # so that runs from before there were any keep their keys
-            del values["callbacks"]
-        return values
 
 
 class CheckpointSettings(SettingsModel):
@@ -304,7 +294,9 @@ class RunSettings(SettingsModel):
     algorithm: AlgorithmChoice = choice_field("fedavg", "federated algorithm")
     initialiser: InitialiserChoice = choice_field("previous", "initial model of each session")
     exchange: ExchangeChoice = choice_field("end", "when clients average inside a round")
-    clock: ClockChoice = Field(Rounds(), description="what the server waits for before it updates the model")
+    clock: Annotated[ClockChoice, OMIT_DEFAULT] = Field(
+        Rounds(), description="what the server waits for before it updates the model"
+    )
     local: LocalSettings = Field(LocalSettings(), description="training on a client")
     federation: FederationSettings = Field(FederationSettings(), description="state of server and clients")
     evaluation: EvaluationSettings = Field(EvaluationSettings(), description="what is evaluated")
@@ -326,12 +318,7 @@ class RunSettings(SettingsModel):
 
     def canonical(self) -> dict[str, Any]:
         """The settings that determine the numbers, JSON-able: without labels, paths, speed and saving."""
-        values = {**super().canonical(), "world_seed": self.seed if self.world_seed is None else self.world_seed}
-        if isinstance(self.clock, Rounds):  # so that runs from before there was a choice keep their keys
-            del values["clock"]
-        if self.engine.nodes == 1:  # likewise
-            del values["engine"]["nodes"]
-        return values
+        return {**super().canonical(), "world_seed": self.seed if self.world_seed is None else self.world_seed}
 
     def world(self) -> dict[str, Any]:
         """The settings that determine the timeline, JSON-able."""

@@ -248,7 +248,6 @@ class _Search:
         return len(self._study.get_trials(deepcopy=False, states=(self._states.COMPLETE, self._states.PRUNED)))
 
     def next(self) -> Task | None:
-        """See :meth:`fedtide.runs.jobs.jobs.Jobs.next`."""
         while self.stopped is None and not self._enough and (number := self._begun) < self._wanted:
             trial = self._ask(number)
             name = str(trial.user_attrs["run"])
@@ -297,19 +296,15 @@ class _Search:
         return answers[round_]
 
     def begin(self, job: Task, place: str) -> None:
-        """See :meth:`fedtide.runs.jobs.jobs.Jobs.begin`."""
         self._log(f"{job.name}: on {place}")
 
     def repeat(self, job: Task, reason: str) -> None:
-        """See :meth:`fedtide.runs.jobs.jobs.Jobs.repeat`."""
         self._log(f"{job.name}: {reason}; it is begun again, from its saved state")
 
     def is_interrupted(self, result: Outcome) -> bool:
-        """See :meth:`fedtide.runs.jobs.jobs.Jobs.is_interrupted`."""
         return result.state == "interrupted"
 
     def finish(self, job: Task, end: Outcome | Failure) -> None:
-        """See :meth:`fedtide.runs.jobs.jobs.Jobs.finish`."""
         trial = self._open.pop(job.name)
         self._display.end(_title(trial))
         if self.mirroring is not None:

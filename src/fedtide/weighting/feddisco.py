@@ -20,8 +20,6 @@ class FedDisco(Weighting):
     """
 
     class Settings(PluginSettings):
-        """Settings of FedDisco."""
-
         name: str = "feddisco"
         a: float = Tunable(0.5, low=0.0, high=1.0, ge=0, description="weight of the discrepancy")
         b: float = Tunable(0.1, low=0.0, high=1.0, ge=0, description="constant added to every share")
@@ -30,7 +28,6 @@ class FedDisco(Weighting):
     needs_classes = True
 
     def weights(self, n: Tensor, label_counts: Tensor) -> Tensor:
-        """See :meth:`Weighting.weights`."""
         r, p = n / n.sum(), label_counts / label_counts.sum(-1, keepdim=True)
         against_uniform = label_counts.shape[-1] * label_counts / label_counts.sum(-1, keepdim=True)
         d = torch.special.xlogy(p, against_uniform).sum(-1)
@@ -39,5 +36,4 @@ class FedDisco(Weighting):
         return q / q.sum() if q.sum() > 0 else r
 
     def population_weights(self, n: Tensor, label_counts: Tensor) -> Tensor:
-        """See :meth:`Weighting.population_weights`."""
         return torch.full_like(n, 1.0 / len(n))

@@ -9,5 +9,4 @@ class Samples(Weighting):
     """Each participant counts by its number of samples, n_k / sum n_j (McMahan et al. 2017)."""
 
     def weights(self, n: Tensor, label_counts: Tensor) -> Tensor:
-        """See :meth:`Weighting.weights`."""
         return n / n.sum()

@@ -10,5 +10,4 @@ class Uniform(Weighting):
     """Each participant counts the same, 1 / |S|."""
 
     def weights(self, n: Tensor, label_counts: Tensor) -> Tensor:
-        """See :meth:`Weighting.weights`."""
         return torch.full_like(n, 1.0 / len(n))

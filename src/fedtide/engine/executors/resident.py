@@ -26,7 +26,6 @@ class Resident(Executor):
         self.task, self.workers = task, workers
 
     def begin(self, cohort: Cohort) -> Advance:
-        """See :meth:`Executor.begin`."""
         done = 0
 
         def advance(last: int) -> None:
@@ -38,7 +37,6 @@ class Resident(Executor):
         return advance
 
     def describe(self) -> str:
-        """See :meth:`Executor.describe`."""
         return f"resident modules, {self.workers.at_a_time('client')}"
 
     def _client(self, worker: WorkerState, cohort: Cohort, row: int, first: int, last: int) -> None:

@@ -23,7 +23,6 @@ class Stacked(Executor):
         self.gradient = Gradient(task, batched=True)
 
     def begin(self, cohort: Cohort) -> Advance:
-        """See :meth:`Executor.begin`."""
         clients = len(cohort.plan.steps)
         size, width = self.gradient.layout.size, cohort.plan.indices.shape[-1]
         # Only tiny models give the same bits however they are stacked, so only their chunks may depend on the workers.
@@ -33,7 +32,6 @@ class Stacked(Executor):
         return stepwise(self.workers, chunks, cohort.plan.longest)
 
     def describe(self) -> str:
-        """See :meth:`Executor.describe`."""
         limit = "the caches" if self.task.device.type == "cpu" else "a quarter of the free memory"
         planned = f"as many clients as fit {limit}"
         clients = {0: planned, 1: "one client"}.get(self.chunk, f"{self.chunk} clients")

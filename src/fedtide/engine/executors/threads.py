@@ -33,12 +33,10 @@ class Threads(Executor):
         self.gradient = Gradient(task, batched=False)
 
     def begin(self, cohort: Cohort) -> Advance:
-        """See :meth:`Executor.begin`."""
         busy = [self._client(cohort, row) for row, steps in enumerate(cohort.plan.steps) if steps > 0]
         return stepwise(self.workers, busy, cohort.plan.longest)
 
     def describe(self) -> str:
-        """See :meth:`Executor.describe`."""
         return f"threads, {self.workers.at_a_time('client')}"
 
     def _client(self, cohort: Cohort, row: int) -> Iterator[None]:

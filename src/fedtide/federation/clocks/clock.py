@@ -34,11 +34,9 @@ class RoundClock:
         self.parts = parts
 
     def plan(self, state: RunState, t: int) -> RoundPlan:
-        """See :meth:`Clock.plan`."""
         return plan_round(self.parts, t)
 
     def charge(self, state: RunState, plan: RoundPlan, result: RoundResult) -> int:
-        """See :meth:`Clock.charge`."""
         return charge(self.parts, state, plan, result.segments, result.length)
 
     def record(self, record: RoundRecord, plan: RoundPlan, state: RunState) -> None:

@@ -89,7 +89,6 @@ class PresenceInSeconds(Presence):
         self.patience = _REPETITIONS * self._moves.longest or None
 
     def first(self, t: int, now: int) -> list[int]:
-        """See :meth:`Presence.first`."""
         return self._ordered(np.flatnonzero(self._moves.present(now) & self._trains), t)
 
     def changes(self, before: int, t: int, now: int) -> tuple[set[int], list[int]]:
@@ -98,7 +97,6 @@ class PresenceInSeconds(Presence):
         return set(np.flatnonzero(left & self._trains).tolist()), np.flatnonzero(joined & self._trains).tolist()
 
     def following(self, now: int) -> int | None:
-        """See :meth:`Presence.following`."""
         return self._moves.following(now, self._trains)
 
     def population(self, t: int, since: int, now: int) -> tuple[Assignment, Ints | None]:

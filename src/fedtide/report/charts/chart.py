@@ -201,8 +201,3 @@ def score_axis(title: str, score: Score, low: float, high: float) -> Axis:
     if not score.lower:
         return Axis(title, False, False, *r2_limits(low, high))
     return Axis(title, log=0 < 10 * low < high)
-
-
-def panel_columns(panels: int) -> int:
-    """Columns of a figure of curves: few panels are stacked, so that rounds stay legible."""
-    return 1 if panels <= 4 else 3 if panels <= 12 else 5

@@ -93,15 +93,12 @@ class JobsFromHome(Generic[Job, Taken]):
         self._holding: dict[int, ExitStack] = {}
 
     def next(self) -> Job | None:
-        """See :meth:`Jobs.next`."""
         return self._jobs.next()
 
     def begin(self, job: Job, place: str) -> None:
-        """See :meth:`Jobs.begin`."""
         self._jobs.begin(job, place)
 
     def answer(self, job: Job, question: Any) -> Any:
-        """See :meth:`Jobs.answer`."""
         if isinstance(question, Fetch):
             return self._fetched(job, self._runs / question.name)
         if isinstance(question, Store):
@@ -111,16 +108,13 @@ class JobsFromHome(Generic[Job, Taken]):
         return self._jobs.answer(job, question)
 
     def repeat(self, job: Job, reason: str) -> None:
-        """See :meth:`Jobs.repeat`."""
         self.release(job)
         self._jobs.repeat(job, reason)
 
     def is_interrupted(self, result: Taken) -> bool:
-        """See :meth:`Jobs.is_interrupted`."""
         return self._jobs.is_interrupted(result)
 
     def finish(self, job: Job, end: Taken | Failure) -> None:
-        """See :meth:`Jobs.finish`."""
         self.release(job)
         self._jobs.finish(job, end)
 

@@ -122,7 +122,6 @@ class _Host:
     _leaving: asyncio.Task[None] | None = None
 
     def do(self, command: Command, number: int, job: bytes) -> tuple[str, Any]:
-        """See :func:`do`."""
         if self._is_stopped(command.name):
             return STOPPED, "its worker was told to stop"
         child = self._child(command)
@@ -136,7 +135,6 @@ class _Host:
             del self.calls[command.name, number]
 
     def stop(self, command: str) -> None:
-        """See :func:`stop`."""
         self._stopped.add(command)
         busy = [call.child for call in self.calls.values()]
         for thread, child in list(self._children.items()):
