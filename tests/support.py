@@ -19,8 +19,10 @@ from fedtide.core.randomness import Randomness
 from fedtide.engine.flat import Layout
 from fedtide.engine.local import Cohort, Local
 from fedtide.engine.plan import BatchPlan
+from fedtide.federation.assembly.chosen import Chosen
+from fedtide.federation.assembly.footprint import Footprint, footprint
 from fedtide.federation.federation import Federation
-from fedtide.federation.parts import Hardware, assemble
+from fedtide.federation.parts import Hardware, Parts, assemble
 from fedtide.federation.payload import Payload, payload
 from fedtide.federation.record import RoundRecord
 from fedtide.federation.saving.rows import StoredRows
@@ -168,6 +170,16 @@ class Listed(Selection):
         return [row for row, id_ in enumerate(r.ids) if id_ in self.groups[r.t]]
 
 
+def assembled(chosen: RunSettings, world: Timeline, data: Dataset, hardware: Hardware) -> Parts:
+    """The parts of a run."""
+    return assemble(Chosen.of(chosen, world, data), world, data, hardware)
+
+
+def planned(chosen: RunSettings, world: Timeline, data: Dataset, dtype: torch.dtype = torch.float32) -> Footprint:
+    """The memory that a run on the CPU takes."""
+    return footprint(Chosen.of(chosen, world, data), world, data, torch.device("cpu"), dtype)
+
+
 def federation(
     chosen: RunSettings,
     world: Timeline,
@@ -178,7 +190,7 @@ def federation(
     start: Tensor | None = None,
 ) -> Federation:
     """A federation on the CPU, with the test's own cohorts or initial model where given."""
-    parts = assemble(chosen, world, data, Hardware(dtype=dtype))
+    parts = assembled(chosen, world, data, Hardware(dtype=dtype))
     if cohorts is not None:
         parts.participation = Script(cohorts)
     if start is not None:
@@ -239,7 +251,7 @@ def problem(layout: Layout, *, clients: int = 4, classes: int = 10) -> Problem:
 def traffic(algorithm: Algorithm, size: int = 1000, buffers: int = 0) -> Payload:
     """What one exchange costs with a model of ``size`` parameters and ten classes."""
     algorithm.bind(problem(Layout(torch.nn.Linear(size - 1, 1))))
-    return payload(algorithm, size, buffers)
+    return payload(algorithm, [], size, buffers)
 
 
 def bare(W: Tensor, added: Local, moments: dict[str, Tensor] | None = None) -> Cohort:
@@ -254,9 +266,6 @@ def bare(W: Tensor, added: Local, moments: dict[str, Tensor] | None = None) -> C
         label_counts=none,
         lr=0.1,
         added=added,
-        terms=[],
-        direction=None,
-        memories=[],
         losses=none,
     )
 

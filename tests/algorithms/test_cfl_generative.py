@@ -130,7 +130,7 @@ def test_synthetic_samples_lie_behind_the_data_with_labels_of_its_subset() -> No
     assert len(state.extra["synthetic_inputs"].unique(dim=0)) == 18
     for _, subset, position in stored.tolist():
         assert int(fed.parts.data.train_labels[position]) in data.train_labels[torch.from_numpy(deal(SIZES)[subset])]
-        assert fed.parts.labels[position] == int(fed.parts.data.train_labels[position])
+        assert fed.parts.data.classes(slice(None))[position] == int(fed.parts.data.train_labels[position])
 
 
 def test_they_are_trained_on_when_another_subset_is_held() -> None:
@@ -160,8 +160,7 @@ def test_bytes_are_stored_as_bytes() -> None:
     plain = images()
     pixels = torch.full_like(plain.train_inputs, 7).to(torch.uint8)
     data = replace(plain, train_inputs=pixels, mean=(0.5,), std=(2.0,)).with_capacity(2)
-    labels = data.train_labels.numpy()
-    rows = SyntheticSamples(data, labels, len(plain.train_labels))
+    rows = SyntheticSamples(data, len(plain.train_labels))
     extra: dict[str, Tensor] = {}
     points = torch.stack([torch.zeros(1, 8, 8), torch.full((1, 8, 8), 0.5)]).double()
     assert rows.add(extra, points, torch.tensor([1, 2])).tolist() == [40, 41]

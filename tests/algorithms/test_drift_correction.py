@@ -11,8 +11,8 @@ from torch import Tensor
 from fedtide.algorithms.base import RunPreview
 from fedtide.algorithms.fedavg import FedAvg
 from fedtide.core import plugins
-from fedtide.federation.preview import advice
-from fedtide.federation.scoring.scores import all_clients
+from fedtide.federation.assembly.preview import advice
+from fedtide.federation.scoring.scores import latest_mean
 from fedtide.federation.state import initial_state
 from support import (
     closest,
@@ -104,9 +104,9 @@ def test_three_models_are_evaluated(algorithm: str) -> None:
             r, w = seen[t]
             latest[COHORTS[t]] = r.W
             for suffix, model in (("", w), ("_participants", r.W.mean(0)), ("_all", latest.mean(0))):
-                loss = fed.parts.scores(model, state.b).mean_loss(fed.parts.timeline.labels_at(t))
+                loss = fed.parts.evaluator.scores((model, state.b)).mean_loss(fed.parts.timeline.labels_at(t))
                 assert record.row[f"test_loss{suffix}"] == pytest.approx(loss, abs=1e-12)
-            assert closest(all_clients(fed.parts, state, t), latest.mean(0)) < 1e-15
+            assert closest(latest_mean(fed.parts.evaluator, fed.parts.weighting, state, t), latest.mean(0)) < 1e-15
     fed.parts.workers.close()
 
 

@@ -13,10 +13,21 @@ from fedtide.algorithms import balancefl, creff, fedgrab
 from fedtide.algorithms.base import ForwardPass
 from fedtide.engine.local import TermBatch
 from fedtide.federation.federation import Federation
-from fedtide.federation.parts import Hardware, assemble
+from fedtide.federation.parts import Hardware
 from fedtide.federation.state import restored_state
 from fedtide.models.base import Outputs
-from support import dataset, federation, largest_gap, run_rounds, settings, steady, trajectory, vectors, watch
+from support import (
+    assembled,
+    dataset,
+    federation,
+    largest_gap,
+    run_rounds,
+    settings,
+    steady,
+    trajectory,
+    vectors,
+    watch,
+)
 
 THREADS = {"executor": "threads", "workers": 1}
 SIZES = (20, 12, 8)
@@ -222,7 +233,7 @@ def test_creffs_traffic() -> None:
 def test_fedgrab_continues_on_a_gpu() -> None:
     def fresh() -> Federation:
         gpu = Hardware(torch.device("cuda"), torch.float64)
-        return Federation(assemble(settings(algorithm="fedgrab"), steady((5, 7), 2), vectors(), gpu))
+        return Federation(assembled(settings(algorithm="fedgrab"), steady((5, 7), 2), vectors(), gpu))
 
     state, _ = run_rounds(fresh(), 1)
     fed = fresh()

@@ -26,7 +26,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("records",),
     ("mirror",),
     ("algorithms", "initialisation"),
-    ("selection",),
+    ("aggregation", "selection", "uplink"),
     ("exchange",),
     ("federation",),
     ("report",),

@@ -13,7 +13,6 @@ import torch
 from fedtide.algorithms.base import Algorithm
 from fedtide.core import plugins
 from fedtide.core.errors import SettingsError
-from fedtide.federation.footprint import footprint
 from fedtide.federation.saving.memory import MemoryStore
 from fedtide.federation.state import RunState
 from fedtide.objectives.base import Objective
@@ -27,6 +26,7 @@ from support import (
     deal,
     federation,
     network,
+    planned,
     run_rounds,
     settings,
     smallest,
@@ -223,9 +223,7 @@ def test_every_other_part_is_repeatable_and_resumes(world: Any, key: str, name: 
     algorithm = "fedavg" if key == "exchange" else "scaffold"  # whose control variates forbid averages inside a round
     run = world(**scenario, **choice, algorithm=algorithm)
     assert_repeatable((run[0], short(run[1], 8), run[2]))
-    footprint(*run, torch.device("cpu"), torch.float32).refuse_excess(
-        torch.device("cpu"), federation(*run).parts.memory
-    )
+    planned(*run).refuse_excess(torch.device("cpu"), federation(*run).parts.memory)
 
 
 def short(world: Timeline, rounds: int) -> Timeline:
@@ -270,7 +268,7 @@ def test_states_hold_nothing_but_tensors_and_numbers(world: Any) -> None:
 def test_a_memory_that_cannot_fit_is_refused_before_the_first_round(world: Any) -> None:
     chosen, timeline_, data = world(algorithm="scaffold")
     cpu = torch.device("cpu")
-    wanted = footprint(chosen, replace(timeline_, num_clients=10**12), data, cpu, torch.float64)
+    wanted = planned(chosen, replace(timeline_, num_clients=10**12), data, torch.float64)
     with pytest.raises(SettingsError, match=r"federation\.memory: c_k of 1000000000000 clients") as caught:
         wanted.refuse_excess(cpu, MemoryStore("device", cpu, None))
     assert "\n" not in str(caught.value)

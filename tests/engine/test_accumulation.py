@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import torch
 
-from fedtide.federation.footprint import footprint
+import support
 from support import assert_close, closest, federation, images, run_rounds, settings, steady, vectors
 
 pytestmark = pytest.mark.usefixtures("drop_in")
@@ -117,7 +117,7 @@ def test_a_gradient_round_s_own_batch_size_is_one_batch() -> None:
 def test_activations_of_one_batch_are_planned_for() -> None:
     def planned(**local: Any) -> int:
         chosen = settings(local={"amount": 1, **local}, model={"name": "mlp", "widths": [300]})
-        found = footprint(chosen, steady([40] * 2, 1), vectors(80), torch.device("cpu"), torch.float32)
+        found = support.planned(chosen, steady([40] * 2, 1), vectors(80))
         return next(part.size for part in found.device if part.what.startswith("local steps"))
 
     assert planned(batch_size=10) < planned(batch_size=10, accumulate=4) < 0.7 * planned(batch_size=40)

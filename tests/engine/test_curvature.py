@@ -20,7 +20,7 @@ def world(model="logistic", data=None):
     fed = federation(settings(model=model), steady(SIZES, 1), data)
     draw = torch.Generator().manual_seed(1)
     points = fed.parts.w0 + 0.3 * torch.randn(len(SIZES), len(fed.parts.w0), generator=draw, dtype=torch.float64)
-    counts = fed.parts.label_counts(fed.parts.timeline.shards)
+    counts = fed.parts.data.label_counts(fed.parts.timeline.shards)
     return fed, points, fed.parts.timeline.shards, counts
 
 
@@ -82,7 +82,7 @@ def test_one_probe_is_exact_if_the_hessian_is_diagonal(quadratics):
     data, chosen = quadratics([3, 2], [0.5, 2.0], [[1.0, -2.0], [3.0, 4.0]])
     fed = federation(settings(**chosen), steady((3, 2), 1, classes=2), data)
     probe = torch.tensor([[1.0, -1.0]], dtype=torch.float64)
-    counts = fed.parts.label_counts(fed.parts.timeline.shards)
+    counts = fed.parts.data.label_counts(fed.parts.timeline.shards)
     found = hessian_diagonal(
         fed.parts.workers, fed.parts.w0, fed.parts.b0, fed.parts.timeline.shards, 2, counts, lambda row: probe
     )
@@ -132,7 +132,9 @@ def test_fisher_is_the_mean_square_of_the_gradients_of_groups(model, group):
     found = fisher_diagonal(fed.parts.workers, points, fed.parts.b0, shards, group, counts)
     for row in (0, 1, 3):
         parts = [shards[row][start : start + group] for start in range(0, len(shards[row]), group)]
-        slopes = full_gradient(fed.parts.workers, points[row], fed.parts.b0, parts, 100, fed.parts.label_counts(parts))
+        slopes = full_gradient(
+            fed.parts.workers, points[row], fed.parts.b0, parts, 100, fed.parts.data.label_counts(parts)
+        )
         assert closest(found[row], slopes.square().mean(0)) < 1e-12
     assert not found[2].any()
     fed.parts.workers.close()

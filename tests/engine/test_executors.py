@@ -194,9 +194,6 @@ def cohort(fed: Federation, steps: list[int], batch: int) -> Cohort:
         label_counts=torch.ones(rows, 3, dtype=torch.float64),
         lr=0.1,
         added=Local(linear=trail.clone(), pull=torch.from_numpy(rng.random((rows, 1))), towards=towards),
-        terms=[],
-        direction=None,
-        memories=[],
         losses=torch.zeros(rows, dtype=torch.float64),
     )
 

@@ -12,9 +12,20 @@ from fedtide.core.errors import SettingsError
 from fedtide.engine.local import Local, Update
 from fedtide.engine.optimisers import optimiser
 from fedtide.federation.federation import Federation
-from fedtide.federation.parts import Hardware, assemble
+from fedtide.federation.parts import Hardware
 from fedtide.settings.run import LocalSettings
-from support import assert_close, assert_same, bare, closest, federation, run_rounds, settings, steady, vectors
+from support import (
+    assembled,
+    assert_close,
+    assert_same,
+    bare,
+    closest,
+    federation,
+    run_rounds,
+    settings,
+    steady,
+    vectors,
+)
 
 pytestmark = pytest.mark.usefixtures("drop_in")
 
@@ -143,7 +154,7 @@ def test_single_and_mixed_precision_train(chosen: str) -> None:
     losses = []
     for autocast in (None, torch.bfloat16):
         hardware = Hardware(dtype=torch.float32, autocast=autocast)
-        parts = assemble(settings(local=local), steady([30, 30], 3), vectors(), hardware)
+        parts = assembled(settings(local=local), steady([30, 30], 3), vectors(), hardware)
         state, records = run_rounds(Federation(parts))
         assert {rows.dtype for rows in state.memory.values()} == {torch.float32}
         losses.append([record.row["train_loss"] for record in records])

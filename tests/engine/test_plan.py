@@ -27,7 +27,9 @@ def plan(sizes: list[int], ids: list[int] | None = None, seed: int = 0, round_: 
     shards = deal(sizes)
     ids = list(range(len(sizes))) if ids is None else ids
     mean = float(np.mean(sizes))
-    return plan_batches(shards, ids, LocalSettings(**local), mean, seed, "batches", (round_,), torch.device("cpu"))
+    return plan_batches(
+        shards, ids, LocalSettings(**local), mean, seed, "batches", (round_,), torch.device("cpu"), np.zeros_like
+    )
 
 
 def batches(made: BatchPlan, row: int) -> list[list[int]]:
@@ -76,9 +78,9 @@ def test_a_clients_batches_do_not_depend_on_who_else_is_drawn(sizes: list[int], 
     shards = deal(sizes)
     local = LocalSettings(amount=2, batch_size=batch)
     cpu = torch.device("cpu")
-    together = plan_batches(shards, list(range(len(sizes))), local, 1.0, 0, "batches", (7,), cpu)
+    together = plan_batches(shards, list(range(len(sizes))), local, 1.0, 0, "batches", (7,), cpu, np.zeros_like)
     for client, shard in enumerate(shards):
-        alone = plan_batches([shard], [client], local, 1.0, 0, "batches", (7,), cpu)
+        alone = plan_batches([shard], [client], local, 1.0, 0, "batches", (7,), cpu, np.zeros_like)
         assert batches(alone, 0) == batches(together, client)
         count = together.steps[client]
         assert torch.equal(alone.keys[0, :count], together.keys[client, :count])
@@ -121,7 +123,9 @@ def test_step_counts(local: dict[str, Any], size: int, mean: float, steps: int) 
 
 def test_clients_without_samples_have_no_steps() -> None:
     shards = [np.zeros(0, dtype=np.int64), np.arange(3)]
-    made = plan_batches(shards, [0, 1], LocalSettings(batch_size=2), 1.5, 0, "batches", (0,), torch.device("cpu"))
+    made = plan_batches(
+        shards, [0, 1], LocalSettings(batch_size=2), 1.5, 0, "batches", (0,), torch.device("cpu"), np.zeros_like
+    )
     assert made.steps == [0, 10]
     assert not made.sizes[0].any()
 
@@ -135,7 +139,8 @@ def test_class_balanced_passes_are_as_long_and_stay_at_home(
     local = LocalSettings(amount=epochs, batch_size=batch, order="class_balanced")
     shards, cpu = deal(sizes), torch.device("cpu")
     made, again = (
-        plan_batches(shards, range(len(sizes)), local, 1.0, seed, "batches", (7,), cpu, labels) for _ in range(2)
+        plan_batches(shards, range(len(sizes)), local, 1.0, seed, "batches", (7,), cpu, labels.__getitem__)
+        for _ in range(2)
     )
     assert torch.equal(made.indices, again.indices)
     usual = plan(sizes, amount=epochs, batch_size=batch)
@@ -149,7 +154,7 @@ def test_classes_that_a_client_has_are_drawn_equally_often() -> None:
     """10,000 draws among 90, 9 and 1 samples of three classes; a fourth one is elsewhere. Five standard deviations."""
     labels = np.repeat([0, 1, 2, 3], [90, 9, 1, 50])
     local = LocalSettings(amount=100, batch_size=10, order="class_balanced")
-    made = plan_batches([np.arange(100)], [0], local, 1.0, 0, "batches", (0,), torch.device("cpu"), labels)
+    made = plan_batches([np.arange(100)], [0], local, 1.0, 0, "batches", (0,), torch.device("cpu"), labels.__getitem__)
     drawn = np.array(flat(batches(made, 0)))
     classes = np.bincount(labels[drawn], minlength=4)
     assert classes[3] == 0

@@ -212,7 +212,7 @@ def test_latest_models_of_a_session_start_at_its_initial_model() -> None:
     assert closest(state.memory["latest"][2], state.memory["latest"][3]) > 1e-4
     everybody = (5 * state.memory["latest"][2] + 2 * state.memory["latest"][3]) / 7
     fed = federation(chosen, alternating(2, 1), vectors())
-    assert records[-1].row["test_accuracy_all"] == fed.parts.scores(everybody, state.b).accuracy()
+    assert records[-1].row["test_accuracy_all"] == fed.parts.evaluator.scores((everybody, state.b)).accuracy()
     fed.parts.workers.close()
 
 

@@ -115,7 +115,7 @@ def test_batches_are_keyed_by_the_job() -> None:
     expected = set()
     for number, client in enumerate(noted.started):
         shard = fed.parts.timeline.shards[client]
-        own = plan_batches([shard], [number], chosen, 1.0, 0, "jobs", (), torch.device("cpu"))
+        own = plan_batches([shard], [number], chosen, 1.0, 0, "jobs", (), torch.device("cpu"), np.zeros_like)
         expected.add(batches(own, 0))
     seen = [batches(plan, row) for plan in plans for row in range(len(plan.steps))]
     assert len(seen) == 15
@@ -237,7 +237,7 @@ def test_the_samples_of_a_job_are_those_of_its_batches(amount: int, unit: Any, s
         return
     local = LocalSettings(amount=amount, unit=unit, batch_size=4, straddle=straddle)
     for size in (0, 1, 4, 9, 12):
-        batches = plan_batches([np.arange(size)], [0], local, 5.0, 0, "jobs", (), torch.device("cpu"))
+        batches = plan_batches([np.arange(size)], [0], local, 5.0, 0, "jobs", (), torch.device("cpu"), np.zeros_like)
         assert sample_count(size, 5.0, local) == int(batches.sizes.sum())
 
 

@@ -11,11 +11,12 @@ from typing import Any
 import pytest
 import torch
 
+import support
 from commands import Fedtide
 from fedtide.core.errors import SettingsError
 from fedtide.engine.limits import free_under_limits
 from fedtide.engine.memory import available_bytes, share_memory
-from fedtide.federation.footprint import Footprint, footprint
+from fedtide.federation.assembly.footprint import Footprint
 from fedtide.federation.saving.memory import MemoryStore
 from support import settings, steady, vectors
 
@@ -24,7 +25,8 @@ CPU = torch.device("cpu")
 
 def planned(**values: Any) -> Footprint:
     """The footprint of a small run with six clients of ten samples."""
-    return footprint(settings(**values), steady([10] * 6, 2), vectors(), CPU, torch.float32)
+    world, data = steady([10] * 6, 2), vectors()
+    return support.planned(settings(**values), world, data)
 
 
 def largest(found: Footprint) -> str:

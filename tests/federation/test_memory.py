@@ -13,10 +13,10 @@ import pytest
 import torch
 
 from fedtide.core.errors import SettingsError
-from fedtide.federation.preview import memory_plan
+from fedtide.federation.assembly.preview import memory_plan
 from fedtide.federation.saving.memory import MemoryStore
 from fedtide.federation.state import restored_state
-from support import assert_same, federation, run_rounds, settings, steady, vectors
+from support import assert_same, federation, planned, run_rounds, settings, steady, vectors
 
 LOCAL = {"amount": 2, "batch_size": 3, "lr": 0.1, "momentum": 0.9, "momentum_scope": "client"}
 COHORTS = [[0, 2], [1, 2, 3], [2], [0, 1, 3]]
@@ -95,7 +95,7 @@ def test_the_memory_plan_names_the_place(tmp_path: Path) -> None:
     chosen = settings(algorithm="fedssg", federation={"memory": "disk"})
     fed = federation(chosen, steady((5, 2), 1), vectors())
     fed.parts.memory = MemoryStore("disk", torch.device("cpu"), tmp_path)
-    plan = memory_plan(fed.parts, fed.parts.data)
+    plan = memory_plan(fed.parts, planned(chosen, steady((5, 2), 1), vectors()))
     fed.parts.workers.close()
     assert f"of client memories on disk ({tmp_path})" in plan
 

@@ -56,7 +56,7 @@ def test_a_model_of_the_other_labels_knows_nothing_unless_it_is_asked_within_the
     w = fed.parts.w0.clone()
     bias = w[-3:]
     bias[:] = torch.tensor([0.0, 0.0, -1e3])
-    scores = fed.parts.scores(w, fed.parts.b0, view=VIEWS[1])
+    scores = fed.parts.evaluator.scores((w, fed.parts.b0), view=VIEWS[1])
     fed.parts.workers.close()
     assert scores.accuracy(VIEWS[1]) == 0.0
     assert scores.accuracy(VIEWS[1], scores.masked) == 1.0

@@ -14,7 +14,7 @@ import torch
 from fedtide.federation import gradient_rounds
 from fedtide.federation.parts import Parts
 from fedtide.federation.plan import RoundPlan, plan_gradient_round
-from fedtide.federation.scoring.scores import all_clients
+from fedtide.federation.scoring.scores import latest_mean
 from fedtide.federation.state import initial_state
 from golden import families
 from golden.clipping import ClippedSteps
@@ -64,7 +64,7 @@ def run_case(case: Case, executor: str, monkeypatch: pytest.MonkeyPatch) -> Outc
             stores.append(dict(state.initialiser))
             clipped.append(clipped_steps.since_last())
             if fed.parts.evaluates("all"):
-                everybody.append(all_clients(fed.parts, state, t))
+                everybody.append(latest_mean(fed.parts.evaluator, fed.parts.weighting, state, t))
     finally:
         fed.parts.workers.close()
     return Outcome(fed, state, rounds, everybody, clipped, sessions, stores, rows)

@@ -10,11 +10,12 @@ import pytest
 import torch
 
 from fedtide.federation.federation import Federation
-from fedtide.federation.parts import Hardware, assemble
+from fedtide.federation.parts import Hardware
 from fedtide.federation.state import initial_state
 from fedtide.settings.params import Params
 from fedtide.worlds.files import timeline_for
 from fedtide.worlds.prepared import load_data
+from support import assembled
 
 PARAMS = Path(__file__).parents[2] / "params.yaml"
 
@@ -28,7 +29,7 @@ def found(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[int, dict[
         chosen = Params.read(PARAMS, [f"data.root={place}", "costs.wireless=false"]).run("fedavg", name, 0)
         data = load_data(chosen)
         timeline = timeline_for(chosen, data)
-        fed = Federation(assemble(chosen, timeline, data, Hardware(dtype=torch.float64)))
+        fed = Federation(assembled(chosen, timeline, data, Hardware(dtype=torch.float64)))
         state, sessions = initial_state(fed.parts), result.setdefault(name, {})
         with torch.no_grad():
             for _ in range(timeline.rounds):

@@ -94,7 +94,7 @@ def test_an_update_of_one_full_step_is_minus_the_gradient_at_the_pilot() -> None
     for session, members in ((1, B), (2, A)):
         fed = made("previous", alternating(1), local=local)
         shards = [fed.parts.timeline.shards[k] for k in members]
-        counts = fed.parts.label_counts(shards)
+        counts = fed.parts.data.label_counts(shards)
         gradients = full_gradient(fed.parts.workers, pilot.w, pilot.b, shards, 99, counts)
         fed.parts.workers.close()
         n = torch.tensor([float(SIZES[k]) for k in members], dtype=torch.float64)
@@ -311,11 +311,11 @@ def test_a_convex_loss_of_the_mixture_is_below_the_mixture_of_the_losses() -> No
         for _ in range(world.rounds):
             sessions.append(fed.run_round(state).session)
             ends.append(state.w.clone())
-    from fedtide.federation.boundary import _losses
-
+    evaluator = fed.parts.evaluator
     for t in range(3, 6):
+        samples = evaluator.training_samples(world.shards_at(t))
         weights = sessions[t]["weights"]  # type: ignore[index]
-        losses = [float(_losses(fed.parts, [(ends[int(z) - 1], state.b)], t)[0] or 0) for z in weights]
+        losses = [evaluator.scores_on((ends[int(z) - 1], state.b), *samples).mean_loss() or 0.0 for z in weights]
         mixed = sum(weight * loss for weight, loss in zip(weights.values(), losses, strict=True))
         assert sessions[t]["losses"]["start"] <= mixed + 1e-12  # type: ignore[index]
     fed.parts.workers.close()

@@ -17,8 +17,8 @@ import own_nets
 from fedtide.core.errors import SettingsError
 from fedtide.engine.executors.resident import Resident
 from fedtide.engine.flat import Layout
+from fedtide.federation.assembly.preview import advice
 from fedtide.federation.federation import Federation
-from fedtide.federation.preview import advice
 from fedtide.models.base import KeyedDropout, Network
 from support import assert_close, dataset, federation, images, run_rounds, settings, steady
 

@@ -137,7 +137,7 @@ def test_wording_changes_no_key(settings: dict[str, RunSettings], changed: Any) 
 
 def test_what_only_logs_reports_or_searches_changes_no_key(changed: Any) -> None:
     silent = [module for package in ("cli", "mirror", "records", "report", "tuning") for module in members(package)]
-    silent += ["fedtide.federation.preview", "fedtide.runs.callbacks", "fedtide.world.picture"]
+    silent += ["fedtide.federation.assembly.preview", "fedtide.runs.callbacks", "fedtide.world.picture"]
     silent += ["fedtide.settings.experiment", "fedtide.settings.tuning"]
     assert changed(silent, other_constant) == set()
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from fedtide.core.errors import SettingsError
-from fedtide.federation.preview import advice
+from fedtide.federation.assembly.preview import advice
 from fedtide.world.picture import draw, holdings, presence
 from fedtide.worlds.build import build_timeline
 from support import federation, run_rounds, vectors

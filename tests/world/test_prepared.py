@@ -222,9 +222,9 @@ def test_two_processes_prepare_once(plugin, root, together, monkeypatch, tmp_pat
 
 
 def test_the_libraries_of_readers_are_imported_only_when_used():
-    readers, world = "digits, svhn, tiny_imagenet, ag_news, newsgroups20", "dataset, sources, prepared"
+    readers, world = "digits, svhn, tiny_imagenet, ag_news, newsgroups20", "world import dataset, sources"
     heavy = "{'sklearn', 'scipy', 'torchvision', 'pandas', 'PIL'}"
-    code = f"import sys; from fedtide.data import {readers}; from fedtide.world import {world}\n"
+    code = f"import sys; from fedtide.data import {readers}; from fedtide.{world}; import fedtide.worlds.prepared\n"
     code += f"print(sorted({heavy} & set(sys.modules)))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"

@@ -148,7 +148,8 @@ class Round:
         t: 0-based round; ``rounds``: T, fixed in advance. session: 0-based. session_round: 0-based inside the session.
         lr: learning rate of the round; lr0: that of the first round after the warm-up. rate: that of the participants, a column
             [C, 1] where they differ, as with ``clock: events``.
-        w: [d] global model before the round. W: [C, d] local models (``start`` before training, results in ``finish``).
+        w: [d] global model before the round. W: [C, d] local models: before training where they start, after it what arrives at
+            the server. trained: [C, d], after training the local models as the clients have them.
         base: [C, d] the global models that the local ones started from, ``w`` unless ``clock: events``.
         staleness: [C, 1] updates of the global model since then, 0.0 unless ``clock: events``.
         keeps: [C, 1] 1.0 where the client's vectors are kept after the round: always unless ``clock: events``, where only the
@@ -169,6 +170,7 @@ class Round:
         services: full gradients, passes over the clients' data, class counts of all clients.
         randomness: source of every draw of an algorithm, under a purpose and keys of its own.
         sums: adds terms of the participants to zeros, in client order; see :meth:`Algorithm.sums_only`.
+        rule: combines per-client rows [C, d] in the place of a weighted mean, or None.
     """
 
     t: int
@@ -180,6 +182,7 @@ class Round:
     rate: float | Tensor
     w: Tensor
     W: Tensor
+    trained: Tensor
     base: Tensor
     staleness: Tensor
     keeps: Tensor
@@ -206,9 +209,12 @@ class Round:
     services: Services
     randomness: Randomness
     sums: Sums = _here
+    rule: Callable[[Tensor], Tensor] | None = None
 
     def mean(self, rows: Tensor) -> Tensor:
-        """Average [d] of per-client rows [C, d] with the round's weights, added in client order."""
+        """Average [d] of per-client rows [C, d] with the round's weights, added in client order; or by the run's rule."""
+        if self.rule is not None and rows.shape[1:] == self.w.shape:
+            return self.rule(rows)
         return self._sum(self.weights[:, 0], rows)
 
     def average(self, step: float = 1.0) -> Tensor:
@@ -217,6 +223,8 @@ class Round:
 
     def mean_update(self, scale: Tensor) -> Tensor:
         """The same average [d] of the clients' updates ``W - base``, each times its ``scale`` [C, 1]."""
+        if self.rule is not None:
+            return self.rule(scale * (self.W - self.base))
 
         def add(total: Tensor, some: slice) -> None:
             add_weighted_updates(total, self.weights[some, 0], scale[some], self.W[some], self.base[some])
@@ -233,7 +241,7 @@ class Round:
     def rows(self, rows: slice) -> Round:
         """The same round seen by some participants only, for hooks that work on a part of the cohort."""
         names = (
-            *("W", "base", "staleness", "keeps", "n", "omega", "steps", "effective_steps"),
+            *("W", "trained", "base", "staleness", "keeps", "n", "omega", "steps", "effective_steps"),
             *("weights", "counts", "seen", "label_counts"),
         )
         parts = {name: getattr(self, name)[rows] for name in names}

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
 from torch import Tensor
 
+from fedtide.algorithms._phase import Phase
 from fedtide.algorithms._preview import RunPreview
 from fedtide.algorithms._round import ForwardPass, Ints, Population, Round, Services, Vectors
+from fedtide.algorithms._served import Served, ServedTo
 from fedtide.core.plugins import Plugin, PluginSettings, Tunable
 from fedtide.core.randomness import Randomness
 from fedtide.engine.flat import Layout
@@ -24,10 +26,13 @@ __all__ = [
     "GradientAt",
     "Ints",
     "Local",
+    "Phase",
     "Population",
     "Problem",
     "Round",
     "RunPreview",
+    "Served",
+    "ServedTo",
     "ServerVector",
     "Services",
     "Term",
@@ -75,8 +80,9 @@ class Algorithm(Plugin):
     """A federated algorithm.
 
     A paper becomes ``Settings``, declarations (``server``, ``client``, ``down``, ``up``) and :meth:`start`, :meth:`local` (or
-    :meth:`direction`), :meth:`terms` and :meth:`finish`, whose defaults are FedAvg. All other hooks are for the few algorithms
-    that need them. Declarations that depend on settings are made in ``__init__``.
+    :meth:`direction`), :meth:`terms` and :meth:`finish`, whose defaults are FedAvg. Participants that train more than once in a
+    round, or a part of the model, override :meth:`phases`; clients with models of their own, :meth:`served`. All other hooks
+    are for the few algorithms that need them. Declarations that depend on settings are made in ``__init__``.
 
     >>> class Shrink(Algorithm):
     ...     '''FedAvg whose clients are pulled towards zero.'''
@@ -104,6 +110,9 @@ class Algorithm(Plugin):
         sums_only: whether :meth:`weights`, :meth:`finish` and :meth:`record` read the rows of the local models only one by one
             and add them up only by ``r.mean``, ``r.average``, ``r.mean_update`` and ``r.total``. Processes that share a round
             then exchange sums instead of local models, where nothing else needs these.
+        robust: whether other rules than the mean may stand behind ``r.mean``: :meth:`finish` and :meth:`weights` combine the
+            participants by ``r.mean``, ``r.average`` and ``r.mean_update`` alone.
+        apart: names in ``up`` that clients compute from their data, not from their models; links do not touch them.
         linear_head: whether the model's logits must be one linear map of its features.
         problem: the learning problem, set before all other calls.
     """
@@ -123,6 +132,8 @@ class Algorithm(Plugin):
     remembers: ClassVar[bool] = False
     synthetic_per_shard: int = 0
     sums_only: ClassVar[bool] = False
+    robust: bool = False
+    apart: Sequence[str] = ()
     linear_head: bool = False
     problem: Problem
 
@@ -136,12 +147,20 @@ class Algorithm(Plugin):
         """What this round adds to the clients' gradients."""
         return Local()
 
+    def phases(self, r: Round) -> Generator[Phase, Tensor, None]:
+        """The trainings of the participants, one after the other; each ``yield`` gives the trained models [C, d].
+
+        ``r.W`` has to be set to the local models that the round is about: those of a phase as they are, so that steps, loss,
+        drift and floating buffers are that phase's. Memories may be written.
+        """
+        r.W = yield Phase(self.start(r), self.local(r))
+
     def terms(self, r: Round) -> list[Term]:
-        """Extra losses, with the reference models they need."""
+        """Extra losses of the first phase, with the reference models they need."""
         return []
 
     def direction(self, grad: Gradient, W: Tensor, r: Round) -> Tensor | GradientAt:
-        """The general form, called at every local step if overridden.
+        """The general form, called at every local step of the first phase if overridden.
 
         Args:
             grad: gradient [c, d] of the loss (and of the extra terms) on the current batch at any point [c, d]; may be changed,
@@ -158,6 +177,13 @@ class Algorithm(Plugin):
     def finish(self, r: Round) -> Tensor:
         """After local training: update the memories and return the new global model [d]."""
         return r.mean(r.W)
+
+    def served(self, s: ServedTo) -> Served | None:
+        """The model that each of some clients is evaluated with, as far as it could hold it; None: the global model.
+
+        Called after :meth:`finish` for the clients present, in pieces, when they are evaluated; must not change anything.
+        """
+        return None
 
     # What only some algorithms need.
 
@@ -245,3 +271,13 @@ class Algorithm(Plugin):
     def has_direction(self) -> bool:
         """Whether :meth:`direction` is overridden."""
         return type(self).direction is not Algorithm.direction
+
+    @property
+    def has_phases(self) -> bool:
+        """Whether :meth:`phases` is overridden."""
+        return type(self).phases is not Algorithm.phases
+
+    @property
+    def serves(self) -> bool:
+        """Whether :meth:`served` is overridden."""
+        return type(self).served is not Algorithm.served

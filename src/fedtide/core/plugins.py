@@ -31,6 +31,7 @@ from fedtide.core.faults import PluginCrash, PluginError, describe_fault
 from fedtide.core.source import source_file, tree
 
 KINDS = (
+    "aggregation",
     "algorithms",
     "data",
     "exchange",
@@ -41,6 +42,7 @@ KINDS = (
     "partitions",
     "scenarios",
     "selection",
+    "uplink",
     "weighting",
 )
 
@@ -83,7 +85,10 @@ class SettingsModel(BaseModel):
         values = self.model_dump(mode="json")
         for key, field in type(self).model_fields.items():
             value = getattr(self, key)
-            if INCIDENTAL in field.metadata or (OMIT_DEFAULT in field.metadata and value == field.default):
+            default = field.default
+            if isinstance(value, PluginSettings) and isinstance(default, str):
+                default = type(value)(name=default)
+            if INCIDENTAL in field.metadata or (OMIT_DEFAULT in field.metadata and value == default):
                 del values[key]
             elif isinstance(value, SettingsModel):
                 values[key] = value.canonical()

@@ -14,6 +14,7 @@ from fedtide.core.errors import SettingsError
 from fedtide.diagnostics.bound import Constants, Spread, Work, drift, largest_rate, terms
 from fedtide.diagnostics.softmax import SoftmaxProblem
 from fedtide.engine.plan import step_count
+from fedtide.federation.assembly.chosen import Chosen
 from fedtide.federation.federation import Federation
 from fedtide.federation.parts import Hardware, Parts, assemble
 from fedtide.federation.state import initial_state
@@ -115,7 +116,7 @@ def diagnose(
             f"scenario {settings.scenario.name}: in round {inside[0] + 1} clients or their data change inside a session; the "
             "analysis assumes that they do not"
         )
-    parts = assemble(settings, timeline, data, Hardware(dtype=torch.float64))
+    parts = assemble(Chosen.of(settings, timeline, data), timeline, data, Hardware(dtype=torch.float64))
     fed, state = Federation(parts), initial_state(parts)
     found: list[SessionDiagnosis] = []
     stored: list[Tensor] = []
@@ -190,8 +191,9 @@ def _measure(
 def _problem(parts: Parts, t: int) -> SoftmaxProblem:
     """The problem of the clients present in round t, with samples as the model sees them."""
     shards = [torch.from_numpy(shard) for shard in _shards(parts, t)]
-    inputs = [parts.data.prepare(parts.data.train_inputs[shard], torch.float64).flatten(1) for shard in shards]
-    return SoftmaxProblem(inputs, [parts.data.train_labels[shard] for shard in shards], parts.data.num_classes)
+    samples = [parts.data.read("train", shard) for shard in shards]
+    inputs = [parts.data.prepare(part, torch.float64).flatten(1) for part, _ in samples]
+    return SoftmaxProblem(inputs, [labels for _, labels in samples], parts.data.num_classes)
 
 
 def _work(parts: Parts, t: int) -> Work:

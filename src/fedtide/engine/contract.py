@@ -8,6 +8,7 @@ from numbers import Real
 from typing import Any
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
@@ -83,6 +84,20 @@ def local(plugin: Any, value: Any, clients: int, size: int) -> Local:
             wanted = " or ".join(str(list(shape)) for shape in shapes)
             raise broken_contract(plugin, "local", f"{field.name} of shape {wanted}, got {list(item.shape)}")
     return added
+
+
+def mask(plugin: Any, value: Any, size: int) -> Tensor:
+    """The mask of a phase, if it is bool [d] of ``size`` entries, some of them true.
+
+    Raises:
+        PluginError: it is not.
+    """
+    if not isinstance(value, Tensor) or value.dtype != torch.bool or tuple(value.shape) != (size,):
+        found = f"{value.dtype} {list(value.shape)}" if isinstance(value, Tensor) else type(value).__name__
+        raise broken_contract(plugin, "phases", f"trains of type torch.bool and shape {[size]}, got {found}")
+    if not bool(value.any()):
+        raise broken_contract(plugin, "phases", "trains with a parameter to train, got none")
+    return value
 
 
 def direction(plugin: Any, value: Any, W: Tensor) -> Tensor | GradientAt:

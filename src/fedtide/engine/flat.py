@@ -13,15 +13,19 @@ are. All other batches are normalised as the library does.
 from __future__ import annotations
 
 import copy
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import batch_norm
 from torch.nn.modules.batchnorm import _BatchNorm
+from torch.nn.modules.instancenorm import _InstanceNorm
 
+from fedtide.core.errors import SettingsError, nearest
 from fedtide.models.base import KeyedDropout, Network
+
+_NORMS = (_BatchNorm, nn.GroupNorm, nn.LayerNorm, nn.RMSNorm, _InstanceNorm)
 
 
 @dataclass(frozen=True)
@@ -46,6 +50,8 @@ class Layout:
         self._sizes = [slot.stop - slot.start for slot in self.parameters]
         floating = {name: value for name, value in network.named_buffers() if value.is_floating_point()}
         self.buffers, self.buffer_size = self._slots(floating)
+        norms = {name for name, module in network.named_modules() if isinstance(module, _NORMS)}
+        self._norms = [slot.name for slot in self.parameters if slot.name.rpartition(".")[0] in norms]
         self.dropout_keys = [
             f"{name}.key" for name, module in network.named_modules() if isinstance(module, KeyedDropout)
         ]
@@ -62,6 +68,33 @@ class Layout:
         """Views of ``w`` [..., d], one per parameter."""
         parts = w.split_with_sizes(self._sizes, dim=-1)  # one call instead of a slice each
         return [part.view(*w.shape[:-1], *slot.shape) for part, slot in zip(parts, self.parameters, strict=True)]
+
+    def mask(self, part: str | Sequence[str]) -> Tensor:
+        """Which parameters belong to a part of the network, bool [d] on the CPU.
+
+        Args:
+            part: ``head`` (the last layer), ``body`` (all else), ``norms`` (scales and shifts of normalisation layers), or
+                names of parameters or of modules, which stand for all of theirs.
+
+        Raises:
+            SettingsError: no parameter has such a name.
+        """
+        found = torch.zeros(self.size, dtype=torch.bool)
+        names = {"head": ["head"], "body": ["head"], "norms": self._norms}.get(part) if isinstance(part, str) else part
+        for name in [part] if names is None else names:
+            own = [slot for slot in self.parameters if f"{slot.name}.".startswith(f"{name}.")]
+            if not own:
+                known = [slot.name for slot in self.parameters]
+                raise SettingsError(nearest(f"the model has no parameter {name!r}", str(name), known))
+            for slot in own:
+                found[slot.start : slot.stop] = True
+        return ~found if part == "body" else found
+
+    def whole(self, mask: Tensor) -> list[bool] | None:
+        """For each parameter whether a mask bool [d] covers it; None if it cuts one in two."""
+        parts = [mask[slot.start : slot.stop] for slot in self.parameters]
+        covered = [bool(part.all()) for part in parts]
+        return covered if all(full or not bool(part.any()) for full, part in zip(covered, parts, strict=True)) else None
 
     def named(self, w: Tensor, b: Tensor | None = None) -> dict[str, Tensor]:
         """Named views of flat vectors ``w`` [..., d] and ``b`` [..., q]."""

@@ -6,7 +6,8 @@ One step of one client, in this order::
     v = v + (weight_decay + decay) * theta
     theta = theta - lr * (v, or what the local optimiser makes of it)
 
-With ``adamw`` the weight decay is the optimiser's.
+With ``adamw`` the weight decay is the optimiser's. Parameters that are not trained are left out: of v before it is clipped, and
+of the step.
 
 ``clip(v) = v * min(1, limit / (|v| + 1e-6))``, one norm over all parameters of a client. With ``clip_scope`` ``loss`` only
 ``g`` is clipped; with ``total_with_decay`` the decay is inside the clip.
@@ -123,10 +124,12 @@ class Cohort:
         b: [q] floating buffers as broadcast; frozen reference models use them.
         plan: batches. label_counts: [C, L] samples per class, for the objective: each client's own, or the total.
         lr: learning rate, a number or [C, 1].
-        added: what the algorithm adds to the gradient. terms: extra losses.
+        added: what the algorithm adds to the gradient.
+        losses: [C] sum over steps of the mean batch loss, written by the executor.
+        terms: extra losses.
         direction: the algorithm's own step direction, or None. memories: rows [C, d] that it may write; those of a finished
             client are frozen.
-        losses: [C] sum over steps of the mean batch loss, written by the executor.
+        trains: bool [d], the parameters that are trained; None for all.
     """
 
     W: Tensor
@@ -137,10 +140,11 @@ class Cohort:
     label_counts: Tensor
     lr: Coefficient
     added: Local
-    terms: list[Term]
-    direction: Direction | None
-    memories: list[Tensor]
     losses: Tensor
+    terms: list[Term] = field(default_factory=list)
+    direction: Direction | None = None
+    memories: list[Tensor] = field(default_factory=list)
+    trains: Tensor | None = None
 
 
 def rows_of(value: Any, rows: slice) -> Any:
@@ -180,12 +184,17 @@ class Update:
             shift = -self.pull * own(added.towards)
             base = shift if base is None else base + shift
         self.base: Tensor | None = base
+        self._fixed = None if cohort.trains is None else ~cohort.trains
         self._limit: Tensor | None = None  # where the constant and proportional parts alone would lead
         alone = self.scale is None and local.clip_scope != "loss" and cohort.direction is None
         self.seeded = base is not None and alone
         plain = not any(isinstance(value, Tensor) for value in (self.scale, self.pull, self.lr, self.decay))
-        self.direct = plain and local.clip is None and isinstance(self.optimiser, Sgd) and not local.momentum
-        """Whether the step is linear in the gradient with plain numbers: matrix products can then write into theta."""
+        whole = cohort.trains is None or base is None
+        self.direct = plain and whole and local.clip is None and isinstance(self.optimiser, Sgd) and not local.momentum
+        """Whether the step is linear in the gradient with plain numbers: matrix products can then write into theta.
+
+        Then all gradients are passed, or, without a constant part, those of some tensors alone.
+        """
 
     def seed(self, g: Tensor) -> None:
         """Initialise ``g`` [c, d] before the loss gradient is accumulated into it: adding the constant is then free."""
@@ -221,6 +230,7 @@ class Update:
     def direction(self, w: Tensor, g: Tensor) -> None:
         """Turn ``g`` (seed + loss gradient) into v, in place; ``w`` is only read."""
         local = self.local
+        self._leave_out(g)
         if local.clip is not None and local.clip_scope == "loss":
             clip(g, local.clip)
         if self.scale is not None:
@@ -231,15 +241,27 @@ class Update:
             add(g, self.pull, w)
         if self.has_decay and local.clip_scope == "total_with_decay":
             add(g, self.decay, w)
+        self._leave_out(g)
         if local.clip is not None and local.clip_scope != "loss":
             clip(g, local.clip)
         if self.has_decay and local.clip_scope != "total_with_decay":
             add(g, self.decay, w)
+            self._leave_out(g)
+
+    def _leave_out(self, v: Tensor) -> None:
+        """Clear what belongs to parameters that are not trained."""
+        if self._fixed is not None:
+            v.masked_fill_(self._fixed, 0.0)
 
     def step(self, w: Tensor, g: Tensor) -> None:
         """Update ``w`` [c, d] and the moments of these rows in place; ``g`` is overwritten."""
         self.direction(w, g)
+        if self._fixed is None:
+            self.optimiser.step(w, g, self.moments, self.lr)
+            return
+        before = w.clone()
         self.optimiser.step(w, g, self.moments, self.lr)
+        torch.where(self._fixed, before, w, out=w)  # AdamW shrinks parameters whatever their gradient is
 
 
 def accumulate(targets: list[Tensor], gradients: Gradients, keep: float, factor: float) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -14,7 +14,8 @@ from fedtide.core.randomness import generator, key64
 from fedtide.settings.run import LocalSettings
 
 Ints = NDArray[np.int64]
-_UNKNOWN: Ints = np.zeros(0, dtype=np.int64)
+Classes = Callable[[Ints], Ints]
+"""Classes of the training samples at some positions."""
 _BETWEEN = 1181783497276652981  # an odd multiplier keeps the keys of a step's batches apart
 
 
@@ -87,10 +88,10 @@ def _balanced(labels: Ints) -> NDArray[np.float64]:
 
 
 def _passes(
-    shard: Ints, labels: Ints, batch: int, steps: int, local: LocalSettings, rng: np.random.Generator
+    shard: Ints, classes: Classes, batch: int, steps: int, local: LocalSettings, rng: np.random.Generator
 ) -> list[Ints]:
     """Consecutive batches of repeated passes over a shard."""
-    probabilities = _balanced(labels[shard]) if local.order == "class_balanced" else None
+    probabilities = _balanced(classes(shard)) if local.order == "class_balanced" else None
     batches: list[Ints] = []
     rest = np.zeros(0, dtype=np.int64)
     while len(batches) < steps:
@@ -116,7 +117,7 @@ def plan_batches(
     purpose: str,
     keys: tuple[int, ...],
     device: torch.device,
-    labels: Ints = _UNKNOWN,
+    classes: Classes,
 ) -> BatchPlan:
     """The plan of one round.
 
@@ -129,7 +130,7 @@ def plan_batches(
         purpose: ``"batches"`` in training.
         keys: the round number, and anything else that identifies this training.
         device: of the index table.
-        labels: of the training set, for ``local.order = class_balanced``.
+        classes: of samples, for ``local.order = class_balanced``.
     """
     steps = [step_count(len(shard), mean_size, local) for shard in shards]
     width = min(local.step_samples, max((len(shard) for shard in shards), default=0))
@@ -144,7 +145,7 @@ def plan_batches(
         if count == 0:
             continue
         rng = generator(seed, purpose, *keys, client)
-        for step, batch in enumerate(_passes(shard, labels, local.step_samples, count, local, rng)):
+        for step, batch in enumerate(_passes(shard, classes, local.step_samples, count, local, rng)):
             indices[row, step, : len(batch)] = batch
             sizes[row, step] = len(batch)
     stride = np.int64(2862933555777941757)  # an odd 64-bit multiplier keeps the keys of different steps apart

@@ -28,7 +28,7 @@ def begin_session(parts: Parts, state: RunState, t: int) -> dict[str, Any] | Non
     w, b = parts.initialiser.start(boundary)
     state.w, state.b = w.clone(), b.clone()
     _renew_memories(parts, state, t)
-    return session_record(parts, boundary, (state.w, state.b), t) if t > 0 and parts.leads else None
+    return session_record(parts, boundary, (state.w, state.b), t) if t > 0 and parts.hardware.leads else None
 
 
 def end_session(parts: Parts, state: RunState, t: int) -> None:
@@ -51,7 +51,7 @@ def boundary_at(parts: Parts, state: RunState, t: int) -> Boundary:
         devices=timeline.at(t).clients.tolist(),
         store=state.initialiser,
         lr=parts.settings.local.lr,
-        old_labels=torch.from_numpy(earlier.any(0)).to(parts.device),
+        old_labels=torch.from_numpy(earlier.any(0)).to(parts.hardware.device),
         services=GradientRounds(parts, state, t),
     )
 
@@ -121,17 +121,13 @@ def session_record(parts: Parts, s: Boundary, start: Start, t: int) -> dict[str,
         **s.facts,
     }
     for split in evaluation.splits:
-        scores = parts.scores(*start, split, held_out=parts.timeline.evaluated_at(t))
+        scores = parts.evaluator.scores(start, split, held_out=parts.timeline.evaluated_at(t))
         main = main_score(parts.data.task).name
         facts[f"{split}_{main}"] = scores.row(parts.timeline.labels_at(t))[main]
     if evaluation.boundary_losses:
         models = {"start": start, "previous": (s.w, s.b), "average": average(s), "first": (s.w0, s.b0)}
-        facts["losses"] = dict(zip(models, _losses(parts, list(models.values()), t), strict=True))
+        samples = parts.evaluator.training_samples(parts.timeline.shards_at(t))  # once for every client that holds it
+        facts["losses"] = {
+            name: model and parts.evaluator.scores_on(model, *samples).mean_loss() for name, model in models.items()
+        }
     return facts
-
-
-def _losses(parts: Parts, models: list[Start | None], t: int) -> list[float | None]:
-    """Loss of each model; a sample counts once for every client that holds it."""
-    samples = torch.from_numpy(np.concatenate(parts.timeline.shards_at(t))).to(parts.device)
-    inputs, labels = parts.data.train_inputs[samples], parts.data.train_labels[samples]
-    return [model and parts.scores_on(*model, inputs, labels).mean_loss() for model in models]

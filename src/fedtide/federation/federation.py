@@ -16,7 +16,7 @@ from fedtide.federation.plan import RoundPlan
 from fedtide.federation.record import RoundRecord
 from fedtide.federation.round import RoundResult, train_round
 from fedtide.federation.scoring.consistency import consistency
-from fedtide.federation.scoring.scores import columns, score
+from fedtide.federation.scoring.scores import Scoring
 from fedtide.federation.state import RunState
 
 
@@ -28,7 +28,7 @@ class Federation:
     """
 
     def __init__(self, parts: Parts) -> None:
-        self.parts, self.clock = parts, make_clock(parts)
+        self.parts, self.clock, self.scoring = parts, make_clock(parts), Scoring(parts)
 
     def run_round(self, state: RunState) -> RoundRecord:
         """Run round ``state.round`` and advance the state.
@@ -46,8 +46,8 @@ class Federation:
         plan = self.clock.plan(state, t)
         if t > first:
             change_population(parts, state, plan)
-        watched = parts.settings.evaluation.consistency and parts.leads
-        fits = consistency(parts, state.w, state.b, plan) if watched else {}
+        watched = parts.settings.evaluation.consistency and parts.hardware.leads
+        fits = consistency(parts.evaluator, (state.w, state.b), plan) if watched else {}
         if t == first:
             charge_session(parts, state, plan.population)
         result = train_round(parts, state, plan)
@@ -91,15 +91,15 @@ class Federation:
                 "bytes_down": int(state.totals["bytes_down"]),
                 "gradient_rounds": int(state.totals["gradient_rounds"]),
                 "lr": plan.lr,
-                **dict.fromkeys(columns(parts)),
+                **dict.fromkeys(self.scoring.columns),
                 **result.server,
             },
             clients=dict(result.clients),
         )
         if parts.data.task == "classification":
-            record.per_class["held"] = parts.label_counts(plan.shards).sum(0).to(torch.int64).tolist()
-        if due and not failed and parts.leads:
-            score(parts, record, state, result, t)
+            record.per_class["held"] = parts.data.label_counts(plan.shards).sum(0).to(torch.int64).tolist()
+        if due and not failed and parts.hardware.leads:
+            self.scoring.score(record, state, result, t)
         return record
 
 

@@ -11,8 +11,9 @@ import torch
 
 from fedtide.core.errors import Diverged
 from fedtide.engine.process import prepare_process
+from fedtide.federation.assembly.chosen import Chosen
+from fedtide.federation.assembly.footprint import Footprint, footprint
 from fedtide.federation.federation import Federation
-from fedtide.federation.footprint import footprint
 from fedtide.federation.parts import Hardware, Parts, assemble
 from fedtide.federation.ranks import process_group
 from fedtide.federation.record import RoundRecord
@@ -31,7 +32,8 @@ class FederatedModule(L.LightningModule):
     Args:
         settings, timeline, data: of the run.
         saved: state to resume from, or None.
-        announce: called with the assembled parts and a line about the process, before anything large is allocated.
+        announce: called with the assembled parts, the memory that they will take and a line about the process, before
+            anything large is allocated.
         scratch: folder of memories kept on disk.
 
     Attributes:
@@ -45,7 +47,7 @@ class FederatedModule(L.LightningModule):
         timeline: Timeline,
         data: Dataset,
         saved: dict[str, Any] | None = None,
-        announce: Callable[[Parts, str], None] = lambda parts, process: None,
+        announce: Callable[[Parts, Footprint, str], None] = lambda parts, wanted, process: None,
         scratch: Path | None = None,
     ) -> None:
         super().__init__()
@@ -75,10 +77,11 @@ class FederatedModule(L.LightningModule):
             scratch=self._scratch,
         )
         memory = MemoryStore(self.settings.federation.memory, self.device, self._scratch)
-        wanted = footprint(self.settings, self.timeline, self.data, self.device, hardware.dtype)
+        chosen = Chosen.of(self.settings, self.timeline, self.data)
+        wanted = footprint(chosen, self.timeline, self.data, self.device, hardware.dtype)
         wanted.refuse_excess(self.device, memory)
-        self.parts = assemble(self.settings, self.timeline, self.data, hardware)
-        self._announce(self.parts, process)
+        self.parts = assemble(chosen, self.timeline, self.data, hardware)
+        self._announce(self.parts, wanted, process)
         self.federation = Federation(self.parts)
         saved, self._saved = self._saved, None
         self.state = initial_state(self.parts) if saved is None else restored_state(self.parts, saved)

@@ -1,10 +1,12 @@
-"""Bytes on the wire, from what an algorithm declares to send."""
+"""Bytes on the wire, from what an algorithm declares to send and the links that its updates pass."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from fedtide.algorithms.base import Algorithm
+from fedtide.uplink.base import Link
 
 BYTES = 4
 """Bytes of one number on the wire, independent of the simulation's precision."""
@@ -19,16 +21,26 @@ class Payload:
     models: float
 
 
-def payload(algorithm: Algorithm, size: int, buffers: int) -> Payload:
+def payload(algorithm: Algorithm, links: Sequence[Link], size: int, buffers: int) -> Payload:
     """Bytes that one participant receives and sends in one exchange.
 
     The model (``w``, ``W``) has d parameters and q floating buffers; the size of any other name is :meth:`Algorithm.payload`,
-    d unless overridden. The normalised cost kappa of a round (DynamicFL, section 4) is ``models`` times its exchanges over
-    n L, the steps of n participants of mean size: 1 if the model is exchanged after every step.
+    d unless overridden. What a link makes of an update's size holds for the parameters of ``W`` and for the client vectors that
+    the server derives from them, all that are sent but :attr:`Algorithm.apart`. The normalised cost kappa of a round
+    (DynamicFL, section 4) is ``models`` times its exchanges over n L, the steps of n participants of mean size: 1 if the model
+    is exchanged after every step.
     """
+    update = BYTES * size
+    for link in links:
+        bits = link.bits(size)
+        update = update if bits is None else -(-bits // 8)
 
-    def numbers(name: str) -> int:
-        return size + buffers if name in ("w", "W") else algorithm.payload(name)
+    def bytes_of(name: str, sent: bool) -> int:
+        if name in ("w", "W"):
+            return (update if sent else BYTES * size) + BYTES * buffers
+        derived = sent and name in algorithm.client and name not in algorithm.apart
+        return update if links and derived else BYTES * algorithm.payload(name)
 
-    down, up = (sum(map(numbers, names)) for names in (algorithm.down, algorithm.up))
-    return Payload(BYTES * down, BYTES * up, (down + up) / (2 * (size + buffers)))
+    down = sum(bytes_of(name, False) for name in algorithm.down)
+    up = sum(bytes_of(name, True) for name in algorithm.up)
+    return Payload(down, up, (down + up) / (2 * BYTES * (size + buffers)))

@@ -74,7 +74,7 @@ class Share:
     """The part of a round's local training that is this process's.
 
     Attributes:
-        group: the processes. rows: of the cohort that this process trains.
+        group: the processes. rows: of the cohort that this process trains. clients: rows of the cohort.
         whole: whether every process gets all rows after local training. Otherwise it has only its own, the others are NaN, and
             sums over all rows pass through the processes in turn; a model instead of a cohort is sent.
     """
@@ -82,6 +82,7 @@ class Share:
     group: Group
     rows: slice
     whole: bool
+    clients: int
 
     def begin(self, executor: Executor, cohort: Cohort) -> Advance:
         """Training of this process's rows; they are then combined with the others'."""
@@ -110,6 +111,15 @@ class Share:
             rows[self.rows.stop :] = 0
             self.group.sum_in_place(rows)
 
+    def spread(self, column: Tensor) -> Tensor:
+        """A column [C, 1] of which this process has its own part, or all of it."""
+        if self.whole:
+            return column
+        full = column.new_zeros(self.clients, 1)
+        full[self.rows] = column
+        self.combine(full)
+        return full
+
     def total(self, total: Tensor, add: Callable[[Tensor, slice], None]) -> Tensor:
         """A sum over all rows in their order, the same to the bit for any number of processes.
 
@@ -126,4 +136,4 @@ class Share:
 def share_of(group: Group, clients: int, whole: bool) -> Share:
     """The share of a process of ``clients`` rows; ``whole`` as in :class:`Share`, always so for a single process."""
     rows = slice(group.rank * clients // group.size, (group.rank + 1) * clients // group.size)
-    return Share(group, rows, whole or group.size == 1)
+    return Share(group, rows, whole or group.size == 1, clients)

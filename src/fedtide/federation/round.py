@@ -5,27 +5,24 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import cache
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from fedtide.algorithms.base import Round, Vectors
-from fedtide.core.faults import broken_contract
 from fedtide.costs.wireless import Segment
 from fedtide.engine import contract
-from fedtide.engine.flat import weighted_sum
-from fedtide.engine.local import Cohort, Gradient, GradientAt, momentum_steps
-from fedtide.engine.optimisers import Moments, optimiser
-from fedtide.engine.plan import BatchPlan, plan_batches, step_count
+from fedtide.engine.local import Cohort, momentum_steps
+from fedtide.engine.plan import BatchPlan, step_count
 from fedtide.exchange.base import Schedule
 from fedtide.federation.parts import Parts
 from fedtide.federation.plan import RoundPlan
 from fedtide.federation.ranks import Share, share_of
 from fedtide.federation.services import RoundServices, prior
 from fedtide.federation.state import RunState
-from fedtide.settings.run import LocalSettings
+from fedtide.federation.training import Training, phase_batches, sit_out, train
+from fedtide.federation.uplink import Combining, Trip, pass_links
 
 _NUMBERS = 1 << 20
 """Numbers in a temporary of a few rows."""
@@ -61,17 +58,12 @@ def train_round(parts: Parts, state: RunState, plan: RoundPlan) -> RoundResult:
 
     Sums over clients run in ascending id order, so nothing depends on which worker finished first.
     """
-    algorithm, local = parts.algorithm, plan.local
+    algorithm = parts.algorithm
     parts.synthetic.load(state.extra)
     samples = algorithm.training_samples(plan.ids, plan.shard_ids, plan.shards, state.extra)
-    plan = replace(
-        plan, shards=contract.positions(algorithm, "training_samples", samples, len(plan.ids), len(parts.labels))
-    )
-    drawn = plan.ids if plan.starts is None else plan.starts.numbers
-    batches = plan_batches(
-        *(plan.shards, drawn, local, plan.mean_size, parts.settings.seed, plan.purpose, plan.keys),
-        *(state.w.device, parts.labels),
-    )
+    shards = contract.positions(algorithm, "training_samples", samples, len(plan.ids), parts.data.size("train"))
+    plan = replace(plan, shards=shards)
+    batches = phase_batches(parts, plan, state.w.device, plan.local)
     ids = torch.tensor(plan.ids, dtype=torch.int64)
     places = ids.to(state.counts.device)
     state.counts.index_add_(0, places, torch.ones_like(places))
@@ -80,12 +72,15 @@ def train_round(parts: Parts, state: RunState, plan: RoundPlan) -> RoundResult:
     schedule = parts.exchange.schedule(r)
     share = share_of(parts.hardware.group, len(ids), whole=_needs_rows(parts, state, plan, schedule))
     r.sums = share.total
-    if schedule.idle:
-        batches = _without_idle(batches, r, schedule)
-    cohort = _cohort(parts, state, plan, batches, r, services, memory)
-    segments = _advance(parts, cohort, r, schedule, share)
-    services.buffers = cohort.buffers
+    sit_out(r, schedule, batches)
+    trained = train(Training(parts, state, plan, services.counts, memory, schedule, share), r, batches)
+    cohort = trained.cohort
+    services.buffers, r.trained = cohort.buffers, cohort.W
     drift = _drift(cohort.W, r.base, share)
+    combining: Combining | None = None
+    sent = pass_links(parts.links, r, trained.start, memory, Trip(plan, share, state))
+    if parts.rule is not None:
+        r.rule = combining = Combining(parts.rule, r, trained.start)
     r.weights = contract.tensor(algorithm, "weights", algorithm.weights(r), r.n, tuple(r.n.shape))
     w = contract.tensor(algorithm, "finish", algorithm.finish(r), state.w, tuple(state.w.shape))
     b = r.mean(cohort.buffers)
@@ -94,17 +89,20 @@ def train_round(parts: Parts, state: RunState, plan: RoundPlan) -> RoundResult:
     if plan.local.keeps_momentum:
         memory.update(cohort.moments)
     _scatter(state, ids, memory, _keeps(plan))
-    clients, server = _recorded(plan.ids, contract.record(algorithm, algorithm.record(r), len(plan.ids)))
+    values = sent | contract.record(algorithm, algorithm.record(r), len(plan.ids))
+    if combining is not None and combining.kept is not None:
+        values["kept"] = combining.kept
+    clients, server = _recorded(plan.ids, values)
     return RoundResult(
         w=w,
         b=b,
-        participants=(r.mean(cohort.W), b) if parts.evaluates("participants") else (w, b),
+        participants=(r.mean(r.W), b) if parts.evaluates("participants") else (w, b),
         members=(cohort.W, cohort.buffers),
-        train_loss=_mean_loss(cohort, plan, batches),
+        train_loss=_mean_loss(cohort, plan),
         drift=drift,
-        segments=segments,
+        segments=trained.segments,
         length=r.mean_steps,
-        trained=sum(count > 0 for count in batches.steps),
+        trained=sum(count > 0 for count in cohort.plan.steps),
         clients=clients,
         server=server,
     )
@@ -142,7 +140,7 @@ def _make_round(
 
     n = torch.tensor([len(shard) for shard in plan.shards], dtype=torch.float64)
     steps = torch.tensor(batches.steps, dtype=torch.float64)
-    counts = parts.label_counts(plan.shards)
+    counts = parts.data.label_counts(plan.shards)
     weights = parts.weighting.weights(n, counts)
     services = RoundServices(parts, state, plan, prior(parts, counts, plan.present, state.w))
     rows = state.w.expand(len(plan.ids), -1) if plan.starts is None else plan.starts.w
@@ -158,6 +156,7 @@ def _make_round(
         lr0=local.lr,
         w=state.w,
         W=rows,
+        trained=rows,
         base=rows,
         staleness=column(torch.tensor(behind)),
         keeps=column(_keeps(plan)),
@@ -187,52 +186,6 @@ def _make_round(
     return r, services
 
 
-def _cohort(
-    parts: Parts,
-    state: RunState,
-    plan: RoundPlan,
-    batches: BatchPlan,
-    r: Round,
-    services: RoundServices,
-    memory: dict[str, Tensor],
-) -> Cohort:
-    """The participants, ready for local training."""
-    algorithm, clients = parts.algorithm, len(r.ids)
-    buffers = state.b.expand(clients, -1) if plan.starts is None else plan.starts.b
-    shapes = tuple(r.w.shape), tuple(r.W.shape)
-    r.W = contract.tensor(algorithm, "start", algorithm.start(r), r.w, *shapes).expand(clients, -1).clone()
-    cohort = Cohort(
-        W=r.W,
-        buffers=buffers.clone(),
-        moments=_moments(memory, r.W, r.local),
-        b=state.b,
-        plan=batches,
-        label_counts=services.counts,
-        lr=r.rate,
-        added=contract.local(algorithm, algorithm.local(r), clients, len(r.w)),
-        terms=[
-            *contract.terms(algorithm, algorithm.terms(r)),
-            *contract.terms(parts.initialiser, parts.initialiser.terms(state.initialiser)),
-        ],
-        direction=None,
-        memories=[],
-        losses=torch.zeros(clients, dtype=state.w.dtype, device=state.w.device),
-    )
-    if algorithm.has_direction:
-        own = cache(lambda start, stop: r.rows(slice(start, stop)))  # views, which stay up to date
-
-        def direction(grad: Gradient, W: Tensor, rows: slice) -> Tensor | GradientAt:
-            before = W._version
-            found = algorithm.direction(grad, W, own(rows.start, rows.stop))
-            if W._version != before:
-                raise broken_contract(algorithm, "direction", "a tensor of its own, and leave W as it is")
-            return contract.direction(algorithm, found, W)
-
-        cohort.direction = direction
-        cohort.memories = [rows for _, rows in r.client]
-    return cohort
-
-
 def _recorded(
     ids: list[int], values: dict[str, Tensor | float]
 ) -> tuple[dict[str, Sequence[float]], dict[str, float | None]]:
@@ -242,9 +195,9 @@ def _recorded(
     return ({"client": ids, **columns} if columns else {}), numbers
 
 
-def _mean_loss(cohort: Cohort, plan: RoundPlan, batches: BatchPlan) -> float:
+def _mean_loss(cohort: Cohort, plan: RoundPlan) -> float:
     """Mean training loss over the samples of the clients that trained."""
-    steps = torch.tensor(batches.steps, dtype=torch.float64)
+    steps = torch.tensor(cohort.plan.steps, dtype=torch.float64)
     n = torch.tensor([len(shard) for shard in plan.shards], dtype=torch.float64)
     trained = n * (steps > 0)
     losses = cohort.losses.to(torch.float64).cpu() / steps.clamp(min=1)
@@ -263,46 +216,4 @@ def _drift(W: Tensor, base: Tensor, share: Share) -> float:
 def _needs_rows(parts: Parts, state: RunState, plan: RoundPlan, schedule: Schedule) -> bool:
     """Whether every process needs all local models: for memories, averages inside the round or evaluation."""
     used = bool(state.memory or schedule.averages) or plan.starts is not None
-    return used or not parts.algorithm.sums_only or parts.evaluates("ensemble")
-
-
-def _moments(memory: dict[str, Tensor], W: Tensor, local: LocalSettings) -> Moments:
-    """What the local optimiser remembers at the start of training: the kept rows, or those of the first step."""
-    used = optimiser(local)
-    if local.keeps_momentum:
-        return {name: memory[name] for name in used.widths(W.shape[1])}
-    return used.at_rest(W)
-
-
-def _without_idle(batches: BatchPlan, r: Round, schedule: Schedule) -> BatchPlan:
-    """The batches without those of idle clients; ``r`` leaves these out of its average unless ``idle_count`` is set."""
-    trains = torch.ones_like(r.steps)
-    trains[schedule.idle] = 0
-    r.steps, r.effective_steps = r.steps * trains, r.effective_steps * trains
-    if not schedule.idle_count and len(schedule.idle) < len(r.ids):
-        r.weights = r.weights * trains / (r.weights * trains).sum()
-    return batches.without(schedule.idle)
-
-
-def _advance(parts: Parts, cohort: Cohort, r: Round, schedule: Schedule, share: Share) -> list[Segment]:
-    """Local steps, in segments that end where clients average; the last one ends with the exchange of the round's end."""
-    segments = []
-    trained = np.zeros(len(r.ids), dtype=np.int64)  # steps of each client that are part of a segment
-    samples = np.pad(cohort.plan.sizes.numpy().cumsum(1), ((0, 0), (1, 0)))  # processed after 0, 1, ... steps
-
-    def close(rows: list[int], step: int) -> None:
-        segments.append(Segment(rows, (samples[rows, step] - samples[rows, trained[rows]]).tolist()))
-        trained[rows] = step
-
-    advance = share.begin(parts.executor, cohort)
-    for step, rows in schedule.averages:
-        advance(step)
-        members = torch.tensor(rows, device=cohort.W.device)
-        weights = r.weights[members, 0] / r.weights[members, 0].sum()
-        cohort.W[members] = weighted_sum(weights, cohort.W[members])
-        cohort.buffers[members] = weighted_sum(weights, cohort.buffers[members])
-        close(rows, step)
-    advance(cohort.plan.longest)
-    if active := [row for row in range(len(r.ids)) if row not in schedule.idle]:
-        close(active, cohort.plan.longest)
-    return segments
+    return used or not parts.algorithm.sums_only or parts.evaluates("ensemble") or parts.rule is not None

@@ -26,8 +26,9 @@ Result = TypeVar("Result")
 
 def prior(parts: Parts, counts: Tensor, present: Assignment, like: Tensor) -> Tensor:
     """The clients' samples per class [C, L] as the objective sees them: each client's own, or those of all present."""
-    pooled = parts.task.objective.pooled
-    return (parts.population_counts(present).sum(0).expand_as(counts) if pooled else counts).to(like)
+    if parts.task.objective.pooled:
+        counts = parts.data.label_counts(parts.timeline.shards_of(present)).sum(0).expand_as(counts)
+    return counts.to(like)
 
 
 class RoundServices:
@@ -51,7 +52,7 @@ class RoundServices:
     def full_gradient(self, points: Tensor, shards: Sequence[Ints] | None = None) -> Tensor:
         parts, data, counts = self._parts, self._plan.shards, self.counts
         if shards is not None:
-            data, counts = shards, prior(parts, parts.label_counts(shards), self._plan.present, points)
+            data, counts = shards, prior(parts, parts.data.label_counts(shards), self._plan.present, points)
         return full_gradient(parts.workers, points, self._state.b, list(data), self._batch, counts)
 
     def taylor(self, points: Tensor, probes: int | None, first: int = 0) -> tuple[Tensor, Tensor]:
@@ -96,11 +97,11 @@ class RoundServices:
         return self._parts.timeline.shards[shard]
 
     def labels(self, positions: Ints) -> Ints:
-        return self._parts.labels[positions]
+        return self._parts.data.classes(positions)
 
     def population(self) -> Population:
         ids, sizes = self._plan.present.clients, self._parts.timeline.sizes_of(self._plan.present)
         return Population(ids, sizes, self._state.seen[torch.from_numpy(ids)].cpu().numpy())
 
     def population_counts(self) -> Tensor:
-        return self._parts.population_counts(self._plan.present)
+        return self._parts.data.label_counts(self._parts.timeline.shards_of(self._plan.present))

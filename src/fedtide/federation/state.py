@@ -28,6 +28,7 @@ class RunState:
             steps is [N, 1]), ``latest`` models where they are evaluated.
         seen: bool [N], clients that have a memory. counts: int64 [N], rounds each client took part in.
         written: int64 [N], number of the last round (from 1) in which a client's rows of ``memory`` were written; 0 for never.
+        uplink: tensors that links keep at the server, by link and name.
         extra: the algorithm's further tensors. initialiser: the initialiser's. events: with ``clock: events``, jobs under way.
         totals: up to now: bytes, gradient rounds, seconds on this machine, simulated latency [s] and energy [J], and the
             sum of the rounds' normalised communication costs kappa.
@@ -41,6 +42,7 @@ class RunState:
     seen: Tensor
     counts: Tensor
     written: Tensor
+    uplink: dict[str, dict[str, Tensor]] = field(default_factory=dict)
     extra: dict[str, Tensor] = field(default_factory=dict)
     initialiser: dict[str, Tensor] = field(default_factory=dict)
     events: dict[str, Any] = field(default_factory=dict)
@@ -81,12 +83,17 @@ def initial_state(parts: Parts) -> RunState:
         w=parts.w0.clone(),
         b=parts.b0.clone(),
         server=server_vectors(parts),
-        memory={name: parts.memory.rows(clients, size, parts.w0.dtype) for name, size in parts.client_rows().items()},
+        memory={name: parts.memory.rows(clients, size, parts.w0.dtype) for name, size in parts.client_rows.items()},
         seen=torch.zeros(clients, dtype=torch.bool),
         counts=torch.zeros(clients, dtype=torch.int64),
         written=torch.zeros(clients, dtype=torch.int64),
+        uplink=_uplink(parts),
         extra=parts.algorithm.extra(),
     )
+
+
+def _uplink(parts: Parts) -> dict[str, dict[str, Tensor]]:
+    return {link.settings.name: link.extra(parts.layout.size) for link in parts.links}
 
 
 def restored_state(parts: Parts, saved: dict[str, Any]) -> RunState:
@@ -97,7 +104,7 @@ def restored_state(parts: Parts, saved: dict[str, Any]) -> RunState:
     """
     _refuse_other_shapes(parts, saved)
     memory, never = saved.get("memory", {}), torch.zeros(parts.timeline.num_clients, dtype=torch.int64)
-    state = RunState.restore({"written": never, **saved, "memory": {}}, parts.device, torch.device("cpu"))
+    state = RunState.restore({"written": never, **saved, "memory": {}}, parts.hardware.device, torch.device("cpu"))
     if isinstance(memory, StoredRows):
         state.memory = {
             name: parts.memory.rows(form.shape[0], form.shape[1], form.dtype) for name, form in memory.forms.items()
@@ -118,9 +125,7 @@ def _refuse_other_shapes(parts: Parts, saved: dict[str, Any]) -> None:
     expected = {"w": _form(parts.w0), "b": _form(parts.b0)}
     expected |= {"seen": f"{torch.bool} [{clients}]", "counts": f"{torch.int64} [{clients}]"}
     expected |= {f"server.{name}": _form(vector) for name, vector in server_vectors(parts).items()}
-    expected |= {
-        f"memory.{name}": f"{parts.w0.dtype} [{clients}, {size}]" for name, size in parts.client_rows().items()
-    }
+    expected |= {f"memory.{name}": f"{parts.w0.dtype} [{clients}, {size}]" for name, size in parts.client_rows.items()}
     expected |= {f"extra.{name}": "a tensor" for name in parts.algorithm.extra()}
     found = {name: _form(saved.get(name)) for name in ("w", "b", "seen", "counts")}
     memory = saved.get("memory", {})
@@ -130,6 +135,10 @@ def _refuse_other_shapes(parts: Parts, saved: dict[str, Any]) -> None:
     ):
         found |= {f"{group}.{name}": _form(value) for name, value in vectors.items()}
     found |= {f"extra.{name}": "a tensor" for name in saved.get("extra", {}) if f"extra.{name}" in expected}
+    expected |= {name: _form(value) for name, value in _flat("uplink", _uplink(parts)) if isinstance(value, Tensor)}
+    found |= {
+        name: _form(value) for name, value in _flat("uplink", saved.get("uplink", {})) if isinstance(value, Tensor)
+    }
     expected |= _of_events(parts, saved.get("events", {}))
     found |= {
         name: _form(value) for name, value in _flat("events", saved.get("events", {})) if isinstance(value, Tensor)

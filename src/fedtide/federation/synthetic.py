@@ -31,36 +31,35 @@ class SyntheticSamples:
 
     Args:
         data: with capacity for them after its ``own`` samples.
-        labels: of all training samples, on the CPU.
         own: number of real samples.
     """
 
-    def __init__(self, data: Dataset, labels: Ints, own: int) -> None:
-        self._data, self._labels, self._own = data, labels, own
+    def __init__(self, data: Dataset, own: int) -> None:
+        self._data, self._own = data, own
         self._loaded: Tensor | None = None
 
     def inputs(self, unit: Tensor) -> Tensor:
         """Model inputs for points [n, ...] of the unit cube, scaled to the range of the data."""
-        if self._data.mean or self._data.train_inputs.dtype == torch.uint8:
+        if self._data.mean or self._data.read("train", slice(0))[0].dtype == torch.uint8:
             return self._data.normalise(unit)
         return torch.lerp(*self._range, unit)
 
     @cached_property
     def _range(self) -> tuple[Tensor, Tensor]:
-        return torch.aminmax(self._data.train_inputs[: self._own])
+        return torch.aminmax(self._data.read("train", slice(self._own))[0])
 
     def add(self, extra: dict[str, Tensor], unit: Tensor, labels: Tensor) -> Ints:
         """Append points ``unit`` [m, ...] of the unit cube with int64 ``labels`` [m]; returns their positions."""
         self.load(extra)
-        inputs, device = self._data.train_inputs, self._data.train_labels.device
-        pixels = (unit * self._data.scale).round() if inputs.dtype == torch.uint8 else self.inputs(unit)
-        fresh = pixels.to(inputs), labels.to(device)
-        known = extra.get("synthetic_inputs", inputs[:0]), extra.get("synthetic_labels", self._data.train_labels[:0])
+        none = self._data.read("train", slice(0))
+        pixels = (unit * self._data.scale).round() if none[0].dtype == torch.uint8 else self.inputs(unit)
+        fresh = pixels.to(none[0]), labels.to(none[1].device)
+        known = extra.get("synthetic_inputs", none[0]), extra.get("synthetic_labels", none[1])
         first = self._own + len(known[1])
         extra["synthetic_inputs"], extra["synthetic_labels"] = (
             torch.cat(pair) for pair in zip(known, fresh, strict=True)
         )
-        self._write(first, *fresh)
+        self._data.write(first, *fresh)
         self._loaded = extra["synthetic_inputs"]
         return np.arange(first, first + len(labels), dtype=np.int64)
 
@@ -68,10 +67,5 @@ class SyntheticSamples:
         """Make the rows those of a state."""
         inputs = extra.get("synthetic_inputs")
         if inputs is not None and inputs is not self._loaded:
-            self._write(self._own, inputs, extra["synthetic_labels"])
+            self._data.write(self._own, inputs, extra["synthetic_labels"])
             self._loaded = inputs
-
-    def _write(self, first: int, inputs: Tensor, labels: Tensor) -> None:
-        rows = slice(first, first + len(labels))
-        self._data.train_inputs[rows], self._data.train_labels[rows] = inputs, labels
-        self._labels[rows] = labels.cpu().numpy()

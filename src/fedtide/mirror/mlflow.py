@@ -74,7 +74,7 @@ class MlflowMirror:
         """:meth:`end`, but failures are raised."""
         self.abandon()
         if self.data is not None and outcome_of(run.directory) == "complete":
-            draw_timeline(run.directory.path, self.data.train_classes)
+            draw_timeline(run.directory.path, self.data.classes(slice(None)))
         run.end(self.options, self.data)
 
     def abandon(self) -> None:

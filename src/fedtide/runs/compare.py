@@ -10,7 +10,7 @@ from fedtide.algorithms.base import Algorithm
 from fedtide.core import plugins
 from fedtide.core.errors import SettingsError
 from fedtide.engine.workers import available_cores
-from fedtide.federation.compatibility import refuse_other_optimiser
+from fedtide.federation.assembly.compatibility import refuse_other_optimiser
 from fedtide.mirror.workspace import Workspace
 from fedtide.records.run_directory import RunDirectory
 from fedtide.runs.failures import with_traceback

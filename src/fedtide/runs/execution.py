@@ -14,9 +14,10 @@ from lightning.pytorch.loggers import Logger
 from fedtide.core import plugins
 from fedtide.core.errors import SettingsError
 from fedtide.core.files import replacing
+from fedtide.federation.assembly.footprint import Footprint
+from fedtide.federation.assembly.preview import advice, memory_plan
 from fedtide.federation.module import FederatedModule
 from fedtide.federation.parts import Parts
-from fedtide.federation.preview import advice, memory_plan
 from fedtide.federation.saving import checkpoint
 from fedtide.models.base import Model
 from fedtide.records.marks import wrong_size
@@ -106,10 +107,10 @@ def execute(
                     directory.event("interrupted", round=rounds)
                     return {**manifest, "state": "interrupted", "rounds": rounds, "signal": int(stop.received)}
 
-                def announce(parts: Parts, process: str) -> None:
+                def announce(parts: Parts, wanted: Footprint, process: str) -> None:
                     if libraries := plugins.create(Model, settings.model).libraries() | own.libraries():
                         directory.event("libraries", versions=libraries)
-                    for line in (*advice(parts), memory_plan(parts, data), process):
+                    for line in (*advice(parts), memory_plan(parts, wanted), process):
                         log(line)
                     if tracker is not None:
                         tracker.begin(directory)

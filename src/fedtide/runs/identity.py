@@ -19,8 +19,17 @@ _ROOTS = ("fedtide.federation.module", "fedtide.worlds.build")
 
 _PACKAGES = frozenset(
     {
-        *("algorithms", "exchange", "initialisation", "models", "objectives", "participation", "partitions"),
-        *("scenarios", "selection", "weighting"),
+        *(
+            "aggregation",
+            "algorithms",
+            "exchange",
+            "initialisation",
+            "models",
+            "objectives",
+            "participation",
+            "partitions",
+        ),
+        *("scenarios", "selection", "uplink", "weighting"),
         *("costs", "engine", "federation", "privacy", "programs", "world", "worlds"),
     }
 )
@@ -39,6 +48,7 @@ def _can_change_numbers(module: str) -> bool:
 def modules(settings: RunSettings) -> list[str]:
     """Modules whose source a run depends on: world, engine, federation, and only the plug-ins it uses."""
     chosen = {
+        "aggregation": settings.aggregation.name,
         "algorithms": settings.algorithm.name,
         "exchange": settings.exchange.name,
         "initialisation": settings.initialiser.name,
@@ -51,7 +61,8 @@ def modules(settings: RunSettings) -> list[str]:
     }
     if (selection := getattr(settings.exchange, "selection", None)) is not None:
         chosen["selection"] = selection.name
-    return closure([*_ROOTS, *(plugins.module_of(kind, name) for kind, name in chosen.items())], _can_change_numbers)
+    named = [*chosen.items(), *(("uplink", link.name) for link in settings.uplink)]
+    return closure([*_ROOTS, *(plugins.module_of(kind, name) for kind, name in named)], _can_change_numbers)
 
 
 def code(settings: RunSettings) -> list[str]:

@@ -101,7 +101,7 @@ def download(params: Params, out: Path) -> dict[str, Any]:
         "sample": list(data.input_shape),
         "train": len(data.train_labels),
         "test": len(data.test_labels),
-        "train_per_class": np.bincount(data.train_classes, minlength=data.num_classes).tolist(),
+        "train_per_class": np.bincount(data.classes(slice(None)), minlength=data.num_classes).tolist(),
     }
     if data.task != "classification":
         facts = {"task": data.task, "outputs": data.outputs, **facts}
@@ -121,7 +121,7 @@ def partition(params: Params, out: Path, log: Log) -> list[Path]:
     for settings in params.grid():
         identity = world_identity(settings, data)
         written.setdefault(world_file(out, settings, identity), (settings, identity))
-    labels = data.train_classes
+    labels = data.classes(slice(None))
     for path, (settings, identity) in written.items():
         timeline = build_timeline(settings, data)
         timeline.save(path, identity)
@@ -206,7 +206,7 @@ def report(
         raise SettingsError(
             f"no runs to report: {runs} has none of the {len(directories)} of `compare`; run `fedtide compare` first"
         )
-    labels, timeline = data.train_classes, timeline_for(first, data, worlds)
+    labels, timeline = data.classes(slice(None)), timeline_for(first, data, worlds)
     pictures = [world_file(worlds, first, world_identity(first, data)).with_suffix(".png")] if worlds else []
     if not pictures or not pictures[0].is_file():
         from fedtide.world.picture import draw

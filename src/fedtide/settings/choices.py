@@ -72,4 +72,6 @@ def choice_field(default: str, description: str) -> Any:
 
 
 WeightingChoice = Annotated[SerializeAsAny[PluginSettings], *choice("weighting", "samples")]
+UplinkChoice = Annotated[SerializeAsAny[PluginSettings], *choice("uplink", "")]
+AggregationChoice = Annotated[SerializeAsAny[PluginSettings], *choice("aggregation", "mean")]
 SelectionChoice = Annotated[SerializeAsAny[PluginSettings], *choice("selection", "dynacomm")]

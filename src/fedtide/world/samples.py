@@ -35,9 +35,9 @@ class Samples:
 
 def training_samples(data: Dataset) -> Samples:
     """All training samples of a dataset."""
-    return Samples(data.train_classes, data.origins.train_client, data.origins.train_time)
+    return Samples(data.classes(slice(None)), data.origins.train_client, data.origins.train_time)
 
 
 def test_samples(data: Dataset) -> Samples:
     """All test samples of a dataset."""
-    return Samples(data.test_classes, data.origins.test_client, data.origins.test_time)
+    return Samples(data.classes(slice(None), "test"), data.origins.test_client, data.origins.test_time)

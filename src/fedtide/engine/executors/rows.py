@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import torch
 from torch import Tensor
@@ -10,6 +10,8 @@ from torch import Tensor
 from fedtide.engine.gradient import Gradient
 from fedtide.engine.local import Cohort, Direction, GradientAt, Update, accumulate, rows_of
 from fedtide.programs.program import Gradients
+
+Value = TypeVar("Value")
 
 
 class Samples(NamedTuple):
@@ -36,6 +38,9 @@ class Rows:
     def __init__(self, cohort: Cohort, rows: slice, gradient: Gradient) -> None:
         self.cohort, self.rows, self.gradient = cohort, rows, gradient
         self.update = Update(cohort, rows, gradient.task.local)
+        trains = cohort.trains
+        self._covered = None if trains is None else gradient.layout.whole(trains)
+        self._direct = self.update.direct and (trains is None or self._covered is not None)
         self.w = cohort.W[rows]
         self.counts = cohort.label_counts[rows] if gradient.batched else cohort.label_counts[rows.start]
         self._g = torch.empty_like(self.w)
@@ -106,10 +111,10 @@ class Rows:
 
     def _descend(self, at: list[Tensor], minus: list[Tensor] | None, samples: Samples) -> Tensor:
         """A step along the gradient at one point, minus that at another one; returns the loss at the first."""
-        if self.update.direct and len(self.cohort.plan.batches(self._width(samples.labels))) == 1:
+        if self._direct and len(self.cohort.plan.batches(self._width(samples.labels))) == 1:
             gradients, value = self._of_batch(at, samples)
-            others = None if minus is None else self._of_batch(minus, samples)[0]
-            self.update.step_by(gradients, self._w_views, self.w, others)
+            others = None if minus is None else self._trained(self._of_batch(minus, samples)[0])
+            self.update.step_by(self._trained(gradients), self._trained(self._w_views), self.w, others)
             return value
         if self.update.seeded:
             self.update.seed(self._g)
@@ -120,6 +125,12 @@ class Rows:
             self._g.sub_(other)
         self.update.step(self.w, self._g)
         return value
+
+    def _trained(self, values: list[Value]) -> list[Value]:
+        """Those of the parameters that are trained."""
+        if self._covered is None:
+            return values
+        return [value for value, trained in zip(values, self._covered, strict=True) if trained]
 
     def _width(self, labels: Tensor) -> int:
         """Samples of a local step of one client."""

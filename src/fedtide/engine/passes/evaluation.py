@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -10,6 +11,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from fedtide.engine.workers import Workers, WorkerState
+from fedtide.world.dataset import Split
 
 
 @dataclass(frozen=True)
@@ -112,29 +114,34 @@ def _tally(logits: Tensor, labels: Tensor, groups: Tensor, size: int, excluded: 
 
 
 def evaluate_each(
-    workers: Workers, W: Tensor, B: Tensor, inputs: Tensor, labels: Tensor, shards: list[NDArray[np.int64]], batch: int
+    workers: Workers,
+    models: tuple[Tensor, Tensor],
+    of: Sequence[int],
+    split: Split,
+    shards: list[NDArray[np.int64]],
+    batch: int,
 ) -> list[Scores]:
     """Scores of a model of its own for every client, each on its own samples.
 
     Args:
         workers: the worker pool.
-        W, B: parameters [C, d] and floating buffers [C, q].
-        inputs, labels: resident samples.
-        shards: positions of each client's samples.
+        models: parameters [M, d] and floating buffers [M, q]. of: the model of each client.
+        split, shards: positions of each client's samples in a part of the dataset.
         batch: samples per forward pass.
     """
     task = workers.task
-    classes = task.data.num_classes
+    (W, B), classes = models, task.data.num_classes
 
     def client(_: WorkerState, row: int) -> Scores:
-        total = torch.zeros(2, classes, dtype=torch.float64)
-        positions = torch.from_numpy(shards[row]).to(task.device)
+        total, count = torch.zeros(2, classes, dtype=torch.float64), torch.zeros(classes, dtype=torch.int64)
+        positions, model = torch.from_numpy(shards[row]).to(task.device), of[row]
         with torch.inference_mode():
             for part in torch.split(positions, batch) if len(positions) else ():
-                prepared = task.lay_out(task.data.prepare(inputs[part], task.dtype))
-                logits = workers.forward(W[row], B[row], prepared)
-                total += _tally(logits, labels[part], labels[part], classes, None)
-        count = torch.bincount(labels[positions].cpu(), minlength=classes)
+                inputs, labels = task.data.read(split, part)
+                prepared = task.lay_out(task.data.prepare(inputs, task.dtype))
+                logits = workers.forward(W[model], B[model], prepared)
+                total += _tally(logits, labels, labels, classes, None)
+                count += torch.bincount(labels.cpu(), minlength=classes)
         return Scores(total[1].to(torch.int64), count, total[0])
 
     return workers.map(client, range(len(shards)))

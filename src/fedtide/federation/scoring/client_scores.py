@@ -1,10 +1,10 @@
-"""How the clients fare: the reported model on every client's own data."""
+"""Scores of every client on its own data."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -12,10 +12,12 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from fedtide.engine.passes.evaluation import Scores, evaluate
-from fedtide.federation.parts import Parts
 from fedtide.federation.record import RoundRecord
 from fedtide.federation.round import RoundResult
-from fedtide.federation.scoring.personal import personal_scores
+from fedtide.federation.scoring.evaluator import Evaluator, ModelValues, part_of
+from fedtide.federation.scoring.personal import Personal
+from fedtide.federation.scoring.served import ServedModels
+from fedtide.federation.state import RunState
 from fedtide.world.membership import GROUPS, PRESENT, last_round, membership
 
 Ints = NDArray[np.int64]
@@ -25,27 +27,8 @@ _SPREAD = ("mean", "std", "worst_decile", "below")
 _WORST = 0.1
 
 
-def columns(parts: Parts) -> list[str]:
-    """Columns of the history; none if clients are not evaluated."""
-    evaluation = parts.settings.evaluation
-    if not evaluation.clients_every:
-        return []
-    names = [f"client_accuracy_{ending}" for ending in (*_SPREAD, *GROUPS)]
-    return names + (
-        [f"personal_accuracy_{ending}" for ending in (*_SPREAD, *PRESENT)] if evaluation.personalise else []
-    )
-
-
-def due(parts: Parts, t: int) -> bool:
-    """Whether clients are evaluated in round ``t``."""
-    every = parts.settings.evaluation.clients_every
-    return every > 0 and ((t + 1) % every == 0 or t + 1 == parts.timeline.rounds)
-
-
-def score_clients(
-    parts: Parts, record: RoundRecord, result: RoundResult, model: tuple[Tensor, Tensor], scores: Scores, t: int
-) -> None:
-    """Write ``client_accuracy_*`` into the row of round ``t``, and a line per client into the table of client scores.
+class ClientScores:
+    """Evaluates every client: the reported model, the model it is served, and one it has adapted, on the client's own data.
 
     A client's accuracy is that on its own samples of the split, those of the last round in which it was present. Where the
     data does not know whose they are, it is the expected accuracy on samples with the client's share of labels: the mean of
@@ -53,44 +36,84 @@ def score_clients(
     mean of the worst tenth and share below ``evaluation.client_threshold`` are over the clients present.
 
     Args:
-        parts: of the run. record: of the round. result: of its training.
-        model: that is reported; parameters and floating buffers.
-        scores: of the model, per class.
-        t: round (0-based).
+        evaluator: of the run. personal: local steps, None without ``evaluation.personalise``.
+        served: models of the clients' own, None for an algorithm that has none.
     """
-    evaluation, groups = parts.settings.evaluation, membership(parts.timeline, t)
-    present, departed = parts.timeline.at(t).clients, groups["departed"]
-    clients = np.concatenate([present, departed])
-    label_counts, own = _label_counts(parts, t, clients), own_samples(parts, evaluation.splits[0], t, clients)
-    table: dict[str, Sequence[Any]] = {"client": clients.tolist()}
-    if parts.data.origins.clients and len(parts.timeline.origin_of_client):
-        table["name"] = [parts.data.origins.clients[parts.timeline.origin_of_client[client]] for client in clients]
-    table["group"] = _names(clients, groups)
-    if own is None:
-        accuracy, loss = expected(scores, label_counts)
-        table["samples"] = [None] * len(clients)
-    else:
-        accuracy, loss = _measured(parts, model, own)
-        table["samples"] = [len(positions) for positions in own]
-    table |= {"accuracy": _cells(accuracy), "loss": _cells(loss)}
-    threshold = evaluation.client_threshold
-    found = summary(accuracy, clients, groups, threshold)
-    record.row |= {f"client_accuracy_{name}": value for name, value in found.items()}
-    if evaluation.personalise:
-        everything = parts.positions(evaluation.splits[0], parts.timeline.evaluated_at(t))
-        tested = [everything] * len(present) if own is None else own[: len(present)]
-        each = personal_scores(parts, result, t, float(record.row["lr"] or 0), tested)
+
+    def __init__(self, evaluator: Evaluator, personal: Personal | None, served: ServedModels | None) -> None:
+        self._evaluator, self._personal, self._served = evaluator, personal, served
+
+    @property
+    def columns(self) -> list[str]:
+        """Columns of the history; none if clients are not evaluated."""
+        if not self._evaluator.settings.clients_every:
+            return []
+        own = [prefix for prefix, used in (("served", self._served), ("personal", self._personal)) if used is not None]
+        return [
+            *(f"client_accuracy_{name}" for name in (*_SPREAD, *GROUPS)),
+            *(f"{prefix}_accuracy_{name}" for prefix in own for name in (*_SPREAD, *PRESENT)),
+        ]
+
+    def due(self, t: int) -> bool:
+        """Whether clients are evaluated in round ``t``."""
+        every = self._evaluator.settings.clients_every
+        return every > 0 and ((t + 1) % every == 0 or t + 1 == self._evaluator.timeline.rounds)
+
+    def score(self, record: RoundRecord, state: RunState, result: RoundResult, reported: Reported, t: int) -> None:
+        """Write ``client_accuracy_*`` into the row of round ``t``, and a line per client into the table of client scores.
+
+        Args:
+            record: of the round. state: after it. result: of its training.
+            reported: the model that is reported, with its scores per class.
+            t: round (0-based).
+        """
+        evaluator, groups = self._evaluator, membership(self._evaluator.timeline, t)
+        threshold = evaluator.settings.client_threshold
+        present, departed = evaluator.timeline.at(t).clients, groups["departed"]
+        clients = np.concatenate([present, departed])
+        counts, own = _label_counts(evaluator, t, clients), own_samples(evaluator, t, clients)
+        table: dict[str, Sequence[Any]] = {"client": clients.tolist(), **self._names(clients, groups)}
         if own is None:
-            pairs = [expected(mine, counts[None]) for mine, counts in zip(each, label_counts, strict=False)]
+            accuracy, loss = expected(reported.scores, counts)
+            table["samples"] = [None] * len(clients)
         else:
-            pairs = [(_share(mine.correct, mine.count), _share(mine.loss, mine.count)) for mine in each]
-        own_accuracy, own_loss = (np.concatenate(values) for values in zip(*pairs, strict=True))
-        absent = [None] * len(departed)
-        table["personal_accuracy"] = [*_cells(own_accuracy), *absent]
-        table["personal_loss"] = [*_cells(own_loss), *absent]
-        found = summary(own_accuracy, present, {name: groups[name] for name in PRESENT}, threshold)
-        record.row |= {f"personal_accuracy_{name}": value for name, value in found.items()}
-    record.client_scores = {"round": [t + 1] * len(clients), **table}
+            accuracy, loss = _measured(evaluator, reported.model, own)
+            table["samples"] = [len(positions) for positions in own]
+        table |= {"accuracy": _cells(accuracy), "loss": _cells(loss)}
+        record.row |= _prefixed("client_accuracy", summary(accuracy, clients, groups, threshold))
+        everything = evaluator.positions(evaluator.settings.splits[0], evaluator.timeline.evaluated_at(t))
+        tested = [everything] * len(present) if own is None else own[: len(present)]
+        inside = {name: groups[name] for name in PRESENT}
+        found: dict[str, list[Scores]] = {}
+        if self._served is not None:
+            found["served"] = self._served.scores(state, result, t, tested)
+        if self._personal is not None:
+            found["personal"] = self._personal.scores(result, t, float(record.row["lr"] or 0), tested)
+        for prefix, each in found.items():
+            accuracy, loss = _of_each(each, None if own is not None else counts)
+            absent = [None] * len(departed)
+            table |= {
+                f"{prefix}_accuracy": [*_cells(accuracy), *absent],
+                f"{prefix}_loss": [*_cells(loss), *absent],
+            }
+            record.row |= _prefixed(f"{prefix}_accuracy", summary(accuracy, present, inside, threshold))
+        record.client_scores = {"round": [t + 1] * len(clients), **table}
+
+    def _names(self, clients: Ints, groups: dict[str, Ints]) -> dict[str, Sequence[Any]]:
+        """Columns with the clients' names in the data, if they have any, and their groups."""
+        names, numbers = self._evaluator.data.origins.clients, self._evaluator.timeline.origin_of_client
+        known = {"name": [names[numbers[client]] for client in clients]} if names and len(numbers) else {}
+        group = np.full(len(clients), "", dtype=object)
+        for name, members in groups.items():
+            group[np.isin(clients, members)] = name
+        return {**known, "group": group.tolist()}
+
+
+class Reported(NamedTuple):
+    """The model that is reported, and its scores per class."""
+
+    model: ModelValues
+    scores: Scores
 
 
 def expected(scores: Scores, label_counts: Tensor) -> tuple[Floats, Floats]:
@@ -108,21 +131,21 @@ def expected(scores: Scores, label_counts: Tensor) -> tuple[Floats, Floats]:
     return accuracy, loss
 
 
-def own_samples(parts: Parts, split: str, t: int, clients: Ints) -> list[Ints] | None:
-    """Positions of each client's own samples of a split, as evaluated in the last round in which it was present.
+def own_samples(evaluator: Evaluator, t: int, clients: Ints) -> list[Ints] | None:
+    """Positions of each client's own samples of the first split, as evaluated in the last round in which it was present.
 
     Returns:
         ``None`` if the data does not know whose they are. Positions are those of the test set, or of the training set for
         ``validation``.
     """
-    origins, timeline = parts.data.origins, parts.timeline
+    origins, timeline, split = evaluator.data.origins, evaluator.timeline, evaluator.settings.splits[0]
     owners = origins.train_client if split == "validation" else origins.test_client
     if owners is None or not len(timeline.origin_of_client):
         return None
     found: dict[int, Ints] = {}
     rounds = last_round(timeline, t)[clients]
     for round_ in np.unique(rounds):
-        positions = parts.positions(split, timeline.evaluated_at(round_))
+        positions = evaluator.positions(split, timeline.evaluated_at(round_))
         positions = positions[np.argsort(owners[positions], kind="stable")]
         asked = clients[rounds == round_]
         numbers = timeline.origin_of_client[asked]
@@ -131,19 +154,28 @@ def own_samples(parts: Parts, split: str, t: int, clients: Ints) -> list[Ints] |
     return [found[client] for client in clients.tolist()]
 
 
-def _measured(parts: Parts, model: tuple[Tensor, Tensor], own: list[Ints]) -> tuple[Floats, Floats]:
+def _measured(evaluator: Evaluator, model: ModelValues, own: list[Ints]) -> tuple[Floats, Floats]:
     """Accuracy and loss of the model on each client's own samples, NaN without any."""
-    evaluation, positions = parts.settings.evaluation, torch.from_numpy(np.concatenate(own)).to(parts.device)
+    positions = evaluator.on_device(np.concatenate(own))
     if not len(positions):
         return np.full(len(own), np.nan), np.full(len(own), np.nan)
     count = torch.tensor([len(part) for part in own])
-    owners = torch.repeat_interleave(torch.arange(len(own)), count).to(parts.device)
-    inputs, labels = parts.split(evaluation.splits[0])
-    w, b = model
-    scores = evaluate(parts.workers, w, b, inputs[positions], labels[positions], evaluation.batch_size, groups=owners)
+    owners = torch.repeat_interleave(torch.arange(len(own)), count).to(positions.device)
+    samples = evaluator.data.read(part_of(evaluator.settings.splits[0]), positions)
+    scores = evaluate(evaluator.workers, *model, *samples, evaluator.batch, groups=owners)
     missing = len(own) - len(scores.count)  # clients without samples at the end
     sums = [torch.nn.functional.pad(values, (0, missing)).to(torch.float64) for values in (scores.correct, scores.loss)]
     return (sums[0] / count).numpy(), (sums[1] / count).numpy()
+
+
+def _of_each(each: list[Scores], label_counts: Tensor | None) -> tuple[Floats, Floats]:
+    """Accuracy and loss of the clients' own models, expected under their labels where these are given."""
+    if label_counts is None:
+        pairs = [(_share(mine.correct, mine.count), _share(mine.loss, mine.count)) for mine in each]
+    else:
+        pairs = [expected(mine, counts[None]) for mine, counts in zip(each, label_counts, strict=False)]
+    accuracy, loss = (np.concatenate(values) for values in zip(*pairs, strict=True))
+    return accuracy, loss
 
 
 def _share(values: Tensor, count: Tensor) -> Floats:
@@ -151,20 +183,13 @@ def _share(values: Tensor, count: Tensor) -> Floats:
     return (values.sum().to(torch.float64) / count.sum()).reshape(1).numpy()
 
 
-def _label_counts(parts: Parts, t: int, clients: Ints) -> Tensor:
+def _label_counts(evaluator: Evaluator, t: int, clients: Ints) -> Tensor:
     """Training samples per class that each client holds, or last held, float64 [C, L]."""
-    timeline, shards = parts.timeline, []
+    timeline, shards = evaluator.timeline, []
     for client, round_ in zip(clients, last_round(timeline, t)[clients], strict=True):
         held = timeline.at(round_)
         shards.append(timeline.shards[held.shards[np.searchsorted(held.clients, client)]])
-    return parts.label_counts(shards)
-
-
-def _names(clients: Ints, groups: dict[str, Ints]) -> list[str]:
-    names = np.full(len(clients), "", dtype=object)
-    for name, members in groups.items():
-        names[np.isin(clients, members)] = name
-    return names.tolist()
+    return evaluator.data.label_counts(shards)
 
 
 def summary(accuracy: Floats, clients: Ints, groups: dict[str, Ints], threshold: float) -> dict[str, float | None]:
@@ -191,3 +216,7 @@ def summary(accuracy: Floats, clients: Ints, groups: dict[str, Ints], threshold:
 
 def _cells(values: Floats) -> list[float | None]:
     return [None if math.isnan(value) else value for value in values.tolist()]
+
+
+def _prefixed(prefix: str, values: dict[str, float | None]) -> dict[str, float | None]:
+    return {f"{prefix}_{name}": value for name, value in values.items()}

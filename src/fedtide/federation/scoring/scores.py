@@ -1,99 +1,158 @@
-"""The evaluation of a round: models and columns."""
+"""The evaluation of a round: models, and the columns of the history that hold their scores."""
 
 from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cache
 
 import torch
 from torch import Tensor
 
 from fedtide.engine.flat import weighted_sum
-from fedtide.engine.passes.evaluation import Scores, predict
-from fedtide.engine.passes.metrics import measure
+from fedtide.engine.passes.evaluation import Scores
+from fedtide.engine.passes.fit import Fit
 from fedtide.engine.passes.neurons import activities, concentration, probe
 from fedtide.federation.parts import Parts
 from fedtide.federation.record import RoundRecord
 from fedtide.federation.round import RoundResult
-from fedtide.federation.scoring import client_scores
+from fedtide.federation.scoring.client_scores import ClientScores, Reported
+from fedtide.federation.scoring.evaluator import Evaluator, ModelValues
+from fedtide.federation.scoring.personal import Personal
+from fedtide.federation.scoring.served import ServedModels
 from fedtide.federation.state import RunState
 from fedtide.settings.scores import RECORDED
-from fedtide.world.timeline import HeldOut
+from fedtide.weighting.base import Weighting
+
+MODELS = ("cloud", "participants", "all", "ensemble")
+
+Value = Callable[["Moment"], float | None]
 
 
-def columns(parts: Parts) -> list[str]:
-    """Columns of the scores; every round has them, since the first one fixes the columns of the history."""
-    recorded = RECORDED[parts.data.task]
-    endings = [f"{score}{suffix}" for _, suffix in _models(parts) for score in recorded]
-    endings += parts.settings.evaluation.metrics
-    endings += ["accuracy_seen", "accuracy_masked"] if _has_views(parts) else []
-    if parts.timeline.looks_ahead:
-        endings += [f"{name}_next" for name in (*recorded, *parts.settings.evaluation.metrics)]
-    named = [f"{split}_{ending}" for split in parts.settings.evaluation.splits for ending in endings]
-    return named + client_scores.columns(parts)
+class Moment:
+    """A round after its training. Models and their scores are computed when they are first asked for.
+
+    Args:
+        evaluator, weighting: of the run. state: after the round. result: of its training. t: round (0-based).
+    """
+
+    def __init__(
+        self, evaluator: Evaluator, weighting: Weighting, state: RunState, result: RoundResult, t: int
+    ) -> None:
+        timeline = evaluator.timeline
+        self.view = timeline.labels_at(t)
+        self.until = timeline.labels_until(t)
+        held_out = timeline.evaluated_at(t)
+        samples = {False: held_out, True: timeline.evaluated_ahead_at(t)}
+
+        @cache
+        def model(name: str) -> ModelValues:
+            if name == "all":
+                return latest_mean(evaluator, weighting, state, t), result.b
+            found = {"cloud": (result.w, result.b), "participants": result.participants, "ensemble": result.members}
+            return found[name]
+
+        @cache
+        def scores(name: str, split: str, ahead: bool = False, masked: bool = False) -> Scores | Fit | None:
+            if ahead and samples[True] is None:
+                return None
+            return evaluator.scores(model(name), split, self.view if masked else None, samples[ahead])
+
+        @cache
+        def row(name: str, split: str, ahead: bool, masked: bool) -> dict[str, float | None]:
+            found = scores(name, split, ahead, masked)
+            return {} if found is None else found.row(self.view)
+
+        @cache
+        def metrics(name: str, split: str, ahead: bool) -> dict[str, float | None]:
+            return {} if ahead and samples[True] is None else evaluator.metrics(model(name), split, samples[ahead])
+
+        self.model, self.scores, self.row, self.metrics, self.held_out = model, scores, row, metrics, held_out
 
 
-def score(parts: Parts, record: RoundRecord, state: RunState, result: RoundResult, t: int) -> None:
-    """Evaluate the models of round ``t`` and write the scores into ``record``."""
-    evaluation, view = parts.settings.evaluation, parts.timeline.labels_at(t)
-    held_out, ahead = parts.timeline.evaluated_at(t), parts.timeline.evaluated_ahead_at(t)
-    if evaluation.neurons:
-        inputs, labels = parts.held_out("test", held_out)
-        layers = activities(
-            parts.workers, result.w, result.b, inputs[probe(labels, evaluation.neurons)], evaluation.batch_size
+class Scoring:
+    """Evaluates the models of a run.
+
+    Args:
+        parts: of the run.
+    """
+
+    def __init__(self, parts: Parts) -> None:
+        evaluation, evaluator = parts.settings.evaluation, parts.evaluator
+        self._evaluator, self._weighting, self._reported = evaluator, parts.weighting, evaluation.reported
+        self._masked = evaluator.has_views
+        self._clients = ClientScores(
+            evaluator,
+            Personal(parts.settings, evaluator, parts.executor) if evaluation.personalise else None,
+            ServedModels(parts.algorithm, parts.layout, evaluator) if parts.algorithm.serves else None,
         )
-        record.neurons = {name: concentration(activity) for name, activity in layers.items()}
-    models = {"cloud": (result.w, result.b), "participants": result.participants, "ensemble": result.members}
-    for name, suffix in _models(parts):
-        model = models.get(name) or (all_clients(parts, state, t), result.b)
+        self._values: dict[str, Value] = {}
         for split in evaluation.splits:
-            scores = parts.scores(*model, split, view if _has_views(parts) and not suffix else None, held_out)
-            record.row |= {f"{split}_{score}{suffix}": value for score, value in scores.row(view).items()}
-            if ahead is not None and not suffix:
-                later = parts.scores(*model, split, held_out=ahead)
-                record.row |= {f"{split}_{score}_next": value for score, value in later.row(view).items()}
-                record.row |= _metrics(parts, model, split, ahead, "_next")
-            if not suffix:
-                record.row |= _metrics(parts, model, split, held_out)
-            if not isinstance(scores, Scores):
-                continue
-            if not suffix:
+            self._values |= self._of_split(split, [name for name in MODELS if parts.evaluates(name)])
+
+    @property
+    def columns(self) -> list[str]:
+        """Every round has them, since the first one fixes the columns of the history."""
+        return [*self._values, *self._clients.columns]
+
+    def score(self, record: RoundRecord, state: RunState, result: RoundResult, t: int) -> None:
+        """Evaluate the models of round ``t`` and write the scores into ``record``."""
+        evaluator, settings = self._evaluator, self._evaluator.settings
+        moment, reported = Moment(evaluator, self._weighting, state, result, t), self._reported
+        if settings.neurons:
+            inputs, labels = evaluator.samples("test", moment.held_out)
+            chosen = inputs[probe(labels, settings.neurons)]
+            layers = activities(evaluator.workers, result.w, result.b, chosen, settings.batch_size)
+            record.neurons = {name: concentration(activity) for name, activity in layers.items()}
+        record.row |= {name: value(moment) for name, value in self._values.items()}
+        for split in settings.splits:
+            scores = moment.scores(reported, split, False, self._masked)
+            if isinstance(scores, Scores):
                 record.per_class[split] = scores.per_class()
-                if split == evaluation.splits[0] and client_scores.due(parts, t):
-                    client_scores.score_clients(parts, record, result, model, scores, t)
-            if scores.masked is not None:
-                record.row[f"{split}_accuracy_seen"] = scores.accuracy(parts.timeline.labels_until(t))
-                record.row[f"{split}_accuracy_masked"] = scores.accuracy(view, scores.masked)
+        scores = moment.scores(reported, settings.splits[0], False, self._masked)
+        if isinstance(scores, Scores) and self._clients.due(t):
+            self._clients.score(record, state, result, Reported(moment.model(reported), scores), t)
+
+    def _of_split(self, split: str, models: list[str]) -> dict[str, Value]:
+        """The columns of a split, and where their values come from."""
+        recorded, reported = RECORDED[self._evaluator.data.task], self._reported
+        metrics = self._evaluator.settings.metrics
+        columns: dict[str, Value] = {}
+
+        def of_model(name: str, score: str, ahead: bool = False) -> Value:
+            masked = self._masked and name == reported and not ahead
+            return lambda moment: moment.row(name, split, ahead, masked).get(score)
+
+        def of_metric(metric: str, ahead: bool) -> Value:
+            return lambda moment: moment.metrics(reported, split, ahead).get(metric)
+
+        def of_labels(masked: bool) -> Value:
+            def accuracy(moment: Moment) -> float | None:
+                found = moment.scores(reported, split, False, True)
+                if not isinstance(found, Scores):
+                    return None
+                return found.accuracy(moment.view, found.masked) if masked else found.accuracy(moment.until)
+
+            return accuracy
+
+        for name in models:
+            suffix = "" if name == reported else f"_{name}"
+            columns |= {f"{split}_{score}{suffix}": of_model(name, score) for score in recorded}
+        columns |= {f"{split}_{metric}": of_metric(metric, False) for metric in metrics}
+        if self._masked:
+            columns |= {f"{split}_accuracy_seen": of_labels(False), f"{split}_accuracy_masked": of_labels(True)}
+        if self._evaluator.timeline.looks_ahead:
+            columns |= {f"{split}_{score}_next": of_model(reported, score, True) for score in recorded}
+            columns |= {f"{split}_{metric}_next": of_metric(metric, True) for metric in metrics}
+        return columns
 
 
-def _metrics(
-    parts: Parts, model: tuple[Tensor, Tensor], split: str, held_out: HeldOut | None, ending: str = ""
-) -> dict[str, float | None]:
-    """The metrics asked for, by column; samples of labels that a session does not evaluate count as well."""
-    evaluation = parts.settings.evaluation
-    if not evaluation.metrics:
-        return {}
-    inputs, labels = parts.held_out(split, held_out)
-    logits = predict(parts.workers, *model, inputs, evaluation.batch_size)
-    found = measure(evaluation.metrics, logits, labels.cpu())
-    return {f"{split}_{name}{ending}": value for name, value in found.items()}
-
-
-def all_clients(parts: Parts, state: RunState, t: int) -> Tensor:
+def latest_mean(evaluator: Evaluator, weighting: Weighting, state: RunState, t: int) -> Tensor:
     """Mean [d] of the latest models of all clients present, weighted as the algorithm weights participants."""
-    present, shards = parts.timeline.at(t).clients, parts.timeline.shards_at(t)
+    timeline = evaluator.timeline
+    present, shards = timeline.at(t).clients, timeline.shards_at(t)
     n = torch.tensor([len(shard) for shard in shards], dtype=torch.float64)
-    weights = parts.weighting.population_weights(n, parts.label_counts(shards))
+    weights = weighting.population_weights(n, evaluator.data.label_counts(shards))
     rows = state.memory["latest"]
     if len(present) < len(rows):
         rows = rows[torch.from_numpy(present).to(rows.device)]
-    return weighted_sum(weights, rows).to(parts.device)
-
-
-def _models(parts: Parts) -> list[tuple[str, str]]:
-    """Models that are evaluated, and the suffixes of their columns."""
-    reported = parts.settings.evaluation.reported
-    names = [name for name in ("cloud", "participants", "all", "ensemble") if parts.evaluates(name)]
-    return [(name, "" if name == reported else f"_{name}") for name in names]
-
-
-def _has_views(parts: Parts) -> bool:
-    """Whether some labels are not evaluated in some session."""
-    return not parts.timeline.label_views.all()
+    return weighted_sum(weights, rows).to(state.w.device)

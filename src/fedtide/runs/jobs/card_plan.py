@@ -48,12 +48,13 @@ def _needed(settings: RunSettings, worlds: Path | None) -> int:
     """Bytes of a run with its data, planned as on a CPU: on a card, its batches would take all that is free."""
     import torch
 
-    from fedtide.federation.footprint import footprint
+    from fedtide.federation.assembly.chosen import Chosen
+    from fedtide.federation.assembly.footprint import footprint
     from fedtide.worlds.files import timeline_for
     from fedtide.worlds.prepared import load_data
 
     data = load_data(settings)
     timeline = timeline_for(settings, data, worlds)
-    wanted = footprint(settings, timeline, data, torch.device("cpu"), torch.float32)
+    wanted = footprint(Chosen.of(settings, timeline, data), timeline, data, torch.device("cpu"), torch.float32)
     samples = (data.train_inputs, data.test_inputs)
     return wanted.run + wanted.kept.size + sum(part.numel() * 4 for part in samples)

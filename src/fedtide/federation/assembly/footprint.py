@@ -8,8 +8,6 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
-from fedtide.algorithms.base import Algorithm
-from fedtide.core import plugins
 from fedtide.core.errors import SettingsError
 from fedtide.engine.executors.factory import executor_name
 from fedtide.engine.memory import available_bytes, chunk_size
@@ -18,14 +16,13 @@ from fedtide.engine.plan import step_count
 from fedtide.engine.size import Size, measure
 from fedtide.engine.task import TINY
 from fedtide.engine.workers import available_cores
+from fedtide.federation.assembly.chosen import Chosen
 from fedtide.federation.saving.memory import MemoryStore
 from fedtide.federation.synthetic import capacity
 from fedtide.initialisation.base import Initialiser
-from fedtide.models.base import Model
-from fedtide.participation.base import Participation
 from fedtide.settings.clock import Events
 from fedtide.settings.run import RunSettings
-from fedtide.world.dataset import FLOAT_LIMIT, Dataset
+from fedtide.world.dataset import Dataset, resident_bytes
 from fedtide.world.timeline import Timeline
 
 _ROWS, _ROWS_PER_MEMORY = 2.5, 7
@@ -97,25 +94,19 @@ def gigabytes(size: int) -> str:
     return f"{size / 1e9:,.1f} GB" if size >= 1e8 else f"{size / 1e6:,.1f} MB"
 
 
-def footprint(
-    settings: RunSettings, timeline: Timeline, data: Dataset, device: torch.device, dtype: torch.dtype
-) -> Footprint:
+def footprint(chosen: Chosen, timeline: Timeline, data: Dataset, device: torch.device, dtype: torch.dtype) -> Footprint:
     """The memory of a run.
 
     Args:
-        settings, timeline, data: of the run; the data are loaded. device, dtype: of training.
+        chosen, timeline, data: of the run; the data are loaded. device, dtype: of training.
     """
+    settings, algorithm, initialiser = chosen.settings, chosen.algorithm, chosen.initialiser
     local, engine, number = settings.local, settings.engine, dtype.itemsize
-    algorithm, initialiser = (
-        plugins.create(Algorithm, settings.algorithm),
-        plugins.create(Initialiser, settings.initialiser),
-    )
-    model = plugins.create(Model, settings.model)
-    size = measure(model, data)
+    size = measure(chosen.model, data)
     workers = 1 if device.type != "cpu" else engine.workers or available_cores()
-    executor = executor_name(size.network, device, engine, model.family)
+    executor = executor_name(size.network, device, engine, chosen.model.family)
     vector = number * (size.parameters + size.buffers)
-    cohort = _cohort(settings, timeline, data, algorithm, initialiser)
+    cohort = _cohort(chosen, timeline)
     steps, width = _work(settings, timeline)
     batch, sample = min(width, local.batch_size), math.prod(data.input_shape)
     at_once = min(cohort, workers)
@@ -123,7 +114,7 @@ def footprint(
         lanes = workers if size.parameters <= TINY else 1
         chunk = engine.chunk or chunk_size(size.parameters, cohort, width, sample, number, device, lanes)
         at_once = min(cohort, chunk * workers)
-    kept = client_rows(settings, algorithm, size.parameters)
+    kept = chosen.client_rows(size.parameters)
     rows_kept = timeline.num_clients * number * sum(kept.values())
     if settings.federation.memory == "disk" and "latest" not in kept:  # a row takes space once it is written
         seen = min(timeline.num_clients, cohort * timeline.rounds)
@@ -163,7 +154,11 @@ def footprint(
             ),
             _evaluation(settings, timeline, data, size, workers, number),
             *([plan] if moved else []),
-            _resident(timeline, data, dtype, device, algorithm),
+            Part(
+                "the data",
+                resident_bytes(data, device, dtype, capacity(timeline, algorithm.synthetic_per_shard)),
+                "choose a smaller dataset, or run it where there is more memory",
+            ),
         ],
         host=[plan],
         kept=Part(
@@ -172,23 +167,6 @@ def footprint(
             "set federation.memory: disk" if settings.federation.memory != "disk" else "free some of it",
         ),
     )
-
-
-def client_rows(settings: RunSettings, algorithm: Algorithm, size: int) -> dict[str, int]:
-    """Names and lengths of the rows kept for every client of a model with ``size`` parameters."""
-    rows = dict.fromkeys(algorithm.client, size)
-    if settings.local.keeps_momentum:
-        rows |= optimiser(settings.local).widths(size)
-    if evaluates(settings, algorithm, "all"):
-        rows["latest"] = size
-    return rows
-
-
-def evaluates(settings: RunSettings, algorithm: Algorithm, model: str) -> bool:
-    """Whether ``cloud``, ``participants``, ``all`` or ``ensemble`` is evaluated in a run."""
-    evaluation = settings.evaluation
-    chosen = algorithm.models if evaluation.models is None else evaluation.models
-    return model == evaluation.reported or model in chosen
 
 
 def _smaller(*keys: str) -> str:
@@ -200,17 +178,14 @@ def _present(timeline: Timeline) -> int:
     return max(len(item.clients) for item in timeline.assignments)
 
 
-def _cohort(
-    settings: RunSettings, timeline: Timeline, data: Dataset, algorithm: Algorithm, initialiser: Initialiser
-) -> int:
+def _cohort(chosen: Chosen, timeline: Timeline) -> int:
     """Most clients that train in a round."""
     present = _present(timeline)
-    if isinstance(settings.clock, Events) and not initialiser.trains:
-        return algorithm.buffer
-    participation = plugins.create(Participation, settings.participation)
-    participation.bind(timeline, data.train_classes, settings.seed)
-    fraction = participation.participation_fraction(present)
-    return present if initialiser.trains else max(1, round(present * fraction))
+    if chosen.initialiser.trains:
+        return present
+    if isinstance(chosen.settings.clock, Events):
+        return chosen.algorithm.buffer
+    return max(1, round(present * chosen.participation.participation_fraction(present)))
 
 
 def _work(settings: RunSettings, timeline: Timeline) -> tuple[int, int]:
@@ -233,27 +208,10 @@ def _evaluation(
 ) -> Part:
     """Batches in evaluation mode, and the samples that are gathered for it."""
     evaluation, sample = settings.evaluation, math.prod(data.input_shape)
-    batch = min(evaluation.batch_size, max(len(data.test_labels), len(timeline.validation)))
-    batches = min(workers, -(-max(len(data.test_labels), 1) // evaluation.batch_size))
+    batch = min(evaluation.batch_size, max(data.size("test"), len(timeline.validation)))
+    batches = min(workers, -(-max(data.size("test"), 1) // evaluation.batch_size))
     gathered = len(timeline.validation) if "validation" in evaluation.splits else 0
     if evaluation.consistency or (evaluation.boundary_losses and timeline.sessions > 1):
         gathered = max(gathered, sum(map(len, timeline.shards_at(0))))
     wanted = number * (int(_LAYERS * batches * batch * (size.widest + sample)) + gathered * sample)
     return Part(f"evaluation, {batches} times {batch} samples at once", wanted, _smaller("evaluation.batch_size"))
-
-
-def _resident(
-    timeline: Timeline, data: Dataset, dtype: torch.dtype, device: torch.device, algorithm: Algorithm
-) -> Part:
-    """The data in the form that training reads: on the device, as floats, on large pages; and what is held on the way."""
-    wanted, passing = 0, 0
-    for inputs in (data.train_inputs, data.test_inputs):
-        floats = inputs.numel() * dtype.itemsize
-        if inputs.is_floating_point() and inputs.dtype != dtype:
-            wanted, passing = wanted + floats, max(passing, floats)
-        elif inputs.dtype == torch.uint8 and floats <= FLOAT_LIMIT:
-            wanted, passing = wanted + floats, max(passing, 2 * floats)
-        elif device.type != "cpu" or inputs is data.train_inputs:
-            wanted += inputs.numel() * inputs.dtype.itemsize
-    added = capacity(timeline, algorithm.synthetic_per_shard) * math.prod(data.input_shape) * dtype.itemsize
-    return Part("the data", wanted + passing + added, "choose a smaller dataset, or run it where there is more memory")

@@ -13,6 +13,7 @@ from fedtide.engine.task import Task
 from fedtide.engine.workers import Workers
 from fedtide.models.base import Network
 from fedtide.settings.run import RunSettings
+from fedtide.world.dataset import Split
 
 
 class _HeadAlone(Network):
@@ -40,10 +41,10 @@ def on_fixed_features(task: Task, settings: RunSettings, synthetic: int) -> Task
         return task
     w, b = flatten(task.network, task.dtype, task.device)
     workers = Workers(task, settings.engine.workers)
+    splits: tuple[Split, ...] = ("train", "test")
     train, test = (
-        features(workers, w, b, inputs, settings.evaluation.batch_size)
-        for inputs in (task.data.train_inputs, task.data.test_inputs)
+        features(workers, w, b, task.data.read(split, slice(None))[0], settings.evaluation.batch_size)
+        for split in splits
     )
     workers.close()
-    data = replace(task.data, kind="vector", train_inputs=train, test_inputs=test, mean=(), std=(), vocabulary=0)
-    return replace(task, network=_HeadAlone(task.network), data=data)
+    return replace(task, network=_HeadAlone(task.network), data=task.data.with_features(train, test))

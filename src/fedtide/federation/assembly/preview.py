@@ -9,18 +9,16 @@ import torch
 from fedtide.algorithms.base import RunPreview
 from fedtide.core import plugins
 from fedtide.engine.plan import step_count
-from fedtide.federation.footprint import footprint, gigabytes
+from fedtide.federation.assembly.footprint import Footprint, gigabytes
 from fedtide.federation.parts import Parts
 from fedtide.federation.schedules import learning_rate
 from fedtide.scenarios.base import Scenario
 from fedtide.settings.clock import Events
-from fedtide.world.dataset import Dataset
 
 
-def memory_plan(parts: Parts, data: Dataset) -> str:
-    """The memory that a run on a dataset needs, in one line."""
+def memory_plan(parts: Parts, wanted: Footprint) -> str:
+    """The memory that a run needs, in one line."""
     settings, timeline = parts.settings, parts.timeline
-    wanted = footprint(settings, timeline, data, parts.device, parts.w0.dtype)
     present = max(len(item.clients) for item in timeline.assignments)
     if isinstance(settings.clock, Events):
         at_once = min(settings.clock.concurrency, present)

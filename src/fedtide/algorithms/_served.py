@@ -1,0 +1,44 @@
+"""Which model each client is evaluated with: one form for personal models and for clusters."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from torch import Tensor
+
+from fedtide.algorithms._round import Vectors
+from fedtide.engine.flat import Layout
+
+Ints = NDArray[np.int64]
+
+
+class Served(NamedTuple):
+    """Models, and which of them each client uses.
+
+    Attributes:
+        models: [M, d]. of: int64 [n], a row of ``models`` for each client asked for.
+    """
+
+    models: Tensor
+    of: Ints
+
+
+@dataclass(frozen=True)
+class ServedTo:
+    """Some of the clients present after a round, participants or not, n of them.
+
+    Attributes:
+        ids: of the clients, ascending. w: [d], the new global model.
+        client: their memories [n, d], zero where a client has none. seen: [n, 1], 1.0 where it has one.
+        extra: named tensors that the algorithm keeps. layout: names and slices of the parameters.
+    """
+
+    ids: list[int]
+    w: Tensor
+    client: Vectors
+    seen: Tensor
+    extra: dict[str, Tensor]
+    layout: Layout

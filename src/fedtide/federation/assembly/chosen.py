@@ -1,0 +1,77 @@
+"""The plug-ins of one run, built once."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from fedtide.aggregation.base import Rule
+from fedtide.algorithms.base import Algorithm
+from fedtide.core import plugins
+from fedtide.engine.optimisers import optimiser
+from fedtide.exchange.base import Exchange
+from fedtide.initialisation.base import Initialiser
+from fedtide.models.base import Model
+from fedtide.objectives.base import Objective
+from fedtide.participation.base import Participation
+from fedtide.settings.run import RunSettings
+from fedtide.uplink.base import Link, memory_name
+from fedtide.weighting.base import Weighting
+from fedtide.world.dataset import Dataset
+from fedtide.world.timeline import Timeline
+
+
+@dataclass(frozen=True)
+class Chosen:
+    """What a run's settings choose by name.
+
+    Attributes:
+        settings: of the run. participation: bound to the run's timeline.
+        links: that updates pass, in order. rule: that combines them, None for the weighted mean.
+    """
+
+    settings: RunSettings
+    algorithm: Algorithm
+    initialiser: Initialiser
+    participation: Participation
+    exchange: Exchange
+    weighting: Weighting
+    objective: Objective
+    model: Model
+    links: list[Link]
+    rule: Rule | None
+
+    @staticmethod
+    def of(settings: RunSettings, timeline: Timeline, data: Dataset) -> Chosen:
+        """The plug-ins of a run on a timeline and its dataset."""
+        participation = plugins.create(Participation, settings.participation)
+        participation.bind(timeline, data.classes(slice(None)), settings.seed)
+        return Chosen(
+            settings=settings,
+            algorithm=plugins.create(Algorithm, settings.algorithm),
+            initialiser=plugins.create(Initialiser, settings.initialiser),
+            participation=participation,
+            exchange=plugins.create(Exchange, settings.exchange),
+            weighting=plugins.create(Weighting, settings.algorithm.weighting),
+            objective=plugins.create(Objective, settings.objective),
+            model=plugins.create(Model, settings.model),
+            links=sorted((plugins.create(Link, link) for link in settings.uplink), key=lambda link: link.place),
+            rule=None if settings.aggregation.name == "mean" else plugins.create(Rule, settings.aggregation),
+        )
+
+    def client_rows(self, size: int) -> dict[str, int]:
+        """Names and lengths of the rows kept for every client of a model with ``size`` parameters."""
+        local = self.settings.local
+        rows = dict.fromkeys(self.algorithm.client, size)
+        if local.keeps_momentum:
+            rows |= optimiser(local).widths(size)
+        if self.evaluates("all"):
+            rows["latest"] = size
+        for link in self.links:
+            rows |= {memory_name(link, name): size for name in link.memory}
+        return rows
+
+    def evaluates(self, model: str) -> bool:
+        """Whether ``cloud``, ``participants``, ``all`` or ``ensemble`` is evaluated in the run."""
+        evaluation = self.settings.evaluation
+        chosen = self.algorithm.models if evaluation.models is None else evaluation.models
+        return model == evaluation.reported or model in chosen

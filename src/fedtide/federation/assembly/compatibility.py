@@ -1,0 +1,127 @@
+"""Which algorithms go with which clock and which local optimiser."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+from fedtide.algorithms.base import Algorithm
+from fedtide.core.errors import SettingsError
+from fedtide.federation.assembly.chosen import Chosen
+from fedtide.settings.clock import Events
+from fedtide.settings.optimiser import Sgd
+from fedtide.settings.run import RunSettings
+
+
+def refuse_other_optimiser(settings: RunSettings, algorithm: Algorithm) -> None:
+    """Refuse a local optimiser whose displacements an algorithm would take for sums of gradients.
+
+    Raises:
+        SettingsError: it would.
+    """
+    chosen = settings.local.optimiser
+    if algorithm.needs_sgd and not isinstance(chosen, Sgd):
+        raise SettingsError(
+            f"local.optimiser = {chosen.name}: the formulas of algorithm {settings.algorithm.name}, with these settings, hold "
+            "for sgd only; fedavg and fedopt, for example, take any"
+        )
+
+
+def refuse_other_phases(settings: RunSettings, algorithm: Algorithm) -> None:
+    """Refuse what holds for the first of several trainings only, where an algorithm has phases of its own.
+
+    Raises:
+        SettingsError: the settings ask for something of this kind.
+    """
+    name = settings.algorithm.name
+    if algorithm.has_phases and settings.local.keeps_momentum:
+        raise SettingsError(
+            f"local.momentum_scope = client: algorithm {name} trains in phases, each of which starts at rest; use round"
+        )
+    if algorithm.has_phases and settings.exchange.name != "end":
+        raise SettingsError(
+            f"exchange {settings.exchange.name} averages inside rounds, but algorithm {name} trains in phases; "
+            "use exchange: end"
+        )
+
+
+def refuse_other_uplink(chosen: Chosen) -> None:
+    """Refuse links and aggregation rules that do not go with the rest of a run.
+
+    Raises:
+        SettingsError: something does not.
+    """
+    settings, algorithm, links, rule = chosen.settings, chosen.algorithm, chosen.links, chosen.rule
+    names, name, events = (
+        [link.settings.name for link in links],
+        settings.algorithm.name,
+        settings.clock.name == "events",
+    )
+    same = [pair for pair in pairwise(links) if pair[0].place == pair[1].place]
+    what = f"uplink {names[0]}" if names else f"aggregation {settings.aggregation.name}"
+    refused = [
+        (
+            bool(same),
+            f"uplink lists {' and '.join(link.settings.name for pair in same for link in pair)}: use one of them",
+        ),
+        (
+            bool(links or rule) and settings.exchange.name != "end",
+            f"{what}: exchange {settings.exchange.name} averages inside rounds, so that a client has no update of its own; "
+            "use exchange: end",
+        ),
+        (
+            rule is not None and not algorithm.robust,
+            f"aggregation {settings.aggregation.name}: algorithm {name} adds up the participants' updates itself, or needs "
+            "each of them; use aggregation: mean, or an algorithm like fedavg, fedprox, fedcm or fedwcm",
+        ),
+        (
+            any(link.memory for link in links) and events,
+            "clock: events may use two results of a client at once; use links that keep no memory of clients",
+        ),
+        (
+            rule is not None and events and algorithm.buffer < 3,
+            f"aggregation {settings.aggregation.name} needs three results per update or more; set algorithm.buffer",
+        ),
+    ]
+    if problems := [problem for found, problem in refused if found]:
+        raise SettingsError(problems[0])
+
+
+def refuse_other_clock(chosen: Chosen) -> None:
+    """Refuse what needs rounds with ``clock: events``, and what needs events with ``clock: rounds``.
+
+    Raises:
+        SettingsError: something does.
+    """
+    settings, algorithm = chosen.settings, chosen.algorithm
+    name, rule, exchange = settings.algorithm.name, settings.participation.name, settings.exchange.name
+    if not isinstance(settings.clock, Events):
+        if "rounds" not in algorithm.clocks:
+            raise SettingsError(f"algorithm {name} updates its model as results arrive; it needs clock: events")
+        return
+    refused = [
+        (
+            "events" not in algorithm.clocks,
+            f"algorithm {name} works in rounds; clock: events needs one like fedbuff, fedasync, mifa or fedvarp",
+        ),
+        (rule != "all", f"participation {rule} draws the cohorts of rounds; with clock: events use participation: all"),
+        (exchange != "end", f"exchange {exchange} averages inside rounds; with clock: events use exchange: end"),
+        (not settings.costs.wireless, "costs.wireless = false: clock: events takes its seconds from there"),
+        (
+            settings.local.unit == "mean_epochs",
+            "local.unit = mean_epochs equalises the steps of a round; with clock: events use epochs or steps",
+        ),
+        (
+            settings.local.keeps_momentum,
+            "local.momentum_scope = client keeps momentum or moments from round to round; with clock: events use round",
+        ),
+        (
+            settings.evaluation.consistency,
+            "evaluation.consistency = true compares the participants of a round; it needs clock: rounds",
+        ),
+        (
+            chosen.evaluates("all"),
+            "evaluation of the model all, the mean of the clients' latest models, needs clock: rounds",
+        ),
+    ]
+    if problems := [problem for found, problem in refused if found]:
+        raise SettingsError(problems[0])

@@ -1,0 +1,66 @@
+"""The models that clients are served: clusters and personal models, each on its client's own data."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+
+from fedtide.algorithms.base import Algorithm, Served, ServedTo, Vectors
+from fedtide.core.faults import broken_contract
+from fedtide.engine import contract
+from fedtide.engine.flat import Layout
+from fedtide.engine.passes.evaluation import Scores, evaluate_each
+from fedtide.federation.round import RoundResult
+from fedtide.federation.scoring.evaluator import Evaluator, part_of
+from fedtide.federation.state import RunState
+from fedtide.world.timeline import Ints
+
+
+@dataclass(frozen=True)
+class ServedModels:
+    """Evaluates :meth:`Algorithm.served`; training is the same with and without.
+
+    Attributes:
+        algorithm, layout, evaluator: of the run.
+    """
+
+    algorithm: Algorithm
+    layout: Layout
+    evaluator: Evaluator
+
+    def scores(self, state: RunState, result: RoundResult, t: int, tested: list[Ints]) -> list[Scores]:
+        """Scores per class, in the order of the clients present in round ``t``; asked for a cohort of clients at a time.
+
+        Args:
+            state: after the round. result: of its training. t: round (0-based).
+            tested: positions of the samples that each client present is evaluated on.
+        """
+        evaluator, clients = self.evaluator, self.evaluator.timeline.at(t).clients
+        part, size = part_of(evaluator.settings.splits[0]), len(result.members[0])
+        scores: list[Scores] = []
+        for start in range(0, len(clients), size):
+            some = slice(start, start + size)
+            found = self._models(state, result, clients[some])
+            models = found.models, result.b.expand(len(found.models), -1)
+            scores += evaluate_each(evaluator.workers, models, found.of.tolist(), part, tested[some], evaluator.batch)
+        return scores
+
+    def _models(self, state: RunState, result: RoundResult, clients: Ints) -> Served:
+        ids, w = torch.from_numpy(clients), result.w
+        rows = {
+            name: state.memory[name][ids.to(state.memory[name].device)].to(w.device) for name in self.algorithm.client
+        }
+        seen = state.seen[ids].unsqueeze(1).to(w)
+        found = self.algorithm.served(
+            ServedTo(clients.tolist(), w, Vectors(rows), seen, dict(state.extra), self.layout)
+        )
+        if found is None:
+            return Served(w.unsqueeze(0), ids.new_zeros(len(ids)).numpy())
+        if not isinstance(found, Served):
+            raise broken_contract(self.algorithm, "served", f"Served or None, got {type(found).__name__}")
+        models = contract.tensor(self.algorithm, "served", found.models, w, (len(found.models), len(w)))
+        (of,) = contract.positions(self.algorithm, "served", [found.of], 1, len(models))
+        if len(of) != len(ids):
+            raise broken_contract(self.algorithm, "served", f"a model for each of {len(ids)} clients, got {len(of)}")
+        return Served(models, of)

@@ -1,0 +1,205 @@
+"""Local training of a round: the phases that an algorithm asks for, each with its exchanges."""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from dataclasses import dataclass, replace
+from functools import cache
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from fedtide.algorithms.base import Phase, Round
+from fedtide.core.faults import broken_contract
+from fedtide.costs.wireless import Segment
+from fedtide.engine import contract
+from fedtide.engine.flat import weighted_sum
+from fedtide.engine.local import Cohort, Gradient, GradientAt, momentum_steps
+from fedtide.engine.optimisers import Moments, optimiser
+from fedtide.engine.plan import BatchPlan, plan_batches
+from fedtide.exchange.base import Schedule
+from fedtide.federation.parts import Parts
+from fedtide.federation.plan import RoundPlan
+from fedtide.federation.ranks import Share
+from fedtide.federation.state import RunState
+from fedtide.settings.run import LocalSettings
+
+
+@dataclass(frozen=True)
+class Training:
+    """Everything that the phases of a round have in common.
+
+    Attributes:
+        parts, state, plan: of the round. counts: samples per class [C, L] as the objective sees them.
+        memory: the participants' rows by name. schedule: exchanges inside the round. share: of this process.
+    """
+
+    parts: Parts
+    state: RunState
+    plan: RoundPlan
+    counts: Tensor
+    memory: dict[str, Tensor]
+    schedule: Schedule
+    share: Share
+
+
+@dataclass(frozen=True)
+class Trained:
+    """The phase that a round's local models are from.
+
+    Attributes:
+        cohort: after training. start: [C, d], where it started; None where nobody asks.
+        segments: local work of all phases before each exchange of models, in order.
+    """
+
+    cohort: Cohort
+    start: Tensor | None
+    segments: list[Segment]
+
+
+def phase_batches(
+    parts: Parts, plan: RoundPlan, device: torch.device, local: LocalSettings, number: int = 0
+) -> BatchPlan:
+    """The batches of a phase; the draws of the first one have the keys of the round alone."""
+    drawn = plan.ids if plan.starts is None else plan.starts.numbers
+    keys = (*plan.keys, number) if number else plan.keys
+    where = parts.settings.seed, plan.purpose, keys, device, parts.data.classes
+    return plan_batches(plan.shards, drawn, local, plan.mean_size, *where)
+
+
+def train(t: Training, r: Round, batches: BatchPlan) -> Trained:
+    """Run all phases; ``r.W`` and the steps of ``r`` become those of the phase that the local models are from.
+
+    Args:
+        t: the round. r: the same as the algorithm sees it. batches: of the first phase.
+    """
+    algorithm, done = t.parts.algorithm, list[Trained]()
+    phases = contract.instance(algorithm, "phases", algorithm.phases(r), Generator)
+    phase = next(phases, None)
+    while phase is not None:
+        cohort, start = _cohort(t, r, contract.instance(algorithm, "phases", phase, Phase), batches, len(done))
+        done.append(Trained(cohort, start, _advance(t, r, cohort, exchanges=not done)))
+        try:
+            phase = phases.send(cohort.W)
+        except StopIteration:
+            phase = None
+    kept = next((trained for trained in done if trained.cohort.W is r.W), None)
+    if kept is None:
+        raise broken_contract(
+            algorithm, "phases", "one Phase or more, and r.W set to the trained models of one as they are"
+        )
+    count_steps(r, kept.cohort.plan)
+    return replace(kept, segments=_joined([trained.segments for trained in done]))
+
+
+def _joined(phases: list[list[Segment]]) -> list[Segment]:
+    """The segments of the first phase; what the others have processed comes before its last exchange."""
+    segments, *others = phases
+    for (only,) in others if segments else ():
+        *before, last = segments
+        samples = dict(zip(only.rows, only.samples, strict=True))
+        more = [count + samples[row] for row, count in zip(last.rows, last.samples, strict=True)]
+        segments = [*before, replace(last, samples=more)]
+    return segments
+
+
+def count_steps(r: Round, plan: BatchPlan) -> None:
+    """Set what the round knows of local steps to those of a plan."""
+    steps, local = torch.tensor(plan.steps, dtype=torch.float64), r.local
+    r.steps = steps.unsqueeze(-1).to(r.w)
+    r.effective_steps = momentum_steps(steps, local.momentum, local.nesterov).unsqueeze(-1).to(r.w)
+
+
+def _cohort(t: Training, r: Round, phase: Phase, batches: BatchPlan, number: int) -> tuple[Cohort, Tensor | None]:
+    """The participants, ready for the phase of some number, and the models [C, d] that it starts from, if links ask."""
+    algorithm, state, clients = t.parts.algorithm, t.state, len(r.ids)
+    hook, shapes = "phases" if algorithm.has_phases else "start", ((len(r.w),), (clients, len(r.w)))
+    start = contract.tensor(algorithm, hook, phase.start, r.w, *shapes).expand(clients, -1)
+    W, trains = start.clone(), phase.trains
+    if trains is not None:
+        trains = contract.mask(algorithm, trains, len(r.w)).to(W.device)
+    if number or phase.amount is not None:
+        local = t.plan.local if phase.amount is None else t.plan.local.model_copy(update={"amount": phase.amount})
+        batches = phase_batches(t.parts, t.plan, W.device, local, number)
+    if t.schedule.idle:
+        batches = batches.without(t.schedule.idle)
+    cohort = Cohort(
+        W=W,
+        buffers=(state.b.expand(clients, -1) if t.plan.starts is None else t.plan.starts.b).clone(),
+        moments=optimiser(r.local).at_rest(W) if number else _moments(t.memory, W, r.local),
+        b=state.b,
+        plan=batches,
+        label_counts=t.counts,
+        lr=r.rate if phase.lr is None else phase.lr,
+        added=contract.local(algorithm, phase.local, clients, len(r.w)),
+        losses=torch.zeros(clients, dtype=state.w.dtype, device=state.w.device),
+        trains=trains,
+    )
+    kept = start if t.parts.links or t.parts.rule else None
+    if number:
+        return cohort, kept
+    r.W = W
+    cohort.terms = [
+        *contract.terms(algorithm, algorithm.terms(r)),
+        *contract.terms(t.parts.initialiser, t.parts.initialiser.terms(state.initialiser)),
+    ]
+    if algorithm.has_direction:
+        own = cache(lambda start, stop: r.rows(slice(start, stop)))  # views, which stay up to date
+
+        def direction(grad: Gradient, W: Tensor, rows: slice) -> Tensor | GradientAt:
+            before = W._version
+            found = algorithm.direction(grad, W, own(rows.start, rows.stop))
+            if W._version != before:
+                raise broken_contract(algorithm, "direction", "a tensor of its own, and leave W as it is")
+            return contract.direction(algorithm, found, W)
+
+        cohort.direction = direction
+        cohort.memories = [rows for _, rows in r.client]
+    return cohort, kept
+
+
+def _moments(memory: dict[str, Tensor], W: Tensor, local: LocalSettings) -> Moments:
+    """What the local optimiser remembers at the start of training: the kept rows, or those of the first step."""
+    used = optimiser(local)
+    if local.keeps_momentum:
+        return {name: memory[name] for name in used.widths(W.shape[1])}
+    return used.at_rest(W)
+
+
+def sit_out(r: Round, schedule: Schedule, batches: BatchPlan) -> None:
+    """Idle clients take no step, and are left out of the average of ``r`` unless ``idle_count`` is set."""
+    if not schedule.idle:
+        return
+    count_steps(r, batches.without(schedule.idle))
+    trains = torch.ones_like(r.steps)
+    trains[schedule.idle] = 0
+    if not schedule.idle_count and len(schedule.idle) < len(r.ids):
+        r.weights = r.weights * trains / (r.weights * trains).sum()
+
+
+def _advance(t: Training, r: Round, cohort: Cohort, exchanges: bool) -> list[Segment]:
+    """Local steps, in segments that end where clients average; the last one ends with the exchange of the round's end.
+
+    Without ``exchanges`` in between there is one segment.
+    """
+    segments = []
+    trained = np.zeros(len(r.ids), dtype=np.int64)  # steps of each client that are part of a segment
+    samples = np.pad(cohort.plan.sizes.numpy().cumsum(1), ((0, 0), (1, 0)))  # processed after 0, 1, ... steps
+
+    def close(rows: list[int], step: int) -> None:
+        segments.append(Segment(rows, (samples[rows, step] - samples[rows, trained[rows]]).tolist()))
+        trained[rows] = step
+
+    advance = t.share.begin(t.parts.executor, cohort)
+    for step, rows in t.schedule.averages if exchanges else ():
+        advance(step)
+        members = torch.tensor(rows, device=cohort.W.device)
+        weights = r.weights[members, 0] / r.weights[members, 0].sum()
+        cohort.W[members] = weighted_sum(weights, cohort.W[members])
+        cohort.buffers[members] = weighted_sum(weights, cohort.buffers[members])
+        close(rows, step)
+    advance(cohort.plan.longest)
+    if active := [row for row in range(len(r.ids)) if row not in t.schedule.idle]:
+        close(active, cohort.plan.longest)
+    return segments

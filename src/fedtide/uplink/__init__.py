@@ -1,0 +1,1 @@
+"""Links that an update passes on its way to the server."""
