@@ -79,9 +79,11 @@ class Halfway(Exchange):
         return Schedule([(1, list(range(len(r.ids))))])
 
 
-def member(algorithm: Any, executor: str, group: Group, local: dict[str, Any], exchange: bool = True) -> Federation:
+def member(
+    algorithm: Any, executor: str, group: Group, local: dict[str, Any], exchange: bool = True, **values: Any
+) -> Federation:
     """One process."""
-    chosen = settings(algorithm=algorithm, local=local, engine={"executor": executor, "workers": 1})
+    chosen = settings(algorithm=algorithm, local=local, engine={"executor": executor, "workers": 1}, **values)
     fed = federation(chosen, steady(SIZES, 3), vectors())
     fed.parts.hardware = replace(fed.parts.hardware, group=group)
     if exchange:
@@ -89,12 +91,12 @@ def member(algorithm: Any, executor: str, group: Group, local: dict[str, Any], e
     return fed
 
 
-def compare(algorithm: Any, executor: str, size: int, local: dict[str, Any], exchange: bool) -> Threads:
+def compare(algorithm: Any, executor: str, size: int, local: dict[str, Any], exchange: bool, **values: Any) -> Threads:
     """Runs of one process and of several are the same: models, memories, server vectors, losses, drift."""
     tolerance = 0.0 if executor == "threads" else 1e-13  # other chunks may round differently
-    alone, records = run_rounds(member(algorithm, executor, Alone(), local, exchange))
+    alone, records = run_rounds(member(algorithm, executor, Alone(), local, exchange, **values))
     threads = Threads(size)
-    members = [member(algorithm, executor, threads.member(rank), local, exchange) for rank in range(size)]
+    members = [member(algorithm, executor, threads.member(rank), local, exchange, **values) for rank in range(size)]
     with ThreadPoolExecutor(size) as pool:
         for state, others in pool.map(run_rounds, members):
             assert closest(alone.w, state.w) <= tolerance

@@ -20,4 +20,5 @@ class FedAvg(Averaging):
     settings: Settings
 
     averages_inside_round: ClassVar[bool] = True
+    robust = True
     sums_only = True

@@ -20,6 +20,7 @@ class FedProx(Averaging):
     settings: Settings
 
     averages_inside_round: ClassVar[bool] = True
+    robust = True
     sums_only = True
 
     def local(self, r: Round) -> Local:

@@ -1,0 +1,200 @@
+"""Several trainings in a round, each of a part of the model, in every executor."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+from federation.test_ranks import SIZES, compare
+from fedtide.algorithms.base import Phase
+from fedtide.core.errors import SettingsError
+from fedtide.core.faults import PluginError
+from fedtide.federation.federation import Federation
+from support import closest, deal, federation, images, run_rounds, settings, steady, vectors, watch
+
+pytestmark = pytest.mark.usefixtures("drop_in")
+
+LOCAL = {"amount": 2, "batch_size": 3, "lr": 0.2}
+RULES: dict[str, dict[str, Any]] = {
+    "direct": {},
+    "momentum": {"momentum": 0.9},
+    "clip": {"clip": 0.05, "weight_decay": 0.1},
+    "clip_inside": {"clip": 0.05, "weight_decay": 0.1, "clip_scope": "total_with_decay"},
+    "decay": {"weight_decay": 0.1},
+    "adamw": {"optimiser": "adamw", "weight_decay": 0.1},
+}
+
+
+def made(algorithm: Any, executor: str = "auto", rounds: int = 2, **values: Any) -> Federation:
+    model = values.pop("model", {"name": "mlp", "widths": [6]})
+    local = {**LOCAL, **values.pop("local", {})}
+    chosen = settings(
+        algorithm=algorithm, local=local, model=model, engine={"executor": executor, "workers": 1}, **values
+    )
+    return federation(chosen, steady(SIZES, rounds), vectors())
+
+
+@pytest.mark.parametrize("executor", ["threads", "stacked", "resident"])
+@pytest.mark.parametrize("rule", RULES)
+def test_what_is_not_trained_stays_to_the_bit(rule: str, executor: str) -> None:
+    resident = executor == "resident"
+    model = {"model": "normed"} if resident else {}
+    fed = made("in_parts", "auto" if resident else executor, local=RULES[rule], **model)
+    head, seen = fed.parts.layout.mask("head"), watch(fed)
+    run_rounds(fed)
+    assert 0 < int(head.sum()) < len(head)
+    for r, _ in seen:
+        assert torch.equal(r.client.own[:, ~head], r.w[~head].expand(len(r.ids), -1))
+        assert torch.equal(r.W[:, head], r.client.own[:, head])
+        assert (r.client.own[:, head] != r.w[head]).all(1).any()
+        assert closest(r.W[:, ~head], r.w[~head].expand(len(r.ids), -1)) > 1e-4
+
+
+@pytest.mark.parametrize("rule", RULES)
+def test_executors_agree_on_a_part_of_the_model(rule: str) -> None:
+    one, other = (run_rounds(made("in_parts", executor, local=RULES[rule]))[0] for executor in ("threads", "stacked"))
+    assert closest(one.w, other.w) < 1e-12
+    assert closest(one.memory["own"], other.memory["own"]) < 1e-12
+
+
+@pytest.mark.parametrize("executor", ["threads", "stacked"])
+def test_matrix_products_write_the_same_as_a_step_that_collects_its_gradient(executor: str) -> None:
+    """A clip that never acts takes the other path through the local step."""
+    direct, collected = (run_rounds(made("in_parts", executor, local=local))[0] for local in ({}, {"clip": 1e9}))
+    assert closest(direct.w, collected.w) < 1e-13
+
+
+def test_the_norm_that_is_clipped_is_that_of_the_trained_part(quadratics: Any) -> None:
+    """One step of a quadratic: of theta only the entries in ``theta``... are trained, and only they count in the norm."""
+    data, chosen = quadratics([4], [1.0], [[3.0, 4.0]])
+    fed = federation(
+        settings(**chosen, algorithm="in_parts", local={"amount": 1, "unit": "steps", "lr": 1.0, "clip": 1.0}),
+        steady([4], 1, classes=2),
+        data,
+    )
+    trains = torch.tensor([True, False])
+
+    def phases(r: Any) -> Any:
+        r.W = yield Phase(r.base, trains=trains)
+
+    fed.parts.algorithm.phases = phases  # type: ignore[method-assign]
+    seen = watch(fed)
+    run_rounds(fed)
+    assert seen[0][1].tolist() == pytest.approx([1.0, 0.0], abs=1e-5)  # a norm over both would give 0.6
+
+
+def test_the_first_phase_has_the_batches_of_a_round_and_the_second_its_own() -> None:
+    fed = made("in_parts", rounds=1)
+    keys: list[Tensor] = []
+    begin = fed.parts.executor.begin
+
+    def noted(cohort: Any) -> Any:
+        keys.append(cohort.plan.keys)
+        return begin(cohort)
+
+    fed.parts.executor.begin = noted  # type: ignore[method-assign]
+    run_rounds(fed)
+    plain = made("fedavg", rounds=1)
+    begin = plain.parts.executor.begin
+    plain.parts.executor.begin = noted  # type: ignore[method-assign]
+    run_rounds(plain)
+    first, second, usual = keys
+    assert torch.equal(first, usual)
+    assert not (first == second).any()
+
+
+def test_amount_rate_and_costs_of_a_phase() -> None:
+    values = {"costs": {"wireless": True}, "model": {"name": "mlp", "widths": [400]}}
+    fed = made({"name": "in_parts", "amount": 5, "lr": 0.0}, **values)
+    seen, (segments, result) = watch(fed), ([], [])
+    charge = fed.clock.charge
+
+    def noted(state: Any, plan: Any, found: Any) -> int:
+        segments.extend(found.segments)
+        result.append(found)
+        return charge(state, plan, found)
+
+    fed.clock.charge = noted  # type: ignore[method-assign]
+    run_rounds(fed)
+    for r, _ in seen:
+        assert closest(r.client.own, r.base) == 0.0  # a rate of zero
+        assert r.steps[:, 0].tolist() == [2 * -(-size // 3) for size in SIZES]  # of the phase that r.W is from
+    assert segments[0].samples == [(5 + 2) * size for size in SIZES]  # of both
+
+
+def test_any_number_of_processes_gives_the_same_run() -> None:
+    compare("in_parts", "threads", 3, LOCAL, exchange=False)
+
+
+def test_a_phase_of_everything_is_a_round_as_usual() -> None:
+    fed = made("in_parts")
+
+    def phases(r: Any) -> Any:
+        r.W = yield Phase(r.base, trains=torch.ones(len(r.w), dtype=torch.bool))
+
+    fed.parts.algorithm.phases = phases  # type: ignore[method-assign]
+    assert closest(run_rounds(fed)[0].w, run_rounds(made("fedavg"))[0].w) < 1e-14
+
+
+@pytest.mark.parametrize(
+    ("phases", "message"),
+    [
+        (lambda r: iter([Phase(r.base)]), "phases should return Generator"),
+        (lambda r: (yield 3), "phases should return Phase, got int"),
+        (lambda r: (yield Phase(r.base)), "and r.W set to the trained models of one as they are"),
+        (lambda r: (yield Phase(r.base, trains=r.w)), "trains of type torch.bool and shape"),
+        (lambda r: (yield Phase(r.base, trains=torch.zeros(len(r.w), dtype=torch.bool))), "with a parameter to train"),
+        (lambda r: (yield Phase(r.w[:2])), "a tensor of shape"),
+    ],
+)
+def test_what_is_no_phase_is_refused(phases: Any, message: str) -> None:
+    fed = made("in_parts")
+    fed.parts.algorithm.phases = phases  # type: ignore[method-assign]
+    with pytest.raises(PluginError) as caught:
+        run_rounds(fed)
+    fed.parts.workers.close()
+    assert message in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        (
+            {"local": {"momentum": 0.9, "momentum_scope": "client"}},
+            "momentum_scope = client: algorithm in_parts trains in phases",
+        ),
+        (
+            {"exchange": "intervals", "local": {"unit": "steps"}},
+            "averages inside rounds, but algorithm in_parts trains in phases",
+        ),
+    ],
+)
+def test_what_holds_for_one_training_alone_is_refused(values: dict[str, Any], message: str) -> None:
+    with pytest.raises(SettingsError) as caught:
+        made("in_parts", **values)
+    assert message in str(caught.value)
+
+
+def test_parts_of_a_network_by_name() -> None:
+    layout = made("fedavg", model="normed", rounds=1).parts.layout
+    sizes = {part: int(layout.mask(part).sum()) for part in ("head", "body", "norms")}
+    assert sizes == {"head": 15, "body": 32, "norms": 8}
+    assert torch.equal(layout.mask(["body.1"]), layout.mask("norms"))
+    assert torch.equal(layout.mask(["head.weight", "body"]), ~layout.mask(["head.bias"]))
+    with pytest.raises(SettingsError, match=r"no parameter 'body\.9'"):
+        layout.mask(["body.9"])
+
+
+def test_images_in_channels_last_keep_a_frozen_body() -> None:
+    chosen = settings(algorithm="in_parts", local=LOCAL, model={"name": "lenet"}, engine={"workers": 2})
+    data = images(side=32)
+    fed = federation(chosen, steady(SIZES, 1), data)
+    head, seen = fed.parts.layout.mask("head"), watch(fed)
+    run_rounds(fed)
+    r = seen[0][0]
+    assert torch.equal(r.client.own[:, ~head], r.w[~head].expand(len(r.ids), -1))
+    assert np.concatenate(deal(SIZES)).max() < len(data.train_labels)

@@ -1,0 +1,204 @@
+"""Links on the way of an update, and the rule that combines what arrives."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from federation.jobs import EQUAL, events
+from federation.test_ranks import LOCAL, SIZES, compare, member
+from fedtide.core.errors import SettingsError
+from fedtide.federation.federation import Federation
+from fedtide.federation.ranks import Alone
+from fedtide.federation.state import restored_state
+from support import assert_same, closest, federation, largest_gap, run_rounds, settings, steady, vectors, watch
+
+pytestmark = pytest.mark.usefixtures("drop_in")
+
+NOISY = {"name": "shrink", "noise": 0.01, "remember": True}
+PLAIN = {"amount": 2, "batch_size": 3, "lr": 0.2}
+
+
+def made(algorithm: Any = "fedavg", rounds: int = 3, **values: Any) -> Federation:
+    return federation(settings(algorithm=algorithm, local=PLAIN, **values), steady(SIZES, rounds), vectors())
+
+
+def models(fed: Federation) -> list[Tensor]:
+    seen = watch(fed)
+    run_rounds(fed)
+    return [w for _, w in seen]
+
+
+def test_without_links_what_arrives_is_what_was_trained() -> None:
+    fed = made()
+    seen = watch(fed)
+    run_rounds(fed)
+    assert all(r.W is r.trained for r, _ in seen)
+    assert all(r.rule is None for r, _ in seen)
+
+
+def test_half_of_every_update_is_half_a_step_of_the_server() -> None:
+    half = models(made({"name": "fedavg", "server_lr": 0.5}))
+    assert largest_gap(models(made(uplink=["shrink"])), half) < 1e-15
+
+
+def test_the_order_of_links_is_theirs_not_that_of_the_settings() -> None:
+    """Twice the half, one added between: w+ = mean W + 1."""
+    one, other = (models(made(uplink=links)) for links in (["shrink", "double"], ["double", "shrink"]))
+    assert largest_gap(one, other) == 0.0
+    assert closest(one[0], models(made(rounds=1))[0] + 1.0) < 1e-14
+
+
+def test_updates_are_from_where_training_started() -> None:
+    """FedACG starts at w + lambda m, so that half of the way from there arrives."""
+    fed = made({"name": "fedacg", "lambda_": 0.7, "beta": 0.0}, uplink=["shrink"])
+    seen = watch(fed)
+    run_rounds(fed)
+    for r, _ in seen[1:]:
+        start = r.trained - 2 * (r.trained - r.W)
+        assert closest(start, start[:1].expand_as(start)) < 1e-14
+        assert closest(start[0], r.w) > 1e-3
+
+
+def test_noise_is_the_clients_own_whoever_takes_part() -> None:
+    def arrived(cohorts: list[list[int]]) -> Tensor:
+        chosen = settings(local=PLAIN, uplink=[{"name": "shrink", "noise": 0.01, "share": 1.0}])
+        fed = federation(chosen, steady(SIZES, 1), vectors(), cohorts=cohorts)
+        seen = watch(fed)
+        run_rounds(fed)
+        r = seen[0][0]
+        return (r.W - r.trained)[r.ids.index(3)]
+
+    assert torch.equal(arrived([[3]]), arrived([[0, 1, 3]]))
+    assert float(arrived([[3]]).std()) == pytest.approx(0.01, rel=0.7)
+
+
+@pytest.mark.parametrize("links", [["shrink"], [NOISY], ["double", NOISY]], ids=["plain", "memory", "both"])
+@pytest.mark.parametrize("algorithm", ["fedavg", "scaffold"])
+def test_any_number_of_processes_gives_the_same_run(algorithm: str, links: list[Any]) -> None:
+    for size in (2, 7):
+        compare(algorithm, "threads", size, PLAIN, exchange=False, uplink=links)
+
+
+def test_links_without_memory_need_no_rows_of_others() -> None:
+    with_links, without = (
+        compare("fedavg", "threads", 3, PLAIN, exchange=False, uplink=links).sent for links in (["double"], [])
+    )
+    assert with_links == without
+
+
+def test_columns_of_links_are_recorded_for_every_participant() -> None:
+    _, records = run_rounds(made(uplink=["shrink"]))
+    assert [len(record.clients["norm"]) for record in records] == [len(SIZES)] * 3
+    assert all(norm > 0 for record in records for norm in record.clients["norm"])
+
+
+def test_a_result_of_a_job_passes_the_links_from_its_own_start() -> None:
+    """With clock: events, half of every update is half a step of FedBuff's server."""
+    lengths = [[2], [3, 7], [11], [4, 5, 6], [20]]
+    halved = events({"name": "fedbuff", "buffer": 2}, 5, lengths, uplink=["shrink"])
+    assert largest_gap(halved, events({"name": "fedbuff", "buffer": 2, "server_lr": 0.5}, 5, lengths)) < 1e-14
+    middle = events({"name": "fedbuff", "buffer": 5}, 5, EQUAL, aggregation="middle")
+    assert largest_gap(middle, events({"name": "fedbuff", "buffer": 5}, 5, EQUAL)) > 1e-6
+
+
+def test_bytes_seconds_and_joules_follow_the_links() -> None:
+    def totals(**values: Any) -> tuple[Federation, dict[str, float]]:
+        fed = made(values.pop("algorithm", "fedavg"), model={"name": "mlp", "widths": [400]}, **values)
+        return fed, run_rounds(fed)[0].totals
+
+    (fed, small), (_, whole) = totals(uplink=["shrink"]), totals()
+    d = fed.parts.layout.size
+    assert small["bytes_up"] == 3 * len(SIZES) * -(-(3 * d + 5) // 8)
+    assert small["bytes_down"] == whole["bytes_down"] == 3 * len(SIZES) * 4 * d
+    assert small["latency"] < whole["latency"]
+    assert small["energy"] < whole["energy"]
+    scaffold, _ = totals(algorithm="scaffold", uplink=["shrink"])
+    assert scaffold.parts.payload.up == 2 * -(-(3 * d + 5) // 8)  # c_k follows from what arrives
+    gradients, _ = totals(algorithm={"name": "scaffold", "option": "I"}, uplink=["shrink"])
+    assert gradients.parts.payload.up == -(-(3 * d + 5) // 8) + 4 * d  # c_k is a gradient of its own
+
+
+def test_memories_and_server_tensors_of_links_are_saved() -> None:
+    whole, _ = run_rounds(made(uplink=[NOISY]))
+    half, _ = run_rounds(made(uplink=[NOISY]), 1)
+    fed = made(uplink=[NOISY])
+    resumed, _ = run_rounds(fed, 2, restored_state(fed.parts, half.tensors()))
+    assert_same(whole, resumed)
+    assert float(resumed.uplink["shrink"]["passed"][0]) == 3.0
+    assert closest(whole.memory["uplink.shrink.lost"], torch.zeros(())) > 1e-3
+    with pytest.raises(SettingsError, match=r"is not of this run: memory\.uplink\.shrink\.lost is absent|missing"):
+        restored_state(fed.parts, {**half.tensors(), "memory": {}})
+    with pytest.raises(SettingsError, match=r"uplink\.shrink\.passed"):
+        restored_state(fed.parts, {**half.tensors(), "uplink": {}})
+
+
+def test_a_rule_stands_behind_the_mean() -> None:
+    fed = made(aggregation="middle")
+    seen = watch(fed)
+    _, records = run_rounds(fed)
+    for r, w in seen:
+        assert closest(w, r.w + (r.W - r.w).median(0).values) < 1e-15
+    kept = [record.clients["kept"] for record in records]
+    assert all(sum(column) == pytest.approx(1.0) for column in kept)
+    assert {record.clients["client"][0] for record in records} == {0}
+
+
+def test_a_rule_decides_once_about_the_models_of_a_round() -> None:
+    fed = made(aggregation="middle", evaluation={"models": ["cloud", "participants"]})
+    rule, calls = fed.parts.rule, []
+    assert rule is not None
+    combine = rule.combine
+    rule.combine = lambda D, p: calls.append(1) or combine(D, p)  # type: ignore[method-assign, func-returns-value]
+    run_rounds(fed)
+    assert len(calls) == 3
+
+
+def test_a_rule_sees_scaled_updates_and_memories_too() -> None:
+    """FedCM averages the same updates twice: as models, and as gradients for its momentum."""
+    fed = made("fedcm", aggregation="middle")
+    seen = watch(fed)
+    run_rounds(fed)
+    for r, _ in seen:
+        gradients = (r.w - r.W) / (r.lr * fed.parts.algorithm.step_count(r))
+        assert closest(r.server.Delta, gradients.median(0).values) < 1e-13
+
+
+def test_a_rule_gives_the_same_run_for_any_number_of_processes() -> None:
+    for algorithm in ("fedavg", "fedcm"):
+        compare(algorithm, "threads", 3, PLAIN, exchange=False, aggregation="middle", uplink=["double"])
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ({"uplink": ["shrink", NOISY]}, "uplink lists shrink and shrink: use one of them"),
+        ({"uplink": ["shirnk"]}, "unknown name 'shirnk' in uplink; did you mean 'shrink'?"),
+        ({"aggregation": "middel"}, "unknown name 'middel' in aggregation; did you mean 'middle'?"),
+        (
+            {"uplink": ["shrink"], "exchange": "intervals", "local": {"unit": "steps"}},
+            "uplink shrink: exchange intervals",
+        ),
+        ({"aggregation": "middle", "algorithm": "scaffold"}, "aggregation middle: algorithm scaffold adds up"),
+        ({"aggregation": "middle", "algorithm": "fedbuff", "clock": "events"}, "set algorithm.buffer"),
+        ({"uplink": [NOISY], "algorithm": "fedbuff", "clock": "events"}, "keep no memory of clients"),
+    ],
+)
+def test_what_does_not_go_together_is_refused_in_one_line(values: dict[str, Any], message: str) -> None:
+    with pytest.raises(SettingsError) as caught:
+        federation(settings(**{"algorithm": {"name": "fedavg"}, **values}), steady(SIZES, 1), vectors())
+    assert message in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_gradient_rounds_pass_the_links_with_draws_and_memories_of_their_own() -> None:
+    fed = member("fedavg", "threads", Alone(), LOCAL, exchange=False, uplink=[NOISY])
+    purposes: list[str] = []
+    link = fed.parts.links[0]
+    apply = link.apply
+    link.apply = lambda D, s: purposes.append(s.purpose) or apply(D, s)  # type: ignore[method-assign, func-returns-value]
+    run_rounds(fed)
+    assert purposes == ["uplink.shrink"] * 3
