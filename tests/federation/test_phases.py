@@ -57,8 +57,9 @@ def test_what_is_not_trained_stays_to_the_bit(rule: str, executor: str) -> None:
 @pytest.mark.parametrize("rule", RULES)
 def test_executors_agree_on_a_part_of_the_model(rule: str) -> None:
     one, other = (run_rounds(made("in_parts", executor, local=RULES[rule]))[0] for executor in ("threads", "stacked"))
-    assert closest(one.w, other.w) < 1e-12
-    assert closest(one.memory["own"], other.memory["own"]) < 1e-12
+    tolerance = 1e-9 if rule == "adamw" else 1e-12  # whose first step divides rounding by rounding
+    assert closest(one.w, other.w) < tolerance
+    assert closest(one.memory["own"], other.memory["own"]) < tolerance
 
 
 @pytest.mark.parametrize("executor", ["threads", "stacked"])
@@ -69,7 +70,7 @@ def test_matrix_products_write_the_same_as_a_step_that_collects_its_gradient(exe
 
 
 def test_the_norm_that_is_clipped_is_that_of_the_trained_part(quadratics: Any) -> None:
-    """One step of a quadratic: of theta only the entries in ``theta``... are trained, and only they count in the norm."""
+    """One step of a quadratic of which one entry is trained."""
     data, chosen = quadratics([4], [1.0], [[3.0, 4.0]])
     fed = federation(
         settings(**chosen, algorithm="in_parts", local={"amount": 1, "unit": "steps", "lr": 1.0, "clip": 1.0}),
@@ -127,7 +128,7 @@ def test_amount_rate_and_costs_of_a_phase() -> None:
 
 
 def test_any_number_of_processes_gives_the_same_run() -> None:
-    compare("in_parts", "threads", 3, LOCAL, exchange=False)
+    compare("in_parts", "threads", 3, LOCAL, exchange=False, model={"name": "mlp", "widths": [6]})
 
 
 def test_a_phase_of_everything_is_a_round_as_usual() -> None:
@@ -140,12 +141,16 @@ def test_a_phase_of_everything_is_a_round_as_usual() -> None:
     assert closest(run_rounds(fed)[0].w, run_rounds(made("fedavg"))[0].w) < 1e-14
 
 
+def _halved(r: Any) -> Any:
+    r.W = (yield Phase(r.base)) / 2
+
+
 @pytest.mark.parametrize(
     ("phases", "message"),
     [
-        (lambda r: iter([Phase(r.base)]), "phases should return Generator"),
-        (lambda r: (yield 3), "phases should return Phase, got int"),
-        (lambda r: (yield Phase(r.base)), "and r.W set to the trained models of one as they are"),
+        (lambda r: iter([Phase(r.base)]), "phases of in_parts should return Generator"),
+        (lambda r: (yield 3), "phases of in_parts should return Phase, got int"),
+        (_halved, "and r.W set to the trained models of one as they are"),
         (lambda r: (yield Phase(r.base, trains=r.w)), "trains of type torch.bool and shape"),
         (lambda r: (yield Phase(r.base, trains=torch.zeros(len(r.w), dtype=torch.bool))), "with a parameter to train"),
         (lambda r: (yield Phase(r.w[:2])), "a tensor of shape"),

@@ -20,7 +20,8 @@ EVALUATED = {"clients_every": 1}
 
 
 def made(algorithm: Any = "in_parts", cohorts: Any = None, **values: Any) -> Federation:
-    chosen = settings(algorithm=algorithm, local={"amount": 2, "batch_size": 3, "lr": 0.2}, **values)
+    model = {"name": "mlp", "widths": [6]}
+    chosen = settings(algorithm=algorithm, model=model, local={"amount": 2, "batch_size": 3, "lr": 0.2}, **values)
     return federation(chosen, steady(SIZES, 3), vectors(), cohorts=cohorts)
 
 
