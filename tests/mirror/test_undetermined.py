@@ -15,7 +15,7 @@ from fedtide.core.errors import SettingsError
 from fedtide.mirror.store import Store
 from fedtide.mirror.workspace import Workspace
 from fedtide.report.build import build
-from fedtide.runs.run import run
+from fedtide.runs.execution import execute
 from fedtide.settings.params import Params
 from fedtide.settings.scores import Score
 from fedtide.tuning.study import tune
@@ -57,7 +57,7 @@ def home(tmp_path_factory: pytest.TempPathFactory, empty_store: Path) -> Path:
     root = tmp_path_factory.mktemp("undetermined")
     (root / "mlruns").mkdir()
     shutil.copy(empty_store, root / "mlruns" / "mlflow.db")
-    summary = run(settings(root).run(), Workspace(root / "runs", None, root / "mlruns", "tests"), name="x")
+    summary = execute(settings(root).run(), Workspace(root / "runs", None, root / "mlruns", "tests"), name="x")
     assert summary["state"] == "complete"
     return root
 

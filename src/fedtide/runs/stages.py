@@ -15,10 +15,11 @@ from fedtide.core.files import write_json, write_text
 from fedtide.core.hashing import short_hash
 from fedtide.mirror.server import Server
 from fedtide.mirror.workspace import MlflowOptions, Workspace
+from fedtide.records.summary import Summary
 from fedtide.runs import identity
 from fedtide.runs.compare import compare
 from fedtide.runs.identity import run_key
-from fedtide.runs.progress import NO_DISPLAY, Display
+from fedtide.runs.progress import Watch
 from fedtide.settings.experiment import TrackingSettings
 from fedtide.settings.params import Params
 from fedtide.settings.run import RunSettings
@@ -138,11 +139,10 @@ def partition(params: Params, out: Path, log: Log) -> list[Path]:
 def train(
     params: Params,
     where: Workspace,
-    log: Log,
+    watch: Watch,
     algorithms: Sequence[str] | None = None,
     out: Path | None = None,
-    display: Display = NO_DISPLAY,
-) -> tuple[list[dict[str, Any]], int | None]:
+) -> tuple[list[Summary], int | None]:
     """Execute the grid, or its runs of some algorithms.
 
     Returns:
@@ -155,7 +155,7 @@ def train(
             raise SettingsError(f"not among compare.algorithms: {', '.join(sorted(unknown))}")
         grid = [settings for settings in grid if settings.label in algorithms]
     experiment = params.experiment
-    summaries, stopped = compare(grid, where, experiment.compare.workers, log, display=display, hosts=experiment.hosts)
+    summaries, stopped = compare(grid, where, experiment.compare.workers, watch, hosts=experiment.hosts)
     if out is not None and stopped is None:
         main = main_score(params.experiment.task).name
         keys = ("run_key", "label", "initialiser", "seed", "state", "rounds", f"final_{main}", f"best_{main}")
