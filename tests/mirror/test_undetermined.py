@@ -14,7 +14,7 @@ import pytest
 from fedtide.core.errors import SettingsError
 from fedtide.mirror.store import Store
 from fedtide.mirror.workspace import Workspace
-from fedtide.report.build import build
+from fedtide.report.build import Contents, build
 from fedtide.runs.execution import execute
 from fedtide.settings.params import Params
 from fedtide.settings.scores import Score
@@ -77,7 +77,7 @@ def test_the_history_has_empty_cells(home: Path) -> None:
 
 def test_the_report_has_no_number_where_there_is_none(home: Path, tmp_path: Path) -> None:
     score = "auroc_next"
-    build([home / "runs" / "x"], tmp_path, "A", 4, "fedtide report", score=Score(score))
+    build([home / "runs" / "x"], tmp_path, Contents("A", 4, "fedtide report", score=Score(score)))
     numbers = json.loads((tmp_path / "metrics.json").read_text(), parse_constant=pytest.fail)
     history = pd.read_csv(home / "runs" / "x" / "history.csv")[f"test_{score}"]
     assert numbers["fedavg/previous/final_mean"] == pytest.approx(history.dropna().iloc[-1])

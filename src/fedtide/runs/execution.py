@@ -18,8 +18,6 @@ from fedtide.core import plugins
 from fedtide.core.errors import SettingsError
 from fedtide.core.files import replacing
 from fedtide.core.plugins import naming_plugins
-from fedtide.federation.parts import Parts
-from fedtide.federation.preview import advice, memory_plan
 from fedtide.federation.saving import checkpoint
 from fedtide.mirror.workspace import Workspace
 from fedtide.models.base import Model
@@ -40,6 +38,7 @@ from fedtide.worlds.prepared import load_data
 
 if TYPE_CHECKING:
     from fedtide.federation.module import FederatedModule
+    from fedtide.federation.parts import Parts
     from fedtide.runs.own_callbacks import OwnCallbacks
 
 
@@ -195,6 +194,8 @@ def _follow(run: _Run) -> Summary:
 
 def _announce(run: _Run, own: OwnCallbacks, parts: Parts, process: str) -> None:
     """Record versions, log what is known of the run before its first round, and begin to mirror it."""
+    from fedtide.federation.preview import advice, memory_plan
+
     if libraries := plugins.create(Model, run.settings.model).libraries() | own.libraries():
         run.directory.event("libraries", versions=libraries)
     for line in (*advice(parts), memory_plan(parts, run.data), process):

@@ -193,7 +193,7 @@ def report(
     params: Params, runs: Path, worlds: Path | None, out: Path, command: str, tuning: Path | None = None
 ) -> ReportSummary:
     """Build the report of the grid from its run directories, with the Pareto front of a search if its folder is given."""
-    from fedtide.report.build import build
+    from fedtide.report.build import Contents, build
     from fedtide.report.charts.raster import raster
     from fedtide.report.pace import Pace
     from fedtide.report.transitions import Rules
@@ -214,27 +214,21 @@ def report(
         pictures = [folder(out) / "world.png"]
         draw(timeline, labels, pictures[0])
     chosen = params.experiment.report
-    rules = Rules(chosen.transition_window, chosen.transition_counting, chosen.reference, chosen.rho)
-    speed = Pace(chosen.target, chosen.baseline)
     few = timeline.num_clients <= _ROWS
-    who = raster(*presence_and_cohorts(first, timeline, labels)) if few else None
-    score = Score(chosen.metric)
-    moves = movements(timeline)
-    return build(
-        directories,
-        folder(out),
+    contents = Contents(
         chosen.title,
         chosen.last,
         command,
-        pictures,
-        rules,
-        speed,
-        tuning,
-        who,
-        score,
-        moves,
-        chosen.formats,
+        timeline_pictures=pictures,
+        rules=Rules(chosen.transition_window, chosen.transition_counting, chosen.reference, chosen.rho),
+        speed=Pace(chosen.target, chosen.baseline),
+        tuning=tuning,
+        cohorts=raster(*presence_and_cohorts(first, timeline, labels)) if few else None,
+        score=Score(chosen.metric),
+        moves=movements(timeline),
+        formats=chosen.formats,
     )
+    return build(directories, folder(out), contents)
 
 
 def code(params: Params, tuned: Sequence[RunSettings], out: Path) -> None:
