@@ -37,6 +37,7 @@ from fedtide.worlds.files import timeline_for, world_identity
 from fedtide.worlds.prepared import load_data
 
 if TYPE_CHECKING:
+    from fedtide.federation.assembly.footprint import Footprint
     from fedtide.federation.module import FederatedModule
     from fedtide.federation.parts import Parts
     from fedtide.runs.own_callbacks import OwnCallbacks
@@ -192,13 +193,13 @@ def _follow(run: _Run) -> Summary:
     return {"state": "follower"}
 
 
-def _announce(run: _Run, own: OwnCallbacks, parts: Parts, process: str) -> None:
+def _announce(run: _Run, own: OwnCallbacks, parts: Parts, wanted: Footprint, process: str) -> None:
     """Record versions, log what is known of the run before its first round, and begin to mirror it."""
-    from fedtide.federation.preview import advice, memory_plan
+    from fedtide.federation.assembly.preview import advice, memory_plan
 
     if libraries := plugins.create(Model, run.settings.model).libraries() | own.libraries():
         run.directory.event("libraries", versions=libraries)
-    for line in (*advice(parts), memory_plan(parts, run.data), process):
+    for line in (*advice(parts), memory_plan(parts, wanted), process):
         run.watch.log(line)
     if run.watch.tracker is not None:
         run.watch.tracker.begin(run.directory)
