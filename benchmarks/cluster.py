@@ -86,7 +86,7 @@ def real(count: int, workers: int) -> None:
     for hosts in (HERE, Hosts("local")):
         with tempfile.TemporaryDirectory() as folder:
             start = time.perf_counter()
-            compare(params.grid(), Workspace(Path(folder)), workers, lambda line: None, hosts=hosts)
+            compare(params.grid(), Workspace(Path(folder)), workers, hosts=hosts)
             took = time.perf_counter() - start
         where = "Dask workers" if hosts.away else "processes"
         print(f"{count} runs over {workers} {where}: {took:.1f} s, {took * workers / count:.2f} s each")

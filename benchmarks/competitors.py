@@ -23,7 +23,8 @@ from fedtide.federation.state import initial_state
 from fedtide.mirror.workspace import Workspace
 from fedtide.programs import interpreter, traces
 from fedtide.programs.program import trace, trace_plain
-from fedtide.runs.run import run as run_once
+from fedtide.runs.execution import execute
+from fedtide.runs.progress import Watch
 from fedtide.settings.params import Params
 from fedtide.settings.run import RunSettings
 from fedtide.worlds.files import timeline_for
@@ -42,7 +43,9 @@ def library(settings: RunSettings, scratch: Path, mlruns: Path | None = None) ->
     def rounds(clock: RoundClock) -> None:
         remarks: list[str] = []
         with tempfile.TemporaryDirectory(dir=scratch) as runs:
-            summary = run_once(settings, Workspace(Path(runs), mlruns=mlruns), log=remarks.append, callbacks=[clock])
+            summary = execute(
+                settings, Workspace(Path(runs), mlruns=mlruns), watch=Watch(remarks.append, callbacks=[clock])
+            )
         if summary["state"] == "interrupted":
             raise KeyboardInterrupt
         failed = [remark for remark in remarks if remark.startswith("MLflow")]

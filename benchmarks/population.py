@@ -79,7 +79,8 @@ def _alone(*choices: Any) -> Costs:
 
 def _measured(clients: int, algorithm: str, participation: str, rounds: int) -> Costs:
     from fedtide.mirror.workspace import Workspace
-    from fedtide.runs.run import run
+    from fedtide.runs.execution import execute
+    from fedtide.runs.progress import Watch
     from fedtide.settings.params import Params
     from fedtide.worlds.files import timeline_for
     from fedtide.worlds.prepared import load_data
@@ -107,7 +108,7 @@ def _measured(clients: int, algorithm: str, participation: str, rounds: int) -> 
         timeline_for(settings, data)
         world, world_peak = time.process_time() - began, _peak()
         del data
-        run(settings, Workspace(Path(folder) / "runs"), callbacks=[clock])
+        execute(settings, Workspace(Path(folder) / "runs"), watch=Watch(callbacks=[clock]))
         ends = [times.processor for times in clock.ends]
         state = sum(path.stat().st_size for path in (Path(folder) / "runs").glob("*/state/*"))
     seconds = [end - start for start, end in pairwise(ends)]

@@ -29,7 +29,8 @@ import lightning as L
 from fedtide.mirror.server import Server
 from fedtide.mirror.store import Store
 from fedtide.mirror.workspace import MlflowOptions, Workspace
-from fedtide.runs.run import run
+from fedtide.runs.execution import execute
+from fedtide.runs.progress import Watch
 from fedtide.settings.params import Params
 from fedtide.settings.run import RunSettings
 
@@ -90,7 +91,8 @@ def measured(settings: RunSettings, where: Place, scratch: Path, middle: Callabl
     """Seconds of training, of the processor meanwhile, and of the rest of the run."""
     runs, rounds = Path(tempfile.mkdtemp(dir=scratch)), Rounds(middle)
     began = time.perf_counter()
-    summary = run(settings, Workspace(runs, None, where, "bench", "", MlflowOptions(model=True)), callbacks=[rounds])
+    workspace = Workspace(runs, None, where, "bench", "", MlflowOptions(model=True))
+    summary = execute(settings, workspace, watch=Watch(callbacks=[rounds]))
     seconds = time.perf_counter() - began
     assert summary["state"] == "complete"
     shutil.rmtree(runs)

@@ -6,7 +6,7 @@ from pathlib import Path
 import places
 from fedtide.cli.exits import exit_with_all, guarded
 from fedtide.cli.options import PARAMS
-from fedtide.cli.reporter import log, progress
+from fedtide.cli.reporter import progress
 from fedtide.runs.jobs.processes import start_workers_early, stop_with_parent
 
 
@@ -20,9 +20,9 @@ def main() -> None:
 
     params, label = Params.read(PARAMS), sys.argv[1]
     workspace = stages.workspace(params, places.runs(), Path("worlds"), places.mlruns())
-    with progress(quiet=False) as (display, _):
+    with progress(quiet=False) as watch:
         outcomes = Path("outcomes") / f"{label}.json"
-        summaries, stopped = stages.train(params, workspace, log, [label], outcomes, display)
+        summaries, stopped = stages.train(params, workspace, watch, [label], outcomes)
     if stopped is None:
         write_curves(summaries, places.runs(), Path("metrics") / f"{label}.json", Path("curves") / label)
     exit_with_all(summaries, stopped, params.experiment.compare.allow_failures)

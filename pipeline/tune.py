@@ -5,7 +5,7 @@ from pathlib import Path
 import places
 from fedtide.cli.exits import exit_with_search, guarded
 from fedtide.cli.options import PARAMS
-from fedtide.cli.reporter import log, progress
+from fedtide.cli.reporter import progress
 from fedtide.runs.jobs.processes import stop_with_parent
 
 
@@ -18,8 +18,8 @@ def main() -> None:
 
     params = Params.read(PARAMS)
     workspace = stages.workspace(params, places.runs(), None, places.mlruns())
-    with progress(quiet=False) as (display, _):
-        result = tune(params, workspace, Path("tuning"), log, display)
+    with progress(quiet=False) as watch:
+        result = tune(params, workspace, Path("tuning"), watch)
     exit_with_search(result)
 
 

@@ -8,11 +8,18 @@ from typing import Any
 
 import pytest
 
-from fedtide.runs.execution import execute
+from fedtide.mirror.workspace import Workspace
+from fedtide.runs import execution
+from fedtide.runs.progress import Watch
 from fedtide.settings.params import Params
 from fedtide.settings.run import RunSettings
 
 Small = Callable[..., RunSettings]
+
+
+def execute(settings: RunSettings, runs: Path, name: str | None = None, loggers: Any = (), **watch: Any) -> Any:
+    """The summary of a run in a folder of run directories, followed by ``watch``."""
+    return execution.execute(settings, Workspace(runs, loggers=tuple(loggers)), name=name, watch=Watch(**watch))
 
 
 @pytest.fixture(scope="session")

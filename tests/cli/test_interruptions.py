@@ -8,8 +8,8 @@ import pytest
 
 from fedtide.mirror.workspace import Workspace
 from fedtide.runs.compare import compare
-from fedtide.runs.execution import execute
 from fedtide.settings.params import Params
+from small_runs import execute
 from waiting import until
 
 SIGNALS = [(signal.SIGINT, 130), (signal.SIGTERM, 143)]
@@ -43,7 +43,7 @@ def test_while_a_command_imports(folder, module, number, status):
 def test_in_a_command(fedtide, monkeypatch, number, status):
     before = [signal.getsignal(number) for number, _ in SIGNALS]
     monkeypatch.setattr("fedtide.worlds.prepared.load_data", lambda settings: signal.raise_signal(number))
-    monkeypatch.setattr("fedtide.runs.run.load_data", lambda settings: signal.raise_signal(number))
+    monkeypatch.setattr("fedtide.runs.execution.load_data", lambda settings: signal.raise_signal(number))
     called = fedtide("run")
     assert (called.status, called.out, called.err) == (status, [], ["fedtide: interrupted"])
     assert [signal.getsignal(number) for number, _ in SIGNALS] == before
@@ -55,7 +55,7 @@ def test_after_the_last_run_nothing_was_interrupted(folder):
     def ended(summary):
         signal.raise_signal(signal.SIGTERM)
 
-    summaries, stopped = compare([settings], Workspace(folder / "runs"), 1, lambda line: None, ended)
+    summaries, stopped = compare([settings], Workspace(folder / "runs"), 1, ended=ended)
     assert ([summary["state"] for summary in summaries], stopped) == (["complete"], None)
 
 

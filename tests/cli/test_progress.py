@@ -21,7 +21,7 @@ from rich.console import Console
 from fedtide.cli.bars import Bars
 from fedtide.mirror.workspace import Workspace
 from fedtide.runs.compare import compare
-from fedtide.runs.progress import Follower, Position
+from fedtide.runs.progress import Follower, Position, Watch
 from fedtide.settings.scores import ACCURACY
 from small_runs import small
 
@@ -115,11 +115,11 @@ class Listed:
 def test_a_display_learns_of_every_run_of_a_comparison(small: Any, tmp_path: Path) -> None:
     first, second = small(), small(seed=1)
     display, name = Listed(), "scaffold · previous · seed {}".format
-    compare([first, second], Workspace(tmp_path), 1, lambda line: None, display=display)
+    compare([first, second], Workspace(tmp_path), 1, Watch(display=display))
     wanted = [(0, 2, ""), ("begin", name(0)), ("end", name(0), (6, 6)), (1, 2, "")]
     assert display.told == [*wanted, ("begin", name(1)), ("end", name(1), (6, 6)), (2, 2, "")]
     display = Listed()
-    compare([first, second], Workspace(tmp_path), 1, lambda line: None, display=display)
+    compare([first, second], Workspace(tmp_path), 1, Watch(display=display))
     assert display.told == [(2, 2, "")]
 
 
@@ -129,7 +129,9 @@ def test_a_display_learns_of_every_trial_and_the_best_one(folder: Path) -> None:
 
     options = ["tune.trials=2", "tune.seeds=[3, 4]", "tune.workers=1", "tune.space={local.lr: {low: 0.01, high: 1}}"]
     display = Listed()
-    result = tune(Params.read("params.yaml", options), Workspace(folder / "runs"), folder / "tuning", display=display)
+    result = tune(
+        Params.read("params.yaml", options), Workspace(folder / "runs"), folder / "tuning", Watch(display=display)
+    )
     begun = [told[1] for told in display.told if told[0] == "begin"]
     assert [name.partition(" · ")[0] for name in begun] == ["trial 0", "trial 1"]
     assert all(name.partition(" · ")[2].startswith("local.lr = ") for name in begun)

@@ -16,11 +16,10 @@ import pytest
 
 from fedtide.cli.live_page import LivePage, served
 from fedtide.core.locks import held
-from fedtide.runs.execution import execute
 from fedtide.runs.progress import title
 from fedtide.runs.stages import report, run_directories
 from fedtide.settings.params import Params
-from small_runs import stop_after
+from small_runs import execute, stop_after
 from waiting import until
 
 __all__ = ["stop_after"]

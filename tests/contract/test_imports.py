@@ -22,7 +22,7 @@ class Without(PathFinder):
 
 sys.meta_path = [Without if finder is PathFinder else finder for finder in sys.meta_path]
 
-import fedtide.federation.module, fedtide.runs.execution, fedtide.runs.run
+import fedtide.federation.module, fedtide.runs.execution, fedtide.runs.jobs.preload
 """
 
 

@@ -8,9 +8,9 @@ import pytest
 
 from fedtide.core.errors import SettingsError
 from fedtide.data.leaf import Leaf
-from fedtide.runs.execution import execute
 from fedtide.settings.params import Params
 from fedtide.worlds.prepared import load
+from small_runs import execute
 
 
 def write(path, users, /, **changed):

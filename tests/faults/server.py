@@ -9,7 +9,7 @@ import sklearn.datasets  # noqa: F401
 
 import fedtide.cli.main
 import fedtide.runs.compare
-import fedtide.runs.run  # noqa: F401
+import fedtide.runs.execution  # noqa: F401
 from fedtide.core import plugins
 from fedtide.core.source import closure, fingerprint
 

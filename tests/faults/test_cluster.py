@@ -32,7 +32,7 @@ def reference(folder, changes):
     params = Params.read(folder / "params.yaml", [line.removeprefix("--set=") for line in settings_of(changes)])
     runs = folder / "reference"
     runs.mkdir()
-    compare(params.grid(), Workspace(runs), 1, lambda line: None)
+    compare(params.grid(), Workspace(runs), 1)
     return runs
 
 

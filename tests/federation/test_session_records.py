@@ -11,7 +11,7 @@ import torch
 
 from fedtide.federation.saving import checkpoint
 from fedtide.records.run_directory import RunDirectory
-from fedtide.runs.execution import execute
+from small_runs import execute
 from support import deal, federation, run_rounds, settings, timeline, vectors, watch
 
 GROUPS = ({0: 0, 1: 1}, {2: 2, 3: 3})

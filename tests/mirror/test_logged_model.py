@@ -20,7 +20,8 @@ from fedtide.mirror.stored_data import stored_data
 from fedtide.mirror.workspace import MlflowOptions, Workspace
 from fedtide.models.base import Model
 from fedtide.records.run_directory import RunDirectory
-from fedtide.runs.run import run as run_once
+from fedtide.runs.execution import execute
+from fedtide.runs.progress import Watch
 from fedtide.settings.params import Params
 from fedtide.settings.run import RunSettings
 from fedtide.world.dataset import Dataset
@@ -44,7 +45,7 @@ class Net(nn.Sequential):
 
 def saved(settings: RunSettings, folder: Path, data: Dataset | None = None) -> tuple[Path, Dataset, Path]:
     """The model of a run, the run's data and its directory."""
-    summary = run_once(settings, Workspace(folder / "runs"))
+    summary = execute(settings, Workspace(folder / "runs"))
     assert summary["state"] == "complete"
     found, directory = data or load_data(settings), folder / "runs" / summary["run_key"]
     save(directory, found, folder / "model")
@@ -150,7 +151,7 @@ def test_a_mirror_completes_models_once_and_only_where_the_data_is(
 ) -> None:
     """A run without a model in MLflow, then one with it; nothing is read for a run that has it."""
     chosen = settings()
-    summary = run_once(chosen, Workspace(tmp_path / "runs", None, mlruns, EXPERIMENT))
+    summary = execute(chosen, Workspace(tmp_path / "runs", None, mlruns, EXPERIMENT))
     directory, store = tmp_path / "runs" / summary["run_key"], Store(mlruns, EXPERIMENT)
     assert models(store) == []
     root = Path(raw["data"]["root"])
@@ -171,7 +172,9 @@ def test_every_run_is_a_version_of_a_registered_model(settings: Make, tmp_path: 
     for seed in (0, 1):
         options = MlflowOptions(model=True, register="mine")
         where = Workspace(tmp_path, None, mlruns, EXPERIMENT, "both", options)
-        run_once(settings(seed=seed), where, log=lambda line: remarks.append(line) if "MLflow" in line else None)
+        execute(
+            settings(seed=seed), where, watch=Watch(lambda line: remarks.append(line) if "MLflow" in line else None)
+        )
     assert remarks == []
     versions = Store(mlruns, EXPERIMENT).client.search_model_versions("name = 'mine'")
     assert sorted(int(version.version) for version in versions) == [1, 2]
@@ -193,7 +196,7 @@ def test_system_metrics_on_request(
 ) -> None:
     monkeypatch.setenv("MLFLOW_SYSTEM_METRICS_SAMPLING_INTERVAL", "0.01")
     options = MlflowOptions(system_metrics=True)
-    run_once(settings(), Workspace(tmp_path, None, mlruns, EXPERIMENT, "", options))
+    execute(settings(), Workspace(tmp_path, None, mlruns, EXPERIMENT, "", options))
     (run,) = Store(mlruns, EXPERIMENT).runs("tags.run_key != ''")
     assert (run.info.status, run.data.tags["outcome"]) == ("FINISHED", "complete")
     assert {name for name in run.data.metrics if name.startswith("system/cpu")}

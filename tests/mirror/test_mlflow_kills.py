@@ -16,7 +16,7 @@ from fedtide.mirror.workspace import Workspace
 from fedtide.records.run_directory import RunDirectory
 from fedtide.runs.execution import execute
 from fedtide.runs.jobs.processes import main_module_hidden, worker_context
-from fedtide.runs.run import run
+from fedtide.runs.progress import Watch
 from fedtide.settings.run import RunSettings
 
 Make = Callable[..., RunSettings]
@@ -52,7 +52,7 @@ class Killed(MlflowMirror):
 def work(settings: RunSettings, runs: Path, mlruns: Path, moment: str) -> None:
     tracker = Killed(mlruns, EXPERIMENT)
     tracker.moment = moment
-    execute(settings, runs, tracker=tracker)
+    execute(settings, Workspace(runs), watch=Watch(tracker=tracker))
 
 
 def killed(settings: RunSettings, runs: Path, mlruns: Path, moment: str) -> None:
@@ -95,7 +95,7 @@ def test_what_was_closed_as_killed_although_it_was_complete_is_corrected_by_the_
     (run,) = store.runs("tags.run_key != ''")
     store.client.set_tag(run.info.run_id, "outcome", "killed")
     store.client.set_terminated(run.info.run_id, "KILLED")
-    execute(settings(seed=1), tmp_path / "runs", tracker=MlflowMirror(mlruns, EXPERIMENT))
+    execute(settings(seed=1), Workspace(tmp_path / "runs"), watch=Watch(tracker=MlflowMirror(mlruns, EXPERIMENT)))
     assert {item.info.status for item in store.runs("tags.run_key != ''")} == {"FINISHED"}
 
 
@@ -113,7 +113,7 @@ def test_a_run_that_was_not_complete_is_killed_then_running_then_finished(
             super().log_round(row)
             seen.append(shown(mlruns)[0])
 
-    execute(settings(), tmp_path / "runs", tracker=Watched(mlruns, EXPERIMENT))
+    execute(settings(), Workspace(tmp_path / "runs"), watch=Watch(tracker=Watched(mlruns, EXPERIMENT)))
     assert seen == ["RUNNING", "RUNNING"]
     assert shown(mlruns)[:3] == ("FINISHED", "complete", [1, 2, 3, 4])
 
@@ -130,7 +130,11 @@ def test_damaged_records_of_one_run_are_a_remark(settings: Make, tmp_path: Path,
     (history,) = (tmp_path / "runs").glob("*/history.csv")
     history.write_bytes(b"round\xff\n")
     lines: list[str] = []
-    summary = execute(settings(seed=1), tmp_path / "runs", tracker=MlflowMirror(mlruns, EXPERIMENT, log=lines.append))
+    summary = execute(
+        settings(seed=1),
+        Workspace(tmp_path / "runs"),
+        watch=Watch(tracker=MlflowMirror(mlruns, EXPERIMENT, log=lines.append)),
+    )
     assert len(lines) == 1
     assert lines[0].startswith(f"MLflow: {history.parent.name}: ")
     mirror([tmp_path / "runs" / summary["run_key"]], mlruns, EXPERIMENT)
@@ -141,6 +145,6 @@ def test_damaged_records_of_one_run_are_a_remark(settings: Make, tmp_path: Path,
 def test_a_finished_run_is_corrected_when_it_is_asked_for_again(settings: Make, tmp_path: Path, mlruns: Path) -> None:
     killed(settings(), tmp_path / "runs", mlruns, "end")
     assert shown(mlruns)[0] == "RUNNING"
-    summary = run(settings(), Workspace(tmp_path / "runs", mlruns=mlruns, experiment=EXPERIMENT))
+    summary = execute(settings(), Workspace(tmp_path / "runs", mlruns=mlruns, experiment=EXPERIMENT))
     assert summary["state"] == "complete"
     assert shown(mlruns)[:2] == ("FINISHED", "complete")

@@ -21,7 +21,8 @@ from fedtide.mirror.mlflow import MlflowMirror, correct, mirror
 from fedtide.mirror.store import Store
 from fedtide.mirror.workspace import Workspace
 from fedtide.records.run_directory import RunDirectory
-from fedtide.runs.run import run as run_once
+from fedtide.runs.execution import execute
+from fedtide.runs.progress import Watch
 from fedtide.settings.params import Params
 from fedtide.settings.run import RunSettings
 
@@ -46,7 +47,7 @@ class Interrupt(L.Callback):
 
 def mirrored(settings: RunSettings, runs: Path, mlruns: Path, *callbacks: L.Callback, **options: Any) -> dict[str, Any]:
     workspace = Workspace(runs, None, mlruns, EXPERIMENT, options.get("parent", ""))
-    return run_once(settings, workspace, log=options.get("log", lambda _: None), callbacks=callbacks)
+    return execute(settings, workspace, watch=Watch(options.get("log", print), callbacks=callbacks))
 
 
 def only_run(mlruns: Path) -> tuple[Store, Any]:

@@ -12,6 +12,7 @@ import pytest
 from fedtide.mirror.store import Store
 from fedtide.mirror.workspace import Workspace
 from fedtide.records.run_directory import RunDirectory
+from fedtide.runs.progress import Watch
 from fedtide.settings.params import Params
 from fedtide.tuning.study import tune
 
@@ -63,7 +64,12 @@ def test_a_search_does_not_suffer_from_a_store_that_cannot_be_used(raw: dict[str
     (tmp_path / "mlruns").write_text("in the way")
     params = Params({**raw, "tune": {"trials": 2, "workers": 1, "cost": "kappa"}})
     lines: list[str] = []
-    tune(params, Workspace(tmp_path / "runs", None, tmp_path / "mlruns", "tests"), tmp_path / "tuning", lines.append)
+    tune(
+        params,
+        Workspace(tmp_path / "runs", None, tmp_path / "mlruns", "tests"),
+        tmp_path / "tuning",
+        Watch(lines.append),
+    )
     assert lines[-1].startswith("MLflow: ")
     assert lines[-1].endswith("; the files of the search are complete")
     assert (tmp_path / "tuning" / "front.png").is_file()
@@ -71,5 +77,5 @@ def test_a_search_does_not_suffer_from_a_store_that_cannot_be_used(raw: dict[str
 
 @pytest.mark.slow
 def test_training_imports_neither_mlflow_nor_optuna() -> None:
-    code = "import sys, fedtide.runs.run, fedtide.runs.compare; print(sorted({'mlflow', 'optuna'} & set(sys.modules)))"
+    code = "import sys, fedtide.runs.execution, fedtide.runs.compare; print(sorted({'mlflow', 'optuna'} & set(sys.modules)))"
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout == "[]\n"

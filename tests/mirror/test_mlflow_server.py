@@ -21,7 +21,8 @@ from fedtide.mirror.mlflow import mirror
 from fedtide.mirror.server import Server
 from fedtide.mirror.store import Store
 from fedtide.mirror.workspace import MlflowOptions, Workspace
-from fedtide.runs.run import run as run_once
+from fedtide.runs.execution import execute
+from fedtide.runs.progress import Watch
 from fedtide.settings.params import Params
 from fedtide.settings.run import RunSettings
 
@@ -107,8 +108,8 @@ def sent(server: MlflowServer, raw: dict[str, Any], tmp_path_factory: pytest.Tem
         for name in ("USERNAME", "PASSWORD"):
             patch.setenv(f"MLFLOW_TRACKING_{name}", "")
         patch.setenv("MLFLOW_HTTP_REQUEST_TIMEOUT", "60")  # this is about records, on a machine that may be busy
-        summary = run_once(
-            Params(raw).run(), Workspace(runs, None, where, EXPERIMENT, "both", options), log=lines.append
+        summary = execute(
+            Params(raw).run(), Workspace(runs, None, where, EXPERIMENT, "both", options), watch=Watch(lines.append)
         )
     assert [line for line in lines if line.startswith("MLflow")] == []
     return where, runs / summary["run_key"]
@@ -163,7 +164,7 @@ def test_a_run_does_not_need_its_server(settings: Make, tmp_path: Path, answers:
     with silent_server() as silent:
         uri = f"http://127.0.0.1:{free_port()}" if answers is None else silent
         where = Workspace(tmp_path, None, Server.at(uri), EXPERIMENT)
-        summary = run_once(settings(), where, log=lines.append)
+        summary = execute(settings(), where, watch=Watch(lines.append))
     assert (summary["state"], summary["rounds"]) == ("complete", 4)
     (line,) = (line for line in lines if line.startswith("MLflow"))
     assert line.startswith(f"MLflow: {uri} does not answer")
@@ -190,9 +191,7 @@ def test_a_server_that_comes_back_gets_the_whole_run_at_its_end(
             self._server = Server.at(server.uri)
 
     tracker = Returning(silent, background.MlflowMirror(Server.at(server.uri), "returning"), lines.append)
-    from fedtide.runs.execution import execute
-
-    summary = execute(settings(), tmp_path, tracker=tracker)
+    summary = execute(settings(), Workspace(tmp_path), watch=Watch(tracker=tracker))
     assert_complete(Server.at(server.uri), "returning", tmp_path / summary["run_key"])
     assert len(lines) == 2
     assert lines[1] == "MLflow: the server answers again, the run is complete there"
@@ -207,8 +206,10 @@ def test_a_server_killed_in_the_middle_is_completed_by_mirror(
     server = MlflowServer(tmp_path)
     try:
         where, lines, runs = Server.at(server.uri), list[str](), tmp_path / "runs"
-        summary = run_once(
-            settings(), Workspace(runs, None, where, EXPERIMENT), callbacks=[Once(2, server.kill)], log=lines.append
+        summary = execute(
+            settings(),
+            Workspace(runs, None, where, EXPERIMENT),
+            watch=Watch(lines.append, callbacks=[Once(2, server.kill)]),
         )
         assert (summary["state"], summary["rounds"]) == ("complete", 4)
         assert len([line for line in lines if line.startswith("MLflow")]) == 1

@@ -14,8 +14,8 @@ import pytest
 from fedtide.core.errors import SettingsError
 from fedtide.mirror.store import Store
 from fedtide.mirror.workspace import Workspace
-from fedtide.report.build import build
-from fedtide.runs.run import run
+from fedtide.report.build import Contents, build
+from fedtide.runs.execution import execute
 from fedtide.settings.params import Params
 from fedtide.settings.scores import Score
 from fedtide.tuning.study import tune
@@ -57,7 +57,7 @@ def home(tmp_path_factory: pytest.TempPathFactory, empty_store: Path) -> Path:
     root = tmp_path_factory.mktemp("undetermined")
     (root / "mlruns").mkdir()
     shutil.copy(empty_store, root / "mlruns" / "mlflow.db")
-    summary = run(settings(root).run(), Workspace(root / "runs", None, root / "mlruns", "tests"), name="x")
+    summary = execute(settings(root).run(), Workspace(root / "runs", None, root / "mlruns", "tests"), name="x")
     assert summary["state"] == "complete"
     return root
 
@@ -77,7 +77,7 @@ def test_the_history_has_empty_cells(home: Path) -> None:
 
 def test_the_report_has_no_number_where_there_is_none(home: Path, tmp_path: Path) -> None:
     score = "auroc_next"
-    build([home / "runs" / "x"], tmp_path, "A", 4, "fedtide report", score=Score(score))
+    build([home / "runs" / "x"], tmp_path, Contents("A", 4, "fedtide report", score=Score(score)))
     numbers = json.loads((tmp_path / "metrics.json").read_text(), parse_constant=pytest.fail)
     history = pd.read_csv(home / "runs" / "x" / "history.csv")[f"test_{score}"]
     assert numbers["fedavg/previous/final_mean"] == pytest.approx(history.dropna().iloc[-1])

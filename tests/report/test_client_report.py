@@ -14,7 +14,7 @@ from fedtide.core.randomness import generator
 from fedtide.records import frames as records
 from fedtide.records.client_scores import encoded, file_name
 from fedtide.report import fairness
-from fedtide.report.build import build
+from fedtide.report.build import Contents, build
 from fedtide.report.charts import clients
 from fedtide.report.charts.pictures import picture
 
@@ -72,7 +72,7 @@ def dirs(tmp_path_factory):
 @pytest.fixture(scope="module")
 def out(dirs):
     folder = dirs[0].parents[0] / "report"
-    build(dirs, folder, "A", 6, "fedtide report")
+    build(dirs, folder, Contents("A", 6, "fedtide report"))
     return folder
 
 
@@ -179,6 +179,6 @@ def test_client_scores_that_are_not_as_the_run_left_them_are_one_line(tmp_path, 
     else:
         file.write_bytes((path / file_name(4)).read_bytes())
     with pytest.raises(SettingsError, match=r"client_scores/round-000008\.parquet") as refusal:
-        build([path], tmp_path / "out", "A", 6, "fedtide report")
+        build([path], tmp_path / "out", Contents("A", 6, "fedtide report"))
     assert "\n" not in str(refusal.value)
     assert not (tmp_path / "out").exists()

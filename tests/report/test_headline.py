@@ -12,7 +12,7 @@ from synthetic_runs import finish_again, small_grid, write_run
 
 from fedtide.core.errors import SettingsError
 from fedtide.records.frames import load
-from fedtide.report.build import build
+from fedtide.report.build import Contents, build
 from fedtide.report.search import search_front
 from fedtide.report.table import tabulate
 from fedtide.settings.scores import Score
@@ -29,7 +29,7 @@ def with_columns(path, **columns):
 
 
 def report(dirs, out, score="accuracy", **options):
-    return build(dirs, out, "A", 5, "fedtide report", score=Score(score), **options)
+    return build(dirs, out, Contents("A", 5, "fedtide report", score=Score(score), **options))
 
 
 @pytest.mark.parametrize("sessions", [1, 2])

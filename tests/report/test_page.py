@@ -14,7 +14,7 @@ import pytest
 from synthetic_runs import finish_again, write_run
 from synthetic_sessions import write_sessions
 
-from fedtide.report.build import build
+from fedtide.report.build import Contents, build
 
 Tags = list[tuple[str, dict[str, str | None]]]
 
@@ -50,7 +50,7 @@ def out(tmp_path_factory: pytest.TempPathFactory) -> Path:
         ).to_csv(path / "history.csv", index=False)
         finish_again(path)
     dirs.append(write_run(root, "fedavg", "average", state="diverged", sessions=7, until=20))
-    build(dirs, root / "out", "A title", 5, "fedtide report")
+    build(dirs, root / "out", Contents("A title", 5, "fedtide report"))
     return root / "out"
 
 
@@ -133,7 +133,7 @@ def test_every_figure_has_words(page: str, charts) -> None:
 def test_files_for_papers_are_written_twice_the_same(tmp_path: Path) -> None:
     dirs = [write_run(tmp_path / "runs", sessions=1, rounds=3)]
     for name in ("one", "two"):
-        build(dirs, tmp_path / name, "A", 2, "fedtide report", formats=("svg", "pdf"))
+        build(dirs, tmp_path / name, Contents("A", 2, "fedtide report", formats=("svg", "pdf")))
     pictures = {path.stem for path in (tmp_path / "one").glob("*.png")}
     assert pictures == {"accuracy_over_rounds", "accuracy_over_bytes", "per_class"}
     for form, start in (("svg", b"<?xml"), ("pdf", b"%PDF")):
@@ -154,7 +154,7 @@ def test_long_names_leave_room_for_the_figures(tmp_path: Path) -> None:
     ]
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        build(dirs, tmp_path / "out", "A", 2, "fedtide report")
+        build(dirs, tmp_path / "out", Contents("A", 2, "fedtide report"))
 
 
 @pytest.mark.slow
@@ -164,4 +164,4 @@ def test_a_large_comparison_stays_below_six_megabytes(tmp_path: Path) -> None:
         for number in range(40)
         for seed in range(3)
     ]
-    assert build(dirs, tmp_path / "out", "A", 10, "fedtide report").page.stat().st_size < 6_000_000
+    assert build(dirs, tmp_path / "out", Contents("A", 10, "fedtide report")).page.stat().st_size < 6_000_000

@@ -11,13 +11,13 @@ from rich.console import Console
 from synthetic_runs import small_grid, write_run
 
 from fedtide.core.errors import SettingsError
-from fedtide.report.build import build
+from fedtide.report.build import Contents, build
 
 FIGURES = {"accuracy_over_rounds", "accuracy_over_bytes", "per_class", "transition_accuracy"}
 
 
 def report(dirs, out, **options):
-    return build(dirs, out, **{"title": "A <title>", "last": 5, "command": "fedtide report & more"} | options)
+    return build(dirs, out, Contents(**{"title": "A <title>", "last": 5, "command": "fedtide report & more"} | options))
 
 
 def without_scripts(page):

@@ -11,7 +11,7 @@ import pytest
 from synthetic_runs import finish_again, write_run
 
 from fedtide.records import frames as records
-from fedtide.report.build import build
+from fedtide.report.build import Contents, build
 from fedtide.report.charts.participants import loss_changes
 from fedtide.report.formats import NOTHING, times
 from fedtide.report.pace import Pace, sheet
@@ -84,12 +84,12 @@ def test_the_page_has_the_table_and_the_figures_of_what_was_recorded(tmp_path: P
         run(tmp_path / "runs", "fedssg", [0.5, 0.7, 0.9, 0.7, 0.7, 0.7], clients=participants()),
     ]
     out = tmp_path / "out"
-    page = build(dirs, out, "A", 2, "fedtide report", speed=Pace(target=0.75)).page.read_text()
+    page = build(dirs, out, Contents("A", 2, "fedtide report", speed=Pace(target=0.75))).page.read_text()
     assert set(re.findall(r"Rounds to \d+ %", page)) == {"Rounds to 75 %"}
     assert "The target, 75 %, is report.target." in page
     assert "Rounds to 75 %" in re.search(r"Table 2\..*?</table>", page, re.DOTALL).group()  # type: ignore[union-attr]
     assert {path.stem for path in out.glob("*.png")} >= {"gates", "consistency"}
     assert all(path.stat().st_size < 200_000 for path in out.glob("*.png"))
     bare = tmp_path / "bare"
-    build(dirs[:1], bare, "A", 2, "fedtide report")
+    build(dirs[:1], bare, Contents("A", 2, "fedtide report"))
     assert not {path.stem for path in bare.glob("*.png")} & {"gates", "consistency"}

@@ -15,7 +15,7 @@ from synthetic_runs import finish_again, write_run
 from fedtide.records import frames as records
 from fedtide.records import metrics
 from fedtide.report import seconds
-from fedtide.report.build import build
+from fedtide.report.build import Contents, build
 from fedtide.report.charts import figures
 from fedtide.report.charts.pictures import picture
 from fedtide.report.formats import NOTHING
@@ -75,9 +75,9 @@ def test_methods_are_compared_at_the_end_of_the_shortest_run(tmp_path: Path) -> 
 
 def test_the_page_has_time_where_a_run_is_asynchronous_and_only_there(tmp_path: Path) -> None:
     lockstep = run(tmp_path, "fedavg", [0.2, 0.6, 0.8], [2.0, 4.0, 6.0], events=False)
-    build([lockstep], tmp_path / "plain", "t", 2, "x")
+    build([lockstep], tmp_path / "plain", Contents("t", 2, "x"))
     seeds = [run(tmp_path, "fedasync", [0.3, NAN, 0.7], [0.5, 0.5, 5.0 + seed], seed) for seed in (0, 1)]
-    build([lockstep, *seeds], tmp_path / "both", "t", 2, "x")
+    build([lockstep, *seeds], tmp_path / "both", Contents("t", 2, "x"))
     new = {"accuracy_over_seconds.png", "staleness.png"}
     names = [{path.name for path in (tmp_path / folder).iterdir()} for folder in ("plain", "both")]
     assert names[1] - names[0] == new

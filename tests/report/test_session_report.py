@@ -9,12 +9,12 @@ from synthetic_runs import write_run
 from synthetic_sessions import ENERGY, LATENCY, START, write_sessions
 
 from fedtide.report import formats
-from fedtide.report.build import build
+from fedtide.report.build import Contents, build
 from fedtide.report.transitions import Rules
 
 
 def report(dirs, out, **options):
-    return build(dirs, out, "Sessions", 5, "fedtide report", **options)
+    return build(dirs, out, Contents("Sessions", 5, "fedtide report", **options))
 
 
 @pytest.fixture(scope="module")

@@ -9,13 +9,13 @@ from fedtide.core.locks import held
 from fedtide.mirror.workspace import Workspace
 from fedtide.records.run_directory import RunDirectory
 from fedtide.records.states import files_of, generations
+from fedtide.runs import execution
 from fedtide.runs.jobs.cluster.home import Fetch, FetchData, JobsFromHome, Store, file_names, read_files, write_files
-from fedtide.runs.run import run
 
 
 def test_another_version_is_refused_by_the_name_of_its_host(small, tmp_path):
     with pytest.raises(SettingsError, match=f"^{socket.gethostname()}: code or data differ .*: other-key would be"):
-        run(small(), Workspace(tmp_path), expected="other-key")
+        execution.execute(small(), Workspace(tmp_path), expected="other-key")
     assert not list(tmp_path.iterdir())
 
 
@@ -47,7 +47,7 @@ def test_records_come_home_and_go_on_elsewhere(home, tmp_path, small, run_once, 
     write_files(there, home.answer(job, Fetch("x")))
     assert {name: (there / name).read_bytes() for name in names} == {name: (here / name).read_bytes() for name in names}
 
-    from fedtide.runs.execution import execute
+    from small_runs import execute
 
     assert execute(small(), there.parent, name="x")["state"] == "complete"
     names = file_names(there)

@@ -7,8 +7,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from fedtide.runs.execution import execute
 from fedtide.settings.params import Params
+from small_runs import execute
 
 METRICS = ["balanced_accuracy", "macro_f1", "auroc", "calibration_error"]
 

@@ -14,7 +14,7 @@ import torch
 from fedtide.core.errors import SettingsError
 from fedtide.federation.saving import checkpoint
 from fedtide.records.run_directory import RunDirectory
-from fedtide.runs.execution import execute
+from small_runs import execute
 from support import in_full
 
 Play = Callable[..., dict[str, Any]]

@@ -18,11 +18,9 @@ from fedtide.core.errors import SettingsError
 from fedtide.core.files import part_suffix
 from fedtide.federation.saving import checkpoint
 from fedtide.mirror.check import check_run
-from fedtide.mirror.workspace import Workspace
 from fedtide.records.run_directory import TABLES, RunDirectory
-from fedtide.runs.execution import execute
-from fedtide.runs.run import run
 from fedtide.settings.run import RunSettings
+from small_runs import execute
 
 SESSIONS = {"name": "sessions", "num_devices": 2, "num_sessions": 3, "rounds_per_session": 2}
 KEPT = (*TABLES, "events.jsonl")
@@ -289,5 +287,5 @@ def test_a_run_that_is_found_complete_is_swept_too(
     """Such as a picture for MLflow; what a living process is writing stays."""
     dead, alive = dead_part(complete / "timeline.png"), complete / f"model.pt{part_suffix()}"
     alive.touch()
-    run(settings, Workspace(runs=complete.parent), name=complete.name)
+    execute(settings, complete.parent, name=complete.name)
     assert [dead.exists(), alive.exists()] == [False, True]

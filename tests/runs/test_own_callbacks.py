@@ -115,7 +115,7 @@ def test_a_callback_goes_on_where_it_was(small: Any, run_once: Any, stop_after: 
 
 def test_an_interruption_changes_no_number(small: Any, tmp_path: Path, stop_after: Any) -> None:
     """What a callback does to a model after a round is part of the state after it."""
-    from fedtide.runs.execution import execute
+    from small_runs import execute
 
     settings, models = small(**called("Pushing")), []
     for name, stops in (("whole", ()), ("parts", (1, 2, 5))):
@@ -132,7 +132,7 @@ def test_an_interruption_changes_no_number(small: Any, tmp_path: Path, stop_afte
 def test_early_stopping_ends_the_run_in_the_same_round_after_an_interruption(
     small: Any, tmp_path: Path, stop_after: Any
 ) -> None:
-    from fedtide.runs.execution import execute
+    from small_runs import execute
 
     stopping = {"monitor": "test_accuracy", "mode": "min", "patience": 3}
     summaries = []

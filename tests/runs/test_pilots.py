@@ -16,9 +16,9 @@ from filelock import FileLock
 from fedtide.federation.federation import Federation
 from fedtide.records.run_directory import TABLES
 from fedtide.runs import pilots
-from fedtide.runs.execution import execute
 from fedtide.settings.params import Params
 from fedtide.settings.run import RunSettings
+from small_runs import execute
 from waiting import until
 
 SESSIONS = {"name": "sessions", "num_devices": 2, "num_sessions": 4, "rounds_per_session": 2, "pilot_sessions": 2}

@@ -11,7 +11,7 @@ import pandas as pd
 import pytest
 
 from fedtide.records.run_directory import RunDirectory
-from fedtide.runs.execution import execute
+from small_runs import execute
 
 
 @pytest.fixture

@@ -11,13 +11,14 @@ from pathlib import Path
 import yaml
 
 from fedtide.mirror.workspace import Workspace
+from fedtide.runs.progress import Watch
 from fedtide.settings.params import Params
 from fedtide.tuning.study import TuneResult, tune
 
 
 def search(params: Params, home: Path, log: Callable[[str], None] = lambda _: None) -> TuneResult:
     """Run directories in ``home/runs``, results in ``home/tuning``."""
-    return tune(params, Workspace(home / "runs"), home / "tuning", log)
+    return tune(params, Workspace(home / "runs"), home / "tuning", Watch(log))
 
 
 KILLED = """
@@ -25,6 +26,7 @@ import os, signal, sys
 from pathlib import Path
 from fedtide.mirror.workspace import Workspace
 from fedtide.settings.params import Params
+from fedtide.runs.progress import Watch
 from fedtide.tuning.study import tune
 from fedtide.tuning.trial import Pruner
 
@@ -39,7 +41,7 @@ if __name__ == "__main__":
     if workers == 1:
         Pruner.on_train_batch_start = lambda *_: kill()
     params = Params.read(home / "params.yaml", [f"tune.workers={workers}"])
-    tune(params, Workspace(home / "runs"), home / "tuning", lambda _: kill() if workers > 1 else None)
+    tune(params, Workspace(home / "runs"), home / "tuning", Watch(lambda _: kill() if workers > 1 else None))
 """
 
 

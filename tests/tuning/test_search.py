@@ -19,11 +19,11 @@ from fedtide.core.errors import SettingsError
 from fedtide.core.locks import held
 from fedtide.federation.parts import Parts
 from fedtide.records.run_directory import RunDirectory, read_json
-from fedtide.runs.execution import execute
 from fedtide.settings.params import Params
 from fedtide.tuning import trial as trials
 from fedtide.tuning.study import TuneResult
 from fedtide.tuning.trial import Pruner, after_changes, evaluated_rounds, last_tenth, score
+from small_runs import execute
 from support import deal, timeline
 
 Make = Callable[..., Params]

@@ -10,7 +10,7 @@ import traceback
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from types import FrameType
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
 import typer
 
@@ -20,6 +20,7 @@ from fedtide.core.faults import TRACEBACK, PluginCrash
 from fedtide.core.plugins import naming_plugins
 
 if TYPE_CHECKING:
+    from fedtide.records.summary import Summary
     from fedtide.tuning.study import TuneResult
 
 
@@ -92,7 +93,7 @@ def _signals_raised() -> Iterator[list[int]]:
             signal.signal(number, handler)
 
 
-def exit_with(summary: dict[str, Any]) -> None:
+def exit_with(summary: Summary) -> None:
     """Exit with the status of a run: 0 complete, 1 diverged, 128 + signal if interrupted."""
     if summary["state"] == "interrupted":
         _exit_interrupted(summary.get("signal", signal.SIGINT), [summary])
@@ -103,7 +104,7 @@ def exit_with(summary: dict[str, Any]) -> None:
         raise typer.Exit(1)
 
 
-def exit_with_all(summaries: Sequence[dict[str, Any]], stopped: int | None, allow_failures: bool) -> None:
+def exit_with_all(summaries: Sequence[Summary], stopped: int | None, allow_failures: bool) -> None:
     """List the runs that diverged or failed, and exit with the status of all runs.
 
     0 if all are complete, or failures are allowed, otherwise 1; 128 + signal if a signal has stopped them.
@@ -138,7 +139,7 @@ def _list(title: str, lines: Sequence[str]) -> None:
         log(line)
 
 
-def _exit_interrupted(number: int, summaries: Sequence[dict[str, Any]]) -> NoReturn:
+def _exit_interrupted(number: int, summaries: Sequence[Summary]) -> NoReturn:
     """Say what is kept of the runs, and exit."""
     if any(summary["state"] == "interrupted" and summary["rounds"] for summary in summaries):
         log("interrupted; the state is saved, the same command continues from there")

@@ -64,15 +64,16 @@ def run(
     quiet: Quiet = False,
 ) -> None:
     """Run one `algorithm`, `initialiser` and `seed`. A finished run is returned at once, an interrupted one continues."""
-    from fedtide.runs.run import run as one_run
+    from fedtide.records.summary import score_in
+    from fedtide.runs.execution import execute
     from fedtide.runs.stages import workspace
     from fedtide.settings.params import Params
     from fedtide.settings.scores import main_score
 
     chosen = Params.read(params, overrides or ())
     where = workspace(chosen, runs, worlds, mlruns_folder(mlruns))
-    with progress(quiet) as (display, update):
-        summary = one_run(chosen.run(), where, name=name, log=silent if quiet else log, update=update, display=display)
+    with progress(quiet) as watch:
+        summary = execute(chosen.run(), where, name=name, watch=watch)
     main = main_score(chosen.experiment.task)
     scores = (f"final_{main.name}", f"best_{main.name}", f"mean_last10_{main.name}")
     keys = ("run_key", "state", "rounds", *scores, "bytes_up", "bytes_down", "seconds")
@@ -81,8 +82,7 @@ def run(
     if as_json:
         print(json.dumps({key: summary.get(key) for key in keys}))
     elif summary["state"] == "complete":
-        final, best = (summary[key] for key in scores[:2])
-        digits = ".2%" if main.share else ".4f"
+        final, best, digits = score_in(summary, "final"), score_in(summary, "best"), ".2%" if main.share else ".4f"
         shown = "" if final is None else f": final {main.words} {final:{digits}}, best {best:{digits}}"
         print(f"{runs / (name or summary['run_key'])}{shown}")
     exit_with(summary)
@@ -106,8 +106,8 @@ def compare(
 
     chosen = Params.read(params, with_cluster(overrides, cluster))
     where = workspace(chosen, runs, worlds, mlruns_folder(mlruns))
-    with progress(quiet) as (display, _):
-        summaries, stopped = train(chosen, where, silent if quiet else log, display=display)
+    with progress(quiet) as watch:
+        summaries, stopped = train(chosen, where, watch)
     if as_json:
         print(json.dumps(summaries))
     exit_with_all(summaries, stopped, allow_failures or chosen.experiment.compare.allow_failures)
@@ -179,8 +179,8 @@ def tune(
 
     chosen = Params.read(params, with_cluster(overrides, cluster))
     where = workspace(chosen, runs, None, mlruns_folder(mlruns))
-    with progress(quiet) as (display, _):
-        result = search(chosen, where, out, silent if quiet else log, display)
+    with progress(quiet) as watch:
+        result = search(chosen, where, out, watch)
     if as_json:
         print(json.dumps(dataclasses.asdict(result)))
     exit_with_search(result, silent if as_json else print)

@@ -5,15 +5,15 @@ from __future__ import annotations
 import os
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from rich.console import Console
 
 if TYPE_CHECKING:
     from fedtide.report.build import ReportSummary
-    from fedtide.runs.progress import Display
+    from fedtide.runs.progress import Watch
 
 LOG_WIDTH = 140
 """Columns of a table written to a file."""
@@ -67,30 +67,21 @@ def described(summary: ReportSummary) -> str:
     return f"{said}\n\n{table}\n\nThe page with all figures is the artifact `report/report.html`.\n"
 
 
-class Shown(NamedTuple):
-    """Where the progress of a command goes.
-
-    Attributes:
-        display: of jobs, in a terminal. update: for the lines of a single run, elsewhere; ``None`` for no lines.
-    """
-
-    display: Display
-    update: Callable[[str], None] | None
-
-
 @contextmanager
-def progress(quiet: bool) -> Iterator[Shown]:
-    """Show progress: bars in a terminal, otherwise of a single run a line at most every ten seconds."""
-    from fedtide.runs.progress import NO_DISPLAY
+def progress(quiet: bool) -> Iterator[Watch]:
+    """Log lines, and progress: bars in a terminal, otherwise of a single run a line at most every ten seconds."""
+    from fedtide.runs.progress import Watch
 
     follows = os.environ.get("LOCAL_RANK", "0") != "0"  # a run's further processes execute its command, too
-    if quiet or follows:
-        yield Shown(NO_DISPLAY, None)
+    if quiet:
+        yield Watch(silent)
+    elif follows:
+        yield Watch(log)
     elif _console.is_interactive:
         from fedtide.cli.bars import Bars
 
         with Bars(_console) as bars:
-            yield Shown(bars, None)
+            yield Watch(log, bars)
     else:
         last = [time.monotonic()]
 
@@ -99,4 +90,4 @@ def progress(quiet: bool) -> Iterator[Shown]:
                 last[0] = time.monotonic()
                 log(line)
 
-        yield Shown(NO_DISPLAY, update)
+        yield Watch(log, update=update)

@@ -12,7 +12,7 @@ from rich.table import Table
 
 from fedtide.cli.exits import exit_with_all
 from fedtide.cli.options import AllowFailures, ClusterOption, Json, Override, Quiet, Runs, with_cluster
-from fedtide.cli.reporter import log, output, progress, silent
+from fedtide.cli.reporter import output, progress
 from fedtide.core.errors import SettingsError
 
 if TYPE_CHECKING:
@@ -77,9 +77,8 @@ def reproduce(
         _print(_cells(recipe, only or ()), as_json)
         return
     command[3:3] = ["--profile", recipe.profile]
-    log_line, typed = silent if quiet else log, shlex.join(command)
-    with progress(quiet) as (display, _):
-        table, summaries, stopped = run_table(recipe, only or (), runs, results, typed, log_line, display)
+    with progress(quiet) as watch:
+        table, summaries, stopped = run_table(recipe, only or (), runs, results, shlex.join(command), watch)
     files = results / recipe.name / recipe.profile
     if as_json:
         facts = {"name": recipe.name, "profile": recipe.profile, "files": [f"{files}.csv", f"{files}.md"]}

@@ -19,7 +19,7 @@ import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from fedtide.core.errors import SettingsError
 from fedtide.core.files import make_folder, read_text, remove_all_parts, remove_dead_parts, sync, write_json, write_text
@@ -28,6 +28,7 @@ from fedtide.core.locks import held
 from fedtide.records import client_scores
 from fedtide.records.marks import GrowingFiles, Marks, different, mark_file, wrong_beginning, wrong_size
 from fedtide.records.states import sweep
+from fedtide.records.summary import Summary
 from fedtide.settings.scores import RECORDED
 
 HISTORY_COLUMNS = (
@@ -101,7 +102,7 @@ class RunDirectory:
         return self.path / "error.txt"
 
     @contextmanager
-    def locked(self, settings: dict[str, Any], manifest: dict[str, Any], wait: bool = False) -> Iterator[RunDirectory]:
+    def locked(self, settings: dict[str, Any], manifest: Summary, wait: bool = False) -> Iterator[RunDirectory]:
         """Lock the run for this process (``wait`` for the lock or refuse) and record its settings.
 
         A new run with bad settings (a SettingsError before its first round) leaves nothing behind.
@@ -127,7 +128,7 @@ class RunDirectory:
                     shutil.rmtree(self.path)
                 raise
 
-    def _claim(self, settings: dict[str, Any], manifest: dict[str, Any]) -> None:
+    def _claim(self, settings: dict[str, Any], manifest: Summary) -> None:
         """Record what the run is, unless the folder belongs to another."""
         before, begun = (read_json(self.path / name) for name in ("settings.json", "manifest.json"))
         if before is not None and (changed := differences(before, settings)):
@@ -140,7 +141,7 @@ class RunDirectory:
         if begun != manifest:
             write_json(self.path / "manifest.json", manifest, durable=True)
 
-    def summary(self) -> dict[str, Any] | None:
+    def summary(self) -> Summary | None:
         """The summary of a run that has ended.
 
         Raises:
@@ -156,7 +157,7 @@ class RunDirectory:
         """
         return self._outcome()[1]
 
-    def _outcome(self) -> tuple[dict[str, Any] | None, Marks]:
+    def _outcome(self) -> tuple[Summary | None, Marks]:
         path = self.path / "summary.json"
         values = read_json(path)
         if values is None:
@@ -164,9 +165,9 @@ class RunDirectory:
         if values.pop("hash", None) != short_hash(values):
             raise SettingsError(f"{path} is damaged: it was changed; {_AGAIN}")
         marks: Marks = values.pop("files")
-        return values, marks
+        return cast(Summary, values), marks
 
-    def finished(self, key: str) -> dict[str, Any] | None:
+    def finished(self, key: str) -> Summary | None:
         """The summary if the run of this key has ended and all of its files are there, as long as they were.
 
         Nobody owns such a run again, so what a process left behind that was killed after the end is removed here.
@@ -195,7 +196,7 @@ class RunDirectory:
                 "if its saved state allows"
             )
 
-    def finish(self, summary: dict[str, Any]) -> None:
+    def finish(self, summary: Summary) -> None:
         """Write the summary, with marks of all files, once these are on the disk."""
         names = [name for name in (*_DURABLE, _TIMELINE) if (self.path / name).is_file()]
         files = {name: mark_file(self.path / name) for name in names}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -31,8 +31,6 @@ from fedtide.report.table import Table, tabulate
 from fedtide.report.transitions import Rules, per_session, transitions
 from fedtide.settings.scores import ACCURACY, Score
 
-_RULES = Rules()
-_PACE = Pace()
 _TERMINAL_COLUMNS = {"final", "last", "transition", "drop", "backward", "tail", "bytes", "latency", "energy"}
 
 
@@ -55,29 +53,11 @@ class ReportSummary:
     table: RichTable
 
 
-def build(
-    run_dirs: Sequence[Path],
-    out: Path,
-    title: str,
-    last: int,
-    command: str,
-    timeline_pictures: Sequence[Path] = (),
-    rules: Rules = _RULES,
-    speed: Pace = _PACE,
-    tuning: Path | None = None,
-    cohorts: Figure | None = None,
-    score: Score = ACCURACY,
-    moves: Mapping[str, Sequence[Any]] | None = None,
-    formats: Sequence[str] = ("png",),
-) -> ReportSummary:
-    """Write ``report.html``, the figures, the tables as CSV and ``metrics.json`` into ``out``.
+@dataclass(frozen=True)
+class Contents:
+    """What a report contains.
 
-    Nothing is written before everything is built, and each file is written atomically. The same runs and arguments give
-    the same bytes.
-
-    Args:
-        run_dirs: run directories, in the order of the table.
-        out: folder of the report; created if missing.
+    Attributes:
         title: of the page.
         last: number of last rounds to average.
         command: the command line, shown on the page.
@@ -89,42 +69,70 @@ def build(
         score: that the key figure, the main table, its sentences and comparisons are about.
         moves: how the population moves, columns with a row per session, see :func:`fedtide.report.charts.ribbon.ribbon`.
         formats: of the figures' files; ``png`` is always among them. Pictures that were files before stay PNG.
+    """
+
+    title: str
+    last: int
+    command: str
+    timeline_pictures: Sequence[Path] = ()
+    rules: Rules = field(default_factory=Rules)
+    speed: Pace = field(default_factory=Pace)
+    tuning: Path | None = None
+    cohorts: Figure | None = None
+    score: Score = ACCURACY
+    moves: Mapping[str, Sequence[Any]] | None = None
+    formats: Sequence[str] = ("png",)
+
+
+def build(run_dirs: Sequence[Path], out: Path, contents: Contents) -> ReportSummary:
+    """Write ``report.html``, the figures, the tables as CSV and ``metrics.json`` into ``out``.
+
+    Nothing is written before everything is built, and each file is written atomically. The same runs and contents give
+    the same bytes.
+
+    Args:
+        run_dirs: run directories, in the order of the table.
+        out: folder of the report; created if missing.
+        contents: of the report.
 
     Raises:
         SettingsError: there is no run, a run has not recorded the score, a file was not written by a run, a picture is
             missing, or the search has no front.
     """
+    last, rules, formats = contents.last, contents.rules, contents.formats
     if last < 1:
         raise SettingsError(f"report.last = {last} should be at least 1")
-    for path in timeline_pictures:
+    for path in contents.timeline_pictures:
         if not path.is_file():
             raise SettingsError(f"no picture {path}")
-    found = [search.search_front(tuning)] if tuning else []
-    read = records.load(run_dirs, score)
-    table = tabulate(read, last, rules, speed.target)
+    found = [search.search_front(contents.tuning)] if contents.tuning else []
+    read = records.load(run_dirs, contents.score)
+    table = tabulate(read, last, rules, contents.speed.target)
     fair = fairness.fairness(read, last)
     changes = transitions(read, rules)
     comparisons = [*_comparisons(table), *(_comparisons(fair) if fair else [])]
     results = [*findings.results(table), *(findings.results(fair) if fair else [])]
     spread = clients.quantiles(run_dirs, read)
     pictures = [*_pictures(read, table, spread, formats), *(front for _, front in found)]
-    if moves is not None and (drawn := ribbon.ribbon(read, pd.DataFrame(moves))) is not None:
+    if contents.moves is not None and (drawn := ribbon.ribbon(read, pd.DataFrame(contents.moves))) is not None:
         pictures.insert(0, picture("population", "A population that moves", ribbon.caption(read), drawn, formats))
     world = [
         Picture(path.stem, "Clients and their data", _WORLD_CAPTION, {"png": path.read_bytes()})
-        for path in timeline_pictures
+        for path in contents.timeline_pictures
     ]
     who = []
-    if cohorts is not None:
-        who.append(picture("cohorts", "Who takes part", raster.CAPTION, cohorts, formats))
+    if contents.cohorts is not None:
+        who.append(picture("cohorts", "Who takes part", raster.CAPTION, contents.cohorts, formats))
     tables = [
-        *pace.sheet(read, last, table.target, speed.baseline),
+        *pace.sheet(read, last, table.target, contents.speed.baseline),
         *seconds.sheet(read, table.target),
         *sheets(changes, rules),
         *([fairness.sheet(fair, last)] if fair else []),
         *(sheet for sheet, _ in found),
     ]
-    html = render(title, read, results, table, tables, comparisons, [*pictures, *world, *who], command)
+    html = render(
+        contents.title, read, results, table, tables, comparisons, [*pictures, *world, *who], contents.command
+    )
     files = {f"{each.name}.{form}": content for each in [*pictures, *who] for form, content in each.files.items()}
     files |= {
         "table.csv": _csv(table.methods.reset_index()),
@@ -144,7 +152,7 @@ def build(
         total=len(run_dirs),
         results=tuple(results),
         warnings=tuple(findings.warnings(read)),
-        table=_printable(title, table),
+        table=_printable(contents.title, table),
     )
 
 

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any
 
 from fedtide.core.errors import SettingsError, nearest
 from fedtide.core.files import write_bytes
 from fedtide.core.plugins import PluginSettings
 from fedtide.mirror.workspace import Workspace
 from fedtide.records.run_directory import RunDirectory
+from fedtide.records.summary import Summary
 from fedtide.reproduce.curves import curves, curves_csv, curves_png
 from fedtide.reproduce.earlier import read_earlier
 from fedtide.reproduce.history import History
@@ -19,7 +19,7 @@ from fedtide.reproduce.recipe import Cell, Recipe
 from fedtide.reproduce.results import Results, Sheet, csv_text, markdown, tabulate
 from fedtide.runs.compare import compare
 from fedtide.runs.identity import run_key
-from fedtide.runs.progress import NO_DISPLAY, Display
+from fedtide.runs.progress import UNWATCHED, Watch
 from fedtide.runs.stages import folder
 from fedtide.settings.run import RunSettings
 from fedtide.settings.scores import Score
@@ -94,9 +94,8 @@ def reproduce(
     runs: Path,
     out: Path,
     command: str,
-    log: Callable[[str], None],
-    display: Display = NO_DISPLAY,
-) -> tuple[Results, list[dict[str, Any]], int | None]:
+    watch: Watch = UNWATCHED,
+) -> tuple[Results, list[Summary], int | None]:
     """Execute the missing runs and write ``<out>/<name>/<profile>.csv`` and ``.md``, again after every run.
 
     Tables about whole runs also get ``<profile>_rounds.csv`` and ``.png``, the runs' curves. The files always cover all
@@ -108,7 +107,7 @@ def reproduce(
         runs: folder of run directories.
         out: folder of results.
         command: what the user typed, for the files.
-        log: gets one line per finished run. display: shows the runs in progress.
+        watch: gets one line per finished run, and shows the runs in progress.
 
     Returns:
         The results, and summaries of the runs and the signal as :func:`fedtide.runs.compare.compare`.
@@ -137,16 +136,16 @@ def reproduce(
             write_bytes(target / f"{recipe.profile}{suffix}", content)
         return results
 
-    def ended(summary: dict[str, Any]) -> None:
+    def ended(summary: Summary) -> None:
         if store.load(summary["run_key"]):
             write()
 
     write()
-    summaries: list[dict[str, Any]] = []
+    summaries: list[Summary] = []
     stopped = None
     if missing:
         workspace = Workspace(store.root, experiment=recipe.name, comparison=recipe.profile, loggers=recipe.loggers)
-        summaries, stopped = compare(missing, workspace, recipe.workers, log, ended, display, recipe.hosts)
+        summaries, stopped = compare(missing, workspace, recipe.workers, watch, ended, recipe.hosts)
     return write(), summaries, stopped
 
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import signal
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any, Protocol
 
 import lightning as L
@@ -68,11 +69,12 @@ class Recorder(L.Callback):
 class GracefulStop(StopSignals, L.Callback):
     """Ctrl-C and SIGTERM end the fit after the round in progress; a second Ctrl-C ends the process at once."""
 
-    def fit(self, trainer: L.Trainer, module: L.LightningModule) -> None:
-        """Fit to the end, or until told to stop."""
+    @contextmanager
+    def sigterm_noted(self) -> Iterator[None]:
+        """Note a SIGTERM before round 1 as received: Lightning makes an exception of it, and would exit with status 0."""
         try:
-            trainer.fit(module)
-        except SIGTERMException:  # Lightning's, for a SIGTERM before round 1; by itself it would exit with status 0
+            yield
+        except SIGTERMException:
             self.received = signal.SIGTERM
 
     def on_train_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:

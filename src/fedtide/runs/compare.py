@@ -13,14 +13,15 @@ from fedtide.engine.workers import available_cores
 from fedtide.federation.assembly.compatibility import refuse_other_optimiser
 from fedtide.mirror.workspace import Workspace
 from fedtide.records.run_directory import RunDirectory
+from fedtide.records.summary import Summary, score_in
+from fedtide.runs.execution import execute
 from fedtide.runs.failures import with_traceback
 from fedtide.runs.identity import run_key
 from fedtide.runs.jobs.card_plan import share_cards
 from fedtide.runs.jobs.executors import executor
 from fedtide.runs.jobs.jobs import Ask, Failure
-from fedtide.runs.mirroring import Mirroring
-from fedtide.runs.progress import NO_DISPLAY, Display, title
-from fedtide.runs.run import correct_mirror, run
+from fedtide.runs.mirroring import Mirroring, correct_mirror
+from fedtide.runs.progress import UNWATCHED, Watch, title
 from fedtide.settings.cluster import HERE, Hosts
 from fedtide.settings.run import RunSettings
 from fedtide.settings.scores import main_score
@@ -36,7 +37,7 @@ class _Job:
     workspace: Workspace
 
 
-_Result = tuple[dict[str, Any], list[str]]
+_Result = tuple[Summary, list[str]]
 
 
 def refuse_several_processes(settings: RunSettings) -> None:
@@ -74,20 +75,18 @@ def compare(
     grid: Sequence[RunSettings],
     workspace: Workspace,
     workers: int,
-    log: Callable[[str], None],
-    ended: Callable[[dict[str, Any]], None] = lambda _: None,
-    display: Display = NO_DISPLAY,
+    watch: Watch = UNWATCHED,
+    ended: Callable[[Summary], None] = lambda _: None,
     hosts: Hosts = HERE,
-) -> tuple[list[dict[str, Any]], int | None]:
+) -> tuple[list[Summary], int | None]:
     """Execute all runs of a grid. A run that raises, or whose process dies, is a failed one; the others go on.
 
     Args:
         grid: settings of the runs.
         workspace: where records go.
         workers: runs at once; 0 for one per core.
-        log: gets one line per finished run.
+        watch: gets one line per finished run, and shows the runs in progress.
         ended: gets the summary of each run as it finishes.
-        display: shows the runs in progress.
         hosts: what executes them.
 
     Returns:
@@ -100,19 +99,22 @@ def compare(
     for settings in grid:
         refuse_several_processes(settings)
         refuse_other_optimiser(settings, plugins.create(Algorithm, settings.algorithm))
-    per_card, places = share_cards(grid, hosts, workspace.worlds, log)
+    per_card, places = share_cards(grid, hosts, workspace.worlds, watch.log)
     if not hosts.away:
         workers = min(workers or available_cores(), len(grid), places)
-    comparison = _Comparison(grid, workspace, log, ended, display, away=hosts.away)
+    comparison = _Comparison(grid, workspace, watch, ended, away=hosts.away)
     refuse_bad_imports(comparison.collect(alone=not hosts.away and workers == 1), workspace)
-    with executor(hosts, workers, per_card, workspace.runs, log) as execute, Mirroring(workspace, log) as mirroring:
+    with (
+        executor(hosts, workers, per_card, workspace.runs, watch.log) as run_jobs,
+        Mirroring(workspace, watch.log) as mirroring,
+    ):
         comparison.mirroring = mirroring if hosts.away else None
-        stopped = execute(_work, comparison, workers)
-    correct_mirror(workspace, log)
+        stopped = run_jobs(_work, comparison, workers)
+    correct_mirror(workspace, watch.log)
     return comparison.summaries, stopped if comparison.unfinished else None
 
 
-def unsuccessful(summaries: Iterable[dict[str, Any]]) -> list[str]:
+def unsuccessful(summaries: Iterable[Summary]) -> list[str]:
     """A line for each run that has diverged or failed."""
     return [
         f"{summary['label']} / {summary['initialiser']} / seed {summary['seed']}: {summary.get('message', 'diverged')}"
@@ -123,7 +125,7 @@ def unsuccessful(summaries: Iterable[dict[str, Any]]) -> list[str]:
 
 def _work(job: _Job, ask: Ask) -> _Result:
     remarks: list[str] = []
-    return run(job.settings, job.workspace, log=remarks.append, wait=True, expected=job.key), remarks
+    return execute(job.settings, job.workspace, watch=Watch(remarks.append), expected=job.key), remarks
 
 
 class _Comparison:
@@ -133,16 +135,15 @@ class _Comparison:
         self,
         grid: Sequence[RunSettings],
         workspace: Workspace,
-        log: Callable[[str], None],
-        ended: Callable[[dict[str, Any]], None],
-        display: Display,
+        watch: Watch,
+        ended: Callable[[Summary], None],
         away: bool,
     ) -> None:
-        self._grid, self._workspace, self._log, self._ended = grid, workspace, log, ended
-        self._display, self._away = display, away
+        self._grid, self._workspace, self._ended, self._away = grid, workspace, ended, away
+        self._log, self._display = watch.log, watch.display
         self.mirroring: Mirroring | None = None
         self._waiting: list[_Job] = []
-        self._found: dict[int, dict[str, Any]] = {}
+        self._found: dict[int, Summary] = {}
         self._refused: dict[int, str] = {}
         self._remarks: set[str] = set()
 
@@ -162,7 +163,7 @@ class _Comparison:
         return [job.settings for job in self._waiting]
 
     @property
-    def summaries(self) -> list[dict[str, Any]]:
+    def summaries(self) -> list[Summary]:
         """Of the runs that have ended or were interrupted.
 
         Raises:
@@ -212,10 +213,17 @@ class _Comparison:
         if end.refused:
             self._refused[job.number] = end.message
         message = with_traceback(end, directory, self._log).message
-        names = {"label": settings.label, "initialiser": settings.initialiser_label, "seed": settings.seed}
-        self._end(job.number, {"run_key": job.key, **names, "state": "failed", "message": message})
+        failed: Summary = {
+            "run_key": job.key,
+            "label": settings.label,
+            "initialiser": settings.initialiser_label,
+            "seed": settings.seed,
+            "state": "failed",
+            "message": message,
+        }
+        self._end(job.number, failed)
 
-    def _end(self, number: int, summary: dict[str, Any], remarks: Iterable[str] = ()) -> None:
+    def _end(self, number: int, summary: Summary, remarks: Iterable[str] = ()) -> None:
         self._found[number] = summary
         for line in remarks:
             if line not in self._remarks:  # runs of one comparison have many remarks in common
@@ -226,7 +234,7 @@ class _Comparison:
         self._ended(summary)
 
 
-def _finished(grid: Sequence[RunSettings], workspace: Workspace) -> Iterator[tuple[str, dict[str, Any] | None]]:
+def _finished(grid: Sequence[RunSettings], workspace: Workspace) -> Iterator[tuple[str, Summary | None]]:
     """The key of each run, and its summary if it has ended; each dataset is prepared once, before many processes read it."""
     datasets: dict[str, Dataset] = {}
     for settings in grid:
@@ -241,9 +249,8 @@ def _name(settings: RunSettings) -> str:
     return f"{settings.label} / {settings.initialiser_label} / seed {settings.seed}"
 
 
-def _line(settings: RunSettings, summary: dict[str, Any]) -> str:
-    main = main_score(settings.task)
-    final = summary.get(f"final_{main.name}")
+def _line(settings: RunSettings, summary: Summary) -> str:
+    main, final = main_score(settings.task), score_in(summary, "final")
     shown = "" if final is None else f"  final {main.words} {main.shown(final).strip()}"
     state = "" if summary["state"] == "complete" else f"  {summary['state'].upper()}"
     why = f": {summary['message']}" if summary["state"] == "failed" else ""

@@ -5,18 +5,18 @@ from __future__ import annotations
 import csv
 import statistics
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
 
 from fedtide.core.files import replacing, write_json
 from fedtide.records.run_directory import RunDirectory
+from fedtide.records.summary import Summary, score_in
 from fedtide.settings.scores import main_score
 
 _DIGITS = 6
 
 
-def write_curves(summaries: Iterable[Mapping[str, Any]], runs: Path, metrics: Path, curves: Path) -> None:
+def write_curves(summaries: Iterable[Summary], runs: Path, metrics: Path, curves: Path) -> None:
     """Write the accuracies (or other main scores) of one algorithm's complete runs, summarised over their seeds.
 
     Args:
@@ -25,26 +25,22 @@ def write_curves(summaries: Iterable[Mapping[str, Any]], runs: Path, metrics: Pa
         curves: folder of a CSV file per initialiser: ``round``, ``accuracy`` (the mean), ``lowest`` and ``highest``, of the
             rounds that all runs have evaluated.
     """
-    methods: dict[tuple[str, str], list[Mapping[str, Any]]] = defaultdict(list)
+    methods: dict[tuple[str, str], list[Summary]] = defaultdict(list)
     for summary in summaries:
-        if summary["state"] == "complete" and summary.get(f"mean_last10_{_main(summary)}") is not None:
+        if summary["state"] == "complete" and score_in(summary, "mean_last10") is not None:
             methods[summary["label"], summary["initialiser"]].append(summary)
     found: dict[str, dict[str, float]] = defaultdict(dict)
     curves.mkdir(parents=True, exist_ok=True)
     for (label, initialiser), members in methods.items():
-        main = _main(members[0])
-        found[label][initialiser] = round(statistics.fmean(each[f"mean_last10_{main}"] for each in members), _DIGITS)
+        main = main_score(members[0].get("task", "classification")).name
+        means = [score for each in members if (score := score_in(each, "mean_last10")) is not None]
+        found[label][initialiser] = round(statistics.fmean(means), _DIGITS)
         with replacing(curves / f"{initialiser}.csv") as part, part.open("w", newline="", encoding="utf-8") as stream:
             table = csv.writer(stream, lineterminator="\n")
             table.writerow(["round", main, "lowest", "highest"])
             table.writerows(_rows([RunDirectory(runs / summary["run_key"]) for summary in members], f"test_{main}"))
     metrics.parent.mkdir(parents=True, exist_ok=True)
     write_json(metrics, found)
-
-
-def _main(summary: Mapping[str, Any]) -> str:
-    """Name of the main score of a run's task."""
-    return main_score(summary.get("task", "classification")).name
 
 
 def _rows(members: Iterable[RunDirectory], score: str) -> Iterable[tuple[int, float, float, float]]:

@@ -1,36 +1,34 @@
-"""The execution of a run, from settings to a complete run directory."""
+"""One run: returned from its records if it has ended, otherwise executed from where they end.
+
+Lightning takes seconds to import, so it is imported by the functions that train.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
-from pathlib import Path
-from typing import Any
+import gc
+import socket
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import TYPE_CHECKING, Any, cast
 
-import lightning as L
 import torch
-from lightning.pytorch.loggers import Logger
 
 from fedtide.core import plugins
 from fedtide.core.errors import SettingsError
 from fedtide.core.files import replacing
-from fedtide.federation.assembly.footprint import Footprint
-from fedtide.federation.assembly.preview import advice, memory_plan
-from fedtide.federation.module import FederatedModule
-from fedtide.federation.parts import Parts
+from fedtide.core.plugins import naming_plugins
 from fedtide.federation.saving import checkpoint
+from fedtide.mirror.workspace import Workspace
 from fedtide.models.base import Model
 from fedtide.records.marks import wrong_size
 from fedtide.records.run_directory import RunDirectory
-from fedtide.runs.callbacks import GracefulStop, Progress, Recorder, Tracker
+from fedtide.records.summary import State, Summary
 from fedtide.runs.failures import failure_kept
 from fedtide.runs.identity import run_key
-from fedtide.runs.jobs.launch import global_rank
-from fedtide.runs.loggers import RoundLog, refuse_bad_loggers
-from fedtide.runs.own_callbacks import OwnCallbacks
-from fedtide.runs.pilots import SharedPilot, pilot_key, pilot_rounds
-from fedtide.runs.trainer import quiet_lightning, refuse_missing_device, trainer
-from fedtide.settings.imported import Imported
+from fedtide.runs.jobs.launch import Decision, global_rank
+from fedtide.runs.mirroring import correct_mirror
+from fedtide.runs.progress import UNWATCHED, Watch, title
 from fedtide.settings.run import RunSettings, plain_name
 from fedtide.settings.scores import TaskName, main_score
 from fedtide.world.dataset import Dataset
@@ -38,141 +36,190 @@ from fedtide.world.timeline import Timeline
 from fedtide.worlds.files import timeline_for, world_identity
 from fedtide.worlds.prepared import load_data
 
-_CALLBACKS = "callbacks"
-"""Name of the callbacks' states in a saved state."""
+if TYPE_CHECKING:
+    from fedtide.federation.assembly.footprint import Footprint
+    from fedtide.federation.module import FederatedModule
+    from fedtide.federation.parts import Parts
+    from fedtide.runs.own_callbacks import OwnCallbacks
+
+
+@dataclass(frozen=True)
+class _Run:
+    """A run of some settings on its dataset, with its key, where its records go and what follows it."""
+
+    settings: RunSettings
+    data: Dataset
+    key: str
+    directory: RunDirectory
+    workspace: Workspace
+    watch: Watch
 
 
 def execute(
     settings: RunSettings,
-    runs: Path,
+    workspace: Workspace,
     *,
     name: str | None = None,
-    worlds: Path | None = None,
-    callbacks: Sequence[L.Callback] = (),
-    loggers: Sequence[Imported] = (),
-    tracker: Tracker | None = None,
-    update: Callable[[str], None] | None = None,
-    log: Callable[[str], None] = lambda _: None,
-    wait: bool = False,
-    data: Dataset | None = None,
-    begin: Callable[[], None] = lambda: None,
-) -> dict[str, Any]:
-    """Execute a run; a finished one is read from its records, an interrupted one continues.
+    watch: Watch = UNWATCHED,
+    expected: str | None = None,
+) -> Summary:
+    """Execute a run; one that has ended is returned from its records, an interrupted one continues.
+
+    Neither Lightning nor MLflow is imported for a run that has ended.
 
     Args:
         settings: of the run.
-        runs: folder of run directories. name: of this one; by default the run key. Runs named by their key share equal
-            pilot sessions; a run with a name of its own trains its own pilot.
-        worlds: folder of timelines written by the partition stage.
-        callbacks: further Lightning callbacks; a true attribute ``pruned`` marks the run as pruned.
-        loggers: Lightning loggers that get the rounds.
-        tracker: mirrors the records during the run.
-        update: gets one progress line per round. log: gets log lines.
-        wait: for another process that works on this run, instead of refusing.
-        data: of the run, if already loaded.
-        begin: called when the state to train from is in the run directory.
+        workspace: where its records and their mirror are kept.
+        name: of the run directory; by default the run key. Runs named by their key share equal pilot sessions; a run with a
+            name of its own trains its own pilot.
+        watch: what follows it.
+        expected: run key that the command has found which hands out this run. If another process works on the run, it is
+            waited for; without this key, that is refused.
 
     Returns:
-        The summary: ``run_key, state`` (``complete``, ``diverged``, ``pruned``, ``interrupted``), ``rounds``, accuracies
-        (or another task's main score), bytes, seconds, mean kappa, simulated latency [s] and energy [J]; ``signal`` of an
-        interrupted run.
+        The summary; its state is ``complete``, ``diverged``, ``pruned``, ``interrupted`` or, in a further process of the run,
+        ``follower``.
 
     Raises:
-        SettingsError: bad input; nothing was trained.
+        SettingsError: bad input, or the key is another one here, since code or data differ; nothing was trained.
+        PluginCrash: a user's plug-in raised an exception.
     """
-    if name is not None:
-        plain_name(name)
-    refuse_missing_device(settings)
-    refuse_bad_loggers(loggers)
-    own = OwnCallbacks(settings.engine.callbacks)
-    data = load_data(settings) if data is None else data
-    timeline = timeline_for(settings, data, worlds)
-    key = run_key(settings, data)
-    directory = RunDirectory(runs / (name or key))
-    if global_rank() > 0:
-        return _follow(settings, timeline, data, directory, key, own)
-    manifest = _manifest(settings, timeline, key, data)
-    with directory.locked(_recorded(settings), manifest, wait):
-        if (done := directory.finished(key)) is not None:
-            log(f"{directory.path.name}: already {done['state']}, nothing to do")
+    with ExitStack() as open_:
+        open_.enter_context(naming_plugins())  # here: an exception loses its traceback on the way out of a process
+        decision = open_.enter_context(Decision(settings))
+        if workspace.visit is not None:
+            visit = workspace.visit(settings, workspace.runs / plain_name(name or expected or ""), watch.callbacks)
+            settings, callbacks = open_.enter_context(visit)
+            watch = replace(watch, callbacks=callbacks)
+        data = load_data(settings)
+        key = run_key(settings, data)
+        if expected not in (None, key):
+            raise SettingsError(
+                f"{socket.gethostname()}: code or data differ from those of the command: {expected} would be {key} there; "
+                "install the same version, with the same plug-ins and packages"
+            )
+        directory = RunDirectory(workspace.runs / plain_name(name or key))
+        run = _Run(settings, data, key, directory, workspace, watch)
+        if global_rank() > 0:
+            return _follow(run) if decision.wait() else {"state": "follower"}
+        if (done := _ended(run)) is not None:
+            correct_mirror(workspace, watch.log)
             return done
-        with GracefulStop() as stop, _ending(tracker), failure_kept(directory):
-            saved = _resume(directory, key, log)
-            timeline.save(directory.path / "timeline.npz", world_identity(settings, data))
-            shared = pilot_rounds(timeline) if name is None and not own else 0  # callbacks see every round
-            with SharedPilot(runs / "pilots" / pilot_key(settings, data), shared, directory, key, log) as pilot:
-                saved = pilot.adopt(saved, lambda: stop.received is not None)
-                values, rounds = _continued(saved, own)
-                if stop.received is not None:  # before a round of this process
-                    directory.event("interrupted", round=rounds)
-                    return {**manifest, "state": "interrupted", "rounds": rounds, "signal": int(stop.received)}
-
-                def announce(parts: Parts, wanted: Footprint, process: str) -> None:
-                    if libraries := plugins.create(Model, settings.model).libraries() | own.libraries():
-                        directory.event("libraries", versions=libraries)
-                    for line in (*advice(parts), memory_plan(parts, wanted), process):
-                        log(line)
-                    if tracker is not None:
-                        tracker.begin(directory)
-
-                module = FederatedModule(settings, timeline, data, values, announce, directory.path)
-                recorder = Recorder(directory, key, settings.checkpoint.every, tracker, lambda: _states(own))
-                line = [Progress(update)] if update else []
-                tracked = RoundLog(loggers, directory, log)
-                called = [*([own] if own else []), recorder, tracked, *line, *callbacks, pilot]
-                if rounds < timeline.rounds:
-                    begin()
-                return _fit(module, rounds, directory, manifest, stop, called, tracked.loggers)
+        watch.display.begin(title(settings), [directory.path])
+        try:
+            return _train(run, decision, wait=expected is not None)
+        finally:
+            watch.display.end(title(settings))
+            gc.collect()  # trainer, module and data form a cycle that would keep the data of past runs in memory
 
 
-@contextmanager
-def _ending(tracker: Tracker | None) -> Iterator[None]:
-    """The tracker learns of the end under the lock of the directory, so that no other process mirrors it meanwhile."""
-    try:
-        yield
-    finally:
-        if tracker is not None:
-            tracker.end()
+def _ended(run: _Run) -> Summary | None:
+    if (done := run.directory.finished(run.key)) is not None:
+        run.watch.log(f"{run.directory.path.name}: already {done['state']}, nothing to do")
+    return done
 
 
-def _follow(
-    settings: RunSettings, timeline: Timeline, data: Dataset, directory: RunDirectory, key: str, own: OwnCallbacks
-) -> dict[str, Any]:
-    """Another process of a distributed run: trains its share, writes nothing."""
-    values, done = _continued(checkpoint.load(directory.state, key)[0], own)
-    module = FederatedModule(settings, timeline, data, values, scratch=directory.path)
-    with GracefulStop() as stop, quiet_lightning():
-        stop.fit(trainer(settings, timeline.rounds, [stop, *([own] if own else [])], done), module)
+def _world_and_callbacks(run: _Run) -> tuple[Timeline, OwnCallbacks]:
+    """The run's timeline and the user's callbacks, once it is known that the run can be executed on this machine."""
+    from fedtide.runs.loggers import refuse_bad_loggers
+    from fedtide.runs.own_callbacks import OwnCallbacks
+    from fedtide.runs.trainer import refuse_missing_device
+
+    refuse_missing_device(run.settings)
+    refuse_bad_loggers(run.workspace.loggers)
+    own = OwnCallbacks(run.settings.engine.callbacks)
+    return timeline_for(run.settings, run.data, run.workspace.worlds), own
+
+
+def _train(run: _Run, decision: Decision, wait: bool) -> Summary:
+    """Train the rounds that the records lack, and conclude the run."""
+    from fedtide.federation.module import FederatedModule
+    from fedtide.runs.callbacks import GracefulStop, Progress, Recorder
+    from fedtide.runs.loggers import RoundLog
+    from fedtide.runs.pilots import SharedPilot, pilot_key, pilot_rounds
+    from fedtide.runs.trainer import quiet_lightning, trainer
+
+    if run.workspace.mlruns is not None:
+        from fedtide.mirror.background import tracker
+
+        run = replace(run, watch=replace(run.watch, tracker=tracker(run.workspace, run.data, run.watch.log)))
+    timeline, own = _world_and_callbacks(run)
+    settings, directory, watch, manifest = run.settings, run.directory, run.watch, _manifest(run, timeline)
+    with directory.locked(_recorded(settings), manifest, wait), ExitStack() as open_:
+        if (done := _ended(run)) is not None:
+            return done
+        stop = open_.enter_context(GracefulStop())
+        if watch.tracker is not None:
+            open_.callback(watch.tracker.end)  # under the lock: no other process mirrors the run meanwhile
+        open_.enter_context(failure_kept(directory))
+        saved = _resume(run)
+        timeline.save(directory.path / "timeline.npz", world_identity(settings, run.data))
+        shared = (
+            pilot_rounds(timeline) if directory.path.name == run.key and not own else 0
+        )  # callbacks see every round
+        shared_in = run.workspace.runs / "pilots" / pilot_key(settings, run.data)
+        pilot = SharedPilot(shared_in, shared, directory, run.key, watch.log)
+        saved = open_.enter_context(pilot).adopt(saved, lambda: stop.received is not None)
+        values, rounds = own.continued(saved)
+        if stop.received is not None:  # before a round of this process
+            directory.event("interrupted", round=rounds)
+            return manifest | {"state": "interrupted", "rounds": rounds, "signal": int(stop.received)}
+        module = FederatedModule(settings, timeline, run.data, values, partial(_announce, run, own), directory.path)
+        recorder = Recorder(directory, run.key, settings.checkpoint.every, watch.tracker, own.states)
+        logged = RoundLog(run.workspace.loggers, directory, watch.log)
+        line = [Progress(watch.update)] if watch.update else []
+        called = [stop, *([own] if own else []), recorder, logged, *line, *watch.callbacks, pilot]
+        with quiet_lightning(), stop.sigterm_noted():
+            if rounds < timeline.rounds:
+                decision.announce(True)
+                trainer(settings, timeline.rounds, called, rounds, logged.loggers).fit(module)
+            else:
+                module.build()
+        pruned = any(getattr(callback, "pruned", False) for callback in called)
+        return _conclude(directory, manifest, module, pruned, stop.received)
+
+
+def _follow(run: _Run) -> Summary:
+    """Train this further process's share of a run; nothing is written."""
+    from fedtide.federation.module import FederatedModule
+    from fedtide.runs.callbacks import GracefulStop
+    from fedtide.runs.trainer import quiet_lightning, trainer
+
+    timeline, own = _world_and_callbacks(run)
+    values, rounds = own.continued(checkpoint.load(run.directory.state, run.key)[0])
+    module = FederatedModule(run.settings, timeline, run.data, values, scratch=run.directory.path)
+    with GracefulStop() as stop, quiet_lightning(), stop.sigterm_noted():
+        trainer(run.settings, timeline.rounds, [stop, *([own] if own else [])], rounds).fit(module)
     return {"state": "follower"}
 
 
-def _states(own: OwnCallbacks) -> dict[str, Any]:
-    """What a saved state has beside that of the run."""
-    return {_CALLBACKS: own.states()} if own else {}
+def _announce(run: _Run, own: OwnCallbacks, parts: Parts, wanted: Footprint, process: str) -> None:
+    """Record versions, log what is known of the run before its first round, and begin to mirror it."""
+    from fedtide.federation.assembly.preview import advice, memory_plan
+
+    if libraries := plugins.create(Model, run.settings.model).libraries() | own.libraries():
+        run.directory.event("libraries", versions=libraries)
+    for line in (*advice(parts), memory_plan(parts, wanted), process):
+        run.watch.log(line)
+    if run.watch.tracker is not None:
+        run.watch.tracker.begin(run.directory)
 
 
-def _continued(saved: checkpoint.Saved | None, own: OwnCallbacks) -> tuple[dict[str, Any] | None, int]:
-    """The run's saved values and number of rounds done; the callbacks take theirs."""
-    if saved is None:
-        return None, 0
-    own.restore(saved.values.get(_CALLBACKS, {}))
-    return {name: value for name, value in saved.values.items() if name != _CALLBACKS}, saved.round
-
-
-def _manifest(settings: RunSettings, timeline: Timeline, key: str, data: Dataset) -> dict[str, Any]:
-    return {
-        "run_key": key,
-        **({} if settings.task == "classification" else {"task": settings.task}),
+def _manifest(run: _Run, timeline: Timeline) -> Summary:
+    settings = run.settings
+    manifest: Summary = {
+        "run_key": run.key,
         "label": settings.label,
         "algorithm": settings.algorithm.name,
         "initialiser": settings.initialiser_label,
         "scenario": settings.scenario.name,
         "dataset": settings.data.name,
         "seed": settings.seed,
-        "data": data.digest,
+        "data": run.data.digest,
         "timeline": timeline.digest,
         "rounds": timeline.rounds,
     }
+    return manifest if settings.task == "classification" else manifest | {"task": settings.task}
 
 
 def _recorded(settings: RunSettings) -> dict[str, Any]:
@@ -180,9 +227,10 @@ def _recorded(settings: RunSettings) -> dict[str, Any]:
     return {**settings.canonical(), "label": settings.label, "initialiser_label": settings.initialiser_label}
 
 
-def _resume(directory: RunDirectory, key: str, log: Callable[[str], None]) -> checkpoint.Saved | None:
+def _resume(run: _Run) -> checkpoint.Saved | None:
     """The newest saved state that the records hold; later records are dropped."""
-    saved, skipped = checkpoint.load(directory.state, key, directory.lost)
+    directory, log = run.directory, run.watch.log
+    saved, skipped = checkpoint.load(directory.state, run.key, directory.lost)
     ended = wrong_size(directory.path, directory.marks())
     if ended and saved is None:
         raise SettingsError(
@@ -202,68 +250,53 @@ def _resume(directory: RunDirectory, key: str, log: Callable[[str], None]) -> ch
     return saved
 
 
-def _fit(
-    module: FederatedModule,
-    done: int,
-    directory: RunDirectory,
-    manifest: dict[str, Any],
-    stop: GracefulStop,
-    callbacks: Sequence[L.Callback],
-    loggers: Sequence[Logger],
-) -> dict[str, Any]:
-    rounds = module.timeline.rounds
-    with quiet_lightning():
-        if done < rounds:
-            stop.fit(trainer(module.settings, rounds, [stop, *callbacks], done, loggers), module)
-        else:
-            module.build()
-    state = "diverged" if module.diverged else "complete"
-    if module.state.round < rounds and not module.diverged:
-        state = "pruned" if any(getattr(callback, "pruned", False) for callback in callbacks) else "interrupted"
-    summary = {
-        **manifest,
-        **_scores(directory, module.settings.task),
-        "state": state,
-        "rounds": module.state.round,
-        **_totals(module),
-    }
+def _conclude(
+    directory: RunDirectory, manifest: Summary, module: FederatedModule, pruned: bool, stopped: int | None
+) -> Summary:
+    """The summary of a run that is trained no further, written to its records unless a later process continues it."""
+    rounds, state = module.state.round, _state(module, pruned)
+    summary = manifest | _scores(directory, module.settings.task) | {"state": state, "rounds": rounds} | _totals(module)
     if module.diverged:
         summary["message"] = module.diverged
     if state == "complete":
         # Given a path, torch hides disk errors.
         with replacing(directory.path / "model.pt", durable=True) as part, part.open("wb") as stream:
             torch.save(module.parts.named(module.state.w, module.state.b), stream)
-    if state == "interrupted" and stop.received is not None:
-        summary["signal"] = int(stop.received)
-    directory.event(state, round=module.state.round)
+    if state == "interrupted" and stopped is not None:
+        summary["signal"] = int(stopped)
+    directory.event(state, round=rounds)
     if state != "interrupted":
         directory.finish(summary)
     return summary
 
 
-def _scores(directory: RunDirectory, task: TaskName) -> dict[str, Any]:
+def _state(module: FederatedModule, pruned: bool) -> State:
+    if module.diverged:
+        return "diverged"
+    if module.state.round == module.timeline.rounds:
+        return "complete"
+    return "pruned" if pruned else "interrupted"
+
+
+def _scores(directory: RunDirectory, task: TaskName) -> Summary:
     """Final, best and mean-of-the-last-ten accuracies, or values of another task's main score, from the history."""
     rows, main = directory.history(), main_score(task).name
     columns = [[float(row[name]) for row in rows if row.get(name)] for name in (f"test_{main}", f"validation_{main}")]
     values = columns[0] or columns[1]
-    if not values:
-        return {f"final_{main}": None, f"best_{main}": None, f"mean_last10_{main}": None}
     last = values[-10:]
-    return {
-        f"final_{main}": values[-1],
-        f"best_{main}": max(values),
-        f"mean_last10_{main}": sum(last) / len(last),
-    }
+    found = (values[-1], max(values), sum(last) / len(last)) if values else (None, None, None)
+    return cast(Summary, dict(zip((f"final_{main}", f"best_{main}", f"mean_last10_{main}"), found, strict=True)))
 
 
-def _totals(module: FederatedModule) -> dict[str, Any]:
+def _totals(module: FederatedModule) -> Summary:
     totals = module.state.totals
-    simulated = ("latency", "energy") if module.parts.wireless else ()
-    return {
+    found: Summary = {
         "bytes_up": int(totals["bytes_up"]),
         "bytes_down": int(totals["bytes_down"]),
         "gradient_rounds": int(totals["gradient_rounds"]),
         "seconds": round(totals["seconds"], 3),
         "kappa": totals["kappa"] / max(1, module.state.round),
-        **{name: float(f"{totals[name]:.9g}") for name in simulated},
     }
+    if module.parts.wireless:
+        found |= {"latency": float(f"{totals['latency']:.9g}"), "energy": float(f"{totals['energy']:.9g}")}
+    return found

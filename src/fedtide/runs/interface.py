@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from fedtide.core.errors import SettingsError
 from fedtide.settings.cluster import HERE
@@ -14,9 +14,12 @@ from fedtide.settings.params import Params
 from fedtide.settings.run import RunSettings
 
 if TYPE_CHECKING:
+    from fedtide.mirror.workspace import Workspace
     from fedtide.records.frames import Records
 
 Log = Callable[[str], None]
+
+_INTERRUPTED = "interrupted; the same call continues from what is saved"
 
 
 def run(
@@ -51,13 +54,15 @@ def run(
     """
     from fedtide.records.frames import load as load_records
     from fedtide.runs.compare import refuse_several_processes
-    from fedtide.runs.run import run as run_one
+    from fedtide.runs.execution import execute
+    from fedtide.runs.progress import Watch
 
     settings = params.run() if isinstance(params, Params) else params
     refuse_several_processes(settings)
     folder, tracking = Path(runs), params.experiment.tracking if isinstance(params, Params) else TrackingSettings()
-    summary = run_one(settings, _workspace(folder, mlruns, tracking), name=name, log=log)
-    _refuse_interrupted(summary["state"] == "interrupted")
+    summary = execute(settings, _workspace(folder, mlruns, tracking), name=name, watch=Watch(log))
+    if summary["state"] == "interrupted":
+        raise KeyboardInterrupt(_INTERRUPTED)
     return load_records([folder / (name or summary["run_key"])])
 
 
@@ -100,6 +105,7 @@ def compare(
     from fedtide.records.frames import load as load_records
     from fedtide.runs.compare import compare as compare_all
     from fedtide.runs.compare import unsuccessful
+    from fedtide.runs.progress import Watch
 
     grid, experiment = (params.grid(), params.experiment) if isinstance(params, Params) else (list(params), None)
     hosts = experiment.hosts if experiment else HERE
@@ -109,8 +115,9 @@ def compare(
         workers = experiment.compare.workers if experiment else 0
     folder = Path(runs)
     workspace = _workspace(folder, mlruns, experiment.tracking if experiment else TrackingSettings())
-    summaries, stopped = compare_all(grid, workspace, workers, log, hosts=hosts)
-    _refuse_interrupted(stopped is not None)
+    summaries, stopped = compare_all(grid, workspace, workers, Watch(log), hosts=hosts)
+    if stopped is not None:
+        raise KeyboardInterrupt(_INTERRUPTED)
     failed = unsuccessful(summary for summary in summaries if summary["state"] == "failed")
     if failed and not allow_failures:
         raise RuntimeError(f"{len(failed)} of {len(summaries)} runs failed: {'; '.join(failed)}")
@@ -160,7 +167,7 @@ def load(path: str | Path = "runs") -> Records:
     return load_records(found)
 
 
-def _workspace(runs: Path, mlruns: str | Path | None, tracking: TrackingSettings) -> Any:
+def _workspace(runs: Path, mlruns: str | Path | None, tracking: TrackingSettings) -> Workspace:
     from fedtide.mirror.server import Server
     from fedtide.mirror.workspace import Workspace
     from fedtide.runs.stages import mlflow_options
@@ -170,8 +177,3 @@ def _workspace(runs: Path, mlruns: str | Path | None, tracking: TrackingSettings
     if isinstance(mlruns, str) and mlruns.startswith(("http://", "https://")):
         where = Server.at(mlruns)
     return Workspace(runs, None, where, tracking.experiment, "", mlflow_options(tracking), tracking.loggers)
-
-
-def _refuse_interrupted(interrupted: bool) -> None:
-    if interrupted:
-        raise KeyboardInterrupt("interrupted; the same call continues from what is saved")

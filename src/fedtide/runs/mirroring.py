@@ -8,6 +8,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+from fedtide.mirror.folder import has_open_runs
 from fedtide.mirror.store import claimed
 from fedtide.mirror.workspace import Workspace
 from fedtide.records.run_directory import RunDirectory
@@ -53,3 +54,11 @@ class Mirroring:
             if free:  # otherwise its worker still saves it
                 mirror.begin(RunDirectory(path))
                 mirror.end()
+
+
+def correct_mirror(workspace: Workspace, log: Callable[[str], None]) -> None:
+    """Tell MLflow how runs have ended whose process was killed before it could."""
+    if isinstance(workspace.mlruns, Path) and has_open_runs(workspace.mlruns):
+        from fedtide.mirror.mlflow import correct_all
+
+        correct_all(workspace.mlruns, log)

@@ -14,8 +14,12 @@ from fedtide.core.errors import SettingsError
 from fedtide.core.faults import PluginCrash
 from fedtide.core.imports import fault_of, libraries, make
 from fedtide.federation.module import FederatedModule
+from fedtide.federation.saving.checkpoint import Saved
 from fedtide.records.run_directory import finite
 from fedtide.settings.imported import Imported
+
+_ENTRY = "callbacks"
+"""Name of their entry in a saved state."""
 
 _HOOKS = [
     name
@@ -55,16 +59,22 @@ class OwnCallbacks(L.Callback):
         return bool(self._members)
 
     def states(self) -> dict[str, Any]:
-        """What a later process continues from, for :meth:`restore`; empty without callbacks."""
+        """Their entry of a saved state, for :meth:`continued`; empty without callbacks."""
         if not self._members:
             return {}
-        return {"metrics": self._metrics, "members": [self._state(place) for place in range(len(self._members))]}
+        members = [self._state(place) for place in range(len(self._members))]
+        return {_ENTRY: {"metrics": self._metrics, "members": members}}
 
-    def restore(self, saved: dict[str, Any]) -> None:
-        """Continue from saved states."""
-        self._metrics = dict(saved.get("metrics", {}))
-        for place, state in enumerate(saved.get("members", ())):
+    def continued(self, saved: Saved | None) -> tuple[dict[str, Any] | None, int]:
+        """Continue from a saved state, of which the values without their entry and the number of rounds are returned."""
+        if saved is None:
+            return None, 0
+        values = dict(saved.values)
+        own = values.pop(_ENTRY, {})
+        self._metrics = dict(own.get("metrics", {}))
+        for place, state in enumerate(own.get("members", ())):
             self._guarded(place, "load_state_dict", state)
+        return values, saved.round
 
     def libraries(self) -> dict[str, str]:
         """Versions of the installed packages that the callbacks use, by name."""

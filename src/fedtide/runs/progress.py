@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from fedtide.core.errors import SettingsError
 from fedtide.records.run_directory import read_json
 from fedtide.settings.run import RunSettings
 from fedtide.settings.scores import RECORDED, Score, main_score
+
+if TYPE_CHECKING:
+    import lightning as L
+
+    from fedtide.runs.callbacks import Tracker
 
 _TAIL = 1 << 14
 """Bytes at the end of a history that are read: its last rows."""
@@ -46,6 +52,27 @@ class NoDisplay:
 
 
 NO_DISPLAY: Display = NoDisplay()
+
+
+@dataclass(frozen=True)
+class Watch:
+    """What follows runs while they are executed.
+
+    Attributes:
+        log: gets log lines. display: shows the runs in progress.
+        update: gets a line of progress per round of a single run; None for no lines.
+        callbacks: further Lightning callbacks of a run; a true attribute ``pruned`` marks the run as pruned.
+        tracker: mirrors a run's records meanwhile; None for what the workspace says.
+    """
+
+    log: Callable[[str], None] = lambda line: None
+    display: Display = NO_DISPLAY
+    update: Callable[[str], None] | None = None
+    callbacks: Sequence[L.Callback] = ()
+    tracker: Tracker | None = None
+
+
+UNWATCHED = Watch()
 
 
 def title(settings: RunSettings) -> str:

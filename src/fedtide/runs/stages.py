@@ -15,10 +15,11 @@ from fedtide.core.files import write_json, write_text
 from fedtide.core.hashing import short_hash
 from fedtide.mirror.server import Server
 from fedtide.mirror.workspace import MlflowOptions, Workspace
+from fedtide.records.summary import Summary
 from fedtide.runs import identity
 from fedtide.runs.compare import compare
 from fedtide.runs.identity import run_key
-from fedtide.runs.progress import NO_DISPLAY, Display
+from fedtide.runs.progress import Watch
 from fedtide.settings.experiment import TrackingSettings
 from fedtide.settings.params import Params
 from fedtide.settings.run import RunSettings
@@ -138,11 +139,10 @@ def partition(params: Params, out: Path, log: Log) -> list[Path]:
 def train(
     params: Params,
     where: Workspace,
-    log: Log,
+    watch: Watch,
     algorithms: Sequence[str] | None = None,
     out: Path | None = None,
-    display: Display = NO_DISPLAY,
-) -> tuple[list[dict[str, Any]], int | None]:
+) -> tuple[list[Summary], int | None]:
     """Execute the grid, or its runs of some algorithms.
 
     Returns:
@@ -155,7 +155,7 @@ def train(
             raise SettingsError(f"not among compare.algorithms: {', '.join(sorted(unknown))}")
         grid = [settings for settings in grid if settings.label in algorithms]
     experiment = params.experiment
-    summaries, stopped = compare(grid, where, experiment.compare.workers, log, display=display, hosts=experiment.hosts)
+    summaries, stopped = compare(grid, where, experiment.compare.workers, watch, hosts=experiment.hosts)
     if out is not None and stopped is None:
         main = main_score(params.experiment.task).name
         keys = ("run_key", "label", "initialiser", "seed", "state", "rounds", f"final_{main}", f"best_{main}")
@@ -193,7 +193,7 @@ def report(
     params: Params, runs: Path, worlds: Path | None, out: Path, command: str, tuning: Path | None = None
 ) -> ReportSummary:
     """Build the report of the grid from its run directories, with the Pareto front of a search if its folder is given."""
-    from fedtide.report.build import build
+    from fedtide.report.build import Contents, build
     from fedtide.report.charts.raster import raster
     from fedtide.report.pace import Pace
     from fedtide.report.transitions import Rules
@@ -214,27 +214,21 @@ def report(
         pictures = [folder(out) / "world.png"]
         draw(timeline, labels, pictures[0])
     chosen = params.experiment.report
-    rules = Rules(chosen.transition_window, chosen.transition_counting, chosen.reference, chosen.rho)
-    speed = Pace(chosen.target, chosen.baseline)
     few = timeline.num_clients <= _ROWS
-    who = raster(*presence_and_cohorts(first, timeline, labels)) if few else None
-    score = Score(chosen.metric)
-    moves = movements(timeline)
-    return build(
-        directories,
-        folder(out),
+    contents = Contents(
         chosen.title,
         chosen.last,
         command,
-        pictures,
-        rules,
-        speed,
-        tuning,
-        who,
-        score,
-        moves,
-        chosen.formats,
+        timeline_pictures=pictures,
+        rules=Rules(chosen.transition_window, chosen.transition_counting, chosen.reference, chosen.rho),
+        speed=Pace(chosen.target, chosen.baseline),
+        tuning=tuning,
+        cohorts=raster(*presence_and_cohorts(first, timeline, labels)) if few else None,
+        score=Score(chosen.metric),
+        moves=movements(timeline),
+        formats=chosen.formats,
     )
+    return build(directories, folder(out), contents)
 
 
 def code(params: Params, tuned: Sequence[RunSettings], out: Path) -> None:

@@ -26,7 +26,7 @@ from fedtide.runs.jobs.card_plan import share_cards
 from fedtide.runs.jobs.executors import executor
 from fedtide.runs.jobs.jobs import Failure, run_here
 from fedtide.runs.mirroring import Mirroring
-from fedtide.runs.progress import NO_DISPLAY, Display
+from fedtide.runs.progress import UNWATCHED, Watch
 from fedtide.settings.params import Params
 from fedtide.settings.parse import parse
 from fedtide.settings.run import RunSettings
@@ -66,8 +66,7 @@ def tune(
     params: Params,
     workspace: Workspace,
     folder: Path,
-    log: Callable[[str], None] = lambda _: None,
-    display: Display = NO_DISPLAY,
+    watch: Watch = UNWATCHED,
 ) -> TuneResult:
     """Search for good settings of the file's algorithm and initialiser on the validation split.
 
@@ -91,7 +90,7 @@ def tune(
         workspace: for the runs and their mirror in MLflow, below a parent run with the study's name that also gets the
             results.
         folder: for the study's journal and, when all trials have ended, the files of :func:`fedtide.tuning.results.write`.
-        log: gets one line per trial. display: shows the trials in progress, and the best value so far.
+        watch: gets one line per trial, and shows the trials in progress and the best value so far.
 
     Raises:
         SettingsError: bad settings or ranges, another process works on this study, or no trial is complete and none failed.
@@ -111,7 +110,7 @@ def tune(
         length = length or timeline.rounds
     for seed in sorted({*options.run_seeds} & {*params.experiment.compare.seeds}):
         key = f"tune.seeds: {seed}" if options.seeds else f"tune.seed = {seed}"
-        log(f"{key} is among compare.seeds: a seed for tuning should not be used in the comparison")
+        watch.log(f"{key} is among compare.seeds: a seed for tuning should not be used in the comparison")
     varied = {dimension.key: dataclasses.asdict(dimension) for dimension in space.dimensions}
     sources = sorted({part for settings in space.extremes for part in code(settings)})
     first = rounds[options.run_seeds[0]]
@@ -124,16 +123,16 @@ def tune(
     def key_of(settings: RunSettings) -> str:
         return run_key(settings, data)
 
-    per_card, places = share_cards([space.base], hosts, where.worlds, log)
-    with _held(folder, name), executor(hosts, options.workers, per_card, where.runs, log) as execute:
-        search = _Search(space, options, proposals, where, folder / name, length, rounds, key_of, log, display)
+    per_card, places = share_cards([space.base], hosts, where.worlds, watch.log)
+    with _held(folder, name), executor(hosts, options.workers, per_card, where.runs, watch.log) as run_jobs:
+        search = _Search(space, options, proposals, where, folder / name, length, rounds, key_of, watch)
         search.workers = min(search.workers, places)
         if hosts.away:
-            with Mirroring(where, log) as mirroring:
+            with Mirroring(where, watch.log) as mirroring:
                 search.mirroring = mirroring
-                search.stopped = execute(run_trial, search, options.workers)
+                search.stopped = run_jobs(run_trial, search, options.workers)
         elif search.workers > 1:
-            search.stopped = execute(run_trial, search, search.workers)
+            search.stopped = run_jobs(run_trial, search, search.workers)
         else:
             run_here(run_trial, search)
         return search.result()
@@ -170,13 +169,13 @@ class _Search:
         length: int,
         rounds: Mapping[int, tuple[int, ...]],
         key: Callable[[RunSettings], str],
-        log: Callable[[str], None],
-        display: Display,
+        watch: Watch,
     ) -> None:
         import optuna
 
         optuna.logging.set_verbosity(optuna.logging.WARNING)
-        self._space, self._options, self._workspace, self._path, self._log = space, options, workspace, path, log
+        self._space, self._options, self._workspace, self._path = space, options, workspace, path
+        self._log, self._display = watch.log, watch.display
         self._proposals, self._rounds, self._states = proposals, rounds, optuna.trial.TrialState
         self._key = key
         self.mirroring: Mirroring | None = None
@@ -194,14 +193,15 @@ class _Search:
             if self._study.metric_names is None:
                 self._study.set_metric_names(self._objectives)
         self._open: dict[str, Any] = {}
-        self._display = display
         self._answers: dict[str, dict[int, bool]] = {}
         self._failures: dict[str, Failure] = {}
         self._remarks: set[str] = set()
         self.stopped: int | None = None
         self._wanted = options.trials if proposals.most is None else min(options.trials, proposals.most)
         if self._wanted < options.trials:
-            log(f"tune.trials = {options.trials}: the grid has {self._wanted} points, so {self._wanted} trials are run")
+            self._log(
+                f"tune.trials = {options.trials}: the grid has {self._wanted} points, so {self._wanted} trials are run"
+            )
         self._repeat_lost()
         self._enough = self._promises_little()
         self.workers = min(options.workers or available_cores(), self._wanted - self._ended)

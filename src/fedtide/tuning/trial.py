@@ -14,8 +14,9 @@ from fedtide.core.errors import SettingsError
 from fedtide.federation.module import FederatedModule
 from fedtide.mirror.workspace import Workspace
 from fedtide.records.run_directory import RunDirectory
+from fedtide.runs.execution import execute
 from fedtide.runs.jobs.jobs import Ask
-from fedtide.runs.run import run
+from fedtide.runs.progress import Watch
 from fedtide.settings.parse import parse
 from fedtide.settings.run import RunSettings
 from fedtide.world.timeline import Timeline
@@ -142,17 +143,10 @@ def _run_seed(task: Task, member: SeedRun, ask: Ask | None) -> Outcome:
     directory = RunDirectory(task.workspace.runs / member.name)
     pruner = Pruner(directory, task.metric, should_prune)
     remarks: list[str] = []
-    summary = run(
-        settings,
-        task.workspace,
-        name=member.name,
-        log=remarks.append,
-        wait=True,
-        callbacks=[pruner],
-        expected=member.key,
-    )
+    watch = Watch(remarks.append, callbacks=[pruner])
+    summary = execute(settings, task.workspace, name=member.name, watch=watch, expected=member.key)
     pruner.catch_up()  # a finished run was not executed again
-    state, history = summary["state"], directory.history()
+    state, history = str(summary["state"]), directory.history()
     value = score(history, task.metric, member.rounds) if state == "complete" else None
     if state == "complete" and value is None:
         measured = any(row[task.metric] for row in history if int(row["round"]) in member.rounds)

@@ -5,7 +5,7 @@ import signal
 
 signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches every process; the one that the user started handles it
 
-import fedtide.runs.execution  # noqa: E402
+from fedtide.runs import callbacks, execution, loggers, own_callbacks, pilots, trainer  # noqa: E402, F401
 
 with contextlib.suppress(ImportError):  # a machine without tracking
     from mlflow.store.tracking import sqlalchemy_store  # noqa: F401
