@@ -70,7 +70,7 @@ algorithms.fedgen: FedGen: Adam's moments of the generator are not kept from rou
     algorithms/fedgen.py < algorithms/test_fedgen.py contract/test_rounds.py
     -         x["first"], x["second"] = moments["exp_avg"], moments["exp_avg_sq"]
 algorithms.cfl_regularization: CFL-Regularization: the mean over the window divides by the number of all triples so far
-    algorithms/cfl_regularization.py < algorithms/test_cfl.py golden
+    algorithms/_window.py < algorithms/test_cfl.py golden
     - kept[-window:].clone(), min(count, window)
     + kept[-window:].clone(), count
 algorithms.creff: CReFF: a class's gradient is the mean over all participants, including those without the class
