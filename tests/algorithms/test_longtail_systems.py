@@ -91,11 +91,11 @@ def test_balancefls_loss_by_hand() -> None:
 
 def test_balancefls_perturbations_have_the_covariance_of_the_classes() -> None:
     features, labels = random(60, 3, seed=1), torch.arange(60) % 2
-    root = balancefl._root(ForwardPass(features, random(60, 2), labels))
+    root = balancefl._root(balancefl._within_class_covariance(ForwardPass(features, random(60, 2), labels)))
     expected = sum(0.5 * torch.cov(features[labels == c].T) for c in (0, 1))
     torch.testing.assert_close(root.T @ root, expected, rtol=1e-9, atol=1e-9)
-    alone = balancefl._root(ForwardPass(features[:2], random(2, 2), labels[:2]))
-    assert alone.abs().max() < 1e-12
+    alone = balancefl._within_class_covariance(ForwardPass(features[:2], random(2, 2), labels[:2]))
+    assert balancefl._root(alone).abs().max() < 1e-12
 
     head = torch.nn.Linear(3, 3, bias=True).double()
     with torch.no_grad():
