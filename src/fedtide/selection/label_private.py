@@ -11,7 +11,7 @@ from pydantic import Field
 from fedtide.core.errors import SettingsError
 from fedtide.core.plugins import PluginSettings
 from fedtide.selection.base import Candidates, Floats, Selection
-from fedtide.selection.dynacomm import best_group
+from fedtide.selection.dynacomm import best_group, random_orders
 
 
 class LabelPrivate(Selection):
@@ -32,10 +32,8 @@ class LabelPrivate(Selection):
 
     def choose(self, candidates: Candidates) -> list[int]:
         c = candidates
-        sent = c.r.n.cpu().numpy() * self._sketches(c)
-        orders = np.stack(
-            [c.generator("order", number).permutation(c.eligible) for number in range(self.settings.orders)]
-        )
+        sent = c.r.n.cpu().numpy() * self._sketches(c)  # n_m u_m
+        orders = random_orders(c, self.settings.orders)
         return best_group(sent, partial(turn, whole=sent.sum(0)), orders, c.most, c.size)[0]
 
     def _sketches(self, c: Candidates) -> Floats:
