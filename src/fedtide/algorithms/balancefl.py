@@ -24,7 +24,7 @@ class BalanceFl(Averaging):
 
     The method also samples classes evenly: ``local.order: class_balanced``. ``spread = 0`` and batches of all classes make it
     FedAvg with an entropy bonus. The released code draws 500 perturbations once a round and uses them in turn; here every
-    sample draws its own. The paper's own equation numbers differ.
+    sample draws its own.
     """
 
     class Settings(AveragingSettings):

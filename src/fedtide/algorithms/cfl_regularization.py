@@ -37,7 +37,7 @@ class CflRegularization(Continual):
         p_t grad f + (1 - p_t) (c' + H (w - w_t)) + mu (w - w_t)                                                 (4)
 
     The first round is FedAvg's. B is ``B_head`` on the last layer and ``B_below`` on the layer or stage below it (``top``) or
-    on everything below it (``full``). The paper does not number these equations.
+    on everything below it (``full``).
 
     Not given in the paper and chosen here: a_j = 1/n rather than 1, the window counts triples, the last stage is that of
     the last weight matrix before the head, 10 probes, single-sample gradients in the Fisher information (its formula

@@ -35,7 +35,7 @@ class FedGrab(Averaging):
     A controller moves once per round, by the mean gradient over the client's data under the global model, instead of once
     per local step by that of a batch. The released code never trains the last layer and does not enforce the limit on u; here
     both happen. ``prior: weight_norm`` takes class frequencies proportional to the norms of the last layer's rows,
-    ``oracle`` the true ones. Reported training losses are the weighted ones. The paper's own equation numbers differ.
+    ``oracle`` the true ones. Reported training losses are the weighted ones.
     """
 
     class Settings(AveragingSettings):
