@@ -64,13 +64,13 @@ algorithms.fedwcm: FedWCM: alpha lives on the object instead of in the state, so
     + self._alpha = min(max(alpha, 0.1), 1.0)
 algorithms.fedgrab: FedGraB: the controller's errors of the last two rounds are stored in the wrong order
     algorithms/fedgrab.py < algorithms/test_longtail_systems.py
-    - torch.stack([own, other, u, e, e1], 1)
-    + torch.stack([own, other, u, e1, e], 1)
+    - u.clamp(-_LIMIT, _LIMIT), e, self.e1)
+    + u.clamp(-_LIMIT, _LIMIT), self.e1, e)
 algorithms.fedgen: FedGen: Adam's moments of the generator are not kept from round to round
     algorithms/fedgen.py < algorithms/test_fedgen.py contract/test_rounds.py
     -         x["first"], x["second"] = moments["exp_avg"], moments["exp_avg_sq"]
 algorithms.cfl_regularization: CFL-Regularization: the mean over the window divides by the number of all triples so far
-    algorithms/cfl_regularization.py < algorithms/test_cfl.py golden
+    algorithms/_window.py < algorithms/test_cfl.py golden
     - kept[-window:].clone(), min(count, window)
     + kept[-window:].clone(), count
 algorithms.creff: CReFF: a class's gradient is the mean over all participants, including those without the class

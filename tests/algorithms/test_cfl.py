@@ -207,9 +207,8 @@ def test_an_exact_diagonal_of_a_large_model_is_refused() -> None:
     large = settings(
         model={"name": "mlp", "widths": [1000]}, algorithm={"name": "cfl_regularization", "curvature": "exact"}
     )
-    fed = federation(large, evolving(), vectors())
     with pytest.raises(SettingsError, match=r"algorithm\.curvature = 'exact': 9003 parameters"):
-        initial_state(fed.parts)
+        federation(large, evolving(), vectors())
 
 
 # -- core sets --------------------------------------------------------------------------------------------------------

@@ -13,10 +13,9 @@ from hypothesis import settings as examples
 from hypothesis import strategies as st
 from torch import Tensor
 
-from fedtide.algorithms._imbalance import Imbalance, relative_score
+from fedtide.algorithms.fedwcm import Imbalance, relative_score
 from fedtide.core import plugins
 from fedtide.core.errors import SettingsError
-from fedtide.federation.state import initial_state
 from fedtide.world.dataset import Dataset
 from support import (
     closest,
@@ -209,10 +208,8 @@ def test_a_target_that_is_no_distribution_is_refused(target: list[float]) -> Non
 
 
 def test_a_target_for_other_classes_is_refused_before_the_first_round() -> None:
-    fed = federation(settings(algorithm=fedwcm(target=[0.5, 0.5])), steady(SIZES, 1), vectors())
     with pytest.raises(SettingsError, match=r"algorithm\.target: 2 frequencies, but the data have 3 classes"):
-        initial_state(fed.parts)
-    fed.parts.workers.close()
+        federation(settings(algorithm=fedwcm(target=[0.5, 0.5])), steady(SIZES, 1), vectors())
 
 
 def test_the_model_descends(quadratics: Any) -> None:

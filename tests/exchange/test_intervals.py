@@ -18,7 +18,8 @@ from fedtide.core.errors import SettingsError
 from fedtide.core.randomness import Randomness
 from fedtide.costs.wireless import Segment
 from fedtide.exchange._budgets import DynamicBudget, FixBudget, GivenBudget
-from fedtide.exchange.intervals import LETTERS, uploads
+from fedtide.exchange._notation import LETTERS
+from fedtide.exchange.intervals import uploads
 from fedtide.federation.clocks import clock
 from fedtide.federation.federation import Federation
 from fedtide.federation.ledger import charge

@@ -18,7 +18,8 @@ import torch
 from fedtide.core import plugins
 from fedtide.core.randomness import Randomness
 from fedtide.engine.flat import Layout
-from fedtide.exchange.intervals import LETTERS, uploads
+from fedtide.exchange._notation import LETTERS
+from fedtide.exchange.intervals import uploads
 from fedtide.federation.payload import payload
 from fedtide.settings.run import RunSettings
 from support import problem

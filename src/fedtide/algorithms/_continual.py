@@ -24,9 +24,12 @@ class ContinualSettings(AveragingSettings):
 class Continual(Averaging):
     """A method that approximates past objectives f_{tau,i} by F_{tau,i} (Guo, Lin and Tang 2021).
 
-    The information loss (eq. 3) is the mean over all rounds tau <= t and their participants i of
-    ``|grad f_{tau,i}(w_t) - grad F_{tau,i}(w_t)|``, w_t being the model sent in round t. It needs the data of the past, so only
-    the simulator can measure it. Round t itself is included, and so is what a method has forgotten since.
+    The information loss is measured at w_t, the model sent in round t, over all rounds tau <= t and their participants i::
+
+        mean_{tau, i} | grad f_{tau,i}(w_t) - grad F_{tau,i}(w_t) |                                                 (eq. 3)
+
+    It needs the data of the past, so only the simulator can measure it. Round t itself is included, and so is what a method
+    has forgotten since.
     """
 
     settings: ContinualSettings
@@ -46,12 +49,12 @@ class Continual(Averaging):
         """grad F(w_t) [n, d] of each visit, in order; NaN where F leaves an entry open."""
 
     def information_loss(self, r: Round) -> float:
-        """Eq. 3 in round t."""
+        """In round t."""
         visits = [(client, subset) for client, subset in r.extra["visits"].tolist()]
         known = {subset: place for place, subset in enumerate(dict.fromkeys(subset for _, subset in visits))}
         true = r.services.full_gradient(r.w, [r.services.positions(subset) for subset in known])
         gap = true[[known[subset] for _, subset in visits]] - self.remembered(r, visits)
-        return float(torch.linalg.vector_norm(gap.nan_to_num(0.0), dim=-1).mean())
+        return float(torch.linalg.vector_norm(gap.nan_to_num(0.0), dim=-1).mean())  # eq. 3
 
     def record(self, r: Round) -> dict[str, Tensor | float]:
         """``information_loss``, NaN in rounds without a measurement."""

@@ -23,10 +23,15 @@ class DualSettings(AlgorithmSettings):
 
 
 class Dual(Algorithm):
-    """Clients follow ``v + a (y - x + h_k)`` and keep ``h_k+ = h_k + y_k - x``.
+    """FedDyn with one coefficient for all clients.
 
-    The part ``a y`` joins the weight decay, outside the clip. ``x+ = mean y_k + mean_K h_k`` over all clients K, or
-    ``mean (y_k + h_k)`` over the participants. As in FedDyn, any local optimiser may minimise what clients minimise.
+    With v a gradient or what a method puts in its place::
+
+        v + a (y - x + h_k)                                                                                         (1)
+        h_k+ = h_k + y_k - x                                                                                        (2)
+        x+ = mean_S y_k + mean_K h_k, or mean_S (y_k + h_k)                                                         (3)
+
+    The part ``a y`` joins the weight decay, outside the clip. As in FedDyn, any local optimiser will do.
     """
 
     settings: DualSettings
@@ -36,18 +41,18 @@ class Dual(Algorithm):
     models = ("cloud", "participants")
 
     def local(self, r: Round) -> Local:
-        """a (h_k - x) inside the clip and a y outside."""
+        """a (h_k - x) inside the clip and a y outside: (1)."""
         a = self.settings.a
         return Local(linear=a * (r.client.h - r.w), decay=a) if a else Local()
 
     def finish(self, r: Round) -> Tensor:
         """h_k+ and x+."""
         moved = r.W - r.w
-        r.client.h += moved
+        r.client.h += moved  # (2)
         r.server.h_mean += r.total(moved) / r.population
         if self.settings.server_form == "participants":
             return r.mean(r.W + r.client.h)
-        return r.mean(r.W) + r.server.h_mean
+        return r.mean(r.W) + r.server.h_mean  # (3)
 
     def advice(self, run: RunPreview) -> list[str]:
         """The stability bound of the explicit proximal step."""

@@ -28,7 +28,14 @@ class MomentumSettings(AlgorithmSettings):
 
 
 class ClientMomentum(Algorithm):
-    """Local steps mix the gradient with the last global direction Delta, which is in units of a gradient."""
+    """Local steps mix the gradient with the last global direction Delta, which is in units of a gradient.
+
+    With alpha the weight of the gradient, ``u_k = x - y_k`` and B_k the displacement per unit gradient and lr::
+
+        v = alpha g + (1 - alpha) Delta                                                                             (1)
+        Delta+ = sum_k p_k u_k / (lr B_k)                                                                           (2)
+        x+ = x - eta_g sum_k p_k u_k                                                                                (3)
+    """
 
     settings: MomentumSettings
 
@@ -42,21 +49,21 @@ class ClientMomentum(Algorithm):
         """Weight of the gradient in this round."""
 
     def local(self, r: Round) -> Local:
-        """v = alpha g + (1 - alpha) Delta."""
+        """v."""
         alpha = self.alpha(r)
-        return Local(scale=alpha, linear=(1 - alpha) * r.server.Delta) if alpha < 1 else Local()
+        return Local(scale=alpha, linear=(1 - alpha) * r.server.Delta) if alpha < 1 else Local()  # (1)
 
     def finish(self, r: Round) -> Tensor:
-        """Delta+ = sum_k p_k u_k / (lr B_k) with u_k = x - y_k, and x+."""
+        """Delta+ and x+."""
         s = self.settings
-        r.server.Delta = r.mean((r.w - r.W) / (r.lr * self.step_count(r)))
+        r.server.Delta = r.mean((r.w - r.W) / (r.lr * self.step_count(r)))  # (2)
         if s.server_step == "gradient_units":
             x: Tensor = r.w - s.server_lr * r.server.Delta
             return x
-        return r.average(s.server_lr)
+        return r.average(s.server_lr)  # (3)
 
     def step_count(self, r: Round) -> Tensor:
-        """What a displacement is divided by, besides lr, to give a gradient: B_k [C, 1], or the nominal count []."""
+        """B_k [C, 1], or the nominal count []."""
         s = self.settings
         if s.momentum_norm == "actual" or "epochs" not in r.local.unit:
             return r.effective_steps

@@ -24,7 +24,7 @@ class BalanceFl(Averaging):
 
     The method also samples classes evenly: ``local.order: class_balanced``. ``spread = 0`` and batches of all classes make it
     FedAvg with an entropy bonus. The released code draws 500 perturbations once a round and uses them in turn; here every
-    sample draws its own. The paper's own equation numbers differ.
+    sample draws its own.
     """
 
     class Settings(AveragingSettings):
@@ -41,9 +41,9 @@ class BalanceFl(Averaging):
 
     def terms(self, r: Round) -> list[Term]:
         """The whole loss."""
-        passes = r.services.forward(r.w)
+        roots = [_root(_within_class_covariance(seen)).to(r.w) for seen in r.services.forward(r.w)]
         constants = {
-            "root": self.settings.spread * torch.stack([_root(seen) for seen in passes]),
+            "root": self.settings.spread * torch.stack(roots),
             "chance": 1 - r.label_counts / r.label_counts.amax(1, keepdim=True),  # (3)
         }
         return [Term(self._loss, {"teacher": r.w}, constants=constants, replaces=True)]
@@ -55,25 +55,23 @@ class BalanceFl(Averaging):
         real = torch.ones_like(y, dtype=torch.bool) if batch.real is None else batch.real
         P = (own & real.unsqueeze(-1)).any(0)
 
-        CE = -torch.where(own, functional.log_softmax(_only(P, z + self._shift(batch)), dim=-1), 0.0).sum(-1)
+        perturbed = functional.log_softmax(_only(P, z + self._shift(batch)), dim=-1)
+        CE = -torch.where(own, perturbed, 0.0).sum(-1)
         log_p = functional.log_softmax(_only(P, z), dim=-1)
         H = -torch.where(P, log_p.exp() * log_p, 0.0).sum(-1)
         teacher = functional.softmax(_only(~P, batch.references["teacher"].logits) / s.temperature, dim=-1)
         student = functional.log_softmax(_only(~P, z) / s.temperature, dim=-1)
         KD = -torch.where(P, 0.0, teacher * student).sum(-1)  # (2)
-        total: Tensor = CE + s.strength * KD - s.entropy * (real.sum() * H)
+        total: Tensor = CE + s.strength * KD - s.entropy * (real.sum() * H)  # (1)
         return total
 
     def _shift(self, batch: TermBatch) -> Tensor:
         """z~ - z [B, L]; the last layer is affine, so the perturbation alone goes through it."""
         chance, root = batch.constants["chance"], batch.constants["root"]
         size, width = len(batch.labels), len(root)
-        half = -(-width // 2)  # two normal numbers of two uniform ones
-        u = hashed_uniform(batch.key, size * (2 * half + 1)).view(size, -1).to(root.dtype)
-        radius, angle = (-2 * torch.log1p(-u[:, :half])).sqrt(), 2 * torch.pi * u[:, half:-1]
-        normal = torch.cat([radius * torch.cos(angle), radius * torch.sin(angle)], 1)[:, :width]
-        moved = (u[:, -1] < chance[batch.labels]).to(root.dtype)
-        change = moved.unsqueeze(-1) * (normal @ root)
+        u = hashed_uniform(batch.key, size * (_uniforms(width) + 1)).view(size, -1).to(root.dtype)
+        moved = (u[:, -1] < chance[batch.labels]).to(root.dtype)  # (3)
+        change = moved.unsqueeze(-1) * (_normal(u[:, :-1], width) @ root)  # (4)
         return batch.head(change) - batch.head(torch.zeros_like(change))
 
 
@@ -82,18 +80,39 @@ def _only(classes: Tensor, z: Tensor) -> Tensor:
     return torch.where(classes, z, torch.finfo(z.dtype).min / 4)
 
 
-def _root(seen: ForwardPass) -> Tensor:
-    """(4): R [q, q] with R^T R the within-class covariance, classes weighted by their samples; a single sample has none."""
+def _within_class_covariance(seen: ForwardPass) -> Tensor:
+    """(4): pooled covariance [q, q] of the features within classes, these weighted by their samples; float64.
+
+    A class with a single sample has none.
+    """
     features, labels = seen.features.to(torch.float64), seen.labels
-    counts = torch.bincount(labels, minlength=seen.logits.shape[-1]).to(features)
-    sums = torch.zeros(len(counts), features.shape[1], dtype=features.dtype, device=features.device)
-    means = sums.index_add(0, labels, features) / counts.clamp(min=1).unsqueeze(1)
+    n = torch.bincount(labels, minlength=seen.logits.shape[-1]).to(features)
+    sums = torch.zeros(len(n), features.shape[1], dtype=features.dtype, device=features.device)
+    means = sums.index_add(0, labels, features) / n.clamp(min=1).unsqueeze(1)
     away = features - means[labels]
-    share = counts / (counts - 1).clamp(min=1)
-    covariance = (away * share[labels].unsqueeze(1)).T @ away / len(labels)
-    # It may be singular. Without a check, since features that are not finite have to end as a diverged run.
+    unbiased = n / (n - 1).clamp(min=1)
+    return (away * unbiased[labels].unsqueeze(1)).T @ away / len(labels)
+
+
+def _root(covariance: Tensor) -> Tensor:
+    """Cholesky: R [q, q] with R^T R the covariance, which may be singular, plus a little on the diagonal.
+
+    Not checked, since features that are not finite have to end as a diverged run.
+    """
     floor = 1e-10 * covariance.diagonal().mean().clamp(min=1e-30)
     root: Tensor = torch.linalg.cholesky_ex(
         covariance + floor * torch.eye(len(covariance)).to(covariance), upper=True
     ).L
-    return root.to(seen.features)
+    return root
+
+
+def _uniforms(width: int) -> int:
+    """Uniform numbers that ``width`` normal ones take."""
+    return 2 * -(-width // 2)
+
+
+def _normal(u: Tensor, width: int) -> Tensor:
+    """Box and Muller: standard normal numbers [B, width] from uniform ones u [B, 2 h], two from two."""
+    first, second = u.chunk(2, 1)
+    radius, angle = (-2 * torch.log1p(-first)).sqrt(), 2 * torch.pi * second
+    return torch.cat([radius * torch.cos(angle), radius * torch.sin(angle)], 1)[:, :width]

@@ -19,12 +19,13 @@ class CaFed(Algorithm):
     From each client's estimated availability pi_i, the second eigenvalue lambda_i of its on/off chain and the estimate F_i of
     its loss, the server chooses, with the population's weights alpha_i,
 
-        A_i = alpha_i / pi_i  or  0
-        w+ = w + eta_g sum_S A_i (y_i - w)
+        A_i = alpha_i / pi_i  or  0                                                                                 (1)
+        w+ = w + eta_g sum_S A_i (y_i - w)                                                                          (2)
 
     so that J is small: the suboptimality of the clients kept plus the bias towards them::
 
-        J(A) = sum_i P_i (F_i - F*) + kappa max_i (F_i - F*) (1/2 sum_i |alpha_i - P_i|)^2,   P_i = pi_i A_i / sum pi A
+        J(A) = sum_i P_i (F_i - F*) + kappa max_i (F_i - F*) (1/2 sum_i |alpha_i - P_i|)^2                          (3)
+        P_i = pi_i A_i / sum_j pi_j A_j                                                                             (4)
 
     Clients are tried by descending ``|lambda_i|``, then by ascending pi_i; setting A_i to zero is kept if J falls by at least
     ``tolerance``. ``A`` is not renormalised. Excluded participants have trained already and are charged.
@@ -70,7 +71,7 @@ class CaFed(Algorithm):
         self.observe(r, ids)
         r.extra["A"][ids] = self.weigh(r, ids).to(r.extra["A"])
         A = r.extra["A"][torch.tensor(r.ids)].to(r.W).unsqueeze(1)
-        return r.w + self.settings.server_lr * r.total(A * (r.W - r.w))
+        return r.w + self.settings.server_lr * r.total(A * (r.W - r.w))  # (2)
 
     def observe(self, r: Round, present: Tensor) -> None:
         """Count who is on and who is off, and renew the participants' losses."""
@@ -104,7 +105,7 @@ class CaFed(Algorithm):
         return (active + m * a) / (rounds + m), stay_on + stay_off - 1
 
     def weigh(self, r: Round, ids: Tensor) -> Tensor:
-        """A [K], float64."""
+        """A [K], float64: (1)."""
         pi, correlation = self.estimates(r, ids)
         alpha, excess = shares(r, self.settings), r.extra["loss"][ids].cpu() - self.settings.optimum
         return self.exclude(alpha / pi, alpha, pi, correlation, excess)
@@ -125,9 +126,9 @@ class CaFed(Algorithm):
 
     def objective(self, A: Tensor, alpha: Tensor, pi: Tensor, excess: Tensor) -> float:
         """J."""
-        P = pi * A / (pi * A).sum()
+        P = pi * A / (pi * A).sum()  # (4)
         bias = (alpha - P).abs().sum() / 2
-        return float((P * excess).sum() + self.settings.bias * excess.max() * bias**2)
+        return float((P * excess).sum() + self.settings.bias * excess.max() * bias**2)  # (3)
 
     def payload(self, name: str) -> int:
         """A loss is one number."""

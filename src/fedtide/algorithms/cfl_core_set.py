@@ -57,10 +57,10 @@ class CflCoreSet(Replay):
 
 
 def herd(phi: Tensor, count: int) -> list[int]:
-    """Rows of ``phi`` [n, q] in the order picked: pick k minimises |mean - (phi + sum of those picked) / k| (Algorithm 3)."""
-    mean, total, picked = phi.mean(0), torch.zeros_like(phi[0]), list[int]()
+    """Algorithm 3: rows of ``phi`` [n, q] in the order picked; pick k minimises |mu - (phi + sum of those picked) / k|."""
+    mu, total, picked = phi.mean(0), torch.zeros_like(phi[0]), list[int]()
     for k in range(1, count + 1):
-        distance = torch.linalg.vector_norm(mean - (phi + total) / k, dim=1)
+        distance = torch.linalg.vector_norm(mu - (phi + total) / k, dim=1)
         distance[picked] = torch.inf
         picked.append(int(distance.argmin()))
         total = total + phi[picked[-1]]

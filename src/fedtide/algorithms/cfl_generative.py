@@ -23,12 +23,12 @@ class CflGenerative(Replay):
     After its local steps in its first round with a subset, a client draws ``size`` samples by Langevin dynamics in the space
     of inputs, scaled to the unit cube::
 
-        x^0 ~ Uniform[0, 1],   x^k = x^{k-1} - eta_x grad E(x^{k-1}) + xi,   xi ~ N(0, s^2)
+        x^0 ~ Uniform[0, 1],   x^k = x^{k-1} - eta_x grad E(x^{k-1}) + xi,   xi ~ N(0, s^2)                         (1)
+        E(x) = CE(f_w(x), y) + smoothness TV(x)                                                                     (2)
 
-    The paper defines E only as a distance to the local distribution. Here it is
-    ``CE(f_w(x), y) + smoothness TV(x)`` with labels y drawn from those of the subset and w the client's own trained model,
-    TV only for images; samples are kept in the cube. BatchNorm's statistics, which synthetic samples would spoil, are
-    recomputed from real ones before the upload.
+    The paper defines E only as a distance to the local distribution; (2) is ours, with labels y drawn from those of the subset
+    and w the client's own trained model, TV only for images. Samples stay in the cube. BatchNorm's statistics, which
+    synthetic samples would spoil, are recomputed from real ones before the upload.
     """
 
     class Settings(ContinualSettings):
@@ -83,7 +83,7 @@ class CflGenerative(Replay):
             extra[name] = extra[name][kept.to(extra[name].device)]
 
     def slope(self, gradient: Gradient, x: Tensor, y: Tensor) -> Tensor:
-        """grad E(x) [n, ...] of each sample, given the gradient of the cross-entropy."""
+        """grad E(x) [n, ...] of each sample, given the gradient of the cross-entropy: (2)."""
         slope = gradient(x, y)
         return slope.add_(variation_slope(x, self.settings.smoothness)) if x.dim() == 4 else slope
 
@@ -100,7 +100,7 @@ class CflGenerative(Replay):
         x = torch.rand((self.synthetic_per_shard, *shape), generator=rng).to(like)
         for _ in range(s.steps):
             noise = torch.randn(x.shape, generator=rng).to(like)
-            x.sub_(slope(x), alpha=s.eta_x).add_(noise, alpha=s.s).clamp_(0, 1)
+            x.sub_(slope(x), alpha=s.eta_x).add_(noise, alpha=s.s).clamp_(0, 1)  # (1)
         return x
 
 

@@ -9,6 +9,7 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
+from fedtide.algorithms import _window
 from fedtide.algorithms._continual import Continual, ContinualSettings
 from fedtide.algorithms.base import Local, Problem, Round, Tunable
 from fedtide.core.errors import SettingsError
@@ -36,7 +37,7 @@ class CflRegularization(Continual):
         p_t grad f + (1 - p_t) (c' + H (w - w_t)) + mu (w - w_t)                                                 (4)
 
     The first round is FedAvg's. B is ``B_head`` on the last layer and ``B_below`` on the layer or stage below it (``top``) or
-    on everything below it (``full``). The paper does not number these equations.
+    on everything below it (``full``).
 
     Not given in the paper and chosen here: a_j = 1/n rather than 1, the window counts triples, the last stage is that of
     the last weight matrix before the head, 10 probes, single-sample gradients in the Fisher information (its formula
@@ -70,63 +71,53 @@ class CflRegularization(Continual):
     up: Sequence[str] = ("W", "g", "h")
 
     def bind(self, problem: Problem) -> None:
-        """B on the regularised parameters, which are the last ones of a flat vector."""
+        """B on the regularised parameters, which are the last d' ones."""
         super().bind(problem)
-        s, layout = self.settings, problem.layout
-        head = next(slot.start for slot in layout.parameters if slot.name.startswith("head."))
-        self.first = 0 if s.layers == "full" else _stage(layout, head)
-        self.B = torch.full((layout.size - self.first,), float(s.B_below))
-        self.B[head - self.first :] = s.B_head
+        s, layout, head = self.settings, problem.layout, problem.layout.mask("head")
+        self.first = 0 if s.layers == "full" else _stage(layout, int(head.nonzero()[0]))
+        self.B = torch.where(head, s.B_head, s.B_below)[self.first :]
+        if s.curvature == "exact" and len(self.B) > _EXACT:
+            raise SettingsError(
+                f"algorithm.curvature = 'exact': {len(self.B)} parameters take as many Hessian-vector products; the largest "
+                f"feasible number is {_EXACT}, use 'hutchinson'"
+            )
 
     def payload(self, name: str) -> int:
         """Regularised parameters only."""
         return super().payload(name) - self.first
 
     def extra(self) -> dict[str, Tensor]:
-        """``sums`` of g - h w^ and h over the window, the pairs ``kept`` in it, and how many ``triples`` these are.
-
-        While the information loss is measured, ``uploads``: the pairs of all visits.
-        """
-        d = self.problem.layout.size - self.first
-        if self.settings.curvature == "exact" and d > _EXACT:
-            raise SettingsError(
-                f"algorithm.curvature = 'exact': {d} parameters take as many Hessian-vector products; the largest "
-                f"feasible number is {_EXACT}, use 'hutchinson'"
-            )
-        return {
-            **super().extra(),
-            "sums": torch.zeros(2, d, dtype=torch.float64),
-            "kept": torch.zeros(0, 2, d),
-            "uploads": torch.zeros(0, 2, d),
-            "triples": torch.zeros((), dtype=torch.int64),
-        }
-
-    def combined(self, extra: dict[str, Tensor], w: Tensor) -> tuple[Tensor, Tensor]:
-        """c' and H of (2) on the regularised parameters, as sent with the model ``w`` [d]."""
-        a = 1 / max(1, int(extra["triples"])) if self.settings.reduce == "mean" else 1.0
-        shift, H = a * extra["sums"].to(w.device)
-        return (shift + H * w[self.first :]).to(w.dtype), H.to(w.dtype)
+        """The window's pairs (g - h w^, h) [2, d'] and their sums; ``uploads``: those of all visits, for the measurement."""
+        pairs = (2, len(self.B))
+        return {**super().extra(), **_window.empty(*pairs), "uploads": torch.zeros(0, *pairs)}
 
     def local(self, r: Round) -> Local:
         """The past as a linear term and a pull towards w_t."""
         s = self.settings
         if int(r.extra["triples"]) == 0:
             return Local(pull=s.mu, towards=r.w) if s.mu else Local()
-        lemma = s.past == "lemma"
-        p = present_weight(r.t + 1, s.D2, s.R2) if lemma else 1.0  # Lemma B.4
-        B = 1 - p if lemma else self.B.to(r.w)  # (4) or (3)
+        p = present_weight(r.t + 1, s.D2, s.R2) if s.past == "lemma" else None  # Lemma B.4
+        B = self.B.to(r.w) if p is None else 1 - p  # (3) or (4)
         c, H = self.combined(r.extra, r.w)
         linear, pull = torch.zeros_like(r.w), torch.full_like(r.w, s.mu)
         linear[self.first :] = B * c
         pull[self.first :] += B * H
-        return Local(linear=linear, pull=pull, towards=r.w, scale=p if lemma else None)
+        return Local(linear=linear, pull=pull, towards=r.w, scale=p)
+
+    def combined(self, extra: dict[str, Tensor], w: Tensor) -> tuple[Tensor, Tensor]:
+        """c' and H [d'] around the model ``w`` [d]: (2)."""
+        a = 1 / max(1, int(extra["triples"])) if self.settings.reduce == "mean" else 1.0
+        shift, H = a * extra["sums"].to(w.device)  # sum_j a_j (g_j - h_j w^_j), sum_j a_j h_j
+        return (shift + H * w[self.first :]).to(w.dtype), H.to(w.dtype)
 
     def finish(self, r: Round) -> Tensor:
-        """The participants' triples (1) enter the window, in client order."""
-        at = r.W if self.settings.expand_at == "final" else r.w.expand_as(r.W)
-        g, h = self.expansion(r, at)
-        self._push(r.extra, torch.stack([g - h * at[:, self.first :], h], 1))
+        """The participants' triples enter the window, in client order; then FedAvg."""
+        expanded_at = r.W if self.settings.expand_at == "final" else r.w.expand_as(r.W)  # w^
+        g, h = self.expansion(r, expanded_at)
+        pairs = torch.stack([g - h * expanded_at[:, self.first :], h], 1)
+        _window.push(r.extra, pairs, self.settings.window)
         self.visit(r)
+        self._keep_for_measurement(r.extra, pairs)
         return super().finish(r)
 
     def expansion(self, r: Round, at: Tensor) -> tuple[Tensor, Tensor]:
@@ -139,18 +130,12 @@ class CflRegularization(Continual):
             g, h = r.services.taylor(at, s.probes if s.curvature == "hutchinson" else None, self.first)
         return g, h.clamp(min=0) if s.clamp else h
 
-    def _push(self, extra: dict[str, Tensor], new: Tensor) -> None:
-        """Add pairs (g - h w^, h) [C, 2, d] and drop the oldest beyond the window."""
-        kept, window = extra["kept"].to(new), self.settings.window
-        sums = extra["sums"].to(new.device) + new.sum(0, dtype=torch.float64)
-        count = int(extra["triples"]) + len(new)
-        if window is not None:
-            kept = torch.cat([kept, new])
-            sums -= kept[:-window].sum(0, dtype=torch.float64)
-            kept, count = kept[-window:].clone(), min(count, window)
-        extra |= {"sums": sums, "kept": kept, "triples": torch.tensor(count)}
+    # The measurement of the information loss.
+
+    def _keep_for_measurement(self, extra: dict[str, Tensor], pairs: Tensor) -> None:
+        """Every visit's pair counts, also beyond the window."""
         if self.settings.measure_every:
-            extra["uploads"] = torch.cat([extra["uploads"].to(new), new])
+            extra["uploads"] = torch.cat([extra["uploads"].to(pairs), pairs])
 
     def remembered(self, r: Round, visits: list[tuple[int, int]]) -> Tensor:
         """grad F(w_t) = g + h (w_t - w^), from (1)."""

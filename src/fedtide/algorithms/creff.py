@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-from functools import partial
+from collections.abc import Iterator
 
 import torch
 from pydantic import Field
 from torch import Tensor
 from torch.nn import functional
 
+from fedtide.algorithms._head_training import minimised, trained_head
 from fedtide.algorithms.base import Algorithm, AlgorithmSettings, ForwardPass, Problem, Round
-from fedtide.programs.traces import Traced
-
-_TOGETHER = 32
-"""Steps of a head that are traced as one program."""
 
 
 class Creff(Algorithm):
@@ -49,10 +46,8 @@ class Creff(Algorithm):
     up = ("W", "head_gradients")
 
     def bind(self, problem: Problem) -> None:
-        """The size of the head."""
         super().bind(problem)
-        layout = problem.layout
-        self.head_size: int = sum(slot.stop - slot.start for slot in layout.parameters if slot.name.startswith("head."))
+        self.head_size = int(problem.layout.mask("head").sum())
 
     def extra(self) -> dict[str, Tensor]:
         """The features F, drawn in the first round: q is not known before."""
@@ -64,41 +59,29 @@ class Creff(Algorithm):
 
     def finish(self, r: Round) -> Tensor:
         """FedAvg, then the head."""
-        weight, bias = _head(r, r.w)
+        s, (weight, bias) = self.settings, _head(r, r.w)  # h_r
         g = [_gradients(seen, weight, bias) for seen in r.services.forward(self.start(r))]  # step 1
         g_real = _mean_over_clients(g, r.label_counts)  # step 2
-        r.extra["features"] = F = self._matched(r, g_real, weight, bias)  # step 3
-        r.server.average = r.mean(r.W)
+        F = r.extra["features"] if r.extra["features"].numel() else self._drawn(r, weight)
+        F = minimised(mismatch, F, weight, bias, g_real, steps=s.match_steps, rate=s.match_lr)  # step 3
+        head = trained_head(F, self._passes(r, F), s.head_batch, s.head_lr)  # step 4
+        r.extra["features"], r.server.average = F, r.mean(r.W)
         model = r.server.average.clone()
-        for part, values in zip(_head(r, model), self._new_head(F, r), strict=True):  # step 4
+        for part, values in zip(_head(r, model), head, strict=True):
             part.copy_(values)
         return model
 
-    def _matched(self, r: Round, g_real: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
-        """F after ``match_steps`` gradient steps."""
-        s, F = self.settings, r.extra["features"]
-        if not F.numel():
-            draw = r.randomness.generator("creff.features").standard_normal((len(bias), s.per_class, weight.shape[1]))
-            F = torch.from_numpy(draw).to(weight)
-        step = Traced(partial(_step, rate=s.match_lr))
-        for _ in range(s.match_steps):
-            F = step(F, weight, bias, g_real)
-        return F
+    def _drawn(self, r: Round, weight: Tensor) -> Tensor:
+        """The first F, standard normal."""
+        classes, width = weight.shape
+        rng = r.randomness.generator("creff.features")
+        return torch.from_numpy(rng.standard_normal((classes, self.settings.per_class, width))).to(weight)
 
-    def _new_head(self, F: Tensor, r: Round) -> tuple[Tensor, Tensor]:
-        """Weight and bias of a head trained on F by SGD."""
-        s, classes = self.settings, len(F)
-        x = functional.pad(F.flatten(0, 1), (0, 1), value=1.0)
-        y = torch.eye(classes, dtype=F.dtype, device=F.device).repeat_interleave(s.per_class, 1)
-        theta = torch.zeros(classes, x.shape[1], dtype=F.dtype, device=F.device)
+    def _passes(self, r: Round, F: Tensor) -> Iterator[Tensor]:
+        """Orders of the features for a new head."""
         rng = r.randomness.generator("creff", r.t)
-        descend = Traced(partial(_descend, batch=s.head_batch, rate=s.head_lr))
-        for _ in range(s.head_epochs):
-            order = torch.from_numpy(rng.permutation(len(x))).to(F.device)
-            for some in torch.split(order, _TOGETHER * s.head_batch):
-                features, labels = x.index_select(0, some), y.index_select(1, some)
-                theta = descend(theta, features, labels)
-        return theta[:, :-1], theta[:, -1]
+        for _ in range(self.settings.head_epochs):
+            yield torch.from_numpy(rng.permutation(F.shape[0] * F.shape[1]))
 
     def payload(self, name: str) -> int:
         """The head, and its gradient for each class."""
@@ -113,7 +96,7 @@ def _head(r: Round, w: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _gradients(seen: ForwardPass, weight: Tensor, bias: Tensor) -> Tensor:
-    """Mean gradient of the cross-entropy of a head over the samples of each class: [L, L, q + 1], zero without samples."""
+    """Mean gradient of a head's cross-entropy over the samples of each class: [L, L, q + 1], zero without samples."""
     own = functional.one_hot(seen.labels, len(bias)).to(weight)
     wrong = torch.softmax(functional.linear(seen.features, weight, bias), 1) - own
     x = functional.pad(seen.features, (0, 1), value=1.0)
@@ -126,27 +109,11 @@ def _mean_over_clients(gradients: list[Tensor], counts: Tensor) -> Tensor:
     return torch.stack(gradients).sum(0) / holders
 
 
-def _descend(theta: Tensor, features: Tensor, labels: Tensor, batch: int, rate: float) -> Tensor:
-    """A head [L, q + 1] after a step of SGD for each batch of features [n, q + 1] with labels [L, n]."""
-    theta = theta.clone()
-    for x, y in zip(torch.split(features, batch), torch.split(labels, batch, 1), strict=True):
-        wrong = torch.softmax(theta @ x.T, 0).sub_(y)
-        theta.addmm_(wrong, x, alpha=-rate / len(x))
-    return theta
-
-
-def _step(F: Tensor, weight: Tensor, bias: Tensor, g_real: Tensor, rate: float) -> Tensor:
-    """F after a gradient step."""
-    return F - _slope(F, weight, bias, g_real).mul_(rate)
-
-
-def _slope(F: Tensor, weight: Tensor, bias: Tensor, g_real: Tensor) -> Tensor:
-    """Gradient [L, m, q] of the sum of 1 - cos(g_syn, g_real) over classes, rows of the weight, and the bias as one row."""
-    F = F.detach().requires_grad_()
+def mismatch(F: Tensor, weight: Tensor, bias: Tensor, g_real: Tensor) -> Tensor:
+    """Sum of 1 - cos(g_syn, g_real), up to a constant, over the classes known, rows of the weight, and the bias as one row."""
     known = g_real.flatten(1).any(1)
-    with torch.enable_grad():
-        wrong = torch.softmax(functional.linear(F, weight, bias), -1) - torch.eye(len(F)).to(F).unsqueeze(1)
-        g_syn = torch.einsum("cml,cmq->clq", wrong, functional.pad(F, (0, 1), value=1.0)) / F.shape[1]
-        agreement = functional.cosine_similarity(g_syn[..., :-1], g_real[..., :-1], dim=-1).sum(1)
-        agreement = agreement + functional.cosine_similarity(g_syn[..., -1], g_real[..., -1], dim=-1)
-        return torch.autograd.grad(-torch.where(known, agreement, 0.0).sum(), F)[0]
+    wrong = torch.softmax(functional.linear(F, weight, bias), -1) - torch.eye(len(F)).to(F).unsqueeze(1)
+    g_syn = torch.einsum("cml,cmq->clq", wrong, functional.pad(F, (0, 1), value=1.0)) / F.shape[1]
+    cosines = functional.cosine_similarity(g_syn[..., :-1], g_real[..., :-1], dim=-1).sum(1)
+    cosines = cosines + functional.cosine_similarity(g_syn[..., -1], g_real[..., -1], dim=-1)
+    return -torch.where(known, cosines, 0.0).sum()

@@ -11,9 +11,13 @@ from fedtide.algorithms.base import Algorithm, AlgorithmSettings, Local, Round, 
 class FedAcg(Algorithm):
     """Accelerated client gradient: server momentum, broadcast as a lookahead (Kim et al. 2024).
 
-    Clients start from ``x~ = x + lambda m`` and minimise ``f_k + (beta/2) |y - x~|^2``; with ``D = sum_k p_k (y_k - x~)`` the
-    server sets ``m+ = lambda m + D`` and ``x+ = x + m+``, which is the mean of the y_k. Only x~ is sent, and x+ is evaluated.
-    The released code has no factor 1/2 in the penalty and weights clients uniformly.
+    Clients start from (1), minimise (2), and the server takes the step (3)::
+
+        x~ = x + lambda m                                                                                           (1)
+        f_k + (beta/2) |y - x~|^2                                                                                   (2)
+        m+ = lambda m + sum_k p_k (y_k - x~),   x+ = x + m+ = sum_k p_k y_k                                         (3)
+
+    Only x~ is sent, and x+ is evaluated. The released code has no factor 1/2 in the penalty and weights clients uniformly.
     """
 
     class Settings(AlgorithmSettings):
@@ -28,17 +32,17 @@ class FedAcg(Algorithm):
 
     def start(self, r: Round) -> Tensor:
         """x~."""
-        lookahead: Tensor = r.w + self.settings.lambda_ * r.server.m
+        lookahead: Tensor = r.w + self.settings.lambda_ * r.server.m  # (1)
         return lookahead
 
     def local(self, r: Round) -> Local:
-        """Gradient beta (y - x~)."""
+        """Gradient beta (y - x~) of (2)."""
         beta = self.settings.beta
         return Local(pull=beta, towards=self.start(r)) if beta else Local()
 
     def finish(self, r: Round) -> Tensor:
         """x+, the mean of the y_k, and m+, the step to it."""
-        x = r.mean(r.W)
+        x = r.mean(r.W)  # (3)
         r.server.m = x - r.w
         return x
 

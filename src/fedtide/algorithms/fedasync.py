@@ -13,9 +13,9 @@ class FedAsync(Asynchronous):
     A client minimises ``f_k + (mu/2) |theta - base|^2`` from the model ``base`` that it received; its result y is tau updates
     behind when it arrives::
 
-        w+ = (1 - alpha s) w + alpha s y,    s = s(tau)
+        w+ = (1 - alpha s) w + alpha s y,    s = s(tau)                                                             (1)
 
-    The formulas are from memory of the paper. It also halves alpha late in training, which is left out; other programs
+    The formulas are from memory of the paper. It also halves alpha late in training, which is left out; other implementations
     average results that arrive at once, or multiply alpha by s for good, neither of which is the paper's.
 
     In gradient rounds of an initialiser, where several clients finish at once, y is their mean.
@@ -33,4 +33,4 @@ class FedAsync(Asynchronous):
     def finish(self, r: Round) -> Tensor:
         """w+."""
         step = self.settings.alpha * self.freshness(r)
-        return (1 - r.mean(step)) * r.w + r.mean(step * r.W)
+        return (1 - r.mean(step)) * r.w + r.mean(step * r.W)  # (1)

@@ -14,13 +14,14 @@ class FedAu(Algorithm):
 
     ``a_i``, the mean of the intervals between participations recorded so far, estimates one over the client's availability::
 
-        w+ = w + eta_g sum_S q_i a_i (y_i - w)      a_i = 1 before the first interval; q over the population, not renormalised
+        w+ = w + eta_g sum_S q_i a_i (y_i - w)      a_i = 1 before the first interval; q over the population        (1)
 
-    After that every client present has waited one round more; who took part, or has waited ``cutoff`` rounds, records the wait
-    as an interval and starts again. A client first seen after many rounds therefore has the cutoffs recorded meanwhile. The
-    server keeps three numbers per client; those of a device that leaves are kept for its return, until a session resets them.
+    The weights are not normalised. After that every client present has waited one round more; one that took part, or has waited
+    ``cutoff`` rounds, records the wait as an interval and starts again. A client first seen after many rounds therefore has
+    the cutoffs recorded meanwhile. The server keeps three numbers per client; those of a device that leaves are kept for its
+    return, until a session resets them.
 
-    The paper's text could not be had: the rule, also which interval counts first, is that of FedAWE's authors' code.
+    The paper's text was not available: the rule, also which interval counts first, is that of FedAWE's authors' code.
     """
 
     class Settings(AbsentSettings):
@@ -51,4 +52,4 @@ class FedAu(Algorithm):
         intervals += waited * ends
         recorded += ends
         waited *= ~ends
-        return r.w + self.settings.server_lr * step
+        return r.w + self.settings.server_lr * step  # (1)

@@ -20,21 +20,21 @@ class FedAwe(Algorithm):
 
     Client i trains from its *own* model x_i, and its step counts for every round it has missed::
 
-        e_i = t - last_i >= 1,   last_i = t                                 i in S: adaptive innovation echoing
-        w+ = sum_S p_i x_i + eta_g clip( sum_S p_i e_i (y_i - x_i) )
-        x_i = w+                                                            i in S: implicit gossiping
+        e_i = t - last_i >= 1,   last_i = t                              i in S: adaptive innovation echoing        (1)
+        w+ = sum_S p_i x_i + eta_g clip( sum_S p_i e_i (y_i - x_i) )                                                (2)
+        x_i = w+                                                         i in S: implicit gossiping                 (3)
 
     Nothing is received before training; participants receive w+ after the round. A client never seen starts, as in the released
     code, from the session's first model x0 and as if absent since then (``newcomers: initial``), or, for devices that
     join late, from the current model with e_i = 1 (``current``).
 
-    Only the abstract could be had: formulas are those of the authors' code. It also clips the averaged step at norm 0.5
-    (``delta_clip: 0.5``; off by default, as the summary does not mention it) and evaluates the mean of all clients' x_i, where
-    the model evaluated here is w. The recorded ``drift`` is measured from w, not from x_i. A long-absent client's x_i counts
-    undiscounted, so w can jump backwards when it returns.
+    Only the abstract was available: formulas are those of the authors' code. It also clips the averaged step at norm 0.5
+    (``delta_clip: 0.5``; off by default, as the abstract does not mention it) and evaluates the mean of all clients' x_i; here
+    w is evaluated. The recorded ``drift`` is measured from w, not from x_i. A long-absent client's x_i counts undiscounted, so
+    w can jump backwards when it returns.
 
     With ``federation.at_session: keep`` clients that stay go on from their own x_i and ignore the initialiser's model, so
-    ``reset`` is usually meant. A device that leaves within a session is never seen again: it returns as a newcomer.
+    prefer ``reset``. A device that leaves within a session returns as a newcomer.
     """
 
     class Settings(AbsentSettings):
@@ -78,10 +78,10 @@ class FedAwe(Algorithm):
         first = r.session_round + 1 if self.settings.newcomers == "initial" else 1
         seen = (r.seen[:, 0] > 0).to(ids.device)
         echo = torch.where(seen, r.t - r.extra["last"][ids], first)
-        r.extra["last"][ids], r.extra["echo"][ids] = r.t, echo
+        r.extra["last"][ids], r.extra["echo"][ids] = r.t, echo  # (1)
         x = self.own_models(r)
-        w = r.mean(x) + self.settings.server_lr * self.clip(r.mean(echo.to(r.W).unsqueeze(1) * (r.W - x)))
-        r.client.x = w.expand_as(r.W)
+        w = r.mean(x) + self.settings.server_lr * self.clip(r.mean(echo.to(r.W).unsqueeze(1) * (r.W - x)))  # (2)
+        r.client.x = w.expand_as(r.W)  # (3)
         return w
 
     def clip(self, step: Tensor) -> Tensor:

@@ -15,7 +15,7 @@ class FedBuff(Asynchronous):
 
     A result y of a client that received the model ``base`` is tau updates behind when it is used::
 
-        w+ = w + eta_g sum_k p_k s_k (y_k - base_k),    s = s(tau),  p_k = 1 / K
+        w+ = w + eta_g sum_k p_k s_k (y_k - base_k),    s = s(tau),  p_k = 1 / K                             (1)
 
     With ``normalise: weights`` the sum is divided by ``sum_k p_k s_k``, as FLSim's default reducer does. The formulas are from
     memory of the paper. FLSim's s is a constant factor larger, which eta_g absorbs, and it empties a partly filled buffer at
@@ -44,4 +44,4 @@ class FedBuff(Asynchronous):
         step = r.mean_update(s)
         if self.settings.normalise == "weights":
             step = step / r.mean(s)
-        return r.w + self.settings.server_lr * step
+        return r.w + self.settings.server_lr * step  # (1)

@@ -15,17 +15,18 @@ from fedtide.settings.choices import WeightingChoice, choice_field
 class FedDc(Algorithm):
     """Local drift, decoupled and corrected by drift variables and control variates (Gao et al. 2022).
 
-    Client k minimises ``f_k + (alpha_k/2) |theta - (w - h_k)|^2 + <theta, c / omega_k - c_k>`` with its drift ``h_k``, then
+    With its drift h_k, its control variate c_k and ``Delta_k = theta_k - w`` after its local steps, client k minimises::
 
-        h_k+ = h_k + Delta_k,  Delta_k = theta_k - w
-        c_k+ = c_k - c / omega_k - Delta_k / (K eta),  c+ = c + 1/N sum_S omega_k (c_k+ - c_k)
-        w+ = mean_S theta_k + mean_N h_k
+        f_k + (alpha_k/2) |theta - (w - h_k)|^2 + <theta, c / omega_k - c_k>                                        (1)
+        h_k+ = h_k + Delta_k                                                                                        (2)
+        c_k+ = c_k - c / omega_k - Delta_k / (K eta),   c+ = c + 1/N sum_S omega_k (c_k+ - c_k)                     (3)
+        w+ = mean_S theta_k + mean_N h_k                                                                            (4)
 
     The paper writes the correction as ``(Delta_k - Delta) / (K eta)`` of the round before; the recursion of the released code,
     which is used here, is the same with the c of all clients. Also from that code: ``alpha_k = alpha / omega_k`` (omega_k:
-    relative size), K the steps of a client of mean size, the undecayed eta (``control_lr: initial``), equal weights. With local
-    momentum, which the authors do not use, the control variates come out larger by up to 1 / (1 - momentum). Other
-    local optimisers than SGD are possible without the correction.
+    relative size), K the steps of a client of mean size, the undecayed eta (``control_lr: initial``), equal weights. Local
+    momentum, which the authors do not use, enlarges the control variates by up to 1 / (1 - momentum). Without the correction
+    any local optimiser will do.
     """
 
     class Settings(AlgorithmSettings):
@@ -50,7 +51,7 @@ class FedDc(Algorithm):
         self.needs_sgd = settings.correction
 
     def local(self, r: Round) -> Local:
-        """alpha_k (theta - w + h_k) + c / omega_k - c_k."""
+        """alpha_k (theta - w + h_k) + c / omega_k - c_k, the gradient of what (1) adds."""
         s = self.settings
         added = Local(linear=r.server.c / r.omega - r.client.c_k if s.correction else None)
         if s.alpha:
@@ -58,16 +59,16 @@ class FedDc(Algorithm):
         return added
 
     def finish(self, r: Round) -> Tensor:
-        """Drifts and control variates of the participants, then the server's means and the model."""
+        """(2), (3) and (4)."""
         delta = r.W - r.w
-        r.client.h = r.client.h + delta
+        r.client.h = r.client.h + delta  # (2)
         r.server.h_mean = r.server.h_mean + r.total(delta) / r.population
         if self.settings.correction:
             eta = r.lr0 if self.settings.control_lr == "initial" else r.lr
-            change = -r.server.c / r.omega - delta / (r.mean_steps * eta)
+            change = -r.server.c / r.omega - delta / (r.mean_steps * eta)  # (3)
             r.client.c_k = r.client.c_k + change
             r.server.c = r.server.c + r.total(r.omega * change) / r.population
-        return r.mean(r.W) + r.server.h_mean
+        return r.mean(r.W) + r.server.h_mean  # (4)
 
     def payload(self, name: str) -> int:
         """Without the correction no control variate is sent."""

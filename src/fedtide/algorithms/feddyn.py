@@ -13,10 +13,15 @@ from fedtide.settings.choices import WeightingChoice, choice_field
 class FedDyn(Algorithm):
     """Dynamic regularisation that aligns local with global stationary points (Acar et al. 2021).
 
-    Client k minimises ``f_k - <q_k, theta> + (alpha_k/2) |theta - w|^2`` (eq. 1), with ``q_k`` its gradient at the end of
-    its last round. Here ``q_k = -alpha_k h_k``: the memory ``h_k`` sums up the client's displacements,
-    ``h_k+ = h_k + theta_k - w``, and the server adds their mean over *all* clients, ``w+ = mean_S theta_k + mean_N h_k``.
-    A client never seen counts with ``h_k = 0``.
+    With ``q_k`` its gradient at the end of its last round, client k minimises::
+
+        f_k - <q_k, theta> + (alpha_k/2) |theta - w|^2                                                              (eq. 1)
+
+    Here ``q_k = -alpha_k h_k``: the memory h_k sums up the client's displacements, and the server adds their mean over *all*
+    clients, those never seen with ``h_k = 0``::
+
+        h_k+ = h_k + theta_k - w                                                                                    (2)
+        w+ = mean_S theta_k + mean_N h_k                                                                            (3)
 
     As in the released code ``alpha_k = alpha / omega_k`` with the relative size ``omega_k``, participants have equal weights,
     and ``alpha_k theta`` joins the weight decay, outside the clip (with ``adamw`` it stays part of the gradient). Any
@@ -44,11 +49,11 @@ class FedDyn(Algorithm):
         return Local(linear=alpha * (r.client.h - r.w), decay=alpha)
 
     def finish(self, r: Round) -> Tensor:
-        """h_k+ = h_k + theta_k - w;  w+ = mean theta_k + mean_N h_k."""
+        """h_k+ and w+."""
         delta = r.W - r.w
-        r.client.h = r.client.h + delta
+        r.client.h = r.client.h + delta  # (2)
         r.server.h_mean = r.server.h_mean + r.total(delta) / r.population
-        return r.mean(r.W) + r.server.h_mean if self.settings.memory_in_server else r.mean(r.W)
+        return r.mean(r.W) + r.server.h_mean if self.settings.memory_in_server else r.mean(r.W)  # (3)
 
     def advice(self, run: RunPreview) -> list[str]:
         """The stability bound of the explicit step on the regulariser, which is steepest for the smallest client."""

@@ -35,7 +35,7 @@ class FedGen(Averaging):
 
     ``alpha = beta = 0`` is FedAvg. As in the released code the first round has no extra terms and N_k(y) starts at 1 every
     round; the expected number of samples seen replaces the counted one. The generator is sent down only; DynamicFL's tables
-    charge it both ways. The paper's own equation numbers differ.
+    charge it both ways.
     """
 
     class Settings(AveragingSettings):
@@ -125,9 +125,9 @@ class FedGen(Averaging):
         return super().finish(r)
 
     def _train_generator(self, r: Round) -> None:
-        """``generator_steps`` of Adam on L_T + L_div."""
+        """``generator_steps`` of Adam on L_T + L_div: (1), (2)."""
         s, x, w = self.settings, r.extra, r.w
-        N = 1 + r.label_counts * (r.steps * r.local.step_samples / r.n)
+        N = 1 + r.label_counts * (r.steps * r.local.step_samples / r.n)  # N_k(y) [C, L]
         known = (N.max(0).values > 1).nonzero()[:, 0]
         draws = r.randomness.torch_generator("fedgen.server", r.t)
         eps = torch.rand(s.generator_steps, s.generator_batch, s.noise, generator=draws, dtype=torch.float64).to(w)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import ClassVar, Literal
+from typing import ClassVar, Literal, NamedTuple
 
 import torch
 from pydantic import Field
@@ -35,7 +35,7 @@ class FedGrab(Averaging):
     A controller moves once per round, by the mean gradient over the client's data under the global model, instead of once
     per local step by that of a batch. The released code never trains the last layer and does not enforce the limit on u; here
     both happen. ``prior: weight_norm`` takes class frequencies proportional to the norms of the last layer's rows,
-    ``oracle`` the true ones. Reported training losses are the weighted ones. The paper's own equation numbers differ.
+    ``oracle`` the true ones. Reported training losses are the weighted ones.
     """
 
     class Settings(AveragingSettings):
@@ -67,25 +67,18 @@ class FedGrab(Averaging):
         """Their controllers start again from zero."""
         extra["balancer"][departed.to(extra["balancer"].device)] = 0.0
 
-    def terms(self, r: Round) -> list[Term]:
-        """The weighted loss, with the controllers' new u; NaN for classes that are not open."""
-        u = torch.where(self._open(r), self._controlled(r), torch.nan)
-        return [Term(self._loss, constants={"u": u.to(r.w)}, replaces=True)]
+    def start(self, r: Round) -> Tensor:
+        """The participants' controllers move; all train from w."""
+        r.extra["balancer"] = kept = r.extra["balancer"].cpu()  # a resumed run has it on the training device
+        before = Controllers(*kept[r.ids].unbind(1))
+        amounts = [_amounts(seen, f(u), f(-u)) for seen, u in zip(r.services.forward(r.w), before.u, strict=True)]
+        kept[r.ids] = torch.stack(before.moved(torch.stack(amounts), self.settings), 1)
+        return r.w
 
-    def _controlled(self, r: Round) -> Tensor:
-        """Move the participants' controllers (2); their u [C, L]."""
-        s = self.settings
-        r.extra["balancer"] = balancer = r.extra[
-            "balancer"
-        ].cpu()  # where `extra` makes it; elsewhere after a resumption
-        own, other, u, e1, e2 = balancer[r.ids].unbind(1)
-        passes = r.services.forward(r.w)
-        amounts = torch.stack([_amounts(seen, f(u[k]), f(-u[k])) for k, seen in enumerate(passes)])
-        own, other = own + amounts[:, 0], other + amounts[:, 1]
-        e = other - own
-        u = (u + s.Kp * (e - e1) + s.Ki * e + s.Kd * (e - 2 * e1 + e2)).clamp(-_LIMIT, _LIMIT)
-        balancer[r.ids] = torch.stack([own, other, u, e, e1], 1)
-        return u
+    def terms(self, r: Round) -> list[Term]:
+        """The weighted loss with the controllers' u; NaN for classes that are not open."""
+        u = torch.where(self._open(r), Controllers(*r.extra["balancer"][r.ids].unbind(1)).u, torch.nan)
+        return [Term(self._loss, constants={"u": u.to(r.w)}, replaces=True)]
 
     def _open(self, r: Round) -> Tensor:
         """Classes with a controller, bool [L]."""
@@ -101,10 +94,32 @@ class FedGrab(Averaging):
         own = (batch.labels.unsqueeze(-1) == torch.arange(z.shape[-1], device=z.device)).to(z.dtype)
         active = ~u.isnan()
         if self.settings.bypass:
-            active = active & ~_bypassed(batch.key, active)
-        u = torch.where(active, u, 0.0)
-        weights = own * f(u) + (1 - own) * f(-u)
-        return (weights * (functional.softplus(z) - own * z)).sum(-1)
+            active = active & ~_bypassed(batch.key, active)  # (3)
+        u = torch.where(active, u, 0.0)  # f(0) = 1
+        weights = own * f(u) + (1 - own) * f(-u)  # (1)
+        binary_cross_entropies = functional.softplus(z) - own * z
+        return (weights * binary_cross_entropies).sum(-1)
+
+
+class Controllers(NamedTuple):
+    """PID controllers of some clients and all classes, float64 [C, L] each.
+
+    Attributes:
+        own, other: S+ and S-. u: what the weights depend on. e1, e2: the last two e.
+    """
+
+    own: Tensor
+    other: Tensor
+    u: Tensor
+    e1: Tensor
+    e2: Tensor
+
+    def moved(self, amounts: Tensor, s: FedGrab.Settings) -> Controllers:
+        """After a round that adds ``amounts`` [C, 2, L] to S+ and S-: (2)."""
+        own, other = self.own + amounts[:, 0], self.other + amounts[:, 1]
+        e = other - own
+        u = self.u + s.Kp * (e - self.e1) + s.Ki * e + s.Kd * (e - 2 * self.e1 + self.e2)
+        return Controllers(own, other, u.clamp(-_LIMIT, _LIMIT), e, self.e1)
 
 
 def f(x: Tensor) -> Tensor:

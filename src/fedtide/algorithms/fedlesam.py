@@ -27,9 +27,12 @@ from fedtide.core.errors import SettingsError
 class FedLesam(Algorithm):
     """Locally estimated global perturbation (Fan et al. 2024): sharpness-aware steps with one gradient each.
 
-    Local gradients are taken at ``y + e_k``, ``e_k = rho (x_old_k - x) / |x_old_k - x|`` fixed for the round, with x_old_k the
-    model client k received when it last took part (no perturbation before that). Everything else is the base: FedAvg, SCAFFOLD
-    (FedLESAM-S) or FedDyn in FedSpeed's form (FedLESAM-D); ``rho = 0`` is the base itself.
+    Local gradients are taken at ``y + e_k``; x_old_k is the model that client k received when it last took part::
+
+        e_k = rho (x_old_k - x) / |x_old_k - x|          fixed for the round; zero in a client's first                     (1)
+
+    Everything else is the base: FedAvg, SCAFFOLD (FedLESAM-S) or FedDyn in FedSpeed's form (FedLESAM-D); ``rho = 0`` is the
+    base itself.
 
     The released code indexes a flat vector by tensor and scales SCAFFOLD's correction by FedDyn's coefficient; both are
     treated as defects.
@@ -52,7 +55,6 @@ class FedLesam(Algorithm):
 
     settings: Settings
 
-    scratch = ("e",)
     models = ("cloud", "participants")
 
     def __init__(self, settings: Settings) -> None:
@@ -62,9 +64,9 @@ class FedLesam(Algorithm):
         self.down, self.up, self.needs_sgd = self.base.down, self.base.up, self.base.needs_sgd
 
     def start(self, r: Round) -> Tensor:
-        """x; the perturbation e_k is fixed for the round."""
+        """x; until the round's end e_k takes the place of x_old_k, which is not read again."""
         away = r.client.x_old - r.w
-        r.scratch.e = r.seen * away * radius(away, self.settings.rho)
+        r.client.x_old = r.seen * away * radius(away, self.settings.rho)  # (1)
         return r.w
 
     def local(self, r: Round) -> Local:
@@ -73,7 +75,7 @@ class FedLesam(Algorithm):
 
     def direction(self, grad: Gradient, W: Tensor, r: Round) -> GradientAt:
         """g(y + e_k)."""
-        return GradientAt(W + r.scratch.e)
+        return GradientAt(W + r.client.x_old)
 
     def finish(self, r: Round) -> Tensor:
         """x_old_k = x, then the base's server."""

@@ -13,10 +13,12 @@ from fedtide.algorithms.base import Algorithm, AlgorithmSettings, Local, Round, 
 class FedNova(Algorithm):
     """Normalised averaging for unequal numbers of local steps (Wang et al. 2020).
 
-    With ``Delta_k = w - theta_k`` and ``|a_k|``, the displacement of client k's tau_k steps per unit of learning rate
-    under a constant unit gradient, ``w+ = w - tau_eff sum_k p_k Delta_k / |a_k|`` (eq. 3 there); tau_eff is
-    ``sum p_k |a_k|``, or ``sum p_k tau_k`` with a proximal term, as in the released code. Server momentum is the released
-    code's ``gmf``: ``b+ = gmf b + (w - w+) / eta``, and ``w - eta b+`` is sent.
+    ``|a_k|`` is the displacement of client k's tau_k steps per unit of learning rate under a constant unit gradient::
+
+        w+ = w - tau_eff sum_k p_k (w - theta_k) / |a_k|,   tau_eff = sum_k p_k |a_k|                               (eq. 3)
+
+    With a proximal term ``tau_eff = sum_k p_k tau_k``, as in the released code. Server momentum is the released code's
+    ``gmf``: ``b+ = gmf b + (w - w+) / eta``, and ``w - eta b+`` is sent.
 
     For local momentum *and* a proximal term together the released code applies two separate rules; here ``|a_k|`` is the exact
     displacement of the combined recursion, which is theirs for either alone. It includes Nesterov's lookahead, but neither
@@ -42,10 +44,10 @@ class FedNova(Algorithm):
         return Local(pull=mu, towards=r.w) if mu else Local()
 
     def finish(self, r: Round) -> Tensor:
-        """w+ = w - tau_eff sum p_k (w - theta_k) / |a_k|, then server momentum."""
+        """w+, with server momentum."""
         a, gmf = self.norm(r), self.settings.gmf
         tau_eff = (r.weights * (r.steps if self.settings.mu else a)).sum()
-        step = r.mean((r.w - r.W) * (tau_eff / a))
+        step = r.mean((r.w - r.W) * (tau_eff / a))  # eq. 3
         if not gmf:
             return r.w - step
         r.server.b = gmf * r.server.b + step / r.lr

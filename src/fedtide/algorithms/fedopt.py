@@ -15,15 +15,19 @@ class FedOpt(Algorithm):
     """Server optimisers on the pseudo-gradient -D, D = mean(theta_k) - w (Reddi et al. 2021; Hsu et al. 2019).
 
     ========= ==========================================================================
-    sgd       m = beta1 m + D;  w + lr m  (FedAvgM)
-    adagrad   v = v + D^2
-    adam      v = beta2 v + (1 - beta2) D^2
-    yogi      v = v - (1 - beta2) D^2 sign(v - D^2)
+    sgd       m+ = beta1 m + D,   w+ = w + lr m+   (FedAvgM)
+    adagrad   v+ = v + D^2
+    adam      v+ = beta2 v + (1 - beta2) D^2
+    yogi      v+ = v - (1 - beta2) D^2 sign(v - D^2)
     ========= ==========================================================================
 
-    The adaptive three use m = beta1 m + (1 - beta1) D, v_0 = tau^2 unless set, no bias correction, and
-    w + lr m / (sqrt(v) + tau). ``torch.optim`` provides the momentum form; its Adam corrects the bias and its Adagrad has no
-    first moment, so the adaptive three are written out. Buffers (BatchNorm statistics) are averaged, never optimised.
+    The adaptive three share, with v_0 = tau^2 unless set and no bias correction::
+
+        m+ = beta1 m + (1 - beta1) D                                                                                (1)
+        w+ = w + lr m+ / (sqrt(v+) + tau)                                                                           (2)
+
+    ``torch.optim`` provides the momentum form; its Adam corrects the bias and its Adagrad has no first moment, so the adaptive
+    three are written out. Buffers (BatchNorm statistics) are averaged, never optimised.
     """
 
     class Settings(AlgorithmSettings):
@@ -52,7 +56,7 @@ class FedOpt(Algorithm):
         D = r.mean(r.W) - r.w
         if s.optimiser == "sgd":
             return self._momentum(r.w, m, D)
-        m.mul_(s.beta1).add_(D, alpha=1 - s.beta1)
+        m.mul_(s.beta1).add_(D, alpha=1 - s.beta1)  # (1)
         square = D.square()
         if s.optimiser == "adagrad":
             v.add_(square)
@@ -60,7 +64,7 @@ class FedOpt(Algorithm):
             v.mul_(s.beta2).add_(square, alpha=1 - s.beta2)
         else:
             v.sub_((1 - s.beta2) * square * (v - square).sign())
-        step: Tensor = s.server_lr * m / (v.sqrt() + s.tau)
+        step: Tensor = s.server_lr * m / (v.sqrt() + s.tau)  # (2)
         return r.w + step
 
     def _momentum(self, w: Tensor, m: Tensor, D: Tensor) -> Tensor:

@@ -13,9 +13,14 @@ from fedtide.algorithms.base import Gradient, GradientAt, Round
 class FedSmoo(Dual):
     """Dynamic regularisation of model and perturbation, which agree on a global one s (Sun et al. 2023).
 
-    Every local step takes ``e = rho t / |t|``, ``t = g(y) - mu_k - s``, sets ``mu_k+ = mu_k + e - s`` and follows
-    ``v = g(y + e) + a (y - x + h_k)``; h_k and the server's x are FedSpeed's (FedDyn's). The server's ``s = rho m / |m|`` is
-    along the participants' plain mean m of mu_k, as in the released code; the paper adds a small term in s.
+    FedDyn with one coefficient for all clients around the gradient at a perturbed point; mu_k is the perturbation's dual::
+
+        e = rho t / |t|,   t = g(y) - mu_k - s                                                                      (1)
+        mu_k+ = mu_k + e - s          in every local step                                                           (2)
+        v = g(y + e)                                                                                                (3)
+        s+ = rho m / |m|,   m = mean_S mu_k                                                                         (4)
+
+    (4) is the released code's; the paper adds a small term in s.
     """
 
     class Settings(DualSettings):
@@ -32,12 +37,12 @@ class FedSmoo(Dual):
         """g(y + e), with mu_k advanced."""
         mu, s = r.client.mu, r.server.s
         t = grad(W).sub_(mu).sub_(s)
-        scale = radius(t, self.settings.rho)
-        mu.addcmul_(t, scale).sub_(s)
-        return GradientAt(torch.addcmul(W, t, scale, out=t))
+        scale = radius(t, self.settings.rho)  # (1): e = scale t
+        mu.addcmul_(t, scale).sub_(s)  # (2)
+        return GradientAt(torch.addcmul(W, t, scale, out=t))  # (3)
 
     def finish(self, r: Round) -> Tensor:
-        """s+ and FedSpeed's x+."""
+        """s+, then FedDyn's memories and model."""
         m = r.total(r.client.mu) / len(r.ids)
-        r.server.s = m * radius(m, self.settings.rho)
+        r.server.s = m * radius(m, self.settings.rho)  # (4)
         return super().finish(r)

@@ -13,10 +13,13 @@ from fedtide.algorithms.base import Gradient, GradientAt, Round
 class FedSpeed(Dual):
     """Prox-corrected, sharpness-aware local steps (Sun et al. 2023).
 
-    ``v = (1 - mix) g + mix g(y + rho g / |g|) + a (y - x + h_k)``, where the part ``a y`` joins the weight decay, outside the
-    clip. ``h_k = -ghat_k / a`` is the paper's prox-correction in displacement units, ``h_k+ = h_k + y_k - x``. The server of
-    the released code adds the mean h of all clients, ``x+ = mean y_k + mean_K h_k``; the paper's is ``mean (y_k + h_k)`` over
-    the participants. The paper's perturbation is rho g, not normalised. ``mix = 0`` or ``rho = 0`` is FedDyn.
+    FedDyn with one coefficient for all clients around a mixture of gradients; its memory ``h_k = -ghat_k / a`` is the paper's
+    prox-correction in displacement units::
+
+        v = (1 - mix) g(y) + mix g(y + rho g / |g|)                                                                 (1)
+
+    The server of the released code adds the mean h of all clients, that of the paper takes ``mean (y_k + h_k)`` over the
+    participants (``server_form``). The paper's perturbation is rho g, not normalised. ``mix = 0`` or ``rho = 0`` is FedDyn.
     """
 
     class Settings(DualSettings):
@@ -26,7 +29,7 @@ class FedSpeed(Dual):
     settings: Settings
 
     def direction(self, grad: Gradient, W: Tensor, r: Round) -> Tensor | GradientAt:
-        """(1 - mix) g + mix g(y + rho g / |g|)."""
+        """(1)."""
         mix = self.settings.mix
         if mix == 0:
             return GradientAt(W)

@@ -16,13 +16,14 @@ from fedtide.settings.choices import WeightingChoice, choice_field
 class FedSsg(Algorithm):
     """Drift memories gated by how often a client was drawn, relative to expectation (Zhou et al. 2025).
 
-    With ``k_i`` the rounds client i has taken part in (this one included), ``q_i = gate_i + beta``,
-    ``alpha_i = alpha / omega_i`` (omega_i: relative size) and K the local steps of a client of mean size::
+    With ``k_i`` the rounds client i has taken part in (this one included), ``alpha_i = alpha / omega_i`` (omega_i: relative
+    size) and K the local steps of a client of mean size, client i minimises (1), then::
 
-        minimise f_i + alpha_i <h_i, theta - (w - h_i)> + <theta, c / omega_i - c_i>,  Delta_i = q_i (theta_i - w)
-        h_i+ = h_i + Delta_i,  c_i+ = c_i - c / omega_i - Delta_i / (K eta_0),  c+ = c + 1/N sum_S omega_i (c_i+ - c_i)
+        f_i + alpha_i <h_i, theta - (w - h_i)> + <theta, c / omega_i - c_i>                                         (1)
+        Delta_i = (gate_i + beta) (theta_i - w),   h_i+ = h_i + Delta_i                                             (2)
+        c_i+ = c_i - c / omega_i - Delta_i / (K eta_0),   c+ = c + 1/N sum_S omega_i (c_i+ - c_i)                   (3)
 
-    The paper describes the method three times; ``variant`` chooses among
+    The paper describes the method three times; ``variant`` chooses among:
 
     =========== ================= ==== ============================================ =============================
     variant     gate_i            beta penalty                                      w+
@@ -32,12 +33,12 @@ class FedSsg(Algorithm):
     algorithm_1 k_i N / (T |S|)   0    alpha_i <h_i, theta>                         mean_S (theta_i + h_i)
     =========== ================= ==== ============================================ =============================
 
-    The main text has no gradient correction, and its weight is the gate alone (``alpha: 1``). As printed, Algorithm 1 divides
-    the sum over S by N, which would shrink the model every round; eq. 28 is used. Its control variates divide by E eta; all
+    The main text has no gradient correction, and its weight is the gate alone (``alpha: 1``). Algorithm 1 divides the sum over
+    S by N, which would shrink the model every round; eq. 28 is used instead. Its control variates divide by E eta; all
     variants divide by K eta_0 as the released code does, eta_0 being undecayed. ``gate``, ``penalty`` and ``correction`` are
     the parts that the ablation (Table 6) switches off. T is fixed in advance: a run that is cut short is another algorithm
     unless ``horizon`` is the planned number of rounds. Local momentum, which the paper does not use, would enlarge the
-    control variates. Other local optimisers than SGD are possible without the correction.
+    control variates. Without the correction any local optimiser will do.
     """
 
     class Settings(AlgorithmSettings):
@@ -81,7 +82,7 @@ class FedSsg(Algorithm):
         return r.counts / expected[s.variant]
 
     def local(self, r: Round) -> Local:
-        """The gradient of the penalty, and the correction c / omega_i - c_i."""
+        """The gradient of what (1) adds: of the penalty, and the correction c / omega_i - c_i."""
         h, alpha = r.client.h, self.settings.alpha / r.omega
         correction = r.server.c / r.omega - r.client.c_k if self.corrects else None
         if not self.settings.penalty:
@@ -91,9 +92,9 @@ class FedSsg(Algorithm):
         return Local(linear=alpha * h if correction is None else alpha * h + correction)
 
     def finish(self, r: Round) -> Tensor:
-        """Gated memories and control variates of the participants, the server's means, the model."""
-        delta = (self.gate(r) + self.beta) * (r.W - r.w)
-        change = -r.server.c / r.omega - delta / (r.mean_steps * r.lr0)
+        """(2) and (3) for the participants, the server's means, the model."""
+        delta = (self.gate(r) + self.beta) * (r.W - r.w)  # (2)
+        change = -r.server.c / r.omega - delta / (r.mean_steps * r.lr0)  # (3)
         r.client.c_k = r.client.c_k + change
         r.server.c = r.server.c + r.total(r.omega * change) / r.population
         r.client.h = r.client.h + delta

@@ -17,9 +17,9 @@ class FedVarp(LastUpdates):
 
     With the last updates ``h_i`` of all clients, zero before the first, weights p of the participants and q of the population::
 
-        h_i' = (w - y_i) / eta
-        v = sum_S p_i (h_i' - beta h_i) + beta sum_j q_j h_j      j over all clients present; all h are the old ones
-        w+ = w - eta_g eta v,   then h_i = h_i' for i in S
+        h_i' = (w - y_i) / eta                                                                                      (1)
+        v = sum_S p_i (h_i' - beta h_i) + beta sum_j q_j h_j      j over all clients present; all h are the old     (2)
+        w+ = w - eta_g eta v,   then h_i = h_i' for i in S                                                          (3)
 
     ``beta: 1`` is FedVARP, 0 FedAvg, and between them lies FedStale (Rodio and Neglia 2024), whose published rule weights fresh
     updates by known availabilities; here p_i are normalised over the participants. A single participant with equal weights
@@ -28,9 +28,9 @@ class FedVarp(LastUpdates):
     With ``clusters: C`` the method is ClusterFedVARP: client i uses the memory z_c of its cluster c = i mod C in the place of
     h_i, and z_c becomes the weighted mean of the h_i' of its participants. The clients then keep nothing.
 
-    The paper's text could not be had: the rule is that of two independent programs and of FedAWE's authors, the initial memory
-    zero and the renewal of z_c are from memory of the paper, and the assignment of clusters is ours (the paper's is given from
-    outside). Updates are not divided by the number of steps, so that full participation is FedAvg also with unequal ones.
+    The paper's text was not available: the rule is that of two independent implementations and of FedAWE's authors, the initial
+    memory zero and the renewal of z_c are from memory of the paper, and the assignment of clusters is ours (in the paper they
+    are given). Updates are not divided by the number of steps, so that full participation is FedAvg also with unequal ones.
 
     With ``clock: events`` S are the ``buffer`` results that an update is made of, and ``h_i' = (base - y_i) / eta`` with the
     model and the rate that the job started from: however stale, a result counts as in rounds. Two results of one client are
@@ -67,14 +67,14 @@ class FedVarp(LastUpdates):
     def finish(self, r: Round) -> Tensor:
         """The server's step with the old memories, then the new ones."""
         s = self.settings
-        fresh = self.update(r)
+        fresh = self.update(r)  # (1)
         stored, mean = (r.client.h, r.server.h_mean) if s.clusters is None else self.clustered(r, s.clusters)
-        v = r.mean(fresh - s.beta * stored) + s.beta * mean
+        v = r.mean(fresh - s.beta * stored) + s.beta * mean  # (2)
         if s.clusters is None:
             self.renew(r)
         else:
             self.renew_clusters(r, fresh, s.clusters)
-        return r.w - s.server_lr * self.unit(r) * v
+        return r.w - s.server_lr * self.unit(r) * v  # (3)
 
     def clustered(self, r: Round, clusters: int) -> tuple[Tensor, Tensor]:
         """z_c(i) [C, d] of the participants, and sum_j q_j z_c(j) [d]."""

@@ -13,17 +13,17 @@ from fedtide.settings.choices import WeightingChoice, choice_field
 class FedVra(Algorithm):
     """Primal-dual variance reduction with step sizes a (dual) and d (server) (Wang et al. 2023).
 
-    With the dual ``lambda_k = gamma h_k`` client k minimises ``f_k + <lambda_k, theta> + (gamma/2) |theta - w|^2``; then
+    With its dual ``lambda_k = gamma h_k`` client k minimises (1), by any local optimiser; then::
 
-        h_k+ = h_k + a (theta_k - w),  w+ = d mean_S theta_k + mean_N h_k
-
-    Any local optimiser may minimise it.
+        f_k + <lambda_k, theta> + (gamma/2) |theta - w|^2                                                           (1)
+        h_k+ = h_k + a (theta_k - w)                                                                                (2)
+        w+ = d mean_S theta_k + mean_N h_k                                                                          (3)
 
     A reconstruction: the authors released no code, and what FedSSG's repository calls FedVRA is FedDyn to the bit. The
     published d = 10 is N/|S| at 10 % participation: the server's average must have total weight one, so ``d`` here is
-    relative to that, 1 by default. ``a = 1`` is FedDyn with alpha = gamma and equal sizes, ``a = 0``
-    FedProx with equal weights. The dual shrinks by ``1 - a gamma eta K`` per round of K steps: the published a = 7,
-    gamma = 0.1 diverge above eta K = 2.9, hence a = 1 by default.
+    relative to that, 1 by default. ``a = 1`` is FedDyn with alpha = gamma and equal sizes, ``a = 0`` FedProx with equal
+    weights. The dual shrinks by ``1 - a gamma eta K`` per round of K steps: the published a = 7, gamma = 0.1 diverge above
+    eta K = 2.9, hence a = 1 by default.
     """
 
     class Settings(AlgorithmSettings):
@@ -40,17 +40,17 @@ class FedVra(Algorithm):
     models = ("cloud", "participants", "all")
 
     def local(self, r: Round) -> Local:
-        """gamma (h_k - w) inside the clip, gamma theta outside."""
+        """gamma (h_k - w) inside the clip, gamma theta outside: the gradient of what (1) adds."""
         gamma = self.settings.gamma
         return Local(linear=gamma * (r.client.h - r.w), decay=gamma) if gamma else Local()
 
     def finish(self, r: Round) -> Tensor:
-        """The dual step, then w+ = d mean theta_k + mean_N h_k."""
-        step = self.settings.a * (r.W - r.w)
+        """The duals, then the model."""
+        step = self.settings.a * (r.W - r.w)  # (2)
         r.client.h = r.client.h + step
         r.server.h_mean = r.server.h_mean + r.total(step) / r.population
         d: float = self.settings.d
-        return d * r.mean(r.W) + r.server.h_mean
+        return d * r.mean(r.W) + r.server.h_mean  # (3)
 
     def advice(self, run: RunPreview) -> list[str]:
         """The bounds of the proximal step and of the dual recursion, and what d does to the model."""

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Literal
 
 import torch
 from pydantic import Field, field_validator
 from torch import Tensor
 
-from fedtide.algorithms._imbalance import Imbalance, relative_score
 from fedtide.algorithms._momentum import ClientMomentum, MomentumSettings
-from fedtide.algorithms.base import Round
+from fedtide.algorithms.base import Problem, Round
 from fedtide.core.errors import SettingsError
 from fedtide.privacy.base import NUMBER
 from fedtide.privacy.factory import Protocol, histograms
@@ -20,11 +20,16 @@ from fedtide.settings.choices import WeightingChoice, choice_field
 
 
 class FedWcm(ClientMomentum):
-    """Weighted client momentum for long-tailed data: FedCM with score-based weights and an adaptive alpha.
+    """FedCM with score-based weights and an adaptive alpha, for long-tailed data (Li et al.).
 
-    The class frequencies p of all clients and a target give scores s_k (eq. 3, 4), weights ``w_k ~ exp(s_k / T)`` (eq. 5) and
-    ``alpha+ = clamp(0.1 + 0.9 (1 - exp(-L1)) q, 0.1, 1)``, q being the participants' mean score over that of all clients.
-    Exactly balanced data give FedCM with alpha 0.1.
+    With class frequencies p of all clients, a target p^ and their discrepancy ``L1 = sum_c |p^_c - p_c|``, the participants S
+    have scores and weights, and their mean score relative to that of all clients sets the next alpha::
+
+        s_k = sum_c delta_c n_kc / n_k,   delta_c = |p^_c - p_c|                                                 (eq. 3)
+        w_k = exp(s_k / T) / sum_{j in S} exp(s_j / T)                                                           (eq. 4)
+        alpha+ = clamp(0.1 + 0.9 (1 - exp(-L1)) q, 0.1, 1),   q = mean_S s_k / mean s_k                          (eq. 5)
+
+    Local steps and server are FedCM's. Exactly balanced data give FedCM with alpha 0.1.
 
     The paper leaves T open: ``T = 1 / (L L1)`` for L classes keeps s_k / T free of scale and makes balanced data FedCM, as
     its appendix demands. Its Delta_k has the wrong sign (the server would ascend); here ``u_k = x - y_k`` as in FedCM.
@@ -64,58 +69,61 @@ class FedWcm(ClientMomentum):
         super().__init__(settings)
         self.histograms = histograms(settings.label_histogram)
 
-    def extra(self) -> dict[str, Tensor]:
-        """alpha_0, and the summed class counts.
-
-        Raises:
-            SettingsError: the target has another number of classes than the data.
-        """
-        target, classes = self.settings.target, self.problem.classes
-        if target is not None and len(target) != classes:
-            raise SettingsError(f"algorithm.target: {len(target)} frequencies, but the data have {classes} classes")
-        return {
-            "alpha": torch.tensor(self.settings.alpha0, dtype=torch.float64),
-            "histogram": torch.zeros(classes, dtype=torch.float64),
-        }
+    def start(self, r: Round) -> Tensor:
+        """x; in the first round of a session the clients present sum up their class counts."""
+        if r.session_round == 0:
+            r.extra["histogram"] = self.summed_counts(r)
+        return r.w
 
     def alpha(self, r: Round) -> float:
         """alpha_r."""
         return float(r.extra["alpha"])
 
-    def start(self, r: Round) -> Tensor:
-        """In the first round of a session the clients present exchange class histograms."""
-        if r.session_round == 0:
-            counts = r.services.population_counts().to(torch.int64).numpy()
-            summed = self.histograms.total(counts, r.randomness, r.session)
-            r.extra["histogram"] = torch.from_numpy(summed.astype("float64"))
-        return r.w
+    def weights(self, r: Round) -> Tensor:
+        """w_k [C, 1], times the weighting."""
+        data = self.imbalance(r)
+        w = torch.softmax(data.scores(r.label_counts) / data.T, 0)  # eq. 4
+        return self.weigh(w.unsqueeze(1).to(r.weights), r.weights)
+
+    def weigh(self, w: Tensor, prior: Tensor) -> Tensor:
+        """w_k times the weighting [C, 1]."""
+        return w * prior / (w * prior).sum()
+
+    def finish(self, r: Round) -> Tensor:
+        """alpha of the next round, then FedCM's server."""
+        data, L, K = self.imbalance(r), self.problem.classes, r.population
+        x = {"discrepancy": data.L1, "temperature": data.T / L, "per_client": L * data.L1 / K}
+        everybody = r.services.population_counts()
+        q = relative_score(data.scores(r.label_counts), data.scores(everybody[everybody.sum(1) > 0]))
+        alpha = 0.1 + 0.9 * (1 - math.exp(-x[self.settings.alpha_argument])) * q  # eq. 5
+        r.extra["alpha"] = torch.tensor(min(max(alpha, 0.1), 1.0), dtype=torch.float64)
+        return super().finish(r)
 
     def imbalance(self, r: Round) -> Imbalance:
-        """Of the clients that have exchanged histograms, against the target."""
+        """Of the clients that have summed up their class counts."""
         total, target = r.extra["histogram"].cpu(), self.settings.target
         uniform = torch.full_like(total, 1 / len(total))
         return Imbalance.of(total, uniform if target is None else total.new_tensor(target), self.settings.score)
 
-    def weights(self, r: Round) -> Tensor:
-        """w_k: the softmax of the scores times the weighting."""
-        data = self.imbalance(r)
-        softmax = torch.softmax(data.scores(r.label_counts) / data.T, 0)  # eq. 5
-        return self.weigh(softmax.unsqueeze(1).to(r.weights), r.weights)
+    # What is kept and what is sent.
 
-    def weigh(self, softmax: Tensor, prior: Tensor) -> Tensor:
-        """Weights [C, 1] from the softmax of the scores and the weighting."""
-        w = softmax * prior
-        return w / w.sum()
+    def bind(self, problem: Problem) -> None:
+        super().bind(problem)
+        target, classes = self.settings.target, problem.classes
+        if target is not None and len(target) != classes:
+            raise SettingsError(f"algorithm.target: {len(target)} frequencies, but the data have {classes} classes")
 
-    def finish(self, r: Round) -> Tensor:
-        """alpha of the next round, then FedCM's server."""
-        data, counts = self.imbalance(r), r.services.population_counts()
-        q = relative_score(data.scores(r.label_counts), data.scores(counts[counts.sum(1) > 0]))
-        L, K = len(data.p), r.population
-        x = {"discrepancy": data.L1, "temperature": data.T / L, "per_client": L * data.L1 / K}
-        alpha = 0.1 + 0.9 * (1 - math.exp(-x[self.settings.alpha_argument])) * q
-        r.extra["alpha"] = torch.tensor(min(max(alpha, 0.1), 1.0), dtype=torch.float64)
-        return super().finish(r)
+    def extra(self) -> dict[str, Tensor]:
+        """alpha_0, and the summed class counts."""
+        return {
+            "alpha": torch.tensor(self.settings.alpha0, dtype=torch.float64),
+            "histogram": torch.zeros(self.problem.classes, dtype=torch.float64),
+        }
+
+    def summed_counts(self, r: Round) -> Tensor:
+        """sum_k n_kc [L], in the clear or not."""
+        counts = r.services.population_counts().to(torch.int64).numpy()
+        return torch.from_numpy(self.histograms.total(counts, r.randomness, r.session)).to(torch.float64)
 
     def session_traffic(self, clients: int) -> tuple[int, int]:
         """The histograms; where they are hidden, clients send their scores too."""
@@ -125,3 +133,39 @@ class FedWcm(ClientMomentum):
     def payload(self, name: str) -> int:
         """alpha is one number."""
         return 1 if name == "alpha" else super().payload(name)
+
+
+@dataclass(frozen=True)
+class Imbalance:
+    """How far the data of all clients together are from the target, float64 on the CPU.
+
+    Attributes:
+        p, target: [L] class frequencies. delta: [L] what a sample of a class scores. L1: discrepancy, whatever the score.
+        T: temperature.
+    """
+
+    p: Tensor
+    target: Tensor
+    delta: Tensor
+    L1: float
+    T: float
+
+    @staticmethod
+    def of(total: Tensor, target: Tensor, score: str) -> Imbalance:
+        """From the summed class counts [L]."""
+        p = total / total.sum()
+        gap = target - p
+        delta = gap.abs() if score == "abs" else gap.clamp(min=0)  # eq. 3
+        L1 = float(gap.abs().sum())
+        return Imbalance(p, target, delta, L1, 1 / (len(p) * L1) if L1 else math.inf)
+
+    def scores(self, counts: Tensor) -> Tensor:
+        """s_k [C] of clients with class counts [C, L], none of them empty."""
+        n = counts.to(self.delta)
+        return n @ self.delta / n.sum(1)  # eq. 3
+
+
+def relative_score(scores: Tensor, population_scores: Tensor) -> float:
+    """q: mean score of a round's participants over that of all clients; one if nobody scores."""
+    mean = float(population_scores.mean())
+    return float(scores.mean()) / mean if mean else 1.0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import torch
 from pydantic import Field, model_validator
 from torch import Tensor
 
@@ -12,13 +13,17 @@ from fedtide.settings.choices import WeightingChoice, choice_field
 
 
 class FedWcmX(FedWcm):
-    """FedWCM for clients of different sizes: rescaled learning rates and weights times sample counts.
+    """FedWCM for clients of different sizes: rescaled learning rates, and weights times sample counts (Li et al.).
 
-    Client k trains with ``lr_k = lr B / B_k``, B the steps of a client of mean size and B_k its own, so that
-    ``Delta+ = sum_k w'_k u_k / (lr B)`` never grows by rounded step counts. ``w'_k ~ w_k n_k / sum_j n_j``. The paper does not
-    divide these by their sum, which shrinks the server step and Delta by the number of participants
-    (``renormalise: false``; buffers of BatchNorm shrink too). Tiny clients get large rates; ``lr_cap`` bounds them. Equal
-    sizes give FedWCM.
+    With B_k the local steps of client k and B those of a client of mean size::
+
+        lr_k = lr B / B_k                                                                                           (1)
+        w'_k = w_k n_k / sum_j n_j, then divided by their sum                                                       (2)
+        Delta+ = sum_k w'_k u_k / (lr B),   x+ = x - eta_g sum_k w'_k u_k                                           (3)
+
+    Rounded step counts cannot make Delta grow, since ``lr_k B_k`` is the same for all. The paper does not divide the weights
+    by their sum, which shrinks the server step and Delta by the number of participants (``renormalise: false``; BatchNorm's
+    statistics shrink too). Tiny clients get large rates; ``lr_cap`` bounds them. Equal sizes give FedWCM.
     """
 
     class Settings(FedWcm.Settings):
@@ -39,7 +44,7 @@ class FedWcmX(FedWcm):
     settings: Settings
 
     def lr_scale(self, r: Round) -> Tensor:
-        """lr_k / lr [C, 1]."""
+        """lr_k / lr [C, 1]: (1)."""
         scale = r.mean_steps / r.steps
         return scale if self.settings.lr_cap is None else scale.clamp(max=self.settings.lr_cap / r.lr)
 
@@ -49,22 +54,22 @@ class FedWcmX(FedWcm):
         local.lr_scale = self.lr_scale(r)
         return local
 
+    def weigh(self, w: Tensor, prior: Tensor) -> Tensor:
+        """w'_k: (2); the weighting is n_k / sum_j n_j."""
+        return super().weigh(w, prior) if self.settings.renormalise else w * prior
+
     def step_count(self, r: Round) -> Tensor:
-        """B, up to the cap and local momentum."""
+        """B of (3), but for the cap and local momentum."""
         return self.lr_scale(r) * r.effective_steps
 
-    def kappa(self, r: Round) -> Tensor:
-        """One: the rescaled rates make up for the number of steps."""
-        return self.lr_scale(r) * r.effective_steps / self.step_count(r)
-
-    def weigh(self, softmax: Tensor, prior: Tensor) -> Tensor:
-        """w'_k."""
-        return super().weigh(softmax, prior) if self.settings.renormalise else softmax * prior
-
     def finish(self, r: Round) -> Tensor:
-        """With the weights as printed, x moves by the weighted displacements alone."""
+        """(3); where the weights do not sum to one, displacements alone move x."""
         x, s = super().finish(r), self.settings
         if s.renormalise or s.server_step == "gradient_units":
             return x
-        printed: Tensor = r.w - s.server_lr * r.mean(r.w - r.W)
-        return printed
+        published: Tensor = r.w - s.server_lr * r.mean(r.w - r.W)
+        return published
+
+    def kappa(self, r: Round) -> Tensor:
+        """One: the rescaled rates make up for the number of steps."""
+        return torch.ones_like(r.weights)

@@ -11,9 +11,12 @@ from fedtide.algorithms.mimelite import MimeLite
 class Mime(MimeLite):
     """MimeLite with variance-reduced local gradients (Karimireddy et al. 2021).
 
-    ``v = U(g(y) - g(x) + c)`` with both gradients on the same batch. U is affine and ``U(c) = m+``, so the constant part of v
-    is the next momentum. c is known before local training: two exchanges with the same clients. ``beta = 0`` is FedAvg with
-    SVRG's correction.
+    In MimeLite's place of v, with both gradients on the same batch::
+
+        v = U(g(y) - g(x) + c)                                                                                      (1)
+
+    U is affine and ``U(c) = m+``, so the constant part of v is the next momentum. c is known before local training: two
+    exchanges with the same clients. ``beta = 0`` is FedAvg with SVRG's correction.
     """
 
     class Settings(MimeLite.Settings):
@@ -24,7 +27,7 @@ class Mime(MimeLite):
     down = ("w", "m", "c")
 
     def local(self, r: Round) -> Local:
-        """m+, before the local steps that use it."""
+        """m+, before the local steps, which it is a part of: (1)."""
         r.server.m = self._next(r)
         return Local(scale=self._fresh, linear=r.server.m)
 

@@ -11,10 +11,14 @@ from fedtide.algorithms.base import Algorithm, AlgorithmSettings, Local, Round, 
 class MimeLite(Algorithm):
     """Local steps with the server's momentum, frozen during the round (Karimireddy et al. 2021).
 
-    With ``U(z) = (1 - beta) z + beta m`` clients follow ``v = U(g(y))``. They also send the gradient of their whole data at x,
-    whose mean c makes the next momentum ``m+ = U(c)``. Without ``dampening`` ``U(z) = z + beta m`` as in the released
-    code. The mean c has the weights of the models, by samples as in the paper. ``beta = 0`` is FedAvg to the bit.
-    The local optimiser is U, so ``local.optimiser`` has to be ``sgd``.
+    Clients also send the gradient of their whole data at x, whose mean is c. With ``U(z) = (1 - beta) z + beta m``::
+
+        v = U(g(y))                                                                                                 (1)
+        m+ = U(c)                                                                                                   (2)
+        x+ = x + eta_g sum_k p_k (y_k - x)                                                                          (3)
+
+    Without ``dampening`` ``U(z) = z + beta m`` as in the released code. The mean c has the weights of the models, by samples
+    as in the paper. ``beta = 0`` is FedAvg to the bit. U is the local optimiser, so ``local.optimiser`` has to be ``sgd``.
     """
 
     class Settings(AlgorithmSettings):
@@ -37,17 +41,17 @@ class MimeLite(Algorithm):
         return 1.0 - self.settings.beta if self.settings.dampening else 1.0
 
     def _next(self, r: Round) -> Tensor:
-        """m+ = U(c)."""
+        """m+: (2)."""
         c = r.mean(r.services.full_gradient(r.w))
         momentum: Tensor = self._fresh * c + self.settings.beta * r.server.m
         return momentum
 
     def local(self, r: Round) -> Local:
-        """v = U(g(y))."""
+        """v: (1)."""
         beta = self.settings.beta
         return Local(scale=self._fresh, linear=beta * r.server.m) if beta else Local()
 
     def finish(self, r: Round) -> Tensor:
-        """m+ and x+ = x + eta_g sum p_k (y_k - x)."""
+        """m+ and x+."""
         r.server.m = self._next(r)
-        return r.average(self.settings.server_lr)
+        return r.average(self.settings.server_lr)  # (3)

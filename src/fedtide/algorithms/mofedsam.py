@@ -12,8 +12,8 @@ from fedtide.algorithms.fedcm import FedCm
 class MoFedSam(FedCm):
     """FedSAM with client-level momentum (Qu et al. 2022): FedCM on sharpness-aware gradients.
 
-    ``v = alpha g(y + rho g(y) / |g(y)|) + (1 - alpha) Delta``. ``alpha = 1`` is FedSAM; ``rho = 0`` is FedCM, with the same
-    pitfall of the nominal step count.
+    FedCM's (1) is ``v = alpha g(y + rho g(y) / |g(y)|) + (1 - alpha) Delta``. ``alpha = 1`` is FedSAM; ``rho = 0`` is FedCM,
+    with the same instability under the nominal step count.
     """
 
     class Settings(FedCm.Settings):

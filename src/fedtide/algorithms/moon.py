@@ -12,11 +12,14 @@ from fedtide.algorithms.base import Round, Term, TermBatch, Tunable
 class Moon(Averaging):
     """Model-contrastive local objectives (Li, He and Song 2021), averaged as in FedAvg.
 
-    ``f_k + mu l``, ``l = -log( e^{cos(z, z_g) / tau} / (e^{cos(z, z_g) / tau} + e^{cos(z, z_p) / tau}) )`` (eq. 3), with the
-    features z of the model in training, z_g of the global model and z_p of the client's previous local model. A client
-    without a previous model trains on f_k alone (in the released code its first z_p is that of a random network). z_p is
-    taken with the broadcast normalisation statistics, not with those the client had. ``mu = 0`` is FedAvg to the bit: the
-    term is left out.
+    With the features z of the model in training, z_g of the global model and z_p of the client's previous local model clients
+    minimise ``f_k + mu l``::
+
+        l = -log( exp(cos(z, z_g) / tau) / (exp(cos(z, z_g) / tau) + exp(cos(z, z_p) / tau)) )                      (eq. 3)
+
+    A client without a previous model trains on f_k alone (in the released code its first z_p is that of a random network).
+    z_p is taken with the broadcast normalisation statistics, not with those the client had. ``mu = 0`` is FedAvg to the bit:
+    the term is left out.
     """
 
     class Settings(AveragingSettings):
@@ -40,9 +43,9 @@ class Moon(Averaging):
         return super().finish(r)
 
     def _contrast(self, batch: TermBatch) -> Tensor:
-        """l [B], in its stable form softplus((cos(z, z_p) - cos(z, z_g)) / tau)."""
+        """l [B] in a stable form."""
         z = batch.outputs.features
         near, far = (
             functional.cosine_similarity(z, batch.references[name].features, dim=-1) for name in ("global", "previous")
         )
-        return functional.softplus((far - near) / self.settings.temperature)
+        return functional.softplus((far - near) / self.settings.temperature)  # eq. 3

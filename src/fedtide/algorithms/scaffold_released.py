@@ -1,4 +1,4 @@
-"""The SCAFFOLD of the dynamic-initialisation snapshot."""
+"""The SCAFFOLD released with dynamic initialisation."""
 
 from __future__ import annotations
 
@@ -10,10 +10,13 @@ from fedtide.algorithms.base import Algorithm, Round
 class ScaffoldReleased(Algorithm):
     """FedAvg damped by the clients' learning rate, released as SCAFFOLD with dynamic initialisation (Chang et al.).
 
-    Local training is plain. With ``dy_k = y_k - x`` the server sets ``x+ = x + eta sum_k p_k dy_k``, eta being the round's
-    *local* rate, and ``c+ = c + sum_k p_k (-c - dy_k / (eta E_k))``; control variates are sent as in SCAFFOLD but correct
-    nothing. Kept to compare with the published rows; ``scaffold`` is the algorithm. Unlike the snapshot, BatchNorm statistics
-    are averaged, not damped.
+    Local training is plain. With ``dy_k = y_k - x`` and eta the round's *local* rate::
+
+        x+ = x + eta sum_k p_k dy_k                                                                                 (1)
+        c+ = c + sum_k p_k (-c - dy_k / (eta E_k))                                                                  (2)
+
+    Control variates are sent as in SCAFFOLD but correct nothing. Kept to compare with the published rows; ``scaffold`` is the
+    algorithm. Unlike the released code, BatchNorm statistics are averaged, not damped.
     """
 
     server = ("c",)
@@ -26,5 +29,5 @@ class ScaffoldReleased(Algorithm):
     def finish(self, r: Round) -> Tensor:
         """The damped step, and the control variate that nothing reads."""
         dy = r.W - r.w
-        r.server.c = r.server.c + r.mean(-r.server.c - dy / (r.lr * r.steps))
-        return r.w + r.lr * r.mean(dy)
+        r.server.c = r.server.c + r.mean(-r.server.c - dy / (r.lr * r.steps))  # (2)
+        return r.w + r.lr * r.mean(dy)  # (1)

@@ -10,9 +10,13 @@ from fedtide.algorithms.base import Algorithm, AlgorithmSettings, Round, Tunable
 class SlowMo(Algorithm):
     """Slow momentum on the server, in units of a gradient (Wang et al. 2020).
 
-    With ``D = sum_k p_k (y_k - x)``: ``b+ = beta b - D / lr``, ``x+ = x - alpha lr b+``. ``beta = 0``, ``alpha = 1`` is FedAvg;
-    while lr is constant it is FedAvgM (``fedopt`` with ``sgd``). With any local optimiser
-    (the paper has Adam too) -D / lr is the sum of its directions.
+    With ``D = sum_k p_k (y_k - x)``::
+
+        b+ = beta b - D / lr                                                                                        (1)
+        x+ = x - alpha lr b+                                                                                        (2)
+
+    ``beta = 0``, ``alpha = 1`` is FedAvg; while lr is constant it is FedAvgM (``fedopt`` with ``sgd``). With any local
+    optimiser (the paper has Adam too) -D / lr is the sum of its directions.
     """
 
     class Settings(AlgorithmSettings):
@@ -29,6 +33,6 @@ class SlowMo(Algorithm):
     def finish(self, r: Round) -> Tensor:
         """b+ and x+."""
         s, D = self.settings, r.mean(r.W) - r.w
-        r.server.b = s.beta * r.server.b - D / r.lr
-        x: Tensor = r.w - s.alpha_s * r.lr * r.server.b
+        r.server.b = s.beta * r.server.b - D / r.lr  # (1)
+        x: Tensor = r.w - s.alpha_s * r.lr * r.server.b  # (2)
         return x

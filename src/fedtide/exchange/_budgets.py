@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
+from fedtide.algorithms.base import Ints, Round
 from fedtide.core.errors import SettingsError
 from fedtide.core.plugins import SettingsModel
 from fedtide.core.randomness import Randomness
@@ -90,3 +91,14 @@ class GivenBudget(SettingsModel):
 
 
 Budget = Annotated[FixBudget | DynamicBudget | GivenBudget, Field(discriminator="name")]
+
+
+def affordable(budget: Budget, r: Round, high: int, low: int) -> tuple[Ints, int]:
+    """The rows m with kappa_high <= tau_m, and how many of them the server can serve (eq. 5).
+
+    Args:
+        budget: of clients and server. r: the round. high, low: exchanges that the two intervals cost in it.
+    """
+    tau = budget.of_clients(r.clients, high, low, r.randomness)[r.ids]
+    eligible = np.flatnonzero(tau >= high)
+    return eligible, int(min(len(eligible) * high, budget.of_server(len(r.ids), high)) // high)

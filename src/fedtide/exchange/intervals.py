@@ -2,32 +2,27 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from typing import Literal
 
-import numpy as np
 from pydantic import Field, field_validator
 
 from fedtide.algorithms.base import Algorithm, Round
 from fedtide.core import plugins
 from fedtide.core.errors import SettingsError
 from fedtide.core.plugins import PluginSettings
-from fedtide.exchange._budgets import Budget, FixBudget
+from fedtide.exchange import _notation
+from fedtide.exchange._budgets import Budget, FixBudget, affordable
 from fedtide.exchange.base import Exchange, Schedule
 from fedtide.selection.base import Candidates, Selection
 from fedtide.settings.choices import SelectionChoice, choice_field
 from fedtide.settings.run import LocalSettings
 
-LETTERS = {"a": 1, "b": 4, "c": 16, "d": 32, "e": 64, "f": 128, "g": 256}
-_INTERVAL = r"[a-g]|[1-9]\d*"
-_NAMED = re.compile(rf"(?P<high>{_INTERVAL})(?:-(?P<low>{_INTERVAL})|(?P<star>\*))?")
-
 Counting = Literal["paper", "legacy"]
 
 
 def uploads(length: int, interval: int, counting: Counting = "paper") -> list[int]:
-    """Local steps (1-based) after which a client exchanges models, in a round of ``length`` of them.
+    """nu_m local steps (1-based) after which client m exchanges models, in a round of ``length`` of them.
 
     ``paper``: after every ``interval``-th step and after the last. ``legacy``: the released code starts blocks at 1, 1 + I,
     1 + 2I, ... *below* L and the last one ends at L, so an upload after step L - 1 is missing (interval a only, in practice).
@@ -76,54 +71,39 @@ class Intervals(Exchange):
         @field_validator("intervals")
         @classmethod
         def _named(cls, value: str) -> str:
-            if not _NAMED.fullmatch(value):
-                raise SettingsError(f"{value!r} should be like a, a-g or a* with letters a to g or numbers of steps")
-            high, _, low = value.rstrip("*").partition("-")
-            if low and _steps(high) > _steps(low):
-                raise SettingsError(f"{value!r}: the group's interval comes first and is the shorter one")
+            _notation.read(value)
             return value
 
     settings: Settings
 
     def __init__(self, settings: Settings) -> None:
         super().__init__(settings)
-        parts = _NAMED.fullmatch(settings.intervals)
-        assert parts is not None
-        self.high = _steps(parts["high"])
-        self.low = _steps(parts["low"] or parts["high"])
-        self.star = bool(parts["star"])
+        self.high, self.low, self.star = _notation.read(settings.intervals)
         self.selection = plugins.create(Selection, settings.selection)
 
     @property
     def needs_classes(self) -> bool:
-        """See :class:`Plugin`: if the selection does and there is a group to select."""
+        """If the selection does and there is a group to select."""
         return self.selection.needs_classes and (self.star or self.high != self.low)
 
     def schedule(self, r: Round) -> Schedule:
-        length, all_rows = int(r.steps.max()), range(len(r.ids))
-        often, seldom = (uploads(length, interval, self.settings.schedule) for interval in (self.high, self.low))
+        """The group z of the active clients A, then those due after each step l < L: U_l = {m in A: l mod I_m = 0}."""
+        L, A = int(r.steps.max()), range(len(r.ids))
+        often, seldom = (set(uploads(L, interval, self.settings.schedule)) for interval in (self.high, self.low))
         if self.star:
-            seldom = []
-        group = set(self._group(r, len(often), len(seldom)) if often != seldom else all_rows)
-        others = set(all_rows) - group
-        due = [(group, set(often)), (set() if self.star else others, set(seldom))]
-        averages = [
-            (step, sorted(set().union(*(rows for rows, steps in due if step in steps))))
-            for step in sorted({*often, *seldom} - {length})
-        ]
-        idle = sorted(others) if self.star else []
-        return Schedule([pair for pair in averages if pair[1]], idle, self.settings.star_mode == "damped")
+            seldom = set()
+        z = set(A if often == seldom else self._group(r, len(often), len(seldom)))
+        U = {step: [m for m in A if step in (often if m in z else seldom)] for step in sorted((often | seldom) - {L})}
+        idle = [m for m in A if m not in z] if self.star else []
+        return Schedule([pair for pair in U.items() if pair[1]], idle, self.settings.star_mode == "damped")
 
     def _group(self, r: Round, high: int, low: int) -> Sequence[int]:
-        """Rows of the group that uses the short interval, which costs ``high`` exchanges instead of ``low``."""
-        active, budget = len(r.ids), self.settings.budget
-        affordable = budget.of_clients(r.clients, high, low, r.randomness)[r.ids] >= high
-        most = int(min(active, budget.of_server(active, high) // high))
-        eligible = np.flatnonzero(affordable)
-        portion = self.settings.portion
-        size = None if portion is None else min(max(1, round(portion * active)), most, len(eligible))
-        if min(most, len(eligible)) == 0:
+        """z: rows whose models cost ``high`` exchanges a round instead of ``low`` (eq. 5)."""
+        eligible, most = affordable(self.settings.budget, r, high, low)
+        if most == 0:
             return []
+        portion = self.settings.portion
+        size = None if portion is None else min(max(1, round(portion * len(r.ids))), most)
         return self.selection.choose(Candidates(r, eligible, most, size))
 
     def require(self, algorithm: Algorithm, local: LocalSettings) -> None:
@@ -141,7 +121,3 @@ class Intervals(Exchange):
             raise SettingsError(
                 f"local.unit = {local.unit!r}: exchange.name = 'intervals' needs equal numbers of steps: steps or mean_epochs"
             )
-
-
-def _steps(interval: str) -> int:
-    return LETTERS[interval] if interval in LETTERS else int(interval)

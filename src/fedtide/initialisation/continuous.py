@@ -21,13 +21,15 @@ TEACHER = "session_teacher"
 class Continuous(Initialiser):
     """Each session starts from the final model of the previous one, which becomes the teacher of a distillation term.
 
-    ``distillation``: kappa KL(q || p) = kappa sum_c q_c (ln q_c - ln p_c), with q the teacher's softmax and p that of the
-    model in training, temperature 1, all classes; Continuous in the released code (Chang et al. 2025), there on top of
-    FedAvg, here on top of the run's own algorithm.
-    ``glfc``: relation distillation as in the code released by Dong et al. 2022, kappa times the mean over classes of the
-    binary cross-entropy of the logits with Y', the one-hot label with the entries of old classes (those of all earlier
-    sessions) replaced by the teacher's sigmoids. Their code halves this term and the classification loss, which is kappa = 1
-    at half the learning rate, and weights classes by gradient magnitude, which is left out: the run's objective is used.
+    With the teacher's softmax q (or sigmoids) and that of the model in training p, the term is one of::
+
+        kappa sum_c q_c (ln q_c - ln p_c)                                                          distillation     (1)
+        kappa mean_c BCE(z_c, Y'_c),   Y'_c = sigmoid of the teacher's logit c for old classes     glfc             (2)
+
+    (1), of temperature 1 and over all classes, is Continuous in the released code (Chang et al. 2025), there on top of FedAvg,
+    here on top of the run's own algorithm. (2) is relation distillation as in the code released by Dong et al. 2022: Y' is
+    the one-hot label but for the classes of all earlier sessions. Their code halves this term and the classification loss,
+    which is kappa = 1 at half the learning rate, and weights classes by gradient magnitude, which is left out.
 
     The first teacher is the model at the end of the pilot, in the first session after it; with ``post_pilot_start: reset``
     that session has none (in the released code an all-zero network, ``reset_teacher: uniform``). The teacher is the
@@ -78,7 +80,7 @@ class Continuous(Initialiser):
 
 
 def distillation(batch: TermBatch) -> Tensor:
-    """KL(q || p) [B]."""
+    """(1): KL(q || p) [B]."""
     q = functional.log_softmax(batch.references[TEACHER].logits, dim=-1)
     p = functional.log_softmax(batch.outputs.logits, dim=-1)
     return (q.exp() * (q - p)).sum(-1)
@@ -91,7 +93,7 @@ class _Relation:
         self.old = old
 
     def loss(self, batch: TermBatch) -> Tensor:
-        """Binary cross-entropy with Y', mean over classes [B]."""
+        """(2): binary cross-entropy with Y', mean over classes [B]."""
         logits = batch.outputs.logits
         classes = torch.arange(logits.shape[-1], device=logits.device)
         labels = (batch.labels.unsqueeze(-1) == classes).to(logits.dtype)

@@ -32,16 +32,18 @@ Scale = Annotated[float, BeforeValidator(_from_text), PlainSerializer(_to_text, 
 class Dynamic(Initialiser):
     """Each session starts from earlier sessions' models, weighted by population similarity (Chang et al. 2025).
 
-    At the start of every session s after the pilot, V rounds of the run's own algorithm from the pilot model give
-    ``G_s = w_V - w_pilot``, which characterises the population of s; and from the second such session on (Algorithm 1)::
+    At the start of every session s after the pilot, V rounds of the run's own algorithm from the pilot model characterise its
+    population (1); from the second such session on it starts from the stored final models w_z (Algorithm 1)::
 
-        w_init = sum_z mu_z w_z,   mu_z = exp(-R d(G_s, G_z)) / sum_z' exp(-R d(G_s, G_z'))
+        G_s = w_V - w_pilot                                                                                         (1)
+        mu_z = exp(-R d(G_s, G_z)) / sum_z' exp(-R d(G_s, G_z'))                                                    (2)
+        w_init = sum_z mu_z w_z                                                                                     (3)
 
-    over the stored final models w_z. In the paper d is the distance of whole vectors, ``global_l2``; the default is that of
-    the released code, ``layerwise_unit``, whose useful R does not depend on the learning rate. In the released code gradient
-    rounds change the clients' memories; here they use memories of their own, empty at the start and then discarded. Their
-    costs are counted, and the history records their number. Without pilot sessions the run's initial model is the pilot
-    model. ``history`` and ``retention`` are extensions, which the paper suggests without giving a rule.
+    In the paper d is the distance of whole vectors, ``global_l2``; the default is that of the released code,
+    ``layerwise_unit``, whose useful R does not depend on the learning rate. In the released code gradient rounds change the
+    clients' memories; here they use memories of their own, empty at the start and then discarded. Their costs are counted,
+    and the history records their number. Without pilot sessions the run's initial model is the pilot model. ``history`` and
+    ``retention`` are extensions, which the paper suggests without giving a rule.
     """
 
     class Settings(InitialiserSettings):
@@ -94,7 +96,7 @@ class Dynamic(Initialiser):
         w, b = s.store["pilot_w"], s.store["pilot_b"]
         lr = s.lr / 2 if c.gradient_lr is None else c.gradient_lr
         end = s.services.train(w, b, c.gradient_rounds, lr, c.gradient_steps, c.gradient_batch_size)
-        remember(s.store, "update", s.session, G=end - w)
+        remember(s.store, "update", s.session, G=end - w)  # (1)
 
     def construct(self, s: Boundary) -> Start:
         """w_init; the current model if nothing is stored."""
@@ -107,10 +109,11 @@ class Dynamic(Initialiser):
                 f"session {s.session + 1}: the distances of its update from those of sessions "
                 f"{', '.join(str(z + 1) for z in stored)} are not finite; try a smaller initialiser.gradient_lr"
             )
-        weights = similarity_weights(distances, self.settings.similarity_scale)
+        weights = similarity_weights(distances, self.settings.similarity_scale)  # (2)
         for name, values in (("weights", weights), ("distances", distances)):
             s.facts[name] = {str(z + 1): value for z, value in zip(stored, values, strict=True)}
-        return mix(weights, [(recall(s.store, "session", z, "w"), recall(s.store, "session", z, "b")) for z in stored])
+        models = [(recall(s.store, "session", z, "w"), recall(s.store, "session", z, "b")) for z in stored]
+        return mix(weights, models)  # (3)
 
     def keep(self, s: Boundary) -> None:
         """Store the model with its G; drop both when there are too many."""

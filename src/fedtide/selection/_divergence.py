@@ -11,16 +11,16 @@ TOLERANCE = 1e-12
 
 
 def divergence(counts: Floats, population: Floats) -> Floats:
-    """KL(p || q) in nats of pooled label counts from the population's shares (DynamicFL, eq. 1), with 0 log 0 = 0.
+    """KL(p || q) = sum_c p_c ln(p_c / q_c) of pooled label counts from the population's shares (DynamicFL, eq. 1).
 
     Args:
         counts: [..., L], pooled counts of groups with at least one sample.
-        population: q [L]; a class the population lacks makes groups that have it infinitely far.
+        population: q [L]; a class the population lacks makes groups that have it infinitely far. 0 ln 0 = 0.
 
     Returns:
         [...].
     """
-    p = counts / counts.sum(-1, keepdims=True)
+    p = counts / counts.sum(-1, keepdims=True)  # eq. 1
     with np.errstate(divide="ignore", invalid="ignore"):
         terms = np.where(p > 0, p * np.log(p / population), 0.0)
     values: Floats = terms.sum(-1)

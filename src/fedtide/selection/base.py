@@ -24,7 +24,7 @@ class Candidates:
     Attributes:
         r: the round; its C participants are rows 0..C-1.
         eligible: int64, rows that can afford to be selected, ascending, at least one.
-        most: largest size of the group, at least 1. size: its exact size, or None.
+        most: largest size of the group, from 1 to their number. size: its exact size, or None.
     """
 
     r: Round

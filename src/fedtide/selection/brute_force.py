@@ -32,13 +32,13 @@ class BruteForce(Selection):
     needs_classes = True
 
     def choose(self, candidates: Candidates) -> list[int]:
-        """See :meth:`Selection.choose`.
+        """The optimum.
 
         Raises:
             SettingsError: there are too many groups.
         """
         c = candidates
-        sizes = range(1, min(c.most, len(c.eligible)) + 1) if c.size is None else [c.size]
+        sizes = range(1, c.most + 1) if c.size is None else [c.size]
         groups = sum(math.comb(len(c.eligible), size) for size in sizes)
         if groups > self.settings.limit:
             raise SettingsError(

@@ -17,11 +17,11 @@ _PENALTY = 1e5
 
 
 class Genetic(Selection):
-    """Labels close to the population's by a genetic algorithm, DynaComm's comparator.
+    """Labels close to the population's by a genetic algorithm, with which DynamicFL compares DynaComm.
 
     A chromosome has a bit per client; tournaments of three with replacement, two-point crossover of each individual with the
     one half a population away, a flip of each bit with ``mutation``. There is no elitism, but the best individual ever seen is
-    returned. The paper gives mutation 0.01, the released code has 0.001; it runs ten times and keeps the best.
+    returned. The paper has mutation 0.01, the released code 0.001; it runs ten times and keeps the best.
     """
 
     class Settings(PluginSettings):

@@ -11,16 +11,19 @@ from pydantic import Field
 from fedtide.core.errors import SettingsError
 from fedtide.core.plugins import PluginSettings
 from fedtide.selection.base import Candidates, Floats, Selection
-from fedtide.selection.dynacomm import best_group
+from fedtide.selection.dynacomm import best_group, random_orders
 
 
 class LabelPrivate(Selection):
     """Sketched last-layer updates instead of labels: the group's sum points in the direction of the sum of all (ours).
 
-    The paper mentions cosine similarity of private information in place of label counts, but gives no algorithm. Here each
-    active client sends ``u_m``, a fixed Gaussian sketch of the gradient of its last layer's weights at the model received (the
-    update of one full-batch step, up to the learning rate), and the dynamic programme of ``dynacomm`` minimises
-    ``1 - cos(sum_z n_m u_m, sum_A n_m u_m)``. No labels leave the client; this is no formal guarantee.
+    DynamicFL mentions cosine similarity of private information in place of label counts, but gives no algorithm. Here each
+    active client sends u_m, a fixed Gaussian sketch of the gradient of its last layer's weights at the model received (the
+    update of one full-batch step, up to the learning rate), and the dynamic programme of ``dynacomm`` minimises::
+
+        1 - cos(sum_{m in z} n_m u_m, sum_{m in A} n_m u_m)
+
+    No labels leave the client, but there is no formal guarantee.
     """
 
     class Settings(PluginSettings):
@@ -32,10 +35,8 @@ class LabelPrivate(Selection):
 
     def choose(self, candidates: Candidates) -> list[int]:
         c = candidates
-        sent = c.r.n.cpu().numpy() * self._sketches(c)
-        orders = np.stack(
-            [c.generator("order", number).permutation(c.eligible) for number in range(self.settings.orders)]
-        )
+        sent = c.r.n.cpu().numpy() * self._sketches(c)  # n_m u_m
+        orders = random_orders(c, self.settings.orders)
         return best_group(sent, partial(turn, whole=sent.sum(0)), orders, c.most, c.size)[0]
 
     def _sketches(self, c: Candidates) -> Floats:

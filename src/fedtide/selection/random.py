@@ -12,13 +12,10 @@ class Random(Selection):
     """As many clients as the budget allows (or ``portion`` asks for), uniformly without replacement."""
 
     class Settings(PluginSettings):
-        """No settings."""
-
         name: str = "random"
 
     settings: Settings
 
     def choose(self, candidates: Candidates) -> list[int]:
         c = candidates
-        size = min(c.most, len(c.eligible)) if c.size is None else c.size
-        return np.sort(c.generator("lot").permutation(c.eligible)[:size]).tolist()  # type: ignore[no-any-return]
+        return np.sort(c.generator("lot").permutation(c.eligible)[: c.size or c.most]).tolist()  # type: ignore[no-any-return]
