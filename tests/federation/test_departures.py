@@ -88,12 +88,15 @@ def test_a_device_that_returns_is_like_one_that_comes_for_the_first_time(algorit
 
 def test_a_population_that_stays_changes_nothing() -> None:
     """Clients 0 to 3 in every round: the running mean keeps its own rounding, to the bit."""
-    fed, calls = prepared("scaffold", kept=True, who=[(0, 1, 2, 3)] * 3), []
-    fed.parts.algorithm.population_changed = lambda *given: calls.append(given)  # type: ignore[method-assign]
-    state = initial_state(fed.parts)
+    fed = prepared("scaffold", kept=True, who=[(0, 1, 2, 3)] * 3)
+    state, ends, starts = initial_state(fed.parts), list[torch.Tensor](), list[torch.Tensor]()
+    local = fed.parts.algorithm.local
+    fed.parts.algorithm.local = lambda r: starts.append(r.server.c.clone()) or local(r)  # type: ignore
     for _ in range(3):
         step(fed, state)
-    assert not calls
+        ends.append(state.server["c"].clone())
+    assert all(torch.equal(end, start) for end, start in zip(ends, starts[1:], strict=False))
+    assert not torch.equal(ends[-1], state.memory["c_k"].mean(0))  # another rounding: the test can tell
     fed.parts.workers.close()
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -10,7 +11,11 @@ from torch import Tensor
 
 from federation.jobs import EQUAL, events
 from federation.test_ranks import LOCAL, SIZES, compare, member
+from fedtide.aggregation.base import Rule
+from fedtide.algorithms.base import Algorithm
+from fedtide.core import plugins
 from fedtide.core.errors import SettingsError
+from fedtide.core.plugins import PluginSettings
 from fedtide.federation.federation import Federation
 from fedtide.federation.ranks import Alone
 from fedtide.federation.state import restored_state
@@ -20,6 +25,12 @@ pytestmark = pytest.mark.usefixtures("drop_in")
 
 NOISY = {"name": "shrink", "noise": 0.01, "remember": True}
 PLAIN = {"amount": 2, "batch_size": 3, "lr": 0.2}
+
+
+def _plain(name: str) -> Algorithm:
+    plugin: Any = plugins.load("algorithms", name)
+    made: Algorithm = plugin(plugin.Settings(name=name))
+    return made
 
 
 def made(algorithm: Any = "fedavg", rounds: int = 3, **values: Any) -> Federation:
@@ -172,6 +183,35 @@ def test_a_rule_gives_the_same_run_for_any_number_of_processes() -> None:
         compare(algorithm, "threads", 3, PLAIN, exchange=False, aggregation="middle", uplink=["double"])
 
 
+ROBUST = [name for name in plugins.names("algorithms") if name != "creff" and _plain(name).robust]
+
+
+@pytest.mark.parametrize("name", ROBUST)
+def test_an_algorithm_that_permits_rules_moves_by_them_alone(name: str) -> None:
+    """If no update counts, the model does not depend on what clients have trained on. (CReFF's head follows gradients of
+    features, which are no updates.)"""
+
+    def last(seed: int) -> Tensor:
+        values = (
+            {"clock": "events", "algorithm": {"name": name, "buffer": 3}} if name == "fedbuff" else {"algorithm": name}
+        )
+        chosen = settings(local={**PLAIN, "momentum": 0.0}, aggregation="nobody", **values)
+        data = vectors(seed=seed)
+        labels = vectors().train_labels
+        return run_rounds(federation(chosen, steady(SIZES, 3), replace(data, train_labels=labels, test_labels=labels)))[
+            0
+        ].w
+
+    assert torch.equal(last(0), last(1))
+
+
+def test_one_that_does_not_would_move_by_its_sums() -> None:
+    fed = made("feddyn")
+    fed.parts.rule = plugins.create(Rule, PluginSettings(name="nobody"))
+    state, _ = run_rounds(fed)
+    assert closest(state.w, fed.parts.w0) > 1e-3
+
+
 @pytest.mark.parametrize(
     ("values", "message"),
     [
@@ -183,7 +223,10 @@ def test_a_rule_gives_the_same_run_for_any_number_of_processes() -> None:
             "uplink shrink: exchange intervals",
         ),
         ({"aggregation": "middle", "algorithm": "scaffold"}, "aggregation middle: algorithm scaffold adds up"),
-        ({"aggregation": "middle", "algorithm": "fedbuff", "clock": "events"}, "set algorithm.buffer"),
+        (
+            {"aggregation": "middle", "algorithm": {"name": "fedbuff", "buffer": 2}, "clock": "events"},
+            "set algorithm.buffer",
+        ),
         ({"uplink": [NOISY], "algorithm": "fedbuff", "clock": "events"}, "keep no memory of clients"),
     ],
 )

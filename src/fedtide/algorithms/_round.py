@@ -155,7 +155,6 @@ class Round:
         keeps: [C, 1] 1.0 where the client's vectors are kept after the round: always unless ``clock: events``, where only the
             last result of a client in an update is, and none of one that has left.
         server, client: memories: ``r.server.c`` [d], ``r.client.h`` [C, d]; assignments are kept.
-        scratch: rows [C, d] of this round alone, zero at its start.
         extra: named tensors of any shape kept by the algorithm.
         ids: client ids, ascending; with ``clock: events`` one may occur twice. shard_ids: number of the shard each holds.
         n: [C, 1] samples. omega: [C, 1] n over the population's mean.
@@ -188,7 +187,6 @@ class Round:
     keeps: Tensor
     server: Vectors
     client: Vectors
-    scratch: Vectors
     extra: dict[str, Tensor]
     ids: list[int]
     shard_ids: list[int]
@@ -250,7 +248,6 @@ class Round:
             ids=self.ids[rows],
             shard_ids=self.shard_ids[rows],
             client=self.client.rows(rows),
-            scratch=self.scratch.rows(rows),
             rate=self.rate if isinstance(self.rate, float) else self.rate[rows],
             sums=_here,
             **parts,

@@ -38,6 +38,7 @@ class BalanceFl(Averaging):
     needs_classes = True
     linear_head = True
     sums_only = True
+    robust = True
 
     def terms(self, r: Round) -> list[Term]:
         """The whole loss."""

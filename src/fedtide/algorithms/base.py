@@ -93,7 +93,6 @@ class Algorithm(Plugin):
         server: vectors [d] kept by the server: names (zero at the start), or :class:`ServerVector`.
         client: names of vectors [d] kept by every client, zero for a client never seen. A client that leaves inside a
             session loses them; see ``federation.at_session`` for the start of one.
-        scratch: names of vectors [d] of every participant that live for one round.
         down, up: what is sent to and by each participant, for the ledger: ``w``/``W`` (the model with its buffers), names
             of declared vectors, or names that :meth:`payload` knows.
         models: the models to evaluate by default: ``cloud``, ``participants``, ``all``, ``ensemble``.
@@ -121,7 +120,6 @@ class Algorithm(Plugin):
     Settings: ClassVar[type[PluginSettings]] = AlgorithmSettings
     server: Sequence[str | ServerVector] = ()
     client: Sequence[str] = ()
-    scratch: Sequence[str] = ()
     down: Sequence[str] = ("w",)
     up: Sequence[str] = ("W",)
     models: ClassVar[Sequence[str]] = ("cloud",)
@@ -213,22 +211,6 @@ class Algorithm(Plugin):
     def weights(self, r: Round) -> Tensor:
         """Weights [C, 1] of the average at the end of the round, called after local training; by default the weighting's."""
         return r.weights
-
-    def population_changed(self, server: Vectors, memory: Vectors, present: list[int], omega: Tensor) -> None:
-        """Adjust kept memories ([d] and [N, d]) to a new population.
-
-        Called when clients have come or gone within a session (the memories of those who left are zero by then), and when a
-        session begins whose memories are kept (``federation.at_session: keep``). By default every :class:`ServerVector`
-        becomes the mean it declares.
-
-        Args:
-            server, memory: the server's vectors, and the rows of all clients.
-            present: ids of the clients present. omega: [K, 1], their sizes relative to the mean.
-        """
-        for vector in self.server_vectors():
-            if vector.mean_of is not None:
-                rows = getattr(memory, vector.mean_of)[present]
-                setattr(server, vector.name, (omega * rows if vector.by_size else rows).mean(0))
 
     def forget(self, extra: dict[str, Tensor], departed: Tensor) -> None:
         """Remove from ``extra`` what clients kept there that have left within a session.

@@ -32,6 +32,8 @@ class CflCoreSet(Replay):
         choice: Literal["uniform", "herding"] = Field("uniform", description="which samples are stored")
 
     settings: Settings
+
+    robust = True
     needs_classes = True
 
     def pick(self, r: Round, rows: list[int]) -> list[Ints]:

@@ -40,6 +40,8 @@ class CflGenerative(Replay):
         smoothness: float = Field(0.01, ge=0, description="weight of the total variation in the energy")
 
     settings: Settings
+
+    robust = True
     needs_classes = True
 
     def __init__(self, settings: Settings) -> None:

@@ -38,6 +38,8 @@ class Creff(Algorithm):
         head_batch: int = Field(32, ge=1, description="features per step of the head")
 
     settings: Settings
+
+    robust = True
     needs_classes = True
     linear_head = True
 

@@ -29,6 +29,7 @@ class FedAcg(Algorithm):
 
     server = ("m",)
     sums_only = True
+    robust = True
 
     def start(self, r: Round) -> Tensor:
         """x~."""

@@ -53,6 +53,8 @@ class FedAwe(Algorithm):
 
     settings: Settings
 
+    robust = True
+
     server = ("x0",)
     client = ("x",)
 

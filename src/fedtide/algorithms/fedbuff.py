@@ -34,6 +34,8 @@ class FedBuff(Asynchronous):
 
     settings: Settings
 
+    robust = True
+
     def __init__(self, settings: Settings) -> None:
         super().__init__(settings)
         self.buffer = settings.buffer

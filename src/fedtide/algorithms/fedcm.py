@@ -31,6 +31,8 @@ class FedCm(ClientMomentum):
 
     settings: Settings
 
+    robust = True
+
     def alpha(self, r: Round) -> float:
         """Constant."""
         return self.settings.alpha

@@ -20,5 +20,7 @@ class FedEnsemble(Averaging):
 
     settings: Settings
 
+    robust = True
+
     models = ("cloud", "ensemble")
     averages_inside_round: ClassVar[bool] = True

@@ -52,6 +52,8 @@ class FedGrab(Averaging):
         bypass: bool = Field(True, description="leave classes out at random")
 
     settings: Settings
+
+    robust = True
     needs_classes = True
     remembers: ClassVar[bool] = True
 

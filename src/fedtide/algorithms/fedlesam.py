@@ -62,6 +62,7 @@ class FedLesam(Algorithm):
         self.base = _base(settings)
         self.server, self.client = self.base.server, (*self.base.client, "x_old")
         self.down, self.up, self.needs_sgd = self.base.down, self.base.up, self.base.needs_sgd
+        self.robust, self.apart = self.base.robust, self.base.apart
 
     def start(self, r: Round) -> Tensor:
         """x; until the round's end e_k takes the place of x_old_k, which is not read again."""

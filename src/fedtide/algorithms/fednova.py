@@ -36,6 +36,7 @@ class FedNova(Algorithm):
     up = ("W", "a", "tau")
     needs_sgd = True
     sums_only = True
+    robust = True
     models = ("cloud", "participants")
 
     def local(self, r: Round) -> Local:

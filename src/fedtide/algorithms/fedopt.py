@@ -44,6 +44,7 @@ class FedOpt(Algorithm):
     models = ("cloud", "participants")
     averages_inside_round: ClassVar[bool] = True
     sums_only = True
+    robust = True
 
     def __init__(self, settings: Settings) -> None:
         super().__init__(settings)

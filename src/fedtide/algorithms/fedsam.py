@@ -22,6 +22,7 @@ class FedSam(Averaging):
     settings: Settings
 
     sums_only = True
+    robust = True
 
     def direction(self, grad: Gradient, W: Tensor, r: Round) -> GradientAt:
         """SAM's gradient."""

@@ -32,6 +32,7 @@ class FedSmoo(Dual):
     client = ("h", "mu")
     down = ("w", "s")
     up = ("W", "mu")
+    apart = ("mu",)
 
     def direction(self, grad: Gradient, W: Tensor, r: Round) -> GradientAt:
         """g(y + e), with mu_k advanced."""

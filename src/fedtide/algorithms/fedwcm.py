@@ -61,6 +61,8 @@ class FedWcm(ClientMomentum):
             return value
 
     settings: Settings
+
+    robust = True
     needs_classes = True
 
     down: Sequence[str] = ("w", "Delta", "alpha")

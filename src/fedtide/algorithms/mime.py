@@ -24,6 +24,8 @@ class Mime(MimeLite):
 
     settings: Settings
 
+    robust = True
+
     down = ("w", "m", "c")
 
     def local(self, r: Round) -> Local:

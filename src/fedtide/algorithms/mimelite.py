@@ -34,6 +34,7 @@ class MimeLite(Algorithm):
     up = ("W", "c_k")
     needs_sgd = True
     sums_only = True
+    robust = True
 
     @property
     def _fresh(self) -> float:

@@ -22,6 +22,8 @@ class MoFedSam(FedCm):
 
     settings: Settings
 
+    robust = True
+
     def direction(self, grad: Gradient, W: Tensor, r: Round) -> GradientAt:
         """SAM's gradient; FedCM's mixture comes on top."""
         return GradientAt(ascended(W, grad(W), self.settings.rho))

@@ -29,6 +29,8 @@ class Moon(Averaging):
 
     settings: Settings
 
+    robust = True
+
     client = ("previous",)
 
     def terms(self, r: Round) -> list[Term]:
@@ -39,7 +41,7 @@ class Moon(Averaging):
 
     def finish(self, r: Round) -> Tensor:
         """Remember the local models, then average them."""
-        r.client.previous = r.W
+        r.client.previous = r.trained
         return super().finish(r)
 
     def _contrast(self, batch: TermBatch) -> Tensor:

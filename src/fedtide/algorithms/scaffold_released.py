@@ -24,6 +24,7 @@ class ScaffoldReleased(Algorithm):
     up = ("W", "c")
     needs_sgd = True
     sums_only = True
+    robust = True
     models = ("cloud", "participants")
 
     def finish(self, r: Round) -> Tensor:

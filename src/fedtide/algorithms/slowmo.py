@@ -29,6 +29,7 @@ class SlowMo(Algorithm):
     server = ("b",)
     models = ("cloud", "participants")
     sums_only = True
+    robust = True
 
     def finish(self, r: Round) -> Tensor:
         """b+ and x+."""

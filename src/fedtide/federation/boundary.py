@@ -8,7 +8,6 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from fedtide.algorithms.base import Algorithm, Vectors
 from fedtide.federation.gradient_rounds import GradientRounds
 from fedtide.federation.parts import Parts
 from fedtide.federation.plan import RoundPlan
@@ -96,11 +95,15 @@ def _clear(state: RunState, clients: Tensor) -> None:
 
 
 def _keep_memories(parts: Parts, state: RunState, here: Assignment) -> None:
+    """Every server vector that is declared as a mean becomes that of the clients present."""
+    declared = [vector for vector in parts.algorithm.server_vectors() if vector.mean_of is not None]
+    if not declared:
+        return
     sizes = torch.from_numpy(parts.timeline.sizes_of(here)).to(parts.w0.dtype)
     omega = (sizes / sizes.mean()).unsqueeze(1).to(parts.memory.device)
-    parts.algorithm.population_changed(Vectors(state.server), Vectors(state.memory), here.clients.tolist(), omega)
-    if type(parts.algorithm).population_changed is not Algorithm.population_changed:
-        state.written.fill_(state.round + 1)  # it may have changed any row
+    for vector in declared:
+        rows = state.memory[str(vector.mean_of)][here.clients.tolist()]
+        state.server[vector.name].copy_((omega * rows if vector.by_size else rows).mean(0))
 
 
 def session_record(parts: Parts, s: Boundary, start: Start, t: int) -> dict[str, Any]:

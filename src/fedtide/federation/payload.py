@@ -25,11 +25,12 @@ def payload(algorithm: Algorithm, links: Sequence[Link], size: int, buffers: int
     """Bytes that one participant receives and sends in one exchange.
 
     The model (``w``, ``W``) has d parameters and q floating buffers; the size of any other name is :meth:`Algorithm.payload`,
-    d unless overridden. What a link makes of an update's size holds for the parameters of ``W`` and for the client vectors that
-    the server derives from them, all that are sent but :attr:`Algorithm.apart`. The normalised cost kappa of a round
+    d unless overridden. What a link makes of an update's size holds for the parameters of ``W`` and for the declared vectors
+    that the server derives from them, all that are sent but :attr:`Algorithm.apart`. The normalised cost kappa of a round
     (DynamicFL, section 4) is ``models`` times its exchanges over n L, the steps of n participants of mean size: 1 if the model
     is exchanged after every step.
     """
+    vectors = {*algorithm.client, *(vector.name for vector in algorithm.server_vectors())}
     update = BYTES * size
     for link in links:
         bits = link.bits(size)
@@ -38,7 +39,7 @@ def payload(algorithm: Algorithm, links: Sequence[Link], size: int, buffers: int
     def bytes_of(name: str, sent: bool) -> int:
         if name in ("w", "W"):
             return (update if sent else BYTES * size) + BYTES * buffers
-        derived = sent and name in algorithm.client and name not in algorithm.apart
+        derived = sent and name in vectors and name not in algorithm.apart
         return update if links and derived else BYTES * algorithm.payload(name)
 
     down = sum(bytes_of(name, False) for name in algorithm.down)

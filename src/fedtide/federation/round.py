@@ -162,7 +162,6 @@ def _make_round(
         keeps=column(_keeps(plan)),
         server=Vectors(state.server),
         client=Vectors({name: memory[name] for name in algorithm.client}),
-        scratch=Vectors({name: torch.zeros_like(rows) for name in algorithm.scratch}),
         extra=state.extra,
         ids=plan.ids,
         shard_ids=plan.shard_ids,

@@ -119,8 +119,8 @@ def footprint(chosen: Chosen, timeline: Timeline, data: Dataset, device: torch.d
     if settings.federation.memory == "disk" and "latest" not in kept:  # a row takes space once it is written
         seen = min(timeline.num_clients, cohort * timeline.rounds)
         rows_kept = min(rows_kept, seen * sum(number * numbers + _BLOCK for numbers in kept.values()))
-    scratch = [numbers for name, numbers in kept.items() if name != "latest"] if initialiser.trains else []
-    rows = _ROWS + _ROWS_PER_MEMORY * len(algorithm.client) + len(algorithm.scratch)
+    separate = [numbers for name, numbers in kept.items() if name != "latest"] if initialiser.trains else []
+    rows = _ROWS + _ROWS_PER_MEMORY * len(algorithm.client)
     rows += len(optimiser(local).vectors)
     rows += bool(algorithm.server)
     models = 2 * workers + 6 + len(algorithm.server) + (4 if timeline.sessions > 1 else 0)
@@ -163,7 +163,7 @@ def footprint(chosen: Chosen, timeline: Timeline, data: Dataset, device: torch.d
         host=[plan],
         kept=Part(
             f"federation.memory: {', '.join(kept)} of {timeline.num_clients} clients",
-            rows_kept + timeline.num_clients * number * sum(scratch),
+            rows_kept + timeline.num_clients * number * sum(separate),
             "set federation.memory: disk" if settings.federation.memory != "disk" else "free some of it",
         ),
     )
