@@ -38,15 +38,16 @@ def data() -> Dataset:
     return dataset(inputs, labels, 10)
 
 
-@pytest.fixture
-def world(data: Dataset, tmp_path: Path) -> World:
+@pytest.fixture(scope="session")
+def world(data: Dataset, tmp_path_factory: pytest.TempPathFactory) -> World:
     """Settings, timeline and data of a small run: ``world(scenario="sessions", **settings)``."""
-    trace = tmp_path / "trace.csv"
+    folder = tmp_path_factory.mktemp("traces")
+    trace = folder / "trace.csv"
     trace.write_text(
         "client,join,leave\n" + "".join(f"{client},{client % 3},{4 + client % 2}\n" for client in range(10))
     )
 
-    files = {"trace": trace, "fedscale_trace": fedscale_file(tmp_path), "flash_trace": flash_file(tmp_path)}
+    files = {"trace": trace, "fedscale_trace": fedscale_file(folder), "flash_trace": flash_file(folder)}
 
     def make(scenario: str = "sessions", **values: Any) -> tuple[RunSettings, Timeline, Dataset]:
         chosen = {"name": scenario, **SCENARIOS.get(scenario, {})}

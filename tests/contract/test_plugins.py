@@ -22,44 +22,31 @@ def settings_of(kind: str, name: str, **values: Any) -> Any:
 
 
 @pytest.mark.parametrize(("kind", "name"), EVERY)
-def test_the_docstring_begins_with_a_summary(kind: str, name: str) -> None:
+def test_a_plugin_keeps_its_promises(kind: str, name: str) -> None:
+    plugin = plugins.load(kind, name)
     summary = plugins.summary(kind, name)
     assert 0 < len(summary) < 120
     assert summary.endswith(".")
-    assert "__doc__" in vars(plugins.load(kind, name))  # its own line, not that of its base
+    assert "__doc__" in vars(plugin)  # its own line, not that of its base
 
-
-@pytest.mark.parametrize(("kind", "name"), EVERY)
-def test_settings_are_documented_and_their_defaults_valid(kind: str, name: str) -> None:
-    cls = plugins.load(kind, name).Settings
-    for key, field in cls.model_fields.items():
-        assert key == "name" or field.description, key
+    fields = plugin.Settings.model_fields
     defaults = settings_of(kind, name)
     assert defaults.name == name
-    assert type(defaults) is cls
-    again = cls.model_validate_json(defaults.model_dump_json(), strict=True)
-    assert again == defaults
-    plugins.load(kind, name)(defaults)
-
-
-@pytest.mark.parametrize(("kind", "name"), EVERY)
-def test_search_ranges_lie_within_the_bounds(kind: str, name: str) -> None:
-    for key, field in plugins.load(kind, name).Settings.model_fields.items():
-        extra = field.json_schema_extra
-        if not isinstance(extra, dict) or "tune" not in extra:
-            continue
-        tune: Any = extra["tune"]
-        assert tune["low"] < tune["high"]
-        assert tune["low"] > 0 or not tune["log"]
-        assert tune["low"] <= field.default <= tune["high"]
-        for bound in ("low", "high"):
-            assert getattr(settings_of(kind, name, **{key: tune[bound]}), key) == tune[bound]
-
-
-@pytest.mark.parametrize(("kind", "name"), EVERY)
-def test_an_unknown_setting_is_refused(kind: str, name: str) -> None:
+    assert type(defaults) is plugin.Settings
+    assert plugin.Settings.model_validate_json(defaults.model_dump_json(), strict=True) == defaults
+    plugin(defaults)
     with pytest.raises(ValueError, match="no_such_setting"):
         settings_of(kind, name, no_such_setting=1)
+
+    for key, field in fields.items():
+        assert key == "name" or field.description, key
+        if isinstance(field.json_schema_extra, dict) and "tune" in field.json_schema_extra:
+            tune: Any = field.json_schema_extra["tune"]  # the range of a search lies within the bounds
+            assert tune["low"] < tune["high"], key
+            assert tune["low"] > 0 or not tune["log"], key
+            assert tune["low"] <= field.default <= tune["high"], key
+            for bound in ("low", "high"):
+                assert getattr(settings_of(kind, name, **{key: tune[bound]}), key) == tune[bound]
 
 
 def test_a_plugin_that_lacks_a_method_is_refused_by_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

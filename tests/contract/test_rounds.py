@@ -1,4 +1,4 @@
-"""What every plug-in promises: the same run whether it is repeated, resumed or computed by another engine."""
+"""What every plug-in promises: the same run whether it is resumed or computed by another engine."""
 
 from __future__ import annotations
 
@@ -75,20 +75,44 @@ def saved_and_restored(state: RunState) -> RunState:
     return RunState.restore(torch.load(stream, weights_only=True), torch.device("cpu"), torch.device("cpu"))
 
 
-def assert_repeatable(run: Run) -> None:
-    """Twice the same bits; and the same bits after a stop, between sessions or inside one."""
-    whole, records = run_rounds(federation(*run))
-    again, repeated = run_rounds(federation(*run))
-    assert_same(whole, again)
-    assert rows(records) == rows(repeated)
-    for stop in (run[1].rounds // 2, run[1].rounds - 1):
-        half, first = run_rounds(federation(*run), stop)
-        rest, second = run_rounds(federation(*run), state=saved_and_restored(half))
-        assert_same(whole, rest)
-        assert rows(first + second) == rows(records)
-        assert {**rest.totals, "seconds": 0} == {**whole.totals, "seconds": 0}
-        for name, value in whole.initialiser.items():
-            assert torch.equal(value, rest.initialiser[name])
+class Seen:
+    """What a run used, noted while it runs: its initial model, its cohorts and their batches."""
+
+    def __init__(self, run: Run) -> None:
+        self.fed = federation(*run)
+        self._watched, self._plans, begin = watch(self.fed), list[Any](), self.fed.parts.executor.begin
+
+        def note(cohort: Any) -> Any:
+            self._plans.append((cohort.plan.indices.tolist(), cohort.plan.keys.tolist(), cohort.plan.steps))
+            return begin(cohort)
+
+        self.fed.parts.executor.begin = note  # type: ignore[method-assign]
+        self.state, self.records = run_rounds(self.fed)
+
+    @property
+    def world(self) -> list[Any]:
+        """Equal for all runs of one world."""
+        return [self.fed.parts.w0.tolist(), [r.ids for r, _ in self._watched], self._plans]
+
+
+def assert_resumes(run: Run, whole: RunState | None = None, records: list[Any] | None = None) -> RunState:
+    """The same bits as those of an uninterrupted run, after a stop between sessions or inside one, and one before the last
+    round; so also of a run that is executed twice."""
+    if whole is None or records is None:
+        whole, records = run_rounds(federation(*run))
+    rest, found = None, []
+    for stop in sorted({run[1].rounds // 2, run[1].rounds - 1, run[1].rounds}):
+        begun = 0 if rest is None else rest.round
+        rest, more = run_rounds(federation(*run), stop - begun, rest and saved_and_restored(rest))
+        found += more
+    assert rest is not None
+    assert_same(whole, rest)
+    assert rows(found) == rows(records)
+    assert {**rest.totals, "seconds": 0} == {**whole.totals, "seconds": 0}
+    assert whole.initialiser.keys() == rest.initialiser.keys()
+    for name, value in whole.initialiser.items():
+        assert torch.equal(value, rest.initialiser[name])
+    return whole
 
 
 def plain(run: Run, **engine: Any) -> RunState:
@@ -98,35 +122,40 @@ def plain(run: Run, **engine: Any) -> RunState:
     return run_rounds(federation(chosen.model_copy(update={"engine": update}), world, data))[0]
 
 
-@pytest.mark.parametrize("algorithm", ALGORITHMS)
-def test_algorithms_are_repeatable_and_resume(world: Any, algorithm: str) -> None:
-    assert_repeatable(world(algorithm=algorithm))
-    assert_repeatable(
-        world(algorithm=algorithm, federation={"at_session": "keep", "memory": "host"}, initialiser="average")
-    )
-
-
-@pytest.mark.parametrize("algorithm", ALGORITHMS)
-def test_algorithms_resume_after_gradient_rounds(world: Any, algorithm: str) -> None:
-    run = world(algorithm=algorithm, initialiser={"name": "dynamic", "gradient_rounds": 2, "gradient_steps": 1})
-    assert_repeatable(run)
-
-
-@pytest.mark.parametrize("algorithm", ALGORITHMS)
-def test_gradient_rounds_leave_no_trace_in_algorithms(world: Any, algorithm: str) -> None:
-    """One stored model is the previous one, so a run with gradient rounds ends as one without them."""
-    kept = {"algorithm": algorithm, "federation": {"at_session": "keep"}}
-    initialisers = ({"name": "dynamic", "history": 1, "gradient_rounds": 2, "gradient_steps": 1}, "previous")
-    assert_same(*(run_rounds(federation(*world(initialiser=initialiser, **kept)))[0] for initialiser in initialisers))
-
-
-@pytest.mark.parametrize("algorithm", ALGORITHMS)
-def test_algorithms_do_not_see_the_engine(world: Any, algorithm: str) -> None:
-    run = world(algorithm=algorithm)
+def assert_any_engine(run: Run) -> RunState:
+    """The same bits with several workers, the same numbers when clients are trained together, some or all."""
     threads = plain(run)
     assert_same(threads, plain(run, workers=3))
-    for chunk in (0, 1, 2):
-        assert_close(threads, plain(run, executor="stacked", chunk=chunk), 1e-9)
+    assert_close(threads, plain(run, executor="stacked", chunk=2), 1e-9)
+    return threads
+
+
+@pytest.fixture(scope="session")
+def fedavg_world(world: Any) -> list[Any]:
+    """Initial model, cohorts and batches of FedAvg."""
+    return Seen(world(algorithm="fedavg")).world
+
+
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
+def test_algorithms_resume_on_every_engine_in_one_world(world: Any, fedavg_world: list[Any], algorithm: str) -> None:
+    run = world(algorithm=algorithm)
+    seen = Seen(run)
+    assert_resumes(run, seen.state, seen.records)
+    assert_close(assert_any_engine(run), seen.state, 1e-9)
+    if algorithm in OF_ROUNDS:
+        assert seen.world == fedavg_world
+        assert_charged(seen)
+
+
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
+def test_algorithms_resume_after_gradient_rounds_which_leave_no_trace(world: Any, algorithm: str) -> None:
+    """One stored model is the previous one, so a run with gradient rounds ends as one without them; nor does it matter where
+    memories are."""
+    kept = {"algorithm": algorithm, "federation": {"at_session": "keep", "memory": "host"}}
+    dynamic = {"name": "dynamic", "history": 1, "gradient_rounds": 2, "gradient_steps": 1}
+    ended = assert_resumes(world(initialiser=dynamic, **kept))
+    elsewhere = {**kept, "federation": {"at_session": "keep"}}
+    assert_same(ended, run_rounds(federation(*world(initialiser="previous", **elsewhere)))[0])
 
 
 @pytest.mark.parametrize("algorithm", OF_BOTH)
@@ -135,21 +164,19 @@ def test_algorithms_of_both_clocks_do_without_rounds(world: Any, algorithm: str)
     chosen = {"algorithm": {"name": algorithm, "buffer": 3}, "clock": "events", "participation": "all"}
     for scenario in ("sessions", "incremental_arrival"):
         run = world(scenario=scenario, **chosen)
-        assert_repeatable(run)
-        threads = plain(run)
-        assert_same(threads, plain(run, workers=3))
-        assert_close(threads, plain(run, executor="stacked", chunk=2), 1e-9)
+        assert_resumes(run)
+        assert_any_engine(run)
 
 
 @pytest.mark.parametrize("algorithm", ["fedbuff", "mifa"])
-def test_runs_of_a_trace_in_seconds_are_repeatable(world: Any, algorithm: str) -> None:
+def test_runs_of_a_trace_in_seconds_resume(world: Any, algorithm: str) -> None:
     """Processors are so slow that clients come and go while others train."""
     chosen = {"algorithm": {"name": algorithm, "buffer": 3}, "clock": "events", "participation": "all"}
     run = world(scenario="fedscale_trace", costs={"clock": 2.0, "slot": 0.01}, **chosen)
     _, records = run_rounds(federation(*run))
     assert sum(int(record.row["cancelled"] or 0) for record in records) > 0
     assert len({record.row["present"] for record in records}) > 1
-    assert_repeatable(run)
+    assert_resumes(run)
 
 
 def session_starts(world: Timeline) -> list[int]:
@@ -157,20 +184,14 @@ def session_starts(world: Timeline) -> list[int]:
     return [t for t in range(world.rounds) if world.session_span(t)[0] == t]
 
 
-@pytest.mark.parametrize("algorithm", OF_ROUNDS)
-def test_the_ledger_counts_what_is_declared(world: Any, algorithm: str) -> None:
-    fed = federation(*world(algorithm=algorithm))
-    algorithm, size = fed.parts.algorithm, fed.parts.layout.size
-    vectors = {"w", "W", *(vector.name for vector in algorithm.server_vectors()), *algorithm.client}
-    for names, counted in ((algorithm.down, fed.parts.payload.down), (algorithm.up, fed.parts.payload.up)):
-        numbers = [size if name in vectors else algorithm.payload(name) for name in names]
-        assert all(number >= 0 for number in numbers)
-        assert counted == 4 * sum(numbers) > 0
-    state, records = run_rounds(fed)
+def assert_charged(seen: Seen) -> None:
+    """Every exchange, and what a session's start takes, is in the totals once."""
+    parts, state, records = seen.fed.parts, seen.state, seen.records
     exchanges = sum(int(record.row["selected"]) for record in records)
-    starts = session_starts(fed.parts.timeline)
-    sessions = [algorithm.session_traffic(fed.parts.timeline.at(first).clients.size) for first in starts]
-    for direction, each, once in (("up", fed.parts.payload.up, 0), ("down", fed.parts.payload.down, 1)):
+    starts = session_starts(parts.timeline)
+    sessions = [parts.algorithm.session_traffic(parts.timeline.at(first).clients.size) for first in starts]
+    for direction, each, once in (("up", parts.payload.up, 0), ("down", parts.payload.down, 1)):
+        assert each > 0
         counted = exchanges * each + sum(traffic[once] for traffic in sessions)
         assert state.totals[f"bytes_{direction}"] == counted == records[-1].row[f"bytes_{direction}"]
 
@@ -192,37 +213,18 @@ def test_one_sample_is_enough_and_none_is_never_drawn(data: Dataset, algorithm: 
         assert not state.memory[name][2].any(), name
 
 
-def seen_by(run: Run) -> list[Any]:
-    """Initial model, cohorts and batches of a run."""
-    fed = federation(*run)
-    watched, plans, begin = watch(fed), [], fed.parts.executor.begin
-
-    def note(cohort: Any) -> Any:
-        plans.append((cohort.plan.indices.tolist(), cohort.plan.keys.tolist(), cohort.plan.steps))
-        return begin(cohort)
-
-    fed.parts.executor.begin = note  # type: ignore[method-assign]
-    run_rounds(fed)
-    return [fed.parts.w0.tolist(), [r.ids for r, _ in watched], plans]
-
-
-@pytest.mark.parametrize("algorithm", OF_ROUNDS)
-def test_all_algorithms_see_the_same_world(world: Any, algorithm: str) -> None:
-    assert seen_by(world(algorithm=algorithm)) == seen_by(world(algorithm="fedavg"))
-
-
 def test_another_seed_is_another_world(world: Any) -> None:
-    first, second = (seen_by(world(seed=seed)) for seed in (0, 1))
+    first, second = (Seen(world(seed=seed)).world for seed in (0, 1))
     assert all(a != b for a, b in zip(first, second, strict=True))
 
 
 @pytest.mark.parametrize(("key", "name"), [part for part in OTHERS if part[1] not in OF_OWN_DATA])
-def test_every_other_part_is_repeatable_and_resumes(world: Any, key: str, name: str) -> None:
+def test_every_other_part_resumes(world: Any, key: str, name: str) -> None:
     scenario = {"scenario": name} if key == "scenario" else {"scenario": "static" if key == "partition" else "sessions"}
     choice = {} if key == "scenario" else {key: name}
     algorithm = "fedavg" if key == "exchange" else "scaffold"  # whose control variates forbid averages inside a round
     run = world(**scenario, **choice, algorithm=algorithm)
-    assert_repeatable((run[0], short(run[1], 8), run[2]))
+    assert_resumes((run[0], short(run[1], 8), run[2]))
     planned(*run).refuse_excess(torch.device("cpu"), federation(*run).parts.memory)
 
 
@@ -235,7 +237,7 @@ def short(world: Timeline, rounds: int) -> Timeline:
 @pytest.mark.parametrize("weighting", plugins.names("weighting"))
 def test_weightings_are_weights(world: Any, weighting: str) -> None:
     run = world(algorithm={"name": "fedavg", "weighting": weighting})
-    assert_repeatable(run)
+    assert_resumes(run)
     fed = federation(*run)
     watched = watch(fed)
     run_rounds(fed)
@@ -247,11 +249,11 @@ def test_weightings_are_weights(world: Any, weighting: str) -> None:
 @pytest.mark.parametrize(
     "model", [pytest.param(name, marks=[pytest.mark.slow] * (name in HEAVY)) for name in plugins.names("models")]
 )
-def test_models_are_repeatable_and_resume(model: str) -> None:
+def test_models_resume(model: str) -> None:
     data, _ = smallest(model)
     world = timeline(deal((3, 2)), [{0: 0, 1: 1}, {0: 0, 1: 1}])
     local = {"amount": 1, "unit": "steps", "batch_size": 2, "lr": 0.05}
-    assert_repeatable((settings(model=network(model), local=local), world, data))
+    assert_resumes((settings(model=network(model), local=local), world, data))
 
 
 def test_states_hold_nothing_but_tensors_and_numbers(world: Any) -> None:

@@ -1,6 +1,7 @@
 """What the server of attempts has in memory when it forks: imports, plug-ins, the syntax trees behind run keys."""
 
 import ctypes
+import gc
 import warnings
 
 import attempt  # noqa: F401
@@ -20,3 +21,6 @@ fingerprint(closure(["fedtide.federation.module", "fedtide.runs.stages", *_plugi
 _PR_SET_CHILD_SUBREAPER = 36
 ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
 warnings.filterwarnings("ignore", "forkserver: waitpid returned unexpected pid")
+
+gc.collect()
+gc.freeze()  # what is imported is not searched for garbage by every command

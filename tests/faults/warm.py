@@ -1,5 +1,6 @@
 """What the server of the campaign has in memory: all that any of its commands imports."""
 
+import gc
 import threading
 
 import matplotlib.pyplot  # noqa: F401
@@ -17,3 +18,5 @@ import fedtide.runs.jobs.preload
 import fedtide.tuning.study  # noqa: F401
 
 assert threading.active_count() == 1, "a process with threads must not fork"
+gc.collect()
+gc.freeze()
