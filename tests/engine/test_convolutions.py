@@ -59,7 +59,7 @@ def results(graph: GraphModule, arguments: list[Tensor]) -> list[Tensor]:
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
-@sampling(deadline=None, max_examples=8)
+@sampling(deadline=None, max_examples=5)
 @given(
     batch=st.integers(2, 9),
     channels=st.integers(1, 3),

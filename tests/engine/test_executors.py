@@ -79,9 +79,7 @@ def final(
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
 @pytest.mark.parametrize("executor", ["threads", "stacked"])
 def test_the_number_of_workers_changes_no_bit(algorithm: str, executor: str) -> None:
-    one, two, four = (final(algorithm, executor=executor, workers=workers) for workers in (1, 2, 4))
-    assert_same(one, two)
-    assert_same(one, four)
+    assert_same(*(final(algorithm, executor=executor, workers=workers) for workers in (1, 4)))
 
 
 @pytest.mark.parametrize("together", [1, 400, 10**9])
@@ -102,7 +100,7 @@ def test_runs_of_steps_are_consecutive_and_of_one_width() -> None:
 
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
 def test_the_size_of_chunks_changes_nothing(algorithm: str) -> None:
-    everything, *others = (final(algorithm, executor="stacked", chunk=chunk) for chunk in (0, 1, 2, 5))
+    everything, *others = (final(algorithm, executor="stacked", chunk=chunk) for chunk in (0, 1, 2))
     for other in others:
         assert_close(everything, other, 1e-13)  # batched products of other sizes round differently
 
@@ -115,7 +113,7 @@ def test_executors_agree(algorithm: str, dtype: torch.dtype, relative: float) ->
 
 
 @pytest.mark.parametrize("model", [name for name in plugins.names("models") if name not in HEAVY])
-@pytest.mark.parametrize("algorithm", ["fedavg", "sharp", "contrast"])
+@pytest.mark.parametrize("algorithm", ["fedavg", "contrast"])
 def test_executors_agree_on_every_model(model: str, algorithm: str) -> None:
     data, built = smallest(model)
     if any(value.is_floating_point() for value in built.buffers()):
@@ -287,7 +285,7 @@ def test_a_gradient_left_to_the_step_is_the_one_an_algorithm_takes(executor: str
     """Up to rounding."""
     chosen: dict[str, Any] = {"local": {"amount": 2, "batch_size": 3, "lr": 0.02, **local}}
     if executor == "resident":
-        chosen |= {"model": {"name": "cnn_svhn"}, "data": images(21, 32, 3)}
+        chosen |= {"model": {"name": "cnn_svhn"}, "data": images(21, 8, 3)}
     else:
         chosen |= {"executor": executor}
     ours, taken = (final({"name": "ahead", "left_to_step": left}, **chosen) for left in (True, False))

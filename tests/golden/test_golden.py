@@ -29,12 +29,18 @@ PARTS = {"unit", "dynacomm", "dynacomm_by_size_witness", "khat", "upload_steps"}
 TESTS = Path(__file__).parents[1]
 
 
+EXECUTORS = ("threads", "stacked")
+
+
 def runs() -> Iterator[Any]:
-    """Every run of every file."""
+    """Every run of every file; by default the runs of a file take turns between the executors."""
     for file in FILES:
         content = json.loads(file.read_text(encoding="utf-8"))
         for number, run in enumerate(content["runs"]):
-            yield pytest.param(content, run, id=f"{file.stem}-{number}-{run['algorithm']}")
+            for place, executor in enumerate(EXECUTORS):
+                marks = [pytest.mark.slow] * ((number + place) % 2)
+                name = f"{file.stem}-{number}-{run['algorithm']}-{executor}"
+                yield pytest.param(content, run, executor, id=name, marks=marks)
 
 
 def run_case(case: Case, executor: str, monkeypatch: pytest.MonkeyPatch) -> Outcome:
@@ -70,16 +76,14 @@ def run_case(case: Case, executor: str, monkeypatch: pytest.MonkeyPatch) -> Outc
     return Outcome(fed, state, rounds, everybody, clipped, sessions, stores, rows)
 
 
-@pytest.mark.parametrize(("content", "run"), runs())
+@pytest.mark.parametrize(("content", "run", "executor"), runs())
 def test_the_run_follows_the_file(
-    content: dict[str, Any], run: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+    content: dict[str, Any], run: dict[str, Any], executor: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     case = families.read(content, run)
-    for executor in ("threads", "stacked"):
-        with monkeypatch.context() as patch:
-            outcome = run_case(case, executor, patch)
-        problems = [text for check in case.checks(case.fields, outcome) if (text := difference(check))]
-        assert not problems, executor
+    outcome = run_case(case, executor, monkeypatch)
+    problems = [text for check in case.checks(case.fields, outcome) if (text := difference(check))]
+    assert not problems
     assert not case.fields.unread(), "fields of the file that nobody reads"
 
 
