@@ -4,6 +4,7 @@ PYTHON ?= python3
 export PATH := $(abspath $(VENV))/bin:$(PATH)
 export DVC_NO_ANALYTICS := 1
 export MLFLOW_DISABLE_TELEMETRY := true
+unexport PYTHONDONTWRITEBYTECODE  # commands start in half the time where compiled sources are kept
 
 .PHONY: repro flights test faults lint docs ui bench clean
 .DEFAULT_GOAL := repro

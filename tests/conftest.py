@@ -2,6 +2,8 @@ from __future__ import annotations
 
 import gc
 import importlib
+import os
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -18,14 +20,30 @@ from support import dataset
 # Tiny tensors: a second intra-op thread costs more than it brings. (The folder of this file is also what makes
 # ``support`` importable from every test.)
 torch.set_num_threads(1)
+# Workers and commands start in half the time where compiled sources are kept.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+sys.dont_write_bytecode = False
 settings.register_profile("untimed", deadline=None)  # a loaded machine must not fail a test
 settings.load_profile("untimed")
 
 
-def pytest_collection_finish() -> None:
+_searched = {"modules": 0}
+
+
+def _freeze() -> None:
     """What is imported by now is not searched for garbage after every run."""
-    gc.collect()
-    gc.freeze()
+    if len(sys.modules) > _searched["modules"] + 100:
+        _searched["modules"] = len(sys.modules)
+        gc.collect()
+        gc.freeze()
+
+
+def pytest_collection_finish() -> None:
+    _freeze()
+
+
+def pytest_runtest_logfinish() -> None:
+    _freeze()
 
 
 def pytest_unconfigure() -> None:
