@@ -27,19 +27,20 @@ settings.register_profile("untimed", deadline=None)  # a loaded machine must not
 settings.load_profile("untimed")
 
 
-_searched = {"modules": 0}
+_unfreeze, _imported = gc.unfreeze, [0]
 
 
 def _freeze() -> None:
     """What is imported by now is not searched for garbage after every run."""
-    if len(sys.modules) > _searched["modules"] + 100:
-        _searched["modules"] = len(sys.modules)
+    if len(sys.modules) > _imported[0] + 100:
+        _imported[0] = len(sys.modules)
         gc.collect()
         gc.freeze()
 
 
 def pytest_collection_finish() -> None:
     _freeze()
+    gc.unfreeze = lambda: None  # commands that do all their runs in this process end with it
 
 
 def pytest_runtest_logfinish() -> None:
@@ -48,6 +49,7 @@ def pytest_runtest_logfinish() -> None:
 
 def pytest_unconfigure() -> None:
     """Libraries that look for leaks at exit find none."""
+    gc.unfreeze = _unfreeze
     gc.unfreeze()
 
 
