@@ -10,7 +10,14 @@ from raw_files import batch, noise, write_emnist, write_tar
 
 __all__ = ["fedtide", "folder", "shared_data"]
 
-OTHERS = ("table4_emnist_10", "table4_emnist_500", "table1_cifar10_100", "table1_cifar10_500", "table1_cifar100_500")
+OTHERS = (
+    "table1_cifar100_100",
+    "table4_emnist_10",
+    "table4_emnist_500",
+    "table1_cifar10_100",
+    "table1_cifar10_500",
+    "table1_cifar100_500",
+)
 
 
 def write_files(name, data):
@@ -39,11 +46,7 @@ def write_files(name, data):
 
 @pytest.mark.parametrize(
     "name",
-    [
-        "table4_emnist_15",
-        "table1_cifar100_100",
-        *(pytest.param(other, marks=pytest.mark.slow) for other in OTHERS),
-    ],
+    ["table4_emnist_15", *(pytest.param(other, marks=pytest.mark.slow) for other in OTHERS)],
 )
 def test_two_rounds(name, fedtide, folder, request):
     (folder / "experiments").symlink_to(request.config.rootpath / "experiments")

@@ -4,8 +4,9 @@ import campaign
 import pytest
 from benches import Benches
 
-KILLS = [f"kill/run/{number}" for number in range(3)] + [f"power/run/{number}" for number in range(2)]
+KILLS = [f"kill/run/{number}" for number in range(3)]
 OTHERS = [
+    *(f"power/run/{number}" for number in range(2)),
     *(f"kill/{subject}/{number}" for subject in ("run-mlflow", "compare", "tune", "tune-two") for number in range(3)),
     *(f"kill/{subject}/0" for subject in ("compare-mlflow", "tune-mlflow", "reproduce", "train-stage", "tune-stage")),
     *(f"kill/{subject}/1" for subject in ("prepare", "partition")),

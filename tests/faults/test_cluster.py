@@ -51,6 +51,7 @@ def first_run_on(worker, folder):
     return next((folder / "runs").glob(f"{algorithm}-{initialiser}-s{seed.removeprefix('seed ')}-*"), None)
 
 
+@pytest.mark.slow
 def test_a_machine_is_lost_and_another_takes_its_runs_over(folder):
     changes = {**GRID, "scenario": {**GRID["scenario"], "rounds_per_session": 150}}  # still under way when it is lost
     runs = folder / "runs"

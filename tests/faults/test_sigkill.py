@@ -13,19 +13,14 @@ from support import clock, light
 MOMENTS = [Moment(rows, number % 5) for number, rows in enumerate((0, 2, 4, 5, 6, 9, 10, 11, 13, 14))]
 """Before the first state, inside a session, around each session change, between saved states, in the last round."""
 
-KINDS_OF_STATE = {
-    "fedopt": "vectors of the server",
-    "fedwcm": "numbers and histograms, columns of the history",
-    "fedgen": "another model with its optimiser",
-    "cfl_generative": "tensors that grow, synthetic samples",
-}
-"""An algorithm for each kind of state: killed at all moments. Memories of clients and server are FedSSG's, which
-test_campaign.py kills."""
+GROWING = ("cfl_generative", "fedgen")
+"""They keep tensors that grow, synthetic samples, and another model with its optimiser: killed once; numbers, histograms and
+columns of the history are FedWCM's, killed at all moments, memories of clients and server FedSSG's, which test_campaign.py
+kills. That the state of every algorithm is whole is proven without a process by contract/test_rounds.py."""
 
 
 def has_more_state(algorithm):
-    """Whether it keeps more than declared vectors; such an algorithm is killed at one moment, and like all others at all of
-    them in the slow tests."""
+    """Whether it keeps more than declared vectors."""
     known = plugins.load(Algorithm, algorithm)
     return known.remembers or known.extra is not Algorithm.extra
 
@@ -46,20 +41,17 @@ def kill_and_compare(folder, algorithm, moments):
     same_records(folder / "runs/run", folder / "runs/whole")
 
 
-@pytest.mark.parametrize(
-    "algorithm",
-    [
-        pytest.param(name, marks=[pytest.mark.slow] * (name not in KINDS_OF_STATE))
-        for name in plugins.names("algorithms")
-    ],
-)
+def some(names, by_default):
+    """Algorithms, all but a few of which are for the slow tests."""
+    return [pytest.param(name, marks=[pytest.mark.slow] * (name not in by_default)) for name in names]
+
+
+@pytest.mark.parametrize("algorithm", some(plugins.names("algorithms"), ("fedwcm",)))
 def test_ten_kills_change_nothing(folder, algorithm):
     kill_and_compare(folder, algorithm, MOMENTS)
 
 
-@pytest.mark.parametrize(
-    "algorithm", [name for name in plugins.names("algorithms") if name not in KINDS_OF_STATE and has_more_state(name)]
-)
+@pytest.mark.parametrize("algorithm", some(filter(has_more_state, plugins.names("algorithms")), GROWING))
 def test_a_kill_changes_nothing(folder, algorithm):
     draw = generator(0, f"kill of {algorithm}")
     kill_and_compare(folder, algorithm, [Moment(int(draw.integers(3, 14)), int(draw.integers(0, 5)))])

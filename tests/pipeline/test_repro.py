@@ -1,4 +1,10 @@
+"""The first ``dvc repro`` and the one after it; .ci/run makes the whole pipeline, and finds ``dvc.lock`` unchanged."""
+
 import json
+
+import pytest
+
+pytestmark = pytest.mark.slow
 
 ALWAYS = {"download", "code"}
 STAGES = {*ALWAYS, "partition", "train@fedavg", "train@fedprox", "report", "tune"}
