@@ -1,7 +1,8 @@
 """Small defects, one at a time, and whether the default test suite finds them.
 
-A defect is a slip that is easy to make: a sign, an index, a missing factor, something that is not saved. It is put into a copy
-of the tree, and tests run until one fails: first the likely files, then the likely folders, then the rest of the suite.
+A defect is a slip that is easy to make: a sign, an index, a missing factor, something that is not saved; ``defects.txt`` has
+them, and says how to add one. It is put into a copy of the tree, and tests run until one fails: first the likely files, then
+the likely folders, then the rest of the suite.
 Finally all tests that failed run without any defect, on edited files that only gain an unused constant. A test that fails
 there as well does not count, and its defects are judged again without it.
 
@@ -27,186 +28,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
-DEFECTS = r"""
-algorithms.scaffold: SCAFFOLD: c moves by 1/|S| instead of 1/N of the sum of the participants' changes
-    algorithms/scaffold.py < algorithms/test_scaffold.py golden algorithms
-    - torch.ones_like(r.omega)) / r.population
-    + torch.ones_like(r.omega)) / len(r.ids)
-algorithms.fedssg: FedSSG: the mean of kept control variates over a new population lacks the relative sizes omega
-    algorithms/fedssg.py < algorithms/test_scaffold.py algorithms/test_drift_correction.py federation
-    - ServerVector("c", mean_of="c_k", by_size=True)
-    + ServerVector("c", mean_of="c_k")
-algorithms.fedopt: FedOpt: sign of Yogi's second moment
-    algorithms/fedopt.py < algorithms/test_fedopt.py golden
-    - square * (v - square).sign()
-    + square * (square - v).sign()
-algorithms.feddc: FedDC: control variates divide by a client's own steps instead of those of a mean-sized client
-    algorithms/feddc.py < algorithms/test_drift_correction.py algorithms/test_drift_quadratics.py golden
-    - delta / (r.mean_steps * eta)
-    + delta / (r.steps * eta)
-algorithms.fedcm: FedCM: Delta divides by the undecayed learning rate
-    algorithms/_momentum.py < algorithms/test_fedcm.py golden algorithms
-    - (r.w - r.W) / (r.lr * self.step_count(r))
-    + (r.w - r.W) / (r.lr0 * self.step_count(r))
-algorithms.fedacg: FedACG: the momentum is the step from the lookahead instead of from the model
-    algorithms/fedacg.py < algorithms/test_fedacg.py golden
-    - r.server.m = x - r.w
-    + r.server.m = x - self.start(r)
-algorithms.fednova: FedNova: tau_eff with a proximal term is the mean norm instead of the mean number of steps
-    algorithms/fednova.py < algorithms/test_fednova.py golden
-    - (r.weights * (r.steps if self.settings.mu else a)).sum()
-    + (r.weights * a).sum()
-algorithms.fedwcm: FedWCM: alpha lives on the object instead of in the state, so a resumed run starts from alpha_0
-    algorithms/fedwcm.py < algorithms/test_fedwcm.py contract/test_rounds.py
-    - return float(r.extra["alpha"])
-    + return getattr(self, "_alpha", self.settings.alpha0)
-    - r.extra["alpha"] = torch.tensor(min(max(alpha, 0.1), 1.0), dtype=torch.float64)
-    + self._alpha = min(max(alpha, 0.1), 1.0)
-algorithms.fedgrab: FedGraB: the controller's errors of the last two rounds are stored in the wrong order
-    algorithms/fedgrab.py < algorithms/test_longtail_systems.py
-    - u.clamp(-_LIMIT, _LIMIT), e, self.e1)
-    + u.clamp(-_LIMIT, _LIMIT), self.e1, e)
-algorithms.fedgen: FedGen: Adam's moments of the generator are not kept from round to round
-    algorithms/fedgen.py < algorithms/test_fedgen.py contract/test_rounds.py
-    -         x["first"], x["second"] = moments["exp_avg"], moments["exp_avg_sq"]
-algorithms.cfl_regularization: CFL-Regularization: the mean over the window divides by the number of all triples so far
-    algorithms/_window.py < algorithms/test_cfl.py golden
-    - kept[-window:].clone(), min(count, window)
-    + kept[-window:].clone(), count
-algorithms.creff: CReFF: a class's gradient is the mean over all participants, including those without the class
-    algorithms/creff.py < algorithms/test_longtail_systems.py
-    - torch.stack(gradients).sum(0) / holders
-    + torch.stack(gradients).mean(0)
-engine.last_batch: batch plan: the short last batch of an epoch is dropped
-    engine/plan.py < engine/test_plan.py golden
-    - batches = -(-size // local.step_samples)
-    + batches = max(1, size // local.step_samples)
-engine.nesterov: displacement per unit gradient: Nesterov's lookahead is ignored
-    engine/local.py < engine/test_local.py algorithms/test_scaffold.py algorithms/test_fedcm.py golden
-    - lag = momentum**2 if nesterov else momentum
-    + lag = momentum
-engine.decay: direct step: weight decay is left out
-    engine/local.py < algorithms/test_fedavg.py engine/test_executors.py golden
-    - shrink = 1.0 - self.lr * ((self.pull or 0.0) + self.decay)
-    + shrink = 1.0 - self.lr * (self.pull or 0.0)
-engine.frozen_memory: stacked executor: memories of a client that has finished keep changing
-    engine/executors/stacked.py < engine/test_executors.py algorithms/test_sharpness.py golden
-    - written = [training.w, *training.update.moments.values(), *(memory[rows] for memory in cohort.memories)]
-    + written = [training.w, *training.update.moments.values()]
-engine.padding: gradient: the padding of a short batch counts in the divisor of the mean loss
-    engine/gradient.py < engine/test_executors.py golden
-    - (values * keep).sum() / keep.sum().clamp(min=1)
-    + (values * keep).mean()
-engine.full_gradient: full gradient: the batches of a large shard are added as means
-    engine/passes/evaluation.py < engine/test_evaluation.py algorithms/test_mime.py
-    - losses.sum() / len(shard)
-    + losses.mean()
-engine.crop: augmentation: the last offset of the window is never drawn
-    engine/augment.py < engine/test_augment.py
-    - offset = (draw * (2 * self.crop + 1)).to
-    + offset = (draw * (2 * self.crop)).to
-engine.clip_scope: local step: weight decay inside the clip is added again outside
-    engine/local.py < engine/test_local.py engine/test_executors.py
-    - if self.has_decay and local.clip_scope != "total_with_decay":
-    + if self.has_decay:
-federation.schedule: learning rate: off by one, so a run ends at the floor and never uses its first rate
-    federation/schedules.py < federation/test_schedules.py
-    - progress = min(t / (local
-    + progress = min((t + 1) / (local
-federation.latest: a participant's latest local model is not kept
-    federation/round.py < algorithms/test_drift_correction.py federation/test_boundaries.py federation golden
-    - memory["latest"] = cohort.W
-    + pass
-federation.seen: session change: clients whose memories are cleared still count as seen
-    federation/boundary.py < federation/test_boundaries.py algorithms/test_moon.py algorithms/test_sharpness.py federation
-    - state.seen.zero_()
-federation.departed: inside a session the memories of new clients are cleared instead of those of clients that left
-    federation/plan.py < federation/test_boundaries.py federation
-    - np.setdiff1d(before, now)
-    + np.setdiff1d(now, before)
-federation.totals: saved state: bytes, seconds and joules so far are not saved
-    federation/state.py < runs/test_execution.py federation/test_checkpoint.py contract/test_rounds.py runs federation
-    - return vars(self).copy()
-    + return {name: value for name, value in vars(self).items() if name != "totals"}
-federation.order: a round's state is saved before its rows are written: a kill in between loses the rows
-    runs/callbacks.py < faults/test_sigkill.py runs/test_execution.py faults
-    -         self.directory.append(record.row, record.per_class, record.clients, record.neurons, record.client_scores)
-    -         last = module.state.round == module.timeline.rounds
-    -         if module.diverged is None and (last or trainer.should_stop or module.state.round % self.every == 0):
-    -             records = self.directory.mark_records()  # on the disk before the state that counts on them
-    -             saved = checkpoint.Saved(self.key, module.state.round, records, module.state.tensors() | self.more())
-    -             self._states.save(saved)
-    +         last = module.state.round == module.timeline.rounds
-    +         if module.diverged is None and (last or trainer.should_stop or module.state.round % self.every == 0):
-    +             records = self.directory.mark_records()  # on the disk before the state that counts on them
-    +             saved = checkpoint.Saved(self.key, module.state.round, records, module.state.tensors() | self.more())
-    +             self._states.save(saved)
-    +         self.directory.append(record.row, record.per_class, record.clients, record.neurons, record.client_scores)
-records.bound: saved states of other runs are continued
-    records/states.py < federation/test_checkpoint.py runs/test_lost_records.py
-    - header.get("owner") != owner or path.name
-    + path.name
-records.beginning: records that were changed before a saved state are continued
-    records/marks.py < records/test_marks.py runs/test_lost_records.py
-    - elif _digest_of_beginning(folder / name, mark["bytes"]) != mark["sha256"]:
-    + elif False:
-federation.gradient_costs: gradient rounds are charged to the scratch state, so they cost nothing
-    federation/gradient_rounds.py < initialisation/test_dynamic.py costs/test_run_costs.py initialisation federation costs
-    - charge(self.parts, self.state, plan
-    + charge(self.parts, scratch, plan
-initialisation.rate: dynamic: gradient rounds use the full instead of half the learning rate
-    initialisation/dynamic.py < initialisation/test_dynamic.py initialisation golden
-    - lr = s.lr / 2 if c.gradient_lr is None
-    + lr = s.lr if c.gradient_lr is None
-initialisation.retention: retention: the newer model of the nearest pair is dropped
-    initialisation/_retention.py < initialisation/test_retention.py initialisation
-    - older, _ = min(combinations
-    + _, older = min(combinations
-initialisation.ema: pilot models: the oldest has the factor 1 - decay too, so the weights do not sum to one
-    initialisation/_mixing.py < initialisation/test_mixing.py initialisation
-    - (1 - decay if i else 1.0) * decay
-    + (1 - decay) * decay
-initialisation.oracle: oracle: an earlier model of the same devices is not replaced, so the oldest is always used
-    initialisation/oracle.py < initialisation/test_oracle.py initialisation
-    -         if (same := self._same(s)) is not None:
-    -             forget(s.store, "session", same)
-costs.powers: energy: the powers of sending and receiving are swapped
-    costs/wireless.py < costs/test_wireless.py costs golden
-    - s.receive_power * down_s + s.send_power * up_s
-    + s.send_power * down_s + s.receive_power * up_s
-costs.band: uploads do not share the band
-    costs/wireless.py < costs/test_wireless.py costs golden
-    - self._link(s.bandwidth / row.sum(), s.send_power
-    + self._link(s.bandwidth, s.send_power
-costs.buffers: ledger: BatchNorm statistics are not counted
-    federation/payload.py < algorithms/test_fedacg.py costs/test_run_costs.py algorithms
-    - return size + buffers if name in ("w", "W")
-    + return size if name in ("w", "W")
-costs.waits: averages inside a round: the time a client waits for one is not on its clock at the next
-    costs/wireless.py < costs/test_wireless.py exchange/test_intervals.py costs golden
-    -         clock[rows] += wait
-report.deviation: mean and deviation over seeds: divisor n instead of n - 1
-    records/metrics.py < report/test_report_metrics.py report
-    - kept.std(ddof=1)
-    + kept.std(ddof=0)
-report.holm: Holm's correction: corrected p-values may decrease along their order
-    records/statistics.py < report/test_report_statistics.py report
-    - (ordered * factors).cummax().clip(upper=1.0)
-    + (ordered * factors).clip(upper=1.0)
-report.forgotten: forgetting: models from before a period count as its best
-    records/forgetting.py < report/test_forgetting.py report
-    - A[u:, u].max() - A[-1, u]
-    + A[:, u].max() - A[-1, u]
-report.gradient_rounds: transitions: the mean cost of a round does not divide by the gradient rounds
-    report/transitions.py < report/test_transitions.py report
-    - done = len(rounds) + total - before
-    + done = len(rounds)
-report.incomplete: table: runs that diverged or did not finish enter means and deviations
-    report/method_table.py < report/test_report_table.py report
-    - group["state"].value_counts(), group[group["state"] == "complete"]
-    + group["state"].value_counts(), group
-"""
-"""``id: what is wrong``, then the file below ``src/fedtide`` ``<`` tests likely to fail, then edits as in a patch."""
+DEFECTS = Path(__file__).with_name("defects.txt")
 
 PRIVATE = ("FEDTIDE_MIRROR", "FEDTIDE_MLRUNS", "FEDTIDE_PLUGINS", "PYTEST_ADDOPTS", "PYTEST_CURRENT_TEST")
 STAGES = ("files", "folders", "suite")
@@ -225,9 +47,10 @@ class Defect(NamedTuple):
 
 
 def parse(text: str) -> list[Defect]:
-    """The defects of a text in the format of ``DEFECTS``."""
+    """The defects of a text in the format that ``defects.txt`` describes."""
     found = []
-    for block in re.split(r"\n(?=\S)", text.strip()):
+    plain = "\n".join(line for line in text.splitlines() if not line.startswith("#"))
+    for block in re.split(r"\n(?=\S)", plain.strip()):
         head, where, *lines = block.splitlines()
         id_, what = head.split(": ", 1)
         file, look = where.strip().split(" < ")
@@ -378,7 +201,11 @@ def main() -> None:
     parser.add_argument("--results", type=Path, default=Path("mutations.jsonl"), help="JSON lines, continued")
     parser.add_argument("--list", action="store_true", help="only check that every defect fits the tree, and name them")
     given = parser.parse_args()
-    chosen = [d for d in parse(DEFECTS) if not given.only or any(d.id.startswith(name) for name in given.only)]
+    chosen = [
+        d
+        for d in parse(DEFECTS.read_text(encoding="utf-8"))
+        if not given.only or any(d.id.startswith(name) for name in given.only)
+    ]
     if given.list:
         for defect in chosen:
             edited((given.tree / "src/fedtide" / defect.file).read_text(encoding="utf-8"), defect)
