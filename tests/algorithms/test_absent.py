@@ -7,29 +7,10 @@ from typing import Any
 import pytest
 import torch
 
-from algorithms.absent_worlds import COHORTS, DECAYING, EVERYBODY, LOCAL, SIZES, available, models, start
+from algorithms.absent_worlds import COHORTS, DECAYING, LOCAL, SIZES, available, models, start
 from support import closest, federation, largest_gap, run_rounds, settings, steady, timeline, trajectory, vectors, watch
 
 STORED = ["mifa", "fedvarp"]
-NEVER_EXCLUDES = {"name": "ca_fed", "bias": 1e9, "prior_rounds": 1e-13}
-METHODS: list[dict[str, Any]] = [
-    *({"name": name, "units": units} for name in STORED for units in ("gradient", "displacement")),
-    *({"name": "mifa", "begin": begin} for begin in ("seen", "wait")),
-    {"name": "fedvarp", "beta": 0.5},
-    {"name": "fedawe"},
-    {"name": "fedawe", "newcomers": "current"},
-    {"name": "fedau"},
-    NEVER_EXCLUDES,
-]
-
-
-@pytest.mark.parametrize("weighting", ["uniform", "samples"])
-@pytest.mark.parametrize("method", METHODS, ids=lambda method: "-".join(map(str, method.values())))
-def test_with_everybody_in_every_round_it_is_fedavg(method: dict[str, Any], weighting: str) -> None:
-    """Clients of unequal sizes, so with unequal steps, and a rate that decays."""
-    common = {"weighting": weighting, "server_lr": 0.7}
-    ours, fedavg = (models({**chosen, **common}, EVERYBODY) for chosen in (method, {"name": "fedavg"}))
-    assert largest_gap(ours, fedavg) < 1e-11
 
 
 @pytest.mark.parametrize("algorithm", STORED)

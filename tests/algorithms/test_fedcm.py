@@ -31,18 +31,6 @@ def constant(quadratics: Any, sizes: list[int], gradient: list[float]) -> Any:
     return quadratics(sizes, [FLAT] * len(sizes), [[-value / FLAT for value in gradient]] * len(sizes))
 
 
-@pytest.mark.parametrize("executor", ["threads", "stacked"])
-@pytest.mark.parametrize("clip", [None, 0.5])
-def test_with_the_gradient_alone_it_is_fedavg(executor: str, clip: float | None) -> None:
-    common = {
-        "local": {**LOCAL, "weight_decay": 0.01, "clip": clip},
-        "engine": {"executor": executor, "workers": 1},
-        "cohorts": COHORTS,
-    }
-    ours, plain = (trajectory(name, steady(SIZES, 4), vectors(), **common)[0] for name in (fedcm(alpha=1.0), "fedavg"))
-    assert all(torch.equal(a, b) for a, b in zip(ours, plain, strict=True))
-
-
 def test_the_first_round_is_fedavg_with_a_smaller_rate() -> None:
     ours, _ = trajectory(fedcm(alpha=0.3), steady(SIZES, 1), vectors(), local=LOCAL, engine=THREADS)
     plain, _ = trajectory("fedavg", steady(SIZES, 1), vectors(), local={**LOCAL, "lr": 0.3 * LOCAL["lr"]})

@@ -25,9 +25,8 @@ def run(**values: Any) -> list[Tensor]:
     return trajectory({**SMALL, **values}, WORLD, vectors(), local=LOCAL)[0]
 
 
-def test_without_extra_terms_it_is_fedavg_and_so_is_the_first_round() -> None:
+def test_the_first_round_is_fedavg() -> None:
     plain, _ = trajectory("fedavg", WORLD, vectors(), local=LOCAL)
-    assert all(torch.equal(a, b) for a, b in zip(run(alpha=0.0, beta=0.0), plain, strict=True))
     for values in ({"alpha": 0.0}, {"beta": 0.0}, {}):
         found = run(**values)
         assert torch.equal(found[0], plain[0])

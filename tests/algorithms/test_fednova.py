@@ -11,7 +11,6 @@ from fedtide.core import plugins
 from support import (
     closest,
     federation,
-    largest_gap,
     preview,
     run_rounds,
     settings,
@@ -29,15 +28,6 @@ SLOPES = [[1.0, 2.0, 0.5], [3.0, -4.0, 1.0], [-0.5, 1.0, 2.0]]
 def fednova(**values: Any) -> dict[str, Any]:
     """Settings of FedNova."""
     return {"name": "fednova", **values}
-
-
-@pytest.mark.parametrize("executor", ["threads", "stacked"])
-@pytest.mark.parametrize("momentum", [0.0, 0.9])
-def test_equal_steps_are_fedavg(momentum: float, executor: str) -> None:
-    local = {"amount": 4, "unit": "steps", "batch_size": 3, "lr": 0.1, "momentum": momentum, "weight_decay": 0.01}
-    common = {"local": local, "engine": {"executor": executor, "workers": 1}}
-    ours, plain = (trajectory(name, steady(SIZES, 4), vectors(), **common)[0] for name in ("fednova", "fedavg"))
-    assert largest_gap(ours, plain) < 1e-14
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from fedtide.federation.state import RunState, initial_state
-from support import closest, federation, images, largest_gap, run_rounds, settings, steady, trajectory, vectors, watch
+from support import closest, federation, images, run_rounds, settings, steady, trajectory, vectors, watch
 
 SIZES = (5, 2, 7)
 LOCAL = {"amount": 2, "batch_size": 3, "lr": 0.1}
@@ -27,12 +27,6 @@ def followed(algorithm: Any, rounds: int = 4) -> tuple[list[tuple[Tensor, Tensor
     seen = watch(fed)
     state, _ = run_rounds(fed)
     return [(r.w, r.mean(r.W) - r.w, w) for r, w in seen], state
-
-
-def test_plain_sgd_with_rate_one_is_fedavg() -> None:
-    ours, _ = trajectory(fedopt("sgd", beta1=0.0, server_lr=1.0), steady(SIZES, 4), vectors(), local=LOCAL)
-    plain, _ = trajectory("fedavg", steady(SIZES, 4), vectors(), local=LOCAL)
-    assert largest_gap(ours, plain) < 1e-14
 
 
 def test_sgd_is_fedavgm() -> None:

@@ -68,15 +68,6 @@ def test_the_term_is_one_function_so_that_it_is_traced_once() -> None:
 
 
 @EXECUTORS
-def test_no_contrast_is_fedavg_to_the_bit(executor: str) -> None:
-    common = {"local": LOCAL, "engine": {"executor": executor, "workers": 1}}
-    ours, plain = (
-        trajectory(name, steady(SIZES, 4), vectors(), **common)[0] for name in ({"name": "moon", "mu": 0.0}, "fedavg")
-    )
-    assert all(torch.equal(a, b) for a, b in zip(ours, plain, strict=True))
-
-
-@EXECUTORS
 def test_a_client_without_a_previous_model_trains_as_in_fedavg(executor: str) -> None:
     """Client 2 joins in the second round; client 1 has a model of the first."""
 

@@ -30,14 +30,6 @@ COHORTS = [[0, 2], [1, 2], [0], [0, 1, 2]]
 NAME = "scaffold_released"
 
 
-def test_a_learning_rate_of_one_is_fedavg() -> None:
-    local = {**LOCAL, "lr": 1.0}
-    ours, plain = (
-        trajectory(name, steady(SIZES, 4), vectors(), cohorts=COHORTS, local=local)[0] for name in (NAME, "fedavg")
-    )
-    assert largest_gap(ours, plain) < 1e-12
-
-
 @pytest.mark.parametrize("lr", [0.03, 0.5])
 def test_a_round_goes_the_share_eta_of_fedavgs_way(lr: float) -> None:
     """The rate is the round's: it falls from round to round."""

@@ -47,26 +47,6 @@ def rounds_of(algorithm: Any, rounds: int = 4, sizes: Any = SIZES, cohorts: Any 
     return seen
 
 
-@pytest.mark.parametrize(
-    ("ours", "theirs"),
-    [
-        (named("fedsam", rho=0.0), "fedavg"),
-        (named("mofedsam", rho=0.0, alpha=0.3), named("fedcm", alpha=0.3)),
-        (named("mofedsam", alpha=1.0), "fedsam"),
-        (named("fedspeed", a=0.3, rho=0.0), named("fedspeed", a=0.3, mix=0.0)),
-        (named("fedsmoo", a=0.3, rho=0.0), named("fedspeed", a=0.3, mix=0.0)),
-        (named("fedlesam", rho=0.0), "fedavg"),
-        (named("fedlesam", rho=0.0, base="feddyn", a=0.3, weighting="uniform"), named("fedspeed", a=0.3, mix=0.0)),
-    ],
-    ids=lambda value: value if isinstance(value, str) else "-".join(map(str, value.values())),
-)
-def test_it_is(ours: Any, theirs: Any) -> None:
-    """To the bit: with a clip in force all of them take their steps in one order of operations."""
-    common = {"local": LOCAL, "engine": THREADS, "cohorts": COHORTS}
-    first, second = (trajectory(name, steady(SIZES, 4), vectors(), **common)[0] for name in (ours, theirs))
-    assert all(torch.equal(a, b) for a, b in zip(first, second, strict=True))
-
-
 def test_fedlesam_s_without_a_radius_is_scaffold() -> None:
     ours, plain = (
         trajectory(name, steady(SIZES, 4), vectors(), local=LOCAL, engine=THREADS, cohorts=COHORTS)
