@@ -27,7 +27,7 @@ settings.register_profile("untimed", deadline=None)  # a loaded machine must not
 settings.load_profile("untimed")
 
 
-_unfreeze, _imported = gc.unfreeze, [0]
+_imported, _gc = [0], {name: getattr(gc, name) for name in ("freeze", "unfreeze")}
 
 
 def _freeze() -> None:
@@ -35,12 +35,12 @@ def _freeze() -> None:
     if len(sys.modules) > _imported[0] + 100:
         _imported[0] = len(sys.modules)
         gc.collect()
-        gc.freeze()
+        _gc["freeze"]()
 
 
 def pytest_collection_finish() -> None:
     _freeze()
-    gc.unfreeze = lambda: None  # commands that do all their runs in this process end with it
+    gc.freeze = gc.unfreeze = lambda: None  # of commands that do their runs in this process, which would undo it
 
 
 def pytest_runtest_logfinish() -> None:
@@ -49,8 +49,7 @@ def pytest_runtest_logfinish() -> None:
 
 def pytest_unconfigure() -> None:
     """Libraries that look for leaks at exit find none."""
-    gc.unfreeze = _unfreeze
-    gc.unfreeze()
+    _gc["unfreeze"]()
 
 
 Quadratics = Callable[[list[int], list[float], list[list[float]]], tuple[Dataset, dict[str, Any]]]
