@@ -4,50 +4,47 @@ import json
 import subprocess
 import sys
 
-import pytest
-
 HEAVY = {"torch", "lightning", "mlflow", "dvc", "optuna", "pandas", "matplotlib", "plotly", "distributed"}
 PROGRAM = """
 import json, sys
 from fedtide.cli.main import main
 
-status = 0
-if sys.argv[1:]:
-    try:
-        main()
-    except SystemExit as left:
-        status = left.code or 0
-print(json.dumps([status, sorted({name.partition(".")[0] for name in sys.modules})]))
+for arguments in json.loads(sys.argv[1]):
+    status, sys.argv[1:] = 0, arguments
+    if arguments:
+        try:
+            main()
+        except SystemExit as left:
+            status = left.code or 0
+    print("imported:", json.dumps([status, sorted({name.partition(".")[0] for name in sys.modules})]))
 """
 
 
-def imported(*arguments, expected=0):
-    """Heavy libraries in a process that called the command; without arguments, that imported its module."""
-    called = subprocess.run([sys.executable, "-c", PROGRAM, *arguments], capture_output=True, text=True, check=False)
+def imported(*commands):
+    """Exit status of some commands called in one process, and the heavy libraries it has imported after each; without
+    arguments a command only imports its module."""
+    program = [sys.executable, "-c", PROGRAM, json.dumps(commands)]
+    called = subprocess.run(program, capture_output=True, text=True, check=False)
     assert called.returncode == 0, called.stderr
-    status, modules = json.loads(called.stdout.splitlines()[-1])
-    assert status == expected, called.stderr
-    return HEAVY & set(modules)
+    found = [json.loads(line[9:]) for line in called.stdout.splitlines() if line.startswith("imported:")]
+    return [(status, HEAVY & set(modules)) for status, modules in found]
 
 
-@pytest.mark.parametrize(
-    "arguments", [(), ("--help",), ("run", "--help"), ("list", "algorithms"), ("list", "models", "--json")]
-)
-def test_asking_what_there_is_imports_nothing_heavy(arguments):
-    assert imported(*arguments) == set()
+def test_asking_what_there_is_imports_nothing_heavy():
+    commands = [(), ("--help",), ("run", "--help"), ("list", "algorithms"), ("list", "models", "--json")]
+    assert imported(*commands) == [(0, set())] * len(commands)
 
 
-def test_a_finished_run_is_returned_without_training_and_tracking(fedtide, folder):
+def test_what_has_nothing_to_train_imports_no_library_for_training_tracking_or_clusters(fedtide, folder):
+    """A wrong setting, a finished run, a finished comparison."""
     assert fedtide("run", "-q").status == 0
-    heavy = {"lightning", "mlflow", "dvc", "optuna", "matplotlib", "plotly"}
-    assert not heavy & imported("run", "--set", "tracking.mlflow=true")
-    assert not (folder / "mlruns").exists()
-
-
-def test_a_comparison_without_a_cluster_does_not_import_dask(fedtide, folder):
     assert fedtide("compare", "-q").status == 0
-    assert "distributed" not in imported("compare", "-q")
-
-
-def test_a_wrong_setting_is_refused_without_training(folder):
-    assert not {"lightning", "mlflow", "dvc"} & imported("run", "--set", "local.lr=-1", expected=2)
+    wrong, run, comparison = imported(
+        ("run", "--set", "local.lr=-1"), ("run", "--set", "tracking.mlflow=true"), ("compare", "-q")
+    )
+    assert wrong[0] == 2
+    assert not {"lightning", "mlflow", "dvc"} & wrong[1]
+    assert run[0] == comparison[0] == 0
+    assert not {"lightning", "mlflow", "dvc", "optuna", "matplotlib", "plotly"} & run[1]
+    assert "distributed" not in comparison[1]
+    assert not (folder / "mlruns").exists()
