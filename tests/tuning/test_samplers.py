@@ -82,13 +82,13 @@ def assert_same(home: Path, other: Path, sampler: Any) -> None:
 
 @EACH
 def test_a_search_with_each_sampler_repeats_after_a_kill(params: Make, tmp_path: Path, sampler: Any) -> None:
-    """Killed while its last trial was sampled, and while it ran."""
+    """Killed while its last trial was sampled, and, which no sampler sees, while it ran."""
     file, whole = four(params, sampler), tmp_path / "whole"
     search(file, whole)
     (journal,) = (whole / "tuning").glob("*.journal")
     lines = journal.read_bytes().splitlines(keepends=True)
     begun = [place for place, line in enumerate(lines) if b'"datetime_start"' in line][-1]
-    for count in (begun + 2, len(lines) - 2):
+    for count in (begun + 2, len(lines) - 2) if "tpe" in str(sampler) else (begun + 2,):
         home = tmp_path / str(count)
         shutil.copytree(whole, home)
         (home / "tuning" / journal.name).write_bytes(b"".join(lines[:count]))
@@ -110,10 +110,11 @@ def test_samplers_are_other_studies_and_a_switched_off_pruner_is_one(params: Mak
     def name(**tune: Any) -> str:
         return search(params({"trials": 1, **tune}), tmp_path).study
 
-    assert name() == name(sampler={"startup": 10}, pruner={"name": "median", "startup": 4})
-    assert name(prune=False) == name(pruner="none")
-    others = [name(sampler="random"), name(sampler={"startup": 3}), name(pruner="hyperband"), name(prune=False)]
-    assert len({name(), *others}) == 5
+    usual, unpruned = name(), name(prune=False)
+    assert usual == name(sampler={"startup": 10}, pruner={"name": "median", "startup": 4})
+    assert unpruned == name(pruner="none")
+    others = [name(sampler="random"), name(sampler={"startup": 3}), name(pruner="hyperband"), unpruned]
+    assert len({usual, *others}) == 5
 
 
 def test_a_grid_is_every_combination_once_and_more_trials_find_nothing_to_do(params: Make, tmp_path: Path) -> None:

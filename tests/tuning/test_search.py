@@ -126,11 +126,6 @@ def test_figures_are_drawn(found: tuple[Path, TuneResult]) -> None:
         assert (home / "tuning" / name).read_bytes().startswith(b"\x89PNG")
 
 
-def test_one_worker_repeats_to_the_byte(found: tuple[Path, TuneResult], params: Make, tmp_path: Path) -> None:
-    search(params(), tmp_path)
-    assert_same_files(tmp_path, found[0])
-
-
 def assert_same_files(home: Path, other: Path) -> None:
     for name in ("trials.csv", "best.yaml"):
         assert (home / "tuning" / name).read_bytes() == (other / "tuning" / name).read_bytes()
