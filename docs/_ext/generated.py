@@ -159,7 +159,7 @@ def catalogue(kind: str, depth: str = "2") -> list[str]:
     """Table of contents of a kind, then its plug-ins."""
     names = plugins.names(kind)
     summaries = [[f"[{name}](#{kind}-{name})", plugins.summary(kind, name)] for name in names]
-    lines = [f"({kind}-list)=", *table(["name", "what it is"], summaries)]
+    lines = [f"({kind}-list)=", *(table(["name", "what it is"], summaries) if names else ["None is built in.", ""])]
     for name in names:
         lines += [f"({kind}-{name})=", f"{'#' * int(depth)} {name}", "", *describe(kind, name)]
     return lines

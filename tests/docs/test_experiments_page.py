@@ -1,4 +1,4 @@
-"""What docs/experiments.md and docs/findings.md say of experiments and commands."""
+"""Experiments and commands that docs/experiments.md, docs/tables.md and docs/findings.md name."""
 
 import re
 import shlex
@@ -14,7 +14,7 @@ from fedtide.settings.params import Params
 from fedtide.tuning.space import Space
 
 ROOT = Path(__file__).parents[2]
-TEXT = (ROOT / "docs" / "experiments.md").read_text(encoding="utf-8")
+TEXT = "\n".join((ROOT / "docs" / name).read_text(encoding="utf-8") for name in ("experiments.md", "tables.md"))
 FINDINGS = (ROOT / "docs" / "findings.md").read_text(encoding="utf-8")
 COMMANDS = [
     *re.findall(r"^(fedtide .*)$", TEXT, re.MULTILINE),

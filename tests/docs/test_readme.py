@@ -25,9 +25,10 @@ DOCUMENTS = {str(path.relative_to(ROOT)): path.read_text(encoding="utf-8") for p
 GUIDES = ("README.md", "CONTRIBUTING.md", "docs/start.md", "docs/concepts.md", "docs/systems.md", "docs/extend.md")
 TEXT = "\n".join(DOCUMENTS[name] for name in GUIDES)
 CHOSEN_BY = {
-    "algorithms": "algorithm={}", "data": "data={}", "exchange": "exchange={}", "initialisation": "initialiser={}",
-    "models": "model={}", "objectives": "objective={}", "participation": "participation={}", "partitions": "partition={}",
-    "scenarios": "scenario={{name: {}}}", "selection": "exchange={{name: intervals, selection: {}}}",
+    "aggregation": "aggregation={}", "algorithms": "algorithm={}", "data": "data={}", "exchange": "exchange={}",
+    "initialisation": "initialiser={}", "models": "model={}", "objectives": "objective={}",
+    "participation": "participation={}", "partitions": "partition={}", "scenarios": "scenario={{name: {}}}",
+    "selection": "exchange={{name: intervals, selection: {}}}", "uplink": "uplink=[{}]",
     "weighting": "algorithm={{name: fedavg, weighting: {}}}",
 }  # fmt: skip
 EXAMPLES = {

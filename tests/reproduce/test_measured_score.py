@@ -70,10 +70,10 @@ def test_the_history_is_read_in_the_units_of_the_score(tmp_path: Path) -> None:
 
 
 def test_a_lead_is_named_after_the_score() -> None:
-    mean = "mean over the rows in which all have a number"
-    assert heading(Score("accuracy")) == f"Accuracy minus the best of the others, {mean} (ACC_diff):"
-    assert heading(Score("auroc")) == f"AUROC minus the best of the others, {mean}:"
-    assert heading(Score("loss")) == f"The best of the others minus loss, {mean}:"
+    mean = "averaged over the rows with a value for every method"
+    assert heading(Score("accuracy")) == f"Lead in accuracy over the best other method (ACC_diff), {mean}:"
+    assert heading(Score("auroc")) == f"Lead in AUROC over the best other method, {mean}:"
+    assert heading(Score("loss")) == f"Lead in loss over the best other method, {mean}:"
 
 
 @pytest.mark.slow

@@ -6,7 +6,7 @@ import pytest
 
 from fedtide.core.errors import SettingsError
 from fedtide.report.formats import NOTHING
-from fedtide.reproduce.status import OTHERS, TODAY, UNKNOWN, page, status
+from fedtide.reproduce.status import CURRENT, OTHER, UNKNOWN, page, status
 
 
 @pytest.fixture
@@ -22,7 +22,7 @@ def test_what_is_there_is_counted(done):
     assert (found.recipe.name, found.recipe.profile) == ("tiny", "plain")
     assert (found.cells, len(found.recipe.cells), found.seeds) == (2, 3, (2, 2))
     assert len(found.differences) == 2
-    assert found.settings == TODAY
+    assert found.settings == CURRENT
     assert found.table is not None
     assert (done / found.table).is_file()
     lines = (done / "tiny" / "plain.md").read_text()
@@ -46,7 +46,7 @@ def test_an_experiment_without_results_has_none(tiny, folder):
 
 
 def test_numbers_of_other_settings_are_counted_apart(done, fedtide):
-    """One cell each: of today's settings, and of others."""
+    """One cell each: of the current settings, and of others."""
     file = done / "tiny" / "plain.csv"
     head, *rows = file.read_text().splitlines()
     measured = [row.rpartition(",")[0] for row in rows if not row.endswith(",0,0,")]
@@ -58,12 +58,12 @@ def test_numbers_of_other_settings_are_counted_apart(done, fedtide):
 
     write(rows[0].rpartition(",")[2], "0123456789ab")
     parts = status(done, done.parent / "experiments")
-    assert [(part.settings, part.cells, len(part.differences)) for part in parts] == [(TODAY, 1, 1), (OTHERS, 1, 1)]
+    assert [(part.settings, part.cells, len(part.differences)) for part in parts] == [(CURRENT, 1, 1), (OTHER, 1, 1)]
     exit_, out, _ = fedtide("reproduce", "--status", "--json")
     shown = [(row["settings"], row["cells"]) for row in json.loads(out[-1])]
-    assert (exit_, shown) == (0, [(TODAY, "1 of 3"), (OTHERS, "1 of 3")])
+    assert (exit_, shown) == (0, [(CURRENT, "1 of 3"), (OTHER, "1 of 3")])
     write("0123456789ab", "")
-    assert [part.settings for part in status(done, done.parent / "experiments")] == [OTHERS, UNKNOWN]
+    assert [part.settings for part in status(done, done.parent / "experiments")] == [OTHER, UNKNOWN]
 
 
 def test_a_foreign_file_is_refused(tiny, folder):

@@ -51,7 +51,7 @@ def diagnose(
     overrides: Override = None,
     worlds: Worlds = Path("worlds"),
     theta_power: Annotated[
-        int, typer.Option(min=1, max=2, help="Power of Theta in (c): 2 as derived, 1 as printed.")
+        int, typer.Option(min=1, max=2, help="Power of Theta in (c): 2 as derived, 1 as published.")
     ] = 2,
     spread: Annotated[
         Spread, typer.Option(help="sigma_k^2: scatter of the samples, or their variance.")

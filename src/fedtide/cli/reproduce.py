@@ -40,7 +40,8 @@ def reproduce(
     status: Annotated[
         bool,
         typer.Option(
-            "--status", help="Show what there is of every experiment, and write it to README.md in the results."
+            "--status",
+            help="Show how much of each published table is reproduced; write it to README.md in the results.",
         ),
     ] = False,
     allow_failures: AllowFailures = False,

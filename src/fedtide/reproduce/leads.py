@@ -19,9 +19,7 @@ Place = tuple[str, ...]
 def heading(score: Score) -> str:
     """Introduction of the table."""
     named = " (ACC_diff)" if score == ACCURACY else ""
-    order = "The best of the others minus {}" if score.lower else "{} minus the best of the others"
-    words = order.format(score.words if score.lower else score.title)
-    return f"{words}, mean over the rows in which all have a number{named}:"
+    return f"Lead in {score.words} over the best other method{named}, averaged over the rows with a value for every method:"
 
 
 def leads(results: Results) -> Sheet | None:

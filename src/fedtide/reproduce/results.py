@@ -151,11 +151,13 @@ def markdown(results: Results, command: str, further: dict[str, Sheet]) -> str:
         f"{table.source.paper}, {table.source.table}. Profile `{recipe.profile}`.",
         *([table.note.strip()] if table.note else []),
         f"    {command}",
-        f"Seeds {seeds}; ± is the sample standard deviation (divisor n - 1) over them.",
+        f"Seeds {seeds}; ± is the sample standard deviation over seeds (divisor n - 1)."
+        if len(recipe.seeds) > 1
+        else f"Seed {seeds}, so there is no spread over seeds.",
         markdown_table(*_cells(results)),
     ]
     if summary := _summary(results):
-        parts += ["Mean absolute difference from the published numbers, over the complete cells:"]
+        parts += ["Mean absolute difference from the published values, over the complete cells:"]
         parts += [markdown_table(*summary)]
     for introduction, sheet in further.items():
         parts += [introduction, markdown_table(*sheet)]
@@ -172,7 +174,7 @@ def printable(results: Results) -> list[Table]:
     title = f"{results.recipe.table.title} ({results.recipe.profile})"
     tables = [_rich(title, *_cells(results), left=len(results.recipe.distinguishing))]
     if summary := _summary(results):
-        tables.append(_rich("Mean absolute difference from the published numbers", *summary, left=1))
+        tables.append(_rich("Mean absolute difference from the published values", *summary, left=1))
     return tables
 
 

@@ -1,4 +1,4 @@
-"""How much of every published table has been reproduced, from the files in a results folder."""
+"""How much of each published table has been reproduced, from the files in a results folder."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ HEADS = [
     "settings",
 ]
 
-TODAY, OTHERS, UNKNOWN = "today's", "others", "not recorded"
-"""Which settings numbers were made with: those of the experiment as it is; others, perhaps those of an earlier version, or
-with other seeds; a file from before they were recorded does not say.
+CURRENT, OTHER, UNKNOWN = "current", "other", "not recorded"
+"""Which settings produced the numbers: those of the experiment as it is now; other settings or seeds, perhaps the defaults of
+an earlier version; or unknown, in a file from before settings were recorded.
 """
 
 
@@ -36,7 +36,7 @@ class Status:
         quantity: that is compared, the first one of the experiment.
         differences: obtained minus published numbers, of the cells that have both.
         table: the file for reading, from the results folder; None if there are no results.
-        settings: :data:`TODAY`, :data:`OTHERS` or :data:`UNKNOWN`; empty without results.
+        settings: :data:`CURRENT`, :data:`OTHER` or :data:`UNKNOWN`; empty without results.
     """
 
     recipe: Recipe
@@ -95,11 +95,14 @@ def page(found: list[Status]) -> str:
         "\n\n".join(
             [
                 "# Published tables, reproduced",
-                "Written by `fedtide reproduce --status`. Differences are obtained minus published numbers, in the unit of "
-                "the quantity (accuracy: points), over the cells that have both; a table's own page has every cell with its "
-                "spread. Fewer rounds than planned are a beginning, not a reproduction. Settings: today's are those of the "
-                "experiment's file; numbers made with others, with other seeds, or by a version with other settings are "
-                "counted apart.",
+                "How much of each published table has been reproduced; written by `fedtide reproduce --status`. The "
+                "linked pages list every cell with its spread over seeds.",
+                "* **Differences** are reproduced minus published values, in the unit of the quantity (percentage points "
+                "for accuracy), over the cells that have both.\n"
+                "* **Rounds** such as `80 of 800` mark partial runs, which do not reproduce the table.\n"
+                f"* **Settings**: `{CURRENT}` numbers come from the settings and seeds in the experiment's file, "
+                f"`{OTHER}` ones from different settings or seeds or from an earlier version's defaults; `{UNKNOWN}` "
+                "ones are older than this record.",
                 markdown_table(HEADS, rows),
             ]
         )
@@ -122,7 +125,7 @@ def _parts(recipe: Recipe, results: Path) -> list[Status]:
             raise SettingsError(f"{file}: not written by `fedtide reproduce`; move it away") from None
     table, planned = Path(recipe.name) / f"{recipe.profile}.md", _planned(recipe)
     parts = []
-    for settings, rows in sorted(found.items(), key=lambda item: (TODAY, OTHERS, UNKNOWN).index(item[0])):
+    for settings, rows in sorted(found.items(), key=lambda item: (CURRENT, OTHER, UNKNOWN).index(item[0])):
         seeds, rounds, gaps = (list(column) for column in zip(*rows, strict=True))
         differences = [gap for gap in gaps if math.isfinite(gap)]
         facts = (_ends(seeds), _ends(rounds), planned, quantity.title, differences, table, settings)
@@ -131,11 +134,11 @@ def _parts(recipe: Recipe, results: Path) -> list[Status]:
 
 
 def _made_with(recipe: Recipe, cells: dict[tuple[str, ...], Cell], row: dict[str, str]) -> str:
-    """Which settings a row was made with."""
+    """Which settings produced a row."""
     if not row.get("settings"):
         return UNKNOWN
     cell = cells.get(tuple(row[name] for name in recipe.columns))
-    return TODAY if cell is not None and recipe.identity(cell) == row["settings"] else OTHERS
+    return CURRENT if cell is not None and recipe.identity(cell) == row["settings"] else OTHER
 
 
 def _planned(recipe: Recipe) -> int:
