@@ -20,6 +20,7 @@ from fedtide.runs.identity import run_key
 from fedtide.runs.jobs.card_plan import share_cards
 from fedtide.runs.jobs.executors import executor
 from fedtide.runs.jobs.jobs import Ask, Failure
+from fedtide.runs.jobs.launch import refuse_several_processes
 from fedtide.runs.mirroring import Mirroring, correct_mirror
 from fedtide.runs.progress import UNWATCHED, Watch, title
 from fedtide.settings.cluster import HERE, Hosts
@@ -38,19 +39,6 @@ class _Job:
 
 
 _Result = tuple[Summary, list[str]]
-
-
-def refuse_several_processes(settings: RunSettings) -> None:
-    """Refuse runs of several processes: each process executes the whole command again, so the run must be its only one.
-
-    Raises:
-        SettingsError: the settings ask for several.
-    """
-    if settings.engine.devices > 1:
-        raise SettingsError(
-            f"engine.devices = {settings.engine.devices}: only the command `fedtide run` supports several processes for one "
-            "run; comparisons and searches execute whole runs in parallel, see compare.workers and tune.workers"
-        )
 
 
 def refuse_bad_imports(grid: Iterable[RunSettings], workspace: Workspace) -> None:

@@ -1,4 +1,4 @@
-"""One run: returned from its records if it has ended, otherwise executed from where they end.
+"""One run, for scripts (:func:`run`) and for commands (:func:`execute`): what its records lack is executed.
 
 Lightning takes seconds to import, so it is imported by the functions that train.
 """
@@ -7,9 +7,11 @@ from __future__ import annotations
 
 import gc
 import socket
+from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 import torch
@@ -26,9 +28,11 @@ from fedtide.records.run_directory import RunDirectory
 from fedtide.records.summary import State, Summary
 from fedtide.runs.failures import failure_kept
 from fedtide.runs.identity import run_key
-from fedtide.runs.jobs.launch import Decision, global_rank
+from fedtide.runs.jobs.launch import Decision, global_rank, refuse_several_processes
 from fedtide.runs.mirroring import correct_mirror
 from fedtide.runs.progress import UNWATCHED, Watch, title
+from fedtide.settings.experiment import TrackingSettings
+from fedtide.settings.params import Params
 from fedtide.settings.run import RunSettings, plain_name
 from fedtide.settings.scores import TaskName, main_score
 from fedtide.world.dataset import Dataset
@@ -40,7 +44,53 @@ if TYPE_CHECKING:
     from fedtide.federation.assembly.footprint import Footprint
     from fedtide.federation.module import FederatedModule
     from fedtide.federation.parts import Parts
+    from fedtide.records.frames import Records
     from fedtide.runs.own_callbacks import OwnCallbacks
+
+
+INTERRUPTED = "interrupted; the same call continues from what is saved"
+
+
+def run(
+    params: Params | RunSettings,
+    runs: str | Path = "runs",
+    *,
+    name: str | None = None,
+    mlruns: str | Path | None = None,
+    log: Callable[[str], None] = lambda line: None,
+) -> Records:
+    """Execute a run and return its records; a finished run is returned at once, a half-done one continues.
+
+    >>> import fedtide
+    >>> params = fedtide.Params({"model": "logistic", "scenario": {"name": "static", "num_clients": 4, "rounds": 2}})
+    >>> records = fedtide.run(params)
+    >>> records.history[["label", "round", "present"]].to_numpy().tolist()
+    [['fedavg', 1, 4], ['fedavg', 2, 4]]
+
+    Args:
+        params: settings of the run, or a settings file, of which the run of ``algorithm``, ``initialiser`` and ``seed`` is
+            executed.
+        runs: folder of run directories. name: of this one; by default the run key.
+        mlruns: MLflow's folder, absolute or relative to the current one, or a server's address (``http://...``); None for no
+            mirror. What goes there besides records is said in ``tracking``.
+        log: gets remarks, one line each; ``print`` shows them.
+
+    Returns:
+        The records, with one row in ``records.runs``; its ``state`` is ``complete`` or ``diverged``.
+
+    Raises:
+        SettingsError: bad input; nothing was trained. KeyboardInterrupt: interrupted, with its state saved.
+    """
+    from fedtide.records.frames import load  # with pandas
+
+    settings = params.run() if isinstance(params, Params) else params
+    refuse_several_processes(settings)
+    tracking = params.experiment.tracking if isinstance(params, Params) else TrackingSettings()
+    workspace = Workspace.of_script(Path(runs), mlruns, tracking)
+    summary = execute(settings, workspace, name=name, watch=Watch(log))
+    if summary["state"] == "interrupted":
+        raise KeyboardInterrupt(INTERRUPTED)
+    return load([workspace.runs / (name or summary["run_key"])])
 
 
 @dataclass(frozen=True)

@@ -57,17 +57,14 @@ def workspace(params: Params, runs: Path, worlds: Path | None, mlruns: Path | No
         shared.pop(key)
     name = f"{shared['data']['name']} {shared['scenario']['name']} {short_hash(shared)}"
     where = mlflow_place(tracking, mlruns) if tracking.mlflow and mlruns else None
-    return Workspace(folder(runs), worlds, where, tracking.experiment, name, mlflow_options(tracking), tracking.loggers)
+    return Workspace(
+        folder(runs), worlds, where, tracking.experiment, name, MlflowOptions.of(tracking), tracking.loggers
+    )
 
 
 def mlflow_place(tracking: TrackingSettings, mlruns: Path) -> Path | Server:
     """MLflow's server if there is one in the settings, else its folder."""
     return Server.at(tracking.uri) if tracking.uri else mlruns
-
-
-def mlflow_options(tracking: TrackingSettings) -> MlflowOptions:
-    """What goes to MLflow besides records."""
-    return MlflowOptions(tracking.model, tracking.register, tracking.system_metrics)
 
 
 def update_mlflow(params: Params, directories: Sequence[Path], mlruns: Path, log: Log) -> None:
@@ -86,7 +83,7 @@ def update_mlflow(params: Params, directories: Sequence[Path], mlruns: Path, log
         where,
         experiment.tracking.experiment,
         log,
-        options=mlflow_options(experiment.tracking),
+        options=MlflowOptions.of(experiment.tracking),
         data=lambda directory: stored_data(directory, root),
     )
 

@@ -46,6 +46,19 @@ def _refuse_other_number(settings: RunSettings) -> None:
         )
 
 
+def refuse_several_processes(settings: RunSettings) -> None:
+    """Refuse runs of several processes: each process executes the whole command again, so the run must be its only one.
+
+    Raises:
+        SettingsError: the settings ask for several.
+    """
+    if settings.engine.devices > 1:
+        raise SettingsError(
+            f"engine.devices = {settings.engine.devices}: only the command `fedtide run` supports several processes for one "
+            "run; comparisons and searches execute whole runs in parallel, see compare.workers and tune.workers"
+        )
+
+
 class Decision:
     """Whether to train. The first process announces it; the others wait, since they start at the same time.
 
