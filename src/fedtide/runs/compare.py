@@ -67,7 +67,7 @@ def compare(
     ended: Callable[[Summary], None] = lambda _: None,
     hosts: Hosts = HERE,
 ) -> tuple[list[Summary], int | None]:
-    """Execute all runs of a grid. A run that raises, or whose process dies, is a failed one; the others go on.
+    """Execute all runs of a grid. A run that raises an exception, or whose process dies, has failed; the others continue.
 
     Args:
         grid: settings of the runs.
@@ -82,7 +82,7 @@ def compare(
         has the state ``failed`` and a ``message``; its traceback is in ``error.txt`` of its directory.
 
     Raises:
-        SettingsError: bad input, of all runs if it shows only when they begin. OSError: the cluster's scheduler is gone.
+        SettingsError: bad input, noticed before any run or by all of them. OSError: the cluster's scheduler is gone.
     """
     for settings in grid:
         refuse_several_processes(settings)
@@ -181,7 +181,7 @@ class _Comparison:
         self._log(f"{_name(job.settings)}: on {place}")
 
     def repeat(self, job: _Job, reason: str) -> None:
-        self._log(f"{_name(job.settings)}: {reason}; it is begun again, from its saved state")
+        self._log(f"{_name(job.settings)}: {reason}; restarting from its saved state")
 
     def is_interrupted(self, result: _Result) -> bool:
         return bool(result[0]["state"] == "interrupted")
@@ -223,7 +223,7 @@ class _Comparison:
 
 
 def _finished(grid: Sequence[RunSettings], workspace: Workspace) -> Iterator[tuple[str, Summary | None]]:
-    """The key of each run, and its summary if it has ended; each dataset is prepared once, before many processes read it."""
+    """The key of each run, and its summary if it has ended. Prepares each dataset once, before several processes read it."""
     datasets: dict[str, Dataset] = {}
     for settings in grid:
         name = settings.data.model_dump_json()

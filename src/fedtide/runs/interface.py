@@ -45,15 +45,15 @@ def compare(
 
     Args:
         params: a settings file with the grid in ``compare``, or the settings of the runs.
-        runs: folder of run directories; finished runs are reused, half-done ones continue.
+        runs: folder of run directories; finished runs are reused, interrupted ones continue.
         workers: runs at once, 0 for one per core; by default ``compare.workers``.
-        cluster: the workers that execute the runs, as in ``compare.cluster``, which is the default.
+        cluster: what executes the runs, see ``compare.cluster``, which is the default.
         mlruns: as in :func:`run`. log: gets one line per finished run.
-        allow_failures: return the records although runs failed; those of a failed run are as far as it came.
+        allow_failures: return the records although runs failed; those of a failed run end where it failed.
 
     Raises:
-        SettingsError: bad input. RuntimeError: runs have raised or died, after all others have ended.
-        KeyboardInterrupt: interrupted; what was begun is saved.
+        SettingsError: bad input. RuntimeError: runs have failed; raised after all others have ended.
+        KeyboardInterrupt: interrupted; the states of runs in progress are saved.
     """
     from fedtide.mirror.workspace import Workspace
     from fedtide.records.frames import load as load_records

@@ -43,7 +43,7 @@ def folder(path: Path) -> Path:
     try:
         path.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise SettingsError(f"{path}: cannot make this folder ({error.strerror})") from None
+        raise SettingsError(f"{path}: cannot create this folder ({error.strerror})") from None
     if not os.access(path, os.W_OK):
         raise SettingsError(f"{path}: this folder cannot be written")
     return path
@@ -162,7 +162,7 @@ def train(
 
 
 def _refuse_unrecorded(params: Params, grid: Sequence[RunSettings]) -> None:
-    """Refuse a headline of the report that some runs would not record, before they are executed."""
+    """Refuse a ``report.metric`` that some runs would not record, before they are executed."""
     score = Score(params.experiment.report.metric)
     for settings in grid:
         if score.metric is not None and score.metric not in settings.evaluation.metrics:
@@ -183,7 +183,7 @@ def run_directories(params: Params, runs: Path) -> list[Path]:
 
 
 _ROWS = 5000
-"""Most clients in the picture of who takes part, which has a row for each of them."""
+"""Most clients for which the picture of who participates is drawn, a row per client."""
 
 
 def report(

@@ -300,7 +300,7 @@ class _Search:
         self._log(f"{job.name}: on {place}")
 
     def repeat(self, job: Task, reason: str) -> None:
-        self._log(f"{job.name}: {reason}; it is begun again, from its saved state")
+        self._log(f"{job.name}: {reason}; restarting from its saved state")
 
     def is_interrupted(self, result: Outcome) -> bool:
         return result.state == "interrupted"

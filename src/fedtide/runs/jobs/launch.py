@@ -1,4 +1,4 @@
-"""Processes of one run that ``torchrun`` or ``srun`` has started: what the first one decides holds for all."""
+"""Processes of one run that ``torchrun`` or ``srun`` has started: the first one decides for all."""
 
 from __future__ import annotations
 
@@ -60,10 +60,10 @@ def refuse_several_processes(settings: RunSettings) -> None:
 
 
 class Decision:
-    """Whether to train. The first process announces it; the others wait, since they start at the same time.
+    """Whether to train: the first process announces it, the others wait for that.
 
-    ``with Decision(settings) as decision``: at the end it is announced that nothing is to be trained, if nothing was announced.
-    Without a launcher nothing is sent: Lightning starts the other processes when the first one begins to train.
+    ``with Decision(settings) as decision``: if nothing was announced until the end, it is announced that nothing is trained.
+    Without a launcher nothing is sent: Lightning starts the other processes when the first one starts to train.
     """
 
     def __init__(self, settings: RunSettings) -> None:
