@@ -25,7 +25,8 @@ if TYPE_CHECKING:
     )
     from fedtide.core.errors import SettingsError
     from fedtide.records.frames import Records
-    from fedtide.runs.interface import compare, load, run, write_report
+    from fedtide.runs.execution import run
+    from fedtide.runs.interface import compare, load, write_report
     from fedtide.settings.experiment import Experiment
     from fedtide.settings.params import Params
     from fedtide.settings.run import RunSettings
@@ -71,7 +72,8 @@ _SOURCES = {
     ),
     "fedtide.core.errors": ("SettingsError",),
     "fedtide.records.frames": ("Records",),
-    "fedtide.runs.interface": ("compare", "load", "run", "write_report"),
+    "fedtide.runs.execution": ("run",),
+    "fedtide.runs.interface": ("compare", "load", "write_report"),
     "fedtide.settings.experiment": ("Experiment",),
     "fedtide.settings.params": ("Params",),
     "fedtide.settings.run": ("RunSettings",),

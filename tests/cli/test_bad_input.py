@@ -137,9 +137,9 @@ def test_several_processes_for_one_of_many_runs(fedtide, folder, command):
         (["report"], "no runs to report"),
         (["mirror"], "no run directories here"),
         (["ui"], "no MLflow store here"),
-        (["run", "--runs", "params.yaml"], "params.yaml: cannot make this folder (File exists)"),
-        (["download", "--out", "params.yaml/facts.json"], "params.yaml: cannot make this folder (File exists)"),
-        (["partition", "--out", "params.yaml"], "params.yaml: cannot make this folder (File exists)"),
+        (["run", "--runs", "params.yaml"], "params.yaml: cannot create this folder (File exists)"),
+        (["download", "--out", "params.yaml/facts.json"], "params.yaml: cannot create this folder (File exists)"),
+        (["partition", "--out", "params.yaml"], "params.yaml: cannot create this folder (File exists)"),
     ],
 )
 def test_other_commands(fedtide, folder, command, wanted):

@@ -35,10 +35,10 @@ def test_a_run_whose_process_dies_is_begun_again_and_the_others_go_on(fedtide, f
     called = fedtide("compare", "--json", *algorithms(marks, fragile={}), *grid)
     assert called.status == 0
     assert states(called) == {"fragile": "complete", "fedavg": "complete"}
-    again = [line for line in called.err if "begun again" in line]
+    again = [line for line in called.err if "restarting" in line]
     assert again == [
         "fragile / previous / seed 0: its process was killed (SIGKILL, perhaps for lack of memory); "
-        "it is begun again, from its saved state"
+        "restarting from its saved state"
     ]
     keys = [summary["run_key"] for summary in json.loads(called.out[-1])]
     assert accuracies(folder, keys[0]) == accuracies(folder, keys[1])  # which differ in what they survived alone
@@ -96,7 +96,7 @@ def test_trials_that_fail_do_not_end_the_search(fedtide, folder, marks):
                 "--set", "tune.trials=3", "--set", "tune.workers=2", "--set", "tune.prune=false")  # fmt: skip
     first = fedtide("tune", "--json", *settings)
     result = json.loads(first.out[-1])
-    died = [line for line in first.err if "begun again" in line]
+    died = [line for line in first.err if "restarting" in line]
     assert len(died) + len(result["failed"]) == 3  # each kill is a second attempt or the end of a trial
     assert result["trials"] == 3 - len(result["failed"])
     assert first.status == (1 if result["failed"] else 0)

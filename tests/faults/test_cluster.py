@@ -61,7 +61,7 @@ def test_a_machine_is_lost_and_another_takes_its_runs_over(folder):
         kill_machine(machines.workers[0])
         assert command.wait() == 0, output_of(folder)
     output = output_of(folder)
-    assert sum("; it is begun again, from its saved state" in line for line in output) == 1, output
+    assert sum("; restarting from its saved state" in line for line in output) == 1, output
     assert sum("its worker was lost" in line for line in output) == 1
     assert not any("Traceback" in line for line in output)
     assert_same(folder, changes)
@@ -84,7 +84,7 @@ def test_machines_without_a_shared_folder_send_records_and_states_home(folder):
         machines.add_worker(*options)
         assert command.wait() == 0, output_of(folder)
     output = output_of(folder)
-    assert sum("begun again" in line for line in output) == 1, output
+    assert sum("restarting" in line for line in output) == 1, output
     assert any(": continuing from round " in line for line in output), output
     assert_same(folder, changes)
     assert not [path for path in (scratch / "fedtide").glob("*/[0-9]*/*-s*") if (path / "summary.json").exists()]
@@ -174,7 +174,7 @@ def test_every_worker_is_lost_again_and_again(folder):
     output = output_of(folder)
     assert min(lost.values()) >= 2, lost
     assert not any("Traceback" in line or "FAILED" in line for line in output), output
-    assert sum("begun again" in line for line in output) >= 3
+    assert sum("restarting" in line for line in output) >= 3
     assert_same(folder, changes)
 
 

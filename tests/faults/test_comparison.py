@@ -60,7 +60,7 @@ def test_a_killed_worker_is_one_line_and_its_run_is_begun_again(folder, comparis
     """Workers are forked from a server, so they are grandchildren."""
     worker, *_ = (worker for child in children(comparison.pid) for worker in children(child))
     os.kill(worker, signal.SIGKILL)
-    until(lambda: "begun again" in (folder / "output").read_text())
+    until(lambda: "restarting" in (folder / "output").read_text())
     until(lambda: any("resumed" in path.read_text() for path in folder.glob(f"{RUNS}/events.jsonl")))
     os.kill(comparison.pid, signal.SIGTERM)
     assert comparison.wait() == 143

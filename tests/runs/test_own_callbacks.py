@@ -170,7 +170,7 @@ def test_a_comparison_goes_on_without_a_run_whose_callback_raises(fedtide: Any, 
 
 
 def test_a_state_that_cannot_be_read_back_is_refused(small: Any, run_once: Any) -> None:
-    with pytest.raises(PluginCrash, match=r"own_hooks:Opaque': state_dict should return numbers, words, tensors"):
+    with pytest.raises(PluginCrash, match=r"own_hooks:Opaque': state_dict should return numbers, strings, tensors"):
         run_once(small(**called("Opaque")))
 
 
@@ -180,8 +180,12 @@ def test_a_state_that_cannot_be_read_back_is_refused(small: Any, run_once: Any) 
         ("Noted", {"begin": 1}, r"engine\.callbacks\.0\.arguments: own_hooks:Noted takes no 'begin' \(known: start\)"),
         ("Greedy", {}, r"own_hooks\.py:\d+: in __init__: OSError: no licence left"),
         ("OWN", {}, r"has no OWN \(known: Greedy, Noted, Opaque, Pushing, Raising\)"),
-        ("lightning.pytorch.callbacks.ModelCheckpoint", {}, "states are saved as `checkpoint` says, leave this out"),
-        ("lightning.pytorch.callbacks.RichProgressBar", {}, "the progress is shown by the command, leave this out"),
+        (
+            "lightning.pytorch.callbacks.ModelCheckpoint",
+            {},
+            "`checkpoint` configures how states are saved; leave this out",
+        ),
+        ("lightning.pytorch.callbacks.RichProgressBar", {}, "the command shows the progress; leave this out"),
         ("lightning.pytorch.loggers.CSVLogger", {"save_dir": "."}, "Callback, got CSVLogger"),
     ],
 )

@@ -129,7 +129,7 @@ def test_a_damaged_pilot_is_trained_again_with_one_remark(chosen: Any, tmp_path:
     execute(chosen("average"), tmp_path, log=remarks.append)
     assert rounds_run == list(range(1, 9))
     assert [line for line in remarks if "damaged" in line] == [
-        f"{file.parent}: the shared pilot is damaged or that of other runs; it is trained again"
+        f"{file.parent}: the shared pilot is damaged or belongs to other runs; training it again"
     ]
     rounds_run.clear()
     execute(chosen("restart"), tmp_path)  # the run that trained it again has shared it

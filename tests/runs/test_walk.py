@@ -45,7 +45,7 @@ def test_the_first_local_step_is_seven_files_away(tmp_path, monkeypatch):
     )
     assert len(records.history) == 2
     walk = [file for file in dict.fromkeys(walks[0]) if file not in HANDED_OUT]
-    assert walk[0] == "runs/interface.py"
+    assert walk[0] == "runs/execution.py"
     assert "federation/round.py" in walk
     assert walk[-1] == "engine/executors/rows.py"
     assert len(walk) <= 7, walk

@@ -13,7 +13,7 @@ from rich.progress import BarColumn, Progress, ProgressColumn, Task, TaskID, Tex
 from rich.table import Column
 from rich.text import Text
 
-from fedtide.runs.progress import Follower
+from fedtide.runs.progress import Display, Follower
 
 _PER_SECOND = 4  # times that the bars are drawn, and the records of the runs in progress read
 _WINDOW = 3600.0  # seconds from whose rounds the remaining time is estimated
@@ -21,8 +21,8 @@ _BAR = 12  # columns
 _ECHO = 2  # columns that a terminal needs for the ^C that it shows
 
 
-class Bars:
-    """A bar for each run in progress, after one for all; a :class:`fedtide.runs.progress.Display`.
+class Bars(Display):
+    """A bar for each run in progress, after one for all.
 
     A single run has no bar for all. Eighty columns are enough; names are cut.
     """

@@ -6,9 +6,10 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 from fedtide.mirror.server import Server
+from fedtide.settings.experiment import TrackingSettings
 from fedtide.settings.imported import Imported
 
 
@@ -24,6 +25,11 @@ class MlflowOptions:
     model: bool = False
     register: str | None = None
     system_metrics: bool = False
+
+    @classmethod
+    def of(cls, tracking: TrackingSettings) -> Self:
+        """Those of the settings."""
+        return cls(tracking.model, tracking.register, tracking.system_metrics)
 
 
 RECORDS_ONLY = MlflowOptions()
@@ -49,3 +55,12 @@ class Workspace:
     options: MlflowOptions = RECORDS_ONLY
     loggers: tuple[Imported, ...] = ()
     visit: Callable[..., AbstractContextManager[Any]] | None = None
+
+    @classmethod
+    def of_script(cls, runs: Path, mlruns: str | Path | None, tracking: TrackingSettings) -> Self:
+        """That of a script, with a folder of runs, which is made, and MLflow's folder or the address of its server."""
+        runs.mkdir(parents=True, exist_ok=True)
+        where: Path | Server | None = Path(mlruns).resolve() if mlruns else None
+        if isinstance(mlruns, str) and mlruns.startswith(("http://", "https://")):
+            where = Server.at(mlruns)
+        return cls(runs, None, where, tracking.experiment, "", MlflowOptions.of(tracking), tracking.loggers)

@@ -1,4 +1,4 @@
-"""Who takes part in the rounds of a run, without running it."""
+"""Who participates in the rounds of a run, without training."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Bools = NDArray[np.bool_]
 
 
 def presence_and_cohorts(settings: RunSettings, timeline: Timeline, labels: Ints) -> tuple[Bools, Bools]:
-    """Whether each client is present, and takes part, in each round: bool [N, rounds].
+    """Whether each client is present, and participates, in each round: bool [N, rounds].
 
     Args:
         settings: of the run. timeline: its world. labels: int64 [n], of the whole training set.
@@ -37,7 +37,7 @@ def presence_and_cohorts(settings: RunSettings, timeline: Timeline, labels: Ints
 def movements(timeline: Timeline) -> dict[str, list[str] | list[int]]:
     """Movements of a data set's population, columns with a row per session, for :func:`fedtide.report.charts.ribbon.ribbon`.
 
-    Clients count by the first round of a session. No rows if the clients are not clients of the data.
+    Clients are counted in the first round of a session. No rows if the clients are not those of the data.
     """
     found: dict[str, list[int]] = {name: [] for name in ("present", "newcomers", "returners", "left")}
     if not len(timeline.origin_of_client):

@@ -20,6 +20,7 @@ from fedtide.runs.identity import run_key
 from fedtide.runs.jobs.card_plan import share_cards
 from fedtide.runs.jobs.executors import executor
 from fedtide.runs.jobs.jobs import Ask, Failure
+from fedtide.runs.jobs.launch import refuse_several_processes
 from fedtide.runs.mirroring import Mirroring, correct_mirror
 from fedtide.runs.progress import UNWATCHED, Watch, title
 from fedtide.settings.cluster import HERE, Hosts
@@ -38,19 +39,6 @@ class _Job:
 
 
 _Result = tuple[Summary, list[str]]
-
-
-def refuse_several_processes(settings: RunSettings) -> None:
-    """Refuse runs of several processes: each process executes the whole command again, so the run must be its only one.
-
-    Raises:
-        SettingsError: the settings ask for several.
-    """
-    if settings.engine.devices > 1:
-        raise SettingsError(
-            f"engine.devices = {settings.engine.devices}: only the command `fedtide run` supports several processes for one "
-            "run; comparisons and searches execute whole runs in parallel, see compare.workers and tune.workers"
-        )
 
 
 def refuse_bad_imports(grid: Iterable[RunSettings], workspace: Workspace) -> None:
@@ -79,7 +67,7 @@ def compare(
     ended: Callable[[Summary], None] = lambda _: None,
     hosts: Hosts = HERE,
 ) -> tuple[list[Summary], int | None]:
-    """Execute all runs of a grid. A run that raises, or whose process dies, is a failed one; the others go on.
+    """Execute all runs of a grid. A run that raises an exception, or whose process dies, has failed; the others continue.
 
     Args:
         grid: settings of the runs.
@@ -94,7 +82,7 @@ def compare(
         has the state ``failed`` and a ``message``; its traceback is in ``error.txt`` of its directory.
 
     Raises:
-        SettingsError: bad input, of all runs if it shows only when they begin. OSError: the cluster's scheduler is gone.
+        SettingsError: bad input, noticed before any run or by all of them. OSError: the cluster's scheduler is gone.
     """
     for settings in grid:
         refuse_several_processes(settings)
@@ -193,7 +181,7 @@ class _Comparison:
         self._log(f"{_name(job.settings)}: on {place}")
 
     def repeat(self, job: _Job, reason: str) -> None:
-        self._log(f"{_name(job.settings)}: {reason}; it is begun again, from its saved state")
+        self._log(f"{_name(job.settings)}: {reason}; restarting from its saved state")
 
     def is_interrupted(self, result: _Result) -> bool:
         return bool(result[0]["state"] == "interrupted")
@@ -235,7 +223,7 @@ class _Comparison:
 
 
 def _finished(grid: Sequence[RunSettings], workspace: Workspace) -> Iterator[tuple[str, Summary | None]]:
-    """The key of each run, and its summary if it has ended; each dataset is prepared once, before many processes read it."""
+    """The key of each run, and its summary if it has ended. Prepares each dataset once, before several processes read it."""
     datasets: dict[str, Dataset] = {}
     for settings in grid:
         name = settings.data.model_dump_json()

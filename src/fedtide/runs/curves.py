@@ -1,4 +1,4 @@
-"""What DVC compares between experiments: accuracy (or another task's main score) over the rounds, and a number per method."""
+"""What DVC compares between experiments: curves of accuracy (or another main score), and one number per method."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One run: returned from its records if it has ended, otherwise executed from where they end.
+"""One run, for scripts (:func:`run`) and for commands (:func:`execute`): what its records lack is executed.
 
 Lightning takes seconds to import, so it is imported by the functions that train.
 """
@@ -7,9 +7,11 @@ from __future__ import annotations
 
 import gc
 import socket
+from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 import torch
@@ -26,9 +28,11 @@ from fedtide.records.run_directory import RunDirectory
 from fedtide.records.summary import State, Summary
 from fedtide.runs.failures import failure_kept
 from fedtide.runs.identity import run_key
-from fedtide.runs.jobs.launch import Decision, global_rank
+from fedtide.runs.jobs.launch import Decision, global_rank, refuse_several_processes
 from fedtide.runs.mirroring import correct_mirror
 from fedtide.runs.progress import UNWATCHED, Watch, title
+from fedtide.settings.experiment import TrackingSettings
+from fedtide.settings.params import Params
 from fedtide.settings.run import RunSettings, plain_name
 from fedtide.settings.scores import TaskName, main_score
 from fedtide.world.dataset import Dataset
@@ -40,12 +44,57 @@ if TYPE_CHECKING:
     from fedtide.federation.assembly.footprint import Footprint
     from fedtide.federation.module import FederatedModule
     from fedtide.federation.parts import Parts
+    from fedtide.records.frames import Records
     from fedtide.runs.own_callbacks import OwnCallbacks
+
+INTERRUPTED = "interrupted; the same call continues from what is saved"
+
+
+def run(
+    params: Params | RunSettings,
+    runs: str | Path = "runs",
+    *,
+    name: str | None = None,
+    mlruns: str | Path | None = None,
+    log: Callable[[str], None] = lambda line: None,
+) -> Records:
+    """Execute a run and return its records; a finished run is returned at once, an interrupted one continues.
+
+    >>> import fedtide
+    >>> params = fedtide.Params({"model": "logistic", "scenario": {"name": "static", "num_clients": 4, "rounds": 2}})
+    >>> records = fedtide.run(params)
+    >>> records.history[["label", "round", "present"]].to_numpy().tolist()
+    [['fedavg', 1, 4], ['fedavg', 2, 4]]
+
+    Args:
+        params: settings of the run, or a settings file, of which the run of ``algorithm``, ``initialiser`` and ``seed`` is
+            executed.
+        runs: folder of run directories. name: of this one; by default the run key.
+        mlruns: MLflow's folder, absolute or relative to the current one, or a server's address (``http://...``); None for no
+            mirror. ``tracking`` sets what goes there besides records.
+        log: gets remarks, one line each, such as ``print``.
+
+    Returns:
+        The records, with one row in ``records.runs``; its ``state`` is ``complete`` or ``diverged``.
+
+    Raises:
+        SettingsError: bad input; nothing was trained. KeyboardInterrupt: interrupted, with its state saved.
+    """
+    from fedtide.records.frames import load  # with pandas
+
+    settings = params.run() if isinstance(params, Params) else params
+    refuse_several_processes(settings)
+    tracking = params.experiment.tracking if isinstance(params, Params) else TrackingSettings()
+    workspace = Workspace.of_script(Path(runs), mlruns, tracking)
+    summary = execute(settings, workspace, name=name, watch=Watch(log))
+    if summary["state"] == "interrupted":
+        raise KeyboardInterrupt(INTERRUPTED)
+    return load([workspace.runs / (name or summary["run_key"])])
 
 
 @dataclass(frozen=True)
-class _Run:
-    """A run of some settings on its dataset, with its key, where its records go and what follows it."""
+class _Job:
+    """A run to execute: its settings, dataset and run key, where its records go and what follows it."""
 
     settings: RunSettings
     data: Dataset
@@ -73,8 +122,8 @@ def execute(
         name: of the run directory; by default the run key. Runs named by their key share equal pilot sessions; a run with a
             name of its own trains its own pilot.
         watch: what follows it.
-        expected: run key that the command has found which hands out this run. If another process works on the run, it is
-            waited for; without this key, that is refused.
+        expected: run key found by the command that hands out this run; another process that works on the run is then waited
+            for instead of refused.
 
     Returns:
         The summary; its state is ``complete``, ``diverged``, ``pruned``, ``interrupted`` or, in a further process of the run,
@@ -99,39 +148,39 @@ def execute(
                 "install the same version, with the same plug-ins and packages"
             )
         directory = RunDirectory(workspace.runs / plain_name(name or key))
-        run = _Run(settings, data, key, directory, workspace, watch)
+        job = _Job(settings, data, key, directory, workspace, watch)
         if global_rank() > 0:
-            return _follow(run) if decision.wait() else {"state": "follower"}
-        if (done := _ended(run)) is not None:
+            return _follow(job) if decision.wait() else {"state": "follower"}
+        if (done := _ended(job)) is not None:
             correct_mirror(workspace, watch.log)
             return done
         watch.display.begin(title(settings), [directory.path])
         try:
-            return _train(run, decision, wait=expected is not None)
+            return _train(job, decision, wait=expected is not None)
         finally:
             watch.display.end(title(settings))
             gc.collect()  # trainer, module and data form a cycle that would keep the data of past runs in memory
 
 
-def _ended(run: _Run) -> Summary | None:
-    if (done := run.directory.finished(run.key)) is not None:
-        run.watch.log(f"{run.directory.path.name}: already {done['state']}, nothing to do")
+def _ended(job: _Job) -> Summary | None:
+    if (done := job.directory.finished(job.key)) is not None:
+        job.watch.log(f"{job.directory.path.name}: already {done['state']}, nothing to do")
     return done
 
 
-def _world_and_callbacks(run: _Run) -> tuple[Timeline, OwnCallbacks]:
+def _world_and_callbacks(job: _Job) -> tuple[Timeline, OwnCallbacks]:
     """The run's timeline and the user's callbacks, once it is known that the run can be executed on this machine."""
     from fedtide.runs.loggers import refuse_bad_loggers
     from fedtide.runs.own_callbacks import OwnCallbacks
     from fedtide.runs.trainer import refuse_missing_device
 
-    refuse_missing_device(run.settings)
-    refuse_bad_loggers(run.workspace.loggers)
-    own = OwnCallbacks(run.settings.engine.callbacks)
-    return timeline_for(run.settings, run.data, run.workspace.worlds), own
+    refuse_missing_device(job.settings)
+    refuse_bad_loggers(job.workspace.loggers)
+    own = OwnCallbacks(job.settings.engine.callbacks)
+    return timeline_for(job.settings, job.data, job.workspace.worlds), own
 
 
-def _train(run: _Run, decision: Decision, wait: bool) -> Summary:
+def _train(job: _Job, decision: Decision, wait: bool) -> Summary:
     """Train the rounds that the records lack, and conclude the run."""
     from fedtide.federation.module import FederatedModule
     from fedtide.runs.callbacks import GracefulStop, Progress, Recorder
@@ -139,34 +188,32 @@ def _train(run: _Run, decision: Decision, wait: bool) -> Summary:
     from fedtide.runs.pilots import SharedPilot, pilot_key, pilot_rounds
     from fedtide.runs.trainer import quiet_lightning, trainer
 
-    if run.workspace.mlruns is not None:
+    if job.workspace.mlruns is not None:
         from fedtide.mirror.background import tracker
 
-        run = replace(run, watch=replace(run.watch, tracker=tracker(run.workspace, run.data, run.watch.log)))
-    timeline, own = _world_and_callbacks(run)
-    settings, directory, watch, manifest = run.settings, run.directory, run.watch, _manifest(run, timeline)
+        job = replace(job, watch=replace(job.watch, tracker=tracker(job.workspace, job.data, job.watch.log)))
+    timeline, own = _world_and_callbacks(job)
+    settings, directory, watch, manifest = job.settings, job.directory, job.watch, _manifest(job, timeline)
     with directory.locked(_recorded(settings), manifest, wait), ExitStack() as open_:
-        if (done := _ended(run)) is not None:
+        if (done := _ended(job)) is not None:
             return done
         stop = open_.enter_context(GracefulStop())
         if watch.tracker is not None:
             open_.callback(watch.tracker.end)  # under the lock: no other process mirrors the run meanwhile
         open_.enter_context(failure_kept(directory))
-        saved = _resume(run)
-        timeline.save(directory.path / "timeline.npz", world_identity(settings, run.data))
-        shared = (
-            pilot_rounds(timeline) if directory.path.name == run.key and not own else 0
-        )  # callbacks see every round
-        shared_in = run.workspace.runs / "pilots" / pilot_key(settings, run.data)
-        pilot = SharedPilot(shared_in, shared, directory, run.key, watch.log)
+        saved = _resume(job)
+        timeline.save(directory.path / "timeline.npz", world_identity(settings, job.data))
+        alone = directory.path.name != job.key or bool(own)  # own callbacks see every round
+        shared = job.workspace.runs / "pilots" / pilot_key(settings, job.data)
+        pilot = SharedPilot(shared, 0 if alone else pilot_rounds(timeline), directory, job.key, watch.log)
         saved = open_.enter_context(pilot).adopt(saved, lambda: stop.received is not None)
         values, rounds = own.continued(saved)
         if stop.received is not None:  # before a round of this process
             directory.event("interrupted", round=rounds)
             return manifest | {"state": "interrupted", "rounds": rounds, "signal": int(stop.received)}
-        module = FederatedModule(settings, timeline, run.data, values, partial(_announce, run, own), directory.path)
-        recorder = Recorder(directory, run.key, settings.checkpoint.every, watch.tracker, own.states)
-        logged = RoundLog(run.workspace.loggers, directory, watch.log)
+        module = FederatedModule(settings, timeline, job.data, values, partial(_announce, job, own), directory.path)
+        recorder = Recorder(directory, job.key, settings.checkpoint.every, watch.tracker, own.states)
+        logged = RoundLog(job.workspace.loggers, directory, watch.log)
         line = [Progress(watch.update)] if watch.update else []
         called = [stop, *([own] if own else []), recorder, logged, *line, *watch.callbacks, pilot]
         with quiet_lightning(), stop.sigterm_noted():
@@ -179,43 +226,43 @@ def _train(run: _Run, decision: Decision, wait: bool) -> Summary:
         return _conclude(directory, manifest, module, pruned, stop.received)
 
 
-def _follow(run: _Run) -> Summary:
+def _follow(job: _Job) -> Summary:
     """Train this further process's share of a run; nothing is written."""
     from fedtide.federation.module import FederatedModule
     from fedtide.runs.callbacks import GracefulStop
     from fedtide.runs.trainer import quiet_lightning, trainer
 
-    timeline, own = _world_and_callbacks(run)
-    values, rounds = own.continued(checkpoint.load(run.directory.state, run.key)[0])
-    module = FederatedModule(run.settings, timeline, run.data, values, scratch=run.directory.path)
+    timeline, own = _world_and_callbacks(job)
+    values, rounds = own.continued(checkpoint.load(job.directory.state, job.key)[0])
+    module = FederatedModule(job.settings, timeline, job.data, values, scratch=job.directory.path)
     with GracefulStop() as stop, quiet_lightning(), stop.sigterm_noted():
-        trainer(run.settings, timeline.rounds, [stop, *([own] if own else [])], rounds).fit(module)
+        trainer(job.settings, timeline.rounds, [stop, *([own] if own else [])], rounds).fit(module)
     return {"state": "follower"}
 
 
-def _announce(run: _Run, own: OwnCallbacks, parts: Parts, wanted: Footprint, process: str) -> None:
-    """Record versions, log what is known of the run before its first round, and begin to mirror it."""
+def _announce(job: _Job, own: OwnCallbacks, parts: Parts, wanted: Footprint, process: str) -> None:
+    """Record versions, log what is known of the run before its first round, and start to mirror it."""
     from fedtide.federation.assembly.preview import advice, memory_plan
 
-    if libraries := plugins.create(Model, run.settings.model).libraries() | own.libraries():
-        run.directory.event("libraries", versions=libraries)
+    if libraries := plugins.create(Model, job.settings.model).libraries() | own.libraries():
+        job.directory.event("libraries", versions=libraries)
     for line in (*advice(parts), memory_plan(parts, wanted), process):
-        run.watch.log(line)
-    if run.watch.tracker is not None:
-        run.watch.tracker.begin(run.directory)
+        job.watch.log(line)
+    if job.watch.tracker is not None:
+        job.watch.tracker.begin(job.directory)
 
 
-def _manifest(run: _Run, timeline: Timeline) -> Summary:
-    settings = run.settings
+def _manifest(job: _Job, timeline: Timeline) -> Summary:
+    settings = job.settings
     manifest: Summary = {
-        "run_key": run.key,
+        "run_key": job.key,
         "label": settings.label,
         "algorithm": settings.algorithm.name,
         "initialiser": settings.initialiser_label,
         "scenario": settings.scenario.name,
         "dataset": settings.data.name,
         "seed": settings.seed,
-        "data": run.data.digest,
+        "data": job.data.digest,
         "timeline": timeline.digest,
         "rounds": timeline.rounds,
     }
@@ -227,10 +274,10 @@ def _recorded(settings: RunSettings) -> dict[str, Any]:
     return {**settings.canonical(), "label": settings.label, "initialiser_label": settings.initialiser_label}
 
 
-def _resume(run: _Run) -> checkpoint.Saved | None:
+def _resume(job: _Job) -> checkpoint.Saved | None:
     """The newest saved state that the records hold; later records are dropped."""
-    directory, log = run.directory, run.watch.log
-    saved, skipped = checkpoint.load(directory.state, run.key, directory.lost)
+    directory, log = job.directory, job.watch.log
+    saved, skipped = checkpoint.load(directory.state, job.key, directory.lost)
     ended = wrong_size(directory.path, directory.marks())
     if ended and saved is None:
         raise SettingsError(

@@ -15,7 +15,7 @@ from fedtide.runs.jobs.jobs import Failure
 
 @contextlib.contextmanager
 def failure_kept(directory: RunDirectory) -> Iterator[None]:
-    """The traceback of an exception goes to ``error.txt``, which vanishes when the run goes on."""
+    """The traceback of an exception goes to ``error.txt``, which is removed when the run continues."""
     directory.error.unlink(missing_ok=True)
     try:
         yield

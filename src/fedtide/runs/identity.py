@@ -33,10 +33,10 @@ _PACKAGES = frozenset(
         *("costs", "engine", "federation", "privacy", "programs", "world", "worlds"),
     }
 )
-"""Packages that can change a number of a run. Settings are in the key by value, data by content."""
+"""Packages that can change a number of a run. Settings enter the key by value, data by content."""
 
 _TEXTS = frozenset({"fedtide.algorithms._preview", "fedtide.algorithms._stability"})
-"""Modules of these packages that only word advice."""
+"""Modules of these packages that only make texts."""
 
 
 def _can_change_numbers(module: str) -> bool:

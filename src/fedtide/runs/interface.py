@@ -1,4 +1,4 @@
-"""Runs, comparisons and records for scripts and notebooks; :mod:`fedtide` exports what is here."""
+"""Comparisons, reports and records for scripts and notebooks; :mod:`fedtide` exports them and :func:`fedtide.run`."""
 
 from __future__ import annotations
 
@@ -14,56 +14,9 @@ from fedtide.settings.params import Params
 from fedtide.settings.run import RunSettings
 
 if TYPE_CHECKING:
-    from fedtide.mirror.workspace import Workspace
     from fedtide.records.frames import Records
 
 Log = Callable[[str], None]
-
-_INTERRUPTED = "interrupted; the same call continues from what is saved"
-
-
-def run(
-    params: Params | RunSettings,
-    runs: str | Path = "runs",
-    *,
-    name: str | None = None,
-    mlruns: str | Path | None = None,
-    log: Log = lambda line: None,
-) -> Records:
-    """Execute a run and return its records; a finished run is returned at once, a half-done one continues.
-
-    >>> import fedtide
-    >>> params = fedtide.Params({"model": "logistic", "scenario": {"name": "static", "num_clients": 4, "rounds": 2}})
-    >>> records = fedtide.run(params)
-    >>> records.history[["label", "round", "present"]].to_numpy().tolist()
-    [['fedavg', 1, 4], ['fedavg', 2, 4]]
-
-    Args:
-        params: settings of the run, or a settings file, of which the run of ``algorithm``, ``initialiser`` and ``seed`` is
-            executed.
-        runs: folder of run directories. name: of this one; by default the run key.
-        mlruns: MLflow's folder, absolute or relative to the current one, or a server's address (``http://...``); None for no
-            mirror. What goes there besides records is said in ``tracking``.
-        log: gets remarks, one line each; ``print`` shows them.
-
-    Returns:
-        The records, with one row in ``records.runs``; its ``state`` is ``complete`` or ``diverged``.
-
-    Raises:
-        SettingsError: bad input; nothing was trained. KeyboardInterrupt: interrupted, with its state saved.
-    """
-    from fedtide.records.frames import load as load_records
-    from fedtide.runs.compare import refuse_several_processes
-    from fedtide.runs.execution import execute
-    from fedtide.runs.progress import Watch
-
-    settings = params.run() if isinstance(params, Params) else params
-    refuse_several_processes(settings)
-    folder, tracking = Path(runs), params.experiment.tracking if isinstance(params, Params) else TrackingSettings()
-    summary = execute(settings, _workspace(folder, mlruns, tracking), name=name, watch=Watch(log))
-    if summary["state"] == "interrupted":
-        raise KeyboardInterrupt(_INTERRUPTED)
-    return load_records([folder / (name or summary["run_key"])])
 
 
 def compare(
@@ -92,19 +45,21 @@ def compare(
 
     Args:
         params: a settings file with the grid in ``compare``, or the settings of the runs.
-        runs: folder of run directories; finished runs are reused, half-done ones continue.
+        runs: folder of run directories; finished runs are reused, interrupted ones continue.
         workers: runs at once, 0 for one per core; by default ``compare.workers``.
-        cluster: the workers that execute the runs, as in ``compare.cluster``, which is the default.
+        cluster: what executes the runs, see ``compare.cluster``, which is the default.
         mlruns: as in :func:`run`. log: gets one line per finished run.
-        allow_failures: return the records although runs failed; those of a failed run are as far as it came.
+        allow_failures: return the records although runs failed; those of a failed run end where it failed.
 
     Raises:
-        SettingsError: bad input. RuntimeError: runs have raised or died, after all others have ended.
-        KeyboardInterrupt: interrupted; what was begun is saved.
+        SettingsError: bad input. RuntimeError: runs have failed; raised after all others have ended.
+        KeyboardInterrupt: interrupted; the states of runs in progress are saved.
     """
+    from fedtide.mirror.workspace import Workspace
     from fedtide.records.frames import load as load_records
     from fedtide.runs.compare import compare as compare_all
     from fedtide.runs.compare import unsuccessful
+    from fedtide.runs.execution import INTERRUPTED
     from fedtide.runs.progress import Watch
 
     grid, experiment = (params.grid(), params.experiment) if isinstance(params, Params) else (list(params), None)
@@ -114,10 +69,10 @@ def compare(
     if workers is None:
         workers = experiment.compare.workers if experiment else 0
     folder = Path(runs)
-    workspace = _workspace(folder, mlruns, experiment.tracking if experiment else TrackingSettings())
+    workspace = Workspace.of_script(folder, mlruns, experiment.tracking if experiment else TrackingSettings())
     summaries, stopped = compare_all(grid, workspace, workers, Watch(log), hosts=hosts)
     if stopped is not None:
-        raise KeyboardInterrupt(_INTERRUPTED)
+        raise KeyboardInterrupt(INTERRUPTED)
     failed = unsuccessful(summary for summary in summaries if summary["state"] == "failed")
     if failed and not allow_failures:
         raise RuntimeError(f"{len(failed)} of {len(summaries)} runs failed: {'; '.join(failed)}")
@@ -165,15 +120,3 @@ def load(path: str | Path = "runs") -> Records:
     if not found:
         raise SettingsError(f"{folder}: no run directories here")
     return load_records(found)
-
-
-def _workspace(runs: Path, mlruns: str | Path | None, tracking: TrackingSettings) -> Workspace:
-    from fedtide.mirror.server import Server
-    from fedtide.mirror.workspace import Workspace
-    from fedtide.runs.stages import mlflow_options
-
-    runs.mkdir(parents=True, exist_ok=True)
-    where: Path | Server | None = Path(mlruns).resolve() if mlruns else None
-    if isinstance(mlruns, str) and mlruns.startswith(("http://", "https://")):
-        where = Server.at(mlruns)
-    return Workspace(runs, None, where, tracking.experiment, "", mlflow_options(tracking), tracking.loggers)

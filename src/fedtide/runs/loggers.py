@@ -1,4 +1,4 @@
-"""Lightning loggers: every round goes to each of them once, also if the run is interrupted and continued."""
+"""Lightning loggers: each gets every round once, also if the run is interrupted and continued."""
 
 from __future__ import annotations
 
@@ -32,9 +32,8 @@ _CALLED = ("log_hyperparams", "log_metrics", "log_graph", "save", "finalize")
 def make_loggers(chosen: Sequence[Imported], directory: Path) -> list[Logger]:
     """The loggers of ``tracking.loggers`` for a run directory; nothing is written.
 
-    What is not given: ``save_dir`` is the run directory and ``name`` empty, or with a ``save_dir`` the name of the run
-    directory; the folders of TensorBoard and CSV files are called ``tensorboard`` and ``csv``, so that a continued run goes
-    on there.
+    By default ``save_dir`` is the run directory and ``name`` is empty, or with a ``save_dir`` the name of the run directory.
+    TensorBoard and CSV files go to the folders ``tensorboard`` and ``csv``, where a continued run continues them.
 
     Raises:
         SettingsError: one cannot be imported or made from its arguments, or is no logger.
@@ -43,7 +42,7 @@ def make_loggers(chosen: Sequence[Imported], directory: Path) -> list[Logger]:
 
 
 def refuse_bad_loggers(chosen: Sequence[Imported]) -> None:
-    """Make them for a folder that does not remain.
+    """Make them for a temporary folder.
 
     Raises:
         SettingsError: as :func:`make_loggers`.
@@ -67,7 +66,7 @@ _FILES: dict[type[Logger], str] = {TensorBoardLogger: "tensorboard", CSVLogger: 
 class RoundLog(L.Callback):
     """Logs the rounds of a run directory, with the round as the step, and the settings as hyperparameters.
 
-    The first failure of a logger is a line in the log; it gets nothing more, and training goes on.
+    After its first failure, which is logged in one line, a logger gets nothing more; training continues.
 
     Args:
         chosen: the setting. directory: of the run. log: gets the line.
@@ -102,7 +101,7 @@ class RoundLog(L.Callback):
             logger.log_hyperparams(read_json(self._directory.path / "settings.json") or {})
 
     def on_train_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
-        """Log the rounds of earlier processes that a logger has not got."""
+        """Log the rounds of earlier processes that a logger lacks."""
         self._rows = [(int(row["round"]), dict(finite(row))) for row in self._directory.history()]
         self._write()
 
@@ -140,7 +139,7 @@ class RoundLog(L.Callback):
 
 
 def _fail_softly(logger: Any, title: str, log: Callable[[str], None]) -> None:
-    """Make the first exception of a logger a line in the log, and what is called later do nothing."""
+    """Log the first exception of a logger in one line, and make its later calls do nothing."""
     failed: list[BaseException] = []
 
     def guarded(method: Callable[..., Any], *arguments: Any, **named: Any) -> Any:

@@ -1,4 +1,4 @@
-"""The mirror of runs that others execute: brought up to date as they end, by the command that hands them out."""
+"""The mirror of runs that a cluster executes: the command that hands them out updates it when they end."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Mirroring:
     """Mirrors run directories into MLflow, one after another in a thread, since that can take longer than a short run.
 
     Args:
-        workspace: of the runs; without a folder for MLflow nothing is done.
+        workspace: of the runs; nothing is done if it has no place in MLflow.
         log: gets remarks.
     """
 

@@ -1,4 +1,4 @@
-"""The user's Lightning callbacks: called in their order, with the state that continues them, and named if they raise."""
+"""The user's Lightning callbacks: called in their order, saved and restored with the run, and named if they raise."""
 
 from __future__ import annotations
 
@@ -29,10 +29,9 @@ _HOOKS = [
 
 
 class OwnCallbacks(L.Callback):
-    """The callbacks of ``engine.callbacks`` as one, so that the state after a round is theirs after it, too.
+    """The callbacks of ``engine.callbacks`` as one, so that a saved state holds theirs after the same round.
 
-    The numbers of the last round are ``trainer.callback_metrics`` in its ``on_train_epoch_end``, with the latest value of
-    those that this round has not.
+    In ``on_train_epoch_end``, ``trainer.callback_metrics`` has the latest value of every number that rounds have recorded.
 
     Args:
         chosen: the setting.
@@ -41,7 +40,7 @@ class OwnCallbacks(L.Callback):
         pruned: whether one of them has stopped the run; read by :func:`fedtide.runs.execution.execute`.
 
     Raises:
-        SettingsError: one of them cannot be made, or is of a kind that does not fit.
+        SettingsError: one of them cannot be made, or does what the run does itself.
     """
 
     def __init__(self, chosen: Sequence[Imported]) -> None:
@@ -51,9 +50,11 @@ class OwnCallbacks(L.Callback):
         self.pruned = False
         for (key, one), member in zip(self._chosen, self._members, strict=True):
             if isinstance(member, Checkpoint):
-                raise SettingsError(f"{key}.path = {one.path!r}: states are saved as `checkpoint` says, leave this out")
+                raise SettingsError(
+                    f"{key}.path = {one.path!r}: `checkpoint` configures how states are saved; leave this out"
+                )
             if isinstance(member, ProgressBar):
-                raise SettingsError(f"{key}.path = {one.path!r}: the progress is shown by the command, leave this out")
+                raise SettingsError(f"{key}.path = {one.path!r}: the command shows the progress; leave this out")
 
     def __bool__(self) -> bool:
         return bool(self._members)
@@ -90,7 +91,7 @@ class OwnCallbacks(L.Callback):
         except Exception as error:
             key, one = self._chosen[place]
             raise PluginCrash(
-                f"{key}.path = {one.path!r}: state_dict should return numbers, words, tensors, and lists or dictionaries of "
+                f"{key}.path = {one.path!r}: state_dict should return numbers, strings, tensors, and lists or dictionaries of "
                 f"these ({(str(error).splitlines() or [type(error).__name__])[0]})"
             ) from error
         return state

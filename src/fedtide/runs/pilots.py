@@ -1,4 +1,4 @@
-"""Shared pilot sessions: equal for all initialisers, so the first run of a comparison trains them for the others.
+"""Shared pilot sessions: they do not depend on the initialiser, so the first run of a comparison trains them for all.
 
 ``<runs>/pilots/<key>/`` holds the state after the last pilot round and the records up to it, in one hashed file.
 """
@@ -47,7 +47,7 @@ class SharedPilot(L.Callback):
 
     Args:
         folder: of the shared pilot.
-        rounds: of the pilot; 0 for nothing to share.
+        rounds: of the pilot; 0 if none is shared.
         directory: of the run, open for writing. key: of the run.
         log: gets log lines.
     """
@@ -69,7 +69,7 @@ class SharedPilot(L.Callback):
                 self.folder.parent.rmdir()
 
     def adopt(self, saved: Saved | None, stopped: Callable[[], bool] = lambda: False) -> Saved | None:
-        """The state to continue from: the run's own if it is past the pilot, else the shared one, with its records.
+        """The state to continue from: the run's own if it has done the pilot, else the shared one, with its records.
 
         If there is no shared pilot yet, this run trains it and keeps the lock meanwhile. A true ``stopped()`` ends the wait
         for another run that trains it.
@@ -101,7 +101,7 @@ class SharedPilot(L.Callback):
             self._lock.release()
 
     def _tidy(self) -> None:
-        """Remove what this run has left if it was killed while it shared the pilot, unless another is at it."""
+        """Remove what this run has left if it was killed while it shared the pilot, unless another run shares it now."""
         remove_dead_parts(self.folder)
         if self.folder.exists() and self._lock.acquire(0):
             checkpoint.sweep(self.folder)
@@ -126,7 +126,7 @@ class SharedPilot(L.Callback):
         except SettingsError:
             for path in checkpoint.generations(self.folder):
                 path.unlink()
-            self.log(f"{self.folder}: the shared pilot is damaged or that of other runs; it is trained again")
+            self.log(f"{self.folder}: the shared pilot is damaged or belongs to other runs; training it again")
             return None
         return shared
 

@@ -1,12 +1,12 @@
-"""How far runs are, wherever they are executed: read from their records, so a run spends nothing on it."""
+"""The progress of runs, wherever they are executed: read from their records, so that it costs a run nothing."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple
 
 from fedtide.core.errors import SettingsError
 from fedtide.records.run_directory import read_json
@@ -22,11 +22,11 @@ _TAIL = 1 << 14
 """Bytes at the end of a history that are read: its last rows."""
 
 _COLUMNS = {f"{split}_{score.name}": score for score in map(main_score, RECORDED) for split in ("test", "validation")}
-"""Columns and their scores, of which the first that has values is shown."""
+"""Columns and their scores; the first column with values is shown."""
 
 
-class Display(Protocol):
-    """What a user sees of jobs in progress."""
+class Display:
+    """What a user sees of jobs in progress; this one shows nothing."""
 
     def begin(self, name: str, directories: Sequence[Path]) -> None:
         """A job has begun that writes these run directories, one after another."""
@@ -36,22 +36,6 @@ class Display(Protocol):
 
     def count(self, ended: int, total: int, best: str = "") -> None:
         """So many jobs have ended; ``best``: the best score so far, in a few characters."""
-
-
-class NoDisplay:
-    """Shows nothing."""
-
-    def begin(self, name: str, directories: Sequence[Path]) -> None:
-        """See :class:`Display`."""
-
-    def end(self, name: str) -> None:
-        """See :class:`Display`."""
-
-    def count(self, ended: int, total: int, best: str = "") -> None:
-        """See :class:`Display`."""
-
-
-NO_DISPLAY: Display = NoDisplay()
 
 
 @dataclass(frozen=True)
@@ -66,7 +50,7 @@ class Watch:
     """
 
     log: Callable[[str], None] = lambda line: None
-    display: Display = NO_DISPLAY
+    display: Display = field(default_factory=Display)
     update: Callable[[str], None] | None = None
     callbacks: Sequence[L.Callback] = ()
     tracker: Tracker | None = None
@@ -104,7 +88,7 @@ class Follower:
         self._runs = [_Run(path) for path in directories]
 
     def position(self) -> Position:
-        """How far it is. What cannot be read, such as a row that is being written, counts as not there."""
+        """Where it is. What cannot be read, such as a row that is being written, is ignored."""
         for run in self._runs:
             with suppress(OSError, ValueError, SettingsError):
                 run.read()

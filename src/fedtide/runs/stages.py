@@ -43,7 +43,7 @@ def folder(path: Path) -> Path:
     try:
         path.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise SettingsError(f"{path}: cannot make this folder ({error.strerror})") from None
+        raise SettingsError(f"{path}: cannot create this folder ({error.strerror})") from None
     if not os.access(path, os.W_OK):
         raise SettingsError(f"{path}: this folder cannot be written")
     return path
@@ -57,17 +57,14 @@ def workspace(params: Params, runs: Path, worlds: Path | None, mlruns: Path | No
         shared.pop(key)
     name = f"{shared['data']['name']} {shared['scenario']['name']} {short_hash(shared)}"
     where = mlflow_place(tracking, mlruns) if tracking.mlflow and mlruns else None
-    return Workspace(folder(runs), worlds, where, tracking.experiment, name, mlflow_options(tracking), tracking.loggers)
+    return Workspace(
+        folder(runs), worlds, where, tracking.experiment, name, MlflowOptions.of(tracking), tracking.loggers
+    )
 
 
 def mlflow_place(tracking: TrackingSettings, mlruns: Path) -> Path | Server:
     """MLflow's server if there is one in the settings, else its folder."""
     return Server.at(tracking.uri) if tracking.uri else mlruns
-
-
-def mlflow_options(tracking: TrackingSettings) -> MlflowOptions:
-    """What goes to MLflow besides records."""
-    return MlflowOptions(tracking.model, tracking.register, tracking.system_metrics)
 
 
 def update_mlflow(params: Params, directories: Sequence[Path], mlruns: Path, log: Log) -> None:
@@ -86,7 +83,7 @@ def update_mlflow(params: Params, directories: Sequence[Path], mlruns: Path, log
         where,
         experiment.tracking.experiment,
         log,
-        options=mlflow_options(experiment.tracking),
+        options=MlflowOptions.of(experiment.tracking),
         data=lambda directory: stored_data(directory, root),
     )
 
@@ -165,7 +162,7 @@ def train(
 
 
 def _refuse_unrecorded(params: Params, grid: Sequence[RunSettings]) -> None:
-    """Refuse a headline of the report that some runs would not record, before they are executed."""
+    """Refuse a ``report.metric`` that some runs would not record, before they are executed."""
     score = Score(params.experiment.report.metric)
     for settings in grid:
         if score.metric is not None and score.metric not in settings.evaluation.metrics:
@@ -186,7 +183,7 @@ def run_directories(params: Params, runs: Path) -> list[Path]:
 
 
 _ROWS = 5000
-"""Most clients in the picture of who takes part, which has a row for each of them."""
+"""Most clients for which the picture of who participates is drawn, a row per client."""
 
 
 def report(

@@ -19,12 +19,13 @@ from fedtide.core.locks import held
 from fedtide.engine.workers import available_cores
 from fedtide.mirror.workspace import Workspace
 from fedtide.records.run_directory import RunDirectory
-from fedtide.runs.compare import refuse_bad_imports, refuse_several_processes
+from fedtide.runs.compare import refuse_bad_imports
 from fedtide.runs.failures import with_traceback
 from fedtide.runs.identity import code, run_key
 from fedtide.runs.jobs.card_plan import share_cards
 from fedtide.runs.jobs.executors import executor
 from fedtide.runs.jobs.jobs import Failure, run_here
+from fedtide.runs.jobs.launch import refuse_several_processes
 from fedtide.runs.mirroring import Mirroring
 from fedtide.runs.progress import UNWATCHED, Watch
 from fedtide.settings.params import Params
@@ -299,7 +300,7 @@ class _Search:
         self._log(f"{job.name}: on {place}")
 
     def repeat(self, job: Task, reason: str) -> None:
-        self._log(f"{job.name}: {reason}; it is begun again, from its saved state")
+        self._log(f"{job.name}: {reason}; restarting from its saved state")
 
     def is_interrupted(self, result: Outcome) -> bool:
         return result.state == "interrupted"

@@ -13,7 +13,7 @@ _CONTEXT = 1 << 30
 """Bytes that a process takes on a card beside its run."""
 
 _MOST = 4
-"""Runs on a card unless the settings say more: they take turns anyway."""
+"""Most runs on a card unless the settings allow more: they take turns anyway."""
 
 
 def share_cards(

@@ -1,4 +1,4 @@
-"""Graphics cards: every process that executes runs takes a place on one, and leaves cards that others use alone."""
+"""Graphics cards: every process that executes runs takes a place on one; cards that others use are left alone."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ VISIBLE = "CUDA_VISIBLE_DEVICES"
 
 _QUERY = ("nvidia-smi", "--query-gpu=index,uuid,memory.used,memory.total", "--format=csv,noheader,nounits")
 _OTHERS = 0.05
-"""Share of a card's memory that is in use although none of our processes has a place on it: somebody else's."""
+"""Share of a card's memory: if more is in use, and none of our processes has a place on it, the card is somebody else's."""
 
 _PATIENCE = 30.0  # seconds for the list of cards
 _POLL = 1.0  # seconds until a place may have become free
@@ -36,7 +36,7 @@ class Card:
     """A graphics card.
 
     Attributes:
-        number: of it, as text. id: unique. used, memory: bytes.
+        number, id: of the card, as text; the id is unique. used, memory: bytes.
     """
 
     number: str
@@ -69,10 +69,10 @@ def uses_cards(grid: Iterable[RunSettings]) -> bool:
 
 @contextlib.contextmanager
 def place(per_card: int) -> Iterator[None]:
-    """A place on a card for this process, before it uses CUDA; as it is where there are no cards.
+    """A place on a card for this process, taken before it uses CUDA; without cards nothing happens.
 
-    The emptiest card is taken. If all places are taken, by other commands, it waits until one is free. A process that dies
-    gives its place back.
+    The card with the fewest processes is taken. If other commands have taken all places, it waits until one is free. The
+    place of a process that dies is free again.
 
     Args:
         per_card: processes that share a card; 0 to take none.
@@ -112,5 +112,5 @@ def _is_ours(card: Card) -> bool:
 
 
 def _lock(card: Card, number: int) -> FileLock:
-    """Of one user: others are known by the memory that they use."""
+    """Locks are per user; other users are recognised by the memory that they use."""
     return FileLock(Path(tempfile.gettempdir()) / f"fedtide-{os.getuid()}-{card.id}-{number}.lock")

@@ -1,4 +1,4 @@
-"""Where the jobs of a command are done: in processes of this machine, or by the workers of a cluster."""
+"""What executes the jobs of a command: processes of this machine, or the workers of a cluster."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ _OURS = "FEDTIDE_"
 
 
 Executor = Callable[[Work[Any, Any], Jobs[Any, Any], int], int | None]
-"""Does all jobs, a number of them at once; contract as :func:`fedtide.runs.jobs.jobs.run_in_workers`."""
+"""Executes all jobs, several at once; contract as :func:`fedtide.runs.jobs.jobs.run_in_workers`."""
 
 
 @contextmanager
 def executor(hosts: Hosts, workers: int, per_card: int, runs: Path, log: Callable[[str], None]) -> Iterator[Executor]:
-    """What does jobs; a cluster is reached, or started, at the beginning.
+    """What executes jobs; a cluster is first connected to, or started.
 
     Args:
         hosts: what executes runs.

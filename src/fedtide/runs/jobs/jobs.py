@@ -28,14 +28,14 @@ Result = TypeVar("Result")
 Taken = TypeVar("Taken", contravariant=True)
 
 Ask = Callable[[Any], Any]
-"""Puts a question to the process that hands out the jobs; ``None`` is no answer, since that process is gone."""
+"""Asks the process that hands out the jobs; the answer is ``None`` if that process has ended."""
 
 Work = Callable[[Job, Ask], Result]
 """Does a job."""
 
 ATTEMPTS = 2
-"""How often a job is begun whose process dies. Once may be another one's fault, such as a lack of memory; a job that always
-kills its process must not be begun for ever."""
+"""Attempts per job whose worker dies. One death may have a cause elsewhere, such as a lack of memory; a job that kills every
+worker is given up."""
 
 _POLL = 0.2  # seconds until a signal is noticed
 
@@ -55,7 +55,7 @@ class Failure:
 
 
 class Jobs(Protocol[Job, Taken]):
-    """Hands out jobs and takes their results; lives in the process that the user started."""
+    """Hands out jobs and takes their results, in the process that the user started."""
 
     def next(self) -> Job | None:
         """The next job, ``None`` at the end."""
@@ -64,10 +64,10 @@ class Jobs(Protocol[Job, Taken]):
         """Answer a question of a job in progress."""
 
     def begin(self, job: Job, place: str) -> None:
-        """Note that a worker of a cluster begins a job; ``place`` names its host."""
+        """Note that a worker of a cluster starts a job; ``place`` names its host."""
 
     def repeat(self, job: Job, reason: str) -> None:
-        """Note that a job is begun again, since its process has ended."""
+        """Note that a job restarts, since its process has ended."""
 
     def is_interrupted(self, result: Taken) -> bool:
         """Whether the job ended early, since its process was told to stop."""
@@ -89,8 +89,8 @@ def run_here(work: Work[Job, Result], jobs: Jobs[Job, Result]) -> None:
 def run_in_workers(work: Work[Job, Result], jobs: Jobs[Job, Result], count: int, per_card: int = 0) -> int | None:
     """Do all jobs in ``count`` processes, which stop when this one does, however it ends.
 
-    A job whose process dies is begun again in a new one, at most :data:`ATTEMPTS` times in all. Ctrl-C and SIGTERM are
-    passed on to the jobs in progress; no others are begun.
+    A job whose process dies restarts in a new one; it has :data:`ATTEMPTS` attempts. Ctrl-C and SIGTERM are passed on to the
+    jobs in progress, and no others start.
 
     Args:
         work: importable, since its name is sent to the processes.
@@ -133,7 +133,7 @@ class _Worker(Generic[Job, Result]):
         self._process = context.Process(target=serve, args=arguments, daemon=True)
         with main_module_hidden():
             self._process.start()
-        theirs.close()  # otherwise the end of the process is not noticed
+        theirs.close()  # otherwise the end of the process would go unnoticed
         self.job: Job
         self.attempt = 0
         self._told = False
@@ -171,7 +171,7 @@ def how_it_ended(code: int) -> str:
 
 
 class _Pool(Generic[Job, Result]):
-    """Workers that have a job, and the jobs to begin again."""
+    """Workers that have a job, and the jobs to restart."""
 
     def __init__(self, work: Work[Job, Result], jobs: Jobs[Job, Result], stop: StopSignals, per_card: int) -> None:
         self._work, self._jobs, self._stop, self._per_card = work, jobs, stop, per_card
@@ -200,7 +200,7 @@ class _Pool(Generic[Job, Result]):
             worker.close()
 
     def _next(self) -> tuple[Job, int] | None:
-        """A job to begin, and the number of its attempt."""
+        """The next job, and the number of its attempt."""
         if self._stop.received is not None:
             return None
         if self._again:
@@ -237,7 +237,7 @@ class _Pool(Generic[Job, Result]):
             self._begin(worker, *found)
 
     def _lost(self, worker: _Worker[Job, Result], reason: str) -> None:
-        """Begin a job again whose process has ended, or give it up."""
+        """Restart a job whose process has ended, or give it up."""
         if self._stop.received is not None:
             return
         if worker.attempt < ATTEMPTS:
@@ -258,7 +258,7 @@ def serve(
     """Main function of one of ``count`` worker processes: do the jobs it is sent until the pipe is closed.
 
     It receives pickled jobs and answers; it sends pairs: whether it asks a question, and the pickled question, or the pickled
-    result or :class:`Failure` of the job. Pickled, because what is between it and :class:`Jobs` may import neither.
+    result or :class:`Failure` of the job. They are pickled, since what passes them on may be unable to import their classes.
 
     Args:
         connection: the pipe. work: does a job. environment: of the process. memory: bytes that it may use.
@@ -277,7 +277,7 @@ def serve(
             return None
 
     def unpacked(content: bytes, ask: Ask) -> Any:
-        return work(pickle.loads(content), ask)  # a plug-in may fail to be imported
+        return work(pickle.loads(content), ask)  # the import of a plug-in may fail
 
     with contextlib.suppress(EOFError, OSError), place(per_card):
         while True:

@@ -1,4 +1,4 @@
-"""Processes of one run that ``torchrun`` or ``srun`` has started: what the first one decides holds for all."""
+"""Processes of one run that ``torchrun`` or ``srun`` has started: the first one decides for all."""
 
 from __future__ import annotations
 
@@ -46,11 +46,24 @@ def _refuse_other_number(settings: RunSettings) -> None:
         )
 
 
-class Decision:
-    """Whether to train. The first process announces it; the others wait, since they start at the same time.
+def refuse_several_processes(settings: RunSettings) -> None:
+    """Refuse runs of several processes: each process executes the whole command again, so the run must be its only one.
 
-    ``with Decision(settings) as decision``: at the end it is announced that nothing is to be trained, if nothing was announced.
-    Without a launcher nothing is sent: Lightning starts the other processes when the first one begins to train.
+    Raises:
+        SettingsError: the settings ask for several.
+    """
+    if settings.engine.devices > 1:
+        raise SettingsError(
+            f"engine.devices = {settings.engine.devices}: only the command `fedtide run` supports several processes for one "
+            "run; comparisons and searches execute whole runs in parallel, see compare.workers and tune.workers"
+        )
+
+
+class Decision:
+    """Whether to train: the first process announces it, the others wait for that.
+
+    ``with Decision(settings) as decision``: if nothing was announced until the end, it is announced that nothing is trained.
+    Without a launcher nothing is sent: Lightning starts the other processes when the first one starts to train.
     """
 
     def __init__(self, settings: RunSettings) -> None:

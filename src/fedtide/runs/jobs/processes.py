@@ -1,4 +1,4 @@
-"""Worker processes: how they are started, and that they never outlive the process that started them."""
+"""Worker processes: how they start, and how they end with the process that started them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from multiprocessing.context import ForkServerContext, SpawnContext
 
 
 def stop_with_parent(every: float = 0.5) -> None:
-    """Stop this process (SIGTERM, so a run saves its state) once its parent is gone, for whatever reason."""
+    """Stop this process (SIGTERM, so a run saves its state) once its parent has ended, for whatever reason."""
     starter, parent = multiprocessing.parent_process(), os.getppid()
 
     def watch() -> None:
@@ -41,7 +41,7 @@ def worker_context() -> ForkServerContext | SpawnContext:
 
 
 def start_workers_early() -> None:
-    """Begin to import what workers need, beside the imports of this process."""
+    """Start to import what workers need, while this process imports, too."""
     if worker_context().get_start_method() == "forkserver":
         forkserver.ensure_running()
 

@@ -1,4 +1,4 @@
-"""Ctrl-C and SIGTERM while work is in progress that should end in good order."""
+"""Ctrl-C and SIGTERM while work is in progress that should be saved first."""
 
 from __future__ import annotations
 

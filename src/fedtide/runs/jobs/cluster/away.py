@@ -33,7 +33,7 @@ class Away:
     Args:
         work: does a job, which has a ``workspace``.
         scratch: folder of this machine for all its processes and commands. home: names the command's folder of runs.
-        every: seconds between two saved states that are sent; what is later is lost with the machine, and computed again.
+        every: seconds between two saved states that are sent; if the machine is lost, what came later is computed again.
     """
 
     def __init__(self, work: Work[Any, Any], scratch: Path, home: str, every: float) -> None:
@@ -74,7 +74,7 @@ class _Visits:
     def visit(
         self, settings: RunSettings, folder: Path, callbacks: Sequence[L.Callback]
     ) -> Iterator[tuple[RunSettings, Sequence[L.Callback]]]:
-        """Bring data and records of a run here; send the records back as it goes, and at the end, however it ends."""
+        """Bring data and records of a run here; send the records back during the run, and at its end, however it ends."""
         settings = self._with_data(settings)
         found = self._ask(Fetch(folder.name))
         if not isinstance(found, tuple):

@@ -32,7 +32,7 @@ class Cluster:
     """A connected cluster.
 
     Attributes:
-        name: for messages. client: the connection. replace_lost: asks for workers instead of those that are gone.
+        name: for messages. client: the connection. replace_lost: asks for workers in place of lost ones.
     """
 
     name: str
@@ -50,7 +50,7 @@ def connected(name: str, workers: int, log: Callable[[str], None]) -> Iterator[C
         log: gets errors of a batch system.
 
     Raises:
-        SettingsError: it cannot be reached, or not be started.
+        SettingsError: it cannot be reached or started.
     """
     needed = "dask_jobqueue" if name in BATCH_SYSTEMS else "distributed"
     if find_spec(needed) is None:
@@ -63,7 +63,7 @@ def connected(name: str, workers: int, log: Callable[[str], None]) -> Iterator[C
         if name in BATCH_SYSTEMS:
             logger.handlers, logger.propagate = [_OneLine(log)], False
         else:
-            logger.setLevel(logging.CRITICAL)  # what matters is one line of the command
+            logger.setLevel(logging.CRITICAL)  # the command reports failures in one line itself
     with ExitStack() as holding:
         target, replace_lost = _target(name, workers, holding)
         try:
@@ -102,7 +102,7 @@ def _batch(name: str, workers: int, holding: ExitStack) -> tuple[Any, Callable[[
     if shutil.which(submit := shlex.split(kind.job_cls.submit_command)[0]) is None:
         raise SettingsError(f"compare.cluster = {name}: there is no command {submit} here")
     chosen = dask.config.get(f"jobqueue.{kind.job_cls.config_name}")
-    # The worker replaces the job's shell, which would not pass the system's signals on.
+    # The worker replaces the job's shell, which would not pass signals on.
     python = f"exec {chosen['python'] or sys.executable}"
     try:
         cluster = kind(nanny=False, processes=1, python=python, scheduler_options={"dashboard_address": _DASHBOARD})

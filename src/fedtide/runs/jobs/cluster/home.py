@@ -1,10 +1,10 @@
-"""Records of runs that are executed on machines without a shared folder: kept at home, where the command was typed."""
+"""Records of runs that are executed on machines without a shared folder: kept at home, where the command was started."""
 
 from __future__ import annotations
 
 import shutil
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,7 +21,7 @@ from fedtide.settings.run import RunSettings
 from fedtide.worlds.prepared import prepared_file
 
 _LAST = ("state/", "summary.json")
-"""Files that count on others, in this order: they are written last."""
+"""Files that depend on others: they are written last, in this order."""
 
 _OURS = (".lock", ".owner", ".part")
 """Endings of files that belong to a machine, not to the run."""
@@ -59,7 +59,7 @@ Files = tuple[tuple[str, bytes], ...]
 
 
 def file_names(folder: Path) -> tuple[str, ...]:
-    """Files of a run directory that make up the run: all, but only the newest saved state; in an order to write them in."""
+    """Files of a run directory that make up the run: all but older saved states, in the order in which they are written."""
     newest = [file for state in generations(folder / "state")[:1] for file in files_of(state)]
     found = [path for path in folder.rglob("*") if path.is_file() and path.suffix not in _OURS and path.name != ".lock"]
     names = [path.relative_to(folder).as_posix() for path in found if path.parent.name != "state" or path in newest]
@@ -82,7 +82,7 @@ def write_files(folder: Path, files: Files) -> None:
 
 
 class JobsFromHome(Generic[Job, Taken]):
-    """Jobs whose runs are executed elsewhere: questions about records are answered here, all else as by ``jobs``.
+    """Jobs whose runs are executed elsewhere: questions about records are answered here, everything else by ``jobs``.
 
     Args:
         jobs: that are handed out. runs: folder of run directories, each locked while its run is in progress elsewhere.
@@ -156,9 +156,5 @@ def _data(settings: RunSettings) -> bytes | None:
 
 def _remove_empty(folder: Path) -> None:
     """Remove the directory of a run that was refused before it began."""
-    if not any(_all_files(folder)):
+    if not file_names(folder):
         shutil.rmtree(folder, ignore_errors=True)
-
-
-def _all_files(folder: Path) -> Iterator[str]:
-    yield from file_names(folder)

@@ -1,4 +1,4 @@
-"""The jobs of a command on a cluster: handed to its workers, questions answered, those of lost workers begun again."""
+"""The jobs of a command on a cluster: handed to its workers, whose questions are answered; jobs of lost workers restart."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from distributed import Future
 
 LOSSES = 10
-"""How many workers may be lost with a job in progress. Machines are taken away, which is nobody's fault; but a job that needs
-more memory than any has must not be begun for ever."""
+"""Workers that may be lost per job. Losing a machine is no fault of the job; but one that needs more memory than any machine
+has is given up."""
 
 _POLL = 0.2  # seconds until a signal, or a lost scheduler, is noticed
 _FETCHING = 30.0  # seconds to fetch a result
@@ -55,7 +55,7 @@ class _Flight(Generic[Job]):
     """A job that the scheduler has.
 
     Attributes:
-        attempt: how often it was begun because its process died. losses: workers that were lost with it.
+        attempt: its number. losses: workers that were lost with it.
         place, address: of the worker where it is in progress; empty if nowhere.
     """
 
@@ -158,7 +158,7 @@ class _Pool(Generic[Job, Result]):
         self._jobs.begin(flight.job, place)
 
     def _answer(self, number: int, flight: _Flight[Job], address: str) -> None:
-        """If the worker is lost meanwhile, the job is begun again elsewhere, and asks again."""
+        """If the worker is lost meanwhile, the job restarts elsewhere, and asks again."""
         if address != flight.address:  # one that was taken for lost
             return
         where: dict[str, Any] = {"workers": [address], "on_error": "ignore"}
