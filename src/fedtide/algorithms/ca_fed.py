@@ -66,7 +66,7 @@ class CaFed(Algorithm):
         return {name: torch.zeros(self.problem.clients, dtype=torch.float64) for name in names}
 
     def finish(self, r: Round) -> Tensor:
-        """What the round tells about the clients, their weights, then the server's step."""
+        """Renew the estimates, choose the weights, then take the server's step."""
         ids = torch.from_numpy(r.services.population().ids)
         self.observe(r, ids)
         r.extra["A"][ids] = self.weigh(r, ids).to(r.extra["A"])

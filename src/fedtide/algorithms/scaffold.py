@@ -14,10 +14,14 @@ from fedtide.algorithms.base import Algorithm, AlgorithmSettings, Local, Round, 
 class Scaffold(Algorithm):
     """Control variates against client drift (Karimireddy et al. 2020), options I and II of Algorithm 1.
 
-    Option II divides the displacement ``x - y_k`` by ``a_k eta``, an estimate of the mean gradient on the way.
+    With g_k the gradient over all samples of a client, and a_k its number of local steps::
 
-    It needs ``local.optimiser: sgd``. Option I takes any: control variates are gradients, and the optimiser gets the corrected
-    one. ``variant``:
+        y - eta (g(y) - c_k + c)                                                                        (eq. 3, line 10)
+        c_k+ = g_k(x)  (I)   or   c_k - c + (x - y_k) / (a_k eta)  (II)                                 (eq. 4, line 12)
+        x+ = x + eta_g sum_S p_k (y_k - x),   c+ = c + 1/N sum_S (c_k+ - c_k)                           (eq. 5, line 17)
+
+    Option II needs ``local.optimiser: sgd``. Option I takes any: control variates are gradients, and the optimiser gets the
+    corrected one. ``variant``:
 
     * ``momentum_aware``: ``a_k`` is the displacement per unit gradient, which is the number of steps K unless there is local
       momentum (then the norm of FedNova's weights, for momentum that starts at zero every round whatever

@@ -22,7 +22,7 @@ Counting = Literal["paper", "legacy"]
 
 
 def uploads(length: int, interval: int, counting: Counting = "paper") -> list[int]:
-    """nu_m local steps (1-based) after which client m exchanges models, in a round of ``length`` of them.
+    """The nu_m local steps (1-based) after which client m exchanges models, in a round of ``length`` of them (eq. 2).
 
     ``paper``: after every ``interval``-th step and after the last. ``legacy``: the released code starts blocks at 1, 1 + I,
     1 + 2I, ... *below* L and the last one ends at L, so an upload after step L - 1 is missing (interval a only, in practice).
