@@ -50,12 +50,8 @@ def diagnose(
     params: ParamsFile = PARAMS,
     overrides: Override = None,
     worlds: Worlds = Path("worlds"),
-    theta_power: Annotated[
-        int, typer.Option(min=1, max=2, help="Power of Theta in (c): 2 as derived, 1 as printed.")
-    ] = 2,
-    spread: Annotated[
-        Spread, typer.Option(help="sigma_k^2: scatter of the samples, or their variance.")
-    ] = Spread.scatter,
+    theta_power: Annotated[int, typer.Option(min=1, max=2, help="Power of Theta in (c): 2 as derived, 1 stated.")] = 2,
+    spread: Annotated[Spread, typer.Option(help="sigma_k^2: scatter or variance of the samples.")] = Spread.scatter,
     pairs: Annotated[int, typer.Option(min=1, help="Pairs of samples drawn per client for Theta.")] = 1000,
     as_json: Json = False,
     quiet: Quiet = False,
