@@ -106,7 +106,7 @@ def test_arrays_of_any_layout():
 @pytest.mark.parametrize(
     ("arguments", "options", "message"),
     [
-        ((X, Y[:7]), {}, "8 training samples, but 7 labels; both numbers must be equal and above 0"),
+        ((X, Y[:7]), {}, "8 training samples, but 7 labels; both should be equal, above 0"),
         (([], []), {}, "inputs are .* expected for kind vector"),
         ((X, [0.5, *Y[1:]]), {}, "training sample 0: label is '0.5', expected an integer or a name"),
         ((X, [-1, *Y[1:]]), {}, "training sample 0: label is '-1', expected a label from 0 to 2"),
@@ -208,7 +208,7 @@ def test_a_stream_is_refused():
         def __iter__(self):
             return iter([])
 
-    with pytest.raises(SettingsError, match="the training set is Stream, expected a map-style dataset with len"):
+    with pytest.raises(SettingsError, match="the training set is Stream, expected a map-style one with len"):
         from_torch(Stream())
     with pytest.raises(SettingsError, match="training sample 0 is float, expected a tuple, a list or a mapping"):
         from_torch([1.0])
@@ -228,10 +228,10 @@ def test_numbers_and_several_labels():
 @pytest.mark.parametrize(
     ("labels", "task", "words"),
     [
-        (np.zeros(3), "multilabel", r"labels of 3 training samples are \[3\]; expected \[n, T\] for multilabel"),
+        (np.zeros(3), "multilabel", r"3 training samples have labels \[3\]; multilabel expects \[n, T\]"),
         (np.full((3, 2), 2), "multilabel", r"training sample 0: labels are \[2.0, 2.0\], expected 0 or 1"),
         ([0.0, 1.0, np.nan], "regression", r"training sample 2: labels are \[nan\], expected finite numbers"),
-        (np.zeros((2, 1)), "regression", r"labels of 3 training samples are \[2, 1\]"),
+        (np.zeros((2, 1)), "regression", r"3 training samples have labels \[2, 1\]"),
     ],
     ids=str,
 )

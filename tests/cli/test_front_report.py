@@ -55,6 +55,6 @@ def test_a_folder_without_a_front_is_refused(fedtide: Fedtide, folder: Path) -> 
     called = fedtide("report", "--tuning", "tuning")
     assert (called.status, called.out) == (2, [])
     assert called.err == [
-        "fedtide: tuning: no front.csv and front.png here; `fedtide tune` with tune.cost = kappa writes them"
+        "fedtide: tuning: no front.csv and front.png; `fedtide tune` with tune.cost = kappa writes them"
     ]
     assert not (folder / "report" / "report.html").exists()

@@ -60,7 +60,7 @@ def test_the_page_follows_the_runs(folder: Path, port: int, stop_after: Any) -> 
     text, goes_on = shown()
     assert goes_on
     assert "0 of 2 runs have ended." in text
-    assert f"{first}: not begun." in text
+    assert f"{first}: not started." in text
     assert "no runs to report" in text
 
     execute(grid[0], runs, callbacks=[stop_after(2)])
@@ -71,7 +71,7 @@ def test_the_page_follows_the_runs(folder: Path, port: int, stop_after: Any) -> 
     assert f"{first}: stopped, round 2 of 4, accuracy " in text
     with held(directories[first] / ".lock", "a process is working on it"):
         assert f"{first}: running, round 2 of 4, accuracy " in shown()[0]
-    assert f"{second}: not begun." in text
+    assert f"{second}: not started." in text
     assert "did not finish: seed 0 in round 2" in page.html()[0]
     assert contents(directories[first]) == before
     page._next = 0.0

@@ -97,7 +97,7 @@ A = ([[0.0], [1.0]], [0, 1])
         ({"a": A, "b": ([["x"], [1.0]], [0, 1])}, {}, {}, r"0\.json: user 'b', sample 0: inputs are \['x'\], expected numbers"),
         ({"a": (["x", 1], [0, 1])}, {}, {}, r"0\.json: user 'a', sample 1: x is int, expected a text"),
         ({"a": ([["x"], ["y"]], [0, 1])}, {}, {"field": 1}, r"user 'a', sample 0: x has 1 texts, but data\.field = 1"),
-        ({"a": A, "b": ([[1.0]], [[1]])}, {}, {}, r"0\.json: user 'b', sample 0: y is \[1\], expected an integer or a text"),
+        ({"a": A, "b": ([[1.0]], [[1]])}, {}, {}, r"0\.json: user 'b', sample 0: y is \[1\], expected an integer or text"),
         ({"a": A, "b": ([[1.0]], [None])}, {}, {}, r"user 'b', sample 0: y is None"),
         ({"a": A, "b": ([[1.0]], [0.5])}, {}, {}, r"user 'b', sample 0: y is '0\.5', expected an integer or a name"),
         ({"a": A, "b": ([[1.0]], [7])}, {}, {"classes": ("0", "1")}, r"user 'b', sample 0: y is '7', expected one of 0, 1"),

@@ -161,11 +161,7 @@ def test_a_target_that_is_missing_is_named(tmp_path):
         read(tmp_path, frame, label="weight", task="regression")
 
 
-def test_settings_of_classifications_are_named_as_before_there_were_other_tasks():
+def test_settings_for_other_tasks_than_classification_have_no_part_in_its_identity():
     plain = Table.Settings()
     assert not {"task", "labels", "target_scale"} & plain.canonical().keys()
-    assert Table.Settings(task="regression").canonical().keys() - plain.canonical().keys() == {
-        "task",
-        "labels",
-        "target_scale",
-    }
+    assert Table.Settings(task="regression").canonical().keys() - plain.canonical().keys() == {"task"}

@@ -118,5 +118,5 @@ def test_unknown_part_is_refused():
 
 def test_archive_without_posts_is_refused(tmp_path):
     write_posts(tmp_path / "20news-bydate.tar.gz", "w:gz", {"something/else/1": "text"})
-    with pytest.raises(SettingsError, match="holds no posts below 20news-bydate-train"):
+    with pytest.raises(SettingsError, match="has no posts below 20news-bydate-train"):
         make(Newsgroups20).read(tmp_path)

@@ -178,7 +178,7 @@ def _as_double(state: Any) -> Any:
             r"local\.momentum = 0\.9 is for local\.optimiser = sgd; adam takes no",
         ),
         ({"optimiser": "adamw", "clip_scope": "total_with_decay"}, r"total_with_decay: the weight decay of .* adamw"),
-        ({"optimiser": "adem"}, r"local\.optimiser: unknown optimiser 'adem'; did you mean 'adam'"),
+        ({"optimiser": "adem"}, r"local\.optimiser: unknown name 'adem'; did you mean 'adam'"),
         ({"optimiser": 3}, r"local\.optimiser: should be sgd, adam, adamw, adagrad, or a mapping"),
         ({"optimiser": {"name": "adam", "beta2": 1}}, r"beta2 = 1: should be less than 1"),
         ({"optimiser": {"name": "adagrad", "beta2": 0.9}}, r"unknown key .*beta2"),

@@ -143,7 +143,7 @@ def test_dropout_layers_of_a_network_have_masks_of_their_own(build: Build) -> No
         (own("Pyramid"), r"should return logits \[2, 3\] for 2 samples, got \[2, 3, 6, 6\], with the head 0"),
         (
             own("Odd", head="classifier", arguments={"what": "weight"}),
-            r"'classifier': forward does not call this layer",
+            r"'classifier': forward does not call it",
         ),
         (own("Plain", freeze=["boddy"]), r"model\.freeze: 'boddy' matches nothing in front of the head"),
         (own("Plain", weights="no.pt"), r"model\.weights = 'no\.pt': no such file"),

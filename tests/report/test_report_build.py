@@ -115,7 +115,7 @@ def test_all_diverged(tmp_path):
     summary = report(dirs, tmp_path / "out")
     assert (summary.complete, summary.total, summary.results) == (0, 2, ())
     assert summary.warnings == (
-        "fedavg · previous diverged: seed 0 in round 8, seed 1 in round 8. Not in means and tests; dotted in the figures.",
+        "fedavg · previous diverged: seed 0 in round 8, seed 1 in round 8. Not in means or tests; dotted in figures.",
     )
     assert summary.warnings[0] in summary.page.read_text()
     assert "0 of 2" in summary.page.read_text()

@@ -114,7 +114,7 @@ def test_the_list_of_experiments_and_of_cells(fedtide, tiny):
     [
         (("large/tiny",), "fedtide: unknown experiment 'large/tiny'; did you mean 'tiny'? (known: tiny)"),
         (("tinny",), "fedtide: unknown experiment 'tinny'; did you mean 'tiny'? (known: tiny)"),
-        ((), "fedtide: which experiment? `fedtide reproduce --list` lists them"),
+        ((), "fedtide: name an experiment; `fedtide reproduce --list` lists them"),
         (("tiny", "--seeds", "1,1"), "fedtide: tiny.yaml, profile plain: compare.seeds: lists 1 twice"),
     ],
 )

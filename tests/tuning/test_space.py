@@ -74,7 +74,7 @@ def test_a_setting_that_may_be_absent_can_be_searched(params: Make) -> None:
         ("local.amount", 0.5, 2, "tune.space: local.amount is an integer, but its range is 0.5 to 2"),
         ("local.lr", -1, 1, "local.lr = -1.0: should be greater than 0"),
         ("local.momentum", 0, 2, "local.momentum = 2.0: should be less than 1"),
-        ("seed", 0, 5, "tune.space: seed is a source of randomness"),
+        ("seed", 0, 5, "tune.space: seed cannot be searched: it is a source of randomness"),
     ],
 )
 def test_what_cannot_be_searched_is_refused(params: Make, key: str, low: float, high: float, message: str) -> None:
@@ -96,7 +96,7 @@ def test_what_cannot_be_searched_is_refused(params: Make, key: str, low: float, 
         ("local.nesterov", [0, 1], "local.nesterov = 0: should be a valid boolean"),
         ("local.schedule", ["cosine", "linear"], "local.schedule = 'linear': should be 'constant'"),
         ("local.lr", [0.1, None], "local.lr = None: should be a valid number"),
-        ("seed", [1, 2], "tune.space: seed is a source of randomness"),
+        ("seed", [1, 2], "tune.space: seed cannot be searched: it is a source of randomness"),
         ("local.lr", [0.1], r"tune.space.local.lr.choices: should be a list of two values or more, got \[0.1\]"),
         ("local.lr", "0.1", "tune.space.local.lr.choices: should be a list of two values or more, got '0.1'"),
         ("local.lr", [0.1, 0.2, 0.1], "tune.space.local.lr.choices: lists 0.1 twice"),
@@ -168,7 +168,7 @@ def test_a_searched_exchange_keeps_what_the_file_and_the_label_set(params: Make)
 
 def test_a_setting_that_the_initialiser_overrides_cannot_be_searched(params: Make) -> None:
     initialisers = {"previous": {"with": {"local": {"lr": 0.5}}}}
-    with pytest.raises(SettingsError, match=r"local.lr cannot be searched: it stays 0.5"):
+    with pytest.raises(SettingsError, match=r"local.lr cannot be searched: fixed elsewhere, it stays 0.5"):
         Space(params(initialisers=initialisers))
 
 

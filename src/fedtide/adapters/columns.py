@@ -12,6 +12,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from fedtide.core.errors import SettingsError, shortened
+from fedtide.world.dataset import Origins
 
 Ints = NDArray[np.int64]
 
@@ -123,6 +124,15 @@ def clients(column: Column) -> tuple[Ints, tuple[str, ...]]:
     return client, tuple(names)
 
 
+def origins_of(
+    client: Ints | None, time: Ints | None, parts: tuple[Ints, Ints], clients: tuple[str, ...], unit: str
+) -> Origins:
+    """Clients and times, where they are known, of training and test samples at these positions."""
+    train_client, test_client = (None if client is None else client[part] for part in parts)
+    train_time, test_time = (None if time is None else time[part] for part in parts)
+    return Origins(train_client, test_client, train_time, test_time, clients, unit)
+
+
 def times(column: Column) -> Ints:
     """Times as int64 [n]: integers as they are, dates as seconds since 1970 (UTC).
 
@@ -138,10 +148,4 @@ def times(column: Column) -> Ints:
 
 
 def _is_missing(value: Any) -> bool:
-    return (
-        value is None
-        or value is pd.NaT
-        or value is pd.NA
-        or value != value
-        or (isinstance(value, str) and not value.strip())
-    )
+    return not value.strip() if isinstance(value, str) else bool(pd.isna(value))

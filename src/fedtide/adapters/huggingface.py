@@ -60,7 +60,6 @@ def from_huggingface(
 
 
 def _part(rows: Any, which: str, inputs: list[str], named: dict[str, str | None]) -> Part:
-    """Inputs, labels, clients and times of all rows."""
     columns = [column for column in named.values() if column]
     for name in (*inputs, *columns):
         if name not in rows.column_names:
@@ -71,9 +70,7 @@ def _part(rows: Any, which: str, inputs: list[str], named: dict[str, str | None]
     values = (frame[column] if column else None for column in named.values())
     images = [name for name in inputs if type(rows.features[name]).__name__ == "Image"]
     if images and len(inputs) > 1:
-        raise SettingsError(
-            f"inputs: {images[0]!r} holds images and cannot be combined with {len(inputs) - 1} other columns"
-        )
+        raise SettingsError(f"inputs: {images[0]!r} holds images, which cannot be combined with other columns")
     return Part(_pictures(rows, images[0], which) if images else _numbers(rows, inputs, which), *values)
 
 

@@ -18,7 +18,7 @@ from fedtide.adapters.columns import Column, Ints
 from fedtide.core.bounds import LARGEST
 from fedtide.core.errors import SettingsError, shortened
 from fedtide.settings.scores import TaskName
-from fedtide.world.dataset import Dataset, Origins
+from fedtide.world.dataset import Dataset
 from fedtide.world.digest import content_digest
 from fedtide.world.split import SplitSettings, period_of, split_samples
 
@@ -131,21 +131,13 @@ def from_tensors(
         mean=_per_channel("mean", mean, tensors[0]),
         std=_per_channel("std", std, tensors[0]),
         vocabulary=_vocabulary(tensors, vocabulary) if found == "text" else 0,
-        origins=Origins(
-            train_client=None if made_by is None else made_by[train],
-            test_client=None if made_by is None else made_by[held],
-            train_time=None if when is None else when[train],
-            test_time=None if when is None else when[held],
-            clients=clients,
-            unit=unit,
-        ),
+        origins=columns.origins_of(made_by, when, (train, held), clients, unit),
         task=task,
     )
     return replace(dataset, digest=content_digest(dataset))
 
 
 def _inputs(parts: list[Part], kind: Kind | None) -> tuple[list[Tensor], Kind]:
-    """The inputs of each part, and their kind."""
     tensors = list[Tensor]()
     for part, which in zip(parts, _NAMES, strict=False):
         place = partial("{} sample {}".format, which)
@@ -159,11 +151,7 @@ def _inputs(parts: list[Part], kind: Kind | None) -> tuple[list[Tensor], Kind]:
 
 
 def _column(parts: list[Part], what: str, sizes: list[int]) -> Column:
-    """Labels, clients or times of all samples, training samples first.
-
-    Raises:
-        SettingsError: some have none, or there are more or fewer than inputs.
-    """
+    """Labels, clients or times of all samples, training samples first."""
     pieces = list[Any]()
     for part, size, which in zip(parts, sizes, _NAMES, strict=False):
         values = getattr(part, what)
@@ -176,9 +164,7 @@ def _column(parts: list[Part], what: str, sizes: list[int]) -> Column:
         except (TypeError, ValueError) as error:
             raise SettingsError(f"{what} of the {which} samples: {error}; expected one value per sample") from None
         if len(pieces[-1]) != size or size == 0:
-            raise SettingsError(
-                f"{size} {which} samples, but {len(pieces[-1])} {what}; both numbers must be equal and above 0"
-            )
+            raise SettingsError(f"{size} {which} samples, but {len(pieces[-1])} {what}; both should be equal, above 0")
     first = sizes[0]
     return Column(
         values=pd.concat(pieces, ignore_index=True),
@@ -188,11 +174,7 @@ def _column(parts: list[Part], what: str, sizes: list[int]) -> Column:
 
 
 def _labels(column: Column, known: int | Sequence[str] | None) -> tuple[Ints, int]:
-    """Labels int64 [n], and the number of classes: integers are kept, names are numbered.
-
-    Raises:
-        SettingsError: a label is neither, or no class, or there is one class only.
-    """
+    """Labels int64 [n], and the number of classes: integers are kept, names are numbered."""
     labels = columns.integers(column, "a label", "an integer or a name")
     if labels is None:
         labels, names = columns.classes(column, () if known is None or isinstance(known, int) else tuple(known))
@@ -206,19 +188,13 @@ def _labels(column: Column, known: int | Sequence[str] | None) -> tuple[Ints, in
 
 
 def _targets(parts: list[Part], sizes: list[int], task: TaskName) -> Tensor:
-    """Targets of a regression, or zeros and ones of several labels, float32 [n, T]; training samples first.
-
-    Raises:
-        SettingsError: they are no such numbers, or not one row per sample.
-    """
+    """Targets of a regression, or zeros and ones of several labels, float32 [n, T]; training samples first."""
     tensors, allowed = list[Tensor](), "[n] or [n, T]" if task == "regression" else "[n, T]"
     for part, size, which in zip(parts, sizes, _NAMES, strict=False):
         place = partial("{} sample {}".format, which)
         found = stacked(part.labels, place)
         if found.dim() not in ((1, 2) if task == "regression" else (2,)) or len(found) != size or not found.numel():
-            raise SettingsError(
-                f"labels of {size} {which} samples are {list(found.shape)}; expected {allowed} for {task}"
-            )
+            raise SettingsError(f"{size} {which} samples have labels {list(found.shape)}; {task} expects {allowed}")
         rows = found.reshape(size, -1).float()
         fits = rows.isfinite() if task == "regression" else (rows == 0) | (rows == 1)
         if len(wrong := (~fits.all(1)).nonzero()):
@@ -239,11 +215,6 @@ def _hold_out(split: SplitSettings, groups: Ints, when: Ints | None, unit: str) 
 
 
 def _vocabulary(tensors: list[Tensor], known: int | None) -> int:
-    """Number of token ids.
-
-    Raises:
-        SettingsError: an id is negative, or not among those known.
-    """
     low, high = min(int(ids.min()) for ids in tensors), max(int(ids.max()) for ids in tensors)
     if low < 0 or high >= (known or LARGEST):
         raise SettingsError(f"token ids run from {low} to {high}; allowed are 0 to {(known or LARGEST) - 1}")

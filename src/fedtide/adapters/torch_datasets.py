@@ -58,9 +58,7 @@ def _part(dataset: Any, which: str, fields: tuple[Any, ...]) -> Part:
     try:
         count = len(dataset)
     except TypeError:
-        raise SettingsError(
-            f"the {which} set is {type(dataset).__name__}, expected a map-style dataset with len"
-        ) from None
+        raise SettingsError(f"the {which} set is {type(dataset).__name__}, expected a map-style one with len") from None
     read = [field for field in fields if isinstance(field, Field)]
     values: dict[Field, list[Any]] = {field: [] for field in read}
     for row in range(count):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
 from rich.console import Console, RenderableType
 from rich.constrain import Constrain
@@ -28,10 +28,9 @@ class Bars(Display):
     """
 
     def __init__(self, console: Console) -> None:
+        wide = Column(ratio=1, no_wrap=True, overflow="ellipsis")
         columns = (
-            TextColumn(
-                "{task.description}", markup=False, table_column=Column(ratio=1, no_wrap=True, overflow="ellipsis")
-            ),
+            TextColumn("{task.description}", markup=False, table_column=wide),
             BarColumn(_BAR),
             TextColumn("{task.fields[done]}", justify="right", table_column=_fixed(7)),
             TextColumn("{task.fields[note]}", justify="right", markup=False, table_column=_fixed(5)),
@@ -82,22 +81,13 @@ def _fixed(width: int) -> Column:
 
 
 class _Read(Progress):
-    """Bars that are read before they are drawn."""
-
     def __init__(self, read: Callable[[], None], *columns: ProgressColumn, console: Console, expand: bool) -> None:
         self._read: Callable[[], None] | None = None  # rich draws once before there is anything
-        super().__init__(
-            *columns,
-            console=console,
-            expand=expand,
-            refresh_per_second=_PER_SECOND,
-            speed_estimate_period=_WINDOW,
-            redirect_stdout=False,
-        )
+        rates: Any = {"refresh_per_second": _PER_SECOND, "speed_estimate_period": _WINDOW}
+        super().__init__(*columns, console=console, expand=expand, redirect_stdout=False, **rates)
         self._read = read
 
     def get_renderables(self) -> Iterable[RenderableType]:
-        """All bars."""
         if self._read is None:
             return
         self._read()
@@ -109,7 +99,6 @@ class _Times(ProgressColumn):
     """``0:01:20, 0:05:00 left``."""
 
     def render(self, task: Task) -> Text:
-        """The text of one bar."""
         elapsed = task.finished_time if task.finished else task.elapsed
         text = _clock(elapsed or 0.0)
         return Text(text if task.finished else f"{text}, {_clock(task.time_remaining)} left")

@@ -40,10 +40,8 @@ def check(
 def _summary(found: list[Checked]) -> str:
     """``3 runs: 1 intact, 1 unfinished, 1 damaged: <name>``, and the same of the shared pilots if there are any."""
     parts = []
-    for noun, group in (
-        ("run", [each for each in found if not each.is_pilot]),
-        ("shared pilot", [each for each in found if each.is_pilot]),
-    ):
+    for noun, pilots in (("run", False), ("shared pilot", True)):
+        group = [each for each in found if each.is_pilot == pilots]
         counts = Counter(each.state for each in group)
         states = [f"{counts[state]} {state}" for state in _STATES if counts[state]]
         damaged = [each.name for each in group if each.state == "damaged"]

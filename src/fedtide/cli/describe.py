@@ -11,13 +11,8 @@ from fedtide.core.errors import SettingsError
 from fedtide.core.plugins import PluginSettings
 from fedtide.core.source import source_file, tree
 
-_ALIASES = {
-    "datasets": "data",
-    "exchanges": "exchange",
-    "initialisers": "initialisation",
-    "selections": "selection",
-    "weightings": "weighting",
-}
+_ALIASES = {"datasets": "data", "exchanges": "exchange", "initialisers": "initialisation"}
+_ALIASES |= {"selections": "selection", "weightings": "weighting"}
 
 
 def kind_of(word: str) -> str:
@@ -43,10 +38,8 @@ def listing(kind: str) -> list[dict[str, str]]:
     """Name and one-line summary of every plug-in of a kind; a broken one's is the reason."""
     kind = kind_of(kind)
     reasons = {name: plugins.broken(kind, name) for name in plugins.names(kind)}
-    return [
-        {"name": name, "summary": f"broken: {reason}" if reason else plugins.summary(kind, name)}
-        for name, reason in reasons.items()
-    ]
+    texts = {name: f"broken: {why}" if why else plugins.summary(kind, name) for name, why in reasons.items()}
+    return [{"name": name, "summary": text} for name, text in texts.items()]
 
 
 def broken() -> list[str]:
@@ -72,7 +65,7 @@ def describe(kind: str, name: str) -> str:
 
 
 def facts(kind: str, name: str) -> dict[str, Any]:
-    """What :func:`describe` says, for programs: ``kind, name, documentation, settings`` (a JSON Schema), ``traffic``."""
+    """The same as :func:`describe`, machine-readable: ``kind, name, documentation, settings`` (a JSON Schema), ``traffic``."""
     kind = kind_of(kind)
     cls = plugins.load(kind, name)
     found = {"kind": kind, "name": name, "documentation": inspect.getdoc(cls) or ""}
@@ -93,10 +86,8 @@ def _traffic(settings: PluginSettings) -> list[str]:
         "kept by the server: ": [vector.name for vector in algorithm.server_vectors()],
         "kept by each client: ": algorithm.client,
     }
-    return [
-        "Traffic per participant and exchange, and memory",
-        *(f"  {title}{', '.join(items) or 'nothing'}" for title, items in names.items()),
-    ]
+    lines = (f"  {title}{', '.join(items) or 'nothing'}" for title, items in names.items())
+    return ["Traffic per participant and exchange, and memory", *lines]
 
 
 def _allowed(field: Any) -> str:

@@ -25,11 +25,7 @@ if TYPE_CHECKING:
 
 
 class Interrupted(BaseException):
-    """Ctrl-C or SIGTERM. No KeyboardInterrupt, which typer would end without a word.
-
-    Attributes:
-        number: of the signal.
-    """
+    """Ctrl-C or SIGTERM. Not KeyboardInterrupt, after which typer would exit silently."""
 
     def __init__(self, number: int) -> None:
         super().__init__(number)
@@ -123,10 +119,8 @@ def exit_with_search(result: TuneResult, show: Callable[[str], None] = print) ->
     """Show the result of a search, list the trials that failed, and exit with its status: 0, 1 or 128 + signal."""
     if result.stopped is None:
         show(result.text)
-    _list(
-        f"{len(result.failed)} of {result.trials + len(result.failed)} trials failed; the same command tries them again",
-        result.failed,
-    )
+    failed, trials = len(result.failed), result.trials + len(result.failed)
+    _list(f"{failed} of {trials} trials failed; the same command tries them again", result.failed)
     if result.stopped is not None:
         log(f"interrupted; {result.text}")
         raise typer.Exit(128 + result.stopped)
@@ -140,7 +134,7 @@ def _list(title: str, lines: Sequence[str]) -> None:
 
 
 def _exit_interrupted(number: int, summaries: Sequence[Summary]) -> NoReturn:
-    """Say what is kept of the runs, and exit."""
+    """Log what is kept of the runs, and exit."""
     if any(summary["state"] == "interrupted" and summary["rounds"] for summary in summaries):
         log("interrupted; the state is saved, the same command continues from there")
     elif any(summary["state"] != "interrupted" for summary in summaries):

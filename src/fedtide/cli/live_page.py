@@ -1,4 +1,4 @@
-"""A report that is built again as rounds come, and a server for it."""
+"""A report that is rebuilt as rounds are recorded, and a server for it."""
 
 from __future__ import annotations
 
@@ -77,13 +77,13 @@ class LivePage:
         if summary is not None:
             return f"ended: {summary['state']}"
         if not (path / "manifest.json").is_file():
-            return "not begun"
+            return "not started"
         if is_held(path):
             return f"running, {at}"
         return f"failed, {at}" if (path / "error.txt").is_file() else f"stopped, {at}"
 
     def _signature(self) -> object:
-        """What is different as soon as a record is."""
+        """Changes with every record."""
         files = [path / name for path in self._directories.values() for name in _RECORDS]
         facts = [file.stat() for file in files if file.is_file()]
         return [(each.st_ino, each.st_size, each.st_mtime_ns) for each in facts]

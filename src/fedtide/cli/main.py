@@ -34,17 +34,12 @@ from fedtide.cli.reproduce import reproduce
 from fedtide.cli.ui import ui
 from fedtide.cli.watch import watch
 
-app = typer.Typer(
-    name="fedtide",
-    no_args_is_help=True,
-    add_completion=False,
-    pretty_exceptions_enable=False,
-)
+app = typer.Typer(name="fedtide", no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
 
 
 @app.callback(invoke_without_command=True)
 def fedtide(
-    version: Annotated[bool, typer.Option("--version", is_eager=True, help="Print the version.")] = False,
+    version: Annotated[bool, typer.Option("--version", is_eager=True, help="Show the version.")] = False,
 ) -> None:
     """Federated learning for moving populations: run, compare, tune, report."""
     if version:
@@ -122,7 +117,7 @@ def report(
     mlruns: Mlruns = None,
     out: Annotated[Path, typer.Option(help="Folder of the report.")] = Path("report"),
     tuning: Annotated[
-        Path | None, typer.Option(help="Folder of a search with tune.cost: adds its Pareto front.")
+        Path | None, typer.Option(help="Folder of a search with tune.cost, for its Pareto front.")
     ] = None,
     as_json: Json = False,
 ) -> None:
@@ -197,9 +192,8 @@ def download(
     from fedtide.settings.params import Params
 
     facts = stages.download(Params.read(params, overrides or ()), out)
-    print(
-        f"{facts['name']}: {facts['train']:,} training and {facts['test']:,} test samples, {facts['classes']} classes"
-    )
+    samples = f"{facts['train']:,} training and {facts['test']:,} test samples"
+    print(f"{facts['name']}: {samples}, {facts['classes']} classes")
 
 
 @app.command()
@@ -225,9 +219,7 @@ app.command()(watch)
 
 @app.command("list")
 def list_(
-    kind: Annotated[
-        str | None, typer.Argument(help="algorithms, scenarios, datasets, ...; default: the kinds.")
-    ] = None,
+    kind: Annotated[str | None, typer.Argument(help="algorithms, datasets, ...; default: the kinds.")] = None,
     as_json: Json = False,
 ) -> None:
     """List the plug-ins of a kind, or the kinds."""

@@ -25,7 +25,6 @@ class _Terminal(Console):
     """A console whose cursor stays visible beside live bars: a process that is killed could not show it again."""
 
     def show_cursor(self, show: bool = True) -> bool:
-        """Leave it as it is."""
         return False
 
 

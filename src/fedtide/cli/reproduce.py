@@ -33,8 +33,7 @@ def reproduce(
     workers: Annotated[int | None, typer.Option(min=0, help="Runs executed at once; 0 for one per core.")] = None,
     cluster: ClusterOption = None,
     only: Annotated[
-        list[str] | None,
-        typer.Option("--only", metavar="COLUMN=VALUES", help="Run only these cells, e.g. algorithm=moon."),
+        list[str] | None, typer.Option(metavar="COLUMN=VALUES", help="Run only these cells, e.g. algorithm=moon.")
     ] = None,
     listed: Annotated[bool, typer.Option("--list", help="List experiments, or the cells of one.")] = False,
     status: Annotated[
@@ -48,7 +47,7 @@ def reproduce(
     as_json: Json = False,
     quiet: Quiet = False,
 ) -> None:
-    """Reproduce a published table and print obtained next to published numbers.
+    """Reproduce a published table and show obtained next to published numbers.
 
     Finished runs are reused, interrupted ones continued.
     """
@@ -62,7 +61,7 @@ def reproduce(
         return
     if name is None:
         if not listed:
-            raise SettingsError("which experiment? `fedtide reproduce --list` lists them")
+            raise SettingsError("name an experiment; `fedtide reproduce --list` lists them")
         _print(_experiments(), as_json)
         return
     path = find(name)

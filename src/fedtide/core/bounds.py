@@ -13,27 +13,18 @@ from fedtide.core.errors import SettingsError, shortened
 
 @dataclass(frozen=True)
 class AtMost:
-    """Bound of a whole number.
-
-    Attributes:
-        le: largest value. each: bytes that every unit takes. what: takes them.
-    """
+    """Bound ``le`` of a whole number; every unit takes ``each`` bytes of ``what``."""
 
     le: int
     each: int
     what: str
 
     def check(self, value: int) -> int:
-        """The value.
-
-        Raises:
-            SettingsError: it is above the limit.
-        """
+        """The value; a SettingsError if it is above the limit."""
         if value > self.le:
             taken = f"{min(value, 10**30) * self.each // 10**9:,} GB of {self.what}"
-            raise SettingsError(
-                f"{shortened(str(value))} should be less than or equal to {self.le}; it would take {taken}"
-            )
+            shown = shortened(str(value))
+            raise SettingsError(f"{shown} should be less than or equal to {self.le}; it would take {taken}")
         return value
 
     def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:

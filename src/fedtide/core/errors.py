@@ -12,10 +12,7 @@ from pydantic import ValidationError
 _NEAR, _NEAR_SHORT = 0.6, 0.5
 """Smallest similarity, from 0 to 1, of a word and the one that may have been meant; of words up to three letters."""
 
-_LONG = 120
-"""Most characters of a value that are shown in full."""
-
-
+_LONG = 120  # most characters of a value that are shown in full
 _CREDENTIALS = re.compile(r"(?<=://)[^/\s@]+@")
 
 
@@ -37,11 +34,8 @@ def nearest(problem: str, word: str, known: Iterable[str]) -> str:
     if not options:
         return problem
     initials = "".join(part[:1] for part in word.split("_"))
-    near = (
-        [initials]
-        if initials in options
-        else difflib.get_close_matches(word, options, n=1, cutoff=_NEAR if len(word) > 3 else _NEAR_SHORT)
-    )
+    cutoff = _NEAR if len(word) > 3 else _NEAR_SHORT
+    near = [initials] if initials in options else difflib.get_close_matches(word, options, n=1, cutoff=cutoff)
     hint = f"; did you mean {near[0]!r}?" if near else ""
     return f"{problem}{hint} (known: {', '.join(options)})"
 
@@ -61,11 +55,10 @@ def shortened(text: str) -> str:
     return text if len(text) <= _LONG else f"{text[: _LONG // 2]} ... {text[-_LONG // 4 :]}"
 
 
-def one_line(
-    error: ValidationError,
-    source: str | Callable[[tuple[int | str, ...]], str],
-    unknown: Callable[[tuple[int | str, ...]], str],
-) -> str:
+Place = tuple[int | str, ...]
+
+
+def one_line(error: ValidationError, source: str | Callable[[Place], str], unknown: Callable[[Place], str]) -> str:
     """The first problem of a validation error as one line: source, dotted key, value, what is allowed.
 
     ``source`` may be a function of the problem's path; ``unknown`` words the problem of a key that does not exist, given its

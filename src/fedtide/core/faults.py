@@ -14,7 +14,7 @@ TRACEBACK = "FEDTIDE_TRACEBACK"
 
 
 class PluginError(SettingsError):
-    """A plug-in's file cannot be used, or what a hook returned is not what its contract says."""
+    """A plug-in's file cannot be used, or a hook returned something that violates its contract."""
 
 
 class PluginCrash(RuntimeError):
@@ -46,7 +46,7 @@ def location(function: Any) -> str:
 
 
 def broken_contract(plugin: Any, hook: str, problem: str) -> PluginError:
-    """The error of a hook that returned something else than its contract says; names the line where it is defined."""
+    """The error of a hook whose result violates its contract; names the line where it is defined."""
     name = getattr(plugin.settings, "name", type(plugin).__name__)
     return PluginError(f"{location(getattr(type(plugin), hook, None)) or f'{hook} '}of {name} should return {problem}")
 

@@ -25,9 +25,7 @@ def replacing(path: Path, durable: bool = False) -> Iterator[Path]:
 
     Temporary files of ``path`` that dead processes of this machine have left behind are removed.
 
-    Args:
-        path: of the file.
-        durable: wait until the content, and then the new name, would survive a power failure.
+    With ``durable``, wait until the content, and then the new name, would survive a power failure.
 
     Raises:
         OSError: the file cannot be written; the error names it, and a full disk's also the free bytes.
@@ -68,11 +66,7 @@ def write_json(path: Path, values: Any, durable: bool = False) -> None:
 
 
 def read_text(path: Path) -> str:
-    """Content of a file in UTF-8.
-
-    Raises:
-        SettingsError: it is damaged.
-    """
+    """Content of a file in UTF-8; a SettingsError if it is something else."""
     try:
         return path.read_bytes().decode()
     except UnicodeDecodeError as error:

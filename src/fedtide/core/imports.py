@@ -31,11 +31,7 @@ _INSTALLED = frozenset({"site-packages", "dist-packages"})
 def named(path: str, key: str) -> Any:
     """The object that a path ``module:name`` stands for, or ``module.name``; with the colon, the name may have dots.
 
-    Args:
-        path: of the object. key: of the setting that holds it, for messages.
-
-    Raises:
-        SettingsError: there is no such module or name, or the module cannot be imported.
+    A SettingsError names the setting, ``key``, if there is no such module or name, or the module cannot be imported.
     """
     module, name = _parts(path, key)
     file = module_file(module)
@@ -54,20 +50,15 @@ def named(path: str, key: str) -> Any:
 
 
 def make(path: str, arguments: Mapping[str, Any], kind: type[Made], key: str, **defaults: Any) -> Made:
-    """What the class or function that a path stands for makes.
+    """What the class or function that a path stands for makes, which has to be a ``kind``.
 
-    Args:
-        path: of the class or function. arguments: of it. kind: that it should make. key: of the setting with ``path`` and
-            ``arguments``, for messages.
-        defaults: further arguments, where there are such parameters.
+    ``key`` is the setting with ``path`` and ``arguments``; ``defaults`` are given where there are such parameters.
 
     Raises:
         SettingsError: it cannot be imported or called with these arguments, or makes something else.
     """
     maker = named(path, f"{key}.path")
-    wanted = (
-        f"{key}.path = {path!r}: should be a class or a function that makes a {kind.__module__}.{kind.__qualname__}"
-    )
+    wanted = f"{key}.path = {path!r}: should be a class or function that makes a {kind.__module__}.{kind.__qualname__}"
     if not callable(maker):
         raise SettingsError(f"{wanted}, got {type(maker).__name__}")
     try:
@@ -137,8 +128,7 @@ def module_file(module: str) -> Path | None:
     return Path(spec.origin)
 
 
-_LISTED = 12
-"""Most names of a module that a message lists."""
+_LISTED = 12  # most names of a module that a message lists
 
 
 def _parts(path: str, key: str) -> tuple[str, str]:

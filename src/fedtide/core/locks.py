@@ -1,4 +1,4 @@
-"""Files that one process at a time holds, and that say which one.
+"""Files that one process at a time holds, with a note that names it.
 
 Processes of one machine exclude each other by a lock of the operating system, which ends with its process. A network file
 system may grant that lock to several machines, so between machines the owner's note decides, which only one process can
@@ -33,11 +33,7 @@ _POLL = 0.5  # seconds between looks at another machine's note
 
 
 class Lock:
-    """A lock file; while it is held, ``<lock>.owner`` next to it names its process. A process that dies releases it.
-
-    Args:
-        path: the file, in a folder that exists.
-    """
+    """A lock file; while it is held, ``<lock>.owner`` next to it names its process. A process that dies releases it."""
 
     def __init__(self, path: Path) -> None:
         self.owner = _owner(path)
@@ -46,7 +42,6 @@ class Lock:
 
     @property
     def is_locked(self) -> bool:
-        """Whether this object holds the lock."""
         return self._file.is_locked
 
     def acquire(self, timeout: float = 0) -> bool:
@@ -74,7 +69,6 @@ class Lock:
         return True
 
     def release(self) -> None:
-        """Release the lock, if it is held."""
         if not self._file.is_locked:
             return
         self._released.set()
@@ -86,12 +80,7 @@ class Lock:
 
 @contextmanager
 def held(lock: Path, refusal: str, timeout: float = 0) -> Iterator[None]:
-    """Hold a lock file.
-
-    Args:
-        lock: see :class:`Lock`.
-        refusal: what another process is doing, e.g. ``runs/x: another process is working on this run``.
-        timeout: seconds to wait for that process; -1 for as long as it takes.
+    """Hold a lock file; wait ``timeout`` seconds for another process, or with -1 for as long as it takes.
 
     Raises:
         SettingsError: another process holds it: ``refusal``, followed by its id, its machine, and since when.

@@ -69,10 +69,8 @@ class SettingsModel(BaseModel):
     @model_validator(mode="after")
     def _of_ordinary_size(self) -> Self:
         for key, field in type(self).model_fields.items():
-            value, bounded = (
-                getattr(self, key),
-                any(hasattr(item, "le") or hasattr(item, "lt") for item in field.metadata),
-            )
+            value = getattr(self, key)
+            bounded = any(hasattr(item, "le") or hasattr(item, "lt") for item in field.metadata)
             if isinstance(value, int) and not bounded and abs(value) > LARGEST:
                 raise SettingsError(f"{key} = {shortened(str(value))} should lie between -{LARGEST} and {LARGEST}")
         return self
@@ -96,18 +94,15 @@ class SettingsModel(BaseModel):
 
 
 class PluginSettings(SettingsModel):
-    """Settings of one plug-in; ``name`` says which."""
+    """Settings of the plug-in ``name``."""
 
     name: str = Field(description="which one: the name of its file")
 
 
 class Plugin(ABC):
-    """Something that is chosen by name and has settings.
+    """Something that is chosen by name and has settings; ``kind`` is the sub-package that it lives in.
 
     A plug-in with settings of its own nests a class ``Settings`` and declares ``settings: Settings``.
-
-    Attributes:
-        kind: the sub-package its kind lives in.
     """
 
     kind: ClassVar[str] = ""
@@ -139,12 +134,8 @@ def Tunable(  # noqa: N802 - reads as a field type in a Settings class
     ``low`` and ``high`` bound the search, ``log`` searches the exponent; ``bounds`` (``ge``, ``gt``, ``le``, ``lt``)
     say which values are valid at all.
     """
-    return Field(
-        default,
-        description=description,
-        json_schema_extra={"tune": {"low": low, "high": high, "log": log}},
-        **bounds,
-    )
+    extra: Any = {"tune": {"low": low, "high": high, "log": log}}
+    return Field(default, description=description, json_schema_extra=extra, **bounds)
 
 
 def _user_folders(*kinds: str) -> list[Path]:
@@ -230,7 +221,6 @@ def _only_plugin(module: Any, folder: str) -> type[Plugin]:
 
 
 def _imported(kind: str, name: str) -> Any:
-    """The module of a plug-in."""
     full = module_of(kind, name)
     try:
         return importlib.import_module(full)
@@ -248,7 +238,6 @@ def _base(kind: str) -> type[Plugin]:
 
 
 def _line(cls: type) -> int:
-    """Line of a class in its file."""
     return inspect.getsourcelines(cls)[1]
 
 
@@ -299,10 +288,7 @@ def broken(kind: str, name: str) -> str | None:
 
 @contextmanager
 def naming_plugins() -> Iterator[None]:
-    """Exceptions that were raised in a user's plug-in become a :class:`PluginCrash` that names file and line.
-
-    Errors about settings and signals pass.
-    """
+    """Exceptions raised in a user's plug-in become a :class:`PluginCrash` with file and line; errors about settings pass."""
     try:
         yield
     except (SettingsError, PluginCrash):

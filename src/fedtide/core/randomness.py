@@ -34,7 +34,6 @@ class _Key(ISeedSequence):
         self._words = words
 
     def generate_state(self, n_words: int, dtype: Any = np.uint64) -> NDArray[Any]:
-        """Both words of the key."""
         return self._words
 
 
@@ -61,11 +60,9 @@ class Randomness:
     seed: int
 
     def generator(self, purpose: str, *keys: int) -> np.random.Generator:
-        """A NumPy generator, see :func:`generator`."""
         return generator(self.seed, purpose, *keys)
 
     def torch_generator(self, purpose: str, *keys: int) -> torch.Generator:
-        """A torch CPU generator, see :func:`torch_generator`."""
         return torch_generator(self.seed, purpose, *keys)
 
 

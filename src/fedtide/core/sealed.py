@@ -33,11 +33,7 @@ class _Hashed(io.RawIOBase):
 
 @contextmanager
 def sealing(path: Path, header: dict[str, Any]) -> Iterator[Any]:
-    """A stream for the content of a file that is complete and on the disk afterwards, or absent.
-
-    Args:
-        path: of the file. header: what identifies it, as JSON-able values.
-    """
+    """A stream for the content of a file that is complete and on the disk afterwards, or absent; its JSON-able header."""
     with replacing(path, durable=True) as part, part.open("wb") as file:
         file.write(b"\n" * _DIGEST)
         hashed = _Hashed(file)

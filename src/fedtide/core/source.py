@@ -88,9 +88,7 @@ def _imports(module: str) -> frozenset[str]:
 def closure(modules: Iterable[str], within: Callable[[str], bool] = lambda _: True) -> list[str]:
     """The modules and all modules of this project they import, directly or not, anywhere in their source; sorted.
 
-    Args:
-        modules: names of modules.
-        within: which modules count; the others are neither listed nor looked into.
+    Modules that are not ``within`` are neither listed nor looked into.
     """
     todo, seen = list(modules), set()
     while todo:

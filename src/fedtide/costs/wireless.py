@@ -34,8 +34,7 @@ CHUNK = 1024
 _FEW = 4
 """Transfers below which Python's numbers are faster than arrays."""
 
-_ROUNDING = 1e-9
-"""A duration of whole slots is not rounded up because its binary form is a little above."""
+_ROUNDING = 1e-9  # a duration of whole slots is not rounded up because its binary form is a little above
 
 PAPER_SAMPLES = 5 * 128
 """Samples that a device processes in every published round."""
@@ -62,11 +61,7 @@ def path_loss(d: Floats | float, s: CostSettings) -> Floats:
 
 @dataclass(frozen=True)
 class Link:
-    """One direction of K transfers.
-
-    Attributes:
-        bandwidth: of each transfer [Hz]. snr: [K] signal-to-noise ratio at |h| = 1. bits: of each transfer, [K] or a number.
-    """
+    """One direction of K transfers: ``bandwidth`` [Hz] and ``bits`` ([K] or a number) of each, and ``snr`` [K] at |h| = 1."""
 
     bandwidth: float
     snr: Floats
@@ -180,11 +175,7 @@ def _slots_of_one(
 
 @dataclass(frozen=True)
 class Segment:
-    """Local work up to an exchange of models, and the upload.
-
-    Attributes:
-        rows: rows of the devices that take part, at least one. samples: processed by each since its previous exchange.
-    """
+    """Local work up to an exchange: ``rows`` of the devices that take part, one or more, and the ``samples`` of each."""
 
     rows: list[int]
     samples: list[int]
@@ -217,11 +208,7 @@ class RoundCost:
 
 
 class JobCosts(NamedTuple):
-    """What jobs cost; arrays [K].
-
-    Attributes:
-        slots: that each takes, computation rounded up to whole slots. device_J: energy of its device [J].
-    """
+    """What jobs cost, arrays [K]: slots, with computation rounded up to whole ones, and the device's energy [J]."""
 
     slots: Ints
     device_J: Floats  # noqa: N815 - joules
@@ -260,7 +247,6 @@ class Wireless:
         return self._frequencies[device]
 
     def _processors(self, devices: Sequence[int]) -> tuple[Floats, Floats]:
-        """f and f^2 of each device."""
         f = [self.frequency(device) for device in devices]
         return np.array(f), np.array([each**2 for each in f])
 
@@ -339,11 +325,10 @@ class Wireless:
         return JobCosts(slots.sum(0) + computing, energy)
 
     def _payload(self, down: int, up: int) -> tuple[int, int]:
-        """Bytes of an exchange."""
         return (4 * self.parameters,) * 2 if self.settings.payload == "paper" else (down, up)
 
     def _cycles(self, samples: Floats) -> Floats:
-        """Of the processor, for numbers of samples."""
+        """Processor cycles for numbers of samples."""
         cycles: Floats = samples * self.parameters * self.phi * self.settings.passes / self.settings.flops_per_cycle
         return cycles
 
@@ -368,10 +353,7 @@ class Wireless:
 
 
 def _waits(member: NDArray[np.bool_], down: Floats, up: Floats, compute: Floats) -> Floats:
-    """Seconds [K] that devices wait for the slowest member at the end of each segment but the last.
-
-    All arguments are [segments, K].
-    """
+    """Seconds [K] that devices wait for the slowest member at the end of each segment but the last; from [segments, K]."""
     clock, waited = np.zeros(member.shape[1]), np.zeros(member.shape[1])
     for rows, received, sent, computed in zip(member[:-1], down, up, compute, strict=False):
         clock += received + computed + sent

@@ -19,11 +19,7 @@ def members(archive: Path, wanted: Callable[[str], bool]) -> Iterator[tuple[str,
     """Name and content of the regular files of a tar (plain, gz, bz2, xz) or zip archive.
 
     Args:
-        archive: the archive; its format is found from its content.
-        wanted: whether to read the member of that name.
-
-    Yields:
-        ``(name, content)`` in the archive's order.
+        archive: its format is found from its content. wanted: whether to read the member of that name.
 
     Raises:
         SettingsError: the archive is missing, damaged or truncated, or one of its members, wanted or not, points

@@ -38,18 +38,9 @@ class _ArrayUnpickler(pickle.Unpickler):
 
 
 def _parse_batches(batches: Mapping[str, bytes], names: Sequence[str], label_key: bytes) -> tuple[Tensor, Tensor]:
-    """Images and labels of pickled batches (format: Krizhevsky 2009, the CIFAR page).
+    """Images uint8 [n, 3, 32, 32] and labels int64 [n] of pickled batches (format: Krizhevsky 2009, the CIFAR page).
 
-    Args:
-        batches: content of each batch by file name.
-        names: the batches to read, in order.
-        label_key: key of a batch's labels.
-
-    Returns:
-        uint8 [n, 3, 32, 32] and int64 [n].
-
-    Raises:
-        SettingsError: a batch is missing or damaged.
+    ``batches`` has their content by file name, ``names`` those to read. A missing or damaged one is a SettingsError.
     """
     images, labels = [], []
     for name in names:
@@ -76,7 +67,6 @@ class Cifar(DatasetPlugin):
     Attributes:
         normalisations: mean and standard deviation per channel, by name.
         train_batches, test_batches: file names of the batches. label_key: key of their labels.
-        num_classes: number of classes.
     """
 
     settings: CifarSettings
@@ -91,18 +81,7 @@ class Cifar(DatasetPlugin):
         names = (*self.train_batches, *self.test_batches)
         files = read_all(self.resources[0].path(raw), lambda member: Path(member).name in names)
         batches = {Path(member).name: content for member, content in files.items()}
-        train_images, train_labels = _parse_batches(batches, self.train_batches, self.label_key)
-        test_images, test_labels = _parse_batches(batches, self.test_batches, self.label_key)
+        train = _parse_batches(batches, self.train_batches, self.label_key)
+        test = _parse_batches(batches, self.test_batches, self.label_key)
         mean, std = self.normalisations[self.settings.normalisation]
-        return Dataset(
-            name=self.settings.name,
-            kind="image",
-            train_inputs=train_images,
-            train_labels=train_labels,
-            test_inputs=test_images,
-            test_labels=test_labels,
-            num_classes=self.num_classes,
-            digest="",
-            mean=mean,
-            std=std,
-        )
+        return self.dataset("image", (train, test), self.num_classes, mean=mean, std=std)

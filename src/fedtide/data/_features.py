@@ -21,9 +21,7 @@ def encode(
     a missing value being a category; what is unknown there becomes zeros in all of them.
 
     Args:
-        frame: the table, n rows.
-        numeric, categorical: names of its columns.
-        fit: bool [n], the rows that means, deviations and categories are learnt from.
+        frame: n rows. numeric, categorical: names of its columns. fit: bool [n], the rows to learn from.
 
     Returns:
         float32 [n, features], and their names.
@@ -33,9 +31,8 @@ def encode(
     for column in numeric:
         values = frame[column].to_numpy(dtype=np.float64, na_value=np.nan)
         known = values[fit & np.isfinite(values)]
-        varies = (
-            len(known) > 0 and known.min() < known.max()
-        )  # the deviation of equal numbers may be above 0 by rounding
+        # The deviation of equal numbers may be above 0 by rounding.
+        varies = len(known) > 0 and known.min() < known.max()
         mean, deviation = (known.mean(), known.std()) if varies else (known[:1].sum(), 1.0)
         scaled = np.where(np.isfinite(values), (values - mean) / deviation, 0.0)
         parts.append(scaled[:, None].astype(np.float32))
@@ -44,7 +41,7 @@ def encode(
             parts.append((~np.isfinite(values))[:, None].astype(np.float32))
             names.append(f"{column} is missing")
     for column in categorical:
-        texts = frame[column].astype("string").fillna(_MISSING)
+        texts = frame[column].astype("string").fillna("missing")
         categories = sorted(texts[fit].unique())
         codes = pd.Categorical(texts, categories=categories).codes
         hot = np.zeros((len(frame), len(categories)), dtype=np.float32)
@@ -53,6 +50,3 @@ def encode(
         parts.append(hot)
         names += [f"{column} is {category}" for category in categories]
     return torch.from_numpy(np.concatenate(parts, axis=1)), names
-
-
-_MISSING = "missing"

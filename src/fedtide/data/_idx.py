@@ -23,12 +23,7 @@ def idx_resources(address: str, checksums: dict[str, str]) -> tuple[Resource, ..
 def parse_idx(content: bytes, origin: str) -> Tensor:
     """The uint8 tensor in a gzipped IDX file (format: LeCun, Cortes and Burges, the MNIST page).
 
-    Args:
-        content: the compressed file.
-        origin: name of the file, for messages.
-
-    Raises:
-        SettingsError: truncated, or not an IDX file of bytes.
+    Any other content is a SettingsError that names its ``origin``.
     """
     try:
         plain = gzip.decompress(content)

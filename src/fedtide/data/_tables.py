@@ -13,11 +13,7 @@ _PARQUET = (".parquet", ".pq")
 
 
 def read_table(path: Path) -> pd.DataFrame:
-    """The rows of a CSV or Parquet file.
-
-    Raises:
-        SettingsError: there is no such file, or it is no table.
-    """
+    """The rows of a CSV or Parquet file; anything else is a SettingsError."""
     if not path.is_file():
         raise SettingsError(f"data.file = {str(path)!r}: no such file")
     try:
@@ -30,19 +26,11 @@ def read_table(path: Path) -> pd.DataFrame:
 
 
 def require(frame: pd.DataFrame, path: Path, columns: dict[str, str]) -> None:
-    """Check that columns exist.
-
-    Args:
-        frame: the table. path: its file. columns: setting by name of the column that it names.
-
-    Raises:
-        SettingsError: one does not.
-    """
+    """Refuse columns, the keys of ``columns``, that the table does not have; its values are the settings that name them."""
     for column, setting in columns.items():
         if column not in frame.columns:
-            raise SettingsError(
-                f"{path}: " + nearest(f"data.{setting}: no column {column!r}", column, list(frame.columns))
-            )
+            problem = f"{path}: data.{setting}: no column {column!r}"
+            raise SettingsError(nearest(problem, column, list(frame.columns)))
 
 
 def column_of(frame: pd.DataFrame, path: Path, name: str) -> Column:

@@ -35,16 +35,7 @@ def word_id(word: str, vocabulary: int) -> int:
 
 
 def encode(texts: Iterable[str], length: int, vocabulary: int = BERT_VOCABULARY) -> Tensor:
-    """Token ids of texts.
-
-    Args:
-        texts: n texts.
-        length: words kept from the start of each text; shorter texts are padded at the end.
-        vocabulary: rows of the table, at least 2; row 0 is padding.
-
-    Returns:
-        int64 [n, length], ids 0..vocabulary-1.
-    """
+    """Token ids of n texts, cut or padded to ``length`` words: int64 [n, length], 0..vocabulary-1, where 0 is padding."""
     return padded(([word_id(word, vocabulary) for word in words(text)[:length]] for text in texts), length)
 
 

@@ -9,7 +9,6 @@ from typing import Literal
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from pydantic import Field
 from torch import Tensor
 
@@ -55,30 +54,19 @@ class AgNews(DatasetPlugin):
 
     def read(self, raw: Path) -> Dataset:
         """Token ids int64 [n, length]."""
-        test_inputs, test_labels = self._read_csv(TEST.path(raw))
+        inputs, labels = test = self._read_csv(TEST.path(raw))
         if self.settings.source == "full":
-            train_inputs, train_labels = self._read_csv(TRAIN.path(raw))
+            parts = [self._read_csv(TRAIN.path(raw)), test]
         else:
-            train, test = stratified_split(test_labels, np.arange(len(test_labels)), TEST_FRACTION, SPLIT_SEED)
-            train_inputs, train_labels = test_inputs[train], test_labels[train]
-            test_inputs, test_labels = test_inputs[test], test_labels[test]
-        return Dataset(
-            name="ag_news",
-            kind="text",
-            train_inputs=train_inputs,
-            train_labels=torch.from_numpy(train_labels),
-            test_inputs=test_inputs,
-            test_labels=torch.from_numpy(test_labels),
-            num_classes=4,
-            digest="",
-            vocabulary=self.settings.vocabulary,
-        )
+            split = stratified_split(labels.numpy(), np.arange(len(labels)), TEST_FRACTION, SPLIT_SEED)
+            parts = [(inputs[part], labels[part]) for part in split]
+        return self.dataset("text", parts, num_classes=4, vocabulary=self.settings.vocabulary)
 
-    def _read_csv(self, path: Path) -> tuple[Tensor, NDArray[np.int64]]:
+    def _read_csv(self, path: Path) -> tuple[Tensor, Tensor]:
         try:
             with path.open(newline="", encoding="utf-8") as content:
                 rows = [(int(topic), f"{title} {description}") for topic, title, description in csv.reader(content)]
         except (ValueError, csv.Error) as error:
             raise SettingsError(f"{path}: a row is not topic, title, description ({error}); fetch it again") from error
-        labels = np.array([topic - 1 for topic, _ in rows], dtype=np.int64)
+        labels = torch.tensor([topic - 1 for topic, _ in rows])
         return encode((text for _, text in rows), self.settings.length, self.settings.vocabulary), labels

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import ClassVar
+from typing import Any, ClassVar
+
+from torch import Tensor
 
 from fedtide.core.plugins import Plugin, PluginSettings
 from fedtide.settings.kinds import DatasetSettings
-from fedtide.world.dataset import Dataset
+from fedtide.world.dataset import Dataset, Kind
 from fedtide.world.sources import Resource
 
 __all__ = ["Dataset", "DatasetPlugin", "DatasetSettings"]
@@ -25,9 +27,6 @@ class DatasetPlugin(Plugin):
     The tensors of a dataset that declares its files are stored and used while the content of every one of them, compared
     by SHA-256, is what it was (:mod:`fedtide.worlds.prepared`). A dataset that declares none is read every time, and so is
     one that overrides ``read`` without a declaration of its own, since it may read more than the class it derives from.
-
-    Attributes:
-        resources: files of the raw folder.
     """
 
     kind: ClassVar[str] = "data"
@@ -41,11 +40,16 @@ class DatasetPlugin(Plugin):
         """Files outside the raw folder that ``read`` reads, all of them; folders are not files."""
         return ()
 
+    def dataset(self, kind: Kind, parts: Iterable[tuple[Tensor, Tensor]], num_classes: int, **others: Any) -> Dataset:
+        """For :meth:`read`: a dataset of this name from the inputs and labels of the training and of the test set."""
+        train, test = parts
+        return Dataset(self.settings.name, kind, *train, *test, num_classes, digest="", **others)
+
     @abstractmethod
     def read(self, raw: Path) -> Dataset:
         """Tensors from the files under ``raw`` (``<root>/<name>/raw``) and from ``files``; the caller fills ``digest``.
 
         Raises:
-            SettingsError: a file is missing, truncated or not what its name says; the message names it and says what
-                to place where.
+            SettingsError: a file is missing, truncated or not what its name says; the message names it and what to
+                place where.
         """

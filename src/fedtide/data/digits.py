@@ -41,14 +41,5 @@ class Digits(DatasetPlugin):
         images = torch.from_numpy(bundled.images.astype(np.uint8)).unsqueeze(1)
         labels = bundled.target.astype(np.int64)
         train, test = stratified_split(labels, np.arange(len(labels)), TEST_FRACTION, SPLIT_SEED)
-        return Dataset(
-            name="digits",
-            kind="image",
-            train_inputs=images[train],
-            train_labels=torch.from_numpy(labels[train]),
-            test_inputs=images[test],
-            test_labels=torch.from_numpy(labels[test]),
-            num_classes=10,
-            digest="",
-            scale=16.0,
-        )
+        parts = ((images[part], torch.from_numpy(labels[part])) for part in (train, test))
+        return self.dataset("image", parts, num_classes=10, scale=16.0)

@@ -52,19 +52,10 @@ class EmnistLetters(DatasetPlugin):
         if missing := [file for file in FILES if file not in found]:
             raise SettingsError(f"{archive}: has no {missing[0]}; delete and fetch it again")
         train_images, train_labels, test_images, test_labels = (parse_idx(found[file], file) for file in FILES)
-        train_kept, test_kept = train_labels <= self.settings.classes, test_labels <= self.settings.classes
-        train_inputs = train_images[train_kept].unsqueeze(1)
-        pixels = train_inputs.numpy()
-        return Dataset(
-            name="emnist_letters",
-            kind="image",
-            train_inputs=train_inputs,
-            train_labels=train_labels[train_kept].long() - 1,
-            test_inputs=test_images[test_kept].unsqueeze(1),
-            test_labels=test_labels[test_kept].long() - 1,
-            num_classes=self.settings.classes,
-            digest="",
-            mean=(float(pixels.mean()),),
-            std=(float(pixels.std()),),
-            scale=1.0,
-        )
+        parts = []
+        for images, labels in ((train_images, train_labels), (test_images, test_labels)):
+            kept = labels <= self.settings.classes
+            parts.append((images[kept].unsqueeze(1), labels[kept].long() - 1))
+        pixels = parts[0][0].numpy()
+        constants = {"mean": (float(pixels.mean()),), "std": (float(pixels.std()),)}
+        return self.dataset("image", parts, self.settings.classes, **constants, scale=1.0)

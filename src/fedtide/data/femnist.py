@@ -51,19 +51,9 @@ class Femnist(DatasetPlugin):
         client = np.repeat(number.astype(np.int64), [len(labels) for _, _, labels in writers])
         order = generator(SPLIT_SEED, "femnist.split").permutation(len(labels))
         train, test = np.split(order, [int(TRAIN_SHARE * len(labels))])
-        return Dataset(
-            name="femnist",
-            kind="image",
-            train_inputs=torch.from_numpy(images[train]),
-            train_labels=torch.from_numpy(labels[train]),
-            test_inputs=torch.from_numpy(images[test]),
-            test_labels=torch.from_numpy(labels[test]),
-            num_classes=62,
-            digest="",
-            mean=(0.9614,),
-            std=(0.1634,),
-            origins=Origins(train_client=client[train], test_client=client[test], clients=tuple(names.tolist())),
-        )
+        parts = ((torch.from_numpy(images[part]), torch.from_numpy(labels[part])) for part in (train, test))
+        origins = Origins(train_client=client[train], test_client=client[test], clients=tuple(names.tolist()))
+        return self.dataset("image", parts, num_classes=62, mean=(0.9614,), std=(0.1634,), origins=origins)
 
     def _writer(self, path: Path, user: User) -> tuple[str, Pixels, Ints]:
         try:

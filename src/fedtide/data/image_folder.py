@@ -23,9 +23,9 @@ from fedtide.world.split import SplitSettings
 class ImageFolder(DatasetPlugin):
     """Images in one folder per class, as torchvision's ``ImageFolder`` reads them: ``path/cat/7.png``.
 
-    Classes are the folders, in sorted order. ``client`` says which part of an image's path below ``path`` names its client: the
-    number of a folder (0 is the class, 1 the folder in it, ...), or a regular expression, whose group is the name if it has
-    one. Pixels are uint8, divided by 255 when they are used.
+    Classes are the folders, in sorted order. ``client`` is the part of an image's path below ``path`` that names its client:
+    the number of a folder (0 is the class, 1 the folder in it, ...), or a regular expression, whose group is the name if it
+    has one. Pixels are uint8, divided by 255 when they are used.
     """
 
     class Settings(DatasetSettings):
@@ -58,15 +58,9 @@ class ImageFolder(DatasetPlugin):
     settings: Settings
 
     def files(self) -> tuple[Path, ...]:
-        """All files in both folders."""
         folders = [Path(folder) for folder in (self.settings.path, self.settings.test) if folder is not None]
-        found = (
-            Path(place, name)
-            for folder in folders
-            for place, _, names in os.walk(folder, followlinks=True)
-            for name in names
-        )
-        return tuple(sorted(found))
+        walks = (walk for folder in folders for walk in os.walk(folder, followlinks=True))
+        return tuple(sorted(Path(place, name) for place, _, names in walks for name in names))
 
     def read(self, raw: Path) -> Dataset:
         """Images uint8 [n, channels, height, width], in the order of their paths."""
@@ -93,7 +87,6 @@ class ImageFolder(DatasetPlugin):
         return found.classes, (self._images(files), [label for _, label in found.samples], clients)
 
     def _client(self, path: Path) -> str:
-        """The client that a path below the folder names."""
         wanted, name = self.settings.client, path.as_posix()
         if isinstance(wanted, int):
             folders = path.parent.parts

@@ -42,12 +42,8 @@ class Leaf(DatasetPlugin):
         )
         shape: tuple[int, ...] = Field((), description="of images: height and width, or channels, height and width")
         tokens: Literal["words", "characters"] = Field("words", description="what a text is a sequence of")
-        field: int | None = Field(
-            None, ge=0, description="which of a list of texts is the input; null: each is a token"
-        )
-        length: int | None = Field(
-            None, ge=1, description="tokens of a sample; null: those of the longest training sample"
-        )
+        field: int | None = Field(None, ge=0, description="which of several texts is the input; null: each is a token")
+        length: int | None = Field(None, ge=1, description="tokens of a sample; null: of the longest training sample")
         vocabulary: int = Field(10_000, ge=3, description="most token ids, with padding and unknown")
         classes: tuple[str, ...] = Field((), description="all classes, in order; default: the labels in the files")
         split: SplitSettings = Field(SplitSettings(), description="which samples are held out without test files")
@@ -55,15 +51,12 @@ class Leaf(DatasetPlugin):
         @model_validator(mode="after")
         def _possible(self) -> Self:
             if len(self.shape) not in (0, 2, 3) or any(size < 1 for size in self.shape):
-                raise SettingsError(
-                    f"shape = {list(self.shape)} should be [height, width] or [channels, height, width]"
-                )
+                raise SettingsError(f"shape = {list(self.shape)} should be [height, width], or with channels in front")
             return self
 
     settings: Settings
 
     def files(self) -> tuple[Path, ...]:
-        """The .json files of both folders."""
         return (*_files(self.settings.path), *(_files(self.settings.test) if self.settings.test else ()))
 
     def read(self, raw: Path) -> Dataset:
@@ -79,7 +72,7 @@ class Leaf(DatasetPlugin):
             train, held = split_samples(chosen.split, number, np.zeros_like(number), None)
         if not len(train) or not len(held):
             raise SettingsError(
-                f"{chosen.path}: {count} samples are too few for data.split.share = {chosen.split.share:g}"
+                f"{chosen.path}: {count} samples, too few for data.split.share = {chosen.split.share:g}"
             )
         labels, names = classes(Column(pd.Series(samples.y), "y", samples.place), chosen.classes)
         text = isinstance(samples.x[0], str) or isinstance(_first(samples.x[0]), str)
@@ -111,9 +104,8 @@ class Leaf(DatasetPlugin):
         texts = [self._tokens(x, samples, row) for row, x in enumerate(samples.x)]
         known = learn((texts[row] for row in train), self.settings.vocabulary)
         length = self.settings.length or max(1, *(len(texts[row]) for row in train))
-        return padded(([known.get(token, UNKNOWN) for token in text] for text in texts), length), len(
-            known
-        ) + UNKNOWN + 1
+        ids = ([known.get(token, UNKNOWN) for token in text] for text in texts)
+        return padded(ids, length), len(known) + UNKNOWN + 1
 
     def _tokens(self, x: Any, samples: _Samples, row: int) -> Sequence[str]:
         field = self.settings.field
@@ -131,11 +123,7 @@ class Leaf(DatasetPlugin):
 
 
 class _Samples:
-    """Samples of all users of some files, in their order.
-
-    Attributes:
-        x, y: inputs and labels. user: name of each sample's user.
-    """
+    """Samples of all users of some files, in their order: inputs ``x``, labels ``y``, and the name of each one's ``user``."""
 
     def __init__(self, files: Sequence[Path]) -> None:
         self.x, self.y, self.user = list[Any](), list[Any](), list[str]()
@@ -143,7 +131,6 @@ class _Samples:
         self.add(files)
 
     def add(self, files: Sequence[Path]) -> None:
-        """Append the samples of further files."""
         for file in files:
             for user in read_users(file):
                 self._append(user, file)
@@ -156,7 +143,7 @@ class _Samples:
         self.user += [user.name] * len(user.y)
         if wrong is not None:
             raise SettingsError(
-                f"{self.place(self._begins[-1][0] + wrong)}: y is {user.y[wrong]!r}, expected an integer or a text"
+                f"{self.place(self._begins[-1][0] + wrong)}: y is {user.y[wrong]!r}, expected an integer or text"
             )
 
     def place(self, row: int) -> str:

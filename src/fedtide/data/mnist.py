@@ -33,18 +33,6 @@ class Mnist(DatasetPlugin):
     def read(self, raw: Path) -> Dataset:
         """Images uint8 [n, 1, 28, 28]."""
         files = [resource.path(raw) for resource in self.resources]
-        train_images, train_labels, test_images, test_labels = (
-            parse_idx(file.read_bytes(), str(file)) for file in files
-        )
-        return Dataset(
-            name=self.settings.name,
-            kind="image",
-            train_inputs=train_images.unsqueeze(1),
-            train_labels=train_labels.long(),
-            test_inputs=test_images.unsqueeze(1),
-            test_labels=test_labels.long(),
-            num_classes=10,
-            digest="",
-            mean=(self.mean,),
-            std=(self.std,),
-        )
+        found = [parse_idx(file.read_bytes(), str(file)) for file in files]
+        train, test = ((found[place].unsqueeze(1), found[place + 1].long()) for place in (0, 2))
+        return self.dataset("image", (train, test), num_classes=10, mean=(self.mean,), std=(self.std,))

@@ -33,9 +33,7 @@ class Newsgroups20(DatasetPlugin):
 
     class Settings(DatasetSettings):
         name: str = "newsgroups20"
-        remove: tuple[Literal["headers", "footers", "quotes"], ...] = Field(
-            (), description="parts of a post to leave out"
-        )
+        remove: tuple[Literal["headers", "footers", "quotes"], ...] = Field((), description="parts to leave out")
         length: int = Field(128, description="words per post", ge=1)
         vocabulary: int = Field(BERT_VOCABULARY, description="rows of the embedding table, row 0 is padding", ge=2)
 
@@ -56,26 +54,12 @@ class Newsgroups20(DatasetPlugin):
         posts = {PurePosixPath(name).parts[-3:]: text for name, text in read_all(archive, _is_post).items()}
         groups = sorted({group for _, group, _ in posts})
         if not groups:
-            raise SettingsError(
-                f"{archive}: holds no posts below {SPLITS[0]} or {SPLITS[1]}; delete and fetch it again"
-            )
+            raise SettingsError(f"{archive}: has no posts below {SPLITS[0]} or {SPLITS[1]}; delete and fetch it again")
         keys = [sorted(key for key in posts if key[0] == split) for split in SPLITS]
-        train_inputs, test_inputs = (
-            encode((self._text(posts[key]) for key in part), self.settings.length, self.settings.vocabulary)
-            for part in keys
-        )
-        train_labels, test_labels = (torch.tensor([groups.index(group) for _, group, _ in part]) for part in keys)
-        return Dataset(
-            name="newsgroups20",
-            kind="text",
-            train_inputs=train_inputs,
-            train_labels=train_labels,
-            test_inputs=test_inputs,
-            test_labels=test_labels,
-            num_classes=len(groups),
-            digest="",
-            vocabulary=self.settings.vocabulary,
-        )
+        length, vocabulary = self.settings.length, self.settings.vocabulary
+        inputs = (encode((self._text(posts[key]) for key in part), length, vocabulary) for part in keys)
+        labels = (torch.tensor([groups.index(group) for _, group, _ in part]) for part in keys)
+        return self.dataset("text", zip(inputs, labels, strict=True), num_classes=len(groups), vocabulary=vocabulary)
 
     def _text(self, post: bytes) -> str:
         text = post.decode("latin-1").replace("\r\n", "\n")

@@ -34,21 +34,9 @@ class Svhn(DatasetPlugin):
 
     def read(self, raw: Path) -> Dataset:
         """Images uint8 [n, 3, 32, 32]."""
-        (train_images, train_labels), (test_images, test_labels) = (
-            _read_mat(resource.path(raw)) for resource in self.resources
-        )
-        return Dataset(
-            name="svhn",
-            kind="image",
-            train_inputs=train_images,
-            train_labels=train_labels,
-            test_inputs=test_images,
-            test_labels=test_labels,
-            num_classes=10,
-            digest="",
-            mean=(0.4377, 0.4438, 0.4728),
-            std=(0.1980, 0.2010, 0.1970),
-        )
+        paths = (resource.path(raw) for resource in self.resources)
+        mean, std = (0.4377, 0.4438, 0.4728), (0.1980, 0.2010, 0.1970)
+        return self.dataset("image", map(_read_mat, paths), num_classes=10, mean=mean, std=std)
 
 
 def _read_mat(path: Path) -> tuple[Tensor, Tensor]:

@@ -12,14 +12,14 @@ from numpy.typing import NDArray
 from pydantic import Field, model_validator
 from torch import Tensor
 
-from fedtide.adapters.columns import classes, clients, is_numeric, numbers, times
+from fedtide.adapters.columns import classes, clients, is_numeric, numbers, origins_of, times
 from fedtide.core.errors import SettingsError
 from fedtide.core.plugins import OMIT_DEFAULT
 from fedtide.data._features import encode
 from fedtide.data._tables import column_of, read_table, require
 from fedtide.data.base import DatasetPlugin, DatasetSettings
 from fedtide.settings.scores import TaskName
-from fedtide.world.dataset import Dataset, Origins
+from fedtide.world.dataset import Dataset
 from fedtide.world.split import SplitSettings, period_of, split_samples
 
 
@@ -45,15 +45,10 @@ class Table(DatasetPlugin):
             (), description="instead of `label`: columns of several targets (regression), or of 0 and 1 (multilabel)"
         )
         target_scale: Annotated[float, OMIT_DEFAULT] = Field(
-            1.0,
-            gt=0,
-            description="regression: targets are divided by it, so that loss and mean absolute error are in this unit; R² is "
-            "the same",
+            1.0, gt=0, description="regression: unit of loss and mean absolute error, by which targets are divided"
         )
         client: str | None = Field(None, description="column of the clients; null: clients are unknown")
-        time: str | None = Field(
-            None, description="column of the times: integers or ISO dates; null: times are unknown"
-        )
+        time: str | None = Field(None, description="column of the times: integers or ISO dates; null: unknown")
         unit: str = Field("s", description="unit of integer times; s: seconds since 1970")
         numeric: tuple[str, ...] | Literal["others"] = Field(
             "others", description="numeric features; others: all further columns of numbers"
@@ -67,9 +62,7 @@ class Table(DatasetPlugin):
         @model_validator(mode="after")
         def _fit_the_task(self) -> Self:
             if self.labels and self.task == "classification":
-                raise SettingsError(
-                    "labels lists several columns, a classification has one: use label, or another task"
-                )
+                raise SettingsError("labels lists several columns, classification has one: use label, or another task")
             if not self.labels and self.task == "multilabel":
                 raise SettingsError("task = multilabel needs labels: the columns of 0 and 1")
             if self.classes and self.task != "classification":
@@ -82,13 +75,11 @@ class Table(DatasetPlugin):
 
         @property
         def targets(self) -> tuple[str, ...]:
-            """Columns of labels."""
             return self.labels or (self.label,)
 
     settings: Settings
 
     def files(self) -> tuple[Path, ...]:
-        """The file."""
         return (Path(self.settings.file),)
 
     def read(self, raw: Path) -> Dataset:
@@ -107,33 +98,12 @@ class Table(DatasetPlugin):
         fit = np.zeros(len(frame), dtype=np.bool_)
         fit[train] = period[train] == period[train].min()
         inputs, _ = encode(frame, numeric, categorical, fit)
-        origins = Origins(
-            train_client=None if client is None else client[train],
-            test_client=None if client is None else client[test],
-            train_time=None if time is None else time[train],
-            test_time=None if time is None else time[test],
-            clients=names,
-            unit=chosen.unit,
-        )
-        return Dataset(
-            name="table",
-            kind="vector",
-            train_inputs=inputs[train],
-            train_labels=labels[train],
-            test_inputs=inputs[test],
-            test_labels=labels[test],
-            num_classes=num_classes,
-            digest="",
-            origins=origins,
-            task=chosen.task,
-        )
+        origins = origins_of(client, time, (train, test), names, chosen.unit)
+        parts = ((inputs[part], labels[part]) for part in (train, test))
+        return self.dataset("vector", parts, num_classes=num_classes, origins=origins, task=chosen.task)
 
     def _labels(self, frame: pd.DataFrame, path: Path) -> tuple[Tensor, NDArray[np.int64], int]:
-        """Labels of all rows, the class of each (0 where there are none), and the number of classes.
-
-        Raises:
-            SettingsError: a value is missing or not what the task needs, or there is one class only.
-        """
+        """Labels of all rows, the class of each (0 where there are none), and the number of classes."""
         chosen = self.settings
         if chosen.task == "classification":
             classes_, names = classes(column_of(frame, path, chosen.label), chosen.classes)
@@ -152,11 +122,7 @@ class Table(DatasetPlugin):
         return targets, np.zeros(len(frame), dtype=np.int64), 1
 
     def _features(self, frame: pd.DataFrame, path: Path) -> tuple[list[str], list[str]]:
-        """Names of the numeric and of the categorical columns.
-
-        Raises:
-            SettingsError: a column does not exist, is used twice, or there is none.
-        """
+        """Names of the numeric and of the categorical columns."""
         chosen = self.settings
         single = {"client": chosen.client, "time": chosen.time}
         lists = {
@@ -168,9 +134,7 @@ class Table(DatasetPlugin):
         require(frame, path, dict(uses))
         for key, columns in lists.items():
             if used := [column for column in chosen.targets if column in columns]:
-                raise SettingsError(
-                    f"data.{key}: {used[0]!r} is {'one of the labels' if chosen.labels else 'the label'}"
-                )
+                raise SettingsError(f"data.{key}: {used[0]!r} is {'a label' if chosen.labels else 'the label'}")
         if both := set(lists["numeric"]) & set(lists["categorical"]):
             raise SettingsError(f"data.categorical: {min(both)!r} is numeric already")
         others = [column for column in frame.columns if column not in dict(uses)]

@@ -64,18 +64,12 @@ class TinyImagenet(DatasetPlugin):
         except (StopIteration, LookupError, ValueError) as error:
             raise SettingsError(f"{archive}: val_annotations.txt is missing or incomplete ({error!r})") from error
         mean, std = NORMALISATIONS[self.settings.normalisation]
-        return Dataset(
-            name="tiny_imagenet",
-            kind="image",
-            train_inputs=_decode([files[name] for name in train], archive),
-            train_labels=torch.tensor([number[PurePosixPath(name).parts[2]] for name in train]),
-            test_inputs=_decode([files[name] for name in test], archive),
-            test_labels=torch.tensor(test_labels),
-            num_classes=len(number),
-            digest="",
-            mean=mean,
-            std=std,
+        train_labels = [number[PurePosixPath(name).parts[2]] for name in train]
+        parts = (
+            (_decode([files[name] for name in names], archive), torch.tensor(labels))
+            for names, labels in ((train, train_labels), (test, test_labels))
         )
+        return self.dataset("image", parts, num_classes=len(number), mean=mean, std=std)
 
 
 def _wanted(name: str) -> bool:

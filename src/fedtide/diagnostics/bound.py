@@ -9,7 +9,7 @@ For FedAvg with full participation, without momentum::
     c = 4 beta^2 eta^2 / (D (1 - Lambda)) sum_k (e_k - 1)(1 - B_k/D_k) Theta^q sigma_k^2 / B_k
     d = 8 beta^2 eta^2 e_max (e_max - 1) zeta_2 / (1 - Lambda)
 
-The printed text has q = 1 in (c), its derivation q = 2; it calls sigma_k^2 a variance where the last step needs the scatter;
+The paper states q = 1 in (c) and derives q = 2; it calls sigma_k^2 a variance where the last step needs the scatter;
 and it has 1/D_k^2 in (b) where the derivation gives 1/(D_k D), which is smaller. All readings are implemented.
 """
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
@@ -71,8 +71,7 @@ class SessionDiagnosis:
     bound: float
 
     def values(self) -> dict[str, Any]:
-        """By name."""
-        return {field.name: getattr(self, field.name) for field in fields(self)}
+        return dict(vars(self))
 
 
 def remarks(settings: RunSettings) -> list[str]:
@@ -95,12 +94,7 @@ def remarks(settings: RunSettings) -> list[str]:
 def diagnose(
     settings: RunSettings, data: Dataset, timeline: Timeline, options: Options, log: Callable[[str], None]
 ) -> list[SessionDiagnosis]:
-    """Execute the run in float64 and measure every session.
-
-    Args:
-        settings, data, timeline: of the run, which is not recorded.
-        options: reading of the bound.
-        log: gets one line per session.
+    """Execute the run in float64, without recording it, and measure every session; ``log`` gets a line for each.
 
     Raises:
         SettingsError: not softmax regression, or clients or their data change inside a session. Diverged: training diverged.
@@ -160,10 +154,8 @@ def _measure(
     theta = max(problem.lipschitz(m, options.pairs, seed) for m in (path[0], path[-1]))
     zeta2 = max(problem.dissimilarity(g) for g in gradients)
     constants = Constants(beta, theta, zeta2, scatter)
-    rounds = [
-        terms(work, constants, lr, losses[t], losses[t + 1], options.theta_power, options.spread)
-        for t, lr in enumerate(rates)
-    ]
+    reading = (options.theta_power, options.spread)
+    rounds = [terms(work, constants, lr, losses[t], losses[t + 1], *reading) for t, lr in enumerate(rates)]
     sigma = scatter if options.spread == "scatter" else scatter / np.maximum(work.samples - 1, 1)
     previous, average, first = (problem.loss(m) if m is not None else float("nan") for m in others)
     steps = work.steps

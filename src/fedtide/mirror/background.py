@@ -40,9 +40,6 @@ class BackgroundMirror:
     A thread sends the rounds, all that are waiting in one call. When the server fails, that is logged once; the thread tries
     again from the run's records every minute and at the end. The end waits for a server that answers, and for a silent one
     at most a hundredth of the time for which it was not tried (at least 0.2 s).
-
-    Args:
-        server: the server. mirror: of the run, to this server. log: gets the remarks.
     """
 
     def __init__(self, server: Server, mirror: MlflowMirror, log: Callable[[str], None]) -> None:
@@ -55,13 +52,11 @@ class BackgroundMirror:
         self._thread: Thread | None = None
 
     def begin(self, directory: RunDirectory) -> None:
-        """Start the thread."""
         self._tried = time.monotonic()
         self._thread = Thread(target=self._work, args=(directory,), name="mlflow", daemon=True)
         self._thread.start()
 
     def log_round(self, row: dict[str, Any]) -> None:
-        """Leave the round to the thread."""
         self._rows.append(row)
 
     def end(self) -> None:

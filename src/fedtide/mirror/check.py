@@ -13,7 +13,7 @@ from fedtide.records.run_directory import RunDirectory, read_json
 from fedtide.records.states import generations, read_state_header
 
 _SIGNS = ("settings.json", "manifest.json", "history.csv", "summary.json", "state")
-"""What tells a run directory from other folders, even if most of it is lost."""
+"""Any of these makes a folder a run directory, even if most of it is lost."""
 
 PILOTS = "pilots"
 """Folder of the shared pilots among the run directories."""
@@ -35,7 +35,6 @@ class Checked:
 
     @property
     def is_pilot(self) -> bool:
-        """Whether it is a shared pilot, which other runs start from."""
         return self.name.startswith(f"{PILOTS}/")
 
 
@@ -67,7 +66,7 @@ def check_run(path: Path) -> Checked:
 
 
 def _manifest(directory: RunDirectory) -> list[str]:
-    """What says which run this is; a process killed before the first round may have left none of it."""
+    """Manifest and settings; a process killed before the first round may have left neither."""
     names = ("manifest.json", "settings.json")
     missing = [f"{name} is missing" for name in names if read_json(directory.path / name) is None]
     begun = (directory.path / "history.csv").exists() or generations(directory.state) or directory.summary() is not None

@@ -30,12 +30,10 @@ class Folder:
 
     @property
     def artifacts(self) -> str:
-        """Where an experiment created here has its artifacts."""
         return (self.root / "artifacts").as_uri()
 
     @property
     def tags(self) -> Mapping[str, str]:
-        """Of every run here."""
         return {}
 
     @contextmanager
@@ -108,18 +106,14 @@ def _holds(mlruns: Path, query: str, *values: str) -> bool:
     try:
         with closing(sqlite3.connect(database, timeout=_PATIENCE)) as connection:
             return connection.execute(query, values).fetchone() is not None
-    except sqlite3.Error:  # the next process that writes to the store says what is wrong with it
+    except sqlite3.Error:  # the next process that writes to the store reports the error
         return False
 
 
 def ui_command(mlruns: Path, host: str = "127.0.0.1", port: int = 5000) -> tuple[list[str], dict[str, str]]:
-    """MLflow's UI with one worker and without its job queues: two processes instead of ten.
+    """Command, and variables of its environment, of MLflow's UI with two processes instead of ten.
 
-    Returns:
-        The command, and variables to add to its environment.
-
-    Raises:
-        SettingsError: there is no store in the folder.
+    A folder without a store is a SettingsError.
     """
     root = mlruns.resolve()
     if not (root / _DATABASE).is_file():

@@ -30,8 +30,7 @@ def log_model(store: Store, run: str, folder: Path, data: Dataset, register: str
     """Log the final model of a complete run, and perhaps a version of a registered model.
 
     Args:
-        store: of the run. run: its id in MLflow. folder: its run directory.
-        data: the dataset, not yet moved to a device.
+        run: its id in MLflow. folder: its run directory. data: the dataset, not yet moved to a device.
         register: name of the registered model, created if missing, or None.
 
     Returns:
@@ -72,12 +71,8 @@ def save(folder: Path, data: Dataset, path: Path, logged: Any = None) -> None:
         contents, code = Path(made) / "data", Path(made) / "code"
         contents.mkdir()
         shutil.copy(folder / WEIGHTS, contents)
-        description = {
-            "model": chosen,
-            "constants": constants_of(data),
-            "input_shape": data.input_shape,
-            "outputs": data.outputs,
-        }
+        description = {"model": chosen, "constants": constants_of(data)}
+        description |= {"input_shape": data.input_shape, "outputs": data.outputs}
         (contents / DESCRIPTION).write_text(json.dumps(description, indent=2), encoding="utf-8")
         _copy_plugin(chosen["name"], contents / PLUGINS)
         signature = ModelSignature(
@@ -124,7 +119,6 @@ def _copy_sources(model: Model, to: Path) -> list[str] | None:
 
 
 def _copy_plugin(name: str, to: Path) -> None:
-    """Copy the folder of a model plug-in of the user's."""
     file = source_file(plugins.module_of(Model.kind, name))
     if file is None or file.parent == Path(plugins.__file__).parents[1] / Model.kind:
         return

@@ -25,10 +25,8 @@ class MlflowMirror:
 
     Args:
         where: folder of the store, or a server; for that, see :class:`fedtide.mirror.background.BackgroundMirror`.
-        experiment: MLflow's experiment.
-        parent: name of the comparison or search that the run belongs to; empty for none.
-        log: gets the remark.
-        data: of the run, as loaded, for the picture of its timeline and for its model; None for neither.
+        experiment: MLflow's. parent: name of the comparison or search that the run belongs to; empty for none.
+        log: gets the remark. data: of the run, for the picture of its timeline and for its model; None for neither.
         options: what else is logged.
     """
 
@@ -51,7 +49,6 @@ class MlflowMirror:
         self._try(lambda: self.open(directory))
 
     def log_round(self, row: dict[str, Any]) -> None:
-        """Log the round."""
         self._with_run(lambda run: run.add([row]))
 
     def end(self) -> None:
@@ -78,14 +75,14 @@ class MlflowMirror:
         run.end(self.options, self.data)
 
     def abandon(self) -> None:
-        """Log nothing more by itself."""
+        """Stop logging."""
         self._run = None
         if self._monitor is not None:
             self._monitor.finish()
             self._monitor = None
 
     def _watch_system(self, store: Store, run: MlflowRun) -> None:
-        """Log the load of the machine from a thread of MLflow's, every ten seconds or as its variables say."""
+        """Log system metrics in a thread of MLflow's, every ten seconds unless its environment variables differ."""
         from mlflow.system_metrics.system_metrics_monitor import SystemMetricsMonitor
 
         monitor: Any = SystemMetricsMonitor
@@ -117,11 +114,9 @@ def mirror(
 
     Args:
         run_dirs: the directories; those in use by a process, or without a run, are skipped.
-        where: folder of the store, or a server.
-        experiment: MLflow's experiment.
+        where: folder of the store, or a server. experiment: MLflow's. options: whether it should have the models, too.
         log: gets one line at the end, and one per skipped directory.
         parent: name of the comparison for new runs; empty for none.
-        options: whether MLflow should have the models, too.
         data: the dataset of a run, or None if it is not at hand; asked only for a model.
 
     Raises:

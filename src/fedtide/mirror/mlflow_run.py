@@ -28,8 +28,7 @@ _EVERY_ROUND = "session"  # a metric that is finite in every round, so it tells 
 _FILES = ("settings.json", "history.csv", "per_class.csv", "timeline.png", "model.pt")
 _MODEL = "model_id"  # tag: the final model in MLflow
 
-_PICTURES: dict[tuple[str, str], bytes] = {}
-"""Pictures by what they show: digests of the timeline and of the labels."""
+_PICTURES: dict[tuple[str, str], bytes] = {}  # pictures by what they show: digests of the timeline and of the labels
 
 
 class MlflowRun:
@@ -127,7 +126,6 @@ class MlflowRun:
         self.conclude()
 
     def conclude(self) -> None:
-        """Log the outcome."""
         outcome = outcome_of(self.directory)
         self._client.set_tag(self._id, "outcome", outcome)
         self._client.set_terminated(self._id, status_of(outcome))
@@ -143,9 +141,8 @@ class MlflowRun:
 
 def status_of(outcome: str) -> str:
     """MLflow's status of a run that is not in progress."""
-    return {"complete": "FINISHED", "pruned": "FINISHED", "diverged": "FAILED", "failed": "FAILED"}.get(
-        outcome, "KILLED"
-    )
+    statuses = {"complete": "FINISHED", "pruned": "FINISHED", "diverged": "FAILED", "failed": "FAILED"}
+    return statuses.get(outcome, "KILLED")
 
 
 def outcome_of(directory: RunDirectory) -> str:

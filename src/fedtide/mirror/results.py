@@ -11,8 +11,7 @@ from fedtide.mirror.store import Store, reason
 from fedtide.mirror.workspace import Workspace
 
 _PAGE = "report.html"
-_NOTE = "mlflow.note.content"
-"""Tag: a run's description, in Markdown."""
+_NOTE = "mlflow.note.content"  # tag: a run's description, in Markdown
 
 
 def record(
@@ -25,13 +24,8 @@ def record(
 ) -> None:
     """Log words as tags, numbers as metrics (their step is the number of trials, if any) and files as artifacts.
 
-    Failures are logged, never raised.
-
-    Args:
-        workspace: with a place in MLflow; its comparison is the parent.
-        words, numbers: by key. Those of an earlier, shorter search are replaced.
-        files: their folders among the artifacts, by path.
-        log: gets the remark, which ends with ``what``.
+    They go to the parent run of the workspace's comparison, and replace those of an earlier, shorter search. ``files`` has
+    their folders among the artifacts, by path. Failures are logged in a line that ends with ``what``, never raised.
     """
     try:
         from mlflow.entities import Metric, RunTag
@@ -50,11 +44,7 @@ def record(
 def record_report(workspace: Workspace, folder: Path, description: str, log: Callable[[str], None]) -> None:
     """Log the files of a report, and a description in Markdown, to the parent of its comparison.
 
-    A comparison that MLflow's folder does not know stays unknown.
-
-    Args:
-        workspace: with a place in MLflow, or without. folder: of the report; reports in folders below it are not part of it.
-        description: of the parent. log: gets a remark if that fails.
+    A comparison that MLflow's folder does not know stays unknown; reports in folders below this one's are not part of it.
     """
     where = workspace.mlruns
     if where is None or (isinstance(where, Path) and not has_parent(where, workspace.comparison)):

@@ -31,16 +31,11 @@ _PREDICTIONS: dict[TaskName, Callable[[Tensor], Tensor]] = {
     "multilabel": torch.sigmoid,
     "regression": lambda outputs: outputs,
 }
-_ABSENT = ("weights", "pretrained")
-"""Settings of a model that say where its first weights come from; it has its last."""
+_ABSENT = ("weights", "pretrained")  # settings of a model's initial weights, which its final ones replace
 
 
 class Served:
-    """The final model of a run.
-
-    Args:
-        folder: with the weights, and a description of the network and of the samples.
-    """
+    """The final model of a run, from a folder with its weights and a description of the network and of the samples."""
 
     def __init__(self, folder: Path) -> None:
         described = json.loads((folder / DESCRIPTION).read_text(encoding="utf-8"))
@@ -48,9 +43,8 @@ class Served:
         constants = {name: constants[name] for name in constants if name not in ("clients", "unit")}
         constants |= {"mean": tuple(constants["mean"]), "std": tuple(constants["std"])}
         outputs = described["outputs"]
-        nothing, labels = torch.empty(0, *shape), torch.empty(0, outputs)
-        samples: dict[str, Any] = {f"{split}_inputs": nothing for split in ("train", "test")}
-        samples |= {f"{split}_labels": labels for split in ("train", "test")}
+        nothing = {"inputs": torch.empty(0, *shape), "labels": torch.empty(0, outputs)}
+        samples: Any = {f"{split}_{what}": part for split in ("train", "test") for what, part in nothing.items()}
         self._data = Dataset(**constants, **samples, digest="")
         chosen = {name: value for name, value in described["model"].items() if name not in _ABSENT}
         with _plugins_found_in(folder / PLUGINS):
@@ -85,7 +79,7 @@ def _load_pyfunc(path: str) -> Served:
 
 @contextmanager
 def _plugins_found_in(folder: Path) -> Iterator[None]:
-    """Plug-ins are searched in a folder, too; later only those found now are there."""
+    """Search plug-ins in a folder, too, inside the block."""
     package = importlib.import_module(f"fedtide.{Model.kind}")
     searched = list(package.__path__)
     known = os.environ.get("FEDTIDE_PLUGINS")

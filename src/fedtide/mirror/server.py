@@ -25,7 +25,7 @@ SECONDS = 5
 _DEFAULTS = {
     "MLFLOW_HTTP_REQUEST_TIMEOUT": str(SECONDS),
     "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "1",
-    "MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT": "true",  # where commands print their results
+    "MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT": "true",  # which is for the results of commands
 }
 
 
@@ -61,7 +61,7 @@ class Server:
 
     @property
     def tags(self) -> Mapping[str, str]:
-        """Of every run that this machine sends: directories of other machines are not to be looked for here."""
+        """Of every run that this machine sends: run directories of other machines are not expected here."""
         return {"machine": platform.node()}
 
     @contextmanager
@@ -96,7 +96,7 @@ class Server:
             with urllib.request.urlopen(f"{self.address}/health", timeout=seconds):
                 return
         except urllib.error.HTTPError as error:
-            if error.code < 500:  # such as: who are you?
+            if error.code < 500:  # for instance, unauthorised
                 return
             why = f"status {error.code}"
         except (OSError, ValueError) as error:

@@ -23,15 +23,11 @@ EXPERIMENT_TAGS = {
     "mlflow.experiment.primaryMetric.name": "test_accuracy",
     "mlflow.experiment.primaryMetric.greaterIsBetter": "True",
 }
-"""What MLflow's UI is told about an experiment."""
+"""Tags of an experiment for MLflow's UI."""
 
 
 class Store:
-    """One experiment in the store of a folder or of a server, created if missing.
-
-    Args:
-        where: the folder, or the server.
-        experiment: name of the experiment; MLflow's default always exists.
+    """One experiment in the store of a folder or of a server, created if missing; MLflow's default always exists.
 
     Raises:
         sqlite3.Error, OSError, mlflow.exceptions.MlflowException: the store is locked, unwritable, damaged or out of reach.

@@ -1,4 +1,4 @@
-"""The page of MLflow's UI that is worth opening first: the runs of an experiment, best first, with a few charts."""
+"""A view of an experiment in MLflow's UI: its runs, best first, with a few charts."""
 
 from __future__ import annotations
 
@@ -12,8 +12,7 @@ from fedtide.mirror.store import EXPERIMENT_TAGS, Store, reason
 
 _NAME = "fedtide"
 _PAGE = f"viewStateShareKey={_NAME}&compareRunsMode=CHART&workflowType=machine_learning"
-_TAG = f"mlflow.sharedViewState.{_NAME}"
-"""Where MLflow keeps the views that its button *Share* makes, in JSON."""
+_TAG = f"mlflow.sharedViewState.{_NAME}"  # where MLflow keeps the views that its button *Share* makes, in JSON
 
 _COLUMNS = (
     *("tags.`algorithm`", "tags.`initialiser`", "tags.`seed`"),
@@ -23,17 +22,11 @@ _CHARTS = {
     "Learning": ("test_accuracy", "test_loss", "train_loss"),
     "Clients and traffic": ("present", "selected", "bytes_up"),
 }
-_FILTER = "tags.run_key != ''"
-"""Runs without their parents, which have no metrics and would hide them."""
+_FILTER = "tags.run_key != ''"  # runs without their parents, which have no metrics and would hide them
 
 
 def view(where: Path | Server, experiment: str, address: str, log: Callable[[str], None]) -> str:
-    """Store the view with the experiment; the address of its page on a server of this address.
-
-    Args:
-        where: MLflow's store. experiment: its name; the page of all experiments if there is none.
-        address: of the server. log: gets a remark if the store cannot be used.
-    """
+    """Store the view with the experiment; its page on the server of this address, or that of all experiments without it."""
     try:
         client = Store(where).client
         found = client.get_experiment_by_name(experiment)
@@ -49,7 +42,6 @@ def view(where: Path | Server, experiment: str, address: str, log: Callable[[str
 
 
 def _state() -> dict[str, Any]:
-    """What MLflow's page of runs shows, in its own terms."""
     sections = [{"uuid": name, "name": name, "display": True, "isReordered": True} for name in _CHARTS]
     return {
         "searchFilter": _FILTER,

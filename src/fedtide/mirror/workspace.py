@@ -15,12 +15,7 @@ from fedtide.settings.imported import Imported
 
 @dataclass(frozen=True)
 class MlflowOptions:
-    """What a run sends to MLflow besides its records.
-
-    Attributes:
-        model: its final model, if it is complete. register: the name under which that is registered, or None.
-        system_metrics: load of the machine meanwhile.
-    """
+    """What a run sends to MLflow besides its records: its final model, a name to register that under, the machine's load."""
 
     model: bool = False
     register: str | None = None

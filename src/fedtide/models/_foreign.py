@@ -18,8 +18,7 @@ from torchvision.ops import StochasticDepth
 from fedtide.core.errors import SettingsError, nearest
 from fedtide.models.base import KeyedDropout, Network, Outputs
 
-_LAYERS = (nn.Linear, nn.Conv1d, nn.Conv2d)
-"""Layers that can be made again for another number of classes."""
+_LAYERS = (nn.Linear, nn.Conv1d, nn.Conv2d)  # layers that can be made again for another number of classes
 
 _DROPOUTS: dict[type[nn.Module], int | None] = {nn.Dropout: None, nn.Dropout1d: 2, nn.Dropout2d: 2, nn.Dropout3d: 2}
 """Leading dimensions of the inputs that a dropout layer draws for; None for all."""
@@ -81,7 +80,7 @@ class ForeignNetwork(Network):
             self._linear = expected is not None and self._fits(sample, expected)
             if not (is_meta or self._tap.seen):
                 raise SettingsError(
-                    f"model.head = {head!r}: forward does not call this layer; name the last one that it calls"
+                    f"model.head = {head!r}: forward does not call it; name the last layer that it calls"
                 )
         self._keep_constant()
 
@@ -117,14 +116,9 @@ class ForeignNetwork(Network):
         return Outputs(logits, self.contrast(features, logits))
 
     def freeze(self, patterns: tuple[str, ...], key: str) -> None:
-        """Keep parameters and statistics in front of the head constant.
+        """Keep parameters and statistics in front of the head constant whose names match, or begin with, a pattern.
 
-        Args:
-            patterns: of names in the module as it was; a name stands for everything below it, too.
-            key: of the setting, for messages.
-
-        Raises:
-            SettingsError: a pattern matches nothing.
+        A pattern that matches nothing is a SettingsError about the setting ``key``.
         """
         tensors = {**dict(self.body.named_parameters()), **dict(self.body.named_buffers())}
         for pattern in patterns:
@@ -201,22 +195,15 @@ def _keep_statistics(part: nn.Module) -> None:
 
 
 def find_head(module: nn.Module, name: str | None, run: Callable[[], object]) -> str:
-    """Name of the head: as given, or the linear layer that is called last, or the convolution where there is none.
+    """Name of the head: as given, or of the linear layer, or else convolution, that is called last when ``run`` is called.
 
-    Args:
-        module: any. name: of the head, if it is given. run: calls the module.
-
-    Raises:
-        SettingsError: there is no such layer, or it has no parameters.
+    A SettingsError if there is no such layer, or it has no parameters.
     """
     parts = {place: part for place, part in module.named_modules() if place}
     if name is None:
         called: list[nn.Module] = []
-        hooks = [
-            part.register_forward_hook(lambda part, *_: called.append(part))
-            for part in parts.values()
-            if isinstance(part, _LAYERS)
-        ]
+        layers = (part for part in parts.values() if isinstance(part, _LAYERS))
+        hooks = [layer.register_forward_hook(lambda part, *_: called.append(part)) for layer in layers]
         run()
         for hook in hooks:
             hook.remove()
@@ -236,11 +223,8 @@ def fit_head(module: nn.Module, head: str, classes: int) -> None:
     layer = module.get_submodule(head)
     if not isinstance(layer, _LAYERS):
         return
-    common: dict[str, Any] = {
-        "bias": layer.bias is not None,
-        "device": layer.weight.device,
-        "dtype": layer.weight.dtype,
-    }
+    like = layer.weight
+    common: dict[str, Any] = {"bias": layer.bias is not None, "device": like.device, "dtype": like.dtype}
     if isinstance(layer, nn.Linear):
         if layer.out_features != classes:
             _set(module, head, nn.Linear(layer.in_features, classes, **common))

@@ -8,11 +8,7 @@ from fedtide.core.errors import SettingsError
 
 
 def require_image(model: str, shape: tuple[int, ...], vocabulary: int, smallest: int = 1) -> tuple[int, int, int]:
-    """Channels, height and width of a sample.
-
-    Raises:
-        SettingsError: samples are not images, or a side is shorter than ``smallest`` pixels.
-    """
+    """Channels, height and width of a sample, which has to be an image with sides of ``smallest`` pixels or more."""
     if vocabulary or len(shape) != 3 or min(shape[1:]) < smallest:
         raise _misfit(
             model, f"images (channels, height, width) of at least {smallest} x {smallest} pixels", shape, vocabulary
@@ -22,22 +18,14 @@ def require_image(model: str, shape: tuple[int, ...], vocabulary: int, smallest:
 
 
 def require_numbers(model: str, shape: tuple[int, ...], vocabulary: int) -> int:
-    """Number of values of a sample.
-
-    Raises:
-        SettingsError: samples are token ids.
-    """
+    """Number of values of a sample, which has to hold numbers."""
     if vocabulary:
         raise _misfit(model, "images or vectors", shape, vocabulary)
     return math.prod(shape)
 
 
 def require_tokens(model: str, shape: tuple[int, ...], vocabulary: int) -> int:
-    """Size of the vocabulary.
-
-    Raises:
-        SettingsError: samples are not token ids.
-    """
+    """Size of the vocabulary of samples, which have to be token ids."""
     if not vocabulary or len(shape) != 1:
         raise _misfit(model, "text (token ids of shape (length,))", shape, vocabulary)
     return vocabulary

@@ -22,9 +22,7 @@ class NormSettings(PluginSettings):
         "per channel, over the batch, with running statistics; these are used, and kept, where a batch leaves a single value "
         "per channel",
     )
-    groups: Annotated[Literal[1, 2, 4, 8, 16, 32, 64], WHOLE] = Field(
-        2, description="number of channel groups of norm `group`"
-    )
+    groups: Annotated[Literal[1, 2, 4, 8, 16, 32, 64], WHOLE] = Field(2, description="channel groups of norm `group`")
 
     def norm_layer(self) -> Callable[[int], nn.Module]:
         """Makes a normalisation layer for a number of channels, with an affine map per channel.

@@ -11,11 +11,7 @@ from fedtide.core.errors import SettingsError, shortened
 
 
 def read_weights(path: Path, key: str) -> dict[str, Tensor]:
-    """Tensors by name, from a ``state_dict`` that ``torch.save`` has written, or from a ``.safetensors`` file.
-
-    Raises:
-        SettingsError: there is no such file, or it holds something else.
-    """
+    """Tensors by name, from a ``state_dict`` that ``torch.save`` has written, or from a ``.safetensors`` file."""
     if not path.is_file():
         raise SettingsError(f"{key} = {str(path)!r}: no such file")
     try:
@@ -34,13 +30,9 @@ def read_weights(path: Path, key: str) -> dict[str, Tensor]:
 
 
 def load_weights(module: nn.Module, head: str, weights: dict[str, Tensor], source: str) -> None:
-    """Copy weights into a module, all of them but for the head, whose weights are copied if they fit.
+    """Copy weights, by name, into a module: all of them but for the ``head``, whose weights are copied if they fit.
 
-    Args:
-        module: gets the weights. head: name of its last layer. weights: by name. source: for messages.
-
-    Raises:
-        SettingsError: names or shapes differ outside of the head.
+    Other names or shapes outside of the head are a SettingsError about their ``source``.
     """
     own = module.state_dict()
     in_head = {name for name in {*own, *weights} if name.startswith(f"{head}.")}

@@ -44,11 +44,7 @@ class WrappedModel(Model):
 
     @abstractmethod
     def make(self, num_classes: int) -> nn.Module:
-        """The module, freshly initialised.
-
-        Raises:
-            SettingsError: it cannot be made.
-        """
+        """The module, freshly initialised."""
 
     @abstractmethod
     def fault(self, error: BaseException) -> SettingsError:
@@ -60,7 +56,6 @@ class WrappedModel(Model):
         """The setting that names the module, with its value."""
 
     def files(self) -> tuple[Path, ...]:
-        """The file of the weights."""
         return (Path(self.settings.weights),) if self.settings.weights else ()
 
     def build(self, input_shape: tuple[int, ...], num_classes: int, vocabulary: int) -> Network:
@@ -81,7 +76,6 @@ class WrappedModel(Model):
         return network
 
     def remarks(self, module: nn.Module) -> tuple[str, ...]:
-        """Lines for the log about a module."""
         return ()
 
     def _run(self, module: nn.Module, sample: Tensor) -> Any:

@@ -46,8 +46,6 @@ class Cnn5x5(Model):
     channels_last: ClassVar[bool] = True
 
     class Settings(PluginSettings):
-        """No settings."""
-
         name: str = "cnn_5x5"
 
     settings: Settings

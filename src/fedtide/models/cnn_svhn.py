@@ -57,8 +57,6 @@ class CnnSvhn(Model):
     """
 
     class Settings(PluginSettings):
-        """No settings."""
-
         name: str = "cnn_svhn"
 
     settings: Settings

@@ -33,8 +33,6 @@ class Logistic(Model):
     family: ClassVar[str] = "linear"
 
     class Settings(PluginSettings):
-        """No settings."""
-
         name: str = "logistic"
 
     settings: Settings

@@ -33,7 +33,7 @@ class Module(WrappedModel):
     class Settings(WrappedSettings):
         name: str = "module"
         path: str = Field(
-            "my_package.nets:Net", description="the class, or a function that returns the module: MODULE:NAME"
+            "my_package.nets:Net", description="MODULE:NAME of the class, or of a function that makes one"
         )
 
     settings: Settings
@@ -68,7 +68,6 @@ class Module(WrappedModel):
         return fault_of(error, self.settings.path, "model.path")
 
     def remarks(self, module: nn.Module) -> tuple[str, ...]:
-        """What is used of a LightningModule."""
         if not any(cls.__name__ == "LightningModule" for cls in type(module).__mro__):
             return ()
         return (

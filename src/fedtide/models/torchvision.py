@@ -39,11 +39,7 @@ class Torchvision(WrappedModel):
         return {"torchvision": torchvision.__version__}
 
     def files(self) -> tuple[Path, ...]:
-        """The weights.
-
-        Raises:
-            SettingsError: published ones are not in torch's cache.
-        """
+        """The weights; published ones have to be in torch's cache."""
         if self.settings.pretrained is None:
             return super().files()
         if self.settings.weights:
@@ -51,10 +47,8 @@ class Torchvision(WrappedModel):
         url = self._published().url
         path = Path(torch.hub.get_dir()) / "checkpoints" / url.rpartition("/")[2]
         if not path.is_file():
-            raise SettingsError(
-                f"model.pretrained = {self.settings.pretrained!r}: {path} is missing, and runs download nothing; "
-                f"get it from {url}"
-            )
+            missing = f"{path} is missing, and runs download nothing; get it from {url}"
+            raise SettingsError(f"model.pretrained = {self.settings.pretrained!r}: {missing}")
         return (path,)
 
     def make(self, num_classes: int) -> nn.Module:

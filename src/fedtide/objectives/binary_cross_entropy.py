@@ -14,13 +14,10 @@ class BinaryCrossEntropy(Objective):
     """Cross-entropy of the sigmoid for each label of a multilabel task, the mean over the labels."""
 
     class Settings(PluginSettings):
-        """No settings."""
-
         name: str = "binary_cross_entropy"
 
     settings: Settings
     task = "multilabel"
 
     def loss(self, outputs: Outputs, labels: Tensor, counts: Tensor | None) -> Tensor:
-        """See :meth:`fedtide.objectives.base.Objective.loss`; the counts are not used."""
         return (functional.softplus(outputs.logits) - labels * outputs.logits).mean(-1)

@@ -14,12 +14,9 @@ class CrossEntropy(Objective):
     """Cross-entropy of the softmax: -log p(label)."""
 
     class Settings(PluginSettings):
-        """No settings."""
-
         name: str = "cross_entropy"
 
     settings: Settings
 
     def loss(self, outputs: Outputs, labels: Tensor, counts: Tensor | None) -> Tensor:
-        """See :meth:`fedtide.objectives.base.Objective.loss`; the counts are not used."""
         return -functional.log_softmax(outputs.logits, dim=-1).gather(-1, labels.unsqueeze(-1)).squeeze(-1)

@@ -25,7 +25,6 @@ class Focal(Objective):
     settings: Settings
 
     def loss(self, outputs: Outputs, labels: Tensor, counts: Tensor | None) -> Tensor:
-        """See :meth:`fedtide.objectives.base.Objective.loss`; the counts are not used."""
         log_p = functional.log_softmax(outputs.logits, dim=-1).gather(-1, labels.unsqueeze(-1)).squeeze(-1)
         # The floor keeps the derivative of (1 - p)^gamma finite at p = 1 for gamma < 1.
         rest = (-torch.expm1(log_p)).clamp(min=torch.finfo(log_p.dtype).tiny)

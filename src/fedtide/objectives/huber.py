@@ -26,7 +26,6 @@ class Huber(Objective):
     task = "regression"
 
     def loss(self, outputs: Outputs, labels: Tensor, counts: Tensor | None) -> Tensor:
-        """See :meth:`fedtide.objectives.base.Objective.loss`; the counts are not used."""
         error, delta = outputs.logits - labels, self.settings.delta
         size = error.abs()
         return torch.where(size <= delta, 0.5 * error.square(), delta * (size - 0.5 * delta)).mean(-1)

@@ -13,13 +13,10 @@ class MeanSquaredError(Objective):
     """Squared error of a regression, the mean over its targets: (z - y)^2, without a factor 1/2."""
 
     class Settings(PluginSettings):
-        """No settings."""
-
         name: str = "mean_squared_error"
 
     settings: Settings
     task = "regression"
 
     def loss(self, outputs: Outputs, labels: Tensor, counts: Tensor | None) -> Tensor:
-        """See :meth:`fedtide.objectives.base.Objective.loss`; the counts are not used."""
         return (outputs.logits - labels).square().mean(-1)

@@ -1,4 +1,4 @@
-"""Who could take part: clients are available or not, and of those available all or some are drawn.
+"""Availability: clients are available or not, and of those available all or some are drawn.
 
 Availability belongs here and not in the timeline: a client that leaves the timeline is forgotten, while methods with memories
 of absent clients are made for those that come back.

@@ -17,8 +17,6 @@ Floats = NDArray[np.float64]
 
 
 class ShareSettings(PluginSettings):
-    """How shares are chosen."""
-
     shares: Literal["range", "two_groups", "beta", "given", "labels", "smallest_label"] = Field(
         "range",
         description="availability of each client: uniform from `lowest` to 1, of two groups, Beta distributed, given, or by "
@@ -34,9 +32,8 @@ class ShareSettings(PluginSettings):
 
 def label_shares(timeline: Timeline, labels: Ints) -> Floats:
     """Share of each label [N, L] in what a client holds over the run, every shard once; zeros for a client without data."""
-    pairs = {
-        pair for item in timeline.assignments for pair in zip(item.clients.tolist(), item.shards.tolist(), strict=True)
-    }
+    held = (zip(item.clients.tolist(), item.shards.tolist(), strict=True) for item in timeline.assignments)
+    pairs = {pair for item in held for pair in item}
     counts = np.zeros((timeline.num_clients, timeline.num_classes))
     for client, shard in sorted(pairs):
         counts[client] += np.bincount(labels[timeline.shards[shard]], minlength=timeline.num_classes)
@@ -52,11 +49,7 @@ def draw_label_chances(classes: int, seed: int) -> Floats:
 
 
 def client_shares(settings: ShareSettings, timeline: Timeline, labels: Ints, seed: int) -> Floats:
-    """pi_i, float64 [N].
-
-    Raises:
-        SettingsError: a value is no probability, or there are too few or too many.
-    """
+    """pi_i, float64 [N]; a SettingsError if given values are no probabilities, too few or too many."""
     clients, rng = timeline.num_clients, generator(seed, "participation.shares")
     if settings.shares == "range":
         return settings.lowest + (1 - settings.lowest) * rng.random(clients)

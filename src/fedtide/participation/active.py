@@ -1,4 +1,4 @@
-"""Clients take part while they make data."""
+"""Clients with samples dated in the round participate."""
 
 from __future__ import annotations
 
@@ -25,9 +25,7 @@ class Active(Available):
     def bind(self, timeline: Timeline, labels: Ints, seed: int) -> None:
         if not timeline.active:
             scenario = timeline.notes.get("scenario", "of this run")
-            raise SettingsError(
-                f"participation active needs scenario calendar; scenario {scenario} has no times of samples"
-            )
+            raise SettingsError(f"participation active needs scenario calendar; scenario {scenario} has no times")
         super().bind(timeline, labels, seed)
 
     def states(self, round_: int, seed: int) -> Bools:

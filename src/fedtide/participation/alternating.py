@@ -22,10 +22,7 @@ class Alternating(Available):
         name: str = "alternating"
         length: int = Field(100, ge=1, description="rounds that the first block is available, or those of all turns")
         ratio: float | None = Field(
-            0.5,
-            gt=0,
-            le=1,
-            description="turn of the second of two blocks, relative to that of the first; null: equal turns",
+            0.5, gt=0, le=1, description="turn of the second of two blocks, relative to the first; null: equal turns"
         )
         blocks: int = Field(2, ge=2, description="blocks of consecutive ids; more than two have equal turns")
 

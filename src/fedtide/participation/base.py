@@ -37,15 +37,9 @@ class Participation(Plugin):
     kind: ClassVar[str] = "participation"
 
     def bind(self, timeline: Timeline, labels: NDArray[np.int64], seed: int) -> None:
-        """Receive the run's world, once, before any draw; by default nothing is kept of it.
+        """Receive the run's timeline, the labels int64 [n] of its whole training set and its seed, before any draw.
 
-        Args:
-            timeline: who is present when, with what data.
-            labels: int64 [n], labels of the whole training set.
-            seed: the run's.
-
-        Raises:
-            SettingsError: the rule does not suit this world.
+        By default nothing is kept of them. A rule that does not suit them raises a SettingsError.
         """
 
     @abstractmethod

@@ -18,22 +18,23 @@ class Bernoulli(Participation):
 
     class Settings(PluginSettings):
         name: str = "bernoulli"
-        probability: float = Field(
-            0.1, gt=0, le=1, description="probability that a present client takes part in a round"
-        )
+        probability: float = Field(0.1, gt=0, le=1, description="probability that a present client takes part")
 
     settings: Settings
 
     def draw(self, present: NDArray[np.int64], round_: int, seed: int) -> NDArray[np.int64]:
         """See :meth:`Participation.draw`; raises :class:`SettingsError` after 100,000 draws without a client."""
         for attempt in range(_ATTEMPTS):
-            joined = np.flatnonzero(coins(present, round_, seed, attempt) < self.settings.probability)
-            if len(joined):
+            if len(joined := self.joined(present, round_, seed, attempt)):
                 return joined
         raise SettingsError(
             f"participation.probability = {self.settings.probability:g} is too small for {len(present)} present "
             f"clients: none joined round {round_} in {_ATTEMPTS} draws"
         )
+
+    def joined(self, present: NDArray[np.int64], round_: int, seed: int, attempt: int) -> NDArray[np.int64]:
+        """Positions of those who join in one draw."""
+        return np.flatnonzero(coins(present, round_, seed, attempt) < self.settings.probability)
 
     def participation_fraction(self, present: int) -> float:
         """The probability itself, as in FedSSG; that empty rounds are drawn again is ignored."""

@@ -17,7 +17,7 @@ class DpflReference(Available):
     """Random, Markov or round-robin availability from the random stream of DPFL's code (arXiv:2511.16523).
 
     ``random``: a fair coin per client and round. ``markov``: on stays on with 0.8, off comes on with 0.2, from a fair coin
-    (the drawing in the code's comment has other arrows; its matrix says this). ``round_robin``: in every interval of rounds
+    (as in the code's matrix; the diagram in its comment differs). ``round_robin``: in every interval of rounds
     ``step`` consecutive clients, of which ``overlap`` stay for the next one; with the released step 1 and overlap 1 it would
     never advance, so step has to be larger.
 
@@ -37,7 +37,7 @@ class DpflReference(Available):
         def _advances(self) -> Self:
             if self.step <= self.overlap:
                 raise SettingsError(
-                    f"overlap = {self.overlap} should be less than step = {self.step}: no one would change"
+                    f"overlap = {self.overlap} should be less than step = {self.step}, or no one changes"
                 )
             return self
 

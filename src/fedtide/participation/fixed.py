@@ -15,12 +15,8 @@ class Fixed(Participation):
 
     class Settings(PluginSettings):
         name: str = "fixed"
-        fraction: float = Field(
-            0.1, gt=0, le=1, description="fraction of the present clients, rounded, at least one client"
-        )
-        count: int | None = Field(
-            None, ge=1, description="clients per round instead of a fraction; all if fewer are present"
-        )
+        fraction: float = Field(0.1, gt=0, le=1, description="fraction of the present clients, at least one client")
+        count: int | None = Field(None, ge=1, description="clients per round, instead of a fraction; all if fewer")
 
     settings: Settings
 

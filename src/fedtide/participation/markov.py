@@ -34,8 +34,7 @@ class Chain(NamedTuple):
 def from_mean_on(pi: Floats, rounds: float) -> Chain:
     """Chains with stationary shares ``pi`` [N] whose stays last ``rounds`` on average, for ever where pi is 1.
 
-    Raises:
-        SettingsError: stays so short that a client would have to come on more than surely.
+    Stays so short that a client would have to come on with a probability above 1 are a SettingsError.
     """
     away = np.where(pi < 1, 1 - pi, 1.0)
     least = np.where(pi < 1, np.maximum(1.0, pi / away), 1.0)
@@ -49,11 +48,7 @@ def from_mean_on(pi: Floats, rounds: float) -> Chain:
 
 
 def from_stability(pi: Floats, stability: float) -> Chain:
-    """Chains with stationary shares ``pi`` [N] and second eigenvalue ``stability``.
-
-    Raises:
-        SettingsError: an eigenvalue below the least possible one.
-    """
+    """Chains with stationary shares ``pi`` [N] and second eigenvalue ``stability``; a SettingsError if there are none."""
     with np.errstate(divide="ignore"):
         least = np.maximum(1 - 1 / pi, 1 - 1 / (1 - pi))
     if (low := stability < least).any():
@@ -94,7 +89,6 @@ class Markov(Shared):
         self.chain(seed)
 
     def chain(self, seed: int) -> Chain:
-        """Everybody's chain."""
         s, pi = self.settings, self.pi(seed)
         return from_stability(pi, s.stability) if s.mean_on is None else from_mean_on(pi, s.mean_on)
 

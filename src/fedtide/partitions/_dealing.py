@@ -19,32 +19,22 @@ logger = logging.getLogger(__name__)
 
 
 def require_at_most(name: str, value: int, limit: int, reason: str) -> None:
-    """Refuse ``value`` above ``limit``.
-
-    Raises:
-        SettingsError: names the setting, the value, the reason and the largest feasible value.
-    """
+    """Refuse ``value`` above ``limit``, by a SettingsError with the reason and the largest feasible value."""
     if value > limit:
         raise SettingsError(f"{name} = {value} is too large: {reason}; the largest feasible value is {limit}")
 
 
 def require_least(min_per_client: int, samples: int, num_clients: int) -> None:
-    """Refuse a smallest size for which there are too few samples."""
     reason = f"{samples} samples for {num_clients} clients"
     require_at_most("min_per_client", min_per_client, samples // num_clients, reason)
 
 
 def require_a_sample_each(num_clients: int, samples: int) -> None:
-    """Refuse more clients than samples."""
     require_at_most("num_clients", num_clients, samples, f"{samples} samples, at least one per client")
 
 
 def require_multiple(num_clients: int, step: int, limit: int, reason: str) -> None:
-    """Refuse a number of clients that is not a multiple of ``step`` or exceeds ``limit``.
-
-    Raises:
-        SettingsError: names both, and the reason for the limit.
-    """
+    """Refuse a number of clients that is not a multiple of ``step`` or exceeds ``limit``, which has a ``reason``."""
     largest = limit // step * step
     if num_clients % step or num_clients > largest:
         raise SettingsError(
@@ -84,12 +74,8 @@ def cut(pools: Sequence[Ints], counts: Ints) -> list[Ints]:
 def hand_out(shares: Iterable[tuple[Ints, Sequence[int]]], num_clients: int) -> list[Ints]:
     """Cut every pool into one contiguous part per holder (sizes differ by at most one, larger parts first).
 
-    Args:
-        shares: pairs of a shuffled pool of positions and its holders (clients in order, possibly repeated).
-        num_clients: number of clients.
-
-    Returns:
-        One int64 array of positions per client, empty for a client that holds nothing.
+    ``shares`` are pairs of a shuffled pool of positions and its holders (clients in order, possibly repeated); the result is
+    one int64 array of positions per client, empty for a client that holds nothing.
     """
     held: list[list[Ints]] = [[np.zeros(0, dtype=np.int64)] for _ in range(num_clients)]
     for pool, holders in shares:

@@ -20,12 +20,11 @@ Ints = NDArray[np.int64]
 
 @dataclass(frozen=True)
 class Dealt:
-    """What each client holds.
+    """What each client holds, and JSON-able ``notes``.
 
     Attributes:
         shards: one int64 array of positions per client, ascending.
         origins: int64 [clients], number of each client in the data; empty if clients are not those of the data.
-        notes: JSON-able facts.
     """
 
     shards: list[Ints]
@@ -47,8 +46,7 @@ class Partition(Plugin):
 
     @property
     def needs_classes(self) -> bool:
-        """See :class:`Plugin`: most rules deal by label."""
-        return True
+        return True  # most rules deal by label
 
     @abstractmethod
     def deal(self, labels: Ints, num_clients: int, num_classes: int, seed: int, group: int = 0) -> list[Ints]:
@@ -56,10 +54,8 @@ class Partition(Plugin):
 
         Args:
             labels: int64 [n] labels of the samples that may be dealt; not all of 0..num_classes-1 need occur.
-            num_clients: number of clients.
-            num_classes: L.
-            seed: world seed; every draw uses ``generator(seed, "partition.<purpose>", group, ...)``.
-            group: number of the group, part of the keys of the draws.
+            num_clients, num_classes: their numbers.
+            seed, group: every draw uses ``generator(seed, "partition.<purpose>", group, ...)``.
 
         Returns:
             One int64 array of positions into ``labels`` per client.
@@ -69,19 +65,10 @@ class Partition(Plugin):
         """
 
     def assign(self, samples: Samples, num_clients: int | None, num_classes: int, seed: int, group: int = 0) -> Dealt:
-        """Deal samples to clients; a partition by clients of the data overrides this.
-
-        Args:
-            samples: that may be dealt.
-            num_clients: number of clients, ``None`` for as many as the data has.
-            num_classes, seed, group: as in :meth:`deal`.
-
-        Raises:
-            SettingsError: no number of clients, or as :meth:`deal`.
-        """
+        """:meth:`deal` for samples; a partition by the data's clients overrides it, and may have no number of clients."""
         if num_clients is None:
             raise SettingsError(
-                f"scenario.num_clients = null needs partition natural; with {self.settings.name} give a number"
+                f"scenario.num_clients = null needs partition natural; {self.settings.name} needs a number"
             )
         dealt = self.deal(samples.label, num_clients, num_classes, seed, group)
         return Dealt([np.sort(places) for places in dealt])

@@ -26,12 +26,10 @@ class DirichletEqual(Partition):
         name: str = "dirichlet_equal"
         alpha: float = Field(0.6, gt=0, description="concentration per class; small values give few classes per client")
         base: Literal["uniform", "global"] = Field(
-            "uniform",
-            description="mean of the proportions: uniform over classes, or their frequencies in the population",
+            "uniform", description="mean of the proportions: uniform over classes, or the population's frequencies"
         )
         remainder: Literal["spread", "first"] = Field(
-            "spread",
-            description="remainder of equal division: one sample each to the first clients, or all to client 0",
+            "spread", description="remainder of equal division: a sample each to the first clients, or all to client 0"
         )
 
     settings: Settings

@@ -35,10 +35,8 @@ class DirichletPrior(Partition):
 
     def deal(self, labels: Ints, num_clients: int, num_classes: int, seed: int, group: int = 0) -> list[Ints]:
         require_a_sample_each(num_clients, len(labels))
-        rng = generator(seed, "partition.parts", group)
-        return draw_parts(
-            labels, num_clients, len(labels) // num_clients, self.settings.alpha, self.settings.scale, rng
-        )
+        chosen, rng = self.settings, generator(seed, "partition.parts", group)
+        return draw_parts(labels, num_clients, len(labels) // num_clients, chosen.alpha, chosen.scale, rng)
 
 
 def draw_parts(labels: Ints, parts: int, size: int, alpha: float, scale: Scale, rng: np.random.Generator) -> list[Ints]:
@@ -47,16 +45,8 @@ def draw_parts(labels: Ints, parts: int, size: int, alpha: float, scale: Scale, 
     All missing samples of a part are drawn at once, and what a class lacks is redrawn from the others; drawing sample by
     sample and redrawing exhausted classes has the same distribution.
 
-    Args:
-        labels: int64 [n]. parts: their number. size: samples of each.
-        alpha, scale: as in :class:`DirichletPrior`.
-        rng: for all draws.
-
-    Returns:
-        One int64 [size] of positions into ``labels`` per part.
-
-    Raises:
-        SettingsError: fewer than ``parts * size`` samples.
+    ``alpha`` and ``scale`` are those of :class:`DirichletPrior`. The result is one int64 [size] of positions into ``labels``
+    (int64 [n]) per part; fewer than ``parts * size`` samples are a SettingsError.
     """
     if parts * size > len(labels):
         raise SettingsError(f"{parts} parts of {size} samples exceed the {len(labels)} samples available")
@@ -69,9 +59,8 @@ def draw_parts(labels: Ints, parts: int, size: int, alpha: float, scale: Scale, 
         theta = np.zeros(len(pools))
         theta[live] = rng.dirichlet(concentration[live])
         taken = _take(theta, left, size, rng)
-        dealt.append(
-            np.concatenate([pool[a : a + n] for pool, a, n in zip(pools, used, taken, strict=True)]).astype(np.int64)
-        )
+        cuts = [pool[a : a + n] for pool, a, n in zip(pools, used, taken, strict=True)]
+        dealt.append(np.concatenate(cuts).astype(np.int64))
         used, left = used + taken, left - taken
     return dealt
 

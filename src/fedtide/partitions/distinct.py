@@ -27,9 +27,8 @@ class Distinct(Partition):
     def deal(self, labels: Ints, num_clients: int, num_classes: int, seed: int, group: int = 0) -> list[Ints]:
         blocks = num_classes if num_classes % 10 else 10
         fewest = rarest(labels, range(num_classes))
-        require_multiple(
-            num_clients, blocks, blocks * fewest, f"{blocks} blocks of labels, the rarest label has {fewest} samples"
-        )
+        reason = f"{blocks} blocks of labels, the rarest label has {fewest} samples"
+        require_multiple(num_clients, blocks, blocks * fewest, reason)
         sharing, width = num_clients // blocks, num_classes // blocks
         firsts = [label // width * sharing for label in range(num_classes)]
         pools = class_pools(labels, range(num_classes), generator(seed, "partition.pools", group))

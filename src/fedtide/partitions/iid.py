@@ -19,9 +19,7 @@ class Iid(Partition):
 
     class Settings(PluginSettings):
         name: str = "iid"
-        stratified: bool = Field(
-            False, description="deal class by class: all clients have the same label counts, up to one"
-        )
+        stratified: bool = Field(False, description="deal class by class: clients' label counts differ by at most one")
 
     settings: Settings
 

@@ -24,9 +24,7 @@ class TauDeal(Partition):
 
     class Settings(PluginSettings):
         name: str = "tau_deal"
-        ratio: Annotated[Literal[1, 2, 4], WHOLE] = Field(
-            2, description="samples of a turn over those of the rarest class"
-        )
+        ratio: Annotated[Literal[1, 2, 4], WHOLE] = Field(2, description="samples of a turn over the rarest class's")
 
     settings: Settings
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import json
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -100,12 +100,15 @@ class Records:
 
     def differing(self) -> dict[str, dict[str, Any]]:
         """Settings in which runs differ, apart from seeds and speed: dotted name -> run -> value."""
-        names = dict.fromkeys(name for settings in self.settings.values() for name in settings)
         return {
             name: {key: settings[name] for key, settings in self.settings.items() if name in settings}
-            for name in names
-            if _differs(name, self.settings.values())
+            for name in _differing(self.settings.values())
         }
+
+
+def by_method(rows: pd.DataFrame) -> dict[Method, pd.DataFrame]:
+    """Rows of each method, in order of appearance."""
+    return {(str(label), str(start)): group for (label, start), group in rows.groupby(METHOD, sort=False)}
 
 
 def load(run_dirs: Sequence[Path], score: Score = ACCURACY) -> Records:
@@ -127,31 +130,28 @@ def load(run_dirs: Sequence[Path], score: Score = ACCURACY) -> Records:
         example = f", e.g. {run_dirs[0]}" if run_dirs else ""
         raise SettingsError(f"no runs to report: none of {len(run_dirs)} run directories has a settings.json{example}")
     settings = {path.name: _settings(path) for path in found}
-    runs, histories, boundaries, clients, classes, neurons = [], [], [], [], [], []
-    for path in found:
-        run = _run(path, settings[path.name])
-        history, per_class = _history(path, score), _per_class(path)
-        runs.append({**run, "rounds": len(history)})
-        histories.append(_tagged(history, run))
-        boundaries.append(_tagged(_boundaries(path), run))
-        clients.append(_tagged(_clients(path), run))
-        classes.append(_tagged(per_class, run))
-        neurons.append(_tagged(_read_csv(path / "neurons.csv", _NEURONS), run))
-    frame = pd.DataFrame(runs)
+    runs = [_run(path, settings[path.name]) for path in found]
+    histories = [_history(path, score) for path in found]
+    frame = pd.DataFrame([{**run, "rounds": len(history)} for run, history in zip(runs, histories, strict=True)])
     labels = _distinct_labels(frame, settings)
     frame["label"] = frame["key"].map(labels)
     _refuse_duplicates(frame)
+
+    def joined(tables: Iterable[pd.DataFrame]) -> pd.DataFrame:
+        """Rows of all runs; runs without rows must not change the columns' types."""
+        tagged = [_tagged(table, run) for table, run in zip(tables, runs, strict=True)]
+        table = pd.concat([table for table in tagged if len(table)] or tagged[:1], ignore_index=True)
+        return table.assign(label=table["key"].map(labels))
+
+    each = zip(found, histories, strict=True)
     return Records(
         runs=frame,
-        history=_joined(histories, labels),
-        boundaries=_joined(boundaries, labels),
-        clients=_joined(clients, labels),
-        per_class=_joined(classes, labels),
-        forgetting={
-            path.name: _forgetting(path, history, settings[path.name])
-            for path, history in zip(found, histories, strict=True)
-        },
-        neurons=_joined(neurons, labels),
+        history=joined(histories),
+        boundaries=joined(map(_boundaries, found)),
+        clients=joined(map(_clients, found)),
+        per_class=joined(map(_per_class, found)),
+        forgetting={path.name: _forgetting(path, history, settings[path.name]) for path, history in each},
+        neurons=joined(_read_csv(path / "neurons.csv", _NEURONS) for path in found),
         settings={key: _in_use(values) for key, values in settings.items()},
         missing=tuple(path.name for path in run_dirs if path not in found),
         score=score,
@@ -159,7 +159,6 @@ def load(run_dirs: Sequence[Path], score: Score = ACCURACY) -> Records:
 
 
 def _settings(path: Path) -> Settings:
-    """Flat settings."""
     settings = dict(_flat(read_json(path / "settings.json") or {}))
     for name in ("algorithm.name", "initialiser.name", "seed"):
         if name not in settings:
@@ -255,10 +254,8 @@ def _forgetting(path: Path, history: pd.DataFrame, settings: Settings) -> Forget
         return NOTHING
     if not {"test", "held"} <= by_split.keys():
         return NOTHING
-    accuracy, held = (
-        by_split[name].filter(regex=r"^class_\d+$").reindex(history["round"]).to_numpy(dtype=float)
-        for name in ("test", "held")
-    )
+    frames = (by_split[name].filter(regex=r"^class_\d+$") for name in ("test", "held"))
+    accuracy, held = (each.reindex(history["round"]).to_numpy(dtype=float) for each in frames)
     return forgetting(accuracy, held, period.to_numpy())
 
 
@@ -267,27 +264,21 @@ def _tagged(frame: pd.DataFrame, run: dict[str, Any]) -> pd.DataFrame:
     return pd.concat([tags, frame], axis=1)
 
 
-def _joined(frames: list[pd.DataFrame], labels: dict[str, str]) -> pd.DataFrame:
-    """Rows of all runs; runs without rows must not change the columns' types."""
-    frame = pd.concat([frame for frame in frames if len(frame)] or frames[:1], ignore_index=True)
-    return frame.assign(label=frame["key"].map(labels))
-
-
 def _distinct_labels(runs: pd.DataFrame, settings: dict[str, Settings]) -> dict[str, str]:
     """Label of each run, followed by the settings in which runs of its label and initialiser differ."""
     labels = {}
     for _, group in runs.groupby(METHOD, sort=False):
-        members = {key: settings[key] for key in group["key"]}
-        names = dict.fromkeys(name for values in members.values() for name in values)
-        differ = [name for name in names if _differs(name, members.values())]
+        differ = _differing([settings[key] for key in group["key"]])
         for key, label in zip(group["key"], group["label"], strict=True):
             marks = ", ".join(f"{name}={_text(settings[key].get(name, 'absent'))}" for name in differ)
             labels[key] = f"{label} ({marks})" if marks else label
     return labels
 
 
-def _differs(name: str, settings: Iterable[Settings]) -> bool:
-    return name not in _NOT_A_METHOD and len({_text(values.get(name, "absent")) for values in settings}) > 1
+def _differing(settings: Collection[Settings]) -> list[str]:
+    """Names of settings, but for seeds and speed, that not all have, or not all alike."""
+    values = {name: {_text(each.get(name, "absent")) for each in settings} for each in settings for name in each}
+    return [name for name, found in values.items() if name not in _NOT_A_METHOD and len(found) > 1]
 
 
 def _refuse_duplicates(runs: pd.DataFrame) -> None:

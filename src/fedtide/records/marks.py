@@ -102,11 +102,8 @@ class GrowingFiles:
         for folder in sorted(self._new):
             sync(folder)
         self._unsaved, self._new = set(), set()
-        return {
-            name: {"bytes": size, "sha256": self._hashes[name].hexdigest()}
-            for name, size in self._sizes.items()
-            if size
-        }
+        kept = ((name, size) for name, size in self._sizes.items() if size)
+        return {name: {"bytes": size, "sha256": self._hashes[name].hexdigest()} for name, size in kept}
 
 
 def _size(path: Path) -> int | None:

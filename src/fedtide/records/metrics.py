@@ -44,10 +44,7 @@ def until_evaluated(values: ArrayLike) -> Floats:
 def drops(accuracy: ArrayLike, session: ArrayLike) -> Floats:
     """Drop at each session change, [sessions - 1]: last accuracy of a session minus first of the next."""
     values = [_evaluated(part) for part in _sessions(accuracy, session)]
-    return np.array(
-        [a[-1] - b[0] if len(a) and len(b) else math.nan for a, b in pairwise(values)],
-        dtype=np.float64,
-    )
+    return np.array([a[-1] - b[0] if len(a) and len(b) else math.nan for a, b in pairwise(values)], dtype=np.float64)
 
 
 def mean_drop(accuracy: ArrayLike, session: ArrayLike) -> float:

@@ -42,7 +42,6 @@ TABLES = ("history.csv", "per_class.csv", "clients.csv", "neurons.csv")
 SESSION = "session"
 """Kind of events that belong to a round: the start of a session."""
 
-
 _EVENTS = "events.jsonl"
 _SPLITS = ("test", "validation")
 _DURABLE = ("settings.json", "manifest.json", "model.pt")  # on the disk since they were written
@@ -93,7 +92,6 @@ class RunDirectory:
 
     @property
     def state(self) -> Path:
-        """Folder of the saved states."""
         return self.path / "state"
 
     @property
@@ -142,19 +140,11 @@ class RunDirectory:
             write_json(self.path / "manifest.json", manifest, durable=True)
 
     def summary(self) -> Summary | None:
-        """The summary of a run that has ended.
-
-        Raises:
-            SettingsError: it is damaged.
-        """
+        """The summary of a run that has ended; a SettingsError if it is damaged."""
         return self._outcome()[0]
 
     def marks(self) -> Marks:
-        """Marks of all files of a run that has ended; none of any other.
-
-        Raises:
-            SettingsError: the summary is damaged.
-        """
+        """Marks of all files of a run that has ended, from its summary; none of any other."""
         return self._outcome()[1]
 
     def _outcome(self) -> tuple[Summary | None, Marks]:
@@ -171,9 +161,6 @@ class RunDirectory:
         """The summary if the run of this key has ended and all of its files are there, as long as they were.
 
         Nobody owns such a run again, so what a process left behind that was killed after the end is removed here.
-
-        Raises:
-            SettingsError: the summary is damaged.
         """
         summary, marks = self._outcome()
         ended = summary is not None and summary.get("run_key") == key and summary.get("state") != "interrupted"
@@ -184,11 +171,7 @@ class RunDirectory:
         return summary
 
     def verify(self, *names: str) -> None:
-        """Refuse records of a run that has ended if they are not as it left them.
-
-        Raises:
-            SettingsError: one of the files, or the summary, is missing or was changed.
-        """
+        """Refuse records of a run that has ended if they, or its summary, are missing or not as it left them."""
         marks = self.marks()
         if problems := different(self.path, {name: marks[name] for name in names if name in marks}):
             raise SettingsError(
@@ -206,7 +189,6 @@ class RunDirectory:
         write_json(self.path / "summary.json", {**values, "hash": short_hash(values)}, durable=True)
 
     def event(self, kind: str, **facts: Any) -> None:
-        """Append a line to ``events.jsonl``."""
         self._growing.append(_EVENTS, f"{json.dumps({'event': kind, **facts})}\n".encode())
 
     def sessions(self) -> list[dict[str, Any]]:
@@ -217,7 +199,6 @@ class RunDirectory:
         return [{"kind": facts.pop("event"), **facts} for facts in found]
 
     def tables(self) -> dict[str, bytes]:
-        """Content of each table that there is."""
         names = (*TABLES, *client_scores.file_names(self.path))
         return {name: path.read_bytes() for name in names if (path := self.path / name).is_file()}
 
@@ -230,11 +211,7 @@ class RunDirectory:
             self.event(**facts)
 
     def history(self) -> list[dict[str, str]]:
-        """Rows of ``history.csv``, as text; without a last one that a killed process has left incomplete.
-
-        Raises:
-            SettingsError: the file is damaged, or rows are missing.
-        """
+        """Rows of ``history.csv``, as text; without a last one that a killed process has left incomplete."""
         self.verify("history.csv")
         path = self.path / "history.csv"
         rows = _rows(path)
@@ -254,11 +231,8 @@ class RunDirectory:
         """Append a round to ``history.csv`` and its details to the other tables.
 
         Args:
-            row: of the history.
-            per_class: accuracies by split, and samples held.
-            clients: columns (``client``, ...) with a value per participant.
-            neurons: by layer, measures of how concentrated its activity is.
-            scores: columns of the table of client scores.
+            row: of the history. per_class: accuracies by split, and samples held. neurons: measures by layer.
+            clients: columns (``client``, ...) with a value per participant. scores: columns of the table of client scores.
         """
         first = _first_columns(row)
         columns = [*first, *sorted(row.keys() - set(first))]

@@ -1,4 +1,4 @@
-"""Files of saved states: which there are, whether they are whole, and whose they are."""
+"""Files of saved states: their names, integrity and owners."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def state_name(round_: object) -> str:
 
 
 def log_name(round_: object) -> str:
-    """Name of a log of rows that was begun after a round."""
+    """Name of a log of rows that was started after a round."""
     return f"rows-{round_!s:0>8}.npys"
 
 
@@ -39,7 +39,7 @@ def sweep(folder: Path) -> None:
 
 
 def read_state_header(path: Path, owner: str) -> dict[str, Any] | None:
-    """What a state says of itself, ``None`` if it, or a log of rows that it names, is damaged.
+    """The header of a saved state, ``None`` if it, or a log of rows that it names, is damaged.
 
     ``owner``, ``round``, ``records`` (marks of the files that it continues) and ``rows`` (marks of the logs beside it).
 

@@ -94,7 +94,7 @@ def caveat(pairs: int) -> str:
     )
     if pairs < WILCOXON_PAIRS:
         power = (
-            "Only large and consistent differences can be detected" if pairs <= 3 else "Small differences go undetected"
+            "Only large and consistent differences are detected" if pairs <= 3 else "Small differences go undetected"
         )
         return (
             f"{text}, which cannot be checked with so few seeds. {power}; no detected difference does not mean that there is "

@@ -115,14 +115,14 @@ def build(run_dirs: Sequence[Path], out: Path, contents: Contents) -> ReportSumm
     spread = clients.quantiles(run_dirs, read)
     pictures = [*_pictures(read, table, spread, formats), *(front for _, front in found)]
     if contents.moves is not None and (drawn := ribbon.ribbon(read, pd.DataFrame(contents.moves))) is not None:
-        pictures.insert(0, picture("population", "A population that moves", ribbon.caption(read), drawn, formats))
+        pictures.insert(0, picture("population", "Population over the sessions", ribbon.caption(read), drawn, formats))
     world = [
         Picture(path.stem, "Clients and their data", _WORLD_CAPTION, {"png": path.read_bytes()})
         for path in contents.timeline_pictures
     ]
     who = []
     if contents.cohorts is not None:
-        who.append(picture("cohorts", "Who takes part", raster.CAPTION, contents.cohorts, formats))
+        who.append(picture("cohorts", "Participation by round", raster.CAPTION, contents.cohorts, formats))
     tables = [
         *pace.sheet(read, last, table.target, contents.speed.baseline),
         *seconds.sheet(read, table.target),
@@ -287,7 +287,6 @@ def _comparisons(table: MethodTable) -> list[Comparison]:
 
 
 def _comparison_frame(comparisons: list[Comparison]) -> pd.DataFrame:
-    """All comparisons in one frame."""
     frames = [
         comparison.frame.reset_index().assign(
             metric=comparison.column.key,

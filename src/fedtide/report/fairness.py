@@ -1,4 +1,4 @@
-"""The table of how the clients fare: their mean accuracy, its spread, those that fare worst, newcomers."""
+"""The table of fairness over clients: mean accuracy, its spread, the worst decile, newcomers."""
 
 from __future__ import annotations
 
@@ -42,12 +42,10 @@ def sheet(table: MethodTable, last: int) -> Sheet:
     notes = [
         "Accuracy of the clients present, each on its own held-out samples, or, where these have no owner, expected under the "
         f"client's labels. Evaluations in the last {last} rounds; mean \N{PLUS-MINUS SIGN} sample standard deviation over "
-        "the seeds. Worst decile: mean of the tenth of the clients that fare worst."
+        "the seeds. Worst decile: mean of the tenth of the clients with the lowest accuracy."
     ]
     if "client_newcomers" in keys:
-        notes.append(
-            "Newcomers: clients in their first session, mean over all sessions after the first that have some."
-        )
+        notes.append("Newcomers: clients in their first session; mean over the later sessions that have some.")
     if "client_gap" in keys:
         notes.append("Stayers: present in the session before as well.")
     cells = [

@@ -45,7 +45,7 @@ def facts(records: Records) -> list[tuple[str, str]]:
 def results(table: MethodTable) -> list[str]:
     """The best method by each headline metric, one sentence each; none without a complete run.
 
-    None about a spread either: it is lowest where nothing is learnt. And none where the means of all methods read the same.
+    Left out are spreads, which are lowest where nothing is learnt, and metrics whose means are equal as shown.
     """
     sentences = []
     for column in (column for column in table.columns if column.headline and not column.key.endswith("_std")):
@@ -69,9 +69,7 @@ def warnings(records: Records) -> list[str]:
     for (label, start, state), group in failed.groupby([*METHOD, "state"], sort=False):
         when = ", ".join(f"seed {seed} in round {at}" for seed, at in zip(group["seed"], group["rounds"], strict=True))
         what = "diverged" if state == "diverged" else "did not finish"
-        lines.append(
-            f"{method((str(label), str(start)))} {what}: {when}. Not in means and tests; dotted in the figures."
-        )
+        lines.append(f"{method((str(label), str(start)))} {what}: {when}. Not in means or tests; dotted in figures.")
     complete = records.runs[records.runs["state"] == "complete"]
     if complete.groupby(METHOD)["seed"].agg(frozenset).nunique() > 1:
         lines.append(

@@ -31,7 +31,6 @@ class Scale:
 
     @property
     def unit(self) -> str:
-        """After a value."""
         return " %" if self.share else ""
 
     @property
@@ -40,7 +39,6 @@ class Scale:
         return ", points" if self.share else ""
 
     def heading(self, words: str) -> str:
-        """A heading with the unit."""
         return f"{words}, %" if self.share else words
 
     def value(self, mean: float, spread: float = math.nan) -> str:
@@ -50,7 +48,6 @@ class Scale:
         return f"{mean:.4f}" if math.isnan(spread) else f"{mean:.4f} ± {spread:.4f}"
 
     def difference(self, value: float) -> str:
-        """A signed difference."""
         if self.share or math.isnan(value):
             return points(value)
         return f"{value:+.4f}".replace("-", "\N{MINUS SIGN}")

@@ -69,7 +69,7 @@ class MethodTable:
         return best(means, key=lambda names: means[names]) if means else None
 
     def best(self, column: Column) -> list[Method]:
-        """The methods with the best mean as printed, among those with the most complete runs; none of a single one."""
+        """The methods with the best mean as shown, among those with the most complete runs; none of a single one."""
         means = self._means(column)
         if len(means) < 2 or column.good == "none":
             return []

@@ -77,8 +77,8 @@ def _sheet(rows: list[tuple[Method, list[str]]], score: Score, last: int, target
     return Sheet(
         f"{score.title}, stability and speed of learning",
         f"Mean \N{PLUS-MINUS SIGN} population standard deviation over the last {last} rounds of a run, both averaged over the "
-        f"seeds. Rounds to {goal}, and rounds of {baseline} divided by them: medians over the seeds. A run that never gets "
-        "there counts with all its rounds and is marked with >.",
+        f"seeds. Rounds to {goal}, and rounds of {baseline} divided by them: medians over the seeds. A run that does not "
+        "reach it counts with all its rounds and is marked with >.",
         [scale.heading(f"Last {last} rounds"), f"Minus {baseline}{scale.gap}", f"Rounds to {goal}", "Speed-up"],
         rows,
     )

@@ -24,9 +24,7 @@ def search_front(folder: Path) -> tuple[Sheet, Picture]:
     """
     table, picture = folder / "front.csv", folder / "front.png"
     if not (table.is_file() and picture.is_file()):
-        raise SettingsError(
-            f"{folder}: no front.csv and front.png here; `fedtide tune` with tune.cost = kappa writes them"
-        )
+        raise SettingsError(f"{folder}: no front.csv and front.png; `fedtide tune` with tune.cost = kappa writes them")
     trials = pd.read_csv(table, dtype=str, keep_default_na=False)
     metric = trials.columns[2]
     kept = trials[trials["front"] == "true"].drop_duplicates([metric, "kappa"])
@@ -51,13 +49,11 @@ def search_front(folder: Path) -> tuple[Sheet, Picture]:
 
 
 def _names(row: pd.Series[str]) -> tuple[str, str]:
-    """Number and settings of a trial."""
     settings = [f"{key} = {_short(cell)}" for key, cell in list(row.items())[_SETTINGS_FROM:]]
     return str(int(row["run"].rpartition("-")[2])), ", ".join(settings)
 
 
 def _short(cell: str) -> str:
-    """A setting for people."""
     try:
         return f"{float(cell):.4g}"
     except ValueError:

@@ -1,4 +1,4 @@
-"""Asynchronous methods beside others: the score at equal simulated seconds, time to a target, staleness of results."""
+"""Asynchronous and synchronous methods compared: score at equal simulated seconds, time to a target, staleness."""
 
 from __future__ import annotations
 
@@ -10,9 +10,10 @@ import pandas as pd
 from matplotlib.figure import Figure
 
 from fedtide.records import metrics
-from fedtide.records.frames import METHOD, Records
+from fedtide.records.frames import Records, by_method
 from fedtide.report import formats
-from fedtide.report.charts.style import WIDTH, line_style, paper
+from fedtide.report.charts.figures import method_names
+from fedtide.report.charts.style import WIDTH, line_look, paper, percent
 from fedtide.report.sheets import Sheet
 
 _MOST_BARS = 40
@@ -31,19 +32,16 @@ def sheet(records: Records, target: float) -> list[Sheet]:
         return []
     end = float(history.groupby("key")["elapsed"].max().min())
     rows = []
-    for method, runs in history.groupby(METHOD, sort=False):
+    for method, runs in by_method(history).items():
         each = [run.assign(score=run[records.column]) for _, run in runs.groupby("key", sort=False)]
         found = pd.DataFrame([_measured(run, score.sign, end, target) for run in each])
         cells = [scale.value(*metrics.mean_std(found["score"]))]
         if not math.isnan(target):
             middle = {name: median(found[name]) for name in ("seconds", "updates", "uploads")}
-            cells += [
-                formats.seconds(middle["seconds"]),
-                *(formats.rounds(middle[name]) for name in ("updates", "uploads")),
-            ]
+            cells += [formats.seconds(middle["seconds"]), *(formats.rounds(middle[x]) for x in ("updates", "uploads"))]
         lost = found[["refused", "cancelled"]].mean()
         cells += [formats.rounds(float(lost[name])) for name in ("refused", "cancelled")]
-        rows.append(((str(method[0]), str(method[1])), cells))
+        rows.append((method, cells))
     goal = [] if math.isnan(target) else [f"{what} to {scale.goal(target)}" for what in ("Time", "Updates", "Uploads")]
     caption = (
         "A model holds until the next one; a round in lockstep lasts as long as its slowest client. "
@@ -53,14 +51,8 @@ def sheet(records: Records, target: float) -> list[Sheet]:
         evaluated = _evaluated(history, records.column)
         caption += f" To the target: median over the seeds, of the first evaluated model that reached it; {evaluated}"
     caption += " Refused for being too old, and cancelled: results per run, mean over the seeds."
-    return [
-        Sheet(
-            "Simulated time",
-            caption,
-            [scale.heading(f"After {formats.seconds(end)}"), *goal, "Refused", "Cancelled"],
-            rows,
-        )
-    ]
+    headings = [scale.heading(f"After {formats.seconds(end)}"), *goal, "Refused", "Cancelled"]
+    return [Sheet("Simulated time", caption, headings, rows)]
 
 
 def _measured(run: pd.DataFrame, sign: int, end: float, target: float) -> dict[str, float]:
@@ -77,7 +69,6 @@ def _measured(run: pd.DataFrame, sign: int, end: float, target: float) -> dict[s
 
 
 def _evaluated(history: pd.DataFrame, column: str) -> str:
-    """How often models were evaluated, in words."""
     every = {len(run) / run[column].notna().sum() for _, run in history.groupby("key")}
     low, high = (f"{number:.3g}" for number in (min(every), max(every)))
     return f"one in {low} was evaluated." if low == high else f"one in {low} to {high} was evaluated."
@@ -88,7 +79,8 @@ def staleness(records: Records) -> Figure | None:
     rows = records.clients[(records.clients["state"] == "complete") & records.clients["staleness"].notna()]
     if rows.empty:
         return None
-    groups, one = list(rows.groupby(METHOD, sort=False)), rows["initialiser"].nunique() == 1
+    groups = by_method(rows)
+    names = method_names(list(groups))
     labels = list(dict.fromkeys(label for label, _ in records.methods))
     most = int(rows["staleness"].max())
     width = -(-(most + 1) // _MOST_BARS)
@@ -96,16 +88,13 @@ def staleness(records: Records) -> Figure | None:
     with paper():
         figure = Figure(figsize=(WIDTH, 0.6 + 1.5 * len(groups)), layout="constrained")
         grid = figure.subplots(len(groups), 1, sharex=True, squeeze=False)[:, 0]
-        for axes, ((label, start), group) in zip(grid, groups, strict=True):
+        for axes, (method, group) in zip(grid, groups.items(), strict=True):
             behind = group["staleness"].to_numpy(dtype=np.float64)
             shares = np.histogram(behind, edges)[0] / len(behind)
-            number = labels.index(str(label))
-            axes.stairs(shares, edges, fill=True, color=line_style(number)["color"])
+            axes.stairs(shares, edges, fill=True, color=line_look(labels.index(method[0])).colour)
             axes.axvline(behind.mean(), color="black", linewidth=1.0)
-            axes.set_title(
-                f"{label if one else f'{label} · {start}'}: mean {behind.mean():.3g}, most {behind.max():.0f}"
-            )
-            axes.yaxis.set_major_formatter(lambda share, _: f"{100 * share:g} %")
+            axes.set_title(f"{names[method]}: mean {behind.mean():.3g}, most {behind.max():.0f}")
+            percent(axes.yaxis)
         grid[-1].set_xlim(left=-0.5)
         figure.supxlabel("Updates of the model while the client trained", fontsize=9)
         figure.supylabel("Results", fontsize=9)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import pandas as pd
 
 from fedtide.records import metrics
-from fedtide.records.frames import METHOD, Method
+from fedtide.records.frames import Method, by_method
 from fedtide.report import formats
 from fedtide.report.transitions import Rules
 
@@ -31,7 +31,7 @@ class Sheet:
 
 def sheets(frame: pd.DataFrame, rules: Rules) -> list[Sheet]:
     """Tables of the result of :func:`transitions`, without empty ones."""
-    groups = [((str(label), str(start)), group) for (label, start), group in frame.groupby(METHOD, sort=False)]
+    groups = list(by_method(frame).items())
     tables = [_accuracies(groups, sorted(set(frame["session"])), rules)] if groups else []
     return tables + ([_recovery(groups, rules)] if frame["gain"].notna().any() else [])
 

@@ -16,7 +16,7 @@ from fedtide.records import metrics
 
 @dataclass(frozen=True)
 class RoundsToTarget:
-    """Rounds to a target; a run that never gets there counts with its length T, shown as ``>T``."""
+    """Rounds to a target; a run that does not reach it counts with its length T, shown as ``>T``."""
 
     rounds: int
     reached: bool
@@ -25,7 +25,7 @@ class RoundsToTarget:
         return f"{self.rounds}" if self.reached else f">{self.rounds}"
 
     def speed_up(self, reference: RoundsToTarget) -> float:
-        """Rounds of the reference over ours; a bound if one of them did not get there."""
+        """Rounds of the reference over ours; a bound if one of them did not reach the target."""
         return reference.rounds / self.rounds
 
 

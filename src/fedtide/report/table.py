@@ -44,7 +44,6 @@ class Table(MethodTable):
 
     @property
     def scale(self) -> Scale:
-        """Of the score."""
         return Scale(self.score.share)
 
 

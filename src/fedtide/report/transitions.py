@@ -53,7 +53,7 @@ def time_to_accuracy(accuracy: ArrayLike, reference: ArrayLike, rho: float) -> f
 
 
 def speed_up(rounds: float, reference: float) -> float:
-    """Speed-up of the reference: inf if only the other never gets there, NaN if the reference never does."""
+    """Speed-up of the reference: inf if only the other does not reach the target, NaN if the reference does not."""
     return math.nan if math.isinf(reference) else rounds / reference
 
 
@@ -137,7 +137,6 @@ def _curves(records: Records) -> Iterator[tuple[str, int, _Curve]]:
 
 
 def _recovery(curve: _Curve, reference: _Curve | None, rho: float) -> dict[str, float]:
-    """The columns ``_RECOVERY``."""
     if reference is None or len(reference.accuracy) != len(curve.accuracy):
         return dict.fromkeys(_RECOVERY, math.nan)
     if math.isnan(metrics.best(reference.accuracy)):

@@ -12,8 +12,7 @@ from fedtide.report.charts.style import WIDTH, line_style, paper, png
 from fedtide.reproduce.recipe import Cell, Recipe
 from fedtide.reproduce.results import Find
 
-_HEIGHT = 2.8
-"""Inches of a panel."""
+_HEIGHT = 2.8  # inches of a panel
 
 
 Curves = dict[Cell, "pd.Series[float]"]
@@ -60,15 +59,11 @@ def curves_png(lines: Curves, recipe: Recipe) -> bytes:
         for axes, world in zip(figure.subplots(len(worlds), squeeze=False)[:, 0], worlds, strict=True):
             axes.set_title(", ".join(f"{name} {value}" for name, value in zip(recipe.table.grid, world, strict=True)))
             shown = [cell for cell in lines if cell.world == world]
-            goals = {
-                cell: recipe.published[cell, recipe.score.name].mean
-                for cell in shown
-                if (cell, recipe.score.name) in recipe.published
-            }
+            found = {cell: recipe.published.get((cell, recipe.score.name)) for cell in shown}
+            goals = {cell: number.mean for cell, number in found.items() if number is not None}
             for cell in shown:
-                own = [
-                    cell.values[place] for name, place in recipe.distinguishing.items() if name not in recipe.table.grid
-                ]
+                places = [place for name, place in recipe.distinguishing.items() if name not in recipe.table.grid]
+                own = [cell.values[place] for place in places]
                 name = " · ".join(own) or cell.algorithm
                 look = line_style(numbers.setdefault(name, len(numbers)))
                 axes.plot(lines[cell], label=name, **look)

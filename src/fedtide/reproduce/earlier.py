@@ -49,11 +49,8 @@ def read_earlier(recipe: Recipe, table: Path, curves: Path) -> Earlier:
         with table.open(newline="", encoding="utf-8") as stream:
             for row in csv.DictReader(stream):
                 cell = names.get(tuple(row[name] for name in recipe.columns))
-                if (
-                    cell is not None
-                    and int(row["seeds"]) == len(recipe.seeds)
-                    and row.get("settings") == recipe.identity(cell)
-                ):
+                whole = cell is not None and int(row["seeds"]) == len(recipe.seeds)
+                if cell is not None and whole and row["settings"] == recipe.identity(cell):
                     obtained, std = (float(row[name] or "nan") for name in ("obtained", "std"))
                     kept = Kept(obtained, std, int(row["seeds"]), int(row["rounds"]))
                     found.numbers[cell, Quantity(row["quantity"], row["variant"])] = kept

@@ -49,9 +49,8 @@ def leads(results: Results) -> Sheet | None:
         full = [found for found in table.values() if len(found) > 1 and np.isfinite(list(found.values())).all()]
         return {name: _lead(name, [found for found in full if name in found], score.sign) for name in names}
 
-    columns = {
-        "published": column([row for row in rows if row.quantity == variants[0]], lambda row: row.published.mean)
-    }
+    first = [row for row in rows if row.quantity == variants[0]]
+    columns = {"published": column(first, lambda row: row.published.mean)}
     for quantity in variants:
         own = [row for row in rows if row.quantity == quantity and row.cell not in results.missing]
         columns[f"obtained, {quantity.variant}".rstrip(", ")] = column(own, lambda row: row.obtained)

@@ -27,7 +27,6 @@ class Quantity(NamedTuple):
 
     @property
     def title(self) -> str:
-        """As a heading."""
         return f"{self.name}, {self.variant}" if self.variant else self.name
 
 
@@ -47,8 +46,15 @@ class _Scored(SettingsModel):
 
     @property
     def score(self) -> Score:
-        """What is measured."""
         return Score(self.metric)
+
+    def reference_run(self, algorithm: str, method: str) -> Run | None:
+        """The run that a run of these labels is compared with; by default none."""
+        return None
+
+    def center(self, values: Floats) -> float:
+        """Of the seeds; by default the mean."""
+        return float(values.mean())
 
 
 class TransitionAccuracy(_Scored):
@@ -67,17 +73,8 @@ class TransitionAccuracy(_Scored):
         """What is measured: one variant per window."""
         return [Quantity(self.metric, f"{window} round{'s' if window > 1 else ''}") for window in self.windows]
 
-    def reference_run(self, algorithm: str, method: str) -> Run | None:
-        """No reference is needed."""
-        return None
-
     def measure(self, session: Session, _: Session) -> list[float]:
-        """In the order of :attr:`quantities`."""
         return [metrics.mean_of_last(session.score[:window], window) for window in self.windows]
-
-    def center(self, values: Floats) -> float:
-        """Mean."""
-        return float(values.mean())
 
 
 class Recovery(_Scored):
@@ -100,11 +97,9 @@ class Recovery(_Scored):
         return [*(Quantity(name, variant) for variant in ("", COUNTED) for name in names), Quantity("gain")]
 
     def reference_run(self, algorithm: str, method: str) -> Run | None:
-        """The run of the reference method."""
         return algorithm, self.reference
 
     def measure(self, session: Session, reference: Session) -> list[float]:
-        """In the order of :attr:`quantities`."""
         sign, share = self.score.sign, 1 / self.share if self.score.lower else self.share
         target = share * metrics.best(sign * reference.score)
         rounds, base = (metrics.rounds_to_target(sign * part.score, target) for part in (session, reference))
@@ -116,7 +111,6 @@ class Recovery(_Scored):
         return [*found, float(np.nansum(sign * (reference.score - session.score)))]
 
     def center(self, values: Floats) -> float:
-        """Median."""
         return float(np.median(values))
 
 
@@ -140,11 +134,9 @@ class Learning(_Scored):
         return [Quantity(name) for name in (self.metric, "spread", *timed)]
 
     def reference_run(self, algorithm: str, method: str) -> Run | None:
-        """The run of the reference algorithm, if there is a target."""
         return None if self.target is None else (self.reference, method)
 
     def measure(self, session: Session, reference: Session) -> list[float]:
-        """In the order of :attr:`quantities`."""
         found = [*speed.last_rounds(session.score, self.last)]
         if self.target is not None:
             sign = self.score.sign
@@ -153,10 +145,6 @@ class Learning(_Scored):
             )
             found += [own.rounds if own.reached else math.inf, own.speed_up(other)]
         return found
-
-    def center(self, values: Floats) -> float:
-        """Mean."""
-        return float(values.mean())
 
 
 class BestRounds(_Scored):
@@ -171,23 +159,13 @@ class BestRounds(_Scored):
 
     @property
     def quantities(self) -> list[Quantity]:
-        """What is measured."""
         return [Quantity(self.metric), *([Quantity("information_loss")] if self.information_loss else [])]
 
-    def reference_run(self, algorithm: str, method: str) -> Run | None:
-        """No reference is needed."""
-        return None
-
     def measure(self, session: Session, _: Session) -> list[float]:
-        """In the order of :attr:`quantities`."""
         sign = self.score.sign
         evaluated = np.sort(sign * session.score[~np.isnan(session.score)])
         found = [sign * metrics.mean(evaluated[-self.rounds :])]
         return [*found, session.information_loss] if self.information_loss else found
-
-    def center(self, values: Floats) -> float:
-        """Mean."""
-        return float(values.mean())
 
 
 class BestRound(_Scored):
@@ -208,19 +186,10 @@ class BestRound(_Scored):
         names = ("best round", f"last {self.last} rounds", "last round")
         return [*(Quantity(self.metric, name) for name in names), *([Quantity("kappa")] if self.kappa else [])]
 
-    def reference_run(self, algorithm: str, method: str) -> Run | None:
-        """No reference is needed."""
-        return None
-
     def measure(self, session: Session, _: Session) -> list[float]:
-        """In the order of :attr:`quantities`."""
         score, sign = session.score, self.score.sign
         found = [sign * metrics.best(sign * score), metrics.mean_of_last(score, self.last), metrics.final(score)]
         return [*found, float(session.kappa.mean())] if self.kappa else found
-
-    def center(self, values: Floats) -> float:
-        """Mean."""
-        return float(values.mean())
 
 
 class SimulatedTime(_Scored):
@@ -239,16 +208,10 @@ class SimulatedTime(_Scored):
 
     @property
     def quantities(self) -> list[Quantity]:
-        """What is measured."""
         reached = () if self.target is None else ("seconds", "updates")
         return [*(Quantity(self.metric, f"{second:g} s") for second in self.seconds), *map(Quantity, reached)]
 
-    def reference_run(self, algorithm: str, method: str) -> Run | None:
-        """No reference is needed."""
-        return None
-
     def measure(self, session: Session, _: Session) -> list[float]:
-        """In the order of :attr:`quantities`."""
         elapsed, sign = np.cumsum(session.latency), self.score.sign
         found = [metrics.score_at(session.score, elapsed, second) for second in self.seconds]
         if self.target is not None:

@@ -32,9 +32,7 @@ def read_published(path: Path, columns: Mapping[str, Sequence[str]], quantity: s
     ``quantity``, ``mean`` and ``std``.
 
     Args:
-        path: the file.
-        columns: the table's columns and the values that occur in them.
-        quantity: of rows that do not name theirs.
+        columns: the table's columns and the values that occur in them. quantity: of rows that do not name theirs.
 
     Raises:
         SettingsError: no such file, a column or value unknown to the experiment, a duplicate row, not a number.

@@ -45,11 +45,9 @@ class Axis(SettingsModel):
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The column's values, as text."""
         return tuple(self.groups) or tuple(map(str, self.values))
 
     def apply(self, raw: dict[str, Any], name: str) -> dict[str, Any]:
-        """``raw`` with one of the axis's values."""
         if self.key is None:
             return deep_merge(raw, self.groups[name])
         override(raw, f"{self.key}={name}")
@@ -80,9 +78,7 @@ class TableSettings(SettingsModel):
     substitutes: dict[str, dict[str, str]] = Field(
         {}, description="method -> algorithm -> label of the algorithm to run in its place"
     )
-    transitions: dict[str, int] = Field(
-        min_length=1, description="name of a transition -> the session it leads to, from 1"
-    )
+    transitions: dict[str, int] = Field(min_length=1, description="name of a transition -> session it leads to, from 1")
     measure: Measure = Field(TransitionAccuracy(), description="what is measured in that session")
 
 
@@ -102,7 +98,6 @@ class Cell:
 
 
 def _read(path: Path) -> tuple[dict[str, Any], TableSettings]:
-    """Content of an experiment file, and its block."""
     raw = read_mapping(path)
     if BLOCK not in raw:
         raise SettingsError(f"{path}: no block {BLOCK!r}; a file with settings only is an argument of --params")
@@ -111,11 +106,7 @@ def _read(path: Path) -> tuple[dict[str, Any], TableSettings]:
 
 
 def profiles(path: Path) -> list[str]:
-    """Names of the profiles of an experiment, the default first.
-
-    Raises:
-        SettingsError: bad settings, in one line.
-    """
+    """Names of the profiles of an experiment, the default first."""
     return list(_read(path)[1].profiles)
 
 
@@ -123,8 +114,7 @@ class Recipe:
     """An experiment under one profile.
 
     Args:
-        path: the experiment file.
-        profile: one of its profiles; None for the first.
+        path: the experiment file. profile: one of its profiles; None for the first.
         overrides: ``a.b=value``, for the experiment's block too (``experiment.transitions={...}``).
 
     Attributes:
@@ -165,9 +155,8 @@ class Recipe:
         self.published: dict[tuple[Cell, str], Number] = {}
         self.cells = [Cell(world, *rest) for world in self._worlds for rest in itertools.product(*known[-3:])]
         if self.table.published is not None:
-            rows = read_published(
-                path.parent / self.table.published, dict(zip(self.columns, known, strict=True)), self.score.name
-            )
+            by_column = dict(zip(self.columns, known, strict=True))
+            rows = read_published(path.parent / self.table.published, by_column, self.score.name)
             self.published = {
                 (cell, quantity): value
                 for cell in self.cells
@@ -207,27 +196,21 @@ class Recipe:
     def _check_runs(self) -> None:
         for cell in self.cells:
             for settings in self.runs(cell, self.seeds[0]):
+                measured = f"{self._source}: {BLOCK}.measure.metric = {self.score.name}"
                 if not self.score.fits(settings.task):
-                    raise SettingsError(
-                        f"{self._source}: {BLOCK}.measure.metric = {self.score.name}: runs with objective "
-                        f"{settings.objective.name} record {', '.join(RECORDED[settings.task])}"
-                    )
-                if self.score.metric is not None and self.score.metric not in settings.evaluation.metrics:
-                    raise SettingsError(
-                        f"{self._source}: {BLOCK}.measure.metric = {self.score.name}: the runs do not record it; add "
-                        f"{self.score.metric} to evaluation.metrics"
-                    )
+                    recorded = ", ".join(RECORDED[settings.task])
+                    raise SettingsError(f"{measured}: runs with objective {settings.objective.name} record {recorded}")
+                wanted = self.score.metric
+                if wanted is not None and wanted not in settings.evaluation.metrics:
+                    raise SettingsError(f"{measured}: the runs do not record it; add {wanted} to evaluation.metrics")
                 sessions = getattr(settings.scenario, "num_sessions", None)
                 session = self.table.transitions[cell.transition]
                 if sessions is not None and not 1 <= session <= sessions:
-                    raise SettingsError(
-                        f"{self._source}: {BLOCK}.transitions.{cell.transition} = {session} should be "
-                        f"a session from 1 to {sessions}"
-                    )
+                    key = f"{BLOCK}.transitions.{cell.transition}"
+                    raise SettingsError(f"{self._source}: {key} = {session} should be a session from 1 to {sessions}")
 
     @property
     def score(self) -> Score:
-        """What is measured."""
         return Score(self.table.measure.metric)
 
     @property

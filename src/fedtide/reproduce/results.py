@@ -50,7 +50,6 @@ class Row:
 
     @property
     def difference(self) -> float:
-        """Obtained minus published."""
         return self.obtained - self.published.mean
 
 
@@ -191,9 +190,7 @@ def missing_lines(results: Results) -> list[str]:
 
 def _cells(results: Results) -> tuple[list[str], list[list[str]]]:
     """Headings, and one line of text per cell."""
-    published = {
-        quantity.name for row in results.rows if not math.isnan(row.published.mean) for quantity in [row.quantity]
-    }
+    published = {row.quantity.name for row in results.rows if not math.isnan(row.published.mean)}
     places = list(results.recipe.distinguishing.values())
     heads, names = [results.recipe.columns[place] for place in places], []
     for quantity in results.recipe.table.measure.quantities:
@@ -212,9 +209,8 @@ def _cells(results: Results) -> tuple[list[str], list[list[str]]]:
             if row.quantity.name in published and row.quantity.name not in shown:
                 line.append(_number(row.published.mean, row.published.std, never))
             shown.add(row.quantity.name)
-            mark = (
-                "" if row.seeds in (0, len(results.recipe.seeds)) else f" ({row.seeds} of {len(results.recipe.seeds)})"
-            )
+            seeds = len(results.recipe.seeds)
+            mark = "" if row.seeds in (0, seeds) else f" ({row.seeds} of {seeds})"
             line.append(_number(row.obtained, row.std, never) + mark)
             if row.quantity.name in published:
                 line.append(signed(row.difference))
@@ -236,11 +232,8 @@ def _summary(results: Results) -> tuple[list[str], list[list[str]]] | None:
     for name in [*dict.fromkeys(getattr(row.cell, by) for row in complete), "all"]:
         line = [name]
         for quantity in quantities:
-            gaps = [
-                abs(row.difference)
-                for row in complete
-                if row.quantity == quantity and name in ("all", getattr(row.cell, by))
-            ]
+            shown = [row for row in complete if row.quantity == quantity and name in ("all", getattr(row.cell, by))]
+            gaps = [abs(row.difference) for row in shown]
             line.append(f"{np.mean(gaps):.2f} ({len(gaps)} cell{'s' if len(gaps) > 1 else ''})" if gaps else NOTHING)
         lines.append(line)
     return [by, *(quantity.title for quantity in quantities)], lines

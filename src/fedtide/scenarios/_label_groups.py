@@ -10,11 +10,7 @@ from fedtide.core.errors import SettingsError
 
 
 def parse_overlap(value: float | str) -> Fraction:
-    """A decimal number as an exact fraction, so that 0.2 is 1/5 and rounding moves no label.
-
-    Raises:
-        SettingsError: not a decimal number in [0, 1).
-    """
+    """A decimal number in [0, 1) as an exact fraction, so that 0.2 is 1/5 and rounding moves no label."""
     try:
         number = Decimal(str(value))
     except InvalidOperation:
@@ -37,13 +33,10 @@ def label_groups(num_classes: int, groups: int, overlap: Fraction) -> list[range
     """
     if groups > num_classes:
         raise SettingsError(
-            f"groups = {groups} is too large: {num_classes} labels; the largest feasible value is {num_classes}"
+            f"groups = {groups} is too large: the largest feasible value is {num_classes}, the number of labels"
         )
-    size = max(
-        size
-        for size in range(1, num_classes + 1)
-        if size + (groups - 1) * (size - floor(overlap * size)) <= num_classes
-    )
+    reach = ((G, G + (groups - 1) * (G - floor(overlap * G))) for G in range(1, num_classes + 1))
+    size = max(G for G, needed in reach if needed <= num_classes)
     shared = floor(overlap * size)
     if shared == 0:
         return [range(j * num_classes // groups, (j + 1) * num_classes // groups) for j in range(groups)]

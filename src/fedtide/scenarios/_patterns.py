@@ -37,11 +37,8 @@ def spans_of(present: Bools, session_at_change: bool) -> list[Span]:
 
 
 def write_presence(world: WorldInput, present: Bools, session_at_change: bool, scenario: str) -> Timeline:
-    """The timeline of clients that keep their data and are present as listed, bool [N, rounds].
+    """The timeline of clients that keep their data and are present as listed, bool [N, rounds], somebody in every round.
 
     A session is evaluated on the labels that its clients hold.
-
-    Raises:
-        SettingsError: a round without anybody.
     """
     return write_spans(world, spans_of(present, session_at_change), len(present), {"scenario": scenario})

@@ -26,12 +26,8 @@ def markov(
     replacement from those that were absent before the boundary.
 
     Args:
-        first: int64 ids of the first session, ascending; at least ``min_devices``.
-        pool: number of devices, ids 0..pool-1.
-        sessions: number of sessions.
-        p_leave: probability in [0, 1].
-        arrivals: devices per boundary.
-        min_devices: smallest number of devices that remain.
+        first: int64 ids of the first session, ascending; at least ``min_devices``. pool: number of devices, ids 0..pool-1.
+        sessions: their number. p_leave, arrivals, min_devices: as above.
         seed: world seed; a boundary's draw depends only on it and on the boundary's number.
     """
     present = first

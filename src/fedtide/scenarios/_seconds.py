@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 from pydantic import Field
@@ -11,7 +12,7 @@ from pydantic import Field
 from fedtide.core.plugins import PluginSettings
 from fedtide.scenarios._patterns import write_presence
 from fedtide.scenarios._writing import Bools, write_visits
-from fedtide.scenarios.base import WorldInput
+from fedtide.scenarios.base import Scenario, WorldInput
 from fedtide.world.timeline import Ints, Timeline
 from fedtide.world.visits import Visits
 
@@ -24,6 +25,17 @@ class SecondsSettings(PluginSettings):
     )
     start_second: int = Field(0, ge=0, description="second of the trace at which the first round starts")
     session_at_change: bool = Field(False, description="begin a new session whenever clients come or go")
+    file: str
+
+
+class DeviceTrace(Scenario):
+    """Devices that come and go by the seconds of a file."""
+
+    settings: SecondsSettings
+    in_seconds = True
+
+    def files(self) -> tuple[Path, ...]:
+        return (Path(self.settings.file),)
 
 
 @dataclass(frozen=True)
@@ -40,7 +52,6 @@ class Replay:
     period: int
 
     def available(self, seconds: Ints) -> Bools:
-        """Whether it is available at these seconds."""
         now = np.mod(seconds - self.begin, self.period) + self.begin
         found = np.zeros(now.shape, dtype=np.bool_)
         for first, last in self.intervals:

@@ -22,12 +22,9 @@ Bools = NDArray[np.bool_]
 
 @dataclass(frozen=True)
 class Span:
-    """Consecutive rounds of one session with the same clients present.
+    """Consecutive rounds, at least 1, of one session with the same clients (int64 ids, ascending) present.
 
-    Attributes:
-        clients: int64 ids, ascending.
-        rounds: number of rounds, at least 1.
-        session: 0-based number; the first span has session 0 and every later one the same or the next.
+    The first span has ``session`` 0, and every later one the same or the next.
     """
 
     clients: Ints
@@ -36,11 +33,7 @@ class Span:
 
 
 def deal(world: WorldInput, positions: Ints, num_clients: int, group: int = 0) -> list[Ints]:
-    """Deal some positions of the training set with the world's partition: one ascending array per client.
-
-    Raises:
-        SettingsError: no positions, or as the partition.
-    """
+    """Deal some positions of the training set with the world's partition: one ascending array per client."""
     return assign(world, positions, num_clients, group).shards
 
 
@@ -61,11 +54,7 @@ def assign(world: WorldInput, positions: Ints, num_clients: int | None, group: i
 
 
 def refuse_too_many(rounds: int) -> None:
-    """Refuse a run of too many rounds in all.
-
-    Raises:
-        SettingsError: there are; the message says what they would take.
-    """
+    """Refuse a run of too many rounds in all, by a SettingsError that says what they would take."""
     try:
         MOST_ROUNDS.check(rounds)
     except SettingsError as error:
@@ -94,10 +83,8 @@ def write(
     """The timeline in which client k always holds ``shards[k]``.
 
     Args:
-        world: what the scenario was given.
-        shards: positions of the training set, one array per client.
-        spans: all rounds, in order.
-        views: bool [sessions, L], labels that are evaluated in each session.
+        world: what the scenario was given. shards: positions of the training set, one array per client.
+        spans: all rounds, in order. views: bool [sessions, L], labels that are evaluated in each session.
         notes: facts about its construction, JSON-able; the name of the partition is added.
         origins: int64 [N], numbers of the clients in the data, if they are those of the data.
 
@@ -141,19 +128,14 @@ def write_spans(world: WorldInput, spans: Sequence[Span], num_clients: int, note
 def write_visits(
     world: WorldInput, visits: Visits, rounds: int, session_at_change: bool, notes: dict[str, Any]
 ) -> Timeline:
-    """The same with clients that come and go in seconds; the rounds are updates of the server.
-
-    Raises:
-        SettingsError: sessions that begin with a change of the population, or nobody is ever present.
-    """
+    """The same with clients that come and go in seconds; the rounds are updates of the server."""
     if session_at_change:
         raise SettingsError(
             "scenario.session_at_change = true: with clock: events clients come and go between updates, and sessions begin "
             "with one; set it to false"
         )
-    return replace(
-        write_spans(world, [Span(np.unique(visits.client), rounds, 0)], len(visits.start), notes), visits=visits
-    )
+    timeline = write_spans(world, [Span(np.unique(visits.client), rounds, 0)], len(visits.start), notes)
+    return replace(timeline, visits=visits)
 
 
 def _distinct(rows: list[NDArray[Any]]) -> tuple[list[NDArray[Any]], Ints]:

@@ -19,14 +19,11 @@ class WorldInput:
     """What a scenario is made from.
 
     Attributes:
-        samples: the whole training set.
+        samples: the whole training set. test: the test set, if the scenario evaluates parts of it.
         train: int64, positions that may be dealt (after long-tail thinning and the validation split), ascending.
         validation: int64, positions held out for tuning.
-        num_classes: L.
-        partition: deals positions to clients.
+        num_classes: L. unit: of the times of samples. partition: deals positions to clients.
         seed: the world's seed; draws use ``generator(seed, purpose, ...)``.
-        test: the test set, if the scenario evaluates parts of it.
-        unit: of the times of samples.
         events: whether the run has ``clock: events``, in which clients come and go in seconds if the scenario knows these.
     """
 

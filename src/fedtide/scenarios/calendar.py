@@ -34,7 +34,7 @@ class Calendar(Scenario):
         name: str = "calendar"
         period: Literal["month", "week", "day", "equal"] | int = Field(
             "month",
-            description="month, week or day (UTC), a length in the unit of the data's times, or equal: equally many samples",
+            description="month, week or day (UTC), a length in the unit of the data's times, or equal: of equal size",
         )
         equal_periods: int = Field(12, ge=1, description="number of periods of `equal`")
         first: int = Field(1, ge=1, description="first period to train on, counted from 1")
@@ -78,9 +78,8 @@ class Calendar(Scenario):
             for known, positions in ((test, np.arange(len(test.time))), (train, world.validation))
         ]
         if empty := [number for number, part in zip(sessions, held_out[0], strict=True) if not len(part)]:
-            raise SettingsError(
-                f"period {calendar.names[empty[0]]} has no test samples; choose longer periods, or hold out more"
-            )
+            name = calendar.names[empty[0]]
+            raise SettingsError(f"period {name} has no test samples; choose longer periods, or hold out more")
         shards, assignments = list[Ints](), []
         for number in sessions:
             clients = holdings.present(number, chosen.memory)
@@ -115,11 +114,6 @@ class _Dated(NamedTuple):
 
 
 def _dated(samples: Samples | None) -> _Dated:
-    """Clients and times of some samples.
-
-    Raises:
-        SettingsError: they are unknown.
-    """
     if samples is None or samples.client is None or samples.time is None:
         raise SettingsError("scenario calendar needs data that knows the clients and times of its samples")
     return _Dated(samples.client, samples.time)
@@ -132,7 +126,6 @@ class _Holdings:
         self._parts = [_split(shard, period[shard], count) for shard in shards]
 
     def held(self, client: int, period: int, memory: int) -> Ints:
-        """What a client holds in a period."""
         return np.sort(np.concatenate(self._parts[client][max(0, period - memory) : period + 1]))
 
     def present(self, period: int, memory: int) -> list[int]:

@@ -40,24 +40,20 @@ class Evolving(Scenario):
         name: str = "evolving"
         num_clients: Clients = Field(7, ge=1, description="clients in all")
         subsets: Clients = Field(30, ge=1, description="subsets of each client")
-        beta: float | None = Field(
-            None, gt=0, description="concentration of the second split; null: alpha of the partition"
-        )
+        beta: float | None = Field(None, gt=0, description="concentration of the second split; null: partition.alpha")
         scale: Scale = Field("prior", description="meaning of beta, as in partition dirichlet_prior")
         drift: Literal["visits", "pointer", "fresh"] = Field(
             "visits", description="visits: a random subset each round; pointer: a moving window; fresh: newly drawn"
         )
         overlap: float = Field(0.0, ge=0, lt=1, description="pointer: share of samples that consecutive rounds share")
         window: int | None = Field(
-            None, ge=1, description="pointer, fresh: samples of a client in a round; null: size of a subset"
+            None, ge=1, description="pointer, fresh: samples per client and round; null: a subset's"
         )
         num_sessions: Rounds = Field(1, ge=1, description="sessions; clients come and go between them")
         rounds_per_session: Rounds = Field(100, ge=1, description="communication rounds of a session")
         first_clients: int | None = Field(None, ge=1, description="clients of the first session; null: all")
         p_leave: float = Field(0.0, ge=0, le=1, description="probability that a client leaves at a boundary")
-        arrivals: int = Field(
-            0, ge=0, description="clients that arrive at a boundary; all absent ones if there are fewer"
-        )
+        arrivals: int = Field(0, ge=0, description="clients that arrive at a boundary, at most all absent ones")
         min_clients: int = Field(1, ge=1, description="smallest number of clients that remain at a boundary")
 
         @model_validator(mode="after")
@@ -85,17 +81,8 @@ class Evolving(Scenario):
     def timeline(self, world: WorldInput) -> Timeline:
         chosen = self.settings
         first = np.arange(chosen.num_clients if chosen.first_clients is None else chosen.first_clients)
-        present = list(
-            markov(
-                first,
-                chosen.num_clients,
-                chosen.num_sessions,
-                chosen.p_leave,
-                chosen.arrivals,
-                chosen.min_clients,
-                world.seed,
-            )
-        )
+        rule = (chosen.p_leave, chosen.arrivals, chosen.min_clients)
+        present = list(markov(first, chosen.num_clients, chosen.num_sessions, *rule, world.seed))
         refuse_too_many(chosen.num_sessions * chosen.rounds_per_session)
         session_of_round = np.repeat(np.arange(chosen.num_sessions), chosen.rounds_per_session)
         holdings = self._holdings(world, len(session_of_round))
@@ -113,12 +100,8 @@ class Evolving(Scenario):
             label_views=np.ones((1, world.num_classes), dtype=np.bool_),
             view_of_round=np.zeros(len(assignments), dtype=np.int64),
             validation=world.validation,
-            notes={
-                "scenario": "evolving",
-                "drift": chosen.drift,
-                "stateless": chosen.drift == "fresh",
-                "partition": world.partition.settings.name,
-            },
+            notes={"scenario": "evolving", "drift": chosen.drift, "stateless": chosen.drift == "fresh"}
+            | {"partition": world.partition.settings.name},
         )
 
     def _holdings(self, world: WorldInput, rounds: int) -> _Holdings:
@@ -137,10 +120,8 @@ class Evolving(Scenario):
             return _fresh(world, rounds, chosen.num_clients, size, beta, chosen.scale)
         split = list(_split(world, chosen.num_clients, chosen.subsets, beta, chosen.scale))
         if chosen.drift == "visits":
-            drawn = [
-                generator(world.seed, "scenario.visits", t).integers(chosen.subsets, size=chosen.num_clients)
-                for t in range(rounds)
-            ]
+            rngs = (generator(world.seed, "scenario.visits", t) for t in range(rounds))
+            drawn = [rng.integers(chosen.subsets, size=chosen.num_clients) for rng in rngs]
             shards = [np.sort(part) for parts in split for part in parts]
             return _Holdings(shards, np.arange(chosen.num_clients) * chosen.subsets + np.stack(drawn))
         return _pointer([np.concatenate(parts) for parts in split], rounds, size, chosen.overlap)

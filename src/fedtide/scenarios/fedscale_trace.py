@@ -9,22 +9,22 @@ from pydantic import Field
 
 from fedtide.core.errors import SettingsError
 from fedtide.scenarios._plain_pickle import load_plain
-from fedtide.scenarios._seconds import Replay, SecondsSettings, write_replays
-from fedtide.scenarios.base import Scenario, WorldInput
+from fedtide.scenarios._seconds import DeviceTrace, Replay, SecondsSettings, write_replays
+from fedtide.scenarios.base import WorldInput
 from fedtide.world.timeline import Timeline
 
 
-class FedscaleTrace(Scenario):
+class FedscaleTrace(DeviceTrace):
     """Devices come and go as in FedScale's ``client_behave_trace``, round by round.
 
     Client i follows the (i mod number of devices)-th device of the file. It is present in a round if it is active in the
     round's first second s: if ``active[j] <= s mod finish_time <= inactive[j]`` for some j, both ends included. FedScale's
-    program keeps an index that moves by at most one interval per query and so differs in a tenth of the seconds; this is the
+    code keeps an index that moves by at most one interval per query and so differs in a tenth of the seconds; this is the
     reading without state. A round without anybody is refused. With ``clock: events`` it is present from ``active[j]`` up to
     ``inactive[j]``, whatever the round.
 
-    The file is a pickle; it is read without constructing anything but plain containers, text and numbers. It was specified from
-    the program alone: no file of theirs has been read yet. A device that leaves loses its memories, see scenario ``trace``.
+    The file is a pickle; it is read without constructing anything but plain containers, text and numbers. The reader follows
+    the released code and has not been tested on a published file. A device that leaves loses its memories, as in ``trace``.
     """
 
     class Settings(SecondsSettings):
@@ -33,12 +33,6 @@ class FedscaleTrace(Scenario):
 
     settings: Settings
 
-    def files(self) -> tuple[Path, ...]:
-        """The pickle."""
-        return (Path(self.settings.file),)
-
-    in_seconds = True
-
     def timeline(self, world: WorldInput) -> Timeline:
         devices = read_devices(Path(self.settings.file))
         chosen = [devices[client % len(devices)] for client in range(self.settings.num_clients)]
@@ -46,11 +40,7 @@ class FedscaleTrace(Scenario):
 
 
 def read_devices(path: Path) -> list[Replay]:
-    """The devices of a file, in its order.
-
-    Raises:
-        SettingsError: the file is no such pickle, or a device's trace is invalid; the message names it.
-    """
+    """The devices of a file, in its order; an invalid trace is a SettingsError that names it."""
     content = load_plain(path)
     if not isinstance(content, dict) or not content:
         raise SettingsError(f"{path}: should hold a dict of devices, got {type(content).__name__}")
@@ -58,11 +48,7 @@ def read_devices(path: Path) -> list[Replay]:
 
 
 def parse_device(where: str, trace: Any) -> Replay:
-    """One device's trace.
-
-    Raises:
-        SettingsError: it is invalid.
-    """
+    """One device's trace; ``where`` it is, for a SettingsError."""
     if not isinstance(trace, dict) or (missing := {"active", "inactive", "finish_time"} - trace.keys()):
         lacking = f"no {min(missing)!r}" if isinstance(trace, dict) else f"a {type(trace).__name__}"
         raise SettingsError(f"{where}: {lacking}; should be a dict with active, inactive and finish_time")

@@ -11,8 +11,8 @@ from pydantic import Field
 
 from fedtide.core.errors import SettingsError
 from fedtide.core.randomness import generator
-from fedtide.scenarios._seconds import Replay, SecondsSettings, write_replays
-from fedtide.scenarios.base import Scenario, WorldInput
+from fedtide.scenarios._seconds import DeviceTrace, Replay, SecondsSettings, write_replays
+from fedtide.scenarios.base import WorldInput
 from fedtide.world.timeline import Timeline
 
 _ORIGIN = datetime(2020, 1, 2)  # second 0; all times are read as UTC
@@ -28,17 +28,17 @@ _SETS = {
 """What a state changes; a device is ready while it is locked, charged and in a wireless network."""
 
 
-class FlashTrace(Scenario):
+class FlashTrace(DeviceTrace):
     """Devices come and go as in FLASH's ``state_traces.json``, round by round (Yang et al. 2021).
 
     A device is ready while it is locked, on wifi and charging. After its last message its trace starts again at the
     first; a client is present in a round if its device is ready in the round's first second, counted from 2020-01-02 00:00:00.
     Clients draw devices at random with replacement from those with a valid trace: every message is a time and a known state,
-    there is an interval in which the device is ready, and the trace lasts a second. Times are read as UTC where the program
+    there is an interval in which the device is ready, and the trace lasts a second. Times are read as UTC where FLASH
     uses local time. A round without anybody is refused. With ``clock: events`` a client is present while its device is ready,
     whatever the round.
 
-    The reader was specified from the program alone: no file of theirs has been read yet. That training pauses while a device
+    The reader follows the released code and has not been tested on a published file. That training pauses while a device
     is not ready is not modelled. A device that leaves loses its memories, see scenario ``trace``.
     """
 
@@ -48,12 +48,6 @@ class FlashTrace(Scenario):
 
     settings: Settings
 
-    def files(self) -> tuple[Path, ...]:
-        """The JSON file."""
-        return (Path(self.settings.file),)
-
-    in_seconds = True
-
     def timeline(self, world: WorldInput) -> Timeline:
         devices = read_devices(Path(self.settings.file))
         drawn = generator(world.seed, "scenario.devices").integers(len(devices), size=self.settings.num_clients)
@@ -61,11 +55,7 @@ class FlashTrace(Scenario):
 
 
 def read_devices(path: Path) -> list[Replay]:
-    """The devices of a file that have a valid trace, in its order.
-
-    Raises:
-        SettingsError: the file is no such JSON, or there is no valid trace.
-    """
+    """The devices of a file that have a valid trace, in its order; a SettingsError if there is none."""
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError) as error:

@@ -30,9 +30,7 @@ class Sessions(Scenario):
     class Settings(PluginSettings):
         name: str = "sessions"
         num_devices: Clients = Field(10, ge=1, description="devices per group")
-        groups: Clients = Field(
-            2, ge=1, description="groups of devices; group g has ids g num_devices, g num_devices + 1, ..."
-        )
+        groups: Clients = Field(2, ge=1, description="groups of devices; group g has ids from g num_devices")
         num_sessions: Rounds = Field(7, ge=1, description="sessions, pilot included")
         rounds_per_session: Rounds = Field(10, ge=1, description="communication rounds of a session")
         pilot_sessions: int = Field(1, ge=1, description="number of first sessions that only train the pilot model")
@@ -46,9 +44,7 @@ class Sessions(Scenario):
             "all groups leave and arrive at random, starting with group 0; explicit: as listed",
         )
         p_leave: float = Field(0.5, ge=0, le=1, description="markov: probability that a device leaves at a boundary")
-        arrivals: int = Field(
-            5, ge=0, description="markov: devices that arrive at a boundary; all absent ones if there are fewer"
-        )
+        arrivals: int = Field(5, ge=0, description="markov: devices that arrive at a boundary, at most all absent ones")
         min_devices: int = Field(1, ge=1, description="markov: smallest number of devices that remain at a boundary")
         explicit: tuple[tuple[int, ...], ...] = Field((), description="explicit: device ids of each session")
 
@@ -124,14 +120,12 @@ class Sessions(Scenario):
         return deal(world, world.train, chosen.groups * chosen.num_devices), []
 
     def _group(self, world: WorldInput, group: int, labels: range) -> list[Ints]:
-        """Shards of one group's devices."""
         inside = world.train[np.isin(world.labels[world.train], list(labels))]
         try:
             return deal(world, inside, self.settings.num_devices, group)
         except SettingsError as error:
-            raise SettingsError(
-                f"group {group} (labels {labels[0]} to {labels[-1]}) of num_devices each: {error}"
-            ) from None
+            where = f"group {group} (labels {labels[0]} to {labels[-1]}) of num_devices each"
+            raise SettingsError(f"{where}: {error}") from None
 
     def _present(self, seed: int) -> Iterable[Ints]:
         """Ids present in each session, ascending."""
@@ -140,7 +134,6 @@ class Sessions(Scenario):
             return (np.array(sorted(ids), dtype=np.int64) for ids in chosen.explicit)
         if chosen.pattern == "markov":
             first, devices = np.arange(chosen.num_devices), chosen.groups * chosen.num_devices
-            return markov(
-                first, devices, chosen.num_sessions, chosen.p_leave, chosen.arrivals, chosen.min_devices, seed
-            )
+            rule = (chosen.p_leave, chosen.arrivals, chosen.min_devices)
+            return markov(first, devices, chosen.num_sessions, *rule, seed)
         return cycle(chosen.num_devices, chosen.groups, chosen.num_sessions)

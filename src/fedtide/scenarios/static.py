@@ -19,7 +19,7 @@ class Static(Scenario):
         name: str = "static"
         rounds: Rounds = Field(100, ge=1, description="communication rounds")
         num_clients: Clients | None = Field(
-            20, description="clients, all present; null: as many as the data has (partition natural)"
+            20, description="clients; null: as many as the data has (partition natural)"
         )
 
     settings: Settings

@@ -46,21 +46,17 @@ class Trace(Scenario):
     class Settings(PluginSettings):
         name: str = "trace"
         file: str = Field("trace.csv", description="path of the CSV file, relative to the working directory")
-        rounds: int | None = Field(
-            None, ge=1, le=_LAST_ROUND, description="rounds; null: until the last client has left"
-        )
+        rounds: int | None = Field(None, ge=1, le=_LAST_ROUND, description="rounds; null: until all have left")
         seconds_per_round: int | None = Field(
             None,
             ge=1,
-            description="seconds from the start of a round to that of the next, if join and leave are seconds; null: they are "
-            "rounds",
+            description="seconds between starts of rounds, if join and leave are seconds; null: they are rounds",
         )
         session_at_change: bool = Field(False, description="begin a new session whenever clients come or go")
 
     settings: Settings
 
     def files(self) -> tuple[Path, ...]:
-        """The CSV file."""
         return (Path(self.settings.file),)
 
     def timeline(self, world: WorldInput) -> Timeline:
@@ -85,11 +81,7 @@ class Trace(Scenario):
 
 
 def read_trace(path: Path) -> list[Interval]:
-    """The rows of a trace file, sorted by client and then by time.
-
-    Raises:
-        SettingsError: the file cannot be read, or a row is invalid; the message names file, line and value.
-    """
+    """The rows of a trace file, sorted by client and then by time; a bad one is a SettingsError with line and value."""
     try:
         with path.open(encoding="utf-8-sig", newline="") as stream:
             reader = csv.DictReader(stream)
@@ -130,7 +122,6 @@ def _in_rounds(intervals: list[Interval], seconds: int) -> list[Interval]:
 
 
 def _visits(intervals: list[Interval], ids: list[int]) -> Visits:
-    """The intervals as seconds of a run."""
     own = [[(row.join, row.leave) for row in rows] for _, rows in groupby(intervals, lambda row: row.client)]
     return Visits.of(own, [0] * len(ids), [0] * len(ids))
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from typing import Annotated, Any
+from typing import Annotated, Any, get_args
 
 from pydantic import BeforeValidator, Field, GetJsonSchemaHandler, SerializeAsAny
 from pydantic_core import CoreSchema
 
 from fedtide.core import plugins
-from fedtide.core.errors import SettingsError
+from fedtide.core.errors import SettingsError, nearest, shortened
 from fedtide.core.plugins import PluginSettings
 
 
@@ -38,7 +38,6 @@ class Choice:
         self.kind, self.default = kind, default
 
     def __call__(self, value: Any) -> Any:
-        """The plug-in's settings for a value of the file."""
         if isinstance(value, PluginSettings):
             return value
         if isinstance(value, str):
@@ -58,6 +57,27 @@ class Choice:
             schema["properties"]["name"] = {"const": name}
             options.append(schema)
         return {"anyOf": [{"enum": names}, *options]}
+
+
+def one_of(union: Any, default: str | None = None) -> Any:
+    """Annotation of a field with one of several groups of settings, by name; a mapping without one has the ``default``."""
+    kinds = get_args(union)
+    names = [kind.model_fields["name"].default for kind in kinds]
+
+    def validate(value: Any) -> Any:
+        if isinstance(value, kinds):
+            return value
+        if value is None and "none" in names:  # YAML's null is read as the word
+            value = "none"
+        value = {"name": value} if isinstance(value, str) else value
+        name = value.get("name", default) if isinstance(value, Mapping) else None
+        if not isinstance(name, str):
+            raise SettingsError(f"should be {', '.join(names)}, or a mapping with one of them as its name")
+        if name not in names:
+            raise SettingsError(nearest(f"unknown name {shortened(name)!r}", name, names))
+        return {**value, "name": name}
+
+    return Field(discriminator="name"), BeforeValidator(validate)
 
 
 def choice(kind: str, default: str) -> Any:

@@ -1,4 +1,4 @@
-"""What needs samples of one class each, refused for runs whose task has no classes."""
+"""Plug-ins and settings that need classes, refused for runs whose task has none."""
 
 from __future__ import annotations
 
@@ -9,14 +9,7 @@ from fedtide.core.errors import SettingsError
 
 
 def refuse_without_classes(run: Any) -> None:
-    """Refuse plug-ins and settings that need classes, unless the run's task is classification.
-
-    Args:
-        run: settings of a run.
-
-    Raises:
-        SettingsError: one of them does.
-    """
+    """Refuse plug-ins and settings of a run that need classes, by a SettingsError, unless its task is classification."""
     if run.task == "classification":
         return
     for key, name in (*_plugins(run), *_settings(run)):
@@ -30,25 +23,21 @@ _WORDS = {"regression": "a regression", "multilabel": "a multilabel task"}
 
 
 def _plugins(run: Any) -> list[tuple[str, str]]:
-    """Kinds and names of the plug-ins that need classes."""
     scenario = _made("scenarios", run.scenario)
     deals = scenario.partition_settings() is None or bool(scenario.partition_settings())
     chosen = {
         "scenario": scenario,
-        "partition": _made("partitions", run.partition) if deals else None,
+        **({"partition": _made("partitions", run.partition)} if deals else {}),
         "participation": _made("participation", run.participation),
         "algorithm": _made("algorithms", run.algorithm),
         "algorithm.weighting": _made("weighting", run.algorithm.weighting),
         "initialiser": _made("initialisation", run.initialiser),
         "exchange": _made("exchange", run.exchange),
     }
-    return [
-        (kind, plugin.settings.name) for kind, plugin in chosen.items() if plugin is not None and plugin.needs_classes
-    ]
+    return [(kind, plugin.settings.name) for kind, plugin in chosen.items() if plugin.needs_classes]
 
 
 def _made(kind: str, settings: Any) -> Any:
-    """The plug-in of some settings."""
     return plugins.load(kind, settings.name)(settings)
 
 

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
-from pydantic import BeforeValidator, Field
+from pydantic import Field
 
-from fedtide.core.errors import SettingsError
 from fedtide.core.plugins import SettingsModel
+from fedtide.settings.choices import one_of
 
 
 class Rounds(SettingsModel):
@@ -22,24 +21,11 @@ class Events(SettingsModel):
 
     name: Literal["events"] = "events"
     concurrency: int = Field(10, ge=1, description="most clients that train at once, each on its share of the band")
-    max_staleness: int | None = Field(
-        None, ge=0, description="results that are more updates behind are thrown away; null: none are"
-    )
+    max_staleness: int | None = Field(None, ge=0, description="drop results that are more updates behind; null: none")
     leave: Literal["cancel", "finish"] = Field(
         "cancel",
-        description="a client that leaves while it trains: cancel: its work is lost; finish: its result still arrives",
+        description="of a client that leaves while it trains: cancel: the work is lost; finish: the result arrives",
     )
 
 
-def _named(value: Any) -> Any:
-    """A mapping with a known name."""
-    if isinstance(value, Rounds | Events):
-        return value
-    value = {"name": value} if isinstance(value, str) else value
-    name = value.get("name") if isinstance(value, Mapping) else None
-    if name not in ("rounds", "events"):
-        raise SettingsError("should be rounds, events, or a mapping with one of them as its name")
-    return value
-
-
-ClockChoice = Annotated[Rounds | Events, Field(discriminator="name"), BeforeValidator(_named)]
+ClockChoice = Annotated[Rounds | Events, *one_of(Rounds | Events)]

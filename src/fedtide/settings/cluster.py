@@ -40,12 +40,8 @@ ClusterName = Annotated[str, AfterValidator(_known)]
 class ClusterSettings(SettingsModel):
     """The cluster of `compare.cluster`."""
 
-    shared: bool = Field(
-        True, description="workers see the folders of this machine; otherwise records and saved states are sent"
-    )
-    send_every: float = Field(
-        30, ge=0, description="seconds between two saved states that a worker sends, where no folder is shared"
-    )
+    shared: bool = Field(True, description="workers see this machine's folders; if not, records are sent")
+    send_every: float = Field(30, ge=0, description="seconds between saved states sent, where no folder is shared")
 
 
 @dataclass(frozen=True)

@@ -14,18 +14,14 @@ class CostSettings(SettingsModel):
     """What a round costs: the cell, its radios and the devices' processors; the defaults are the published constants."""
 
     wireless: bool = Field(
-        True,
-        description="simulate seconds and joules of every round; training does not depend on it but for `clock: events`",
+        True, description="simulate seconds and joules of every round; only `clock: events` trains differently by them"
     )
     payload: Literal["algorithm", "paper"] = Field(
         "algorithm",
-        description="algorithm: the bytes it declares, in every exchange; paper: 32 bits per parameter in both directions, "
-        "without buffers",
+        description="algorithm: the bytes it declares, in every exchange; paper: 32 bits per parameter, no buffers",
     )
     samples: int | None = Field(
-        None,
-        ge=0,
-        description="samples e B that a device processes per round; null: those of its batches, or 5 x 128 with payload paper",
+        None, ge=0, description="samples e B of a device per round; null: of its batches, or 5 x 128 with payload paper"
     )
     carrier: float = Field(3.5, gt=0, description="carrier frequency f_c [GHz]")
     cell_radius: float = Field(250.0, gt=0, description="largest horizontal distance R_cell of a device [m]")
@@ -42,9 +38,7 @@ class CostSettings(SettingsModel):
     receive_power: float = Field(0.1, ge=0, description="power of a device that receives [W]")
     slot: float = Field(5e-4, gt=0, description="length of a slot tau, in which the fading is constant [s]")
     long_transfer: int = Field(
-        20_000,
-        ge=0,
-        description="a transfer expected to need more slots is computed at its mean rate, not slot by slot",
+        20_000, ge=0, description="transfers expected to need more slots are computed at their mean rate, not by slot"
     )
     clock: float = Field(1e9, gt=0, description="processor frequency f of a device [cycles/s]")
     clock_factors: tuple[Annotated[float, Field(gt=0)], ...] = Field(

@@ -31,9 +31,7 @@ class CompareSettings(SettingsModel):
         "workers: the address of a scheduler, local, or a batch system (slurm, pbs, sge, lsf, ...)",
     )
     runs_per_card: int = Field(
-        0,
-        ge=0,
-        description="runs that share a graphics card, of a search too; 0 for as many as it has room for, on a cluster one",
+        0, ge=0, description="runs, also of a search, that share a graphics card; 0: as many as fit, on a cluster one"
     )
     allow_failures: bool = Field(
         False, description="succeed although runs diverged or failed; otherwise the exit status is 1, after all runs"
@@ -72,9 +70,7 @@ class ReportSettings(SettingsModel):
         "published), or all if there are none; all: every one after the pilot",
     )
     reference: str = Field("dynamic", description="label of the initialiser that recovery is compared with")
-    rho: float = Field(
-        0.95, gt=0, le=1, description="fraction of the reference's peak accuracy that counts as recovery"
-    )
+    rho: float = Field(0.95, gt=0, le=1, description="share of the reference's peak accuracy that counts as recovery")
 
     formats: tuple[Literal["png", "svg", "pdf"], ...] = Field(
         ("png",), min_length=1, description="files of every figure; `png` is always among them"
@@ -105,9 +101,7 @@ with warnings.catch_warnings():
         register: str | None = Field(
             None, min_length=1, description="name under which that model is registered, a new version for every run"
         )
-        system_metrics: bool = Field(
-            False, description="log the load of processor, memory, disk, network and GPU as well"
-        )
+        system_metrics: bool = Field(False, description="log the load of CPU, memory, disk, network and GPU as well")
         loggers: tuple[Imported, ...] = Field(
             (),
             description="Lightning loggers that get every round, each {path: lightning.pytorch.loggers.CSVLogger, "

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Annotated, Any, Literal, get_args
+from typing import Annotated, Literal
 
-from pydantic import BeforeValidator, Field
+from pydantic import Field
 
-from fedtide.core.errors import SettingsError, nearest, shortened
 from fedtide.core.plugins import SettingsModel
+from fedtide.settings.choices import one_of
 
 
 class Sgd(SettingsModel):
@@ -43,20 +42,4 @@ class Adagrad(SettingsModel):
 
 
 Optimiser = Sgd | Adam | AdamW | Adagrad
-_NAMES = tuple(kind.model_fields["name"].default for kind in get_args(Optimiser))
-
-
-def _named(value: Any) -> Any:
-    """A mapping with a known name."""
-    if isinstance(value, Optimiser):
-        return value
-    value = {"name": value} if isinstance(value, str) else value
-    name = value.get("name") if isinstance(value, Mapping) else None
-    if not isinstance(name, str):
-        raise SettingsError(f"should be {', '.join(_NAMES)}, or a mapping with one of them as its name")
-    if name not in _NAMES:
-        raise SettingsError(nearest(f"unknown optimiser {shortened(name)!r}", name, _NAMES))
-    return value
-
-
-OptimiserChoice = Annotated[Optimiser, Field(discriminator="name"), BeforeValidator(_named)]
+OptimiserChoice = Annotated[Optimiser, *one_of(Optimiser)]

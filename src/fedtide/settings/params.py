@@ -125,9 +125,8 @@ class Params:
             return ", ".join([self._origin(place, *tables), *(f"{kind}.{label}" for kind, label in chosen)])
 
         merged = self._merged(raw)
-        settings: RunSettings = parse(
-            RunSettings, {key: value for key, value in merged.items() if key in RUN_KEYS}, origin
-        )
+        of_run = {key: value for key, value in merged.items() if key in RUN_KEYS}
+        settings: RunSettings = parse(RunSettings, of_run, origin)
         labels = {"label": settings.algorithm.name, "initialiser_label": settings.initialiser.name}
         return settings.model_copy(update={k: v for k, v in labels.items() if not getattr(settings, k)})
 
@@ -150,11 +149,9 @@ def override(raw: dict[str, Any], item: str) -> None:
         raise SettingsError(f"--set {item!r}: write it as key=value, e.g. local.lr=0.1")
     node = raw
     for depth, key in enumerate(keys[:-1]):
-        child = node.get(key)
+        child = {} if node.get(key) is None else node[key]
         if isinstance(child, str) and depth == 0:
             child = {"name": child}
-        if child is None:
-            child = {}
         if not isinstance(child, dict):
             raise SettingsError(f"--set {item!r}: {'.'.join(keys[: depth + 1])} is a value, not a group")
         node[key] = node = dict(child)

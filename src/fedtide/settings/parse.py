@@ -54,9 +54,7 @@ def _unknown(model: type[SettingsModel], raw: Any, place: tuple[int | str, ...])
     """Message for the unknown key at a path, with the nearest known one."""
     group, word = _group(model, raw, place[:-1]), str(place[-1])
     problem = f"unknown key {shortened('.'.join(map(str, place)))!r}"
-    if group is None:
-        return problem
-    return nearest(problem, word, group.model_fields)
+    return problem if group is None else nearest(problem, word, group.model_fields)
 
 
 def _group(model: type[SettingsModel], raw: Any, place: tuple[int | str, ...]) -> type[SettingsModel] | None:

@@ -32,11 +32,7 @@ ScenarioChoice = Annotated[SerializeAsAny[PluginSettings], *choice("scenarios", 
 
 
 def plain_name(value: str) -> str:
-    """The value, if it can name a file or a folder everywhere.
-
-    Raises:
-        SettingsError: it cannot.
-    """
+    """The value, if it can name a file or a folder everywhere; else a SettingsError."""
     if not re.fullmatch(r"\w[\w.+-]*", value):
         raise SettingsError(f"{value!r} should consist of letters, digits, _ . + -: folders are named after it")
     return value
@@ -50,13 +46,10 @@ class LongTail(SettingsModel):
     """Long-tailed thinning of the training set, before anything else."""
 
     imbalance: float | None = Field(
-        None,
-        gt=0,
-        le=1,
-        description="size of the rarest class over that of the most frequent one, 1: balanced; null: no thinning",
+        None, gt=0, le=1, description="size of the rarest class over that of the most frequent one; null: no thinning"
     )
     mode: Literal["clip", "feasible"] = Field(
-        "clip", description="clip: at most what is available; feasible: exact profile"
+        "clip", description="clip: at most what there is; feasible: exact profile"
     )
     order: tuple[int, ...] | None = Field(None, description="classes from most to least frequent; default 0, 1, 2, ...")
 
@@ -72,9 +65,7 @@ class LocalSettings(SettingsModel):
         description="epochs: over the client's own data; steps: exactly; capped_steps: at most one epoch; mean_epochs: every "
         "client takes the steps of a client of mean size",
     )
-    batch_size: int = Field(
-        32, ge=1, description="samples per batch, and per local step; the last one of a pass may be short"
-    )
+    batch_size: int = Field(32, ge=1, description="samples per batch and local step; the last of a pass may be short")
     accumulate: int = Field(
         1,
         ge=1,
@@ -89,7 +80,7 @@ class LocalSettings(SettingsModel):
     straddle: bool = Field(False, description="batches may straddle consecutive passes, so that none is short")
     lr: float = plugins.Tunable(0.1, low=1e-3, high=1.0, log=True, gt=0, description="learning rate at the start")
     schedule: Literal["constant", "exponential", "cosine", "polynomial"] = Field(
-        "constant", description="learning rate over rounds"
+        "constant", description="over the rounds"
     )
     decay: float = Field(0.998, gt=0, le=1, description="factor per round of the exponential schedule")
     floor: float = Field(0.0, ge=0, le=1, description="final rate of cosine and polynomial as a fraction of lr")
@@ -100,9 +91,7 @@ class LocalSettings(SettingsModel):
         description="rounds over which cosine and polynomial fall to the floor; null: those of the session, or of the run "
         "without `restart`, after the warm-up",
     )
-    warmup: int = Field(
-        0, ge=0, description="rounds before the schedule, in which the learning rate rises linearly to `lr`; 0: none"
-    )
+    warmup: int = Field(0, ge=0, description="rounds before the schedule in which the rate rises linearly to `lr`")
     restart: bool = Field(True, description="restart schedule and warm-up in every session")
     optimiser: OptimiserChoice = Field(
         Sgd(), description="local optimiser, by name or as {name: adam, beta2: 0.99}; most algorithms take any"
@@ -122,8 +111,7 @@ class LocalSettings(SettingsModel):
     )
     clip: float | None = Field(None, gt=0, description="largest gradient norm per client; null for none")
     clip_scope: Literal["total", "total_with_decay", "loss"] = Field(
-        "total",
-        description="total: everything but decay; total_with_decay: everything; loss: only the loss gradient",
+        "total", description="total: everything but decay; total_with_decay: everything; loss: only the loss gradient"
     )
     flip: float = Field(0.0, ge=0, le=1, description="probability of a horizontal flip of a training image")
     crop: int = Field(0, ge=0, description="padding in pixels of the random crop of a training image")
@@ -171,7 +159,7 @@ class EvaluationSettings(SettingsModel):
 
     every: int = Field(1, ge=1, description="rounds between evaluations; the last round is always evaluated")
     splits: tuple[Literal["test", "validation"], ...] = Field(
-        ("test",), min_length=1, description="data to evaluate on"
+        ("test",), min_length=1, description="what to evaluate on"
     )
     metrics: tuple[Literal["balanced_accuracy", "macro_f1", "auroc", "calibration_error"], ...] = Field(
         (), description="further metrics of a classifier that is reported, one column each; the log loss is test_loss"
@@ -186,9 +174,7 @@ class EvaluationSettings(SettingsModel):
         "cloud", description="the model that test_accuracy refers to"
     )
     neurons: int = Field(
-        0,
-        ge=0,
-        description="test samples per class on which the concentration of neuron activity is measured; 0: off",
+        0, ge=0, description="test samples per class on which the concentration of neuron activity is measured; 0: off"
     )
     clients_every: int = Field(
         0,
@@ -200,9 +186,7 @@ class EvaluationSettings(SettingsModel):
         0.5, ge=0, le=1, description="accuracy of the share of clients that stay below it, client_accuracy_below"
     )
     personalise: Annotated[int, AtMost(10**9, 32, "batches for every client")] = Field(
-        0,
-        ge=0,
-        description="plain local steps after which every client is evaluated as well, on a copy of its own; 0: off",
+        0, ge=0, description="plain local steps on a copy of its own after which every client is evaluated, too; 0: off"
     )
     boundary_losses: bool = Field(
         True,
@@ -211,7 +195,7 @@ class EvaluationSettings(SettingsModel):
     )
     consistency: bool = Field(
         False,
-        description="record in every round the training loss of the broadcast model, on each participant's data and on all",
+        description="record every round the broadcast model's training loss, on each participant's data and on all",
     )
 
     @model_validator(mode="after")
@@ -263,8 +247,7 @@ class EngineSettings(SettingsModel):
         "32-true", description="Lightning's precision"
     )
     callbacks: Annotated[tuple[Imported, ...], OMIT_DEFAULT] = Field(
-        (),
-        description="Lightning callbacks, each {path: my_package.module:Name, arguments: {...}}; part of the run key",
+        (), description="Lightning callbacks, each {path: package.module:Name, arguments: {...}}; part of the run key"
     )
 
 
@@ -280,9 +263,7 @@ class RunSettings(SettingsModel):
     seed: Seed = Field(0, description="seed of models, cohorts and batches")
     world_seed: Seed | None = Field(None, description="seed of the timeline; default: seed")
     label: Annotated[Label, INCIDENTAL] = Field("", description="name of the algorithm in tables; default: its name")
-    initialiser_label: Annotated[Label, INCIDENTAL] = Field(
-        "", description="name of the initialiser in tables; default: its name"
-    )
+    initialiser_label: Annotated[Label, INCIDENTAL] = Field("", description="initialiser in tables; default: its name")
     data: DataChoice = choice_field("digits", "dataset")
     long_tail: LongTail = Field(LongTail(), description="long-tailed training classes")
     validation: float = Field(0.1, ge=0, lt=1, description="share of the training set held out for tuning")
@@ -294,9 +275,7 @@ class RunSettings(SettingsModel):
     algorithm: AlgorithmChoice = choice_field("fedavg", "federated algorithm")
     initialiser: InitialiserChoice = choice_field("previous", "initial model of each session")
     exchange: ExchangeChoice = choice_field("end", "when clients average inside a round")
-    clock: Annotated[ClockChoice, OMIT_DEFAULT] = Field(
-        Rounds(), description="what the server waits for before it updates the model"
-    )
+    clock: Annotated[ClockChoice, OMIT_DEFAULT] = Field(Rounds(), description="what the server waits for")
     uplink: Annotated[tuple[UplinkChoice, ...], OMIT_DEFAULT] = Field(
         (), description="links that an update passes on its way to the server; their order is fixed"
     )

@@ -37,11 +37,7 @@ _WORDS = {
 
 @dataclass(frozen=True)
 class Score:
-    """One score.
-
-    Attributes:
-        name: as in ``ScoreName``.
-    """
+    """One score; ``name`` as in :data:`ScoreName`."""
 
     name: str
 
@@ -62,13 +58,11 @@ class Score:
 
     @property
     def words(self) -> str:
-        """Its name inside a sentence."""
         words = _WORDS.get(self._base, self._base.replace("_", " "))
         return f"{words} on the next period" if self.ahead else words
 
     @property
     def title(self) -> str:
-        """Its name at the beginning of a line."""
         return capitalised(self.words)
 
     @property

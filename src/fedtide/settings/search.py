@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
-from pydantic import BeforeValidator, Field
+from pydantic import Field
 
-from fedtide.core.errors import SettingsError, nearest
 from fedtide.core.plugins import SettingsModel
+from fedtide.settings.choices import one_of
 
 
 class TpeSampler(SettingsModel):
@@ -32,9 +31,7 @@ class CmaesSampler(SettingsModel):
     name: Literal["cmaes"] = "cmaes"
     startup: int = Field(1, ge=1, description="trials drawn at random before the first is proposed")
     population: int | None = Field(None, ge=2, description="trials per generation; null: from the number of ranges")
-    sigma: float | None = Field(
-        None, gt=0, le=1, description="initial standard deviation, as a fraction of a range; null: one sixth"
-    )
+    sigma: float | None = Field(None, gt=0, le=1, description="initial standard deviation over the range; null: 1/6")
 
 
 class RandomSampler(SettingsModel):
@@ -91,43 +88,14 @@ class RegretTerminator(SettingsModel):
     name: Literal["regret"] = "regret"
     trials: int = Field(20, ge=2, description="complete trials before the bound is looked at")
     error: float | None = Field(
-        None,
-        gt=0,
-        description="error of a value; null: from the spread of the best trial's seeds, of which it needs two",
+        None, gt=0, description="error of a value; null: from the spread of the best trial's seeds, two or more"
     )
 
 
-def _named(*kinds: type[SettingsModel]) -> BeforeValidator:
-    """Accept a name for a mapping with that name; a mapping without one has that of the first kind."""
-    names = [kind.model_fields["name"].default for kind in kinds]
+Sampler = TpeSampler | GpSampler | CmaesSampler | RandomSampler | GridSampler
+Pruner = MedianPruner | HyperbandPruner | NoPruner
+Terminator = NoTerminator | StagnationTerminator | RegretTerminator
 
-    def validate(value: Any) -> Any:
-        if isinstance(value, kinds):
-            return value
-        if value is None and "none" in names:  # YAML's null is read as the word
-            value = "none"
-        value = {"name": value} if isinstance(value, str) else value
-        if not isinstance(value, Mapping):
-            raise SettingsError(f"should be a name or a mapping with `name`, got {value!r}")
-        if (name := value.get("name", names[0])) not in names:
-            raise SettingsError(nearest(f"unknown name {name!r}", str(name), names))
-        return {**value, "name": name}
-
-    return BeforeValidator(validate)
-
-
-SamplerChoice = Annotated[
-    TpeSampler | GpSampler | CmaesSampler | RandomSampler | GridSampler,
-    Field(discriminator="name"),
-    _named(TpeSampler, GpSampler, CmaesSampler, RandomSampler, GridSampler),
-]
-PrunerChoice = Annotated[
-    MedianPruner | HyperbandPruner | NoPruner,
-    Field(discriminator="name"),
-    _named(MedianPruner, HyperbandPruner, NoPruner),
-]
-TerminatorChoice = Annotated[
-    NoTerminator | StagnationTerminator | RegretTerminator,
-    Field(discriminator="name"),
-    _named(NoTerminator, StagnationTerminator, RegretTerminator),
-]
+SamplerChoice = Annotated[Sampler, *one_of(Sampler, "tpe")]
+PrunerChoice = Annotated[Pruner, *one_of(Pruner, "median")]
+TerminatorChoice = Annotated[Terminator, *one_of(Terminator, "none")]

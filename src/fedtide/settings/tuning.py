@@ -86,19 +86,13 @@ class TuneSettings(SettingsModel):
     trials: int = Field(20, ge=1, description="number of finished trials (complete or pruned); raise it to go on")
     workers: Threads = Field(0, ge=0, description="trials at once; 0 for one per core")
     seed: int = Field(
-        1000,
-        ge=0,
-        lt=2**63,
-        description="seed of the sampler, and of the runs without `seeds`; keep it apart from the compared seeds",
+        1000, ge=0, lt=2**63, description="seed of the sampler, and of runs without `seeds`; not one of compare.seeds"
     )
-    seeds: tuple[Seed, ...] = Field(
-        (), description="seeds of the runs of each trial, whose mean is its value; empty: `seed` alone"
-    )
+    seeds: tuple[Seed, ...] = Field((), description="seeds of each trial, which is scored by their mean; empty: `seed`")
     metric: TuneMetric = Field(
         "validation_accuracy",
         description="metric to optimise, averaged over some rounds; loss, calibration error and mean absolute error are "
-        "minimised; `_next`: on the next period, with `scenario.ahead: 1`; if not given, r2 for regression and mean_ap for "
-        "multilabel",
+        "minimised; `_next`: on the next period, with `scenario.ahead: 1`; else r2 for regression, mean_ap for multilabel",
     )
     over: Literal["auto", "end", "changes"] = Field(
         "auto",
@@ -106,18 +100,14 @@ class TuneSettings(SettingsModel):
         "under `report.transition_counting: stored`; auto: changes if there is one",
     )
     cost: Literal["kappa"] | None = Field(
-        None,
-        description="kappa: minimise the mean communication cost of the rounds as well, and find the Pareto front",
+        None, description="kappa: minimise the mean communication cost of the rounds, too, and find the Pareto front"
     )
     sampler: SamplerChoice = Field(TpeSampler(), description="proposes the settings of a trial")
     prune: bool = Field(True, description="stop poor trials early, as `pruner` decides; ignored with `cost`")
     pruner: PrunerChoice = Field(MedianPruner(), description="decides by the first seed which trials are stopped early")
-    terminator: TerminatorChoice = Field(
-        NoTerminator(), description="may end the search before `trials`, when more promise little"
-    )
+    terminator: TerminatorChoice = Field(NoTerminator(), description="may end the search before `trials`")
     space: dict[str, Searched] = Field(
-        {},
-        description="dotted setting -> range or choices; empty: what algorithm and initialiser declare, and local.lr",
+        {}, description="dotted setting -> range or choices; empty: what algorithm and initialiser declare and local.lr"
     )
 
     @model_validator(mode="after")

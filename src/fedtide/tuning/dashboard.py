@@ -11,11 +11,7 @@ from fedtide.tuning.journal import SUFFIX, read_journal
 
 
 def newest_journal(folder: Path) -> Path:
-    """The journal in a folder that was last written.
-
-    Raises:
-        SettingsError: there is none.
-    """
+    """The journal in a folder that was last written; a SettingsError if there is none."""
     journals = sorted(folder.glob(f"*{SUFFIX}"), key=lambda path: path.stat().st_mtime_ns)
     if not journals:
         raise SettingsError(f"{folder}: no search here; run `fedtide tune`, or name its folder with --out")

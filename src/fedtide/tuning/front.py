@@ -5,16 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from fedtide.report import front
 from fedtide.settings.scores import score_of
 from fedtide.settings.tuning import Value
 
 
 def pareto_front(study: Any) -> list[Any]:
     """Complete, non-dominated trials of a study with two objectives, by ascending cost and improving metric."""
-    complete = [trial for trial in study.trials if trial.state.name == "COMPLETE"]
-    costs, qualities = [trial.values[1] for trial in complete], [_quality(study, trial) for trial in complete]
-    return [complete[place] for place in front.pareto_front(costs, qualities)]
+    return sorted(study.best_trials, key=lambda trial: (trial.values[1], -_quality(study, trial)))
 
 
 def distinct(trials: Sequence[Any]) -> list[Any]:
@@ -38,7 +35,7 @@ def picture(study: Any, keys: Sequence[str], metric: str) -> bytes:
     from matplotlib.figure import Figure
     from matplotlib.ticker import LogLocator
 
-    from fedtide.report.charts.style import GREY, PALETTE, WIDTH, paper, percent_axis, png
+    from fedtide.report.charts.style import GREY, PALETTE, WIDTH, paper, percent, percent_limits, png
 
     best, score = pareto_front(study), score_of(metric)
     values, costs = zip(*(trial.values for trial in study.trials if trial.state.name == "COMPLETE"), strict=True)
@@ -59,7 +56,8 @@ def picture(study: Any, keys: Sequence[str], metric: str) -> bytes:
         axes.margins(x=0.1)  # room for the leftmost label
         axes.grid(visible=True, axis="both")
         if score.share:
-            percent_axis(axes, min(values), max(values))
+            axes.set_ylim(*percent_limits(min(values), max(values)))
+            percent(axes.yaxis)
         axes.set_xlabel("Communication cost per round (kappa; 1 is an exchange after every local step)")
         axes.set_ylabel(f"Validation {score.words}")
         return png(figure)

@@ -13,11 +13,7 @@ SUFFIX = ".journal"
 
 
 def open_journal(path: Path) -> Any:
-    """Optuna's journal, without the stale lock and torn last line that a killed process may leave.
-
-    Raises:
-        SettingsError: as :func:`read_journal`.
-    """
+    """:func:`read_journal`, without the stale lock and torn last line that a killed process may leave."""
     for lock in path.parent.glob(f"{path.name}.lock*"):  # renamed before it is removed
         lock.unlink(missing_ok=True)
     content = path.read_bytes() if path.exists() else b""

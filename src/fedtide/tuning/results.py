@@ -62,13 +62,8 @@ def write(study: Any, space: Space, objectives: Sequence[str], folder: Path, log
     One objective: ``trials.csv``, ``history.png`` and ``importance.png``, the share of the variance of a random forest's
     prediction that a setting explains alone (fANOVA, Hutter et al. 2014). Two objectives: ``front.csv`` and ``front.png``.
 
-    Args:
-        study: an Optuna study; without a complete trial only the table is written.
-        space: of the search.
-        objectives: their names, one or two.
-        folder: where to write; every file is renamed into place when complete. Tables and figures of an earlier search that
-            this one does not write are removed.
-        log: gets a line if a figure cannot be drawn.
+    Without a complete trial only the table is written. Tables and figures of an earlier search that this one does not write
+    are removed; ``log`` gets a line if a figure cannot be drawn.
 
     Returns:
         The files.
@@ -86,7 +81,6 @@ def write(study: Any, space: Space, objectives: Sequence[str], folder: Path, log
 
 
 def _one_objective(study: Any, keys: list[str], folder: Path, log: Callable[[str], None]) -> list[str]:
-    """Write table and figures of a search with one objective; returns their names."""
     complete = _complete(study)
     seeds = list(complete[0].user_attrs.get("seeds", ())) if complete else []
     rows = (
@@ -114,7 +108,6 @@ def _one_objective(study: Any, keys: list[str], folder: Path, log: Callable[[str
 
 
 def _two_objectives(study: Any, keys: list[str], objectives: Sequence[str], folder: Path) -> list[str]:
-    """Write table and figure of a search with two objectives; returns their names."""
     front = {trial.number for trial in pareto_front(study)}
     rows = (
         [*_outcome(trial), *(trial.values or (None, None)), str(trial.number in front).lower(),
@@ -129,7 +122,6 @@ def _two_objectives(study: Any, keys: list[str], objectives: Sequence[str], fold
 
 
 def _ended(study: Any) -> Iterator[Any]:
-    """Trials that have ended."""
     return (trial for trial in study.trials if trial.state.name in ("COMPLETE", "PRUNED"))
 
 

@@ -16,8 +16,7 @@ from fedtide.settings.search import CmaesSampler, GpSampler, GridSampler, TpeSam
 from fedtide.settings.tuning import TuneSettings, Value
 from fedtide.tuning.space import Choice, Dimension
 
-_PACKAGES = {"cmaes": "cmaes"}
-"""What a sampler needs beyond fedtide's dependencies."""
+_PACKAGES = {"cmaes": "cmaes"}  # what a sampler needs beyond fedtide's dependencies
 
 
 class Proposals:
@@ -46,11 +45,9 @@ class Proposals:
 
     @property
     def distributions(self) -> dict[str, Any]:
-        """Optuna's distribution of every varied setting."""
         return {dimension.key: _distribution(dimension) for dimension in self._dimensions}
 
     def sampler(self, number: int) -> Any:
-        """Optuna's sampler for the trial of a number."""
         from optuna import samplers
 
         seed, chosen = int(generator(self._options.seed, "search", number).integers(2**31)), self._sampler
@@ -84,9 +81,7 @@ def _refuse(name: str, dimensions: Sequence[Dimension | Choice]) -> None:
     """Refuse a sampler whose package is missing, or that cannot search the space."""
     package = _PACKAGES.get(name)
     if package is not None and find_spec(package) is None:
-        raise SettingsError(
-            f"tune.sampler = {name}: the package {package} is not installed; pip install 'fedtide[tuning]'"
-        )
+        raise SettingsError(f"tune.sampler = {name}: package {package} is not installed; pip install 'fedtide[tuning]'")
     if name == "cmaes":
         if choices := [dimension.key for dimension in dimensions if isinstance(dimension, Choice)]:
             raise SettingsError(f"tune.sampler = cmaes: {choices[0]} has choices, but it searches ranges only")
@@ -95,7 +90,6 @@ def _refuse(name: str, dimensions: Sequence[Dimension | Choice]) -> None:
 
 
 def _values(dimension: Dimension | Choice, points: int) -> list[Value]:
-    """Values of one axis of a grid."""
     if isinstance(dimension, Choice):
         return list(dimension.limits)
     spaced = (np.geomspace if dimension.log else np.linspace)(dimension.low, dimension.high, points)
@@ -115,16 +109,7 @@ def _distribution(dimension: Dimension | Choice) -> Any:
 
 
 def facts(options: TuneSettings, rounds: Mapping[int, tuple[int, ...]]) -> dict[str, Any]:
-    """What of sampler, pruner and seeds makes another study, as far as it differs from the defaults; JSON-able.
-
-    Args:
-        options: of the search. rounds: that are scored, by seed of the runs.
-    """
-    chosen = {}
-    for name in ("sampler", *(["pruner"] if options.prunes else [])):
-        value = getattr(options, name)
-        if value != type(options).model_fields[name].default:
-            chosen[name] = value.model_dump(mode="json")
-    if options.run_seeds != (options.seed,):
-        chosen["seeds"] = [options.seed, *rounds.items()]
-    return chosen
+    """What of sampler, pruner and seeds makes another study, JSON-able; ``rounds``: that are scored, by seed of the runs."""
+    chosen = {"sampler": options.sampler, **({"pruner": options.pruner} if options.prunes else {})}
+    found: dict[str, Any] = {name: value.model_dump(mode="json") for name, value in chosen.items()}
+    return found | {"seeds": [options.seed, *rounds.items()]}

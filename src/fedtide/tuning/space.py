@@ -98,9 +98,7 @@ class Space:
         settings = self.settings({key: value})
         found = _find(settings, key)[2]
         if found != value and str(found) != value:  # infinity is given as a word
-            raise SettingsError(
-                f"tune.space: {key} cannot be searched: it stays {found!r} because it is fixed elsewhere"
-            )
+            raise SettingsError(f"tune.space: {key} cannot be searched: fixed elsewhere, it stays {found!r}")
         return settings
 
 
@@ -130,11 +128,7 @@ def _put(raw: dict[str, Any], resolved: Any, path: list[str], value: Value) -> N
 
 
 def _find(settings: RunSettings, key: str) -> tuple[SettingsModel, str, Any]:
-    """Group, field and value of a dotted key.
-
-    Raises:
-        SettingsError: there is no such setting.
-    """
+    """Group, field and value of a dotted key; a SettingsError if there is no such setting."""
     group: Any = settings
     *path, last = key.split(".")
     for part in (*path, last):
@@ -148,9 +142,7 @@ def _find(settings: RunSettings, key: str) -> tuple[SettingsModel, str, Any]:
 def _dimension(settings: RunSettings, key: str, wanted: SearchRange | SearchChoices) -> Dimension | Choice:
     owner, field, present = _find(settings, key)
     if field in ("seed", "world_seed"):
-        raise SettingsError(
-            f"tune.space: {key} is a source of randomness, not part of a method, so it cannot be searched"
-        )
+        raise SettingsError(f"tune.space: {key} cannot be searched: it is a source of randomness, not part of a method")
     if isinstance(wanted, SearchChoices):
         if not isinstance(present, Value):
             raise SettingsError(f"tune.space: {key} is neither a word nor a number, so it cannot be searched")
@@ -167,7 +159,6 @@ def _dimension(settings: RunSettings, key: str, wanted: SearchRange | SearchChoi
 
 
 def _tunables(settings: RunSettings) -> Iterator[tuple[str, SearchRange]]:
-    """Tunable settings with their default ranges."""
     for group in _SEARCHED:
         yield from _tunables_below(getattr(settings, group), group)
 

@@ -78,7 +78,7 @@ def tune(
     dies twice, has failed: the others go on without it, and the same command tries it again.
 
     With ``tune.cost`` there are two objectives, and the search looks for their Pareto front. No trial is pruned then, since
-    one objective alone cannot tell whether a trial is worth finishing.
+    a pruner sees one objective only.
 
     The study's name is a hash of settings, data, code, ranges and objectives: if one of them changes, a new study starts;
     otherwise the search continues, also after a kill, until ``tune.trials`` trials have ended, a grid is complete, or
@@ -116,7 +116,7 @@ def tune(
     sources = sorted({part for settings in space.extremes for part in code(settings)})
     first = rounds[options.run_seeds[0]]
     identity = [run_key(space.base, data), sources, varied, options.metric, first, options.cost, options.prunes]
-    digest = short_hash([*identity, *filter(None, [facts(options, rounds)])])  # as before there were other samplers
+    digest = short_hash([*identity, facts(options, rounds)])
     name = f"tune-{space.base.label}-{space.base.initialiser_label}-{digest}"
     sent = dataclasses.replace(workspace.options, model=False, register=None)  # of many models one is of use
     where, hosts = dataclasses.replace(workspace, comparison=name, options=sent), params.experiment.hosts
@@ -235,17 +235,15 @@ class _Search:
         return {seed: trial if len(seeds) == 1 else f"{trial}-{seed}" for seed in seeds}
 
     def _directories(self, trial: str) -> list[RunDirectory]:
-        """Run directories of a trial."""
         return [RunDirectory(self._workspace.runs / name) for name in self._names(trial).values()]
 
     def _promises_little(self) -> bool:
-        """Whether the terminator ends the search, after some complete trial."""
+        """Whether the terminator ends the search; not before a trial is complete."""
         complete = self._study.get_trials(deepcopy=False, states=(self._states.COMPLETE,))
         return bool(complete) and promises_little(self._study, self._options.terminator, self._options.seed)
 
     @property
     def _ended(self) -> int:
-        """Number of ended trials."""
         return len(self._study.get_trials(deepcopy=False, states=(self._states.COMPLETE, self._states.PRUNED)))
 
     def next(self) -> Task | None:
@@ -279,9 +277,7 @@ class _Search:
         """A trial of the sampler, or one that is repeated; ``number`` gives the former its sampler and name."""
         self._study.sampler = self._proposals.sampler(number)
         with warnings.catch_warnings():
-            warnings.filterwarnings(
-                "ignore", category=RuntimeWarning, module="cmaes"
-            )  # it divides by a distance of zero
+            warnings.filterwarnings("ignore", category=RuntimeWarning, module="cmaes")  # a distance of zero
             trial = self._study.ask(self._proposals.distributions)
         trial.set_user_attr("run", trial.user_attrs.get("run", f"{self._path.name}-{number:04d}"))
         return trial
@@ -390,5 +386,4 @@ class _Search:
 
 
 def _title(trial: Any) -> str:
-    """Name of a trial for a display: its number and settings."""
     return f"trial {int(trial.user_attrs['run'].rpartition('-')[2])} · {results.settings_line(trial.params)}"

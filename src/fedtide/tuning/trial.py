@@ -29,11 +29,9 @@ ShouldPrune = Callable[[int, float], bool]
 
 @dataclass(frozen=True)
 class SeedRun:
-    """One run of a trial. Settings are plain, so that it can be sent to another process.
+    """One run of a trial, that can be sent to another process: name of its directory, JSON-able settings, and run key.
 
-    Attributes:
-        name: of the run directory. settings: of the run, JSON-able. rounds: numbers (from 1) of those its metric is averaged
-            over. key: run key.
+    ``rounds`` are the numbers (from 1) of those that its metric is averaged over.
     """
 
     name: str
@@ -44,11 +42,7 @@ class SeedRun:
 
 @dataclass(frozen=True)
 class Task:
-    """What to run in a trial.
-
-    Attributes:
-        name: of the trial. runs: one per seed. workspace: for their records. metric: a column of the history.
-    """
+    """What to run in a trial: one run per seed, their workspace, and the metric, a column of the history."""
 
     name: str
     runs: tuple[SeedRun, ...]
@@ -75,12 +69,7 @@ class Outcome:
 
 
 class Pruner(L.Callback):
-    """Stops the run as soon as, after an evaluated round, it should be pruned.
-
-    Args:
-        directory: of the run; rounds of an earlier process are considered first.
-        metric: column of the history.
-        should_prune: see :data:`ShouldPrune`.
+    """Stops the run as soon as, after an evaluated round, it should be pruned; rounds in its directory are considered first.
 
     Attributes:
         pruned: whether the run was pruned; read by :func:`fedtide.runs.execution.execute`.
@@ -92,17 +81,14 @@ class Pruner(L.Callback):
         self._last = 0
 
     def catch_up(self) -> None:
-        """Consider the recorded rounds."""
         for row in self.directory.history():
             self._consider(row)
 
     def on_train_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
-        """Catch up with a continued run."""
         self.catch_up()
         trainer.should_stop = self.pruned
 
     def on_train_epoch_end(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
-        """Consider the round that has just ended."""
         if isinstance(pl_module, FederatedModule) and pl_module.record is not None:
             self._consider(pl_module.record.row)
             trainer.should_stop |= self.pruned
@@ -118,8 +104,8 @@ def run_trial(task: Task, ask: Ask) -> Outcome:
     """Run a trial, seed by seed, until one of its runs is not complete.
 
     Finished runs are read from their records, an interrupted one continues. Waits for a process of an interrupted search that
-    still works on it. Only the first run asks whether to prune, with a round and the metric after it: what it says about the
-    settings is known before any time is spent on other seeds.
+    still works on it. Only the first run may be pruned, before any time is spent on other seeds; it asks with a round and the
+    metric after it.
     """
     outcomes: list[Outcome] = []
     for place, member in enumerate(task.runs):
@@ -155,8 +141,7 @@ def _run_seed(task: Task, member: SeedRun, ask: Ask | None) -> Outcome:
     return Outcome(state, None if value is None else (value, _cost(history)), summary.get("signal"), tracking)
 
 
-_WINDOW = 10
-"""Rounds after a session change."""
+_WINDOW = 10  # rounds after a session change
 
 
 def last_tenth(timeline: Timeline, ahead: bool = False) -> tuple[int, ...]:
@@ -166,8 +151,7 @@ def last_tenth(timeline: Timeline, ahead: bool = False) -> tuple[int, ...]:
 
 
 def _looks_ahead(timeline: Timeline, round_: int) -> bool:
-    """Whether models are evaluated on a next period in a round (from 1)."""
-    return timeline.evaluated_ahead_at(round_ - 1) is not None
+    return timeline.evaluated_ahead_at(round_ - 1) is not None  # on a next period, in a round from 1
 
 
 def after_changes(timeline: Timeline) -> tuple[int, ...]:
@@ -186,9 +170,7 @@ def after_changes(timeline: Timeline) -> tuple[int, ...]:
 def evaluated_rounds(timeline: Timeline, over: str, every: int, ahead: bool = False) -> tuple[int, ...]:
     """Numbers of the rounds given by ``tune.over``, when every ``every``-th round and the last are evaluated.
 
-    Args:
-        timeline: of the trials. over, every: the settings.
-        ahead: only rounds with a next period to evaluate on.
+    With ``ahead``, only rounds with a next period to evaluate on.
 
     Raises:
         SettingsError: there are no changes to evaluate, no next period, or none of the rounds is evaluated.
@@ -200,23 +182,16 @@ def evaluated_rounds(timeline: Timeline, over: str, every: int, ahead: bool = Fa
     rounds = tuple(round_ for round_ in rounds if not ahead or _looks_ahead(timeline, round_))
     if not any(round_ % every == 0 or round_ == timeline.rounds for round_ in rounds):
         which = "the first ten of a session" if changes else "the last tenth"
-        raise SettingsError(
-            f"evaluation.every = {every}: none of the rounds of tune.over = {over!r}, {which}, is evaluated"
-        )
+        raise SettingsError(f"evaluation.every = {every}: no round of tune.over = {over!r}, {which}, is evaluated")
     return rounds
 
 
 def score(history: Iterable[Mapping[str, str]], metric: str, rounds: Collection[int]) -> float | None:
-    """Mean of a metric over some rounds, as far as they are evaluated.
-
-    Returns:
-        The mean; ``None`` if it is not finite or none was evaluated.
-    """
+    """Mean of a metric over some rounds, as far as they are evaluated; ``None`` if it is not finite or none was."""
     values = [float(row[metric]) for row in history if int(row["round"]) in rounds and row[metric]]
     mean = sum(values) / len(values) if values else math.nan
     return mean if math.isfinite(mean) else None
 
 
 def _cost(history: Iterable[Mapping[str, str]]) -> float:
-    """Mean kappa of the rounds."""
     return round(statistics.fmean(float(row["kappa"]) for row in history), _DIGITS)

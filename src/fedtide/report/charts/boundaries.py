@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import math
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from fedtide.records.frames import METHOD, Method, Records
-from fedtide.report.charts.chart import Axis, Cells, Chart, Panel, Series, floats
+from fedtide.report.charts.chart import Axis, Cells, Chart, Panel, Series, ranged
 from fedtide.report.charts.style import GREY, PALETTE
 
-_MOST_WRITTEN = 40
-"""Columns of cells, over the width of the page, in which a number has room."""
+_MOST_WRITTEN = 40  # columns of cells, over the width of the page, in which a number has room
 
 _LOOKS = {
     "start": ("initial model of the session", PALETTE[0], "o"),
@@ -61,9 +59,7 @@ def losses(records: Records, reference: str) -> Chart | None:
         for key, (words, colour, marker) in _LOOKS.items():
             if any(key in row["losses"] for row in rows):
                 of = frame[key].agg(["mean", "min", "max"])
-                mean, low, high = (floats(of[name]) for name in ("mean", "min", "max"))
-                line = Series(words, floats(of.index), mean, colour, low, high, marker=marker, size=4.5)
-                found.append(replace(line, width=1.0, shade=0.15))
+                found.append(ranged(words, of, colour, marker=marker, size=4.5, width=1.0, shade=0.15))
         return tuple(found)
 
     return Chart(

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
+import pandas as pd
 from numpy.typing import NDArray
 
 from fedtide.report.charts.style import percent_limits, r2_limits
@@ -22,12 +24,9 @@ class Axis:
     """An axis.
 
     Attributes:
-        title: what it is, with its unit.
-        share: whether its values are shares, written in percent.
-        log: whether it is logarithmic.
-        low, high: where it ends; None: where its values end, with a margin.
-        names: of the places 0, 1, ...; on a y axis from the top.
-        whole: whether it counts something, so that its ticks are whole numbers.
+        title: what it is, with its unit. share: whether its values are shares, written in percent.
+        low, high: limits; None: those of its values, with a margin.
+        names: of the places 0, 1, ...; on a y axis from the top. whole: whether its ticks are whole numbers.
     """
 
     title: str
@@ -39,7 +38,6 @@ class Axis:
     whole: bool = False
 
     def text(self, value: float) -> str:
-        """A value with its unit."""
         return f"{100 * value:.1f} %" if self.share else f"{value:.4g}"
 
 
@@ -53,13 +51,10 @@ class Series:
         low, high: the range, float [n] each, or None.
         colour, dash: of the line; dash is a number, see ``style.line_style``.
         marker: Matplotlib's, or empty for none. size: of the marker, in points.
-        width: of the line, in points; 0 for points alone.
-        opacity: of the line and its markers. shade: opacity of the band.
-        steps: whether a value holds until the next one.
-        bars: whether the range is a bar at each point instead of a band.
-        listed: whether it is in the legend.
-        note: what it is beside its name, e.g. a run that diverged.
-        labels: text at the points, in print instead of the legend.
+        width: of the line, in points; 0 for points alone. opacity: of the line and its markers. shade: opacity of the band.
+        steps: whether a value holds until the next one. bars: whether the range is a bar at each point instead of a band.
+        listed: whether it is in the legend. note: further description, e.g. of a run that diverged.
+        labels: text at the points, in files instead of the legend.
     """
 
     name: str
@@ -86,10 +81,8 @@ class Cells:
     """A table of coloured cells, named by the axes.
 
     Attributes:
-        values: float [rows, columns] in [0, 1], NaN for none.
-        colours: Matplotlib's name of the scale of colours.
-        title: of that scale. missing: colour of cells without a value, in print.
-        share: whether values are shares, written in percent.
+        values: float [rows, columns] in [0, 1], NaN for none. share: whether they are shares, written in percent.
+        colours: Matplotlib's name of the colour scale. title: of that scale. missing: colour of empty cells, in files.
         written: whether cells are large enough for their values.
     """
 
@@ -101,7 +94,6 @@ class Cells:
     written: bool = True
 
     def text(self, value: float) -> str:
-        """A value in its cell."""
         return f"{100 * value:.0f}" if self.share else f"{value:.2f}"
 
 
@@ -110,9 +102,7 @@ class Panel:
     """One part of a figure.
 
     Attributes:
-        title: above it.
-        series: drawn in order.
-        cells: drawn instead.
+        title: above it. series: drawn in order. cells: drawn instead.
         sessions: (session, first round, last round) of those to mark on the x axis.
         y: its own y axis, where panels do not share one.
     """
@@ -129,8 +119,7 @@ class Chart:
     """A figure: panels in rows from left to right, all with the axes ``x`` and ``y``.
 
     Attributes:
-        columns: panels in a row.
-        height: in inches, at the width of a page.
+        columns: panels in a row. height: in inches, at the width of a page.
         groups: number of groups of devices that alternate between the marked sessions.
     """
 
@@ -143,7 +132,6 @@ class Chart:
 
     @property
     def rows(self) -> int:
-        """Number of rows of panels."""
         return -(-len(self.panels) // self.columns)
 
     @property
@@ -175,11 +163,10 @@ class Chart:
                     yield f"{', '.join(filter(None, words))} {axis.text(float(known[-1]))}"
 
 
-def band(
-    name: str, x: Iterable[float], mean: Iterable[float], low: Iterable[float], high: Iterable[float], colour: str
-) -> Series:
-    """A line with the range around it."""
-    return Series(name, floats(x), floats(mean), colour, floats(low), floats(high))
+def ranged(name: str, of: pd.DataFrame, colour: str, **look: Any) -> Series:
+    """The column ``mean`` over the index, with the range from ``min`` to ``max``."""
+    mean, low, high = (floats(of[column]) for column in ("mean", "min", "max"))
+    return Series(name, floats(of.index), mean, colour, low, high, **look)
 
 
 def floats(values: Iterable[float]) -> Floats:

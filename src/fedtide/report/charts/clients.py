@@ -1,4 +1,4 @@
-"""Figures of how the clients fare: the distribution of their accuracies, and newcomers against the others."""
+"""Figures of the clients' accuracies: their distribution, and newcomers against the others."""
 
 from __future__ import annotations
 
@@ -104,9 +104,8 @@ def newcomers(records: Records) -> Chart | None:
             rounds = mine.groupby(["session", "round"])[group].agg(["mean", "min", "max"]).dropna().reset_index()
             # Other clients make up the group in another session: a line joins them only if it has nothing else to join.
             pieces = [piece for _, piece in rounds.groupby("session")] if per_session > 1 else [rounds]
-            x, y, low, high = (
-                joined([floats(piece[name]) for piece in pieces]) for name in ("round", "mean", "min", "max")
-            )
+            columns = ("round", "mean", "min", "max")
+            x, y, low, high = (joined([floats(piece[name]) for piece in pieces]) for name in columns)
             drawn = marker if few or any(len(piece) == 1 for piece in pieces) else ""
             found.append(Series(group, x, y, colour, low, high, dash=dash, marker=drawn))
         return found
@@ -116,7 +115,6 @@ def newcomers(records: Records) -> Chart | None:
 
 
 def _in_order(records: Records, rows: pd.DataFrame) -> list[Method]:
-    """Methods that have rows."""
     drawn = set(rows[METHOD].itertuples(index=False, name=None))
     return [method for method in records.methods if method in drawn]
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pandas as pd
 
 from fedtide.engine.passes.neurons import SOFTMAX
-from fedtide.records.frames import METHOD, Records
-from fedtide.report.charts.chart import Axis, Chart, Panel, Series, floats
+from fedtide.records.frames import METHOD, Records, by_method
+from fedtide.report.charts.chart import Axis, Chart, Panel, ranged
 from fedtide.report.charts.figures import method_names
 from fedtide.report.charts.style import line_look
 
@@ -20,12 +20,8 @@ def neurons(records: Records) -> Chart | None:
 
 def momentum(records: Records) -> Chart | None:
     """Norm of the server's momentum and alpha, for algorithms that have them."""
-    return _chart(
-        [
-            (records.history, "momentum_norm", "Norm of the momentum"),
-            (records.history, "alpha", "Weight of the gradient"),
-        ]
-    )
+    norm = (records.history, "momentum_norm", "Norm of the momentum")
+    return _chart([norm, (records.history, "alpha", "Weight of the gradient")])
 
 
 def _chart(panels: list[tuple[pd.DataFrame, str, str]]) -> Chart | None:
@@ -33,17 +29,15 @@ def _chart(panels: list[tuple[pd.DataFrame, str, str]]) -> Chart | None:
     drawn = [(frame[frame["state"] == "complete"].dropna(subset=[name]), name, title) for frame, name, title in panels]
     if any(frame.empty for frame, _, _ in drawn):
         return None
-    return Chart(
-        Axis("Communication round"), Axis(""), tuple(_panel(*panel) for panel in drawn), columns=len(drawn), height=3.2
-    )
+    return Chart(Axis("Communication round"), Axis(""), tuple(_panel(*panel) for panel in drawn), len(drawn), 3.2)
 
 
 def _panel(frame: pd.DataFrame, name: str, title: str) -> Panel:
-    groups = [((str(label), str(start)), rows) for (label, start), rows in frame.groupby(METHOD, sort=False)]
-    names, series = method_names([method for method, _ in groups]), []
-    for number, (method, rows) in enumerate(groups):
-        of, look = rows.groupby("round")[name].agg(["mean", "min", "max"]), line_look(number)
-        mean, low, high = (floats(of[each]) for each in ("mean", "min", "max"))
-        series.append(Series(names[method], floats(of.index), mean, look.colour, low, high, dash=look.dash))
+    groups = by_method(frame)
+    names, series = method_names(list(groups)), []
+    for number, (method, rows) in enumerate(groups.items()):
+        look = line_look(number)
+        of = rows.groupby("round")[name].agg(["mean", "min", "max"])
+        series.append(ranged(names[method], of, look.colour, dash=look.dash))
     skewed = frame[name].max() > 20 * frame[name].median() > 0
     return Panel(series=tuple(series), y=Axis(title, log=bool(skewed)))

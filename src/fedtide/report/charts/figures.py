@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
 
-from fedtide.records.frames import METHOD, Method, Records
+from fedtide.records.frames import METHOD, Method, Records, by_method
 from fedtide.report.charts.chart import MOST_MARKERS, Axis, Cells, Chart, Panel, Series, floats, joined, score_axis
 from fedtide.report.charts.session_marks import groups_in_turn, session_spans
 from fedtide.report.charts.style import INK, PALETTE, line_look
@@ -72,22 +73,15 @@ def per_class(records: Records) -> Chart | None:
     if complete.empty or not classes:
         return None
     means = complete.groupby(METHOD, sort=False)[classes].mean()
-    names = method_names([(str(label), str(start)) for label, start in means.index])
+    names = method_names(means.index.to_list())
     written = len(classes) <= _MOST_CELLS
     values = means.to_numpy(dtype=np.float64)
     cells = Cells(values, "cividis", "Accuracy", missing="#d9d9d9", share=True, written=written)
-    x = (
-        Axis("Class", names=tuple(str(number) for number in range(len(classes))))
-        if written
-        else Axis("Class", whole=True)
-    )
+    x = Axis("Class", names=tuple(map(str, range(len(classes)))) if written else (), whole=not written)
     return Chart(x, Axis("", names=tuple(names.values())), (Panel(cells=cells),), 1, 1.0 + 0.27 * len(names))
 
 
-@dataclass(frozen=True)
-class _Place:
-    """One line of one panel."""
-
+class _Place(NamedTuple):
     panel: str
     name: str
     number: int
@@ -126,8 +120,8 @@ def _curves(records: Records, x: str, axis: Callable[[float], tuple[float, str]]
     panels = list(dict.fromkeys(place.panel for place in places.values()))
     size, title = axis(records.history[x].max())
     series: dict[str, list[Series]] = {panel: [] for panel in panels}
-    for (label, start), group in history.groupby(METHOD, sort=False):
-        place = places[str(label), str(start)]
+    for method, group in by_method(history).items():
+        place = places[method]
         series[place.panel] += lines(place, group.assign(x=group[x], score=group[column]), size)
     shown = {panel: [method for method, place in places.items() if place.panel == panel] for panel in panels}
     columns = 1 if len(panels) <= 4 else 3 if len(panels) <= 12 else 5  # few are stacked, so that rounds stay legible
@@ -156,14 +150,11 @@ def _over_rounds(place: _Place, group: pd.DataFrame, size: float) -> list[Series
 def _over_bytes(place: _Place, group: pd.DataFrame, size: float) -> list[Series]:
     """Algorithms reach a session change at different bytes: joined lines would hide each other."""
     per_round = _per_round(group)
-    return [
-        *_range(place, [piece for _, piece in per_round.groupby("session")], size),
-        *_failed(place, group, size),
-    ]
+    pieces = [piece for _, piece in per_round.groupby("session")]
+    return [*_range(place, pieces, size), *_failed(place, group, size)]
 
 
 def _per_round(group: pd.DataFrame) -> pd.DataFrame:
-    """Mean and range over the complete runs."""
     complete = group[group["state"] == "complete"]
     return complete.groupby(["session", "round"], as_index=False).agg(
         x=("x", "mean"), mean=("score", "mean"), low=("score", "min"), high=("score", "max")
@@ -171,7 +162,6 @@ def _per_round(group: pd.DataFrame) -> pd.DataFrame:
 
 
 def _range(place: _Place, pieces: list[pd.DataFrame], size: float) -> list[Series]:
-    """The mean and range of the complete runs of one method."""
     points = sum(len(piece) for piece in pieces)
     if not points:
         return []

@@ -25,7 +25,7 @@ CONFIG: Json = {
     "displaylogo": False,
     "modeBarButtons": [["toImage", "zoom2d", "pan2d", "resetScale2d"]],
 }
-_PIXELS = 88  # per inch of the printed figure
+_PIXELS = 88  # per inch of the figure in files
 _FEWEST_POINTS = 24
 _MOST_TOGETHER = 10  # series of a panel whose values one box can show
 _TOP, _BOTTOM, _LEFT, _RIGHT = 28, 52, 66, 14
@@ -119,10 +119,9 @@ def _traces(series: Series, x: Axis, y: Axis, most: int) -> list[Json]:
     value, of = ("x", x) if y.names else ("y", y)
     sign = ".1%" if of.share else ".4~g"
     text = f"%{{{value}:{sign}}}"
+    modes = (("lines", series.width or series.y is None), ("markers", series.marker))
     line: Json = {
-        "mode": "+".join(
-            name for name, drawn in (("lines", series.width or series.y is None), ("markers", series.marker)) if drawn
-        ),
+        "mode": "+".join(name for name, drawn in modes if drawn),
         "x": _numbers(series.x[kept]),
         "y": _numbers(middle),
         "line": {
@@ -165,15 +164,8 @@ def _band(series: Series, kept: np.ndarray[Any, np.dtype[np.int64]], shade: str)
         xs += [*_numbers(outline), *_numbers(outline[::-1]), None]
         ys += [*_numbers(bottom), *_numbers(top[::-1]), None]
     fill = f"rgba({', '.join(str(int(shade[at : at + 2], 16)) for at in (1, 3, 5))}, {series.shade + 0.04:.2f})"
-    return {
-        "mode": "lines",
-        "line": {"width": 0},
-        "fill": "toself",
-        "fillcolor": fill,
-        "hoverinfo": "skip",
-        "x": xs[:-1],
-        "y": ys[:-1],
-    }
+    band = {"mode": "lines", "line": {"width": 0}, "fill": "toself", "fillcolor": fill, "hoverinfo": "skip"}
+    return band | {"x": xs[:-1], "y": ys[:-1]}
 
 
 def kept_points(values: Floats | None, most: int) -> np.ndarray[Any, np.dtype[np.int64]]:
@@ -259,11 +251,8 @@ def _layout(chart: Chart, columns: int, crowd: float) -> Json:
         left, top = column * (width + between), 1 - line * (row + gap) / inside
         x, y = _axis_name("x", number + 1), _axis_name("y", number + 1)
         labelled = number + columns >= count or columns < chart.columns
-        across = _axis(chart.x, crowd) | {
-            "domain": _domain(left, left + width),
-            "anchor": y,
-            "showticklabels": labelled,
-        }
+        across = _axis(chart.x, crowd) | {"domain": _domain(left, left + width), "anchor": y}
+        across["showticklabels"] = labelled
         up = _axis(panel.y or chart.y, crowd) | {"domain": _domain(top - row / inside, top), "anchor": x}
         up |= {"showticklabels": column == 0 or own}
         if panel.cells is None:

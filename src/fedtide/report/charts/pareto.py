@@ -28,7 +28,7 @@ def score_over_cost(records: Records, table: Table) -> Chart | None:
     )
     if len(points) < 2:
         return None
-    names = method_names([(str(label), str(start)) for label, start in points.index])
+    names = method_names(points.index.to_list())
     best = pareto_front(points["kappa"].tolist(), (table.score.sign * points["best"]).tolist())
     front = points.iloc[best]
     series = [Series("Pareto front", floats(front["kappa"]), floats(front["best"]), GREY, width=1.0, steps=True)]

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator
 
-from fedtide.records.frames import METHOD, Records
+from fedtide.records.frames import Records, by_method
+from fedtide.report.charts.figures import method_names
 from fedtide.report.charts.style import GREY, PALETTE, WIDTH, paper, wrapped
 
 _LINEAR = 0.01  # loss changes below this are on a linear scale, larger ones on a logarithmic one
@@ -53,9 +56,8 @@ def consistency(records: Records) -> Figure | None:
             axes.plot([-far, far], [-far, far], color=GREY, linewidth=0.7)
             axes.axhline(0, color=GREY, linewidth=0.7)
             axes.axvline(0, color=GREY, linewidth=0.7)
-            points = axes.scatter(
-                drawn["global"], drawn["local"], c=drawn["round"], s=7, cmap="cividis", linewidths=0, alpha=0.7
-            )
+            look: Any = {"s": 7, "cmap": "cividis", "linewidths": 0, "alpha": 0.7}
+            points = axes.scatter(drawn["global"], drawn["local"], c=drawn["round"], **look)
             agree = np.mean(np.sign(changes["global"]) == np.sign(changes["local"]))
             axes.set_title(wrapped(f"{name}: {100 * agree:.0f} % agree", 84 // min(len(panels), 3)))
             axes.set_xscale("symlog", linthresh=_LINEAR)
@@ -89,9 +91,8 @@ def loss_changes(rows: pd.DataFrame) -> pd.DataFrame:
 def _panels(records: Records, column: str) -> list[tuple[str, pd.DataFrame]]:
     """Name and rows of each method whose complete runs recorded the column."""
     rows = records.clients[(records.clients["state"] == "complete") & records.clients[column].notna()]
-    one = rows["initialiser"].nunique() == 1
-    groups = rows.groupby(METHOD, sort=False)
-    return [(str(names[0]) if one else " · ".join(map(str, names)), group) for names, group in groups]
+    groups = by_method(rows)
+    return list(zip(method_names(list(groups)).values(), groups.values(), strict=True))
 
 
 def _grid(panels: int, height: float) -> tuple[Figure, list[Axes]]:

@@ -32,7 +32,6 @@ class Picture:
 
     @property
     def base64(self) -> str:
-        """The PNG as text."""
         return base64.b64encode(self.files["png"]).decode("ascii")
 
     @property

@@ -14,17 +14,16 @@ from fedtide.report.charts.chart import Axis, Cells, Chart, Series
 from fedtide.report.charts.session_marks import mark_sessions
 from fedtide.report.charts.style import DASHES, WIDTH, legend_layout, logarithmic, percent, wrapped
 
-_TITLE = 84
-"""Letters of a title over the width of a figure."""
-_ROW_NAME = 44
-"""Letters in a line of the name of a row."""
+_TITLE = 84  # letters of a title over the width of a figure
+_ROW_NAME = 44  # letters in a line of the name of a row
 _LINE, _LEGEND_LINE = 0.15, 0.19
 """Heights of a line of text in inches."""
 
 
 def drawn(chart: Chart) -> Figure:
     """The figure; to be called, and the figure saved, inside :func:`fedtide.report.charts.style.paper`."""
-    names, legend_columns = legend_layout([] if _labelled(chart) else list(chart.legend))
+    labelled = any(series.labels for panel in chart.panels for series in panel.series)
+    names, legend_columns = legend_layout([] if labelled else list(chart.legend))
     figure = Figure(figsize=(WIDTH, chart.height + _room(chart, names, legend_columns)), layout="constrained")
     own = any(panel.y for panel in chart.panels)
     grid = figure.subplots(chart.rows, chart.columns, sharex=not own, sharey=not own, squeeze=False)
@@ -42,32 +41,28 @@ def drawn(chart: Chart) -> Figure:
         if panel.y is not None:
             axes.set_ylabel(panel.y.title)
         if panel.y is not None or number == 0 or chart.y.log:
-            _finish(axes, chart.x, panel.y or chart.y, panel.cells is not None)
-    if chart.panels[0].cells is not None:
+            finish(axes, chart.x, panel.y or chart.y, panel.cells is not None)
+    if (cells := chart.panels[0].cells) is not None:
         bar = figure.colorbar(image, ax=grid, fraction=0.03, pad=0.02)
-        if chart.panels[0].cells.share:
+        if cells.share:
             percent(bar.ax.yaxis)
-        bar.set_label(chart.panels[0].cells.title)
+        bar.set_label(cells.title)
         bar.outline.set_visible(False)
     figure.supxlabel(chart.x.title, fontsize=9)
     figure.supylabel(chart.y.title, fontsize=9)
     if names:
-        handles = _handles(grid.flat)
+        shown = [pair for axes in grid.flat for pair in zip(*axes.get_legend_handles_labels(), strict=True)]
+        handles = {name: handle for handle, name in reversed(shown)}  # the first of each name
         figure.legend([handles[name] for name in chart.legend], names, loc="outside upper center", ncols=legend_columns)
     return figure
-
-
-def _labelled(chart: Chart) -> bool:
-    return any(series.labels for panel in chart.panels for series in panel.series)
 
 
 def _room(chart: Chart, legend: list[str], legend_columns: int) -> float:
     """Inches for names that need several lines, and for a legend of more than two."""
     rows = [wrapped(name, _ROW_NAME).count("\n") for name in chart.y.names]
     titles = [wrapped(panel.title, _TITLE // chart.columns).count("\n") for panel in chart.panels]
-    lines = chart.rows * sum(rows) + sum(
-        max(titles[at : at + chart.columns]) for at in range(0, len(titles), chart.columns)
-    )
+    lines = chart.rows * sum(rows)
+    lines += sum(max(titles[at : at + chart.columns]) for at in range(0, len(titles), chart.columns))
     depths = [name.count("\n") + 1 for name in legend]
     return _LINE * lines + _LEGEND_LINE * max(0, -(-len(legend) // legend_columns) * max(depths, default=0) - 2)
 
@@ -133,7 +128,7 @@ def _cells(axes: Axes, cells: Cells) -> Any:
     return image
 
 
-def _finish(axes: Axes, x: Axis, y: Axis, cells: bool) -> None:
+def finish(axes: Axes, x: Axis, y: Axis, cells: bool = False) -> None:
     """Ends, ticks and scales of the axes, and their grid."""
     for axis, of, set_limits, set_scale in (
         (x, axes.xaxis, axes.set_xlim, axes.set_xscale),
@@ -158,12 +153,3 @@ def _finish(axes: Axes, x: Axis, y: Axis, cells: bool) -> None:
             set_limits(None, axis.high)
     if cells:
         axes.grid(visible=False, axis="both")
-
-
-def _handles(grid: Any) -> dict[str, Any]:
-    """What the legend shows, by name: the first of each."""
-    found: dict[str, Any] = {}
-    for axes in grid:
-        for handle, name in zip(*axes.get_legend_handles_labels(), strict=True):
-            found.setdefault(name, handle)
-    return found

@@ -1,4 +1,4 @@
-"""Who is present and who takes part: clients by rounds."""
+"""Presence and participation: clients by rounds."""
 
 from __future__ import annotations
 

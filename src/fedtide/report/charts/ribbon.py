@@ -1,4 +1,4 @@
-"""A population that moves: who arrives and leaves from session to session, and what the models score meanwhile."""
+"""Arrivals and departures of clients from session to session, with the scores of the models below."""
 
 from __future__ import annotations
 
@@ -7,15 +7,17 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from fedtide.records.frames import METHOD, Records
-from fedtide.report.charts.style import GREY, WIDTH, legend_layout, line_style, paper, score_axis
+from fedtide.records.frames import METHOD, Records, by_method
+from fedtide.report.charts.chart import Axis, score_axis
+from fedtide.report.charts.figures import method_names
+from fedtide.report.charts.printed import finish
+from fedtide.report.charts.style import GREY, WIDTH, legend_layout, line_style, paper
 from fedtide.settings.scores import Score
 
 _ARRIVED = (("newcomers", "arrive for the first time", "#D55E00"), ("returners", "come back", "#E69F00"))
 _LEFT = ("left", "leave", GREY)
 _STAYED = "#d6e6f2"
-_BAND = 0.26
-"""Height of the band of those who stay, as a share of the largest movement."""
+_BAND = 0.26  # height of the band of those who stay, as a share of the largest movement
 
 
 def caption(records: Records) -> str:
@@ -93,14 +95,12 @@ def _population(axes: Axes, moves: pd.DataFrame) -> None:
 
 
 def _scores(axes: Axes, records: Records, scores: pd.DataFrame) -> None:
-    """A line per method."""
-    one = scores["initialiser"].nunique() == 1
-    for number, ((label, start), group) in enumerate(scores.groupby(METHOD, sort=False)):
-        look, name = line_style(number), label if one else f"{label} · {start}"
-        line = group.groupby("session")["score"].agg(["mean", "min", "max"])
+    groups = by_method(scores)
+    for number, (name, group) in enumerate(zip(method_names(list(groups)).values(), groups.values(), strict=True)):
+        look, line = line_style(number), group.groupby("session")["score"].agg(["mean", "min", "max"])
         axes.plot(line.index, line["mean"], marker="o", markersize=3, label=name, **look)
         axes.fill_between(line.index, line["min"], line["max"], color=look["color"], alpha=0.15, linewidth=0)
-    score_axis(axes, records.score, scores["score"].min(), scores["score"].max())
+    finish(axes, Axis(""), score_axis("", records.score, scores["score"].min(), scores["score"].max()))
     axes.set_title(_heading(records))
     handles, names = axes.get_legend_handles_labels()
     names, columns = legend_layout(names)

@@ -13,8 +13,7 @@ from fedtide.records.frames import METHOD, Method, Records
 from fedtide.report.charts.style import GREY
 
 _MOST_SESSIONS = 40
-_MOST_LABELS = 20
-"""Of sessions or ticks over the width of the page."""
+_MOST_LABELS = 20  # of sessions or ticks over the width of the page
 _MOST_TICKS = 12
 
 

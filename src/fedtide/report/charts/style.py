@@ -6,15 +6,11 @@ import io
 import textwrap
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from matplotlib import style
-from matplotlib.axes import Axes
 from matplotlib.axis import Axis
 from matplotlib.figure import Figure
-
-from fedtide.settings.scores import Score
 
 PALETTE = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#000000", "#E69F00", "#56B4E9")
 """Okabe and Ito's colours, similar ones far apart, without yellow, which is too faint for lines on white."""
@@ -30,8 +26,7 @@ _METADATA: dict[str, dict[str, None]] = {
     "svg": {"Date": None, "Creator": None},
     "pdf": {"Creator": None, "Producer": None, "CreationDate": None},
 }
-_LEGEND_LETTERS = 120
-"""Over the width of a figure."""
+_LEGEND_LETTERS = 120  # over the width of a figure
 _RULES: dict[str, Any] = {
     "font.family": "DejaVu Sans",
     "font.size": 9,
@@ -68,8 +63,7 @@ def paper() -> Iterator[None]:
         yield
 
 
-@dataclass(frozen=True)
-class Look:
+class Look(NamedTuple):
     """A colour, and a number of :data:`DASHES`."""
 
     colour: str
@@ -113,23 +107,6 @@ def logarithmic(axis: Axis) -> None:
     """Plain numbers at 1, 2 and 5 times powers of ten."""
     axis.set_major_formatter("{x:g}")
     axis.set_minor_formatter(lambda value, _: f"{value:g}" if f"{value:e}"[0] in "25" else "")
-
-
-def percent_axis(axes: Axes, low: float, high: float) -> None:
-    """The y axis of ``axes`` in percent, for values from ``low`` to ``high``."""
-    axes.set_ylim(*percent_limits(low, high))
-    percent(axes.yaxis)
-
-
-def score_axis(axes: Axes, score: Score, low: float, high: float) -> None:
-    """The y axis of ``axes`` for values of a score: in percent, or logarithmic for a loss over more than a decade."""
-    if score.share:
-        percent_axis(axes, low, high)
-    elif not score.lower:
-        axes.set_ylim(*r2_limits(low, high))
-    elif 0 < 10 * low < high:
-        axes.set_yscale("log")
-        axes.yaxis.set_major_formatter("{x:g}")
 
 
 def wrapped(name: str, letters: int) -> str:
