@@ -22,7 +22,7 @@ kills. That the state of every algorithm is whole is proven without a process by
 def has_more_state(algorithm):
     """Whether it keeps more than declared vectors."""
     known = plugins.load(Algorithm, algorithm)
-    return known.remembers or known.extra is not Algorithm.extra
+    return known.forget is not Algorithm.forget or known.extra is not Algorithm.extra
 
 
 def kill_and_compare(folder, algorithm, moments):

@@ -152,7 +152,6 @@ def _halved(r: Any) -> Any:
         (lambda r: (yield 3), "phases of in_parts should return Phase, got int"),
         (_halved, "and r.W set to the trained models of one as they are"),
         (lambda r: (yield Phase(r.base, trains=r.w)), "trains of type torch.bool and shape"),
-        (lambda r: (yield Phase(r.base, trains=torch.zeros(len(r.w), dtype=torch.bool))), "with a parameter to train"),
         (lambda r: (yield Phase(r.w[:2])), "a tensor of shape"),
     ],
 )
@@ -182,6 +181,14 @@ def test_what_holds_for_one_training_alone_is_refused(values: dict[str, Any], me
     with pytest.raises(SettingsError) as caught:
         made("in_parts", **values)
     assert message in str(caught.value)
+
+
+def test_a_phase_of_nothing_trains_nothing() -> None:
+    """As the body of a softmax regression."""
+    fed = made("in_parts", rounds=1, model="logistic", local={"weight_decay": 0.1, "momentum": 0.9})
+    seen = watch(fed)
+    run_rounds(fed)
+    assert torch.equal(seen[0][0].W, seen[0][0].client.own)
 
 
 def test_parts_of_a_network_by_name() -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Sequence
-from typing import ClassVar
 
 import numpy as np
 import torch
@@ -21,8 +20,6 @@ class Replay(Continual):
     the weight ``m / (N_t + sum m)``. A sample of several overlapping subsets is trained on once. The more a client has stored,
     the more batches an epoch has: fix ``local.unit: steps`` when comparing.
     """
-
-    remembers: ClassVar[bool] = True
 
     def extra(self) -> dict[str, Tensor]:
         """``stored``: client, subset and position of each stored sample, int64 [n, 3], in the order of the first visits."""

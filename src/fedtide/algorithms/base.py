@@ -104,7 +104,6 @@ class Algorithm(Plugin):
         needs_sgd: whether its formulas take a client's displacement, over learning rate and steps, for its mean gradient, or
             choose the local optimiser themselves; other settings than ``local.optimiser: sgd`` are then refused.
         buffer: results that an update of the server waits for with ``clock: events``.
-        remembers: whether clients keep something from round to round besides their vectors, see :meth:`forget`.
         synthetic_per_shard: most samples it adds for every shard that a client holds.
         sums_only: whether :meth:`weights`, :meth:`finish` and :meth:`record` read the rows of the local models only one by one
             and add them up only by ``r.mean``, ``r.average``, ``r.mean_update`` and ``r.total``. Processes that share a round
@@ -127,7 +126,6 @@ class Algorithm(Plugin):
     clocks: ClassVar[Sequence[str]] = ("rounds",)
     needs_sgd: bool = False
     buffer: int = 1
-    remembers: ClassVar[bool] = False
     synthetic_per_shard: int = 0
     sums_only: ClassVar[bool] = False
     robust: bool = False
@@ -247,7 +245,7 @@ class Algorithm(Plugin):
     @property
     def stateful(self) -> bool:
         """Whether clients remember anything from round to round."""
-        return self.remembers or bool(self.client)
+        return bool(self.client) or type(self).forget is not Algorithm.forget
 
     @property
     def has_direction(self) -> bool:

@@ -87,7 +87,7 @@ def local(plugin: Any, value: Any, clients: int, size: int) -> Local:
 
 
 def mask(plugin: Any, value: Any, size: int) -> Tensor:
-    """The mask of a phase, if it is bool [d] of ``size`` entries, some of them true.
+    """The mask of a phase, if it is bool [d] of ``size`` entries.
 
     Raises:
         PluginError: it is not.
@@ -95,8 +95,6 @@ def mask(plugin: Any, value: Any, size: int) -> Tensor:
     if not isinstance(value, Tensor) or value.dtype != torch.bool or tuple(value.shape) != (size,):
         found = f"{value.dtype} {list(value.shape)}" if isinstance(value, Tensor) else type(value).__name__
         raise broken_contract(plugin, "phases", f"trains of type torch.bool and shape {[size]}, got {found}")
-    if not bool(value.any()):
-        raise broken_contract(plugin, "phases", "trains with a parameter to train, got none")
     return value
 
 
