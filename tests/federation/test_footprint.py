@@ -13,10 +13,12 @@ import torch
 
 import support
 from commands import Fedtide
+from fedtide.core import plugins
 from fedtide.core.errors import SettingsError
 from fedtide.engine.limits import free_under_limits
 from fedtide.engine.memory import available_bytes, share_memory
 from fedtide.federation.assembly.footprint import Footprint
+from fedtide.federation.module import FederatedModule
 from fedtide.federation.saving.memory import MemoryStore
 from support import settings, steady, vectors
 
@@ -180,3 +182,15 @@ def test_on_disk_only_the_rows_that_can_be_written_are_counted() -> None:
     assert planned(**chosen, federation={"memory": "disk"}).kept.size == 2 * (row + 4096)
     everybody = {"evaluation": {"models": ["cloud", "all"]}, "federation": {"memory": "disk"}}
     assert planned(**chosen, **everybody).kept.size == 6 * 2 * row
+
+
+def test_a_run_builds_every_plugin_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The footprint, the assembly and the lines before the first round share them."""
+    made: list[str] = []
+    create = plugins.create
+    monkeypatch.setattr(plugins, "create", lambda kind, chosen: made.append(kind.kind) or create(kind, chosen))
+    module = FederatedModule(settings(), steady([10] * 6, 2), vectors())
+    module.build()
+    module.on_fit_end()
+    kinds = ["algorithms", "exchange", "initialisation", "models", "objectives", "participation", "weighting"]
+    assert sorted(made) == kinds
