@@ -73,6 +73,7 @@ def _over_sessions(values: pd.Series[float], session: pd.Series[int]) -> float:
 
 def _columns(records: Records, last: int) -> list[Column]:
     rounds, steps = f"in the last {last} rounds", _setting(records, "personalise")
+    worst = "worst decile of clients"
     threshold = _setting(records, "client_threshold")
     below = f"Below {100 * float(threshold):g} %" if threshold else "Below the threshold"
     after = f"after {steps} local step{'' if steps == '1' else 's'}" if steps else "after local steps"
@@ -85,12 +86,7 @@ def _columns(records: Records, last: int) -> list[Column]:
             good="low",
             headline=f"standard deviation of accuracy over clients {rounds}",
         ),
-        Column(
-            "client_worst_decile",
-            "Worst decile, %",
-            PERCENT.value,
-            headline=f"accuracy of the worst decile of clients {rounds}",
-        ),
+        Column("client_worst_decile", "Worst decile, %", PERCENT.value, headline=f"accuracy of the {worst} {rounds}"),
         Column("client_below", f"{below}, % of clients", PERCENT.value, good="low"),
         Column("client_newcomers", "Newcomers, %", PERCENT.value, headline="accuracy of newcomers"),
         Column("client_gap", "Newcomers minus stayers, points", lambda mean, _: formats.points(mean)),

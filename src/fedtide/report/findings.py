@@ -12,14 +12,9 @@ import pandas as pd
 from fedtide.records.frames import METHOD, Method, Records
 from fedtide.report.method_table import MethodTable
 
+_NOT_SHOWN = ("label", "initialiser_label", "seed", "world_seed")
 _WORLD = ("data", "long_tail", "validation", "scenario", "partition", "model", "objective", "evaluation")
-_PARTS = {
-    "Dataset": "data",
-    "Scenario": "scenario",
-    "Partition": "partition",
-    "Participation": "participation",
-    "Model": "model",
-}
+_PARTS = {"Dataset": "data"} | {name.capitalize(): name for name in ("scenario", "partition", "participation", "model")}
 
 
 def facts(records: Records) -> list[tuple[str, str]]:
@@ -103,11 +98,7 @@ def common(records: Records) -> list[tuple[str, str]]:
     first = next(iter(records.settings.values()))
     others = records.settings.values()
     shared = [name for name in first if all(name in values and values[name] == first[name] for values in others)]
-    return [
-        (name, plain(first[name]))
-        for name in shared
-        if name not in ("label", "initialiser_label", "seed", "world_seed")
-    ]
+    return [(name, plain(first[name])) for name in shared if name not in _NOT_SHOWN]
 
 
 def method(names: Method) -> str:
@@ -133,12 +124,10 @@ def _part(records: Records, group: str) -> str:
     """``name (key value, ...)`` of a plug-in, without null or empty settings."""
     parts: dict[str, None] = {}
     for settings in records.settings.values():
-        mine = {
-            name.removeprefix(f"{group}."): value for name, value in settings.items() if name.startswith(f"{group}.")
-        }
-        details = [
-            f"{name} {plain(value)}" for name, value in mine.items() if name != "name" and value not in (None, [], "")
-        ]
+        start = f"{group}."
+        mine = {name.removeprefix(start): value for name, value in settings.items() if name.startswith(start)}
+        given = {name: value for name, value in mine.items() if name != "name" and value not in (None, [], "")}
+        details = [f"{name} {plain(value)}" for name, value in given.items()]
         name = str(mine.get("name", "none, the scenario makes the clients' data" if group == "partition" else ""))
         parts[f"{name} ({', '.join(details)})" if details else name] = None
     return "; ".join(parts)

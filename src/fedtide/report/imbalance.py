@@ -17,9 +17,7 @@ METRICS = (*GROUPS, "worst")
 def groups(settings: Mapping[str, Any], classes: int) -> dict[str, list[int]]:
     """Classes of ``head`` (the ceil(0.3 L) most frequent), ``tail`` (as many of the rarest) and ``middle``; empty if balanced.
 
-    Args:
-        settings: of a run, flat; ``long_tail.order`` lists the classes by frequency.
-        classes: L.
+    ``settings`` are those of a run, flat; ``long_tail.order`` lists the L ``classes`` by frequency.
     """
     if settings.get("long_tail.imbalance") in (None, 1.0):
         return {}

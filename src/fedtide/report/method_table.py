@@ -19,10 +19,7 @@ class Column:
     """One metric.
 
     Attributes:
-        key: its name in frames.
-        title: the heading.
-        text: formats mean and spread.
-        good: which values are marked best.
+        key: its name in frames. title: the heading. text: formats mean and spread. good: which values are marked best.
         headline: what it is, inside a sentence; set for metrics that methods are compared by.
         scale: of its values and their differences.
     """

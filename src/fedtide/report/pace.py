@@ -20,11 +20,9 @@ from fedtide.settings.scores import Score
 
 @dataclass(frozen=True)
 class Pace:
-    """How the speed of learning is measured.
+    """How the speed of learning is measured: label of the algorithm to compare with, and the score to reach.
 
-    Attributes:
-        target: score to reach in this and the main table; None for the default of the latter.
-        baseline: label of the algorithm to compare with.
+    The target is that of the main table, too; None is the default of that.
     """
 
     target: float | None = None
@@ -41,13 +39,9 @@ class _Measured:
 
 
 def sheet(records: Records, last: int, target: float, baseline: str) -> list[Sheet]:
-    """The table; none if sessions change, nothing was evaluated, or there is no target.
+    """The table of complete runs; none if sessions change, nothing was evaluated, or there is no target.
 
-    Args:
-        records: all runs; only complete ones are used.
-        last: number of last rounds.
-        target: score to reach.
-        baseline: label of the algorithm to compare with, with the same initialiser and seed.
+    ``baseline`` is the label of the algorithm to compare with, with the same initialiser and seed.
     """
     history = records.history[records.history["state"] == "complete"]
     if math.isnan(target) or history["session"].nunique() != 1:
@@ -87,9 +81,8 @@ def _sheet(rows: list[tuple[Method, list[str]]], score: Score, last: int, target
 def _cells(pairs: Sequence[tuple[_Measured, _Measured | None]], factor: int) -> list[str]:
     """Cells of a method, from its runs, each paired with the baseline's run if there is one; scores times ``factor``."""
     digits = 2 if factor > 1 else 4
-    mean, spread = (
-        factor * float(np.mean(values)) for values in zip(*((own.mean, own.spread) for own, _ in pairs), strict=True)
-    )
+    mean = factor * float(np.mean([own.mean for own, _ in pairs]))
+    spread = factor * float(np.mean([own.spread for own, _ in pairs]))
     gaps = [factor * (own.mean - base.mean) for own, base in pairs if base]
     ups = [own.target.speed_up(base.target) for own, base in pairs if base]
     targets = sorted((own.target for own, _ in pairs), key=lambda found: (not found.reached, found.rounds))

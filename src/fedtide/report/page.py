@@ -45,12 +45,7 @@ def render(
     """The page. The same arguments give the same bytes: no dates, durations or paths.
 
     Args:
-        title: of the page.
-        records: all runs.
-        results: one sentence each.
-        table: their metrics.
-        sheets, comparisons: one table each.
-        pictures: figures to embed, the key figure first.
+        results: one sentence each. sheets, comparisons: one table each. pictures: the key figure first.
         command: the command line that made the report.
     """
     drawn = {picture.name: interactive.figure(picture.chart) for picture in pictures if picture.chart}
@@ -94,13 +89,8 @@ def rows(table: MethodTable) -> list[dict[str, Any]]:
     lines = []
     for names, row in table.rows():
         planned = row["seeds"] + row["diverged"] + row["unfinished"]
-        cells = [
-            {
-                "text": column.text(row[f"{column.key}_mean"], row[f"{column.key}_std"]),
-                "best": names in best[column.key],
-            }
-            for column in table.columns
-        ]
+        texts = (column.text(row[f"{column.key}_mean"], row[f"{column.key}_std"]) for column in table.columns)
+        cells = [{"text": text, "best": names in best[key]} for text, key in zip(texts, best, strict=True)]
         seeds = str(planned) if row["seeds"] == planned else f"{row['seeds']} of {planned}"
         lines.append({"label": names[0], "initialiser": names[1], "seeds": seeds, "cells": cells})
     return lines

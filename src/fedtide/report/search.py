@@ -17,11 +17,7 @@ _SETTINGS_FROM = 5
 
 
 def search_front(folder: Path) -> tuple[Sheet, Picture]:
-    """Table and figure of the Pareto front that ``fedtide tune`` has written into a folder.
-
-    Raises:
-        SettingsError: there is none, or no trial of the search is complete.
-    """
+    """Table and figure of the Pareto front that ``fedtide tune`` has written into a folder; a SettingsError without one."""
     table, picture = folder / "front.csv", folder / "front.png"
     if not (table.is_file() and picture.is_file()):
         raise SettingsError(f"{folder}: no front.csv and front.png; `fedtide tune` with tune.cost = kappa writes them")
@@ -36,16 +32,11 @@ def search_front(folder: Path) -> tuple[Sheet, Picture]:
         f"Pareto front of {len(trials)} trials; of equal ones the first. Kappa: mean over the rounds; 1 is an exchange after "
         f"every local step. {capitalised(named)}: over the rounds of tune.over, one seed.",
         ["Kappa", scale.heading(capitalised(named))],
-        [
-            (_names(row), [f"{float(row['kappa']):.4g}", _value(float(row[metric]), scale)])
-            for _, row in kept.iterrows()
-        ],
+        [(_names(row), [_short(row["kappa"]), _value(float(row[metric]), scale)]) for _, row in kept.iterrows()],
         names=("Trial", "Settings"),
     )
-    caption = "A dot per trial; blue: the Pareto front."
-    return sheet, Picture(
-        "search_front", f"{capitalised(named)} over communication cost", caption, {"png": picture.read_bytes()}
-    )
+    title, files = f"{capitalised(named)} over communication cost", {"png": picture.read_bytes()}
+    return sheet, Picture("search_front", title, "A dot per trial; blue: the Pareto front.", files)
 
 
 def _names(row: pd.Series[str]) -> tuple[str, str]:

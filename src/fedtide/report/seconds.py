@@ -20,11 +20,9 @@ _MOST_BARS = 40
 
 
 def sheet(records: Records, target: float) -> list[Sheet]:
-    """The table of time; none in lockstep, and none if sessions change, in which the target would mean different tasks.
+    """The table of time, of complete runs with simulated seconds; ``target`` is the score to reach, NaN for none.
 
-    Args:
-        records: all runs; only complete ones with simulated seconds are used.
-        target: score to reach; NaN for none.
+    There is none in lockstep, and none if sessions change, in which the target would mean different tasks.
     """
     score, scale = records.score, formats.Scale(records.score.share)
     history = records.history[(records.history["state"] == "complete") & records.history["elapsed"].notna()]

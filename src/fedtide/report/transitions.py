@@ -76,11 +76,8 @@ def transitions(records: Records, rules: Rules) -> pd.DataFrame:
     complete = records.runs[records.runs["state"] == "complete"]
     if records.history["test_accuracy"].isna().all():  # the runs have no classes, or none was evaluated
         complete = complete.iloc[:0]
-    names = {
-        (row["label"], row["seed"]): str(row["key"])
-        for row in complete.to_dict("records")
-        if row["initialiser"] == rules.reference
-    }
+    references = complete[complete["initialiser"] == rules.reference].to_dict("records")
+    names = {(row["label"], row["seed"]): str(row["key"]) for row in references}
     rows = []
     for run in complete.to_dict("records"):
         key, base = str(run["key"]), names.get((run["label"], run["seed"]), "")
@@ -137,9 +134,7 @@ def _curves(records: Records) -> Iterator[tuple[str, int, _Curve]]:
 
 
 def _recovery(curve: _Curve, reference: _Curve | None, rho: float) -> dict[str, float]:
-    if reference is None or len(reference.accuracy) != len(curve.accuracy):
-        return dict.fromkeys(_RECOVERY, math.nan)
-    if math.isnan(metrics.best(reference.accuracy)):
+    if reference is None or len(reference.accuracy) != len(curve.accuracy) or np.isnan(reference.accuracy).all():
         return dict.fromkeys(_RECOVERY, math.nan)
     own, other = (time_to_accuracy(each.accuracy, reference.accuracy, rho) for each in (curve, reference))
     row = {"gain": gain(curve.accuracy, reference.accuracy)}

@@ -33,7 +33,7 @@ def label_groups(num_classes: int, groups: int, overlap: Fraction) -> list[range
     """
     if groups > num_classes:
         raise SettingsError(
-            f"groups = {groups} is too large: the largest feasible value is {num_classes}, the number of labels"
+            f"groups = {groups} is too large: {num_classes} labels; the largest feasible value is {num_classes}"
         )
     reach = ((G, G + (groups - 1) * (G - floor(overlap * G))) for G in range(1, num_classes + 1))
     size = max(G for G, needed in reach if needed <= num_classes)

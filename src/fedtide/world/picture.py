@@ -102,24 +102,13 @@ def boundaries(timeline: Timeline) -> list[dict[str, int]]:
     for first in (np.flatnonzero(np.diff(timeline.session_of_round)) + 1).tolist():
         before, after = timeline.at(first - 1).clients, timeline.at(first).clients
         stayed = len(np.intersect1d(before, after))
-        changes.append(
-            {
-                "session": int(timeline.session_of_round[first]),
-                "round": first,
-                "arrived": len(after) - stayed,
-                "departed": len(before) - stayed,
-                "stayed": stayed,
-            }
-        )
+        moved = {"arrived": len(after) - stayed, "departed": len(before) - stayed, "stayed": stayed}
+        changes.append({"session": int(timeline.session_of_round[first]), "round": first} | moved)
     return changes
 
 
 def summary(timeline: Timeline, labels: Ints) -> dict[str, Any]:
-    """Facts about a timeline, JSON-able.
-
-    Args:
-        timeline: what to describe.
-        labels: int64 [n], labels of the whole training set.
+    """Facts about a timeline, JSON-able; ``labels`` int64 [n] are those of the whole training set.
 
     Returns:
         Numbers of clients (and of those ever present), rounds, sessions and validation samples; smallest, median and
@@ -155,12 +144,8 @@ def summary(timeline: Timeline, labels: Ints) -> dict[str, Any]:
 def draw(timeline: Timeline, labels: Ints, path_png: Path) -> None:
     """Write a PNG: who holds what (clients by classes) and who is present when (clients by rounds), with totals below.
 
-    If the clients' data changes, the second panel also shows the most frequent label that each client holds.
-
-    Args:
-        timeline: what to draw.
-        labels: int64 [n], labels of the whole training set.
-        path_png: where to write; written under a temporary name, then renamed.
+    If the clients' data changes, the second panel also shows the most frequent label that each client holds. ``labels`` int64
+    [n] are those of the whole training set.
     """
     figure = Figure(figsize=(13, 6.5), dpi=110, layout="constrained")
     FigureCanvasAgg(figure)

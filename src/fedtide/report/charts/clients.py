@@ -33,10 +33,7 @@ _GROUPS = {
 def quantiles(run_dirs: Sequence[Path], records: Records) -> pd.DataFrame:
     """Quantiles over the clients present: the run's columns, ``session``, ``round`` and one column per :data:`SHARES`.
 
-    A row per evaluation of the clients by a complete run; no rows without any.
-
-    Raises:
-        SettingsError: a table of client scores is missing, was changed, or is damaged.
+    A row per evaluation of the clients by a complete run; a missing or changed table of client scores is a SettingsError.
     """
     measured = records.history[records.history["state"] == "complete"].reindex(
         columns=["key", *METHOD, "session", "round", f"{PREFIX}mean"]
@@ -128,15 +125,12 @@ def _panels(
 ) -> Chart:
     """A panel per method over communication rounds, on common axes that cover ``values``."""
     columns = {1: 1, 2: 1, 4: 2}.get(len(methods), 3)
-    names = method_names(methods)
+    names, spans = method_names(methods), {method: session_spans(records.history, [method]) for method in methods}
     low, high = percent_limits(float(np.nanmin(values)), float(np.nanmax(values)))
     return Chart(
         Axis("Communication round", low=0.0, high=1.005 * records.history["round"].max()),
         Axis(title, True, low=low, high=high),
-        tuple(
-            Panel(names[method], tuple(series(method)), sessions=tuple(session_spans(records.history, [method])))
-            for method in methods
-        ),
+        tuple(Panel(names[method], tuple(series(method)), sessions=tuple(spans[method])) for method in methods),
         columns,
         0.9 + -(-len(methods) // columns) * (2.2 if columns < 3 else 1.9),
         groups_in_turn(records),

@@ -42,11 +42,9 @@ def session_labels(spans: Sequence[tuple[int, int, int]], columns: int, groups: 
     Where panels are too narrow for all, as with several ``columns``, every second or third is left.
     """
     step = math.ceil(len(spans) * columns / _MOST_LABELS)
+    turns = [f" · {letter}" for letter in ascii_uppercase[:groups]] if 1 < groups <= 26 else [""]
     return [
-        (
-            (first + last) / 2,
-            f"S{session} · {ascii_uppercase[(session - 1) % groups]}" if 1 < groups <= 26 else f"S{session}",
-        )
+        ((first + last) / 2, f"S{session}{turns[(session - 1) % len(turns)]}")
         for session, first, last in spans
         if (session - 1) % step == 0
     ]
