@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from fedtide.core import plugins
-from fedtide.federation.scoring.scores import all_clients
+from fedtide.federation.scoring.scores import latest_mean
 from support import closest, deal, federation, largest_gap, run_rounds, settings, timeline, trajectory, vectors, watch
 
 COUNTS = st.lists(st.lists(st.integers(0, 9), min_size=4, max_size=4).filter(any), min_size=1, max_size=6)
@@ -105,4 +105,6 @@ def test_on_feddyn_only_the_participants_mean_is_weighted() -> None:
     state, _ = run_rounds(fed)
     r, w = seen[-1]
     assert closest(w, disco(r.label_counts.tolist()) @ r.W + state.memory["h"].mean(0)) < 1e-14
-    assert closest(all_clients(fed.parts, state, 1), state.memory["latest"].mean(0)) < 1e-15
+    assert (
+        closest(latest_mean(fed.parts.evaluator, fed.parts.weighting, state, 1), state.memory["latest"].mean(0)) < 1e-15
+    )
