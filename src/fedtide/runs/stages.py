@@ -134,11 +134,7 @@ def partition(params: Params, out: Path, log: Log) -> list[Path]:
 
 
 def train(
-    params: Params,
-    where: Workspace,
-    watch: Watch,
-    algorithms: Sequence[str] | None = None,
-    out: Path | None = None,
+    params: Params, where: Workspace, watch: Watch, algorithms: Sequence[str] | None = None, out: Path | None = None
 ) -> tuple[list[Summary], int | None]:
     """Execute the grid, or its runs of some algorithms.
 

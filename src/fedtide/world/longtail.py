@@ -18,11 +18,7 @@ Mode = Literal["clip", "feasible"]
 
 
 def thin(
-    labels: Ints,
-    imbalance: float,
-    mode: Mode = "clip",
-    order: Sequence[int] | None = None,
-    seed: int = 0,
+    labels: Ints, imbalance: float, mode: Mode = "clip", order: Sequence[int] | None = None, seed: int = 0
 ) -> Ints:
     """Keep ``n_c = floor(n_max * imbalance ** (c / (C - 1)))`` samples of the class at rank c = 0..C-1.
 

@@ -45,10 +45,7 @@ class Fit:
     def row(self, view: NDArray[np.bool_] | None = None) -> dict[str, float | None]:
         """The scores that every run of the task records, by name; ``None`` where the samples do not determine one."""
         if self.task == "regression":
-            scores = {
-                "r2": r_squared(self.outputs, self.labels),
-                "mae": mean_absolute_error(self.outputs, self.labels),
-            }
+            scores = {"r2": r_squared(self.outputs, self.labels), "mae": mean_absolute_error(self.outputs, self.labels)}
         else:
             scores = {"mean_ap": mean_average_precision(self.outputs, self.labels)}
         return {**scores, "loss": self.mean_loss()}

@@ -92,10 +92,7 @@ class ClientScores:
         for prefix, each in found.items():
             accuracy, loss = _of_each(each, None if own is not None else counts)
             absent = [None] * len(departed)
-            table |= {
-                f"{prefix}_accuracy": [*_cells(accuracy), *absent],
-                f"{prefix}_loss": [*_cells(loss), *absent],
-            }
+            table |= {f"{prefix}_accuracy": [*_cells(accuracy), *absent], f"{prefix}_loss": [*_cells(loss), *absent]}
             record.row |= _prefixed(f"{prefix}_accuracy", summary(accuracy, present, inside, threshold))
         record.client_scores = {"round": [t + 1] * len(clients), **table}
 

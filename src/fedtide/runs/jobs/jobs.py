@@ -248,12 +248,7 @@ class _Pool(Generic[Job, Result]):
 
 
 def serve(
-    connection: Connection,
-    work: Work[Any, Any],
-    environment: dict[str, str],
-    count: int,
-    memory: int,
-    per_card: int,
+    connection: Connection, work: Work[Any, Any], environment: dict[str, str], count: int, memory: int, per_card: int
 ) -> None:
     """Main function of one of ``count`` worker processes: do the jobs it is sent until the pipe is closed.
 

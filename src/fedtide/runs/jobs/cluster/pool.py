@@ -69,12 +69,7 @@ class _Flight(Generic[Job]):
 
 class _Pool(Generic[Job, Result]):
     def __init__(
-        self,
-        jobs: Jobs[Job, Result],
-        cluster: Cluster,
-        program: bytes,
-        stop: StopSignals,
-        log: Callable[[str], None],
+        self, jobs: Jobs[Job, Result], cluster: Cluster, program: bytes, stop: StopSignals, log: Callable[[str], None]
     ) -> None:
         self._jobs, self._cluster, self._client, self._stop, self._log = jobs, cluster, cluster.client, stop, log
         self._command = worker.Command(f"fedtide-{uuid.uuid4().hex}", program)
