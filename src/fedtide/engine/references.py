@@ -14,9 +14,7 @@ from fedtide.engine.task import Task
 from fedtide.programs.program import trace_plain
 from fedtide.programs.traces import shapes, shared, structure
 
-_MOST = 1 << 13
-"""Most samples of a client whose outputs are kept."""
-
+_MOST = 1 << 13  # most samples of a client whose outputs are kept
 _TOGETHER, _GRAIN = 256, 32
 """Most samples of a pass, and what their number is a multiple of, so that few programs are traced."""
 

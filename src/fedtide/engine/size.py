@@ -12,8 +12,7 @@ from fedtide.engine.flat import trained
 from fedtide.models.base import Model, Network
 from fedtide.world.dataset import Dataset
 
-_PER_INPUT = 64
-"""Numbers of activations per number of input, where they cannot be measured."""
+_PER_INPUT = 64  # numbers of activations per number of input, where they cannot be measured
 
 
 @dataclass(frozen=True)

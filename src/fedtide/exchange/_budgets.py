@@ -19,8 +19,7 @@ from fedtide.core.randomness import Randomness
 
 Floats = NDArray[np.float64]
 
-_ROUNDING = 1e-9
-"""In binary, 0.29 of 100 is a little less than 29; shares are decimal numbers."""
+_ROUNDING = 1e-9  # in binary, 0.29 of 100 is a little less than 29; shares are decimal numbers
 
 
 class FixBudget(SettingsModel):

@@ -24,8 +24,7 @@ from fedtide.federation.state import RunState
 from fedtide.federation.training import Training, phase_batches, sit_out, train
 from fedtide.federation.uplink import Combining, Trip, pass_links
 
-_NUMBERS = 1 << 20
-"""Numbers in a temporary of a few rows."""
+_NUMBERS = 1 << 20  # numbers in a temporary of a few rows
 
 
 @dataclass(frozen=True)

@@ -27,8 +27,7 @@ _FROM_SHAPES = {
 }
 """Operations that read no number of a tensor, only its shape."""
 
-_LARGEST = 1 << 14
-"""Most numbers of a constant that is kept."""
+_LARGEST = 1 << 14  # most numbers of a constant that is kept
 
 
 def fold_constants(graph: GraphModule) -> None:

@@ -24,9 +24,7 @@ from fedtide.programs.program import trace_as_written
 
 Program = TypeVar("Program")
 
-_MOST = 256
-"""Most programs kept; the least recently used one is dropped first."""
-
+_MOST = 256  # most programs kept; the least recently used one is dropped first
 _programs: OrderedDict[Any, Future[Any]] = OrderedDict()
 _lock = threading.Lock()
 _code: dict[int, Any] = {}

@@ -20,12 +20,8 @@ from fedtide.records.run_directory import RunDirectory, finite, read_json
 from fedtide.runs.trainer import quiet_lightning
 from fedtide.settings.imported import Imported
 
-_SECONDS = 2.0
-"""Between two writes: rounds may last milliseconds."""
-
-_LOGGED = "loggers.json"
-"""The last round that each logger has, in the run directory."""
-
+_SECONDS = 2.0  # between two writes: rounds may last milliseconds
+_LOGGED = "loggers.json"  # the last round that each logger has, in the run directory
 _CALLED = ("log_hyperparams", "log_metrics", "log_graph", "save", "finalize")
 
 

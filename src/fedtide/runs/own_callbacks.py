@@ -18,9 +18,7 @@ from fedtide.federation.saving.checkpoint import Saved
 from fedtide.records.run_directory import finite
 from fedtide.settings.imported import Imported
 
-_ENTRY = "callbacks"
-"""Name of their entry in a saved state."""
-
+_ENTRY = "callbacks"  # name of their entry in a saved state
 _HOOKS = [
     name
     for name in vars(L.Callback)

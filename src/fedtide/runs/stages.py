@@ -178,8 +178,7 @@ def run_directories(params: Params, runs: Path) -> list[Path]:
     return [runs / run_key(settings, data) for settings in params.grid()]
 
 
-_ROWS = 5000
-"""Most clients for which the picture of who participates is drawn, a row per client."""
+_ROWS = 5000  # most clients for which the picture of who participates is drawn, a row per client
 
 
 def report(

@@ -14,8 +14,7 @@ from fedtide.core.plugins import PluginSettings
 from fedtide.selection._divergence import TOLERANCE, divergence
 from fedtide.selection.base import Candidates, Floats, Selection
 
-_CHUNK = 1 << 13
-"""Groups scored at a time."""
+_CHUNK = 1 << 13  # groups scored at a time
 
 
 class BruteForce(Selection):

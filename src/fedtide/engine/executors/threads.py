@@ -15,9 +15,7 @@ from fedtide.engine.local import Cohort
 from fedtide.engine.task import Task
 from fedtide.engine.workers import Workers
 
-_WIDTHS = 4
-"""Short batches are padded to one of this many widths, so that few programs are traced."""
-
+_WIDTHS = 4  # short batches are padded to one of this many widths, so that few programs are traced
 _TOGETHER = 1 << 19
 """Numbers in batches that are prepared together: small batches share the call overhead, and all fit a core's cache."""
 

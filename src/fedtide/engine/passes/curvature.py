@@ -15,8 +15,7 @@ from fedtide.engine.workers import Workers, WorkerState
 
 Ints = NDArray[np.int64]
 
-_FLOATS = 1 << 24
-"""Most floats that per-sample gradients may take at once."""
+_FLOATS = 1 << 24  # most floats that per-sample gradients may take at once
 
 
 def taylor(

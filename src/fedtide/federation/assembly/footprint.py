@@ -29,11 +29,8 @@ _ROWS, _ROWS_PER_MEMORY = 2.5, 7
 """Vectors of a participant that are alive at once: of its model, with the last round's until they are collected; and for each
 of its memories, as read, as added to the gradient, and in the algebra of ``finish`` (peaks of nine algorithms, measured)."""
 
-_BLOCK = 4096
-"""Bytes that the disk gives at a time."""
-
-_LAYERS = 1.5
-"""Input and output of the widest layer, with the working memory of its operation (measured)."""
+_BLOCK = 4096  # bytes that the disk gives at a time
+_LAYERS = 1.5  # input and output of the widest layer, with the working memory of its operation (measured)
 
 
 @dataclass(frozen=True)

@@ -11,8 +11,7 @@ from fedtide.federation.plan import departures, eligible_clients
 from fedtide.world.timeline import Assignment, Ints, Timeline
 from fedtide.world.visits import Bools, Changes, Visits
 
-_REPETITIONS = 10
-"""Repetitions of the longest trace without a result after which none is expected any more."""
+_REPETITIONS = 10  # repetitions of the longest trace without a result after which none is expected any more
 
 
 class Presence:

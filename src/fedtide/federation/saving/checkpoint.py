@@ -29,11 +29,8 @@ from fedtide.records.states import generations, log_name, read_state_header, sta
 
 __all__ = ["Generations", "Saved", "generations", "load", "save", "sweep"]
 
-_SPARSE = ("seen", "counts")
-"""Vectors with an entry for every client, most of them zero."""
-
-_GROWTH = 2
-"""Length of a log that a new one replaces, as a multiple of the new one's."""
+_SPARSE = ("seen", "counts")  # vectors with an entry for every client, most of them zero
+_GROWTH = 2  # length of a log that a new one replaces, as a multiple of the new one's
 
 
 @dataclass(frozen=True)

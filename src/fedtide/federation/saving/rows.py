@@ -16,8 +16,7 @@ from fedtide.records.marks import GrowingFiles, Mark
 Piece = tuple[Tensor, dict[str, Tensor]]
 """Ids of some clients, int64 [m], and their rows [m, size] of each memory."""
 
-_NUMBERS = 1 << 22
-"""Numbers in memory at a time."""
+_NUMBERS = 1 << 22  # numbers in memory at a time
 
 
 def live_rows(memory: dict[str, Tensor], clients: Tensor) -> Iterator[Piece]:

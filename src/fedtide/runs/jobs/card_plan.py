@@ -9,11 +9,8 @@ from fedtide.runs.jobs.cards import Card, cards, uses_cards
 from fedtide.settings.cluster import Hosts
 from fedtide.settings.run import RunSettings
 
-_CONTEXT = 1 << 30
-"""Bytes that a process takes on a card beside its run."""
-
-_MOST = 4
-"""Most runs on a card unless the settings allow more: they take turns anyway."""
+_CONTEXT = 1 << 30  # bytes that a process takes on a card beside its run
+_MOST = 4  # most runs on a card unless the settings allow more: they take turns anyway
 
 
 def share_cards(

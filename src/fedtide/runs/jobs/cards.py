@@ -27,8 +27,7 @@ _OTHERS = 0.05
 
 _PATIENCE = 30.0  # seconds for the list of cards
 _POLL = 1.0  # seconds until a place may have become free
-_PLACES = 64
-"""Most places on a card that are looked at."""
+_PLACES = 64  # most places on a card that are looked at
 
 
 @dataclass(frozen=True)

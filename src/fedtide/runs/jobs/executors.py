@@ -14,9 +14,7 @@ from fedtide.core.files import part_suffix, remove_stale_parts
 from fedtide.runs.jobs.jobs import Jobs, Work, run_in_workers
 from fedtide.settings.cluster import Hosts
 
-_OURS = "FEDTIDE_"
-"""Beginning of the names of variables that workers inherit."""
-
+_OURS = "FEDTIDE_"  # beginning of the names of variables that workers inherit
 
 Executor = Callable[[Work[Any, Any], Jobs[Any, Any], int], int | None]
 """Executes all jobs, several at once; contract as :func:`fedtide.runs.jobs.jobs.run_in_workers`."""

@@ -20,11 +20,8 @@ from fedtide.runs.jobs.jobs import Failure, Job, Jobs, Taken
 from fedtide.settings.run import RunSettings
 from fedtide.worlds.prepared import prepared_file
 
-_LAST = ("state/", "summary.json")
-"""Files that depend on others: they are written last, in this order."""
-
-_OURS = (".lock", ".owner", ".part")
-"""Endings of files that belong to a machine, not to the run."""
+_LAST = ("state/", "summary.json")  # files that depend on others: they are written last, in this order
+_OURS = (".lock", ".owner", ".part")  # endings of files that belong to a machine, not to the run
 
 
 @dataclass(frozen=True)
