@@ -182,12 +182,9 @@ def add_weighted(total: Tensor, weights: Tensor, rows: Tensor) -> None:
 
 
 def add_weighted_updates(total: Tensor, weights: Tensor, scale: Tensor, rows: Tensor, start: Tensor) -> None:
-    """Add ``sum_k weights[k] * scale[k] (rows[k] - start[k])`` to ``total`` [d].
+    """Add ``sum_k weights[k] * scale[k] (rows[k] - start[k])`` to ``total`` [d]; rows and start are [C, d], scale [C, 1].
 
     As :func:`add_weighted` of these differences, which on a CPU exist one at a time.
-
-    Args:
-        total: [d]. weights: [C]. scale: [C, 1]. rows, start: [C, d].
     """
     if rows.is_cuda:
         add_weighted(total, weights, (rows - start).mul_(scale))

@@ -206,11 +206,7 @@ class Update:
     def step_by(self, gradients: Gradients, w: list[Tensor], W: Tensor, minus: Gradients | None = None) -> None:
         """A direct step: theta <- (1 - lr (pull + decay)) theta - lr scale (gradient - minus) - lr base.
 
-        Args:
-            gradients: of a program.
-            w: views of ``W``, one per parameter.
-            W: parameters [c, d].
-            minus: gradients that are subtracted from them.
+        ``w`` are views of the parameters ``W`` [c, d], one per parameter.
         """
         rate = self.lr * (1.0 if self.scale is None else self.scale)
         shrink = self.lr * ((self.pull or 0.0) + self.decay)

@@ -81,7 +81,6 @@ def sample_count(size: int, mean_size: float, local: LocalSettings) -> int:
 
 
 def _balanced(labels: Ints) -> NDArray[np.float64]:
-    """Probability of each sample if all classes that occur are equally likely."""
     _, classes, counts = np.unique(labels, return_inverse=True, return_counts=True)
     probabilities: NDArray[np.float64] = 1.0 / (len(counts) * counts[classes])
     return probabilities
@@ -122,13 +121,10 @@ def plan_batches(
     """The plan of one round.
 
     Args:
-        shards: each client's positions in the training set.
-        clients: their ids; each client's draw is keyed by (seed, purpose, keys, id).
+        shards, clients: positions in the training set, and ids; a client's draw is keyed by (seed, purpose, keys, id).
         local: amount of work, batch size, order.
         mean_size: mean number of samples per client of the population.
-        seed: the run's seed.
-        purpose: ``"batches"`` in training.
-        keys: the round number, and anything else that identifies this training.
+        purpose, keys: ``"batches"`` and the round number in training; other values for other training.
         device: of the index table.
         classes: of samples, for ``local.order = class_balanced``.
     """

@@ -17,12 +17,11 @@ _PER_INPUT = 64  # numbers of activations per number of input, where they cannot
 
 @dataclass(frozen=True)
 class Size:
-    """Size of a network.
+    """Size of a network: parameters d, buffers q and constants, which are not trained; what its layers give out for one sample.
 
     Attributes:
-        parameters, buffers: d and q. constants: numbers that are not trained.
-        activations: numbers that all layers give out for one sample, the input included.
-        widest: numbers that the layer with the largest output takes and gives out for one sample.
+        activations: numbers that all layers give out, the input included.
+        widest: numbers that the layer with the largest output takes and gives out.
     """
 
     network: Network

@@ -26,15 +26,7 @@ _STRIDE = 3202034522624059733  # an odd 64-bit multiplier keeps the keys of a ba
 
 @dataclass(frozen=True)
 class Task:
-    """The learning problem of a run on one device.
-
-    Attributes:
-        network: architecture with its initial parameters.
-        data: resident dataset. objective: per-sample loss. local: training on a client.
-        augmentation: of training images, or None.
-        device, dtype: of parameters and inputs. autocast: dtype of mixed precision, or None.
-        layout: of image batches in memory.
-    """
+    """The learning problem of a run on one device, in its precision; ``autocast`` is the dtype of mixed precision, or None."""
 
     network: Network
     data: Dataset

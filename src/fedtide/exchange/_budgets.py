@@ -70,11 +70,7 @@ class GivenBudget(SettingsModel):
     server: float | None = Field(None, ge=0, description="exchanges of the whole group per round; null: no limit")
 
     def of_clients(self, clients: int, high: int, low: int, randomness: Randomness) -> Floats:
-        """tau_m = weight * user + (1 - weight) * network [M].
-
-        Raises:
-            SettingsError: there is not one number per client.
-        """
+        """tau_m = weight * user + (1 - weight) * network [M]; a SettingsError unless there is one number per client."""
         user = np.array(self.clients)
         network = user if self.network is None else np.array(self.network)
         if not len(user) == len(network) == clients:
@@ -93,11 +89,7 @@ Budget = Annotated[FixBudget | DynamicBudget | GivenBudget, Field(discriminator=
 
 
 def affordable(budget: Budget, r: Round, high: int, low: int) -> tuple[Ints, int]:
-    """The rows m with kappa_high <= tau_m, and how many of them the server can serve (eq. 5).
-
-    Args:
-        budget: of clients and server. r: the round. high, low: exchanges that the two intervals cost in it.
-    """
+    """The rows m with kappa_high <= tau_m, and how many of them the server can serve (eq. 5); an interval costs high or low."""
     tau = budget.of_clients(r.clients, high, low, r.randomness)[r.ids]
     eligible = np.flatnonzero(tau >= high)
     return eligible, int(min(len(eligible) * high, budget.of_server(len(r.ids), high)) // high)

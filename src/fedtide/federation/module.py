@@ -30,7 +30,6 @@ class FederatedModule(L.LightningModule):
     """Runs a federation round by round; Lightning owns device, precision, processes and callbacks.
 
     Args:
-        settings, timeline, data: of the run.
         saved: state to resume from, or None.
         announce: called with the assembled parts, the memory that they will take and a line about the process, before
             anything large is allocated.

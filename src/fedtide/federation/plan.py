@@ -103,12 +103,7 @@ def plan_round(parts: Parts, t: int) -> RoundPlan:
 def plan_update(
     parts: Parts, t: int, trained: Assignment, starts: JobStarts, present: Assignment, departed: Ints | None
 ) -> RoundPlan:
-    """The plan of the update of version ``t``.
-
-    Args:
-        trained: the jobs' clients, ascending, and their shards. starts: of the jobs.
-        present, departed: see :class:`RoundPlan`.
-    """
+    """The plan of the update of version ``t`` from the jobs ``starts`` of ``trained`` clients, ascending, on their shards."""
     return RoundPlan(
         **_participants(parts.timeline, trained),
         **_of_round(parts, t, present),
@@ -145,10 +140,7 @@ def plan_gradient_round(
 ) -> RoundPlan:
     """The plan of gradient round ``v`` (0-based) at the start of the session that begins with round ``t``.
 
-    Args:
-        parts: of the run. t, v: see above.
-        lr: constant learning rate.
-        steps, batch_size: local steps of every client and samples per step; ``None``: as in training.
+    ``steps`` of every client and ``batch_size`` are those of training if ``None``.
     """
     timeline, local, session = parts.timeline, parts.settings.local, int(parts.timeline.session_of_round[t])
     amount = {} if steps is None else {"amount": steps, "unit": "steps"}

@@ -194,7 +194,6 @@ def _recorded(
 
 
 def _mean_loss(cohort: Cohort, plan: RoundPlan) -> float:
-    """Mean training loss over the samples of the clients that trained."""
     steps = torch.tensor(cohort.plan.steps, dtype=torch.float64)
     n = torch.tensor([len(shard) for shard in plan.shards], dtype=torch.float64)
     trained = n * (steps > 0)

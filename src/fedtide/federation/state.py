@@ -97,11 +97,7 @@ def _uplink(parts: Parts) -> dict[str, dict[str, Tensor]]:
 
 
 def restored_state(parts: Parts, saved: dict[str, Any]) -> RunState:
-    """State from :meth:`RunState.tensors`, or as it comes from a file, every part where it belongs.
-
-    Raises:
-        SettingsError: it is no state of this run.
-    """
+    """State of this run from :meth:`RunState.tensors`, or as it comes from a file, every part where it belongs."""
     _refuse_other_shapes(parts, saved)
     memory, never = saved.get("memory", {}), torch.zeros(parts.timeline.num_clients, dtype=torch.int64)
     state = RunState.restore({"written": never, **saved, "memory": {}}, parts.hardware.device, torch.device("cpu"))
@@ -170,7 +166,6 @@ def _of_events(parts: Parts, events: dict[str, Any]) -> dict[str, str]:
 
 
 def _flat(name: str, value: Any) -> Iterator[tuple[str, Any]]:
-    """What is in nested mappings, with dotted names."""
     if not isinstance(value, dict):
         yield name, value
         return
@@ -179,5 +174,4 @@ def _flat(name: str, value: Any) -> Iterator[tuple[str, Any]]:
 
 
 def _form(value: object) -> str:
-    """Type and shape of a tensor, in words."""
     return f"{value.dtype} {list(value.shape)}" if isinstance(value, Tensor) else "no tensor"

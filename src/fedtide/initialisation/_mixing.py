@@ -16,12 +16,9 @@ _TIE = 1e-12  # relative difference below which two distances are equal under an
 
 
 def similarity_weights(distances: Sequence[float], scale: float) -> list[float]:
-    """mu_z = exp(-R d_z) / sum_z' exp(-R d_z'), in float64 and without overflow.
+    """mu_z = exp(-R d_z) / sum_z' exp(-R d_z'), in float64 and without overflow; a ValueError unless all distances are finite.
 
     An infinite scale R gives all weight to the nearest (ties share it equally); R = 0 gives equal weights.
-
-    Raises:
-        ValueError: a distance is not finite.
     """
     if not all(map(math.isfinite, distances)):
         raise ValueError("distances should be finite")

@@ -93,7 +93,6 @@ class _Relation:
         self.old = old
 
     def loss(self, batch: TermBatch) -> Tensor:
-        """(2): binary cross-entropy with Y', mean over classes [B]."""
         logits = batch.outputs.logits
         classes = torch.arange(logits.shape[-1], device=logits.device)
         labels = (batch.labels.unsqueeze(-1) == classes).to(logits.dtype)

@@ -79,7 +79,6 @@ def _scripted(graph: GraphModule) -> Callable[..., Any] | None:
 
 
 def _called(graph: GraphModule) -> Callable[..., Any]:
-    """The operations as a straight line of Python calls."""
     for node in graph.graph.nodes:
         node.target = _FAST.get(getattr(node.target, "overloadpacket", None), node.target)
     graph.recompile()

@@ -71,7 +71,6 @@ def _backward(convolution: Node) -> list[Node]:
 
 
 def _batches(node: Node) -> list[Node]:
-    """The arguments of a node that are batches."""
     return [batch for place in _BATCHES[node.target] if isinstance(batch := node.args[place], Node)]
 
 

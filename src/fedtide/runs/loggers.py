@@ -38,11 +38,7 @@ def make_loggers(chosen: Sequence[Imported], directory: Path) -> list[Logger]:
 
 
 def refuse_bad_loggers(chosen: Sequence[Imported]) -> None:
-    """Make them for a temporary folder.
-
-    Raises:
-        SettingsError: as :func:`make_loggers`.
-    """
+    """Make them for a temporary folder; raises as :func:`make_loggers`."""
     with tempfile.TemporaryDirectory() as folder:
         make_loggers(chosen, Path(folder))
 
@@ -63,12 +59,6 @@ class RoundLog(L.Callback):
     """Logs the rounds of a run directory, with the round as the step, and the settings as hyperparameters.
 
     After its first failure, which is logged in one line, a logger gets nothing more; training continues.
-
-    Args:
-        chosen: the setting. directory: of the run. log: gets the line.
-
-    Attributes:
-        loggers: those that could be opened.
     """
 
     def __init__(self, chosen: Sequence[Imported], directory: RunDirectory, log: Callable[[str], None]) -> None:

@@ -76,11 +76,7 @@ class Position(NamedTuple):
 
 
 class Follower:
-    """Follows a run by its directory, or several that are executed one after another.
-
-    Args:
-        directories: existing or not; they are never written.
-    """
+    """Follows a run by its directory, or several that are executed one after another; nothing is written there."""
 
     def __init__(self, directories: Sequence[Path]) -> None:
         self._runs = [_Run(path) for path in directories]

@@ -31,11 +31,7 @@ class BruteForce(Selection):
     needs_classes = True
 
     def choose(self, candidates: Candidates) -> list[int]:
-        """The optimum.
-
-        Raises:
-            SettingsError: there are too many groups.
-        """
+        """The optimum; a SettingsError if there are too many groups."""
         c = candidates
         sizes = range(1, c.most + 1) if c.size is None else [c.size]
         groups = sum(math.comb(len(c.eligible), size) for size in sizes)

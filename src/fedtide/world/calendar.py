@@ -52,10 +52,9 @@ def periods(times: Ints, period: str | int, count: int = 1, unit: str = "s") -> 
     """The periods from the first time to the last one.
 
     Args:
-        times: int64 [n], at least one.
+        times: int64 [n], at least one, in ``unit``.
         period: ``month``, ``week`` or ``day`` (times in seconds), a length in the unit of the times, or ``equal``.
         count: number of periods of ``equal``, which have equal numbers of samples, up to ties of their times.
-        unit: of the times.
 
     Raises:
         SettingsError: a calendar's period for times that are no seconds, or more than a million periods.

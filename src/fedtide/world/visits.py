@@ -63,10 +63,9 @@ def _merged(visits: Sequence[tuple[float, float]], period: float) -> list[tuple[
 
 
 class Changes:
-    """Arrivals and departures of N clients in whole ticks from the start of a run.
+    """Arrivals and departures of N clients in whole ticks of ``slot`` seconds from the start of a run.
 
-    Args:
-        visits: of the clients. slot: seconds of a tick; what happens between two ticks counts as of the later one.
+    What happens between two ticks counts as of the later one.
     """
 
     def __init__(self, visits: Visits, slot: float) -> None:

@@ -38,7 +38,6 @@ class Stacked(Executor):
         return f"stacked, chunks of {clients}, {self.workers.at_a_time('chunk')}"
 
     def _chunk(self, cohort: Cohort, rows: slice) -> Iterator[None]:
-        """One local step of the clients of a chunk per item."""
         plan, task, longest = cohort.plan, self.task, max(cohort.plan.steps[rows])
         if longest == 0:
             return

@@ -20,11 +20,7 @@ Loss = Callable[[Tensor, Tensor], Tensor]
 
 
 class InputGradient:
-    """Gradient of a loss with respect to the inputs of the network, as a function of flat vectors; traced once per shape.
-
-    Args:
-        task: of the run. loss: a plain function.
-    """
+    """Gradient of a loss with respect to the inputs of the network, as a function of flat vectors; traced once per shape."""
 
     def __init__(self, task: Task, loss: Loss) -> None:
         self._task, self._loss = task, loss

@@ -45,14 +45,7 @@ def probe(labels: Tensor, each: int) -> Tensor:
 
 
 def activities(workers: Workers, w: Tensor, b: Tensor, inputs: Tensor, batch: int) -> dict[str, Tensor]:
-    """Mean absolute activation [M] of the neurons of each layer, in evaluation mode.
-
-    Args:
-        workers: the worker pool.
-        w, b: parameters [d] and floating buffers [q] of the model.
-        inputs: resident samples.
-        batch: samples per pass.
-    """
+    """Mean absolute activation [M] of the neurons of each layer of a model (w [d], b [q]), in evaluation mode."""
     task = workers.task
 
     def measure(worker: WorkerState, _: int) -> dict[str, Tensor]:

@@ -35,11 +35,7 @@ _LAYERS = 1.5  # input and output of the widest layer, with the working memory o
 
 @dataclass(frozen=True)
 class Part:
-    """One part of a run's memory.
-
-    Attributes:
-        what: it is. size: bytes. remedy: what makes it smaller.
-    """
+    """Bytes of one part of a run's memory, and what makes it smaller."""
 
     what: str
     size: int
@@ -50,9 +46,7 @@ class Part:
 class Footprint:
     """The memory that a run takes in addition to its loaded data.
 
-    Attributes:
-        device: on the training device, which is the host of a run on a CPU. host: beside it on the host.
-        kept: the clients' memories, where they are kept.
+    ``device`` is on the training device, the host of a run on a CPU; ``host`` beside it; ``kept`` for the clients' memories.
     """
 
     device: list[Part]
@@ -65,11 +59,7 @@ class Footprint:
         return sum(part.size for part in (*self.device, *self.host))
 
     def refuse_excess(self, device: torch.device, memory: MemoryStore) -> None:
-        """Refuse a run that does not fit into what is available.
-
-        Raises:
-            SettingsError: it does not; the message names the largest part and what makes it smaller.
-        """
+        """Refuse a run that does not fit into what is available; names the largest part and what makes it smaller."""
         places = {device: list(self.device)}
         places.setdefault(torch.device("cpu"), []).extend(self.host)
         if memory.on_disk:
@@ -92,11 +82,7 @@ def gigabytes(size: int) -> str:
 
 
 def footprint(chosen: Chosen, timeline: Timeline, data: Dataset, device: torch.device, dtype: torch.dtype) -> Footprint:
-    """The memory of a run.
-
-    Args:
-        chosen, timeline, data: of the run; the data are loaded. device, dtype: of training.
-    """
+    """The memory of a run on loaded data."""
     settings, algorithm, initialiser = chosen.settings, chosen.algorithm, chosen.initialiser
     local, engine, number = settings.local, settings.engine, dtype.itemsize
     size = measure(chosen.model, data)

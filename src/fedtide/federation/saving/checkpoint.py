@@ -38,8 +38,7 @@ class Saved:
     """A state on disk.
 
     Attributes:
-        owner: key of the run, or of the shared pilot, that it belongs to.
-        round: number of rounds done.
+        owner: key of the run, or of the shared pilot, that it belongs to. round: number of rounds done.
         records: marks of the record files that hold these rounds.
         values: containers of tensors and numbers; ``memory`` as it is kept, or :class:`StoredRows` if it has been loaded.
     """
@@ -51,11 +50,7 @@ class Saved:
 
 
 class Generations:
-    """The saved states that one process writes into a folder.
-
-    Args:
-        folder: of the states. keep: number of generations.
-    """
+    """The saved states that one process writes into a folder, of which the last ``keep`` stay."""
 
     def __init__(self, folder: Path, keep: int = 2) -> None:
         self._folder, self._keep = folder, keep
@@ -106,15 +101,9 @@ def save(folder: Path, saved: Saved, keep: int = 2) -> None:
 def load(
     folder: Path, owner: str, lost: Callable[[Marks], Sequence[str]] = lambda _: ()
 ) -> tuple[Saved | None, dict[Path, str]]:
-    """The newest state that can be continued; ``None`` if nothing was ever saved.
+    """The newest state of a run or pilot that can be continued, and what is wrong with each newer one.
 
-    Args:
-        folder: of the states.
-        owner: key of the run or pilot.
-        lost: what the record files lack of what a state continues.
-
-    Returns:
-        The state, and what is wrong with each newer one.
+    ``None`` if nothing was ever saved. ``lost``: what the record files lack of what a state continues.
 
     Raises:
         SettingsError: a state belongs to another run or was not saved by fedtide; or states exist, but none can be
@@ -159,6 +148,5 @@ def _sparse(vector: Tensor) -> dict[str, Any]:
 
 
 def _dense(entries: dict[str, Any]) -> Tensor:
-    """The vector of :func:`_sparse`."""
     values: Tensor = entries["values"]
     return values.new_zeros(entries["length"]).index_put_((entries["places"],), values)

@@ -27,10 +27,9 @@ def live_rows(memory: dict[str, Tensor], clients: Tensor) -> Iterator[Piece]:
 
 @dataclass(frozen=True)
 class StoredRows:
-    """The beginning of a log; rows that occur again later in it replace those before.
+    """The beginning of a log, ``size`` bytes; rows that occur again later in it replace those before.
 
-    Attributes:
-        path: of the log. size: bytes that belong to the state. forms: of each memory [N, size], tensors without content.
+    ``forms``: of each memory [N, size], tensors without content.
     """
 
     path: Path
@@ -54,14 +53,7 @@ class StoredRows:
 
 
 class RowLog:
-    """A log that one process writes; it is never changed but at its end.
-
-    Args:
-        folder, name: of the file, which is made new.
-
-    Attributes:
-        round: rounds done at its last mark.
-    """
+    """A new log that one process writes, never changed but at its end; ``round``: rounds done at its last mark."""
 
     def __init__(self, folder: Path, name: str) -> None:
         self.name, self.round, self.size = name, 0, 0
@@ -93,5 +85,4 @@ def _width(memory: dict[str, Tensor]) -> int:
 
 
 def _read(file: io.BufferedReader) -> Tensor:
-    """The next array."""
     return torch.from_numpy(np.lib.format.read_array(file, allow_pickle=False))

@@ -16,11 +16,7 @@ _MOST = 4  # most runs on a card unless the settings allow more: they take turns
 def share_cards(
     grid: Sequence[RunSettings], hosts: Hosts, worlds: Path | None, log: Callable[[str], None]
 ) -> tuple[int, int]:
-    """Runs that share a card, 0 for none, and the number of places on this machine's cards, unlimited without any.
-
-    Args:
-        grid: the runs. hosts: what executes them. worlds: folder of timelines. log: gets a line about the cards.
-    """
+    """Runs that share a card, 0 for none, and the number of places on this machine's cards, unlimited without any."""
     unlimited = len(grid) + 10**9
     if not uses_cards(grid):
         return 0, unlimited

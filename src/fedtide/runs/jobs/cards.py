@@ -32,11 +32,7 @@ _PLACES = 64  # most places on a card that are looked at
 
 @dataclass(frozen=True)
 class Card:
-    """A graphics card.
-
-    Attributes:
-        number, id: of the card, as text; the id is unique. used, memory: bytes.
-    """
+    """A graphics card: its number and unique id as text, its memory and what is used of it in bytes."""
 
     number: str
     id: str
@@ -68,13 +64,10 @@ def uses_cards(grid: Iterable[RunSettings]) -> bool:
 
 @contextlib.contextmanager
 def place(per_card: int) -> Iterator[None]:
-    """A place on a card for this process, taken before it uses CUDA; without cards nothing happens.
+    """A place on a card, which ``per_card`` processes share, taken before this one uses CUDA; 0 or no cards: nothing happens.
 
     The card with the fewest processes is taken. If other commands have taken all places, it waits until one is free. The
     place of a process that dies is free again.
-
-    Args:
-        per_card: processes that share a card; 0 to take none.
     """
     with ExitStack() as holding:
         known = cards() if per_card else []

@@ -33,11 +33,7 @@ class Fetch:
 
 @dataclass(frozen=True)
 class Store:
-    """Brings files of a run directory home.
-
-    Attributes:
-        name: of the directory. files: that have changed. names: of all its files.
-    """
+    """Brings the ``files`` of a run directory home that have changed; ``names``: of all its files."""
 
     name: str
     files: Files
@@ -81,8 +77,7 @@ def write_files(folder: Path, files: Files) -> None:
 class JobsFromHome(Generic[Job, Taken]):
     """Jobs whose runs are executed elsewhere: questions about records are answered here, everything else by ``jobs``.
 
-    Args:
-        jobs: that are handed out. runs: folder of run directories, each locked while its run is in progress elsewhere.
+    The directory of each, in the folder ``runs``, is locked while it is in progress elsewhere.
     """
 
     def __init__(self, jobs: Jobs[Job, Taken], runs: Path) -> None:
