@@ -139,12 +139,10 @@ class ResidentModule:
                 _take_single_values(module)
 
     def load(self, w: Tensor, b: Tensor) -> None:
-        """Copy in parameters [d] and buffers [q]."""
         self.w.copy_(w)
         self.b.copy_(b)
 
     def set_key(self, key: int) -> None:
-        """Set the key of the next pass's dropout masks."""
         for module in self._dropouts:
             module.key.fill_(key)
 

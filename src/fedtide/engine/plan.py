@@ -14,8 +14,7 @@ from fedtide.core.randomness import generator, key64
 from fedtide.settings.run import LocalSettings
 
 Ints = NDArray[np.int64]
-Classes = Callable[[Ints], Ints]
-"""Classes of the training samples at some positions."""
+Classes = Callable[[Ints], Ints]  # classes of the training samples at some positions
 _BETWEEN = 1181783497276652981  # an odd multiplier keeps the keys of a step's batches apart
 
 
@@ -50,7 +49,6 @@ class BatchPlan:
 
     @property
     def longest(self) -> int:
-        """Most steps of any client."""
         return max(self.steps, default=0)
 
 

@@ -18,9 +18,7 @@ from fedtide.objectives.base import Objective
 from fedtide.settings.run import LocalSettings
 from fedtide.world.dataset import Dataset
 
-TINY = 8192
-"""Most parameters of a tiny model, whose local steps spend their time on call overhead, not on arithmetic."""
-
+TINY = 8192  # most parameters of a tiny model, whose local steps spend their time on call overhead, not on arithmetic
 _STRIDE = 3202034522624059733  # an odd 64-bit multiplier keeps the keys of a batch's samples apart
 
 

@@ -52,7 +52,6 @@ class DynamicBudget(SettingsModel):
     )
 
     def of_clients(self, clients: int, high: int, low: int, randomness: Randomness) -> Floats:
-        """tau_m of all clients [M]."""
         return np.full(clients, float(high))
 
     def of_server(self, active: int, high: int) -> float:
@@ -81,7 +80,6 @@ class GivenBudget(SettingsModel):
         return tau
 
     def of_server(self, active: int, high: int) -> float:
-        """As listed."""
         return math.inf if self.server is None else self.server
 
 

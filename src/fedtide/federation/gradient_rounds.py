@@ -29,7 +29,6 @@ class GradientRounds:
 
     @property
     def layout(self) -> Layout:
-        """Names and slices of the parameters."""
         return self.parts.layout
 
     def train(self, w: Tensor, b: Tensor, rounds: int, lr: float, steps: int | None, batch_size: int | None) -> Tensor:

@@ -76,15 +76,10 @@ class Parts:
     """One run's world, engine and plug-ins; only the synthetic samples at the end of ``data`` change.
 
     Attributes:
-        settings: of the run. timeline: who is present when, with what data. hardware: where it is computed.
-        data: resident on the device.
         algorithm, initialiser, participation, exchange, weighting, links, rule: plug-ins, see :class:`Chosen`.
-        network: the whole network. task: what is trained. layout: of its parameters.
+        data, network, task, layout: resident data; the whole network; what of it is trained; its parameters.
         w0 [d], b0 [q]: the initial model and its floating buffers.
-        workers, executor: of local training. evaluator: of models on held-out samples.
-        memory: where the clients' memories are kept. synthetic: samples that the algorithm makes.
-        payload: bytes of one exchange of models. wireless: cost model, or None.
-        randomness: source of the run's draws. client_rows: names and lengths of the rows kept for every client.
+        memory, client_rows: where the clients' memories are kept; names and lengths of every client's rows.
         evaluates: whether ``cloud``, ``participants``, ``all`` or ``ensemble`` is evaluated.
     """
 

@@ -47,8 +47,7 @@ class RoundPlan:
         shards: positions in the training set.
         present: clients present and the shards they hold. mean_size: their mean number of samples.
         departed: clients that have left since the last round, whose memories are lost; None if the same clients are present.
-        participation_fraction: expected share of the population that is drawn.
-        session, session_round: place in the timeline. t: round, for what changes over rounds.
+        participation_fraction: expected share of the population that is drawn. t: round, for what changes over rounds.
         lr: learning rate. local: settings of training: the run's, possibly with another amount of work, batch size and rate.
         purpose, keys: of the draws of batches.
         starts: with ``clock: events``, what each participant started from.
@@ -72,7 +71,6 @@ class RoundPlan:
 
     @property
     def population(self) -> int:
-        """Number of clients present."""
         return len(self.present.clients)
 
     @property

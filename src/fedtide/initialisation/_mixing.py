@@ -9,9 +9,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-Model = tuple[Tensor, Tensor]
-"""Parameters [d] and floating buffers [q]; integer buffers (batch counters) are not mixed."""
-
+Model = tuple[Tensor, Tensor]  # parameters [d] and floating buffers [q]; integer buffers (batch counters) are not mixed
 _TIE = 1e-12  # relative difference below which two distances are equal under an infinite scale
 
 

@@ -62,7 +62,6 @@ class Continuous(Initialiser):
         s.store.update(teacher_w=w, teacher_b=b, teacher_labels=s.old_labels)
 
     def construct(self, s: Boundary) -> Start:
-        """The current model."""
         return s.w, s.b
 
     def terms(self, store: Store) -> list[Term]:

@@ -133,8 +133,7 @@ class _Comparison:
                 continue
             settings = self._grid[number]
             if not alone:  # one worker thread each; results do not depend on it
-                engine = settings.engine.model_copy(update={"workers": 1})
-                settings = settings.model_copy(update={"engine": engine})
+                settings = settings.model_copy(update={"engine": settings.engine.model_copy(update={"workers": 1})})
             self._waiting.append(_Job(number, key, settings, workspace))
         self._display.count(len(self._found), len(self._grid))
         return [job.settings for job in self._waiting]

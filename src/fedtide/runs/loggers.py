@@ -87,7 +87,6 @@ class RoundLog(L.Callback):
             logger.log_hyperparams(read_json(self._directory.path / "settings.json") or {})
 
     def on_train_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
-        """Log the rounds of earlier processes that a logger lacks."""
         self._rows = [(int(row["round"]), dict(finite(row))) for row in self._directory.history()]
         self._write()
 
@@ -101,11 +100,9 @@ class RoundLog(L.Callback):
             self._write()
 
     def on_train_end(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
-        """Log what is left."""
         self._write()
 
     def on_exception(self, trainer: L.Trainer, pl_module: L.LightningModule, exception: BaseException) -> None:
-        """Log what is left."""
         self._write()
 
     def _write(self) -> None:

@@ -35,7 +35,6 @@ class Mirroring:
         self._thread.shutdown(cancel_futures=kind is not None)
 
     def add(self, settings: RunSettings, name: str) -> None:
-        """Mirror the run directory of that name, soon."""
         if self._workspace.mlruns is not None:
             self._thread.submit(self._mirror, settings, self._workspace.runs / name)
 

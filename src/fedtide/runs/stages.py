@@ -115,8 +115,7 @@ def partition(params: Params, out: Path, log: Log) -> list[Path]:
     for path, (settings, identity) in written.items():
         timeline = build_timeline(settings, data)
         timeline.save(path, identity)
-        facts = summary(timeline, labels)
-        write_json(path.with_suffix(".json"), facts)
+        write_json(path.with_suffix(".json"), summary(timeline, labels))
         draw(timeline, labels, path.with_suffix(".png"))
         log(f"{path.name}: {timeline.num_clients} clients, {timeline.rounds} rounds, {timeline.sessions} sessions")
     ours = [file for file in out.iterdir() if re.fullmatch(r"seed-\d+-[0-9a-f]+\.(npz|json|png)", file.name)]

@@ -6,8 +6,7 @@ import numpy as np
 
 from fedtide.selection.base import Floats
 
-TOLERANCE = 1e-12
-"""Values closer than this are equal: equal divergences differ in their last bits."""
+TOLERANCE = 1e-12  # values closer than this are equal: equal divergences differ in their last bits
 
 
 def divergence(counts: Floats, population: Floats) -> Floats:

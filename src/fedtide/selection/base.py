@@ -43,7 +43,6 @@ class Candidates:
         return shares
 
     def generator(self, purpose: str, *keys: int) -> np.random.Generator:
-        """Draws of this round."""
         return self.r.randomness.generator(f"selection.{purpose}", self.r.t, *keys)
 
 

@@ -43,8 +43,7 @@ class Origins:
     unit: str = "s"
 
 
-FLOAT_LIMIT = 1 << 30
-"""Most bytes of images that are kept as floats."""
+FLOAT_LIMIT = 1 << 30  # most bytes of images that are kept as floats
 
 
 @dataclass(frozen=True)

@@ -9,9 +9,7 @@ from fedtide.world.timeline import Timeline
 
 Ints = NDArray[np.int64]
 
-PRESENT = ("newcomers", "stayers", "returners")
-"""Groups of the clients present."""
-
+PRESENT = ("newcomers", "stayers", "returners")  # groups of the clients present
 GROUPS = (*PRESENT, "departed")
 
 

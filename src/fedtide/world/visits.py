@@ -46,7 +46,6 @@ class Visits:
         return Visits(columns[0].astype(np.int64), columns[1], columns[2], *ends)
 
     def arrays(self) -> dict[str, NDArray[Any]]:
-        """Its arrays by name."""
         return {field.name: getattr(self, field.name) for field in fields(self)}
 
 

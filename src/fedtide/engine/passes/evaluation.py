@@ -173,8 +173,7 @@ def features(workers: Workers, w: Tensor, b: Tensor, inputs: Tensor, batch: int)
             prepared = task.lay_out(task.data.prepare(inputs[start : start + batch], task.dtype))
             return module.network.features(prepared).to(task.dtype)
 
-    parts = workers.map(forward, range(0, max(len(inputs), 1), batch))
-    return torch.cat(parts)
+    return torch.cat(workers.map(forward, range(0, max(len(inputs), 1), batch)))
 
 
 def full_gradient(

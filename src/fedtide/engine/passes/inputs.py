@@ -15,8 +15,7 @@ from fedtide.engine.task import Task
 from fedtide.programs.program import trace_plain
 from fedtide.programs.traces import shapes, shared, structure
 
-Loss = Callable[[Tensor, Tensor], Tensor]
-"""(logits [n, L], labels [n]) -> a number."""
+Loss = Callable[[Tensor, Tensor], Tensor]  # (logits [n, L], labels [n]) -> a number
 
 
 class InputGradient:

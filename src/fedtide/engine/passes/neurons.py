@@ -15,11 +15,8 @@ from torch import Tensor, nn
 
 from fedtide.engine.workers import Workers, WorkerState
 
-SOFTMAX = "softmax"
-"""Name of the last layer."""
-
-MEASURES = ("entropy", "hhi", "gini", "top10")
-"""Columns recorded for each layer."""
+SOFTMAX = "softmax"  # name of the last layer
+MEASURES = ("entropy", "hhi", "gini", "top10")  # columns recorded for each layer
 
 
 def concentration(activity: Tensor) -> dict[str, float]:

@@ -39,13 +39,9 @@ def refuse_other_phases(settings: RunSettings, algorithm: Algorithm) -> None:
 def refuse_other_uplink(chosen: Chosen) -> None:
     """Refuse links and aggregation rules that do not go with the rest of a run."""
     settings, algorithm, links, rule = chosen.settings, chosen.algorithm, chosen.links, chosen.rule
-    names, name, events = (
-        [link.settings.name for link in links],
-        settings.algorithm.name,
-        settings.clock.name == "events",
-    )
+    events = settings.clock.name == "events"
     same = [pair for pair in pairwise(links) if pair[0].place == pair[1].place]
-    what = f"uplink {names[0]}" if names else f"aggregation {settings.aggregation.name}"
+    what = f"uplink {links[0].settings.name}" if links else f"aggregation {settings.aggregation.name}"
     refused = [
         (
             bool(same),
@@ -58,8 +54,8 @@ def refuse_other_uplink(chosen: Chosen) -> None:
         ),
         (
             rule is not None and not algorithm.robust,
-            f"aggregation {settings.aggregation.name}: algorithm {name} adds up the participants' updates itself, or needs "
-            "each of them; use aggregation: mean, or an algorithm like fedavg, fedprox, fedcm or fedwcm",
+            f"aggregation {settings.aggregation.name}: algorithm {settings.algorithm.name} adds up the participants' updates "
+            "itself, or needs each of them; use aggregation: mean, or an algorithm like fedavg, fedprox, fedcm or fedwcm",
         ),
         (
             any(link.memory for link in links) and events,

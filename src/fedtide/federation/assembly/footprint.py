@@ -176,14 +176,12 @@ def _work(settings: RunSettings, timeline: Timeline) -> tuple[int, int]:
     local = settings.local
     held = np.array([len(shard) for shard in timeline.shards])
     largest = int(held.max(initial=0))
-    means = [float(held[item.shards].mean()) for item in timeline.assignments[:_LOOKED_AT]]
+    means = [
+        float(held[item.shards].mean()) for item in timeline.assignments[:1000]
+    ]  # where there are more, it is constant
     steps = max(step_count(largest, mean, local) for mean in means)
     width = local.step_samples if local.straddle else min(local.step_samples, largest)
     return max(steps, settings.evaluation.personalise), width
-
-
-_LOOKED_AT = 1000
-"""Assignments of clients to shards whose mean sizes are looked at; scenarios with many of them keep it constant."""
 
 
 def _evaluation(

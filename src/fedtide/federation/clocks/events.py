@@ -103,7 +103,6 @@ class EventClock:
         return arrived
 
     def record(self, record: RoundRecord, plan: RoundPlan, state: RunState) -> None:
-        """The columns of an update."""
         staleness = [] if plan.starts is None else plan.starts.staleness
         record.row |= {
             "seconds_simulated": float(f"{state.totals['latency']:.12g}"),
@@ -116,7 +115,6 @@ class EventClock:
 
     @property
     def slot(self) -> float:
-        """Seconds of a tick."""
         return self.parts.settings.costs.slot
 
     def _begin(self, state: RunState, t: int) -> Flight:

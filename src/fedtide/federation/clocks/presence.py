@@ -44,8 +44,9 @@ class Presence:
 
     def _distinct(self, before: int, t: int) -> list[int]:
         """First round of each run of equal assignments from ``before`` to ``t``."""
-        which = self.timeline.assignment_of_round[before : t + 1]
-        return (before + np.flatnonzero(np.diff(which, prepend=-1))).tolist()
+        return (
+            before + np.flatnonzero(np.diff(self.timeline.assignment_of_round[before : t + 1], prepend=-1))
+        ).tolist()
 
     def following(self, now: int) -> int | None:
         """The next instant after ``now`` with a change that no update brings about."""

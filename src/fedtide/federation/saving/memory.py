@@ -33,7 +33,6 @@ class MemoryStore:
         return f"disk ({self.folder})" if self.on_disk else str(self.device)
 
     def rows(self, clients: int, size: int, dtype: torch.dtype) -> Tensor:
-        """Zeros [clients, size]."""
         if not self.on_disk:
             return torch.zeros(clients, size, dtype=dtype, device=self.device)
         handle, name = tempfile.mkstemp(prefix="memory-", suffix=part_suffix(), dir=self.folder)

@@ -13,9 +13,7 @@ from torch import Tensor
 
 from fedtide.records.marks import GrowingFiles, Mark
 
-Piece = tuple[Tensor, dict[str, Tensor]]
-"""Ids of some clients, int64 [m], and their rows [m, size] of each memory."""
-
+Piece = tuple[Tensor, dict[str, Tensor]]  # ids of some clients, int64 [m], and their rows [m, size] of each memory
 _NUMBERS = 1 << 22  # numbers in memory at a time
 
 
@@ -61,7 +59,6 @@ class RowLog:
         self._files = GrowingFiles(folder)
 
     def append(self, pieces: Iterable[Piece]) -> None:
-        """Append rows."""
         for ids, values in pieces:
             stream = io.BytesIO()
             for tensor in (ids, *values.values()):

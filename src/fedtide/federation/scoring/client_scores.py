@@ -55,7 +55,6 @@ class ClientScores:
         ]
 
     def due(self, t: int) -> bool:
-        """Whether clients are evaluated in round ``t``."""
         every = self._evaluator.settings.clients_every
         return every > 0 and ((t + 1) % every == 0 or t + 1 == self._evaluator.timeline.rounds)
 

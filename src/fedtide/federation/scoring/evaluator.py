@@ -34,7 +34,6 @@ class Evaluator:
 
     @property
     def batch(self) -> int:
-        """Samples per forward pass."""
         return self.settings.batch_size
 
     @cached_property

@@ -87,7 +87,6 @@ class Scoring:
         return [*self._values, *self._clients.columns]
 
     def score(self, record: RoundRecord, state: RunState, result: RoundResult, t: int) -> None:
-        """Evaluate the models of round ``t`` and write the scores into ``record``."""
         evaluator, settings = self._evaluator, self._evaluator.settings
         moment, reported = Moment(evaluator, self._weighting, state, result, t), self._reported
         if settings.neurons:

@@ -49,5 +49,4 @@ def _needed(settings: RunSettings, worlds: Path | None) -> int:
     data = load_data(settings)
     timeline = timeline_for(settings, data, worlds)
     wanted = footprint(Chosen.of(settings, timeline, data), timeline, data, torch.device("cpu"), torch.float32)
-    samples = (data.train_inputs, data.test_inputs)
-    return wanted.run + wanted.kept.size + sum(part.numel() * 4 for part in samples)
+    return wanted.run + wanted.kept.size + 4 * (data.train_inputs.numel() + data.test_inputs.numel())

@@ -18,9 +18,7 @@ from filelock import FileLock, Timeout
 
 from fedtide.settings.run import RunSettings
 
-VISIBLE = "CUDA_VISIBLE_DEVICES"
-"""CUDA's variable: numbers or ids of the cards that a process may use, with commas."""
-
+VISIBLE = "CUDA_VISIBLE_DEVICES"  # CUDA's variable: numbers or ids of the cards that a process may use, with commas
 _QUERY = ("nvidia-smi", "--query-gpu=index,uuid,memory.used,memory.total", "--format=csv,noheader,nounits")
 _OTHERS = 0.05
 """Share of a card's memory: if more is in use, and none of our processes has a place on it, the card is somebody else's."""

@@ -27,12 +27,8 @@ Job = TypeVar("Job")
 Result = TypeVar("Result")
 Taken = TypeVar("Taken", contravariant=True)
 
-Ask = Callable[[Any], Any]
-"""Asks the process that hands out the jobs; the answer is ``None`` if that process has ended."""
-
-Work = Callable[[Job, Ask], Result]
-"""Does a job."""
-
+Ask = Callable[[Any], Any]  # asks the process that hands out the jobs; the answer is ``None`` if that process has ended
+Work = Callable[[Job, Ask], Result]  # does a job
 ATTEMPTS = 2
 """Attempts per job whose worker dies. One death may have a cause elsewhere, such as a lack of memory; a job that kills every
 worker is given up."""

@@ -55,7 +55,6 @@ class Away:
                 shutil.rmtree(folder, ignore_errors=True)
 
     def close(self) -> None:
-        """Remove the folder of this process."""
         shutil.rmtree(self.runs, ignore_errors=True)
 
 

@@ -47,8 +47,7 @@ class FetchData:
     settings: RunSettings
 
 
-Files = tuple[tuple[str, bytes], ...]
-"""Names in a run directory, and compressed contents."""
+Files = tuple[tuple[str, bytes], ...]  # names in a run directory, and compressed contents
 
 
 def file_names(folder: Path) -> tuple[str, ...]:

@@ -120,8 +120,7 @@ class _Host:
             return STOPPED, "its worker was told to stop"
         child = self._child(command)
         self.calls[command.name, number] = call = _Call(child)
-        place = f"{socket.gethostname()}, worker {self.worker.name}"
-        self._report(command.name, BEGAN, number, place)
+        self._report(command.name, BEGAN, number, f"{socket.gethostname()}, worker {self.worker.name}")
         try:
             child.send(job)
             return self._follow(command.name, number, call)
