@@ -113,9 +113,7 @@ def flatten(network: nn.Module, dtype: torch.dtype, device: torch.device) -> tup
     """Trained parameters [d] and floating buffers [q] of a network as new flat vectors."""
     parameters = [value.detach().reshape(-1) for value in trained(network).values()]
     buffers = [value.detach().reshape(-1) for value in network.buffers() if value.is_floating_point()]
-    empty = torch.zeros(0)
-    w = torch.cat(parameters or [empty]).to(device=device, dtype=dtype)
-    b = torch.cat(buffers or [empty]).to(device=device, dtype=dtype)
+    w, b = (torch.cat(values or [torch.zeros(0)]).to(device=device, dtype=dtype) for values in (parameters, buffers))
     return w, b
 
 

@@ -127,9 +127,7 @@ def plan_batches(
         classes: of samples, for ``local.order = class_balanced``.
     """
     steps = [step_count(len(shard), mean_size, local) for shard in shards]
-    width = min(local.step_samples, max((len(shard) for shard in shards), default=0))
-    if local.straddle:
-        width = local.step_samples
+    width = local.step_samples if local.straddle else min(local.step_samples, max(map(len, shards), default=0))
     longest = max(steps, default=0)
     indices = np.zeros((len(shards), longest, width), dtype=np.int64)
     sizes = np.zeros((len(shards), longest), dtype=np.int64)

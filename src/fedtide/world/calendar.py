@@ -14,8 +14,6 @@ Ints = NDArray[np.int64]
 UNITS = ("month", "week", "day")  # periods of the calendar (UTC); weeks begin on Monday
 _MOST = 1_000_000  # periods of all kinds; more are those of times in another unit
 _DAYS_TO_MONDAY = 3  # 1 January 1970 was a Thursday
-
-
 _SECONDS = {"month": 28 * 86400, "week": 7 * 86400, "day": 86400}
 
 

@@ -134,8 +134,7 @@ class Dataset:
     def label_counts(self, shards: Sequence[Ints]) -> Tensor:
         """Training samples per class of each shard of positions, float64 [C, L]."""
         classes, owners = self.num_classes, np.repeat(np.arange(len(shards)), [len(shard) for shard in shards])
-        cells = owners * classes + self.classes(np.concatenate(shards))
-        counts = np.bincount(cells, minlength=len(shards) * classes)
+        counts = np.bincount(owners * classes + self.classes(np.concatenate(shards)), minlength=len(shards) * classes)
         return torch.from_numpy(counts.reshape(-1, classes).astype(np.float64))
 
     def write(self, first: int, inputs: Tensor, labels: Tensor) -> None:

@@ -13,7 +13,7 @@ Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
 Bools = NDArray[np.bool_]
 
-_EARLY = 1e-3  # A change less than this share of a tick after an instant falls into it
+_EARLY = 1e-3  # a change less than this share of a tick after an instant falls into it
 
 
 @dataclass(frozen=True)
