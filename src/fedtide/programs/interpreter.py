@@ -18,20 +18,8 @@ from torch.fx.graph import CodeGen
 _FAST = {
     getattr(torch.ops.aten, name): getattr(torch, name)
     for name in (
-        *(
-            "_log_softmax",
-            "_log_softmax_backward_data",
-            "add",
-            "addmm",
-            "bmm",
-            "clamp",
-            "div",
-            "gather",
-            "mean",
-            "mm",
-            "mul",
-        ),
-        *("neg", "relu", "scatter_add", "squeeze", "sub", "sum", "t", "transpose", "unsqueeze"),
+        *("_log_softmax", "_log_softmax_backward_data", "add", "addmm", "bmm", "clamp", "div", "gather", "mean"),
+        *("mm", "mul", "neg", "relu", "scatter_add", "squeeze", "sub", "sum", "t", "transpose", "unsqueeze"),
     )
 }
 """Operators whose Python binding takes the same arguments as the traced one and is twice as fast to call."""
