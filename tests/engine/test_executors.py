@@ -18,7 +18,7 @@ from fedtide.core.errors import SettingsError
 from fedtide.core.faults import PluginError
 from fedtide.engine import contract
 from fedtide.engine.executors import threads
-from fedtide.engine.executors.factory import choose
+from fedtide.engine.executors.factory import executor_name
 from fedtide.engine.executors.stacked import Stacked
 from fedtide.engine.executors.threads import Threads
 from fedtide.engine.local import Cohort, GradientAt, Local
@@ -56,6 +56,10 @@ LOCAL = {
 }
 ALGORITHMS = ("fedprox", "scaffold", "columns", "elementwise", "sharp", "contrast")
 HEAVY = ("resnet18", "resnet34", "preact_resnet18")
+
+
+def choose(task: Task, engine: EngineSettings, family: str) -> str:
+    return executor_name(task.network, task.device, engine, family)
 
 
 def final(

@@ -31,11 +31,7 @@ class Augmentation:
     crop_padding: Literal["zeros", "reflect"] = "zeros"
 
     def check(self, input_shape: tuple[int, ...]) -> None:
-        """Refuse samples that cannot be augmented.
-
-        Raises:
-            SettingsError: samples are not (channels, height, width), or too small for reflect padding.
-        """
+        """Refuse samples that are not (channels, height, width), or too small for reflect padding."""
         if len(input_shape) != 3:
             raise SettingsError(
                 f"local.flip = {self.flip}, local.crop = {self.crop}: need images (channels, height, width), "
@@ -46,18 +42,7 @@ class Augmentation:
             raise SettingsError(f"local.crop = {self.crop}: reflect padding of {side} pixels allows at most {side - 1}")
 
     def __call__(self, images: Tensor, keys: Tensor) -> Tensor:
-        """Augment a batch.
-
-        Args:
-            images: [B, C, H, W] of any dtype.
-            keys: int64 [B], one per image.
-
-        Returns:
-            [B, C, H, W], a new tensor of the same dtype.
-
-        Raises:
-            SettingsError: see :meth:`check`.
-        """
+        """Augmented copies of images [B, C, H, W] of any dtype, by int64 keys [B]; refuses as :meth:`check`."""
         self.check(tuple(images.shape[1:]))
         height, width = images.shape[2:]
         flipped, cropped, down, right = hashed_uniform(keys, 4).unbind(-1)

@@ -19,14 +19,7 @@ Ints = NDArray[np.int64]
 
 
 def tensor(plugin: Any, hook: str, value: Any, like: Tensor | None, *shapes: tuple[int, ...]) -> Tensor:
-    """``value``, if it is a tensor of one of some shapes.
-
-    Args:
-        plugin, hook: that returned it. like: of its type and on its device; None for any floating-point tensor.
-
-    Raises:
-        PluginError: it is something else.
-    """
+    """``value``, if it is a tensor of one of some ``shapes``: like ``like``, or with None of any floating-point type."""
     if not isinstance(value, Tensor):
         raise broken_contract(plugin, hook, f"a tensor, got {type(value).__name__}")
     if tuple(value.shape) not in shapes:
@@ -40,11 +33,7 @@ def tensor(plugin: Any, hook: str, value: Any, like: Tensor | None, *shapes: tup
 
 
 def instance(plugin: Any, hook: str, value: Any, *types: type) -> Any:
-    """``value``, if it is of one of some types.
-
-    Raises:
-        PluginError: it is not.
-    """
+    """``value``, if it is of one of some types."""
     if not isinstance(value, types):
         wanted = " or ".join(kind.__name__ for kind in types)
         raise broken_contract(plugin, hook, f"{wanted}, got {type(value).__name__}")
@@ -52,11 +41,7 @@ def instance(plugin: Any, hook: str, value: Any, *types: type) -> Any:
 
 
 def positions(plugin: Any, hook: str, value: Any, count: int, end: int) -> Sequence[Ints]:
-    """``value``, if it is a sequence of ``count`` arrays of integers from 0 to ``end`` - 1.
-
-    Raises:
-        PluginError: it is not.
-    """
+    """``value``, if it is a sequence of ``count`` arrays of integers from 0 to ``end`` - 1."""
     if not isinstance(value, Sequence) or len(value) != count:
         found = f"{len(value)} items" if isinstance(value, Sequence) else type(value).__name__
         raise broken_contract(plugin, hook, f"one array for each of {count} clients, got {found}")
@@ -70,11 +55,7 @@ def positions(plugin: Any, hook: str, value: Any, count: int, end: int) -> Seque
 
 
 def local(plugin: Any, value: Any, clients: int, size: int) -> Local:
-    """What :meth:`Algorithm.local` returned.
-
-    Raises:
-        PluginError: it is no ``Local``, or something in it has another shape than it should.
-    """
+    """What :meth:`Algorithm.local` returned, if it is a ``Local`` whose entries have the shapes they should."""
     added: Local = instance(plugin, "local", value, Local)
     vectors, columns = [(size,), (1, size), (clients, size)], [(), (1,), (1, 1), (clients, 1)]
     allowed = {"linear": vectors, "towards": vectors, "pull": [*vectors, *columns]}
@@ -87,11 +68,7 @@ def local(plugin: Any, value: Any, clients: int, size: int) -> Local:
 
 
 def mask(plugin: Any, value: Any, size: int) -> Tensor:
-    """The mask of a phase, if it is bool [d] of ``size`` entries.
-
-    Raises:
-        PluginError: it is not.
-    """
+    """The mask of a phase, if it is bool [d] of ``size`` entries."""
     if not isinstance(value, Tensor) or value.dtype != torch.bool or tuple(value.shape) != (size,):
         found = f"{value.dtype} {list(value.shape)}" if isinstance(value, Tensor) else type(value).__name__
         raise broken_contract(plugin, "phases", f"trains of type torch.bool and shape {[size]}, got {found}")
@@ -99,11 +76,7 @@ def mask(plugin: Any, value: Any, size: int) -> Tensor:
 
 
 def direction(plugin: Any, value: Any, W: Tensor) -> Tensor | GradientAt:
-    """What :meth:`Algorithm.direction` returned at the parameters ``W`` [c, d].
-
-    Raises:
-        PluginError: it is neither a tensor like ``W`` nor a gradient at such a point.
-    """
+    """What :meth:`Algorithm.direction` returned, if it is like the parameters ``W`` [c, d] or a gradient at such a point."""
     if isinstance(value, GradientAt):
         shape = tuple(W.shape)
         tensor(plugin, "direction", value.point, W, shape)
@@ -114,20 +87,12 @@ def direction(plugin: Any, value: Any, W: Tensor) -> Tensor | GradientAt:
 
 
 def terms(plugin: Any, value: Any) -> list[Term]:
-    """What a hook ``terms`` returned.
-
-    Raises:
-        PluginError: it is no list of ``Term``.
-    """
+    """What a hook ``terms`` returned, if it is a list of ``Term``."""
     return [instance(plugin, "terms", item, Term) for item in instance(plugin, "terms", value, list, tuple)]
 
 
 def record(plugin: Any, value: Any, clients: int) -> dict[str, Tensor | float]:
-    """What :meth:`Algorithm.record` returned.
-
-    Raises:
-        PluginError: it is no mapping from names to numbers and columns [C, 1].
-    """
+    """What :meth:`Algorithm.record` returned, if it maps names to numbers and columns [C, 1]."""
     for item in instance(plugin, "record", value, dict).values():
         if isinstance(item, Tensor):
             tensor(plugin, "record", item, item, (clients, 1))

@@ -113,9 +113,7 @@ def flatten(network: nn.Module, dtype: torch.dtype, device: torch.device) -> tup
     """Trained parameters [d] and floating buffers [q] of a network as new flat vectors."""
     parameters = [value.detach().reshape(-1) for value in trained(network).values()]
     buffers = [value.detach().reshape(-1) for value in network.buffers() if value.is_floating_point()]
-    empty = torch.zeros(0)
-    w = torch.cat(parameters or [empty]).to(device=device, dtype=dtype)
-    b = torch.cat(buffers or [empty]).to(device=device, dtype=dtype)
+    w, b = (torch.cat(values or [torch.zeros(0)]).to(device=device, dtype=dtype) for values in (parameters, buffers))
     return w, b
 
 
@@ -139,12 +137,10 @@ class ResidentModule:
                 _take_single_values(module)
 
     def load(self, w: Tensor, b: Tensor) -> None:
-        """Copy in parameters [d] and buffers [q]."""
         self.w.copy_(w)
         self.b.copy_(b)
 
     def set_key(self, key: int) -> None:
-        """Set the key of the next pass's dropout masks."""
         for module in self._dropouts:
             module.key.fill_(key)
 
@@ -182,12 +178,9 @@ def add_weighted(total: Tensor, weights: Tensor, rows: Tensor) -> None:
 
 
 def add_weighted_updates(total: Tensor, weights: Tensor, scale: Tensor, rows: Tensor, start: Tensor) -> None:
-    """Add ``sum_k weights[k] * scale[k] (rows[k] - start[k])`` to ``total`` [d].
+    """Add ``sum_k weights[k] * scale[k] (rows[k] - start[k])`` to ``total`` [d]; rows and start are [C, d], scale [C, 1].
 
     As :func:`add_weighted` of these differences, which on a CPU exist one at a time.
-
-    Args:
-        total: [d]. weights: [C]. scale: [C, 1]. rows, start: [C, d].
     """
     if rows.is_cuda:
         add_weighted(total, weights, (rows - start).mul_(scale))

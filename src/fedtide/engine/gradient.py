@@ -101,11 +101,7 @@ class Gradient:
 
     def _function(self, terms: Sequence[Term], masked: bool, known: bool) -> Callable[..., tuple[Tensor, ...]]:
         slots, names = self.layout.parameters, self._names
-        heads = [
-            (place, slot.name.removeprefix("head."))
-            for place, slot in enumerate(slots)
-            if slot.name.startswith("head.")
-        ]
+        heads = [(i, slot.name.removeprefix("head.")) for i, slot in enumerate(slots) if slot.name.startswith("head.")]
         task, count = self.task, len(slots)
         each = 2 if known else count  # arguments that a reference model takes
 

@@ -8,8 +8,7 @@ import resource
 from pathlib import Path
 
 _CGROUPS, _PROCESS = Path("/sys/fs/cgroup"), Path("/proc/self")
-_UNLIMITED = 1 << 60
-"""Version 1 of control groups writes a huge number for no limit."""
+_UNLIMITED = 1 << 60  # version 1 of control groups writes a huge number for no limit
 
 
 def free_under_limits(groups: Path = _CGROUPS, process: Path = _PROCESS) -> list[int]:

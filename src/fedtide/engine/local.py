@@ -123,10 +123,8 @@ class Cohort:
         W: [C, d] parameters. buffers: [C, q] floating buffers. moments: what the local optimiser remembers, rows by name.
         b: [q] floating buffers as broadcast; frozen reference models use them.
         plan: batches. label_counts: [C, L] samples per class, for the objective: each client's own, or the total.
-        lr: learning rate, a number or [C, 1].
-        added: what the algorithm adds to the gradient.
+        lr: learning rate, a number or [C, 1]. added, terms: what the algorithm adds to the gradient, and extra losses.
         losses: [C] sum over steps of the mean batch loss, written by the executor.
-        terms: extra losses.
         direction: the algorithm's own step direction, or None. memories: rows [C, d] that it may write; those of a finished
             client are frozen.
         trains: bool [d], the parameters that are trained; None for all.
@@ -206,11 +204,7 @@ class Update:
     def step_by(self, gradients: Gradients, w: list[Tensor], W: Tensor, minus: Gradients | None = None) -> None:
         """A direct step: theta <- (1 - lr (pull + decay)) theta - lr scale (gradient - minus) - lr base.
 
-        Args:
-            gradients: of a program.
-            w: views of ``W``, one per parameter.
-            W: parameters [c, d].
-            minus: gradients that are subtracted from them.
+        ``w`` are views of the parameters ``W`` [c, d], one per parameter.
         """
         rate = self.lr * (1.0 if self.scale is None else self.scale)
         shrink = self.lr * ((self.pull or 0.0) + self.decay)

@@ -45,11 +45,7 @@ def _free_on_host() -> int:
 
 
 def require(wanted: int, device: torch.device, what: str) -> None:
-    """Refuse what does not fit.
-
-    Raises:
-        SettingsError: ``wanted`` bytes are more than the device has free.
-    """
+    """Refuse ``wanted`` bytes if the device has fewer free."""
     free = available_bytes(device)
     if wanted > free:
         raise SettingsError(f"{what} needs {wanted / 1e9:.1f} GB on {device}, but {free / 1e9:.1f} GB are free")
@@ -58,12 +54,8 @@ def require(wanted: int, device: torch.device, what: str) -> None:
 def plan_chunk(size: int, clients: int, batch: int, task: Task, lanes: int) -> int:
     """Clients advanced together: as many as fit the caches of a CPU, or a quarter of the free memory of another device.
 
-    Args:
-        size: parameters d of one client.
-        clients: of the cohort; on a CPU they are divided evenly among the lanes.
-        batch: samples per batch.
-        task: the learning problem; the size of its inputs bounds the activations.
-        lanes: chunks that are advanced in parallel.
+    ``size``: parameters d of a client. ``batch``: samples. On a CPU the cohort is divided evenly among the ``lanes``, which
+    advance in parallel.
     """
     sample, number = math.prod(task.data.input_shape), task.dtype.itemsize
     return chunk_size(size, clients, batch, sample, number, task.device, lanes)

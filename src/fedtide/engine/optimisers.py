@@ -16,11 +16,8 @@ from torch import Tensor
 from fedtide.settings import optimiser as chosen
 from fedtide.settings.run import LocalSettings
 
-Coefficient = float | Tensor
-"""A number, or a column with one per client [C, 1]."""
-
-Moments = dict[str, Tensor]
-"""What an optimiser remembers, rows by name."""
+Coefficient = float | Tensor  # a number, or a column with one per client [C, 1]
+Moments = dict[str, Tensor]  # what an optimiser remembers, rows by name
 
 
 def add(total: Tensor, factor: Coefficient, values: Tensor) -> None:

@@ -14,8 +14,7 @@ from fedtide.core.randomness import generator, key64
 from fedtide.settings.run import LocalSettings
 
 Ints = NDArray[np.int64]
-Classes = Callable[[Ints], Ints]
-"""Classes of the training samples at some positions."""
+Classes = Callable[[Ints], Ints]  # classes of the training samples at some positions
 _BETWEEN = 1181783497276652981  # an odd multiplier keeps the keys of a step's batches apart
 
 
@@ -50,7 +49,6 @@ class BatchPlan:
 
     @property
     def longest(self) -> int:
-        """Most steps of any client."""
         return max(self.steps, default=0)
 
 
@@ -81,7 +79,6 @@ def sample_count(size: int, mean_size: float, local: LocalSettings) -> int:
 
 
 def _balanced(labels: Ints) -> NDArray[np.float64]:
-    """Probability of each sample if all classes that occur are equally likely."""
     _, classes, counts = np.unique(labels, return_inverse=True, return_counts=True)
     probabilities: NDArray[np.float64] = 1.0 / (len(counts) * counts[classes])
     return probabilities
@@ -122,20 +119,15 @@ def plan_batches(
     """The plan of one round.
 
     Args:
-        shards: each client's positions in the training set.
-        clients: their ids; each client's draw is keyed by (seed, purpose, keys, id).
+        shards, clients: positions in the training set, and ids; a client's draw is keyed by (seed, purpose, keys, id).
         local: amount of work, batch size, order.
         mean_size: mean number of samples per client of the population.
-        seed: the run's seed.
-        purpose: ``"batches"`` in training.
-        keys: the round number, and anything else that identifies this training.
+        purpose, keys: ``"batches"`` and the round number in training; other values for other training.
         device: of the index table.
         classes: of samples, for ``local.order = class_balanced``.
     """
     steps = [step_count(len(shard), mean_size, local) for shard in shards]
-    width = min(local.step_samples, max((len(shard) for shard in shards), default=0))
-    if local.straddle:
-        width = local.step_samples
+    width = local.step_samples if local.straddle else min(local.step_samples, max(map(len, shards), default=0))
     longest = max(steps, default=0)
     indices = np.zeros((len(shards), longest, width), dtype=np.int64)
     sizes = np.zeros((len(shards), longest), dtype=np.int64)

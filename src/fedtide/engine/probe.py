@@ -24,15 +24,9 @@ _OWN = ("torch.nn.", "fedtide.")
 
 
 def refuse_untrainable(network: Network, inputs: Tensor, classes: int, executor: str) -> None:
-    """Refuse a network that an executor cannot train.
+    """Refuse a network that an executor cannot train: it draws, writes buffers, cannot be traced, or returns no such logits.
 
-    Args:
-        network: on the CPU; it is not changed.
-        inputs: prepared samples [n, ...], n of 1 or 2. classes: number of logits.
-        executor: its name.
-
-    Raises:
-        SettingsError: the network draws random numbers, writes buffers, cannot be traced, or returns no logits in training.
+    The network is on the CPU and not changed; ``inputs`` are one or two prepared samples.
     """
     if not trained(network):
         raise SettingsError("the model has no parameter to train: all of them require no gradient")
@@ -138,5 +132,4 @@ def _refusal(executor: str, error: Exception) -> str:
 
 
 def _words(error: Exception) -> str:
-    """The exception, without the traced operations that torch adds."""
     return shortened(f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}")

@@ -14,19 +14,13 @@ from fedtide.engine.task import Task
 from fedtide.programs.program import trace_plain
 from fedtide.programs.traces import shapes, shared, structure
 
-_MOST = 1 << 13
-"""Most samples of a client whose outputs are kept."""
-
+_MOST = 1 << 13  # most samples of a client whose outputs are kept
 _TOGETHER, _GRAIN = 256, 32
 """Most samples of a pass, and what their number is a multiple of, so that few programs are traced."""
 
 
 class References:
-    """Frozen models on the samples of one client.
-
-    Args:
-        task: of the run. probe: the outputs of its network, in evaluation mode. names: of the parameters in ``probe``.
-    """
+    """Frozen models on the samples of one client; ``probe`` gives the outputs of the network in evaluation mode."""
 
     def __init__(self, task: Task, probe: nn.Module, names: Sequence[str]) -> None:
         self._task, self._probe, self._names = task, probe, names
@@ -38,11 +32,7 @@ class References:
         return self._task.augmentation is None and samples >= 2 * distinct and distinct <= _MOST
 
     def outputs(self, models: Sequence[Sequence[Tensor]], positions: Tensor) -> list[Tensor]:
-        """Logits [n, L] and features [n, q] of every model, model by model.
-
-        Args:
-            models: parameters by slot. positions: int64 [n], in the training set.
-        """
+        """Logits [n, L] and features [n, q] of every model, model by model, at int64 positions [n] in the training set."""
         passes = -(-len(positions) // _TOGETHER)
         width = -(-len(positions) // (passes * _GRAIN)) * _GRAIN
         padded = torch.cat([positions, positions[:1].expand(passes * width - len(positions))])

@@ -12,18 +12,16 @@ from fedtide.engine.flat import trained
 from fedtide.models.base import Model, Network
 from fedtide.world.dataset import Dataset
 
-_PER_INPUT = 64
-"""Numbers of activations per number of input, where they cannot be measured."""
+_PER_INPUT = 64  # numbers of activations per number of input, where they cannot be measured
 
 
 @dataclass(frozen=True)
 class Size:
-    """Size of a network.
+    """Size of a network: parameters d, buffers q and constants, which are not trained; what its layers give out for one sample.
 
     Attributes:
-        parameters, buffers: d and q. constants: numbers that are not trained.
-        activations: numbers that all layers give out for one sample, the input included.
-        widest: numbers that the layer with the largest output takes and gives out for one sample.
+        activations: numbers that all layers give out, the input included.
+        widest: numbers that the layer with the largest output takes and gives out.
     """
 
     network: Network

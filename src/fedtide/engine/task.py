@@ -18,23 +18,13 @@ from fedtide.objectives.base import Objective
 from fedtide.settings.run import LocalSettings
 from fedtide.world.dataset import Dataset
 
-TINY = 8192
-"""Most parameters of a tiny model, whose local steps spend their time on call overhead, not on arithmetic."""
-
+TINY = 8192  # most parameters of a tiny model, whose local steps spend their time on call overhead, not on arithmetic
 _STRIDE = 3202034522624059733  # an odd 64-bit multiplier keeps the keys of a batch's samples apart
 
 
 @dataclass(frozen=True)
 class Task:
-    """The learning problem of a run on one device.
-
-    Attributes:
-        network: architecture with its initial parameters.
-        data: resident dataset. objective: per-sample loss. local: training on a client.
-        augmentation: of training images, or None.
-        device, dtype: of parameters and inputs. autocast: dtype of mixed precision, or None.
-        layout: of image batches in memory.
-    """
+    """The learning problem of a run on one device, in its precision; ``autocast`` is the dtype of mixed precision, or None."""
 
     network: Network
     data: Dataset

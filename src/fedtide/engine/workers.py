@@ -72,5 +72,4 @@ class Workers:
         return f"one {noun} at a time" if self.count == 1 else f"{self.count} {noun}s at a time"
 
     def close(self) -> None:
-        """Stop the threads."""
         self._pool.shutdown(wait=True, cancel_futures=True)

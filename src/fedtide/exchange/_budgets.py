@@ -19,8 +19,7 @@ from fedtide.core.randomness import Randomness
 
 Floats = NDArray[np.float64]
 
-_ROUNDING = 1e-9
-"""In binary, 0.29 of 100 is a little less than 29; shares are decimal numbers."""
+_ROUNDING = 1e-9  # in binary, 0.29 of 100 is a little less than 29; shares are decimal numbers
 
 
 class FixBudget(SettingsModel):
@@ -53,7 +52,6 @@ class DynamicBudget(SettingsModel):
     )
 
     def of_clients(self, clients: int, high: int, low: int, randomness: Randomness) -> Floats:
-        """tau_m of all clients [M]."""
         return np.full(clients, float(high))
 
     def of_server(self, active: int, high: int) -> float:
@@ -71,11 +69,7 @@ class GivenBudget(SettingsModel):
     server: float | None = Field(None, ge=0, description="exchanges of the whole group per round; null: no limit")
 
     def of_clients(self, clients: int, high: int, low: int, randomness: Randomness) -> Floats:
-        """tau_m = weight * user + (1 - weight) * network [M].
-
-        Raises:
-            SettingsError: there is not one number per client.
-        """
+        """tau_m = weight * user + (1 - weight) * network [M]; a SettingsError unless there is one number per client."""
         user = np.array(self.clients)
         network = user if self.network is None else np.array(self.network)
         if not len(user) == len(network) == clients:
@@ -86,7 +80,6 @@ class GivenBudget(SettingsModel):
         return tau
 
     def of_server(self, active: int, high: int) -> float:
-        """As listed."""
         return math.inf if self.server is None else self.server
 
 
@@ -94,11 +87,7 @@ Budget = Annotated[FixBudget | DynamicBudget | GivenBudget, Field(discriminator=
 
 
 def affordable(budget: Budget, r: Round, high: int, low: int) -> tuple[Ints, int]:
-    """The rows m with kappa_high <= tau_m, and how many of them the server can serve (eq. 5).
-
-    Args:
-        budget: of clients and server. r: the round. high, low: exchanges that the two intervals cost in it.
-    """
+    """The rows m with kappa_high <= tau_m, and how many of them the server can serve (eq. 5); an interval costs high or low."""
     tau = budget.of_clients(r.clients, high, low, r.randomness)[r.ids]
     eligible = np.flatnonzero(tau >= high)
     return eligible, int(min(len(eligible) * high, budget.of_server(len(r.ids), high)) // high)

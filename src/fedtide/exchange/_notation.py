@@ -21,11 +21,7 @@ class Notation(NamedTuple):
 
 
 def read(name: str) -> Notation:
-    """``x``: all clients at interval x; ``x-y``: the group at x, the others at y; ``x*``: the group alone, at x.
-
-    Raises:
-        SettingsError: it is none of these, or y is the shorter one.
-    """
+    """``x``: all clients at interval x; ``x-y``: the group at x, the others at y >= x; ``x*``: the group alone, at x."""
     parts = _NAMED.fullmatch(name)
     if parts is None:
         raise SettingsError(f"{name!r} should be like a, a-g or a* with letters a to g or numbers of steps")

@@ -38,8 +38,4 @@ class Exchange(Plugin):
         """The schedule of a round, made before training."""
 
     def require(self, algorithm: Algorithm, local: LocalSettings) -> None:
-        """Refuse algorithms and local settings it cannot be combined with.
-
-        Raises:
-            SettingsError: it cannot be combined with this algorithm or this kind of local work.
-        """
+        """Refuse algorithms and local settings that it cannot be combined with."""

@@ -10,5 +10,4 @@ class End(Exchange):
     """Every client averages once, at the end of the round."""
 
     def schedule(self, r: Round) -> Schedule:
-        """Nothing inside the round."""
         return Schedule()

@@ -55,10 +55,7 @@ class Intervals(Exchange):
         selection: SelectionChoice = choice_field("dynacomm", "how the group is chosen")
         budget: Budget = Field(FixBudget(), description="which clients can afford to be in the group, and how many")
         portion: float | None = Field(
-            None,
-            gt=0,
-            le=1,
-            description="exact share of the active clients in the group; null: the selection decides",
+            None, gt=0, le=1, description="exact share of the active clients in the group; null: the selection decides"
         )
         schedule: Counting = Field(
             "paper", description="legacy: without the upload after the last step but one, as in the released code"

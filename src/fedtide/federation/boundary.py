@@ -20,8 +20,7 @@ from fedtide.world.timeline import Assignment
 def begin_session(parts: Parts, state: RunState, t: int) -> dict[str, Any] | None:
     """Start a session with round ``t``: take the initialiser's model, reset memories or adapt them to the population.
 
-    Returns:
-        The record of the session, see :func:`session_record`; ``None`` for the first one.
+    Returns the :func:`session_record`; ``None`` for the first session.
     """
     boundary = boundary_at(parts, state, t)
     w, b = parts.initialiser.start(boundary)

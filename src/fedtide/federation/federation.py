@@ -21,11 +21,7 @@ from fedtide.federation.state import RunState
 
 
 class Federation:
-    """Runs the rounds of a run.
-
-    Args:
-        parts: of the run.
-    """
+    """Runs the rounds of a run."""
 
     def __init__(self, parts: Parts) -> None:
         self.parts, self.clock, self.scoring = parts, make_clock(parts), Scoring(parts)

@@ -29,17 +29,13 @@ class GradientRounds:
 
     @property
     def layout(self) -> Layout:
-        """Names and slices of the parameters."""
         return self.parts.layout
 
     def train(self, w: Tensor, b: Tensor, rounds: int, lr: float, steps: int | None, batch_size: int | None) -> Tensor:
-        """Parameters [d] after some rounds of the run's own algorithm.
+        """Parameters [d] after some rounds of the run's own algorithm at a constant learning rate, from the model ``w``, ``b``.
 
-        Args:
-            w, b: model that the first round starts from.
-            rounds: number of rounds; each is charged to the run and counted in ``gradient_rounds``.
-            lr: constant learning rate.
-            steps, batch_size: local steps of every client and samples per step; ``None``: as in training.
+        Each round is charged to the run and counted in ``gradient_rounds``. ``steps`` of every client and ``batch_size`` are
+        those of training if ``None``.
         """
         scratch = initial_state(self.parts)
         scratch.memory.pop("latest", None)  # for evaluation only

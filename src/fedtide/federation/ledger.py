@@ -11,17 +11,11 @@ from fedtide.federation.state import RunState
 
 
 def charge(parts: Parts, state: RunState, plan: RoundPlan, segments: Sequence[Segment], length: int) -> int:
-    """Add what a round costs to the totals of ``state``.
+    """Add what a round costs to the totals of ``state``, the run's and not a scratch copy; the exchanges, over participants.
 
     Args:
-        parts: of the run.
-        state: of the run, not a scratch copy.
-        plan: of the round: participants, and the keys of the fading (``keys`` and ``purpose``).
         segments: local work before each exchange of models; each costs its members one payload in both directions.
         length: L, local steps of a client of mean size, for kappa.
-
-    Returns:
-        Number of exchanges of models, summed over participants.
     """
     payload = parts.payload
     exchanges = sum(len(segment.rows) for segment in segments)

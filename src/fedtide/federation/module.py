@@ -30,7 +30,6 @@ class FederatedModule(L.LightningModule):
     """Runs a federation round by round; Lightning owns device, precision, processes and callbacks.
 
     Args:
-        settings, timeline, data: of the run.
         saved: state to resume from, or None.
         announce: called with the assembled parts, the memory that they will take and a line about the process, before
             anything large is allocated.
@@ -62,7 +61,6 @@ class FederatedModule(L.LightningModule):
         self.diverged: str | None = None
 
     def on_fit_start(self) -> None:
-        """Build the federation on the device that Lightning has chosen."""
         self.build()
 
     def build(self) -> None:
@@ -94,7 +92,6 @@ class FederatedModule(L.LightningModule):
         return [0]
 
     def training_step(self, batch: int, batch_idx: int) -> None:
-        """One communication round."""
         with torch.no_grad():
             try:
                 self.record = self.federation.run_round(self.state)
@@ -103,5 +100,4 @@ class FederatedModule(L.LightningModule):
                 self.trainer.should_stop = True
 
     def on_fit_end(self) -> None:
-        """Stop the worker threads."""
         self.parts.workers.close()

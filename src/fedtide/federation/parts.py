@@ -54,12 +54,9 @@ Ints = NDArray[np.int64]
 
 @dataclass(frozen=True)
 class Hardware:
-    """Where and in which precision a run computes.
+    """Where and in which precision a run computes: ``dtype`` is of parameters, ``autocast`` of mixed precision, or None.
 
-    Attributes:
-        device: of training. dtype: of parameters. autocast: dtype of mixed precision, or None.
-        group: processes that share the work.
-        scratch: folder of memories kept on disk.
+    ``group``: processes that share the work. ``scratch``: folder of memories kept on disk.
     """
 
     device: torch.device = field(default_factory=lambda: torch.device("cpu"))
@@ -79,15 +76,10 @@ class Parts:
     """One run's world, engine and plug-ins; only the synthetic samples at the end of ``data`` change.
 
     Attributes:
-        settings: of the run. timeline: who is present when, with what data. hardware: where it is computed.
-        data: resident on the device.
         algorithm, initialiser, participation, exchange, weighting, links, rule: plug-ins, see :class:`Chosen`.
-        network: the whole network. task: what is trained. layout: of its parameters.
+        data, network, task, layout: resident data; the whole network; what of it is trained; its parameters.
         w0 [d], b0 [q]: the initial model and its floating buffers.
-        workers, executor: of local training. evaluator: of models on held-out samples.
-        memory: where the clients' memories are kept. synthetic: samples that the algorithm makes.
-        payload: bytes of one exchange of models. wireless: cost model, or None.
-        randomness: source of the run's draws. client_rows: names and lengths of the rows kept for every client.
+        memory, client_rows: where the clients' memories are kept; names and lengths of every client's rows.
         evaluates: whether ``cloud``, ``participants``, ``all`` or ``ensemble`` is evaluated.
     """
 
@@ -127,13 +119,7 @@ class Parts:
 
 
 def assemble(chosen: Chosen, timeline: Timeline, data: Dataset, hardware: Hardware | None = None) -> Parts:
-    """Assemble a run.
-
-    Args:
-        chosen: the run's settings and plug-ins.
-        timeline: who is present when, with what data.
-        data: the dataset, on any device; it is moved to that of ``hardware``.
-        hardware: where to compute; by default one CPU process in single precision.
+    """Assemble a run; by default on one CPU process in single precision. The data are moved to the device.
 
     Raises:
         SettingsError: parts are incompatible.
@@ -216,7 +202,6 @@ def _network(chosen: Chosen, data: Dataset) -> Network:
 
 
 def _task(chosen: Chosen, network: Network, data: Dataset, hardware: Hardware) -> Task:
-    """What is trained, if the executor can train the network."""
     settings, model, device = chosen.settings, chosen.model, hardware.device
     executor = factory.executor_name(network, device, settings.engine, model.family)
     few = data.prepare(data.read("test", slice(2))[0].to("cpu"), next(network.parameters()).dtype)

@@ -8,8 +8,7 @@ from dataclasses import dataclass
 from fedtide.algorithms.base import Algorithm
 from fedtide.uplink.base import Link
 
-BYTES = 4
-"""Bytes of one number on the wire, independent of the simulation's precision."""
+BYTES = 4  # bytes of one number on the wire, independent of the simulation's precision
 
 
 @dataclass(frozen=True)

@@ -47,8 +47,7 @@ class RoundPlan:
         shards: positions in the training set.
         present: clients present and the shards they hold. mean_size: their mean number of samples.
         departed: clients that have left since the last round, whose memories are lost; None if the same clients are present.
-        participation_fraction: expected share of the population that is drawn.
-        session, session_round: place in the timeline. t: round, for what changes over rounds.
+        participation_fraction: expected share of the population that is drawn. t: round, for what changes over rounds.
         lr: learning rate. local: settings of training: the run's, possibly with another amount of work, batch size and rate.
         purpose, keys: of the draws of batches.
         starts: with ``clock: events``, what each participant started from.
@@ -72,7 +71,6 @@ class RoundPlan:
 
     @property
     def population(self) -> int:
-        """Number of clients present."""
         return len(self.present.clients)
 
     @property
@@ -103,12 +101,7 @@ def plan_round(parts: Parts, t: int) -> RoundPlan:
 def plan_update(
     parts: Parts, t: int, trained: Assignment, starts: JobStarts, present: Assignment, departed: Ints | None
 ) -> RoundPlan:
-    """The plan of the update of version ``t``.
-
-    Args:
-        trained: the jobs' clients, ascending, and their shards. starts: of the jobs.
-        present, departed: see :class:`RoundPlan`.
-    """
+    """The plan of the update of version ``t`` from the jobs ``starts`` of ``trained`` clients, ascending, on their shards."""
     return RoundPlan(
         **_participants(parts.timeline, trained),
         **_of_round(parts, t, present),
@@ -145,10 +138,7 @@ def plan_gradient_round(
 ) -> RoundPlan:
     """The plan of gradient round ``v`` (0-based) at the start of the session that begins with round ``t``.
 
-    Args:
-        parts: of the run. t, v: see above.
-        lr: constant learning rate.
-        steps, batch_size: local steps of every client and samples per step; ``None``: as in training.
+    ``steps`` of every client and ``batch_size`` are those of training if ``None``.
     """
     timeline, local, session = parts.timeline, parts.settings.local, int(parts.timeline.session_of_round[t])
     amount = {} if steps is None else {"amount": steps, "unit": "steps"}

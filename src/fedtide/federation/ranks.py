@@ -123,8 +123,7 @@ class Share:
     def total(self, total: Tensor, add: Callable[[Tensor, slice], None]) -> Tensor:
         """A sum over all rows in their order, the same to the bit for any number of processes.
 
-        Args:
-            total: zeros; gets the sum. add: adds the terms of some rows.
+        ``add`` adds the terms of some rows to ``total``, zeros at first.
         """
         if self.whole:
             add(total, slice(None))

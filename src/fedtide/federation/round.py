@@ -24,8 +24,7 @@ from fedtide.federation.state import RunState
 from fedtide.federation.training import Training, phase_batches, sit_out, train
 from fedtide.federation.uplink import Combining, Trip, pass_links
 
-_NUMBERS = 1 << 20
-"""Numbers in a temporary of a few rows."""
+_NUMBERS = 1 << 20  # numbers in a temporary of a few rows
 
 
 @dataclass(frozen=True)
@@ -195,7 +194,6 @@ def _recorded(
 
 
 def _mean_loss(cohort: Cohort, plan: RoundPlan) -> float:
-    """Mean training loss over the samples of the clients that trained."""
     steps = torch.tensor(cohort.plan.steps, dtype=torch.float64)
     n = torch.tensor([len(shard) for shard in plan.shards], dtype=torch.float64)
     trained = n * (steps > 0)

@@ -32,12 +32,7 @@ def prior(parts: Parts, counts: Tensor, present: Assignment, like: Tensor) -> Te
 
 
 class RoundServices:
-    """See :class:`fedtide.algorithms.base.Services`.
-
-    Args:
-        parts: of the run. state: before the round. plan: of the round.
-        counts: samples per class of the participants [C, L], as the objective sees them.
-    """
+    """See :class:`fedtide.algorithms.base.Services`; ``state`` is before the round, ``counts`` [C, L] are the objective's."""
 
     def __init__(self, parts: Parts, state: RunState, plan: RoundPlan, counts: Tensor) -> None:
         self._parts, self._state, self._plan, self.counts = parts, state, plan, counts

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -21,8 +20,7 @@ class RunState:
     """State between two rounds.
 
     Attributes:
-        round: number of rounds done.
-        w, b: global parameters [d] and floating buffers [q].
+        round, w, b: number of rounds done, global parameters [d] and floating buffers [q].
         server: the algorithm's server vectors [d].
         memory: the clients' vectors [N, d] by name: the algorithm's, what a kept local optimiser remembers (its count of
             steps is [N, 1]), ``latest`` models where they are evaluated.
@@ -66,8 +64,7 @@ class RunState:
                 return {key: place(item, target) for key, item in value.items()}
             return value.to(target) if isinstance(value, Tensor) else value
 
-        placed = {key: place(value, memory if key == "memory" else device) for key, value in values.items()}
-        return RunState(**placed)
+        return RunState(**{key: place(value, memory if key == "memory" else device) for key, value in values.items()})
 
 
 def server_vectors(parts: Parts) -> dict[str, Tensor]:
@@ -97,11 +94,7 @@ def _uplink(parts: Parts) -> dict[str, dict[str, Tensor]]:
 
 
 def restored_state(parts: Parts, saved: dict[str, Any]) -> RunState:
-    """State from :meth:`RunState.tensors`, or as it comes from a file, every part where it belongs.
-
-    Raises:
-        SettingsError: it is no state of this run.
-    """
+    """State of this run from :meth:`RunState.tensors`, or as it comes from a file, every part where it belongs."""
     _refuse_other_shapes(parts, saved)
     memory, never = saved.get("memory", {}), torch.zeros(parts.timeline.num_clients, dtype=torch.int64)
     state = RunState.restore({"written": never, **saved, "memory": {}}, parts.hardware.device, torch.device("cpu"))
@@ -116,11 +109,7 @@ def restored_state(parts: Parts, saved: dict[str, Any]) -> RunState:
 
 
 def _refuse_other_shapes(parts: Parts, saved: dict[str, Any]) -> None:
-    """Compare names, types and shapes with those of the initial state.
-
-    Tensors that grow are left out: the initialiser's, and the algorithm's further tensors, of which the initial names must be
-    there.
-    """
+    """Compare names, types and shapes with those of the initial state; of tensors that grow, the initial names alone."""
     clients = parts.timeline.num_clients
     expected = {"w": _form(parts.w0), "b": _form(parts.b0)}
     expected |= {"seen": f"{torch.bool} [{clients}]", "counts": f"{torch.int64} [{clients}]"}
@@ -129,20 +118,12 @@ def _refuse_other_shapes(parts: Parts, saved: dict[str, Any]) -> None:
     expected |= {f"extra.{name}": "a tensor" for name in parts.algorithm.extra()}
     found = {name: _form(saved.get(name)) for name in ("w", "b", "seen", "counts")}
     memory = saved.get("memory", {})
-    for group, vectors in (
-        ("server", saved.get("server", {})),
-        ("memory", memory.forms if isinstance(memory, StoredRows) else memory),
-    ):
-        found |= {f"{group}.{name}": _form(value) for name, value in vectors.items()}
+    forms = memory.forms if isinstance(memory, StoredRows) else memory
+    found |= {f"server.{name}": _form(value) for name, value in saved.get("server", {}).items()}
+    found |= {f"memory.{name}": _form(value) for name, value in forms.items()}
     found |= {f"extra.{name}": "a tensor" for name in saved.get("extra", {}) if f"extra.{name}" in expected}
-    expected |= {name: _form(value) for name, value in _flat("uplink", _uplink(parts)) if isinstance(value, Tensor)}
-    found |= {
-        name: _form(value) for name, value in _flat("uplink", saved.get("uplink", {})) if isinstance(value, Tensor)
-    }
-    expected |= _of_events(parts, saved.get("events", {}))
-    found |= {
-        name: _form(value) for name, value in _flat("events", saved.get("events", {})) if isinstance(value, Tensor)
-    }
+    expected |= _forms("uplink", _uplink(parts)) | _of_events(parts, saved.get("events", {}))
+    found |= _forms("uplink", saved.get("uplink", {})) | _forms("events", saved.get("events", {}))
     for name in (*expected, *found):
         is_, should = found.get(name, "missing"), expected.get(name, "absent")
         if is_ != should:
@@ -169,15 +150,12 @@ def _of_events(parts: Parts, events: dict[str, Any]) -> dict[str, str]:
     }
 
 
-def _flat(name: str, value: Any) -> Iterator[tuple[str, Any]]:
-    """What is in nested mappings, with dotted names."""
-    if not isinstance(value, dict):
-        yield name, value
-        return
-    for key, item in value.items():
-        yield from _flat(f"{name}.{key}", item)
+def _forms(name: str, value: Any) -> dict[str, str]:
+    """Types and shapes of the tensors in nested mappings, with dotted names."""
+    if isinstance(value, dict):
+        return {long: form for key, item in value.items() for long, form in _forms(f"{name}.{key}", item).items()}
+    return {name: _form(value)} if isinstance(value, Tensor) else {}
 
 
 def _form(value: object) -> str:
-    """Type and shape of a tensor, in words."""
     return f"{value.dtype} {list(value.shape)}" if isinstance(value, Tensor) else "no tensor"

@@ -24,14 +24,10 @@ def capacity(timeline: Timeline, per_shard: int) -> int:
 
 
 class SyntheticSamples:
-    """The last rows of a run's training set, kept in step with the state in use.
+    """The last rows of a run's training set, after its ``own`` samples, kept in step with the state in use.
 
     They are part of the state (``synthetic_inputs`` and ``synthetic_labels`` in its ``extra``): a resumed run gets them back,
     and rounds on a scratch state have their own.
-
-    Args:
-        data: with capacity for them after its ``own`` samples.
-        own: number of real samples.
     """
 
     def __init__(self, data: Dataset, own: int) -> None:

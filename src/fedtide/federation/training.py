@@ -30,9 +30,8 @@ from fedtide.settings.run import LocalSettings
 class Training:
     """Everything that the phases of a round have in common.
 
-    Attributes:
-        parts, state, plan: of the round. counts: samples per class [C, L] as the objective sees them.
-        memory: the participants' rows by name. schedule: exchanges inside the round. share: of this process.
+    ``counts``: samples per class [C, L] as the objective sees them. ``memory``: the participants' rows by name. ``schedule``:
+    exchanges inside the round.
     """
 
     parts: Parts
@@ -46,12 +45,7 @@ class Training:
 
 @dataclass(frozen=True)
 class Trained:
-    """The phase that a round's local models are from.
-
-    Attributes:
-        cohort: after training. start: [C, d], where it started; None where nobody asks.
-        segments: local work of all phases before each exchange of models, in order.
-    """
+    """The phase that a round's local models are from, where it started ([C, d], None if nobody asks), and all segments."""
 
     cohort: Cohort
     start: Tensor | None
@@ -69,11 +63,7 @@ def phase_batches(
 
 
 def train(t: Training, r: Round, batches: BatchPlan) -> Trained:
-    """Run all phases; ``r.W`` and the steps of ``r`` become those of the phase that the local models are from.
-
-    Args:
-        t: the round. r: the same as the algorithm sees it. batches: of the first phase.
-    """
+    """Run all phases; ``r.W`` and the steps of ``r`` become those of the phase that the local models are from."""
     algorithm, done = t.parts.algorithm, list[Trained]()
     phases = contract.instance(algorithm, "phases", algorithm.phases(r), Generator)
     phase = next(phases, None)
@@ -179,10 +169,7 @@ def sit_out(r: Round, schedule: Schedule, batches: BatchPlan) -> None:
 
 
 def _advance(t: Training, r: Round, cohort: Cohort, exchanges: bool) -> list[Segment]:
-    """Local steps, in segments that end where clients average; the last one ends with the exchange of the round's end.
-
-    Without ``exchanges`` in between there is one segment.
-    """
+    """Local steps, with ``exchanges`` in segments that end where clients average, the last at the round's end; else in one."""
     segments = []
     trained = np.zeros(len(r.ids), dtype=np.int64)  # steps of each client that are part of a segment
     samples = np.pad(cohort.plan.sizes.numpy().cumsum(1), ((0, 0), (1, 0)))  # processed after 0, 1, ... steps

@@ -23,12 +23,8 @@ def pass_links(
 ) -> dict[str, Tensor | float]:
     """Let the updates of a round pass the links; ``r.W`` becomes what arrives, another tensor than the trained models.
 
-    Args:
-        links: in order. r: after local training. start: [C, d], where the training of ``r.W`` started.
-        memory: the participants' vectors [C, d] by name, of which those of links change. trip: what else a link sees.
-
-    Returns:
-        Columns [C, 1] to record.
+    ``start`` [C, d] is where the training of ``r.W`` started; of ``memory``, the participants' vectors [C, d] by name, those of
+    links change. Returns columns [C, 1] to record.
     """
     if not links or start is None:
         return {}
@@ -58,11 +54,7 @@ def pass_links(
 
 @dataclass(frozen=True)
 class Trip:
-    """Circumstances under which updates are sent.
-
-    Attributes:
-        plan: of the round. share: of this process. state: before the round; the links' server tensors change.
-    """
+    """Circumstances under which updates are sent: the state before the round, whose server tensors links change."""
 
     plan: RoundPlan
     share: Share
@@ -71,11 +63,9 @@ class Trip:
 
 @dataclass
 class Combining:
-    """A rule behind ``r.mean``. Models are combined as updates, once in a round.
+    """A rule behind ``r.mean``. Models are combined as updates from ``start`` [C, d], once in a round.
 
-    Attributes:
-        rule: of the run. r: the round. start: [C, d], where the training of ``r.W`` started.
-        kept: share of each participant's update that counts, of the last rows combined.
+    ``kept``: share of each participant's update that counts, of the last rows combined.
     """
 
     rule: Rule
@@ -85,7 +75,6 @@ class Combining:
     _models: Tensor | None = field(default=None, init=False)
 
     def __call__(self, rows: Tensor) -> Tensor:
-        """Combine per-client rows [C, d]."""
         if rows is not self.r.W or self.start is None:
             return self._combined(rows)
         if self._models is None:

@@ -14,8 +14,7 @@ from torch import Tensor
 
 from fedtide.engine.flat import Layout
 
-Distance = Callable[[Tensor, Tensor, Layout], float]
-"""Distance between two updates [d], in float64."""
+Distance = Callable[[Tensor, Tensor, Layout], float]  # distance between two updates [d], in float64
 
 
 def global_l2(first: Tensor, second: Tensor, layout: Layout) -> float:

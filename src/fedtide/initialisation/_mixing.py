@@ -9,19 +9,14 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-Model = tuple[Tensor, Tensor]
-"""Parameters [d] and floating buffers [q]; integer buffers (batch counters) are not mixed."""
-
+Model = tuple[Tensor, Tensor]  # parameters [d] and floating buffers [q]; integer buffers (batch counters) are not mixed
 _TIE = 1e-12  # relative difference below which two distances are equal under an infinite scale
 
 
 def similarity_weights(distances: Sequence[float], scale: float) -> list[float]:
-    """mu_z = exp(-R d_z) / sum_z' exp(-R d_z'), in float64 and without overflow.
+    """mu_z = exp(-R d_z) / sum_z' exp(-R d_z'), in float64 and without overflow; a ValueError unless all distances are finite.
 
     An infinite scale R gives all weight to the nearest (ties share it equally); R = 0 gives equal weights.
-
-    Raises:
-        ValueError: a distance is not finite.
     """
     if not all(map(math.isfinite, distances)):
         raise ValueError("distances should be finite")

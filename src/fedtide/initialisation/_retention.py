@@ -9,14 +9,10 @@ from itertools import combinations
 def kept(
     sessions: Sequence[int], cap: int | None, diverse: bool, distance: Callable[[int, int], float] = lambda *_: 0.0
 ) -> list[int]:
-    """Sessions to keep, ascending.
+    """Sessions to keep of the stored ones, ascending: at most ``cap``, if it is given.
 
-    Args:
-        sessions: the stored ones, ascending.
-        cap: most sessions to keep; ``None`` for all.
-        diverse: drop the older one of the nearest pair (ties: the smallest pair) until the rest fits, which keeps a recent
-            representative of each population; otherwise drop the oldest.
-        distance: between two sessions, for ``diverse``.
+    ``diverse`` drops the older one of the nearest pair (ties: the smallest pair) until the rest fits, which keeps a recent
+    representative of each population; otherwise the oldest are dropped.
     """
     if cap is None or len(sessions) <= cap:
         return list(sessions)

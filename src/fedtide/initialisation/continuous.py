@@ -62,7 +62,6 @@ class Continuous(Initialiser):
         s.store.update(teacher_w=w, teacher_b=b, teacher_labels=s.old_labels)
 
     def construct(self, s: Boundary) -> Start:
-        """The current model."""
         return s.w, s.b
 
     def terms(self, store: Store) -> list[Term]:
@@ -93,7 +92,6 @@ class _Relation:
         self.old = old
 
     def loss(self, batch: TermBatch) -> Tensor:
-        """(2): binary cross-entropy with Y', mean over classes [B]."""
         logits = batch.outputs.logits
         classes = torch.arange(logits.shape[-1], device=logits.device)
         labels = (batch.labels.unsqueeze(-1) == classes).to(logits.dtype)

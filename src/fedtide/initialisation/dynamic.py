@@ -116,7 +116,6 @@ class Dynamic(Initialiser):
         return mix(weights, models)  # (3)
 
     def keep(self, s: Boundary) -> None:
-        """Store the model with its G; drop both when there are too many."""
         c = self.settings
         remember(s.store, "session", s.session, w=s.w.clone(), b=s.b.clone())
         stored = sessions(s.store, "session")

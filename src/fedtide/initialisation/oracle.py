@@ -14,7 +14,6 @@ class Oracle(Initialiser):
     """
 
     def construct(self, s: Boundary) -> Start:
-        """The stored model of these devices, or the current one."""
         same = self._same(s)
         if same is None:
             return s.w, s.b

@@ -7,5 +7,4 @@ class Previous(Initialiser):
     """Each session starts from the final model of the previous one."""
 
     def construct(self, s: Boundary) -> Start:
-        """The current model."""
         return s.w, s.b

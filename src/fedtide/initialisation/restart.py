@@ -7,5 +7,4 @@ class Restart(Initialiser):
     """Each session after the pilot starts from the run's initial, random model."""
 
     def construct(self, s: Boundary) -> Start:
-        """The initial model."""
         return s.w0, s.b0

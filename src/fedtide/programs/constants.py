@@ -12,23 +12,13 @@ from torch.fx.node import map_arg
 
 _aten = torch.ops.aten
 _FROM_SHAPES = {
-    _aten.ones_like.default,
-    _aten.zeros_like.default,
-    _aten.full_like.default,
-    _aten.new_zeros.default,
-    _aten.new_ones.default,
-    _aten.new_full.default,
-    _aten.arange.default,
-    _aten.arange.start,
-    _aten.full.default,
-    _aten.zeros.default,
-    _aten.ones.default,
-    _aten.scalar_tensor.default,
+    *(_aten.ones_like.default, _aten.zeros_like.default, _aten.full_like.default, _aten.scalar_tensor.default),
+    *(_aten.new_zeros.default, _aten.new_ones.default, _aten.new_full.default),
+    *(_aten.zeros.default, _aten.ones.default, _aten.full.default, _aten.arange.default, _aten.arange.start),
 }
 """Operations that read no number of a tensor, only its shape."""
 
-_LARGEST = 1 << 14
-"""Most numbers of a constant that is kept."""
+_LARGEST = 1 << 14  # most numbers of a constant that is kept
 
 
 def fold_constants(graph: GraphModule) -> None:

@@ -18,26 +18,8 @@ from torch.fx.graph import CodeGen
 _FAST = {
     getattr(torch.ops.aten, name): getattr(torch, name)
     for name in (
-        "_log_softmax",
-        "_log_softmax_backward_data",
-        "add",
-        "addmm",
-        "bmm",
-        "clamp",
-        "div",
-        "gather",
-        "mean",
-        "mm",
-        "mul",
-        "neg",
-        "relu",
-        "scatter_add",
-        "squeeze",
-        "sub",
-        "sum",
-        "t",
-        "transpose",
-        "unsqueeze",
+        *("_log_softmax", "_log_softmax_backward_data", "add", "addmm", "bmm", "clamp", "div", "gather", "mean"),
+        *("mm", "mul", "neg", "relu", "scatter_add", "squeeze", "sub", "sum", "t", "transpose", "unsqueeze"),
     )
 }
 """Operators whose Python binding takes the same arguments as the traced one and is twice as fast to call."""
@@ -47,8 +29,7 @@ def as_function(graph: GraphModule, device: torch.device) -> Callable[..., Any]:
     """The traced graph as a function of its tensors, which are on ``device``."""
     graph.graph.set_codegen(CodeGen())
     graph.graph.eliminate_dead_code()
-    scripted = _scripted(graph) if device.type == "cpu" else None
-    return scripted or _called(graph)
+    return (_scripted(graph) if device.type == "cpu" else None) or _called(graph)
 
 
 def _scripted(graph: GraphModule) -> Callable[..., Any] | None:
@@ -79,7 +60,6 @@ def _scripted(graph: GraphModule) -> Callable[..., Any] | None:
 
 
 def _called(graph: GraphModule) -> Callable[..., Any]:
-    """The operations as a straight line of Python calls."""
     for node in graph.graph.nodes:
         node.target = _FAST.get(getattr(node.target, "overloadpacket", None), node.target)
     graph.recompile()

@@ -16,9 +16,7 @@ from torch.fx import Graph, Node
 
 from fedtide.programs.views import example, transposed
 
-_COLUMNS = 16
-"""Most columns for which the transposed forms are faster (measured)."""
-
+_COLUMNS = 16  # most columns for which the transposed forms are faster (measured)
 _aten = torch.ops.aten
 
 

@@ -15,9 +15,7 @@ from torch.fx import Graph, Node
 
 from fedtide.programs.views import example, transposed
 
-_LEAST = 1 << 20
-"""Fewest multiplications that are worth oneDNN's longer way to its kernel (measured)."""
-
+_LEAST = 1 << 20  # fewest multiplications that are worth oneDNN's longer way to its kernel (measured)
 _NARROW, _SHALLOW = 16, 32
 """Most rows or columns, and most terms in a sum, with which MKL's kernels are no slower (measured)."""
 

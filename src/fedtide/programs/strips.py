@@ -17,9 +17,7 @@ from torch.fx import Graph, Node
 _CACHE = 1 << 21
 """Bytes of a strip's result: a core's own second-level cache and its share of the next one hold them (measured)."""
 
-_MOST = 16
-"""Most strips; each is a call of every operation."""
-
+_MOST = 16  # most strips; each is a call of every operation
 _aten = torch.ops.aten
 _CONVOLUTION, _GRADIENT = _aten.convolution.default, _aten.convolution_backward.default
 _POOLING = _aten.max_pool2d_with_indices.default
@@ -73,7 +71,6 @@ def _backward(convolution: Node) -> list[Node]:
 
 
 def _batches(node: Node) -> list[Node]:
-    """The arguments of a node that are batches."""
     return [batch for place in _BATCHES[node.target] if isinstance(batch := node.args[place], Node)]
 
 

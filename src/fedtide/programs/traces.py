@@ -24,9 +24,7 @@ from fedtide.programs.program import trace_as_written
 
 Program = TypeVar("Program")
 
-_MOST = 256
-"""Most programs kept; the least recently used one is dropped first."""
-
+_MOST = 256  # most programs kept; the least recently used one is dropped first
 _programs: OrderedDict[Any, Future[Any]] = OrderedDict()
 _lock = threading.Lock()
 _code: dict[int, Any] = {}
@@ -57,8 +55,7 @@ def shared(key: Any | None, make: Callable[[], Program]) -> Program:
 class Traced:
     """A pure function of tensors that runs as a traced program, with the bits of the function itself.
 
-    Args:
-        function: of tensors; its control flow may depend on their shapes only. Other arguments can be bound by ``partial``.
+    Its control flow may depend on their shapes only. Other arguments can be bound by ``partial``.
     """
 
     def __init__(self, function: Callable[..., Any]) -> None:
@@ -66,7 +63,6 @@ class Traced:
         self._programs: dict[Any, Callable[..., Any]] = {}
 
     def __call__(self, *arguments: Tensor) -> Any:
-        """The function's results."""
         shape = shapes(arguments)
         if shape not in self._programs:
             key = None if self._described is None else ("traced", self._described, shape)
@@ -77,8 +73,7 @@ class Traced:
 def structure(*parts: Any) -> bytes | None:
     """Description of what a trace depends on in some objects, without the values of trained parameters, its arguments.
 
-    Returns:
-        Equal bytes for equal objects; ``None`` if an object cannot be described.
+    Equal bytes for equal objects; ``None`` if an object cannot be described.
     """
     stream = io.BytesIO()
     try:
@@ -105,7 +100,6 @@ class _Describing(pickle.Pickler):
     """Code by identity, parameters that are trained by shape, everything else by value."""
 
     def persistent_id(self, obj: Any) -> Any:
-        """See :class:`pickle.Pickler`; what gets an id is not pickled."""
         if isinstance(obj, Tensor):
             return "tensor", _about(obj), None if isinstance(obj, nn.Parameter) and obj.requires_grad else _content(obj)
         if getattr(obj, "__closure__", None):

@@ -49,7 +49,6 @@ class Recorder(L.Callback):
         self._states = checkpoint.Generations(directory.state)
 
     def on_train_epoch_end(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
-        """Record the round that has just ended."""
         module = _federated(pl_module)
         if not trainer.is_global_zero or module.record is None:
             return
@@ -97,11 +96,9 @@ class Progress(L.Callback):
         self._score: Any = None
 
     def on_train_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
-        """Store the start time and the first round of this process."""
         self._began, self._first = time.perf_counter(), _federated(pl_module).state.round
 
     def on_train_epoch_end(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
-        """Update the line."""
         module = _federated(pl_module)
         if not trainer.is_global_zero or module.record is None:
             return

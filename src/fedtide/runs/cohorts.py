@@ -16,11 +16,7 @@ Bools = NDArray[np.bool_]
 
 
 def presence_and_cohorts(settings: RunSettings, timeline: Timeline, labels: Ints) -> tuple[Bools, Bools]:
-    """Whether each client is present, and participates, in each round: bool [N, rounds].
-
-    Args:
-        settings: of the run. timeline: its world. labels: int64 [n], of the whole training set.
-    """
+    """Whether each client is present, and participates, in each round: bool [N, rounds]. ``labels``: of the training set."""
     rule = plugins.create(Participation, settings.participation)
     rule.bind(timeline, labels, settings.seed)
     present = np.zeros((timeline.num_clients, timeline.rounds), dtype=np.bool_)

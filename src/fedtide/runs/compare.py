@@ -42,11 +42,7 @@ _Result = tuple[Summary, list[str]]
 
 
 def refuse_bad_imports(grid: Iterable[RunSettings], workspace: Workspace) -> None:
-    """Refuse loggers and callbacks that cannot be imported and made, before any run; Lightning is imported if there are any.
-
-    Raises:
-        SettingsError: there is one.
-    """
+    """Refuse loggers and callbacks that cannot be imported and made, before any run; Lightning is imported if there are any."""
     chosen = [settings.engine.callbacks for settings in grid if settings.engine.callbacks]
     if not (chosen or workspace.loggers):
         return
@@ -69,13 +65,7 @@ def compare(
 ) -> tuple[list[Summary], int | None]:
     """Execute all runs of a grid. A run that raises an exception, or whose process dies, has failed; the others continue.
 
-    Args:
-        grid: settings of the runs.
-        workspace: where records go.
-        workers: runs at once; 0 for one per core.
-        watch: gets one line per finished run, and shows the runs in progress.
-        ended: gets the summary of each run as it finishes.
-        hosts: what executes them.
+    ``workers`` runs at once, 0 for one per core. ``ended`` gets the summary of each run as it finishes.
 
     Returns:
         Summaries in the order of the grid, and the signal that stopped it before all runs had ended, if any. A failed run
@@ -136,7 +126,6 @@ class _Comparison:
         self._remarks: set[str] = set()
 
     def collect(self, alone: bool) -> list[RunSettings]:
-        """Find the runs to execute, ``alone`` or several sharing the cores."""
         workspace = replace(self._workspace, mlruns=None) if self._away else self._workspace
         for number, (key, summary) in enumerate(_finished(self._grid, self._workspace)):
             if summary is not None:
@@ -144,26 +133,20 @@ class _Comparison:
                 continue
             settings = self._grid[number]
             if not alone:  # one worker thread each; results do not depend on it
-                engine = settings.engine.model_copy(update={"workers": 1})
-                settings = settings.model_copy(update={"engine": engine})
+                settings = settings.model_copy(update={"engine": settings.engine.model_copy(update={"workers": 1})})
             self._waiting.append(_Job(number, key, settings, workspace))
         self._display.count(len(self._found), len(self._grid))
         return [job.settings for job in self._waiting]
 
     @property
     def summaries(self) -> list[Summary]:
-        """Of the runs that have ended or were interrupted.
-
-        Raises:
-            SettingsError: all runs were refused.
-        """
+        """Of the runs that have ended or were interrupted; a SettingsError if all runs were refused."""
         if self._refused.keys() == set(range(len(self._grid))):
             raise SettingsError(next(iter(self._refused.values())))
         return [self._found[number] for number in sorted(self._found)]
 
     @property
     def unfinished(self) -> bool:
-        """Whether some runs have not ended."""
         ended = [summary for summary in self._found.values() if summary["state"] != "interrupted"]
         return len(ended) < len(self._grid)
 
@@ -175,7 +158,7 @@ class _Comparison:
         return job
 
     def answer(self, job: _Job, question: Any) -> None:
-        """Runs ask nothing."""
+        pass
 
     def begin(self, job: _Job, place: str) -> None:
         self._log(f"{_name(job.settings)}: on {place}")

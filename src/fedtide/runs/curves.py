@@ -20,7 +20,6 @@ def write_curves(summaries: Iterable[Summary], runs: Path, metrics: Path, curves
     """Write the accuracies (or other main scores) of one algorithm's complete runs, summarised over their seeds.
 
     Args:
-        summaries: of the runs. runs: the folder of their directories.
         metrics: JSON file: ``{algorithm: {initialiser: accuracy}}``, the mean over the last ten rounds.
         curves: folder of a CSV file per initialiser: ``round``, ``accuracy`` (the mean), ``lowest`` and ``highest``, of the
             rounds that all runs have evaluated.

@@ -117,11 +117,8 @@ def execute(
     Neither Lightning nor MLflow is imported for a run that has ended.
 
     Args:
-        settings: of the run.
-        workspace: where its records and their mirror are kept.
         name: of the run directory; by default the run key. Runs named by their key share equal pilot sessions; a run with a
             name of its own trains its own pilot.
-        watch: what follows it.
         expected: run key found by the command that hands out this run; another process that works on the run is then waited
             for instead of refused.
 

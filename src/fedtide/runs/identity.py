@@ -66,11 +66,7 @@ def modules(settings: RunSettings) -> list[str]:
 
 
 def code(settings: RunSettings) -> list[str]:
-    """Hashes of the code that a run depends on: the project's, the user's (of model and callbacks), files of the model.
-
-    Raises:
-        SettingsError: one of these is missing.
-    """
+    """Hashes of the code that a run depends on: the project's, the user's (of model and callbacks), files of the model."""
     model = plugins.create(Model, settings.model)
     sources, files = model.sources(), model.files()
     if missing := [str(file) for file in files if not file.is_file()]:

@@ -20,12 +20,8 @@ from fedtide.records.run_directory import RunDirectory, finite, read_json
 from fedtide.runs.trainer import quiet_lightning
 from fedtide.settings.imported import Imported
 
-_SECONDS = 2.0
-"""Between two writes: rounds may last milliseconds."""
-
-_LOGGED = "loggers.json"
-"""The last round that each logger has, in the run directory."""
-
+_SECONDS = 2.0  # between two writes: rounds may last milliseconds
+_LOGGED = "loggers.json"  # the last round that each logger has, in the run directory
 _CALLED = ("log_hyperparams", "log_metrics", "log_graph", "save", "finalize")
 
 
@@ -42,11 +38,7 @@ def make_loggers(chosen: Sequence[Imported], directory: Path) -> list[Logger]:
 
 
 def refuse_bad_loggers(chosen: Sequence[Imported]) -> None:
-    """Make them for a temporary folder.
-
-    Raises:
-        SettingsError: as :func:`make_loggers`.
-    """
+    """Make them for a temporary folder; raises as :func:`make_loggers`."""
     with tempfile.TemporaryDirectory() as folder:
         make_loggers(chosen, Path(folder))
 
@@ -67,12 +59,6 @@ class RoundLog(L.Callback):
     """Logs the rounds of a run directory, with the round as the step, and the settings as hyperparameters.
 
     After its first failure, which is logged in one line, a logger gets nothing more; training continues.
-
-    Args:
-        chosen: the setting. directory: of the run. log: gets the line.
-
-    Attributes:
-        loggers: those that could be opened.
     """
 
     def __init__(self, chosen: Sequence[Imported], directory: RunDirectory, log: Callable[[str], None]) -> None:
@@ -101,7 +87,6 @@ class RoundLog(L.Callback):
             logger.log_hyperparams(read_json(self._directory.path / "settings.json") or {})
 
     def on_train_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
-        """Log the rounds of earlier processes that a logger lacks."""
         self._rows = [(int(row["round"]), dict(finite(row))) for row in self._directory.history()]
         self._write()
 
@@ -115,11 +100,9 @@ class RoundLog(L.Callback):
             self._write()
 
     def on_train_end(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
-        """Log what is left."""
         self._write()
 
     def on_exception(self, trainer: L.Trainer, pl_module: L.LightningModule, exception: BaseException) -> None:
-        """Log what is left."""
         self._write()
 
     def _write(self) -> None:

@@ -19,9 +19,7 @@ from fedtide.worlds.prepared import load_data
 class Mirroring:
     """Mirrors run directories into MLflow, one after another in a thread, since that can take longer than a short run.
 
-    Args:
-        workspace: of the runs; nothing is done if it has no place in MLflow.
-        log: gets remarks.
+    Nothing is done if the workspace has no place in MLflow.
     """
 
     def __init__(self, workspace: Workspace, log: Callable[[str], None]) -> None:
@@ -37,7 +35,6 @@ class Mirroring:
         self._thread.shutdown(cancel_futures=kind is not None)
 
     def add(self, settings: RunSettings, name: str) -> None:
-        """Mirror the run directory of that name, soon."""
         if self._workspace.mlruns is not None:
             self._thread.submit(self._mirror, settings, self._workspace.runs / name)
 

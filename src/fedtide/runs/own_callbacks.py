@@ -18,9 +18,7 @@ from fedtide.federation.saving.checkpoint import Saved
 from fedtide.records.run_directory import finite
 from fedtide.settings.imported import Imported
 
-_ENTRY = "callbacks"
-"""Name of their entry in a saved state."""
-
+_ENTRY = "callbacks"  # name of their entry in a saved state
 _HOOKS = [
     name
     for name in vars(L.Callback)
@@ -32,15 +30,8 @@ class OwnCallbacks(L.Callback):
     """The callbacks of ``engine.callbacks`` as one, so that a saved state holds theirs after the same round.
 
     In ``on_train_epoch_end``, ``trainer.callback_metrics`` has the latest value of every number that rounds have recorded.
-
-    Args:
-        chosen: the setting.
-
-    Attributes:
-        pruned: whether one of them has stopped the run; read by :func:`fedtide.runs.execution.execute`.
-
-    Raises:
-        SettingsError: one of them cannot be made, or does what the run does itself.
+    ``pruned``, read by :func:`fedtide.runs.execution.execute`, says whether one of them has stopped the run. Refused are those
+    that cannot be made, or do what the run does itself.
     """
 
     def __init__(self, chosen: Sequence[Imported]) -> None:

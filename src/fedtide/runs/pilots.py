@@ -43,13 +43,8 @@ class SharedPilot(L.Callback):
     """The pilot of all runs that differ in the initialiser alone.
 
     ``with SharedPilot(...) as pilot: saved = pilot.adopt(saved)`` then fit with the pilot as a callback. Of several
-    processes one trains the pilot, under a lock that is released when the process ends, and the others wait.
-
-    Args:
-        folder: of the shared pilot.
-        rounds: of the pilot; 0 if none is shared.
-        directory: of the run, open for writing. key: of the run.
-        log: gets log lines.
+    processes one trains the pilot, under a lock that is released when the process ends, and the others wait. Its ``folder`` is
+    shared, ``directory`` that of the run, open for writing; ``rounds`` is 0 if no pilot is shared.
     """
 
     def __init__(

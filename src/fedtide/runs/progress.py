@@ -18,9 +18,7 @@ if TYPE_CHECKING:
 
     from fedtide.runs.callbacks import Tracker
 
-_TAIL = 1 << 14
-"""Bytes at the end of a history that are read: its last rows."""
-
+_TAIL = 1 << 14  # bytes at the end of a history that are read: its last rows
 _COLUMNS = {f"{split}_{score.name}": score for score in map(main_score, RECORDED) for split in ("test", "validation")}
 """Columns and their scores; the first column with values is shown."""
 
@@ -78,11 +76,7 @@ class Position(NamedTuple):
 
 
 class Follower:
-    """Follows a run by its directory, or several that are executed one after another.
-
-    Args:
-        directories: existing or not; they are never written.
-    """
+    """Follows a run by its directory, or several that are executed one after another; nothing is written there."""
 
     def __init__(self, directories: Sequence[Path]) -> None:
         self._runs = [_Run(path) for path in directories]

@@ -35,11 +35,7 @@ Log = Callable[[str], None]
 
 
 def folder(path: Path) -> Path:
-    """A writable folder, created if missing.
-
-    Raises:
-        SettingsError: it cannot be created or written.
-    """
+    """A writable folder, created if missing; a SettingsError if that fails."""
     try:
         path.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -68,11 +64,7 @@ def mlflow_place(tracking: TrackingSettings, mlruns: Path) -> Path | Server:
 
 
 def update_mlflow(params: Params, directories: Sequence[Path], mlruns: Path, log: Log) -> None:
-    """Bring MLflow, on its server or in a folder, up to date with run directories.
-
-    Raises:
-        SettingsError: its store cannot be used.
-    """
+    """Bring MLflow, on its server or in a folder, up to date with run directories; a SettingsError if its store is unusable."""
     from fedtide.mirror.mlflow import mirror
     from fedtide.mirror.stored_data import stored_data
 
@@ -123,8 +115,7 @@ def partition(params: Params, out: Path, log: Log) -> list[Path]:
     for path, (settings, identity) in written.items():
         timeline = build_timeline(settings, data)
         timeline.save(path, identity)
-        facts = summary(timeline, labels)
-        write_json(path.with_suffix(".json"), facts)
+        write_json(path.with_suffix(".json"), summary(timeline, labels))
         draw(timeline, labels, path.with_suffix(".png"))
         log(f"{path.name}: {timeline.num_clients} clients, {timeline.rounds} rounds, {timeline.sessions} sessions")
     ours = [file for file in out.iterdir() if re.fullmatch(r"seed-\d+-[0-9a-f]+\.(npz|json|png)", file.name)]
@@ -134,16 +125,11 @@ def partition(params: Params, out: Path, log: Log) -> list[Path]:
 
 
 def train(
-    params: Params,
-    where: Workspace,
-    watch: Watch,
-    algorithms: Sequence[str] | None = None,
-    out: Path | None = None,
+    params: Params, where: Workspace, watch: Watch, algorithms: Sequence[str] | None = None, out: Path | None = None
 ) -> tuple[list[Summary], int | None]:
-    """Execute the grid, or its runs of some algorithms.
+    """Execute the grid, or its runs of some algorithms; returns as :func:`fedtide.runs.compare.compare`.
 
-    Returns:
-        As :func:`fedtide.runs.compare.compare`. Unless stopped, ``out`` gets the outcomes as JSON.
+    Unless stopped, ``out`` gets the outcomes as JSON.
     """
     grid = params.grid()
     _refuse_unrecorded(params, grid)
@@ -182,8 +168,7 @@ def run_directories(params: Params, runs: Path) -> list[Path]:
     return [runs / run_key(settings, data) for settings in params.grid()]
 
 
-_ROWS = 5000
-"""Most clients for which the picture of who participates is drawn, a row per client."""
+_ROWS = 5000  # most clients for which the picture of who participates is drawn, a row per client
 
 
 def report(
@@ -233,10 +218,7 @@ def code(params: Params, tuned: Sequence[RunSettings], out: Path) -> None:
 
     ``out/world`` is a hash of the code and the files that their timelines depend on. DVC's stages depend on these files
     instead of the sources, so that a change to one algorithm's file affects that algorithm alone, and plug-ins and files
-    outside the project count too.
-
-    Args:
-        params: of the comparison. tuned: settings of the runs that a search may execute. out: the folder.
+    outside the project count too. ``tuned``: settings of the runs that a search may execute.
     """
     folder(out)
     grid = params.experiment.compare

@@ -43,11 +43,7 @@ def trainer(
 
 
 def refuse_missing_device(settings: RunSettings) -> None:
-    """Check that the machine has the requested devices, before anything is written.
-
-    Raises:
-        SettingsError: it does not.
-    """
+    """Refuse settings for devices that the machine lacks, before anything is written."""
     try:
         with quiet_lightning():
             trainer(settings, 1, [])

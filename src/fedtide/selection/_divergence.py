@@ -6,19 +6,13 @@ import numpy as np
 
 from fedtide.selection.base import Floats
 
-TOLERANCE = 1e-12
-"""Values closer than this are equal: equal divergences differ in their last bits."""
+TOLERANCE = 1e-12  # values closer than this are equal: equal divergences differ in their last bits
 
 
 def divergence(counts: Floats, population: Floats) -> Floats:
-    """KL(p || q) = sum_c p_c ln(p_c / q_c) of pooled label counts from the population's shares (DynamicFL, eq. 1).
+    """KL(p || q) = sum_c p_c ln(p_c / q_c) of pooled label counts [..., L] from the population's shares q [L] (eq. 1).
 
-    Args:
-        counts: [..., L], pooled counts of groups with at least one sample.
-        population: q [L]; a class the population lacks makes groups that have it infinitely far. 0 ln 0 = 0.
-
-    Returns:
-        [...].
+    Every group has a sample. A class the population lacks makes groups that have it infinitely far; 0 ln 0 = 0.
     """
     p = counts / counts.sum(-1, keepdims=True)  # eq. 1
     with np.errstate(divide="ignore", invalid="ignore"):

@@ -19,12 +19,9 @@ Ints = NDArray[np.int64]
 
 @dataclass(frozen=True)
 class Candidates:
-    """The clients to select from.
+    """The clients to select from: rows of the round ``r`` that can afford it (``eligible``, ascending, at least one).
 
-    Attributes:
-        r: the round; its C participants are rows 0..C-1.
-        eligible: int64, rows that can afford to be selected, ascending, at least one.
-        most: largest size of the group, from 1 to their number. size: its exact size, or None.
+    The group has at most ``most`` of them, exactly ``size`` if that is not None.
     """
 
     r: Round
@@ -46,7 +43,6 @@ class Candidates:
         return shares
 
     def generator(self, purpose: str, *keys: int) -> np.random.Generator:
-        """Draws of this round."""
         return self.r.randomness.generator(f"selection.{purpose}", self.r.t, *keys)
 
 

@@ -14,8 +14,7 @@ from fedtide.core.plugins import PluginSettings
 from fedtide.selection._divergence import TOLERANCE, divergence
 from fedtide.selection.base import Candidates, Floats, Selection
 
-_CHUNK = 1 << 13
-"""Groups scored at a time."""
+_CHUNK = 1 << 13  # groups scored at a time
 
 
 class BruteForce(Selection):
@@ -32,11 +31,7 @@ class BruteForce(Selection):
     needs_classes = True
 
     def choose(self, candidates: Candidates) -> list[int]:
-        """The optimum.
-
-        Raises:
-            SettingsError: there are too many groups.
-        """
+        """The optimum; a SettingsError if there are too many groups."""
         c = candidates
         sizes = range(1, c.most + 1) if c.size is None else [c.size]
         groups = sum(math.comb(len(c.eligible), size) for size in sizes)

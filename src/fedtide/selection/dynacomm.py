@@ -12,8 +12,7 @@ from fedtide.core.plugins import PluginSettings
 from fedtide.selection._divergence import TOLERANCE, divergence
 from fedtide.selection.base import Candidates, Floats, Ints, Selection
 
-Score = Callable[[Floats], Floats]
-"""Pooled rows [..., K] -> values [...], the smaller the better."""
+Score = Callable[[Floats], Floats]  # pooled rows [..., K] -> values [...], the smaller the better
 
 
 class DynaComm(Selection):

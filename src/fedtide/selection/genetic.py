@@ -12,8 +12,7 @@ from fedtide.selection.base import Candidates, Floats, Selection
 
 Bools = NDArray[np.bool_]
 
-_PENALTY = 1e5
-"""Cost of every client above the largest size, or away from the exact one."""
+_PENALTY = 1e5  # cost of every client above the largest size, or away from the exact one
 
 
 class Genetic(Selection):

@@ -11,15 +11,9 @@ from fedtide.core.errors import SettingsError
 
 Ints = NDArray[np.int64]
 
-UNITS = ("month", "week", "day")
-"""Periods of the calendar (UTC); weeks begin on Monday."""
-
-_MOST = 1_000_000
-"""Periods of all kinds; more are those of times in another unit."""
-
+UNITS = ("month", "week", "day")  # periods of the calendar (UTC); weeks begin on Monday
+_MOST = 1_000_000  # periods of all kinds; more are those of times in another unit
 _DAYS_TO_MONDAY = 3  # 1 January 1970 was a Thursday
-
-
 _SECONDS = {"month": 28 * 86400, "week": 7 * 86400, "day": 86400}
 
 
@@ -54,10 +48,9 @@ def periods(times: Ints, period: str | int, count: int = 1, unit: str = "s") -> 
     """The periods from the first time to the last one.
 
     Args:
-        times: int64 [n], at least one.
+        times: int64 [n], at least one, in ``unit``.
         period: ``month``, ``week`` or ``day`` (times in seconds), a length in the unit of the times, or ``equal``.
         count: number of periods of ``equal``, which have equal numbers of samples, up to ties of their times.
-        unit: of the times.
 
     Raises:
         SettingsError: a calendar's period for times that are no seconds, or more than a million periods.

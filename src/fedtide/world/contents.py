@@ -20,14 +20,9 @@ _SETTLED = 2 * 10**9
 def content_hashes(files: Iterable[Path], memory: Path) -> dict[str, str]:
     """SHA-256 of each file by its path; empty for a file that does not exist.
 
-    Args:
-        files: to hash.
-        memory: where hashes are remembered; it can be deleted or lost at any time. A remembered hash counts only while size,
-            inode and the times of both the last change of the content and that of the file's entry are exactly the same: the
-            latter is set by the system's clock alone, so a date that was put back does not hide a change.
-
-    Raises:
-        OSError: a file cannot be read.
+    ``memory`` remembers hashes; it can be deleted or lost at any time. A remembered hash counts only while size, inode and the
+    times of both the last change of the content and that of the file's entry are exactly the same: the latter is set by the
+    system's clock alone, so a date that was put back does not hide a change.
     """
     known, hashes, new = _read(memory), dict[str, str](), dict[str, list[Any]]()
     for file in files:

@@ -43,8 +43,7 @@ class Origins:
     unit: str = "s"
 
 
-FLOAT_LIMIT = 1 << 30
-"""Most bytes of images that are kept as floats."""
+FLOAT_LIMIT = 1 << 30  # most bytes of images that are kept as floats
 
 
 @dataclass(frozen=True)
@@ -103,14 +102,9 @@ class Dataset:
         return len(self.train_labels if split == "train" else self.test_labels)
 
     def read(self, split: Split, positions: Tensor | slice) -> tuple[Tensor, Tensor]:
-        """Inputs and labels of samples as they are stored: the only place where the two are gathered.
+        """Inputs [n, ...] and labels [n] or [n, T] of samples as they are stored: the only place where the two are gathered.
 
-        Args:
-            split: ``train`` or ``test``.
-            positions: int64 [n] on the device of the data; the samples of a slice are not copied.
-
-        Returns:
-            Inputs [n, ...], see :meth:`prepare`, and labels [n] or [n, T].
+        ``positions``: int64 [n] on the device of the data; the samples of a slice are not copied.
         """
         inputs, labels = (
             (self.train_inputs, self.train_labels) if split == "train" else (self.test_inputs, self.test_labels)
@@ -140,8 +134,7 @@ class Dataset:
     def label_counts(self, shards: Sequence[Ints]) -> Tensor:
         """Training samples per class of each shard of positions, float64 [C, L]."""
         classes, owners = self.num_classes, np.repeat(np.arange(len(shards)), [len(shard) for shard in shards])
-        cells = owners * classes + self.classes(np.concatenate(shards))
-        counts = np.bincount(cells, minlength=len(shards) * classes)
+        counts = np.bincount(owners * classes + self.classes(np.concatenate(shards)), minlength=len(shards) * classes)
         return torch.from_numpy(counts.reshape(-1, classes).astype(np.float64))
 
     def write(self, first: int, inputs: Tensor, labels: Tensor) -> None:
@@ -222,11 +215,9 @@ def resident_bytes(data: Dataset, device: torch.device, dtype: torch.dtype, adde
 
 
 def refuse_malformed(plugin: Any, dataset: Any) -> None:
-    """Refuse what ``read`` of a dataset plug-in returned, if it is no dataset that can be trained on.
+    """Refuse what ``read`` of a dataset plug-in returned, if it is no dataset of tensors that can be trained on.
 
-    Raises:
-        PluginError: it is no :class:`Dataset` of tensors, labels have a type or shape that its task has not, inputs one that
-            its kind has not, or are not finite.
+    Labels have a type or shape that the task has not, inputs one that the kind has not, or numbers are not finite.
     """
     if not isinstance(dataset, Dataset):
         raise broken_contract(plugin, "read", f"a Dataset, got {type(dataset).__name__}")
@@ -278,11 +269,7 @@ _WORDS = {
 
 
 def refuse_other_task(dataset: Dataset, settings: RunSettings) -> None:
-    """Refuse a dataset whose labels the objective is not for.
-
-    Raises:
-        SettingsError: they are those of another task.
-    """
+    """Refuse a dataset whose labels are those of another task than the objective's."""
     if dataset.task != settings.task:
         labels, objectives = _WORDS[dataset.task]
         raise SettingsError(

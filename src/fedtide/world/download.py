@@ -12,16 +12,11 @@ PARTIAL_CONTENT = 206
 
 
 def download(url: str, part: Path, timeout: float = 30.0) -> None:
-    """Download ``url`` to ``part``, resuming where an interrupted call stopped.
-
-    Args:
-        url: the address.
-        part: where to write; the caller checks the content and renames the file.
-        timeout: seconds without a response before giving up.
+    """Download ``url`` to ``part``, resuming where an interrupted call stopped; the caller checks and renames the file.
 
     Raises:
-        OSError, http.client.HTTPException: no connection, an HTTP error, a web page instead of data, or a connection
-            that ended early; in the last case ``part`` keeps what has arrived.
+        OSError, http.client.HTTPException: no response for ``timeout`` seconds, an HTTP error, a web page instead of data,
+            or a connection that ended early; in the last case ``part`` keeps what has arrived.
     """
     have = part.stat().st_size if part.exists() else 0
     headers = {"User-Agent": "fedtide"} | ({"Range": f"bytes={have}-"} if have else {})

@@ -13,20 +13,15 @@ Ints = NDArray[np.int64]
 def hold_out(
     positions: Ints, groups: Ints, periods: Ints, times: Ints | None, share: float, seed: int, purpose: str
 ) -> tuple[Ints, Ints]:
-    """Hold out a share of every group's samples of every period.
+    """Hold out a share of every group's samples of every period; positions kept, and held out, both ascending.
 
     Of m samples, share * m are held out, rounded up or down at random so that the expected number is exact. Draws are keyed by
-    the period, so they do not depend on later samples.
+    the seed, the purpose and the period, so they do not depend on later samples.
 
     Args:
         positions: int64 [n] positions of the samples, ascending.
         groups, periods: int64 [n], who made a sample (its client, or its label), and in which period.
         times: int64 [n], to hold out a group's last samples (ties by position); ``None`` for a random choice.
-        share: 0 <= share < 1.
-        seed, purpose: keys of the draws.
-
-    Returns:
-        Positions of the samples that are kept, and of those held out, both ascending.
     """
     held = np.zeros(len(positions), dtype=np.bool_)
     for period in np.unique(periods):

@@ -18,13 +18,9 @@ Mode = Literal["clip", "feasible"]
 
 
 def thin(
-    labels: Ints,
-    imbalance: float,
-    mode: Mode = "clip",
-    order: Sequence[int] | None = None,
-    seed: int = 0,
+    labels: Ints, imbalance: float, mode: Mode = "clip", order: Sequence[int] | None = None, seed: int = 0
 ) -> Ints:
-    """Keep ``n_c = floor(n_max * imbalance ** (c / (C - 1)))`` samples of the class at rank c = 0..C-1.
+    """Positions of the ``n_c = floor(n_max * imbalance ** (c / (C - 1)))`` samples kept of the class at rank c = 0..C-1.
 
     Each class keeps the front of a seeded permutation, so with one seed a stronger thinning keeps a subset of a weaker one.
 
@@ -34,10 +30,6 @@ def thin(
         mode: ``clip`` takes n_max = N / C (not rounded), and keeps ``min(n_c, available)`` where a class has fewer than n_c
             samples; ``feasible`` takes the largest integer n_max at which every class has enough, so the profile is exact.
         order: the class at each rank, most frequent first; by default 0, 1, ..., C-1.
-        seed: seed of the draw, one generator per class.
-
-    Returns:
-        Positions of the samples to keep, int64, ascending.
 
     Raises:
         SettingsError: ``imbalance`` is out of range, ``order`` is not a permutation of the classes, or nothing is left.

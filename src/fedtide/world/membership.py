@@ -9,21 +9,16 @@ from fedtide.world.timeline import Timeline
 
 Ints = NDArray[np.int64]
 
-PRESENT = ("newcomers", "stayers", "returners")
-"""Groups of the clients present."""
-
+PRESENT = ("newcomers", "stayers", "returners")  # groups of the clients present
 GROUPS = (*PRESENT, "departed")
 
 
 def membership(timeline: Timeline, t: int) -> dict[str, Ints]:
-    """Clients of each of :data:`GROUPS` in round ``t`` (0-based), by what they did in earlier sessions.
+    """Ascending ids of the clients of each of :data:`GROUPS` in round ``t`` (0-based), by what they did in earlier sessions.
 
     ``newcomers`` are present in their first session, ``stayers`` were also present in the session before, ``returners`` only in
     an earlier one; ``departed`` were present earlier and are absent. Nothing precedes the first session, so all groups are
     empty in it.
-
-    Returns:
-        Ascending ids, int64.
     """
     session = int(timeline.session_of_round[t])
     if session == 0:
@@ -48,6 +43,5 @@ def last_round(timeline: Timeline, t: int) -> Ints:
 
 
 def _seen(timeline: Timeline, first: int, end: int) -> Ints:
-    """Clients present in any of the rounds ``first`` to ``end`` - 1."""
     indices = np.unique(timeline.assignment_of_round[first:end])
     return np.unique(np.concatenate([timeline.assignments[index].clients for index in indices]))

@@ -7,8 +7,7 @@ import mmap
 import torch
 from torch import Tensor
 
-_LARGE = 8 << 20
-"""Bytes from which the page table entries of ordinary pages no longer fit the TLB."""
+_LARGE = 8 << 20  # bytes from which the page table entries of ordinary pages no longer fit the TLB
 
 
 def on_large_pages(values: Tensor) -> Tensor:

@@ -17,10 +17,6 @@ Ints = NDArray[np.int64]
 def evaluated_on_present(timeline: Timeline, train: Samples, test: Samples) -> Timeline:
     """The timeline with every round evaluated on those of its held-out samples that belong to clients present.
 
-    Args:
-        timeline: with clients of the data.
-        train, test: all samples of both sets; their clients are known.
-
     Raises:
         SettingsError: the scenario does not keep the clients of the data, or those present in some round have no test samples.
     """

@@ -14,11 +14,7 @@ Ints = NDArray[np.int64]
 
 @dataclass(frozen=True)
 class Samples:
-    """Labels of some samples, and who made them when, where that is known.
-
-    Attributes:
-        label: int64 [n], the class, 0 where the task has none. client: int64 [n], numbers of clients. time: int64 [n].
-    """
+    """Labels (0 where the task has none), clients and times of some samples, where these are known; int64 [n]."""
 
     label: Ints
     client: Ints | None = None
@@ -28,7 +24,6 @@ class Samples:
         return len(self.label)
 
     def __getitem__(self, positions: Ints) -> Samples:
-        """The samples at some positions."""
         client = None if self.client is None else self.client[positions]
         return Samples(self.label[positions], client, None if self.time is None else self.time[positions])
 

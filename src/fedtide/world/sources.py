@@ -43,11 +43,7 @@ class Resource:
         return next(filter(None, (sorted(raw.glob(name)) for name in (self.file, *self.alternatives))), [])
 
     def paths(self, raw: Path) -> list[Path]:
-        """The same, at least one.
-
-        Raises:
-            SettingsError: there are none.
-        """
+        """The same, at least one; a SettingsError if there are none."""
         found = self.present(raw)
         if not found:
             raise SettingsError(f"{raw}: {self.file} is missing; {self.request(raw)}")
@@ -76,20 +72,11 @@ class Resource:
 
 
 def fetch(name: str, resources: Sequence[Resource], root: Path, mirror: Path | None = None) -> Path:
-    """Collect all files of a dataset in ``<root>/<name>/raw``.
+    """Collect all files of a dataset in ``<root>/<name>/raw``, and return that folder.
 
     A file gets its name there only when it is complete and its checksum is right. A second process that needs the same
-    dataset waits for the first.
-
-    Args:
-        name: the dataset.
-        resources: its files.
-        root: data folder.
-        mirror: folder searched recursively before the network is tried; by default the one in the environment variable
-            ``FEDTIDE_MIRROR``. Files there may be compressed (``<file>.gz``).
-
-    Returns:
-        The raw folder.
+    dataset waits for the first. ``mirror`` is searched recursively before the network is tried, by default the folder in the
+    environment variable ``FEDTIDE_MIRROR``; files there may be compressed (``<file>.gz``).
 
     Raises:
         SettingsError: a file is unavailable, or the one in the raw folder is wrong. The message lists what was tried, what
@@ -106,11 +93,7 @@ def fetch(name: str, resources: Sequence[Resource], root: Path, mirror: Path | N
 
 
 def make_folder(folder: Path) -> None:
-    """Create a folder below ``data.root``.
-
-    Raises:
-        SettingsError: it cannot be created.
-    """
+    """Create a folder below ``data.root``; a SettingsError if that fails."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:

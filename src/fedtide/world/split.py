@@ -35,11 +35,7 @@ class SplitSettings(SettingsModel):
 
 
 def period_of(settings: SplitSettings, times: Ints | None, count: int, unit: str = "s") -> Ints:
-    """The period of each of ``count`` samples, from 0, int64; all 0 without times.
-
-    Raises:
-        SettingsError: a calendar's period for times that are no seconds.
-    """
+    """The period of each of ``count`` samples, from 0, int64; all 0 without times. A calendar needs times in seconds."""
     if times is None or settings.period == "all":
         return np.zeros(count, dtype=np.int64)
     if isinstance(settings.period, str) and unit != "s":
@@ -50,11 +46,7 @@ def period_of(settings: SplitSettings, times: Ints | None, count: int, unit: str
 
 
 def split_samples(settings: SplitSettings, groups: Ints, period: Ints, times: Ints | None) -> tuple[Ints, Ints]:
-    """Positions of training and of test samples, both ascending; ``groups``: client or class of each sample.
-
-    Raises:
-        SettingsError: the last samples are asked for, but times are unknown.
-    """
+    """Positions of training and of test samples, both ascending; ``groups``: client or class of each sample."""
     if settings.by == "time" and times is None:
         raise SettingsError("data.split.by = 'time' needs samples whose times are known; use random")
     chosen = times if settings.by == "time" else None

@@ -44,10 +44,7 @@ class Assignment:
 
 @dataclass(frozen=True)
 class HeldOut:
-    """Samples that a model is evaluated on, ascending int64 positions.
-
-    ``test``: in the test set. ``validation``: in the training set.
-    """
+    """Ascending int64 positions of samples that a model is evaluated on; those of ``validation`` are in the training set."""
 
     test: Ints
     validation: Ints
@@ -260,10 +257,7 @@ class Timeline:
 
     @staticmethod
     def load(path: Path, identity: str | None = None) -> Timeline:
-        """Read what :meth:`save` wrote.
-
-        Args:
-            path: of the file. identity: that it must have; by default any.
+        """Read what :meth:`save` wrote; it must have ``identity``, if one is given.
 
         Raises:
             SettingsError: the file is missing, damaged, of an earlier version, not a timeline, or of another identity.
@@ -305,12 +299,10 @@ class Timeline:
 
 
 def _flat(name: str, rows: list[Ints]) -> dict[str, Ints]:
-    """Rows of different lengths as two arrays."""
     lengths = np.array([len(row) for row in rows], dtype=np.int64)
     return {f"{name}_values": np.concatenate([*rows, np.zeros(0, dtype=np.int64)]), f"{name}_lengths": lengths}
 
 
 def _ragged(arrays: Any, name: str) -> list[Ints]:
-    """The rows of :func:`_flat`."""
     lengths = arrays[f"{name}_lengths"]
     return np.split(arrays[f"{name}_values"], np.cumsum(lengths)[:-1]) if len(lengths) else []

@@ -12,23 +12,15 @@ Ints = NDArray[np.int64]
 
 
 def stratified_split(labels: Ints, positions: Ints, fraction: float, seed: int) -> tuple[Ints, Ints]:
-    """Split a validation set off some samples, stratified by class.
+    """Positions of the training and of the validation samples, split by class, each in the order of ``positions``.
 
-    Class c contributes ``fraction * n_c`` of its n_c samples, rounded up or down such that the total is the rounded sum:
-    the classes with the largest remainders are rounded up, ties go to the lower class. A class with a single sample counts
-    as 0, and no class contributes its last sample.
+    Class c contributes ``fraction * n_c`` of its n_c samples, 0 <= fraction < 1, rounded up or down such that the total is the
+    rounded sum: the classes with the largest remainders are rounded up, ties go to the lower class. A class with one sample
+    counts as 0, and no class contributes its last sample. Draws use one generator per class.
 
     Args:
         labels: int64 [N] labels of all samples.
         positions: int64 [n] positions into ``labels``: the samples to split.
-        fraction: size of the validation set as a fraction, 0 <= fraction < 1.
-        seed: seed of the draw, one generator per class.
-
-    Returns:
-        Positions of the training and of the validation samples, each in the order of ``positions``.
-
-    Raises:
-        SettingsError: ``fraction`` is out of range.
     """
     if not 0 <= fraction < 1:
         raise SettingsError(f"validation = {fraction}: allowed is 0 <= validation < 1")

@@ -13,8 +13,7 @@ Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
 Bools = NDArray[np.bool_]
 
-_EARLY = 1e-3
-"""A change less than this share of a tick after an instant falls into it."""
+_EARLY = 1e-3  # a change less than this share of a tick after an instant falls into it
 
 
 @dataclass(frozen=True)
@@ -47,7 +46,6 @@ class Visits:
         return Visits(columns[0].astype(np.int64), columns[1], columns[2], *ends)
 
     def arrays(self) -> dict[str, NDArray[Any]]:
-        """Its arrays by name."""
         return {field.name: getattr(self, field.name) for field in fields(self)}
 
 
@@ -64,10 +62,9 @@ def _merged(visits: Sequence[tuple[float, float]], period: float) -> list[tuple[
 
 
 class Changes:
-    """Arrivals and departures of N clients in whole ticks from the start of a run.
+    """Arrivals and departures of N clients in whole ticks of ``slot`` seconds from the start of a run.
 
-    Args:
-        visits: of the clients. slot: seconds of a tick; what happens between two ticks counts as of the later one.
+    What happens between two ticks counts as of the later one.
     """
 
     def __init__(self, visits: Visits, slot: float) -> None:

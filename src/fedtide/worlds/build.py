@@ -21,11 +21,7 @@ from fedtide.world.validation import stratified_split
 
 
 def build_timeline(settings: RunSettings, data: Dataset) -> Timeline:
-    """The timeline: long-tail thinning, held-out samples, partition, scenario, all keyed by the world's seed.
-
-    Raises:
-        SettingsError: the request is impossible.
-    """
+    """The timeline: long-tail thinning, held-out samples, partition, scenario, all keyed by the world's seed."""
     seed = settings.seed if settings.world_seed is None else settings.world_seed
     samples, tail = training_samples(data), settings.long_tail
     partition, scenario = plugins.create(Partition, settings.partition), plugins.create(Scenario, settings.scenario)

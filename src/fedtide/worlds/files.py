@@ -22,10 +22,8 @@ _PACKAGES = frozenset({"world", "worlds", "partitions", "scenarios"})
 def world_origin(settings: RunSettings) -> list[str]:
     """What the timeline depends on besides its settings and data.
 
-    Hashes of sources and of the files that a scenario reads; and the clock, if clients come and go in its seconds.
-
-    Raises:
-        SettingsError: such a file is missing.
+    Hashes of sources and of the files that a scenario reads, refused if missing; and the clock, if clients come and go in its
+    seconds.
     """
     scenario = plugins.create(Scenario, settings.scenario)
     files = scenario.files()
@@ -51,8 +49,7 @@ def world_file(folder: Path, settings: RunSettings, identity: str) -> Path:
 def timeline_for(settings: RunSettings, data: Dataset, folder: Path | None = None) -> Timeline:
     """The timeline written by the partition stage, if it is for these settings, else a new one.
 
-    Raises:
-        SettingsError: the file is damaged or holds another timeline.
+    A SettingsError if the file is damaged or holds another timeline.
     """
     if folder is not None:
         identity = world_identity(settings, data)

@@ -25,11 +25,7 @@ from fedtide.world.sources import fetch, make_folder
 
 
 def load_data(settings: RunSettings) -> Dataset:
-    """The dataset of a run, fetched and prepared if necessary.
-
-    Raises:
-        SettingsError: as :func:`load`, or its labels are not what the objective is for.
-    """
+    """The dataset of a run, fetched and prepared if necessary; refused as by :func:`load`, or if not for the objective."""
     choice = settings.data
     dataset = load(
         plugins.create(DatasetPlugin, choice), Path(choice.root), Path(choice.mirror) if choice.mirror else None
@@ -39,21 +35,14 @@ def load_data(settings: RunSettings) -> Dataset:
 
 
 def load(plugin: DatasetPlugin, root: Path, mirror: Path | None = None) -> Dataset:
-    """The dataset of ``plugin``: fetched and read at the first call, loaded from the prepared file afterwards.
+    """The dataset of ``plugin``, on the CPU: fetched and read at the first call, loaded from the prepared file afterwards.
 
     The prepared file is made again when it is damaged, or when the content of a file that it was made from or a source file
     of the plug-in has changed. Raw files may be deleted, all of them, once it is there. A plug-in that does not declare its
     files (:class:`fedtide.data.base.DatasetPlugin`) has none and is read every time. Several processes may call this at once:
-    one prepares.
-
-    Args:
-        plugin: dataset with its settings; each choice of settings has its own prepared file. Its ``root`` and ``mirror``
-            are ignored.
-        root: data folder; everything goes to ``<root>/<name>``.
-        mirror: see :func:`fedtide.world.sources.fetch`.
-
-    Returns:
-        The dataset on the CPU; ``digest`` is the SHA-256 of the arrays and of the preprocessing constants.
+    one prepares. Each choice of settings has its own prepared file; ``digest`` is the SHA-256 of the arrays and of the
+    preprocessing constants. ``root`` and ``mirror`` are used instead of the plug-in's own, see
+    :func:`fedtide.world.sources.fetch`.
 
     Raises:
         SettingsError: a file is unavailable, not what its name says, or changed while it was read.

@@ -30,12 +30,9 @@ class Executor(ABC):
 
 
 def stepwise(workers: Workers, pieces: Sequence[Iterator[None]], longest: int) -> Advance:
-    """Training of a cohort in pieces.
+    """Training of a cohort in pieces, which the workers advance in parallel: iterators that take one local step per item.
 
-    Args:
-        workers: that advance the pieces in parallel.
-        pieces: iterators that take one local step per item and end after their last one.
-        longest: steps of the longest piece; from there on all pieces run to their end and free what they hold.
+    From ``longest`` steps on, those of the longest piece, all run to their end and free what they hold.
     """
     done = 0
 

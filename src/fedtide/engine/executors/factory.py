@@ -16,11 +16,6 @@ from fedtide.engine.workers import Workers
 from fedtide.settings.run import EngineSettings
 
 
-def choose(task: Task, engine: EngineSettings, family: str) -> str:
-    """Name of the executor for a task, see :func:`executor_name`."""
-    return executor_name(task.network, task.device, engine, family)
-
-
 def executor_name(network: nn.Module, device: torch.device, engine: EngineSettings, family: str) -> str:
     """Name of the executor for a network: a fixed rule on (model family, size, device), never a timing.
 
@@ -57,7 +52,7 @@ def image_layout(engine: EngineSettings, channels_last: bool, device: torch.devi
 
 def make(task: Task, workers: Workers, engine: EngineSettings, family: str) -> Executor:
     """The executor of a run."""
-    name = choose(task, engine, family)
+    name = executor_name(task.network, task.device, engine, family)
     if name == "stacked":
         return Stacked(task, workers, engine.chunk)
     return Resident(task, workers) if name == "resident" else Threads(task, workers)

@@ -81,11 +81,8 @@ class Rows:
     def look_ahead(self, indices: Tensor, sizes: list[int]) -> Tensor | None:
         """Pass all samples of the one row through the reference models, if they are seen often enough for that to be faster.
 
-        Args:
-            indices: [S, B], positions in the training set of the batches to come. sizes: samples of each.
-
-        Returns:
-            [S, B], places of these samples, for :meth:`step`; None if the reference models see every batch.
+        ``indices`` [S, B] are positions of the batches to come, ``sizes`` their samples. Returns the places [S, B] of these
+        samples, for :meth:`step`; None if the reference models see every batch.
         """
         if not self._references:
             return None

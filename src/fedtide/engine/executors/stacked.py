@@ -33,12 +33,10 @@ class Stacked(Executor):
 
     def describe(self) -> str:
         limit = "the caches" if self.task.device.type == "cpu" else "a quarter of the free memory"
-        planned = f"as many clients as fit {limit}"
-        clients = {0: planned, 1: "one client"}.get(self.chunk, f"{self.chunk} clients")
+        clients = {0: f"as many clients as fit {limit}", 1: "one client"}.get(self.chunk, f"{self.chunk} clients")
         return f"stacked, chunks of {clients}, {self.workers.at_a_time('chunk')}"
 
     def _chunk(self, cohort: Cohort, rows: slice) -> Iterator[None]:
-        """One local step of the clients of a chunk per item."""
         plan, task, longest = cohort.plan, self.task, max(cohort.plan.steps[rows])
         if longest == 0:
             return

@@ -15,9 +15,7 @@ from fedtide.engine.local import Cohort
 from fedtide.engine.task import Task
 from fedtide.engine.workers import Workers
 
-_WIDTHS = 4
-"""Short batches are padded to one of this many widths, so that few programs are traced."""
-
+_WIDTHS = 4  # short batches are padded to one of this many widths, so that few programs are traced
 _TOGETHER = 1 << 19
 """Numbers in batches that are prepared together: small batches share the call overhead, and all fit a core's cache."""
 
@@ -40,7 +38,6 @@ class Threads(Executor):
         return f"threads, {self.workers.at_a_time('client')}"
 
     def _client(self, cohort: Cohort, row: int) -> Iterator[None]:
-        """One local step of a client per item."""
         task, plan, loss = self.task, cohort.plan, cohort.losses[row]
         training = Rows(cohort, slice(row, row + 1), self.gradient)
         grain = -(-plan.indices.shape[-1] // _WIDTHS)
@@ -59,11 +56,7 @@ class Threads(Executor):
 
 
 def _runs(widths: list[int], together: int) -> Iterator[list[int]]:
-    """Runs of consecutive steps whose batches have one width, at most ``together`` samples long.
-
-    Args:
-        widths: samples of each step's batch. together: samples that are prepared together.
-    """
+    """Runs of consecutive steps whose batches have one width, at most ``together`` samples long."""
     for width, same in itertools.groupby(range(len(widths)), widths.__getitem__):
         steps, most = list(same), max(1, together // width)
         yield from (steps[at : at + most] for at in range(0, len(steps), most))

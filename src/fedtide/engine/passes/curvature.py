@@ -15,8 +15,7 @@ from fedtide.engine.workers import Workers, WorkerState
 
 Ints = NDArray[np.int64]
 
-_FLOATS = 1 << 24
-"""Most floats that per-sample gradients may take at once."""
+_FLOATS = 1 << 24  # most floats that per-sample gradients may take at once
 
 
 def taylor(
@@ -32,10 +31,10 @@ def taylor(
     """Gradient and ``sum_r v_r * (Hess v_r)`` of each client's mean loss over all of its samples, from the same passes.
 
     With R Rademacher probes divided by sqrt(R) this is Hutchinson's estimate of the diagonal: unbiased, entry i with
-    variance ``sum_{j != i} H_ij^2 / R``. With the rows of the identity matrix it is exact.
+    variance ``sum_{j != i} H_ij^2 / R``. With the rows of the identity matrix it is exact. Arguments as those of
+    :func:`fedtide.engine.passes.evaluation.full_gradient`, and:
 
     Args:
-        workers, points, b, shards, batch, counts: as in :func:`fedtide.engine.passes.evaluation.full_gradient`.
         probes: maps a client's row to its probes [R, d - first].
         first: both cover the parameters from this index on, where a tensor begins.
 
@@ -71,17 +70,10 @@ def taylor(
 def fisher_diagonal(
     workers: Workers, points: Tensor, b: Tensor, shards: Sequence[Ints], group: int, counts: Tensor, first: int = 0
 ) -> Tensor:
-    """Mean squared group gradient: each client's samples form consecutive groups, each with its mean gradient.
+    """Mean squared group gradient [C, d - first]: each client's samples form consecutive groups, each with its mean gradient.
 
-    Groups of one sample give the diagonal of the empirical Fisher information (labels of the data).
-
-    Args:
-        workers, points, b, shards, counts: as in :func:`fedtide.engine.passes.evaluation.full_gradient`.
-        group: samples per group; the last one may be short.
-        first: as in :func:`taylor`.
-
-    Returns:
-        [C, d - first], non-negative; zero for a client without samples.
+    Groups of one sample give the diagonal of the empirical Fisher information (labels of the data). ``group`` is the number of
+    samples in each, but the last may be short; other arguments as those of :func:`taylor`.
     """
     task = workers.task
     diagonals = torch.zeros(len(shards), points.shape[-1] - first, dtype=task.dtype, device=task.device)

@@ -65,13 +65,10 @@ def evaluate(
     view: NDArray[np.bool_] | None = None,
     groups: Tensor | None = None,
 ) -> Scores:
-    """Scores of one model, or of an ensemble that averages its logits.
+    """Scores of one model (w [d], b [q]), or of an ensemble (w [C, d], b [C, q]) that averages its logits.
 
     Args:
-        workers: the worker pool.
-        w, b: parameters [d] and floating buffers [q], or [C, d] and [C, q] of an ensemble.
-        inputs, labels: resident samples.
-        batch: samples per forward pass.
+        workers, inputs, labels: pool and resident samples. batch: samples per forward pass.
         view: bool [L], labels that a second arg-max over the same logits is restricted to, for ``Scores.masked``.
         groups: int64 [n], the group each sample is counted in, instead of its label.
     """
@@ -121,13 +118,9 @@ def evaluate_each(
     shards: list[NDArray[np.int64]],
     batch: int,
 ) -> list[Scores]:
-    """Scores of a model of its own for every client, each on its own samples.
+    """Scores of a model of its own for every client, each on its own samples: a shard of positions in a part of the dataset.
 
-    Args:
-        workers: the worker pool.
-        models: parameters [M, d] and floating buffers [M, q]. of: the model of each client.
-        split, shards: positions of each client's samples in a part of the dataset.
-        batch: samples per forward pass.
+    ``models`` are parameters [M, d] and floating buffers [M, q], ``of`` the model of each client.
     """
     task = workers.task
     (W, B), classes = models, task.data.num_classes
@@ -180,25 +173,21 @@ def features(workers: Workers, w: Tensor, b: Tensor, inputs: Tensor, batch: int)
             prepared = task.lay_out(task.data.prepare(inputs[start : start + batch], task.dtype))
             return module.network.features(prepared).to(task.dtype)
 
-    parts = workers.map(forward, range(0, max(len(inputs), 1), batch))
-    return torch.cat(parts)
+    return torch.cat(workers.map(forward, range(0, max(len(inputs), 1), batch)))
 
 
 def full_gradient(
     workers: Workers, points: Tensor, b: Tensor, shards: list[NDArray[np.int64]], batch: int, counts: Tensor
 ) -> Tensor:
-    """Gradient of each client's mean loss over all of its samples.
+    """Gradient [C, d] of each client's mean loss over all of its samples; zero for a client without samples.
+
+    Without decay, clipping, augmentation and extra terms.
 
     Args:
-        workers: the worker pool.
         points: parameters [d] shared by all clients, or one row per client [C, d].
         b: floating buffers [q], used as in evaluation mode.
-        shards: each client's positions in the training set.
-        batch: samples per pass.
+        shards: each client's positions in the training set. batch: samples per pass.
         counts: [C, L] label counts of the clients, for the objective.
-
-    Returns:
-        [C, d]; zero for a client without samples. Without decay, clipping, augmentation and extra terms.
     """
     task = workers.task
     gradients = torch.zeros(len(shards), points.shape[-1], dtype=task.dtype, device=task.device)
@@ -222,16 +211,10 @@ def full_gradient(
 def pass_through(
     workers: Workers, w: Tensor, b: Tensor, shards: list[NDArray[np.int64]], batch: int
 ) -> list[tuple[Tensor, Tensor, Tensor]]:
-    """Outputs of one model on all samples of each client, in evaluation mode.
-
-    Args:
-        workers: the worker pool.
-        w, b: parameters [d] and floating buffers [q].
-        shards: each client's positions in the training set.
-        batch: samples per pass.
+    """Outputs of one model (w [d], b [q]) on all samples of each client, in evaluation mode, in the order of its shard.
 
     Returns:
-        Inputs of the last layer [n, q], logits [n, L] and labels [n] of every client, in the order of its shard.
+        Inputs of the last layer [n, q], logits [n, L] and labels [n] of every client.
     """
     task = workers.task
 

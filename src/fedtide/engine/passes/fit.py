@@ -17,14 +17,10 @@ from fedtide.settings.scores import TaskName
 
 @dataclass(frozen=True)
 class Fit:
-    """Outputs of one model on some samples, and what they are worth.
+    """Outputs of one model on some samples of a regression or multilabel task, and what they are worth; float64 [n, T], CPU.
 
     The loss does not depend on the objective: mean squared error of a regression, binary cross-entropy of a multilabel task,
     so that runs with different objectives can be compared.
-
-    Attributes:
-        task: ``regression`` or ``multilabel``.
-        outputs, labels: float64 [n, T], on the CPU.
     """
 
     task: TaskName
@@ -45,10 +41,7 @@ class Fit:
     def row(self, view: NDArray[np.bool_] | None = None) -> dict[str, float | None]:
         """The scores that every run of the task records, by name; ``None`` where the samples do not determine one."""
         if self.task == "regression":
-            scores = {
-                "r2": r_squared(self.outputs, self.labels),
-                "mae": mean_absolute_error(self.outputs, self.labels),
-            }
+            scores = {"r2": r_squared(self.outputs, self.labels), "mae": mean_absolute_error(self.outputs, self.labels)}
         else:
             scores = {"mean_ap": mean_average_precision(self.outputs, self.labels)}
         return {**scores, "loss": self.mean_loss()}
@@ -61,13 +54,10 @@ def fit(workers: Workers, w: Tensor, b: Tensor, inputs: Tensor, labels: Tensor, 
 
 
 def r_squared(outputs: Tensor, labels: Tensor) -> float | None:
-    """R², the share of the targets' variance that is explained: 1 - squared errors / squared deviations from the mean.
+    """R² of outputs [n, T], the share of variance explained: 1 - squared errors / squared deviations from the mean.
 
     Below 0 for a model that is worse than the mean of the samples. Of several targets the mean, each counting equally;
     targets that are the same for all samples are left out.
-
-    Args:
-        outputs, labels: float64 [n, T].
     """
     if not len(labels):
         return None
@@ -85,11 +75,7 @@ def mean_absolute_error(outputs: Tensor, labels: Tensor) -> float | None:
 
 
 def mean_average_precision(outputs: Tensor, labels: Tensor) -> float | None:
-    """Mean of the average precisions of the labels that some sample has (macro average).
-
-    Args:
-        outputs: float64 [n, T], logits of the labels. labels: 0 or 1 [n, T].
-    """
+    """Mean of the average precisions (outputs: logits [n, T]) of the labels, 0 or 1, that some sample has (macro average)."""
     from torchmetrics.functional.classification import binary_average_precision  # with Matplotlib, slow to import
 
     occurring = torch.nonzero(labels.sum(0)).flatten().tolist()

@@ -15,16 +15,11 @@ from fedtide.engine.task import Task
 from fedtide.programs.program import trace_plain
 from fedtide.programs.traces import shapes, shared, structure
 
-Loss = Callable[[Tensor, Tensor], Tensor]
-"""(logits [n, L], labels [n]) -> a number."""
+Loss = Callable[[Tensor, Tensor], Tensor]  # (logits [n, L], labels [n]) -> a number
 
 
 class InputGradient:
-    """Gradient of a loss with respect to the inputs of the network, as a function of flat vectors; traced once per shape.
-
-    Args:
-        task: of the run. loss: a plain function.
-    """
+    """Gradient of a loss with respect to the inputs of the network, as a function of flat vectors; traced once per shape."""
 
     def __init__(self, task: Task, loss: Loss) -> None:
         self._task, self._loss = task, loss

@@ -14,15 +14,7 @@ _BINS = 15
 
 
 def measure(names: Sequence[str], logits: Tensor, labels: Tensor) -> dict[str, float | None]:
-    """Some metrics of a model.
-
-    Args:
-        names: which, out of :data:`METRICS`.
-        logits: float [n, L]. labels: int64 [n].
-
-    Returns:
-        By name; ``None`` where the samples do not determine it.
-    """
+    """Some of :data:`METRICS` for logits [n, L], by name; ``None`` where the samples do not determine one."""
     probabilities = torch.softmax(logits.to(torch.float64), 1)
     return {name: _MEASURES[name](probabilities, labels) if len(labels) else None for name in names}
 

@@ -26,14 +26,10 @@ def with_input_gradients(
     prepare: Callable[[Tensor], Tensor],
     use: Callable[[int, Callable[[Tensor, Tensor], Tensor]], Result],
 ) -> list[Result]:
-    """``use(row, gradient)`` for each of some models, on the worker threads.
+    """``use(row, gradient)`` for each of some models (points [C, d], b [q] as in evaluation mode), on the worker threads.
 
-    Args:
-        workers: the worker pool.
-        points: parameters [C, d]. b: their floating buffers [q], used as in evaluation mode.
-        loss: of logits and labels.
-        prepare: maps samples [n, ...] to the network's inputs, differentiably.
-        use: receives a row and the gradient of the loss with respect to samples [n, ...] with labels [n].
+    ``gradient`` is that of ``loss`` with respect to samples [n, ...] with labels [n], which ``prepare`` maps to the network's
+    inputs, differentiably.
     """
     of_inputs = InputGradient(workers.task, loss)
 
@@ -55,11 +51,7 @@ def recompute_statistics(
 ) -> Tensor:
     """Floating buffers [C, q] with BatchNorm statistics recomputed as means over batches of each client's samples.
 
-    Args:
-        workers: the worker pool.
-        points: parameters [C, d]. buffers: [C, q]; those that are not statistics are kept.
-        shards: each client's positions in the training set.
-        batch: samples per pass; a last batch of a single sample is left out.
+    Other buffers are kept; a last batch of a single sample is left out.
     """
     renewed = buffers.clone()
 

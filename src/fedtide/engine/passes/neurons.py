@@ -15,11 +15,8 @@ from torch import Tensor, nn
 
 from fedtide.engine.workers import Workers, WorkerState
 
-SOFTMAX = "softmax"
-"""Name of the last layer."""
-
-MEASURES = ("entropy", "hhi", "gini", "top10")
-"""Columns recorded for each layer."""
+SOFTMAX = "softmax"  # name of the last layer
+MEASURES = ("entropy", "hhi", "gini", "top10")  # columns recorded for each layer
 
 
 def concentration(activity: Tensor) -> dict[str, float]:
@@ -45,14 +42,7 @@ def probe(labels: Tensor, each: int) -> Tensor:
 
 
 def activities(workers: Workers, w: Tensor, b: Tensor, inputs: Tensor, batch: int) -> dict[str, Tensor]:
-    """Mean absolute activation [M] of the neurons of each layer, in evaluation mode.
-
-    Args:
-        workers: the worker pool.
-        w, b: parameters [d] and floating buffers [q] of the model.
-        inputs: resident samples.
-        batch: samples per pass.
-    """
+    """Mean absolute activation [M] of the neurons of each layer of a model (w [d], b [q]), in evaluation mode."""
     task = workers.task
 
     def measure(worker: WorkerState, _: int) -> dict[str, Tensor]:

@@ -22,12 +22,7 @@ from fedtide.world.timeline import Timeline
 
 @dataclass(frozen=True)
 class Chosen:
-    """What a run's settings choose by name.
-
-    Attributes:
-        settings: of the run. participation: bound to the run's timeline.
-        links: that updates pass, in order. rule: that combines them, None for the weighted mean.
-    """
+    """What a run's settings choose by name; ``links`` are in order, ``rule`` is None for the weighted mean."""
 
     settings: RunSettings
     algorithm: Algorithm

@@ -13,11 +13,7 @@ from fedtide.settings.run import RunSettings
 
 
 def refuse_other_optimiser(settings: RunSettings, algorithm: Algorithm) -> None:
-    """Refuse a local optimiser whose displacements an algorithm would take for sums of gradients.
-
-    Raises:
-        SettingsError: it would.
-    """
+    """Refuse a local optimiser whose displacements an algorithm would take for sums of gradients."""
     chosen = settings.local.optimiser
     if algorithm.needs_sgd and not isinstance(chosen, Sgd):
         raise SettingsError(
@@ -27,11 +23,7 @@ def refuse_other_optimiser(settings: RunSettings, algorithm: Algorithm) -> None:
 
 
 def refuse_other_phases(settings: RunSettings, algorithm: Algorithm) -> None:
-    """Refuse what holds for the first of several trainings only, where an algorithm has phases of its own.
-
-    Raises:
-        SettingsError: the settings ask for something of this kind.
-    """
+    """Refuse what holds for the first of several trainings only, where an algorithm has phases of its own."""
     name = settings.algorithm.name
     if algorithm.has_phases and settings.local.keeps_momentum:
         raise SettingsError(
@@ -45,19 +37,11 @@ def refuse_other_phases(settings: RunSettings, algorithm: Algorithm) -> None:
 
 
 def refuse_other_uplink(chosen: Chosen) -> None:
-    """Refuse links and aggregation rules that do not go with the rest of a run.
-
-    Raises:
-        SettingsError: something does not.
-    """
+    """Refuse links and aggregation rules that do not go with the rest of a run."""
     settings, algorithm, links, rule = chosen.settings, chosen.algorithm, chosen.links, chosen.rule
-    names, name, events = (
-        [link.settings.name for link in links],
-        settings.algorithm.name,
-        settings.clock.name == "events",
-    )
+    events = settings.clock.name == "events"
     same = [pair for pair in pairwise(links) if pair[0].place == pair[1].place]
-    what = f"uplink {names[0]}" if names else f"aggregation {settings.aggregation.name}"
+    what = f"uplink {links[0].settings.name}" if links else f"aggregation {settings.aggregation.name}"
     refused = [
         (
             bool(same),
@@ -70,8 +54,8 @@ def refuse_other_uplink(chosen: Chosen) -> None:
         ),
         (
             rule is not None and not algorithm.robust,
-            f"aggregation {settings.aggregation.name}: algorithm {name} adds up the participants' updates itself, or needs "
-            "each of them; use aggregation: mean, or an algorithm like fedavg, fedprox, fedcm or fedwcm",
+            f"aggregation {settings.aggregation.name}: algorithm {settings.algorithm.name} adds up the participants' updates "
+            "itself, or needs each of them; use aggregation: mean, or an algorithm like fedavg, fedprox, fedcm or fedwcm",
         ),
         (
             any(link.memory for link in links) and events,
@@ -87,11 +71,7 @@ def refuse_other_uplink(chosen: Chosen) -> None:
 
 
 def refuse_other_clock(chosen: Chosen) -> None:
-    """Refuse what needs rounds with ``clock: events``, and what needs events with ``clock: rounds``.
-
-    Raises:
-        SettingsError: something does.
-    """
+    """Refuse what needs rounds with ``clock: events``, and what needs events with ``clock: rounds``."""
     settings, algorithm = chosen.settings, chosen.algorithm
     name, rule, exchange = settings.algorithm.name, settings.participation.name, settings.exchange.name
     if not isinstance(settings.clock, Events):

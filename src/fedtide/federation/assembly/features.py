@@ -33,9 +33,7 @@ class _HeadAlone(Network):
 def on_fixed_features(task: Task, settings: RunSettings, synthetic: int) -> Task:
     """The same learning problem with the features as the data, if these are the same in all rounds, else the task.
 
-    Args:
-        task: of the run. settings: of the run.
-        synthetic: samples that the algorithm adds, which have no features yet.
+    The ``synthetic`` samples that the algorithm adds have no features yet.
     """
     if not task.network.has_fixed_features or task.augmentation is not None or synthetic or settings.evaluation.neurons:
         return task

@@ -29,20 +29,13 @@ _ROWS, _ROWS_PER_MEMORY = 2.5, 7
 """Vectors of a participant that are alive at once: of its model, with the last round's until they are collected; and for each
 of its memories, as read, as added to the gradient, and in the algebra of ``finish`` (peaks of nine algorithms, measured)."""
 
-_BLOCK = 4096
-"""Bytes that the disk gives at a time."""
-
-_LAYERS = 1.5
-"""Input and output of the widest layer, with the working memory of its operation (measured)."""
+_BLOCK = 4096  # bytes that the disk gives at a time
+_LAYERS = 1.5  # input and output of the widest layer, with the working memory of its operation (measured)
 
 
 @dataclass(frozen=True)
 class Part:
-    """One part of a run's memory.
-
-    Attributes:
-        what: it is. size: bytes. remedy: what makes it smaller.
-    """
+    """Bytes of one part of a run's memory, and what makes it smaller."""
 
     what: str
     size: int
@@ -53,9 +46,7 @@ class Part:
 class Footprint:
     """The memory that a run takes in addition to its loaded data.
 
-    Attributes:
-        device: on the training device, which is the host of a run on a CPU. host: beside it on the host.
-        kept: the clients' memories, where they are kept.
+    ``device`` is on the training device, the host of a run on a CPU; ``host`` beside it; ``kept`` for the clients' memories.
     """
 
     device: list[Part]
@@ -68,11 +59,7 @@ class Footprint:
         return sum(part.size for part in (*self.device, *self.host))
 
     def refuse_excess(self, device: torch.device, memory: MemoryStore) -> None:
-        """Refuse a run that does not fit into what is available.
-
-        Raises:
-            SettingsError: it does not; the message names the largest part and what makes it smaller.
-        """
+        """Refuse a run that does not fit into what is available; names the largest part and what makes it smaller."""
         places = {device: list(self.device)}
         places.setdefault(torch.device("cpu"), []).extend(self.host)
         if memory.on_disk:
@@ -95,11 +82,7 @@ def gigabytes(size: int) -> str:
 
 
 def footprint(chosen: Chosen, timeline: Timeline, data: Dataset, device: torch.device, dtype: torch.dtype) -> Footprint:
-    """The memory of a run.
-
-    Args:
-        chosen, timeline, data: of the run; the data are loaded. device, dtype: of training.
-    """
+    """The memory of a run on loaded data."""
     settings, algorithm, initialiser = chosen.settings, chosen.algorithm, chosen.initialiser
     local, engine, number = settings.local, settings.engine, dtype.itemsize
     size = measure(chosen.model, data)
@@ -193,14 +176,12 @@ def _work(settings: RunSettings, timeline: Timeline) -> tuple[int, int]:
     local = settings.local
     held = np.array([len(shard) for shard in timeline.shards])
     largest = int(held.max(initial=0))
-    means = [float(held[item.shards].mean()) for item in timeline.assignments[:_LOOKED_AT]]
+    means = [
+        float(held[item.shards].mean()) for item in timeline.assignments[:1000]
+    ]  # where there are more, it is constant
     steps = max(step_count(largest, mean, local) for mean in means)
     width = local.step_samples if local.straddle else min(local.step_samples, largest)
     return max(steps, settings.evaluation.personalise), width
-
-
-_LOOKED_AT = 1000
-"""Assignments of clients to shards whose mean sizes are looked at; scenarios with many of them keep it constant."""
 
 
 def _evaluation(

@@ -16,11 +16,7 @@ Behind = Callable[[], Sequence[tuple[int, int]]]
 
 
 class Durations:
-    """Slots and energy of jobs; see :meth:`Wireless.job_costs`, whose numbers depend on a job's own number and client alone.
-
-    Args:
-        wireless: cost model.
-    """
+    """Slots and energy of jobs; see :meth:`Wireless.job_costs`, whose numbers depend on a job's own number and client alone."""
 
     def __init__(self, wireless: Wireless) -> None:
         self._wireless = wireless

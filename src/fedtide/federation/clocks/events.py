@@ -31,11 +31,7 @@ from fedtide.world.timeline import Assignment
 
 @dataclass
 class Flight:
-    """All jobs, what those under way cost and start from.
-
-    Attributes:
-        queue: of the jobs. joules: of each job under way, by number. models: parameters [d] and buffers [q], by version.
-    """
+    """All jobs, the joules of those under way by number, and the models (w [d], b [q]) they start from by version."""
 
     queue: Queue
     joules: dict[int, float]
@@ -72,11 +68,7 @@ class Since:
 
 
 class EventClock:
-    """The server updates its model as results arrive; see :class:`fedtide.federation.clocks.clock.Clock`.
-
-    Attributes:
-        presence: of clients. durations: slots and energy of jobs.
-    """
+    """The server updates its model as results arrive; see :class:`fedtide.federation.clocks.clock.Clock`."""
 
     def __init__(self, parts: Parts, chosen: Events) -> None:
         self.parts, self.chosen = parts, chosen
@@ -87,11 +79,7 @@ class EventClock:
         self._since = Since()
 
     def plan(self, state: RunState, t: int) -> RoundPlan:
-        """Let time pass until the results of the next update have arrived.
-
-        Raises:
-            SettingsError: nobody trains, and nobody will.
-        """
+        """Let time pass until the results of the next update have arrived; a SettingsError if nobody trains and nobody will."""
         self._since = Since()
         first, _ = self.parts.timeline.session_span(t)
         flight = self._begin(state, t) if t == first else Flight.restore(state.events)
@@ -115,7 +103,6 @@ class EventClock:
         return arrived
 
     def record(self, record: RoundRecord, plan: RoundPlan, state: RunState) -> None:
-        """The columns of an update."""
         staleness = [] if plan.starts is None else plan.starts.staleness
         record.row |= {
             "seconds_simulated": float(f"{state.totals['latency']:.12g}"),
@@ -128,7 +115,6 @@ class EventClock:
 
     @property
     def slot(self) -> float:
-        """Seconds of a tick."""
         return self.parts.settings.costs.slot
 
     def _begin(self, state: RunState, t: int) -> Flight:
@@ -182,7 +168,6 @@ class EventClock:
             )
 
     def _start(self, state: RunState, flight: Flight, clients: list[int], t: int) -> None:
-        """Clients start from the model as it is."""
         parts, queue = self.parts, flight.queue
         shards, samples = self._work(clients, t)
         numbers = range(queue.started, queue.started + len(clients))

@@ -11,15 +11,13 @@ from fedtide.federation.plan import departures, eligible_clients
 from fedtide.world.timeline import Assignment, Ints, Timeline
 from fedtide.world.visits import Bools, Changes, Visits
 
-_REPETITIONS = 10
-"""Repetitions of the longest trace without a result after which none is expected any more."""
+_REPETITIONS = 10  # repetitions of the longest trace without a result after which none is expected any more
 
 
 class Presence:
     """The timeline's clients that hold data: those of round t + 1 are present while the model has had t updates.
 
-    Args:
-        timeline: of the run. seed: of the order in which they first wait.
+    ``seed``: of the order in which they first wait.
     """
 
     def __init__(self, timeline: Timeline, seed: int) -> None:
@@ -37,11 +35,7 @@ class Presence:
         return order
 
     def changes(self, before: int, t: int, now: int) -> tuple[set[int], list[int]]:
-        """Who leaves and who joins, by ascending id, in an instant at whose start and end the model is of version.
-
-        Args:
-            before, t: the versions at which changes were last looked at, and now. now: the instant, in ticks.
-        """
+        """Who leaves and who joins, by ascending id, at tick ``now``, since changes were looked at for version ``before``."""
         if len(distinct := self._distinct(before, t)) == 1:
             return set(), []
         rounds = [set(eligible_clients(self.timeline, v).clients.tolist()) for v in distinct]
@@ -50,21 +44,18 @@ class Presence:
 
     def _distinct(self, before: int, t: int) -> list[int]:
         """First round of each run of equal assignments from ``before`` to ``t``."""
-        which = self.timeline.assignment_of_round[before : t + 1]
-        return (before + np.flatnonzero(np.diff(which, prepend=-1))).tolist()
+        return (
+            before + np.flatnonzero(np.diff(self.timeline.assignment_of_round[before : t + 1], prepend=-1))
+        ).tolist()
 
     def following(self, now: int) -> int | None:
         """The next instant after ``now`` with a change that no update brings about."""
         return None
 
     def population(self, t: int, since: int, now: int) -> tuple[Assignment, Ints | None]:
-        """Clients present at the update of version ``t``, and those that have left since the one before.
+        """Clients present at the update of version ``t`` (tick ``now``) with their shards; ids that left since tick ``since``.
 
-        Args:
-            t: see above. since, now: instants of both updates, in ticks.
-
-        Returns:
-            Clients with their shards, and ids; None if the same clients are present.
+        None if the same clients are present.
         """
         return self.timeline.at(t), departures(self.timeline, t)
 
@@ -75,11 +66,7 @@ class Presence:
 
 
 class PresenceInSeconds(Presence):
-    """Clients that come and go at their own seconds, however many updates the model has had.
-
-    Args:
-        timeline: of the run; its rounds list all clients. visits: of these. seed: see above. slot: seconds of a tick.
-    """
+    """Clients that come and go at their own seconds, however many updates the model has had."""
 
     def __init__(self, timeline: Timeline, visits: Visits, seed: int, slot: float) -> None:
         super().__init__(timeline, seed)

@@ -15,12 +15,7 @@ import torch
 
 
 class Job(NamedTuple):
-    """A client's work on one model.
-
-    Attributes:
-        number: of jobs started before it in the run. client, shard: who trains, on which data. version: updates of the model
-            that it starts from. start, end: ticks.
-    """
+    """A client's work on a shard, from tick ``start`` to ``end``, on the model that has had ``version`` updates."""
 
     number: int
     client: int
@@ -87,11 +82,7 @@ class Queue:
         return self.line[: max(0, concurrency - len(self.running))]
 
     def start(self, shards: Sequence[int], version: int, ticks: Sequence[int]) -> None:
-        """Phase 5: the first clients of the line start.
-
-        Args:
-            shards, ticks: of each, its data and how long it will take, at least one tick. version: of the model.
-        """
+        """Phase 5: the first clients of the line start, each on its shard for its ticks, at least one."""
         for client, shard, length in zip(self.line, shards, ticks, strict=False):
             job = Job(self.started, client, shard, version, self.now, self.now + max(1, length))
             self.running[job.number] = job

@@ -29,11 +29,8 @@ from fedtide.records.states import generations, log_name, read_state_header, sta
 
 __all__ = ["Generations", "Saved", "generations", "load", "save", "sweep"]
 
-_SPARSE = ("seen", "counts")
-"""Vectors with an entry for every client, most of them zero."""
-
-_GROWTH = 2
-"""Length of a log that a new one replaces, as a multiple of the new one's."""
+_SPARSE = ("seen", "counts")  # vectors with an entry for every client, most of them zero
+_GROWTH = 2  # length of a log that a new one replaces, as a multiple of the new one's
 
 
 @dataclass(frozen=True)
@@ -41,8 +38,7 @@ class Saved:
     """A state on disk.
 
     Attributes:
-        owner: key of the run, or of the shared pilot, that it belongs to.
-        round: number of rounds done.
+        owner: key of the run, or of the shared pilot, that it belongs to. round: number of rounds done.
         records: marks of the record files that hold these rounds.
         values: containers of tensors and numbers; ``memory`` as it is kept, or :class:`StoredRows` if it has been loaded.
     """
@@ -54,11 +50,7 @@ class Saved:
 
 
 class Generations:
-    """The saved states that one process writes into a folder.
-
-    Args:
-        folder: of the states. keep: number of generations.
-    """
+    """The saved states that one process writes into a folder, of which the last ``keep`` stay."""
 
     def __init__(self, folder: Path, keep: int = 2) -> None:
         self._folder, self._keep = folder, keep
@@ -109,15 +101,9 @@ def save(folder: Path, saved: Saved, keep: int = 2) -> None:
 def load(
     folder: Path, owner: str, lost: Callable[[Marks], Sequence[str]] = lambda _: ()
 ) -> tuple[Saved | None, dict[Path, str]]:
-    """The newest state that can be continued; ``None`` if nothing was ever saved.
+    """The newest state of a run or pilot that can be continued, and what is wrong with each newer one.
 
-    Args:
-        folder: of the states.
-        owner: key of the run or pilot.
-        lost: what the record files lack of what a state continues.
-
-    Returns:
-        The state, and what is wrong with each newer one.
+    ``None`` if nothing was ever saved. ``lost``: what the record files lack of what a state continues.
 
     Raises:
         SettingsError: a state belongs to another run or was not saved by fedtide; or states exist, but none can be
@@ -162,6 +148,5 @@ def _sparse(vector: Tensor) -> dict[str, Any]:
 
 
 def _dense(entries: dict[str, Any]) -> Tensor:
-    """The vector of :func:`_sparse`."""
     values: Tensor = entries["values"]
     return values.new_zeros(entries["length"]).index_put_((entries["places"],), values)

@@ -18,15 +18,10 @@ from fedtide.engine.memory import require
 
 
 class MemoryStore:
-    """Keeps the clients' memories [N, d].
+    """Keeps the clients' memories [N, d] on the training device, the host or disk (by default the system's temporary folder).
 
     A file of ``disk`` is unlinked as soon as it is mapped, so the system frees it however the process ends; it is sparse, so it
     takes space for the rows that were written only. The saved state contains the memories themselves, wherever they are kept.
-
-    Args:
-        kind: ``device``, ``host`` or ``disk``.
-        device: of training.
-        folder: of the files; by default the system's temporary folder.
     """
 
     def __init__(self, kind: Literal["device", "host", "disk"], device: torch.device, folder: Path | None) -> None:
@@ -38,7 +33,6 @@ class MemoryStore:
         return f"disk ({self.folder})" if self.on_disk else str(self.device)
 
     def rows(self, clients: int, size: int, dtype: torch.dtype) -> Tensor:
-        """Zeros [clients, size]."""
         if not self.on_disk:
             return torch.zeros(clients, size, dtype=dtype, device=self.device)
         handle, name = tempfile.mkstemp(prefix="memory-", suffix=part_suffix(), dir=self.folder)
@@ -58,11 +52,7 @@ class MemoryStore:
         return {name: self.rows(len(rows), rows.shape[1], rows.dtype).copy_(rows) for name, rows in saved.items()}
 
     def require(self, wanted: int, what: str) -> None:
-        """Refuse memories that do not fit.
-
-        Raises:
-            SettingsError: ``wanted`` bytes are more than there are free.
-        """
+        """Refuse ``wanted`` bytes of memories if fewer are free."""
         if not self.on_disk:
             require(wanted, self.device, what)
         elif wanted > (free := shutil.disk_usage(self.folder).free):

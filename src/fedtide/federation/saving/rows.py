@@ -13,11 +13,8 @@ from torch import Tensor
 
 from fedtide.records.marks import GrowingFiles, Mark
 
-Piece = tuple[Tensor, dict[str, Tensor]]
-"""Ids of some clients, int64 [m], and their rows [m, size] of each memory."""
-
-_NUMBERS = 1 << 22
-"""Numbers in memory at a time."""
+Piece = tuple[Tensor, dict[str, Tensor]]  # ids of some clients, int64 [m], and their rows [m, size] of each memory
+_NUMBERS = 1 << 22  # numbers in memory at a time
 
 
 def live_rows(memory: dict[str, Tensor], clients: Tensor) -> Iterator[Piece]:
@@ -28,10 +25,9 @@ def live_rows(memory: dict[str, Tensor], clients: Tensor) -> Iterator[Piece]:
 
 @dataclass(frozen=True)
 class StoredRows:
-    """The beginning of a log; rows that occur again later in it replace those before.
+    """The beginning of a log, ``size`` bytes; rows that occur again later in it replace those before.
 
-    Attributes:
-        path: of the log. size: bytes that belong to the state. forms: of each memory [N, size], tensors without content.
+    ``forms``: of each memory [N, size], tensors without content.
     """
 
     path: Path
@@ -55,14 +51,7 @@ class StoredRows:
 
 
 class RowLog:
-    """A log that one process writes; it is never changed but at its end.
-
-    Args:
-        folder, name: of the file, which is made new.
-
-    Attributes:
-        round: rounds done at its last mark.
-    """
+    """A new log that one process writes, never changed but at its end; ``round``: rounds done at its last mark."""
 
     def __init__(self, folder: Path, name: str) -> None:
         self.name, self.round, self.size = name, 0, 0
@@ -70,7 +59,6 @@ class RowLog:
         self._files = GrowingFiles(folder)
 
     def append(self, pieces: Iterable[Piece]) -> None:
-        """Append rows."""
         for ids, values in pieces:
             stream = io.BytesIO()
             for tensor in (ids, *values.values()):
@@ -94,5 +82,4 @@ def _width(memory: dict[str, Tensor]) -> int:
 
 
 def _read(file: io.BufferedReader) -> Tensor:
-    """The next array."""
     return torch.from_numpy(np.lib.format.read_array(file, allow_pickle=False))

@@ -55,18 +55,11 @@ class ClientScores:
         ]
 
     def due(self, t: int) -> bool:
-        """Whether clients are evaluated in round ``t``."""
         every = self._evaluator.settings.clients_every
         return every > 0 and ((t + 1) % every == 0 or t + 1 == self._evaluator.timeline.rounds)
 
     def score(self, record: RoundRecord, state: RunState, result: RoundResult, reported: Reported, t: int) -> None:
-        """Write ``client_accuracy_*`` into the row of round ``t``, and a line per client into the table of client scores.
-
-        Args:
-            record: of the round. state: after it. result: of its training.
-            reported: the model that is reported, with its scores per class.
-            t: round (0-based).
-        """
+        """Write ``client_accuracy_*`` into the row of round ``t``, and a line per client into the table of client scores."""
         evaluator, groups = self._evaluator, membership(self._evaluator.timeline, t)
         threshold = evaluator.settings.client_threshold
         present, departed = evaluator.timeline.at(t).clients, groups["departed"]
@@ -92,10 +85,7 @@ class ClientScores:
         for prefix, each in found.items():
             accuracy, loss = _of_each(each, None if own is not None else counts)
             absent = [None] * len(departed)
-            table |= {
-                f"{prefix}_accuracy": [*_cells(accuracy), *absent],
-                f"{prefix}_loss": [*_cells(loss), *absent],
-            }
+            table |= {f"{prefix}_accuracy": [*_cells(accuracy), *absent], f"{prefix}_loss": [*_cells(loss), *absent]}
             record.row |= _prefixed(f"{prefix}_accuracy", summary(accuracy, present, inside, threshold))
         record.client_scores = {"round": [t + 1] * len(clients), **table}
 
@@ -119,8 +109,7 @@ class Reported(NamedTuple):
 def expected(scores: Scores, label_counts: Tensor) -> tuple[Floats, Floats]:
     """Accuracy and loss expected on samples with the labels of each client, NaN without any.
 
-    Args:
-        scores: of the model, per class. label_counts: float64 [C, L]; classes that are not evaluated do not count.
+    ``label_counts`` is float64 [C, L]; classes that are not evaluated do not count.
     """
     weights = label_counts * (scores.count > 0)
     shares = weights / weights.sum(1, keepdim=True)
@@ -134,9 +123,7 @@ def expected(scores: Scores, label_counts: Tensor) -> tuple[Floats, Floats]:
 def own_samples(evaluator: Evaluator, t: int, clients: Ints) -> list[Ints] | None:
     """Positions of each client's own samples of the first split, as evaluated in the last round in which it was present.
 
-    Returns:
-        ``None`` if the data does not know whose they are. Positions are those of the test set, or of the training set for
-        ``validation``.
+    In the training set for ``validation``, else in the test set; ``None`` if the data does not know whose they are.
     """
     origins, timeline, split = evaluator.data.origins, evaluator.timeline, evaluator.settings.splits[0]
     owners = origins.train_client if split == "validation" else origins.test_client
@@ -193,11 +180,7 @@ def _label_counts(evaluator: Evaluator, t: int, clients: Ints) -> Tensor:
 
 
 def summary(accuracy: Floats, clients: Ints, groups: dict[str, Ints], threshold: float) -> dict[str, float | None]:
-    """Spread over the clients present, and the mean of each group; ``None`` where no accuracy is known.
-
-    Args:
-        accuracy: of each client, NaN if unknown. clients: their ids. groups: by name, ids. threshold: of ``below``.
-    """
+    """Spread of accuracies (NaN if unknown) over the clients present, and each group's mean; ``None`` where none is known."""
     known = np.sort(accuracy[np.isfinite(accuracy) & ~np.isin(clients, groups.get("departed", []))])
     found = dict.fromkeys(_SPREAD)
     if len(known):

@@ -25,13 +25,7 @@ ModelValues = tuple[Tensor, Tensor]
 
 @dataclass(frozen=True)
 class Evaluator:
-    """Evaluates models on test, validation and training samples.
-
-    A split is ``test`` or ``validation``: held-out samples of the test set, or of the training set.
-
-    Attributes:
-        settings: what is evaluated. timeline, data: of the run; the data are resident. workers: that evaluate.
-    """
+    """Evaluates models on training samples and the splits ``test`` and ``validation``, held out of test and training set."""
 
     settings: EvaluationSettings
     timeline: Timeline
@@ -40,7 +34,6 @@ class Evaluator:
 
     @property
     def batch(self) -> int:
-        """Samples per forward pass."""
         return self.settings.batch_size
 
     @cached_property
@@ -55,12 +48,7 @@ class Evaluator:
         view: NDArray[np.bool_] | None = None,
         held_out: HeldOut | None = None,
     ) -> Scores | Fit:
-        """Scores of a model on held-out samples: per class, or the fit of a task without classes.
-
-        Args:
-            model: to evaluate. split: see the class. view: as in :func:`evaluate`.
-            held_out: the samples; by default the test set or all validation samples.
-        """
+        """Scores of a model on held-out samples, by default all of a split: per class, or the fit of a task without classes."""
         return self.scores_on(model, *self.samples(split, held_out), view)
 
     def scores_on(

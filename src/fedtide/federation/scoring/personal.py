@@ -25,9 +25,6 @@ class Personal:
     and the round's learning rate, without the algorithm's terms, corrections and memories. The copies are thrown away, nothing
     is charged, and the draws have their own keys, so that training is the same with and without. Cohorts are as large as that
     of the round, which bounds the memory. A client without training samples keeps the global model.
-
-    Attributes:
-        settings: of the run. evaluator, executor: of the run.
     """
 
     settings: RunSettings
@@ -35,12 +32,7 @@ class Personal:
     executor: Executor
 
     def scores(self, result: RoundResult, t: int, lr: float, tested: list[Ints]) -> list[Scores]:
-        """Scores per class after these steps, in the order of the clients present.
-
-        Args:
-            result: of the round. t: round (0-based). lr: its learning rate.
-            tested: positions of the samples that each client present is evaluated on.
-        """
+        """Scores per class after these steps, of the clients present in order, each on the samples ``tested``."""
         evaluator, timeline, data = self.evaluator, self.evaluator.timeline, self.evaluator.data
         clients, shards, sizes = timeline.at(t).clients.tolist(), timeline.shards_at(t), timeline.sizes_at(t)
         local = self.settings.local.model_copy(update={"amount": self.settings.evaluation.personalise, "unit": "steps"})

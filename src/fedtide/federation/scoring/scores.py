@@ -29,11 +29,7 @@ Value = Callable[["Moment"], float | None]
 
 
 class Moment:
-    """A round after its training. Models and their scores are computed when they are first asked for.
-
-    Args:
-        evaluator, weighting: of the run. state: after the round. result: of its training. t: round (0-based).
-    """
+    """A round after its training. Models and their scores are computed when they are first asked for."""
 
     def __init__(
         self, evaluator: Evaluator, weighting: Weighting, state: RunState, result: RoundResult, t: int
@@ -70,11 +66,7 @@ class Moment:
 
 
 class Scoring:
-    """Evaluates the models of a run.
-
-    Args:
-        parts: of the run.
-    """
+    """Evaluates the models of a run."""
 
     def __init__(self, parts: Parts) -> None:
         evaluation, evaluator = parts.settings.evaluation, parts.evaluator
@@ -95,7 +87,6 @@ class Scoring:
         return [*self._values, *self._clients.columns]
 
     def score(self, record: RoundRecord, state: RunState, result: RoundResult, t: int) -> None:
-        """Evaluate the models of round ``t`` and write the scores into ``record``."""
         evaluator, settings = self._evaluator, self._evaluator.settings
         moment, reported = Moment(evaluator, self._weighting, state, result, t), self._reported
         if settings.neurons:

@@ -19,23 +19,14 @@ from fedtide.world.timeline import Ints
 
 @dataclass(frozen=True)
 class ServedModels:
-    """Evaluates :meth:`Algorithm.served`; training is the same with and without.
-
-    Attributes:
-        algorithm, layout, evaluator: of the run.
-    """
+    """Evaluates :meth:`Algorithm.served`; training is the same with and without."""
 
     algorithm: Algorithm
     layout: Layout
     evaluator: Evaluator
 
     def scores(self, state: RunState, result: RoundResult, t: int, tested: list[Ints]) -> list[Scores]:
-        """Scores per class, in the order of the clients present in round ``t``; asked for a cohort of clients at a time.
-
-        Args:
-            state: after the round. result: of its training. t: round (0-based).
-            tested: positions of the samples that each client present is evaluated on.
-        """
+        """Scores per class of the clients present in round ``t``, in order, on the samples ``tested``; a cohort at a time."""
         evaluator, clients = self.evaluator, self.evaluator.timeline.at(t).clients
         part, size = part_of(evaluator.settings.splits[0]), len(result.members[0])
         scores: list[Scores] = []

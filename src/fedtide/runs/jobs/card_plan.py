@@ -9,21 +9,14 @@ from fedtide.runs.jobs.cards import Card, cards, uses_cards
 from fedtide.settings.cluster import Hosts
 from fedtide.settings.run import RunSettings
 
-_CONTEXT = 1 << 30
-"""Bytes that a process takes on a card beside its run."""
-
-_MOST = 4
-"""Most runs on a card unless the settings allow more: they take turns anyway."""
+_CONTEXT = 1 << 30  # bytes that a process takes on a card beside its run
+_MOST = 4  # most runs on a card unless the settings allow more: they take turns anyway
 
 
 def share_cards(
     grid: Sequence[RunSettings], hosts: Hosts, worlds: Path | None, log: Callable[[str], None]
 ) -> tuple[int, int]:
-    """Runs that share a card, 0 for none, and the number of places on this machine's cards, unlimited without any.
-
-    Args:
-        grid: the runs. hosts: what executes them. worlds: folder of timelines. log: gets a line about the cards.
-    """
+    """Runs that share a card, 0 for none, and the number of places on this machine's cards, unlimited without any."""
     unlimited = len(grid) + 10**9
     if not uses_cards(grid):
         return 0, unlimited
@@ -56,5 +49,4 @@ def _needed(settings: RunSettings, worlds: Path | None) -> int:
     data = load_data(settings)
     timeline = timeline_for(settings, data, worlds)
     wanted = footprint(Chosen.of(settings, timeline, data), timeline, data, torch.device("cpu"), torch.float32)
-    samples = (data.train_inputs, data.test_inputs)
-    return wanted.run + wanted.kept.size + sum(part.numel() * 4 for part in samples)
+    return wanted.run + wanted.kept.size + 4 * (data.train_inputs.numel() + data.test_inputs.numel())

@@ -18,26 +18,19 @@ from filelock import FileLock, Timeout
 
 from fedtide.settings.run import RunSettings
 
-VISIBLE = "CUDA_VISIBLE_DEVICES"
-"""CUDA's variable: numbers or ids of the cards that a process may use, with commas."""
-
+VISIBLE = "CUDA_VISIBLE_DEVICES"  # CUDA's variable: numbers or ids of the cards that a process may use, with commas
 _QUERY = ("nvidia-smi", "--query-gpu=index,uuid,memory.used,memory.total", "--format=csv,noheader,nounits")
 _OTHERS = 0.05
 """Share of a card's memory: if more is in use, and none of our processes has a place on it, the card is somebody else's."""
 
 _PATIENCE = 30.0  # seconds for the list of cards
 _POLL = 1.0  # seconds until a place may have become free
-_PLACES = 64
-"""Most places on a card that are looked at."""
+_PLACES = 64  # most places on a card that are looked at
 
 
 @dataclass(frozen=True)
 class Card:
-    """A graphics card.
-
-    Attributes:
-        number, id: of the card, as text; the id is unique. used, memory: bytes.
-    """
+    """A graphics card: its number and unique id as text, its memory and what is used of it in bytes."""
 
     number: str
     id: str
@@ -69,13 +62,10 @@ def uses_cards(grid: Iterable[RunSettings]) -> bool:
 
 @contextlib.contextmanager
 def place(per_card: int) -> Iterator[None]:
-    """A place on a card for this process, taken before it uses CUDA; without cards nothing happens.
+    """A place on a card, which ``per_card`` processes share, taken before this one uses CUDA; 0 or no cards: nothing happens.
 
     The card with the fewest processes is taken. If other commands have taken all places, it waits until one is free. The
     place of a process that dies is free again.
-
-    Args:
-        per_card: processes that share a card; 0 to take none.
     """
     with ExitStack() as holding:
         known = cards() if per_card else []

@@ -14,9 +14,7 @@ from fedtide.core.files import part_suffix, remove_stale_parts
 from fedtide.runs.jobs.jobs import Jobs, Work, run_in_workers
 from fedtide.settings.cluster import Hosts
 
-_OURS = "FEDTIDE_"
-"""Beginning of the names of variables that workers inherit."""
-
+_OURS = "FEDTIDE_"  # beginning of the names of variables that workers inherit
 
 Executor = Callable[[Work[Any, Any], Jobs[Any, Any], int], int | None]
 """Executes all jobs, several at once; contract as :func:`fedtide.runs.jobs.jobs.run_in_workers`."""
@@ -26,14 +24,8 @@ Executor = Callable[[Work[Any, Any], Jobs[Any, Any], int], int | None]
 def executor(hosts: Hosts, workers: int, per_card: int, runs: Path, log: Callable[[str], None]) -> Iterator[Executor]:
     """What executes jobs; a cluster is first connected to, or started.
 
-    Args:
-        hosts: what executes runs.
-        workers: jobs at once, for clusters that are started; 0 for one per core.
-        per_card: jobs that share a graphics card; 0 to use none.
-        runs: folder of run directories. log: gets log lines.
-
-    Raises:
-        SettingsError: the cluster cannot be reached.
+    ``workers``: jobs at once, for clusters that are started, 0 for one per core. ``per_card``: jobs that share a graphics card,
+    0 to use none. A SettingsError if the cluster cannot be reached.
     """
     if not hosts.away:
         yield functools.partial(run_in_workers, per_card=per_card)

@@ -27,12 +27,8 @@ Job = TypeVar("Job")
 Result = TypeVar("Result")
 Taken = TypeVar("Taken", contravariant=True)
 
-Ask = Callable[[Any], Any]
-"""Asks the process that hands out the jobs; the answer is ``None`` if that process has ended."""
-
-Work = Callable[[Job, Ask], Result]
-"""Does a job."""
-
+Ask = Callable[[Any], Any]  # asks the process that hands out the jobs; the answer is ``None`` if that process has ended
+Work = Callable[[Job, Ask], Result]  # does a job
 ATTEMPTS = 2
 """Attempts per job whose worker dies. One death may have a cause elsewhere, such as a lack of memory; a job that kills every
 worker is given up."""
@@ -42,12 +38,7 @@ _POLL = 0.2  # seconds until a signal is noticed
 
 @dataclass(frozen=True)
 class Failure:
-    """Why a job has no result.
-
-    Attributes:
-        message: one line. traceback: of the exception; empty if the process died or the machine failed.
-        refused: whether its input is bad.
-    """
+    """Why a job has no result: ``traceback`` is empty if the process died, ``refused`` says whether its input is bad."""
 
     message: str
     traceback: str = ""
@@ -87,18 +78,11 @@ def run_here(work: Work[Job, Result], jobs: Jobs[Job, Result]) -> None:
 
 
 def run_in_workers(work: Work[Job, Result], jobs: Jobs[Job, Result], count: int, per_card: int = 0) -> int | None:
-    """Do all jobs in ``count`` processes, which stop when this one does, however it ends.
+    """Do all jobs in ``count`` processes, which stop when this one does, however it ends; the signal received, if any.
 
     A job whose process dies restarts in a new one; it has :data:`ATTEMPTS` attempts. Ctrl-C and SIGTERM are passed on to the
-    jobs in progress, and no others start.
-
-    Args:
-        work: importable, since its name is sent to the processes.
-        jobs: that are handed out.
-        count: of processes at once. per_card: of those that share a graphics card; 0 to use none.
-
-    Returns:
-        The signal that was received, or ``None``.
+    jobs in progress, and no others start. ``work`` is importable, since its name is sent to the processes; ``per_card`` of them
+    share a graphics card, 0 to use none.
     """
     with StopSignals() as stop:
         pool = _Pool(work, jobs, stop, per_card)
@@ -139,7 +123,6 @@ class _Worker(Generic[Job, Result]):
         self._told = False
 
     def begin(self, job: Job, attempt: int) -> None:
-        """Send it a job."""
         self.job, self.attempt = job, attempt
         self.send(job)
 
@@ -149,7 +132,6 @@ class _Worker(Generic[Job, Result]):
             self.pipe.send(message)
 
     def stop(self) -> None:
-        """Tell the process to stop, once."""
         if not self._told:
             self._told = True
             self._process.terminate()
@@ -200,7 +182,6 @@ class _Pool(Generic[Job, Result]):
             worker.close()
 
     def _next(self) -> tuple[Job, int] | None:
-        """The next job, and the number of its attempt."""
         if self._stop.received is not None:
             return None
         if self._again:
@@ -248,21 +229,13 @@ class _Pool(Generic[Job, Result]):
 
 
 def serve(
-    connection: Connection,
-    work: Work[Any, Any],
-    environment: dict[str, str],
-    count: int,
-    memory: int,
-    per_card: int,
+    connection: Connection, work: Work[Any, Any], environment: dict[str, str], count: int, memory: int, per_card: int
 ) -> None:
     """Main function of one of ``count`` worker processes: do the jobs it is sent until the pipe is closed.
 
     It receives pickled jobs and answers; it sends pairs: whether it asks a question, and the pickled question, or the pickled
     result or :class:`Failure` of the job. They are pickled, since what passes them on may be unable to import their classes.
-
-    Args:
-        connection: the pipe. work: does a job. environment: of the process. memory: bytes that it may use.
-        per_card: processes that share a graphics card; 0 to use none.
+    ``memory``: bytes that it may use.
     """
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches every process; a job in progress handles it itself
     begin_worker(environment)

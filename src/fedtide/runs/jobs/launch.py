@@ -28,11 +28,7 @@ def global_rank() -> int:
 
 
 def _refuse_other_number(settings: RunSettings) -> None:
-    """Check that the settings ask for the processes that were started.
-
-    Raises:
-        SettingsError: they do not; each process would train the whole run.
-    """
+    """Refuse settings that ask for other processes than were started: each would train the whole run."""
     engine, started = settings.engine, launched()
     if started > 1 and engine.nodes * engine.devices != started:
         raise SettingsError(
@@ -47,11 +43,7 @@ def _refuse_other_number(settings: RunSettings) -> None:
 
 
 def refuse_several_processes(settings: RunSettings) -> None:
-    """Refuse runs of several processes: each process executes the whole command again, so the run must be its only one.
-
-    Raises:
-        SettingsError: the settings ask for several.
-    """
+    """Refuse runs of several processes: each process executes the whole command again, so the run must be its only one."""
     if settings.engine.devices > 1:
         raise SettingsError(
             f"engine.devices = {settings.engine.devices}: only the command `fedtide run` supports several processes for one "
@@ -70,11 +62,6 @@ class Decision:
         self._settings, self._several, self._announced = settings, launched() > 1, False
 
     def __enter__(self) -> Decision:
-        """Connect the processes.
-
-        Raises:
-            SettingsError: the settings ask for another number of processes.
-        """
         _refuse_other_number(self._settings)
         if self._several:
             from fedtide.runs.trainer import quiet_lightning, trainer  # with Lightning, which takes seconds to import

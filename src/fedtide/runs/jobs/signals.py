@@ -8,11 +8,7 @@ from typing import Any, Self
 
 
 class StopSignals:
-    """Remembers Ctrl-C and SIGTERM instead of ending the process; a second Ctrl-C ends the process at once.
-
-    Attributes:
-        received: the signal, or ``None``.
-    """
+    """Remembers Ctrl-C and SIGTERM instead of ending the process; a second Ctrl-C ends the process at once."""
 
     def __init__(self) -> None:
         self.received: int | None = None

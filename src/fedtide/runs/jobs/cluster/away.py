@@ -28,12 +28,9 @@ from fedtide.worlds.prepared import prepared_file
 
 
 class Away:
-    """Does jobs in a folder of this machine.
+    """Does jobs, which have a ``workspace``, in the folder ``scratch`` here; ``home`` names the command's folder of runs.
 
-    Args:
-        work: does a job, which has a ``workspace``.
-        scratch: folder of this machine for all its processes and commands. home: names the command's folder of runs.
-        every: seconds between two saved states that are sent; if the machine is lost, what came later is computed again.
+    ``every``: seconds between two saved states that are sent; if the machine is lost, what came later is computed again.
     """
 
     def __init__(self, work: Work[Any, Any], scratch: Path, home: str, every: float) -> None:
@@ -49,7 +46,6 @@ class Away:
         (self.runs / "pilots").symlink_to(place / "pilots")  # one process of the machine trains a pilot for all
 
     def __call__(self, job: Any, ask: Ask) -> Any:
-        """Do a job."""
         visits = _Visits(self._data, self._every, ask)
         workspace = replace(job.workspace, runs=self.runs, worlds=None, visit=visits.visit)
         try:
@@ -59,7 +55,6 @@ class Away:
                 shutil.rmtree(folder, ignore_errors=True)
 
     def close(self) -> None:
-        """Remove the folder of this process."""
         shutil.rmtree(self.runs, ignore_errors=True)
 
 
@@ -110,13 +105,11 @@ class _Sender(L.Callback):
         self._sent: dict[str, tuple[int, int]] = _versions(folder)
 
     def on_train_epoch_end(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
-        """Send, now and then."""
         newest = generations(self._folder / "state")[:1]
         if newest and f"state/{newest[0].name}" not in self._sent and time.monotonic() - self._last >= self._every:
             self.send()
 
     def send(self) -> None:
-        """Send what has changed."""
         now, names = _versions(self._folder), file_names(self._folder)
         changed = [name for name in names if self._sent.get(name) != now[name]]
         self._ask(Store(self._folder.name, read_files(self._folder, changed), names))

@@ -18,9 +18,7 @@ from typing import Any, NoReturn
 from fedtide.core.errors import SettingsError
 from fedtide.core.hashing import short_hash
 
-_FOREIGN = ("SLURM_NTASKS",)
-"""Variables of a batch job that Lightning would take for its own: the job is the worker's."""
-
+_FOREIGN = ("SLURM_NTASKS",)  # variables of a batch job that Lightning would take for its own: the job is the worker's
 _PATIENCE = 60.0  # seconds until a network file system shows a new file
 
 

@@ -29,11 +29,7 @@ _PATIENCE = 10.0  # seconds to reach a scheduler
 
 @dataclass(frozen=True)
 class Cluster:
-    """A connected cluster.
-
-    Attributes:
-        name: for messages. client: the connection. replace_lost: asks for workers in place of lost ones.
-    """
+    """A connected cluster; ``replace_lost`` asks for workers in place of lost ones."""
 
     name: str
     client: Client
@@ -44,13 +40,7 @@ class Cluster:
 def connected(name: str, workers: int, log: Callable[[str], None]) -> Iterator[Cluster]:
     """Connect to a cluster, and end those of its workers that were started for this command afterwards.
 
-    Args:
-        name: see :data:`fedtide.settings.cluster.ClusterName`.
-        workers: runs at once; on this machine 0 for one per core.
-        log: gets errors of a batch system.
-
-    Raises:
-        SettingsError: it cannot be reached or started.
+    ``workers``: runs at once; on this machine 0 for one per core. A SettingsError if it cannot be reached or started.
     """
     needed = "dask_jobqueue" if name in BATCH_SYSTEMS else "distributed"
     if find_spec(needed) is None:
@@ -124,7 +114,6 @@ class _OneLine(logging.Handler):
         self._log, self._known = log, set[str]()
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Log a record's exception, or its message."""
         error = record.exc_info[1] if record.exc_info else None
         text = str(error) if error is not None else record.getMessage()
         text = shortened(text.rpartition("stderr:")[2])  # of a command that has failed

@@ -20,11 +20,8 @@ from fedtide.runs.jobs.jobs import Failure, Job, Jobs, Taken
 from fedtide.settings.run import RunSettings
 from fedtide.worlds.prepared import prepared_file
 
-_LAST = ("state/", "summary.json")
-"""Files that depend on others: they are written last, in this order."""
-
-_OURS = (".lock", ".owner", ".part")
-"""Endings of files that belong to a machine, not to the run."""
+_LAST = ("state/", "summary.json")  # files that depend on others: they are written last, in this order
+_OURS = (".lock", ".owner", ".part")  # endings of files that belong to a machine, not to the run
 
 
 @dataclass(frozen=True)
@@ -36,11 +33,7 @@ class Fetch:
 
 @dataclass(frozen=True)
 class Store:
-    """Brings files of a run directory home.
-
-    Attributes:
-        name: of the directory. files: that have changed. names: of all its files.
-    """
+    """Brings the ``files`` of a run directory home that have changed; ``names``: of all its files."""
 
     name: str
     files: Files
@@ -54,8 +47,7 @@ class FetchData:
     settings: RunSettings
 
 
-Files = tuple[tuple[str, bytes], ...]
-"""Names in a run directory, and compressed contents."""
+Files = tuple[tuple[str, bytes], ...]  # names in a run directory, and compressed contents
 
 
 def file_names(folder: Path) -> tuple[str, ...]:
@@ -84,8 +76,7 @@ def write_files(folder: Path, files: Files) -> None:
 class JobsFromHome(Generic[Job, Taken]):
     """Jobs whose runs are executed elsewhere: questions about records are answered here, everything else by ``jobs``.
 
-    Args:
-        jobs: that are handed out. runs: folder of run directories, each locked while its run is in progress elsewhere.
+    The directory of each, in the folder ``runs``, is locked while it is in progress elsewhere.
     """
 
     def __init__(self, jobs: Jobs[Job, Taken], runs: Path) -> None:

@@ -33,10 +33,7 @@ def run_on_cluster(
 ) -> int | None:
     """Do all jobs on the workers of a cluster; contract as :func:`fedtide.runs.jobs.jobs.run_in_workers`.
 
-    Args:
-        jobs: that are handed out. cluster: of the workers. program: see :class:`fedtide.runs.jobs.cluster.worker.Command`.
-        count: of jobs at once; 0 for as many as the workers have threads.
-        log: gets a line while there are no workers.
+    ``count`` of them at once, 0 for as many as the workers have threads. ``log`` gets a line while there are no workers.
 
     Raises:
         OSError: the scheduler is gone.
@@ -52,12 +49,7 @@ def run_on_cluster(
 
 @dataclass
 class _Flight(Generic[Job]):
-    """A job that the scheduler has.
-
-    Attributes:
-        attempt: its number. losses: workers that were lost with it.
-        place, address: of the worker where it is in progress; empty if nowhere.
-    """
+    """A job that the scheduler has, where it is in progress (empty if nowhere), and how many workers were lost with it."""
 
     job: Job
     future: Future[Any]
@@ -69,12 +61,7 @@ class _Flight(Generic[Job]):
 
 class _Pool(Generic[Job, Result]):
     def __init__(
-        self,
-        jobs: Jobs[Job, Result],
-        cluster: Cluster,
-        program: bytes,
-        stop: StopSignals,
-        log: Callable[[str], None],
+        self, jobs: Jobs[Job, Result], cluster: Cluster, program: bytes, stop: StopSignals, log: Callable[[str], None]
     ) -> None:
         self._jobs, self._cluster, self._client, self._stop, self._log = jobs, cluster, cluster.client, stop, log
         self._command = worker.Command(f"fedtide-{uuid.uuid4().hex}", program)

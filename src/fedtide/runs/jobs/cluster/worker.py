@@ -38,12 +38,7 @@ _REPORTING = 1.0  # seconds in which a closing worker reports the jobs that it g
 
 @dataclass(frozen=True)
 class Command:
-    """The command that jobs belong to.
-
-    Attributes:
-        name: unique; also the topic of its events. program: pickled
-            :class:`fedtide.runs.jobs.cluster.child.Program`.
-    """
+    """A command: its unique name, also the topic of its events; pickled :class:`fedtide.runs.jobs.cluster.child.Program`."""
 
     name: str
     program: bytes
@@ -91,7 +86,6 @@ class _Child:
             self.pipe.send_bytes(content)
 
     def stop(self) -> None:
-        """Tell the process to stop, once."""
         if not self.told:
             self.told = True
             self._process.terminate()
@@ -126,8 +120,7 @@ class _Host:
             return STOPPED, "its worker was told to stop"
         child = self._child(command)
         self.calls[command.name, number] = call = _Call(child)
-        place = f"{socket.gethostname()}, worker {self.worker.name}"
-        self._report(command.name, BEGAN, number, place)
+        self._report(command.name, BEGAN, number, f"{socket.gethostname()}, worker {self.worker.name}")
         try:
             child.send(job)
             return self._follow(command.name, number, call)
@@ -169,7 +162,6 @@ class _Host:
         return task is None or task.state in ("cancelled", "released", "forgotten")
 
     def _child(self, command: Command) -> _Child:
-        """The process of this thread."""
         thread = threading.get_ident()
         child = self._children.get(thread)
         if child is not None and child.command != command.name:
