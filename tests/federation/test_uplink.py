@@ -205,6 +205,11 @@ def test_an_algorithm_that_permits_rules_moves_by_them_alone(name: str) -> None:
     assert torch.equal(last(0), last(1))
 
 
+def test_without_an_update_that_counts_a_model_stays_where_training_started() -> None:
+    fed = made(aggregation="nobody")
+    assert closest(run_rounds(fed)[0].w, fed.parts.w0) < 1e-15
+
+
 def test_one_that_does_not_would_move_by_its_sums() -> None:
     fed = made("feddyn")
     fed.parts.rule = plugins.create(Rule, PluginSettings(name="nobody"))
