@@ -131,6 +131,10 @@ def test_bytes_seconds_and_joules_follow_the_links() -> None:
     assert scaffold.parts.payload.up == 2 * -(-(3 * d + 5) // 8)  # c_k follows from what arrives
     gradients, _ = totals(algorithm={"name": "scaffold", "option": "I"}, uplink=["shrink"])
     assert gradients.parts.payload.up == -(-(3 * d + 5) // 8) + 4 * d  # c_k is a gradient of its own
+    normed = made(model="normed", uplink=["shrink"]).parts
+    d, q = normed.layout.size, normed.layout.buffer_size
+    assert normed.payload.up == -(-(3 * d + 5) // 8) + 4 * q  # statistics of BatchNorm pass no link
+    assert q > 0
 
 
 def test_memories_and_server_tensors_of_links_are_saved() -> None:
