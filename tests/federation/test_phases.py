@@ -69,23 +69,41 @@ def test_matrix_products_write_the_same_as_a_step_that_collects_its_gradient(exe
     assert closest(direct.w, collected.w) < 1e-13
 
 
-def test_the_norm_that_is_clipped_is_that_of_the_trained_part(quadratics: Any) -> None:
-    """One step of a quadratic of which one entry is trained."""
+def alone(quadratics: Any, local: dict[str, Any], phases: Any) -> Tensor:
+    """The model [2] after a round of one client with the loss |theta - (3, 4)|^2 / 2, from zero."""
     data, chosen = quadratics([4], [1.0], [[3.0, 4.0]])
-    fed = federation(
-        settings(**chosen, algorithm="in_parts", local={"amount": 1, "unit": "steps", "lr": 1.0, "clip": 1.0}),
-        steady([4], 1, classes=2),
-        data,
-    )
-    trains = torch.tensor([True, False])
-
-    def phases(r: Any) -> Any:
-        r.W = yield Phase(r.base, trains=trains)
-
+    local = {"amount": 1, "unit": "steps", **local}
+    fed = federation(settings(**chosen, algorithm="in_parts", local=local), steady([4], 1, classes=2), data)
     fed.parts.algorithm.phases = phases  # type: ignore[method-assign]
-    seen = watch(fed)
-    run_rounds(fed)
-    assert seen[0][1].tolist() == pytest.approx([1.0, 0.0], abs=1e-5)  # a norm over both would give 0.6
+    return run_rounds(fed)[0].w
+
+
+@pytest.mark.parametrize("scope", ["total", "total_with_decay", "loss"])
+def test_the_norm_that_is_clipped_is_that_of_the_trained_part(quadratics: Any, scope: str) -> None:
+    def phases(r: Any) -> Any:
+        r.W = yield Phase(r.base, trains=torch.tensor([True, False]))
+
+    w = alone(quadratics, {"lr": 1.0, "clip": 1.0, "clip_scope": scope}, phases)
+    assert w.tolist() == pytest.approx([1.0, 0.0], abs=1e-5)  # a norm over both would give 0.6
+
+
+@pytest.mark.parametrize(
+    ("rule", "expected"),
+    [({"momentum": 0.9}, [0.19 * 3.0, 0.19 * 4.0]), ({"optimiser": "adam"}, [0.2, 0.2])],
+    ids=["momentum", "adam"],
+)
+def test_every_phase_starts_at_rest(quadratics: Any, rule: dict[str, Any], expected: list[float]) -> None:
+    """Two phases of one step each take two first steps; one of Adam is as long as the rate."""
+
+    def once(r: Any) -> Any:
+        r.W = yield Phase(r.base)
+
+    def twice(r: Any) -> Any:
+        r.W = yield Phase((yield Phase(r.base)))
+
+    local = {"lr": 0.1, **rule}
+    assert alone(quadratics, local, twice).tolist() == pytest.approx(expected, abs=1e-7)
+    assert alone(quadratics, {**local, "amount": 2}, once).tolist() != pytest.approx(expected, abs=1e-5)
 
 
 def test_the_first_phase_has_the_batches_of_a_round_and_the_second_its_own() -> None:

@@ -69,17 +69,17 @@ def test_none_is_the_global_model_for_everybody() -> None:
 
 
 def test_clusters_share_models() -> None:
-    fed = made(evaluation=EVALUATED)
+    fed, clusters = made(cohorts=[[0, 3]] * 3, evaluation=EVALUATED), np.array([1, 1, 0, 0, 1])
 
     def two(s: ServedTo) -> Served:
-        return Served(torch.stack([s.w, torch.zeros_like(s.w)]), np.array(s.ids) % 2)
+        return Served(torch.stack([s.w, torch.zeros_like(s.w)]), clusters[s.ids])
 
     fed.parts.algorithm.served = two  # type: ignore[method-assign]
     _, records = run_rounds(fed)
     table = records[-1].client_scores
     uniform = float(np.log(3))
-    for client, (served, whole) in enumerate(zip(table["served_loss"], table["loss"], strict=True)):
-        assert served == pytest.approx(uniform if client % 2 else whole, abs=1e-12)
+    for cluster, served, whole in zip(clusters, table["served_loss"], table["loss"], strict=True):
+        assert served == pytest.approx(uniform if cluster else whole, abs=1e-12)
 
 
 def test_algorithms_without_such_models_have_no_columns_for_them() -> None:

@@ -131,6 +131,10 @@ def test_bytes_seconds_and_joules_follow_the_links() -> None:
     assert scaffold.parts.payload.up == 2 * -(-(3 * d + 5) // 8)  # c_k follows from what arrives
     gradients, _ = totals(algorithm={"name": "scaffold", "option": "I"}, uplink=["shrink"])
     assert gradients.parts.payload.up == -(-(3 * d + 5) // 8) + 4 * d  # c_k is a gradient of its own
+    normed = made(model="normed", uplink=["shrink"]).parts
+    d, q = normed.layout.size, normed.layout.buffer_size
+    assert normed.payload.up == -(-(3 * d + 5) // 8) + 4 * q  # statistics of BatchNorm pass no link
+    assert q > 0
 
 
 def test_memories_and_server_tensors_of_links_are_saved() -> None:
@@ -203,6 +207,11 @@ def test_an_algorithm_that_permits_rules_moves_by_them_alone(name: str) -> None:
         ].w
 
     assert torch.equal(last(0), last(1))
+
+
+def test_without_an_update_that_counts_a_model_stays_where_training_started() -> None:
+    fed = made(aggregation="nobody")
+    assert closest(run_rounds(fed)[0].w, fed.parts.w0) < 1e-15
 
 
 def test_one_that_does_not_would_move_by_its_sums() -> None:
