@@ -144,7 +144,7 @@ def execute(
                 f"{socket.gethostname()}: code or data differ from those of the command: {expected} would be {key} there; "
                 "install the same version, with the same plug-ins and packages"
             )
-        directory = RunDirectory(workspace.runs / plain_name(name or key))
+        directory = RunDirectory(workspace.runs / (key if name is None else plain_name(name)))
         job = _Job(settings, data, key, directory, workspace, watch)
         if global_rank() > 0:
             return _follow(job) if decision.wait() else {"state": "follower"}
