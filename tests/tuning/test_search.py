@@ -140,8 +140,8 @@ def test_a_finished_search_goes_no_further_and_a_longer_one_only_the_rest(
         executed.append(options["name"])
         return run(*args, **options)
 
-    run = trials.run
-    monkeypatch.setattr(trials, "run", counted)
+    run = trials.execute
+    monkeypatch.setattr(trials, "execute", counted)
     search(params({"trials": 2}), tmp_path)
     assert len(executed) == 2
     search(params({"trials": 2}), tmp_path)
