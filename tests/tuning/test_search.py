@@ -17,7 +17,7 @@ from searches import killed, search
 
 from fedtide.core.errors import SettingsError
 from fedtide.core.locks import held
-from fedtide.federation.parts import Parts
+from fedtide.federation.scoring.evaluator import Evaluator
 from fedtide.records.run_directory import RunDirectory, read_json
 from fedtide.settings.params import Params
 from fedtide.tuning import trial as trials
@@ -61,13 +61,13 @@ def test_every_trial_is_a_run_on_the_validation_split(found: tuple[Path, TuneRes
 
 
 def test_the_test_set_is_never_evaluated(params: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    scores, looked = Parts.scores, []
+    samples, looked = Evaluator.samples, []
 
-    def watched(self: Parts, w: Any, b: Any, split: str = "test", view: Any = None, held_out: Any = None) -> Any:
+    def watched(self: Evaluator, split: str, held_out: Any = None) -> Any:
         looked.append(split)
-        return scores(self, w, b, split, view, held_out)
+        return samples(self, split, held_out)
 
-    monkeypatch.setattr(Parts, "scores", watched)
+    monkeypatch.setattr(Evaluator, "samples", watched)
     search(params({"trials": 1}, evaluation={"splits": ["test", "validation"]}), tmp_path)
     assert set(looked) == {"validation"}
 
