@@ -10,15 +10,17 @@ import torch
 from torch import Tensor
 
 from federation.jobs import EQUAL, events
-from federation.test_ranks import LOCAL, SIZES, compare, member
+from federation.jobs import made as jobs
+from federation.test_ranks import SIZES, compare
 from fedtide.aggregation.base import Rule
 from fedtide.algorithms.base import Algorithm
 from fedtide.core import plugins
 from fedtide.core.errors import SettingsError
 from fedtide.core.plugins import PluginSettings
 from fedtide.federation.federation import Federation
-from fedtide.federation.ranks import Alone
+from fedtide.federation.gradient_rounds import GradientRounds
 from fedtide.federation.state import restored_state
+from fedtide.uplink.base import Sending
 from support import assert_same, closest, federation, largest_gap, run_rounds, settings, steady, vectors, watch
 
 pytestmark = pytest.mark.usefixtures("drop_in")
@@ -114,6 +116,18 @@ def test_a_result_of_a_job_passes_the_links_from_its_own_start() -> None:
     assert largest_gap(halved, events({"name": "fedbuff", "buffer": 2, "server_lr": 0.5}, 5, lengths)) < 1e-14
     middle = events({"name": "fedbuff", "buffer": 5}, 5, EQUAL, aggregation="middle")
     assert largest_gap(middle, events({"name": "fedbuff", "buffer": 5}, 5, EQUAL)) > 1e-6
+
+
+def test_every_job_has_noise_of_its_own() -> None:
+    """Two results of a client, also in one update."""
+    noisy = [{"name": "shrink", "share": 1.0, "noise": 0.01}]
+    fed, _ = jobs({"name": "fedbuff", "buffer": 3}, [[2], [3], [5], [5], [5]], steady(SIZES, 4), uplink=noisy)
+    seen = watch(fed)
+    run_rounds(fed)
+    noise = torch.cat([r.W - r.trained for r, _ in seen])
+    ids = [k for r, _ in seen for k in r.ids]
+    assert len(set(ids)) < len(ids) == len(noise)
+    assert len(noise.round(decimals=9).unique(dim=0)) == len(noise)
 
 
 def test_bytes_seconds_and_joules_follow_the_links() -> None:
@@ -247,10 +261,20 @@ def test_what_does_not_go_together_is_refused_in_one_line(values: dict[str, Any]
 
 
 def test_gradient_rounds_pass_the_links_with_draws_and_memories_of_their_own() -> None:
-    fed = member("fedavg", "threads", Alone(), LOCAL, exchange=False, uplink=[NOISY])
-    purposes: list[str] = []
-    link = fed.parts.links[0]
+    fed = made(uplink=[NOISY])
+    state, _ = run_rounds(made(uplink=[NOISY]), 1)
+    lost, link, seen = state.memory["uplink.shrink.lost"].clone(), fed.parts.links[0], list[tuple[str, float]]()
     apply = link.apply
-    link.apply = lambda D, s: purposes.append(s.purpose) or apply(D, s)  # type: ignore[method-assign, func-returns-value]
-    run_rounds(fed)
-    assert purposes == ["uplink.shrink"] * 3
+
+    def noted(D: Tensor, s: Sending) -> dict[str, Tensor]:
+        seen.append((s.purpose, float(s.memory.lost.abs().max())))
+        return apply(D, s)
+
+    link.apply = noted  # type: ignore[method-assign]
+    with torch.no_grad():
+        GradientRounds(fed.parts, state, 0).train(state.w, state.b, 2, 0.1, None, None)
+    fed.parts.workers.close()
+    assert [purpose for purpose, _ in seen] == ["uplink.shrink.gradient"] * 2
+    assert seen[0][1] == 0.0 < seen[1][1]
+    assert torch.equal(state.memory["uplink.shrink.lost"], lost)
+    assert float(state.uplink["shrink"]["passed"][0]) == 1.0
