@@ -91,7 +91,6 @@ class Gradient:
         return program(*arguments)
 
     def _key(self, terms: Sequence[Term], arguments: Sequence[Tensor]) -> Any | None:
-        """Everything that goes into a trace."""
         losses = structure(
             [(term.loss, *map(tuple, (term.references, term.constants, term.tensors)), term.replaces) for term in terms]
         )

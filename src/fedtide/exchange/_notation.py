@@ -25,11 +25,7 @@ def read(name: str) -> Notation:
     parts = _NAMED.fullmatch(name)
     if parts is None:
         raise SettingsError(f"{name!r} should be like a, a-g or a* with letters a to g or numbers of steps")
-    high, low = (_steps(interval) for interval in (parts["high"], parts["low"] or parts["high"]))
+    high, low = (int(LETTERS.get(interval, interval)) for interval in (parts["high"], parts["low"] or parts["high"]))
     if high > low:
         raise SettingsError(f"{name!r}: the group's interval comes first and is the shorter one")
     return Notation(high, low, bool(parts["star"]))
-
-
-def _steps(interval: str) -> int:
-    return LETTERS[interval] if interval in LETTERS else int(interval)

@@ -57,7 +57,8 @@ class Federation:
         seconds = time.perf_counter() - began
         charged = ("kappa", *(("latency", "energy") if parts.wireless else ()))
         record.row |= {"seconds": round(seconds, 4), "exchanges": exchanges}
-        record.row |= {name: _digits(state.totals[name] - before[name]) for name in charged}
+        # Nine digits: the difference of two sums is no more precise.
+        record.row |= {name: float(f"{state.totals[name] - before[name]:.9g}") for name in charged}
         state.totals["seconds"] += seconds
         if failed:
             raise Diverged(
@@ -97,8 +98,3 @@ class Federation:
         if due and not failed and parts.hardware.leads:
             self.scoring.score(record, state, result, t)
         return record
-
-
-def _digits(value: float) -> float:
-    """Nine digits: the difference of two sums is no more precise."""
-    return float(f"{value:.9g}")

@@ -48,7 +48,7 @@ class RoundPlan:
         present: clients present and the shards they hold. mean_size: their mean number of samples.
         departed: clients that have left since the last round, whose memories are lost; None if the same clients are present.
         participation_fraction: expected share of the population that is drawn. t: round, for what changes over rounds.
-        lr: learning rate. local: settings of training: the run's, possibly with another amount of work, batch size and rate.
+        local: settings of training: the run's, possibly with another amount of work, batch size and rate.
         purpose, keys: of the draws of batches.
         starts: with ``clock: events``, what each participant started from.
     """

@@ -36,7 +36,7 @@ class RoundResult:
         train_loss: mean training loss. drift: mean distance of the local models from the broadcast model.
         segments: local work before each exchange of models, in order.
         length: L, local steps of a client of mean size. trained: participants that took local steps.
-        clients: columns to record of the participants, empty if there are none. server: numbers to record of the server.
+        clients, server: columns to record of the participants, empty if there are none, and numbers of the server.
     """
 
     w: Tensor

@@ -44,7 +44,6 @@ class Boundary:
         store: named tensors that the initialiser keeps; saved with the run.
         lr: learning rate at the start of the schedule.
         old_labels: bool [L], labels of the sessions before this one.
-        services: what the federation can do for an initialiser.
         facts: JSON-able facts on how the model was chosen, recorded with the session.
     """
 

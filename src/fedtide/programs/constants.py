@@ -78,17 +78,13 @@ def _known_value(node: Node, known: dict[Node, Tensor]) -> Tensor | None:
         return None
     if operation in _FROM_SHAPES:
         args, kwargs = map_arg((node.args, node.kwargs), _empty)
-    elif _is_random(node):
+    elif torch.Tag.nondeterministic_seeded in getattr(operation, "tags", ()):
         return None
     elif node.all_input_nodes and all(argument in known for argument in node.all_input_nodes):
         args, kwargs = map_arg((node.args, node.kwargs), known.__getitem__)
     else:
         return None
     return operation(*args, **kwargs)
-
-
-def _is_random(node: Node) -> bool:
-    return torch.Tag.nondeterministic_seeded in getattr(node.target, "tags", ())
 
 
 def _empty(node: Node) -> Tensor:

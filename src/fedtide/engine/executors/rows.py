@@ -124,7 +124,6 @@ class Rows:
         return value
 
     def _trained(self, values: list[Value]) -> list[Value]:
-        """Those of the parameters that are trained."""
         if self._covered is None:
             return values
         return [value for value, trained in zip(values, self._covered, strict=True) if trained]

@@ -19,7 +19,8 @@ _NUMBERS = 1 << 22  # numbers in memory at a time
 
 def live_rows(memory: dict[str, Tensor], clients: Tensor) -> Iterator[Piece]:
     """Rows of these clients, int64 [m], a few at a time; ``memory``: [N, size] by name."""
-    for ids in torch.split(clients.cpu(), max(1, _NUMBERS // max(1, _width(memory)))):
+    width = sum(rows.shape[1] for rows in memory.values())
+    for ids in torch.split(clients.cpu(), max(1, _NUMBERS // max(1, width))):
         yield ids, {name: rows[ids.to(rows.device)].cpu() for name, rows in memory.items()}
 
 
@@ -75,10 +76,6 @@ class RowLog:
 def row_bytes(memory: dict[str, Tensor]) -> int:
     """Bytes of a client's rows."""
     return 8 + sum(rows.shape[1] * rows.element_size() for rows in memory.values())
-
-
-def _width(memory: dict[str, Tensor]) -> int:
-    return sum(rows.shape[1] for rows in memory.values())
 
 
 def _read(file: io.BufferedReader) -> Tensor:

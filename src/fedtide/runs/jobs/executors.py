@@ -39,9 +39,10 @@ def executor(hosts: Hosts, workers: int, per_card: int, runs: Path, log: Callabl
 
         def run(work: Work[Any, Any], jobs: Jobs[Any, Any], count: int) -> int | None:
             shared = hosts.settings.shared
+            environment = {name: value for name, value in os.environ.items() if name.startswith(_OURS)}
             program = Program(
                 pickle.dumps(work),
-                _environment() if shared else {},
+                environment if shared else {},
                 Path.cwd(),
                 runs.absolute(),
                 beacon if shared else None,
@@ -57,10 +58,6 @@ def executor(hosts: Hosts, workers: int, per_card: int, runs: Path, log: Callabl
                 held.release()
 
         yield run
-
-
-def _environment() -> dict[str, str]:
-    return {name: value for name, value in os.environ.items() if name.startswith(_OURS)}
 
 
 @contextmanager
