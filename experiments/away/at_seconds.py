@@ -18,7 +18,7 @@ from matplotlib.figure import Figure
 from fedtide.core.files import write_bytes, write_text
 from fedtide.records import frames as records
 from fedtide.records import metrics, statistics
-from fedtide.report.charts.style import WIDTH, line_style, paper, percent_axis, png
+from fedtide.report.charts.style import WIDTH, line_style, paper, percent, percent_limits, png
 from fedtide.runs.stages import run_directories
 from fedtide.settings.params import Params
 
@@ -94,7 +94,8 @@ def picture(curves: pd.DataFrame) -> bytes:
             seeds, look = mine.groupby("second")["accuracy"].agg(["mean", "min", "max"]), line_style(number)
             axes.step(seeds.index, seeds["mean"], where="post", label=label, **look)
             axes.fill_between(seeds.index, seeds["min"], seeds["max"], step="post", color=look["color"], alpha=0.12)
-        percent_axis(axes, curves["accuracy"].quantile(0.05), curves["accuracy"].max())
+        axes.set_ylim(*percent_limits(curves["accuracy"].quantile(0.05), curves["accuracy"].max()))
+        percent(axes.yaxis)
         axes.set_xlabel("simulated seconds")
         axes.set_title("Accuracy over simulated seconds")
         axes.legend(loc="center left", bbox_to_anchor=(1.0, 0.5))

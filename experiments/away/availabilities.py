@@ -19,7 +19,7 @@ from fedtide.core.errors import SettingsError
 from fedtide.core.files import write_bytes, write_text
 from fedtide.records import frames as records
 from fedtide.records import statistics
-from fedtide.report.charts.style import GREY, WIDTH, line_style, paper, percent_axis, png
+from fedtide.report.charts.style import GREY, WIDTH, line_style, paper, percent, percent_limits, png
 from fedtide.runs.stages import run_directories
 from fedtide.settings.params import Params
 
@@ -113,7 +113,8 @@ def picture(curves: pd.DataFrame) -> bytes:
             bound = mine[mine["label"] == BOUND].groupby("round")["test_accuracy"].mean()
             axes.plot(bound.index, bound, color=GREY, linestyle="--", label=BOUND)
             axes.set_title(name)
-            percent_axis(axes, low, high)
+            axes.set_ylim(*percent_limits(low, high))
+            percent(axes.yaxis)
         for axes in grid[len(names) :]:
             axes.set_visible(False)
         figure.supxlabel("round", fontsize=9)
