@@ -88,6 +88,16 @@ def test_without_weight_on_the_past_it_is_fedavg_or_fedprox() -> None:
     assert largest_gap(run(taylor(B_head=0.0, B_below=0.0, mu=0.3)), prox) < 1e-14
 
 
+@pytest.mark.parametrize("part", ["B_head", "B_below"])
+def test_a_mean_of_three_is_a_sum_with_a_third_of_the_weight(part: str) -> None:
+    """To double precision: 0.3 and a third of it are not numbers of single precision."""
+    world = timeline(deal((6, 5, 7)), [{0: 0, 1: 1, 2: 2}] * 3)
+    weights = {"B_head": 0.0, "B_below": 0.0}
+    mean = run(taylor(window=3, reduce="mean", **(weights | {part: 0.3})), world, model="mlp")
+    assert largest_gap(mean, run(taylor(window=3, reduce="sum", **(weights | {part: 0.1})), world, model="mlp")) < 1e-14
+    assert largest_gap(mean, run(FEDAVG, world, model="mlp")) > 1e-3
+
+
 def test_the_weights_of_the_lemma_have_their_limits() -> None:
     assert largest_gap(run(taylor(past="lemma", D2=0.0)), run(FEDAVG)) < 1e-14  # no drift: p_t = 1
     far = run(taylor(past="lemma", D2=1.0, R2=1e12))

@@ -42,6 +42,13 @@ def test_the_weight_of_a_periodic_client_is_its_period() -> None:
     assert torch.allclose(torch.stack(found), torch.tensor([1.0, 3.0, 3.0], dtype=torch.float64), atol=1e-12)
 
 
+def test_the_weight_is_the_mean_of_unequal_intervals() -> None:
+    """Client 1 after intervals of 1, 1 and 2 rounds: four thirds, to double precision."""
+    found = [(moved[0], step) for ids, moved, step in steps(au(), [[1], [1], [0], [1], [1]]) if ids == [1]]
+    for weight, (moved, step) in zip((1.0, 1.0, 1.0, 4 / 3), found, strict=True):
+        assert closest(step, weight * moved / 4) < 1e-15
+
+
 def test_a_client_first_drawn_late_has_the_cutoffs_recorded_meanwhile() -> None:
     cohorts = [[0]] * 12 + [[3]]
     ids, moved, step = steps(au(cutoff=5), cohorts)[-1]

@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch.nn import functional
 
-from fedtide.engine.passes.evaluation import Scores, evaluate, full_gradient
+from fedtide.engine.passes.evaluation import Scores, evaluate, full_gradient, predict
 from fedtide.federation.federation import Federation
 from support import closest, deal, federation, images, settings, steady, vectors
 
@@ -51,6 +51,16 @@ def test_samples_can_be_counted_under_groups_of_ones_own() -> None:
     assert scores.count.tolist() == torch.bincount(groups).tolist()
     assert [int(scores.correct[group]) for group in (3, 7)] == [int(part.correct.sum()) for part in parts]
     assert [float(scores.loss[group]) for group in (3, 7)] == pytest.approx([float(part.loss.sum()) for part in parts])
+
+
+def test_logits_keep_the_precision_of_the_model() -> None:
+    fed = made()
+    inputs = fed.parts.data.test_inputs
+    logits = predict(fed.parts.workers, fed.parts.w0, fed.parts.b0, inputs, 7)
+    fed.parts.workers.close()
+    with torch.no_grad():
+        assert closest(logits, fed.parts.task.network.double()(inputs)) < 1e-15
+    assert predict(fed.parts.workers, fed.parts.w0, fed.parts.b0, inputs[:0], 7).shape == (0, 3)
 
 
 def test_a_class_without_samples_has_no_accuracy() -> None:

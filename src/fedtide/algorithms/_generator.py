@@ -21,7 +21,7 @@ class Generator:
         with torch.random.fork_rng(devices=[]):  # values are never used: :meth:`start` draws them
             self._network = nn.Sequential(
                 nn.Linear(noise + classes, hidden), nn.BatchNorm1d(hidden), nn.ReLU(), nn.Linear(hidden, width)
-            )
+            ).float()
         self._layout = Layout(self._network)
         self.size = self._layout.size
 

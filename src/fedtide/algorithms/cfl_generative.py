@@ -99,9 +99,9 @@ class CflGenerative(Replay):
             like: any tensor of their type, on their device.
         """
         s = self.settings
-        x = torch.rand((self.synthetic_per_shard, *shape), generator=rng).to(like)
+        x = torch.rand((self.synthetic_per_shard, *shape), generator=rng, dtype=torch.float32).to(like)
         for _ in range(s.steps):
-            noise = torch.randn(x.shape, generator=rng).to(like)
+            noise = torch.randn(x.shape, generator=rng, dtype=torch.float32).to(like)
             x.sub_(slope(x), alpha=s.eta_x).add_(noise, alpha=s.s).clamp_(0, 1)  # (1)
         return x
 

@@ -75,7 +75,8 @@ class CflRegularization(Continual):
         super().bind(problem)
         s, layout, head = self.settings, problem.layout, problem.layout.mask("head")
         self.first = 0 if s.layers == "full" else _stage(layout, int(head.nonzero()[0]))
-        self.B = torch.where(head, s.B_head, s.B_below)[self.first :]
+        below = torch.full((layout.size - self.first,), s.B_below, dtype=torch.float64)
+        self.B = below.masked_fill(head[self.first :], s.B_head)
         if s.curvature == "exact" and len(self.B) > _EXACT:
             raise SettingsError(
                 f"algorithm.curvature = 'exact': {len(self.B)} parameters take as many Hessian-vector products; the largest "

@@ -43,7 +43,7 @@ class FedAu(Algorithm):
         """The weighted step, then the intervals."""
         waited, intervals, recorded = (r.extra[name] for name in ("waited", "intervals", "recorded"))
         drawn = torch.tensor(r.ids, device=waited.device)
-        a = torch.where(recorded[drawn] > 0, intervals[drawn] / recorded[drawn].clamp(min=1), 1.0)
+        a = torch.where(recorded[drawn] > 0, intervals[drawn].to(r.W.dtype) / recorded[drawn].clamp(min=1), 1.0)
         step = r.total(share(r, self.settings) * a.to(r.W).unsqueeze(1) * (r.W - r.w))
 
         waited[torch.from_numpy(r.services.population().ids).to(waited.device)] += 1

@@ -170,8 +170,8 @@ def weighted_sum(weights: Tensor, rows: Tensor) -> Tensor:
 
 def add_weighted(total: Tensor, weights: Tensor, rows: Tensor) -> None:
     """Add a :func:`weighted_sum` to ``total`` [d]; in pieces of the rows it gives the same on a CPU."""
-    if rows.is_cuda:
-        total.addmv_(rows.mT, weights.to(rows.dtype))
+    if rows.device.type != "cpu":
+        total.addmv_(rows.mT, weights.to(rows))
         return
     for weight, row in zip(weights.tolist(), rows, strict=True):
         total.add_(row, alpha=weight)
@@ -182,7 +182,7 @@ def add_weighted_updates(total: Tensor, weights: Tensor, scale: Tensor, rows: Te
 
     As :func:`add_weighted` of these differences, which on a CPU exist one at a time.
     """
-    if rows.is_cuda:
+    if rows.device.type != "cpu":
         add_weighted(total, weights, (rows - start).mul_(scale))
         return
     for weight, factor, row, origin in zip(weights.tolist(), scale, rows, start, strict=True):

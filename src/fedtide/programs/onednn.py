@@ -41,7 +41,7 @@ def is_faster(node: Node) -> bool:
         return False
     *_, left, right = map(example, node.args)
     (rows, depth), columns = left.shape, right.shape[1]
-    plain = left.dtype == torch.float32 and not left.is_cuda
+    plain = left.dtype == torch.float32 and left.device.type == "cpu"
     return plain and min(rows, columns) > _NARROW and depth >= _SHALLOW and rows * depth * columns >= _LEAST
 
 

@@ -94,7 +94,7 @@ def _graph(function: Callable[..., Any], arguments: Sequence[Tensor]) -> GraphMo
 def _finished(graph: GraphModule, arguments: Sequence[Tensor]) -> Callable[..., Any]:
     """The graph as a callable, every operation in its fastest form."""
     drop_idle_views(graph.graph)
-    if not arguments[0].is_cuda:
+    if arguments[0].device.type == "cpu":
         fold_constants(graph)
         use_strips(graph.graph)
         use_bias_sums(graph.graph)

@@ -35,7 +35,7 @@ class Shrink(Link):
         wanted = D + s.memory.lost if self.memory else D.clone()
         D.copy_(self.settings.share * wanted)
         for row, part in enumerate(D):
-            part += self.settings.noise * torch.from_numpy(s.generator(row).standard_normal(len(part)))
+            part += self.settings.noise * torch.from_numpy(s.generator(row).standard_normal(len(part))).to(part)
         if self.memory:
             s.memory.lost = wanted - D
         s.extra["passed"] += 1.0

@@ -19,11 +19,7 @@ def read(run: dict[str, Any], problems: dict[str, Any]) -> Case:
     problem = problems[fields["problem"]]
     data, sizes = samples(problem)
     subsets = _positions(sizes, problem["subsets"])
-    per_client = len(problem["subsets"][0])
-    present = [
-        {k: k * per_client + j for k, j in zip(ids, visited, strict=True)}
-        for ids, visited in zip(fields["selected"], fields["visited"], strict=True)
-    ]
+    present = _held(fields["selected"], fields["visited"], len(sizes), len(problem["subsets"][0]))
     assert fields["rounds"] == len(present)
     local = {
         "amount": fields["local_steps"],
@@ -44,6 +40,16 @@ def read(run: dict[str, Any], problems: dict[str, Any]) -> Case:
     algorithm = chosen(fields, "algorithms", fields["algorithm"], conventions)
     world = timeline(subsets, present, clients=len(sizes), classes=data.num_classes)
     return Case(fields, data, world, run["selected"], {"local": local, "algorithm": algorithm}, check, script=script)
+
+
+def _held(selected: list[list[int]], visited: list[list[int]], clients: int, subsets: int) -> list[dict[int, int]]:
+    """Every client's subset in each round: a client that is not selected stays, with the subset it held last."""
+    held = dict.fromkeys(range(clients), 0)
+    rounds = []
+    for ids, now in zip(selected, visited, strict=True):
+        held |= dict(zip(ids, now, strict=True))
+        rounds.append({client: client * subsets + subset for client, subset in held.items()})
+    return rounds
 
 
 def _positions(sizes: list[int], parts: list[list[list[int]]]) -> list[Any]:

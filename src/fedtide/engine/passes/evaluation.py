@@ -140,10 +140,8 @@ def evaluate_each(
     return workers.map(client, range(len(shards)))
 
 
-def predict(
-    workers: Workers, w: Tensor, b: Tensor, inputs: Tensor, batch: int, dtype: torch.dtype = torch.float32
-) -> Tensor:
-    """Logits [n, L] of one model, or the mean logits of an ensemble, on the CPU; arguments as for :func:`evaluate`."""
+def predict(workers: Workers, w: Tensor, b: Tensor, inputs: Tensor, batch: int) -> Tensor:
+    """Logits of one model, or the mean logits of an ensemble, float64 [n, L] on the CPU; arguments as for :func:`evaluate`."""
     task = workers.task
     members: list[tuple[Tensor, Tensor]] = list(zip(w, b, strict=True)) if w.dim() == 2 else [(w, b)]
     starts = range(0, len(inputs), batch)
@@ -155,11 +153,11 @@ def predict(
             for start in share:
                 prepared = task.lay_out(task.data.prepare(inputs[start : start + batch], task.dtype))
                 outputs = [workers.forward(*member, prepared) for member in members]
-                results.append((start, torch.stack(outputs).mean(0).to("cpu", dtype)))
+                results.append((start, torch.stack(outputs).mean(0).cpu().to(torch.float64)))
         return results
 
     parts = sorted((item for part in workers.map(forward, shares) for item in part), key=lambda item: item[0])
-    return torch.cat([logits for _, logits in parts]) if parts else torch.zeros(0, task.data.outputs)
+    return torch.cat([torch.zeros(0, task.data.outputs, dtype=torch.float64), *(logits for _, logits in parts)])
 
 
 def features(workers: Workers, w: Tensor, b: Tensor, inputs: Tensor, batch: int) -> Tensor:

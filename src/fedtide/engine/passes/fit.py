@@ -49,7 +49,7 @@ class Fit:
 
 def fit(workers: Workers, w: Tensor, b: Tensor, inputs: Tensor, labels: Tensor, batch: int) -> Fit:
     """Apply a model, or an ensemble that averages its outputs; arguments as for ``evaluate``."""
-    outputs = predict(workers, w, b, inputs, batch, torch.float64)
+    outputs = predict(workers, w, b, inputs, batch)
     return Fit(workers.task.data.task, outputs, labels.to("cpu", torch.float64))
 
 

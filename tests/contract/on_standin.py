@@ -1,0 +1,233 @@
+"""Rounds on a stand-in accelerator; run by test_accelerators.py in a process of its own, or by ``pytest <this file>``.
+
+Each run computes what it computes on the CPU, up to rounding, although it is stopped after a round and resumed from its saved
+state, which puts everything on the device. The default type of PyTorch's numbers is double there, single on the CPU: what
+takes its type from neither run nor data shows, too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+import standin
+from fedtide.core import plugins
+from fedtide.federation import parts
+from fedtide.federation.module import FederatedModule
+from fedtide.federation.saving.checkpoint import Generations, Saved, load
+from fedtide.settings.run import RunSettings
+from fedtide.world.dataset import Dataset
+from fedtide.world.timeline import Timeline
+from fedtide.worlds.build import build_timeline
+from support import clock, images, in_full, tokens
+
+Run = tuple[RunSettings, Timeline, Dataset]
+
+CPU = torch.device("cpu")
+KEPT = {"federation": {"at_session": "keep"}, "participation": {"name": "fixed", "fraction": 0.6}}
+EVERYTHING = {
+    "models": ["cloud", "participants", "all", "ensemble"],
+    "splits": ["test", "validation"],
+    "metrics": ["balanced_accuracy", "macro_f1", "auroc", "calibration_error"],
+    "clients_every": 1,
+    "personalise": 1,
+    "neurons": 3,
+    "consistency": True,
+}
+
+
+@contextmanager
+def default_type(dtype: torch.dtype) -> Iterator[None]:
+    before = torch.get_default_dtype()
+    torch.set_default_dtype(dtype)
+    try:
+        yield
+    finally:
+        torch.set_default_dtype(before)
+
+
+@pytest.fixture(autouse=True)
+def _same_initial_models(monkeypatch: pytest.MonkeyPatch) -> None:
+    """They are drawn in the default type."""
+    drawn = parts._network
+
+    def in_single(*args: Any) -> Any:
+        with default_type(torch.float32):
+            return drawn(*args)
+
+    monkeypatch.setattr(parts, "_network", in_single)
+
+
+def outcome(
+    run: Run, device: torch.device, rounds: int, folder: Path | None = None
+) -> tuple[dict[str, Any], list[Any]]:
+    """The state after some rounds and their records; with a folder, saved and resumed after the first one."""
+
+    def begin(saved: dict[str, Any] | None = None) -> FederatedModule:
+        module = FederatedModule(*run, saved).to(device)
+        module.build()
+        return module
+
+    def go(module: FederatedModule, count: int) -> list[Any]:
+        with torch.no_grad():
+            found = [module.federation.run_round(module.state) for _ in range(count)]
+        module.on_fit_end()
+        return found
+
+    module = begin()
+    if folder is None:
+        records = go(module, rounds)
+        return {name: value for name, value in module.state.tensors().items() if name != "written"}, records
+    states, records = Generations(folder), go(module, 1)
+    states.save(Saved("run", 1, {}, module.state.tensors()))
+    module = begin(load(folder, "run")[0].values)
+    records += go(module, rounds - 1)
+    states.save(Saved("run", rounds, {}, module.state.tensors()))
+    return in_full(load(folder, "run")[0].values), records
+
+
+def differences(name: str, first: Any, second: Any, tolerance: float) -> Iterator[str]:
+    """Names of what differs in two nested containers; the seconds that a run took do not matter."""
+    if isinstance(first, dict):
+        for key in (first.keys() | second.keys()) - {"seconds"}:
+            yield from differences(f"{name}.{key}", first.get(key), second.get(key), tolerance)
+    elif isinstance(first, Sequence) and not isinstance(first, str):
+        yield from differences(name, dict(enumerate(first)), dict(enumerate(second)), tolerance)
+    elif isinstance(first, str | None) or type(first) is not type(second):
+        if first != second:
+            yield f"{name}: {first!r} and {second!r}"
+    else:
+        a, b = (torch.as_tensor(value).to("cpu", torch.float64) for value in (first, second))
+        scale = max(1.0, float(a.abs().max())) if a.numel() else 1.0
+        if a.shape != b.shape or not torch.allclose(a, b, rtol=0.0, atol=tolerance * scale, equal_nan=True):
+            yield f"{name}: {first} and {second}"
+
+
+def assert_alike(run: Run, folder: Path, rounds: int = 3) -> None:
+    """The same on the CPU, at one go, and on the stand-in."""
+    chosen, world, data = run
+    chosen = chosen.model_copy(update={"engine": chosen.engine.model_copy(update={"precision": "64-true"})})
+    state, records = outcome((chosen, world, data), CPU, rounds)
+    with default_type(torch.float64):
+        other, others = outcome((chosen, world, data), standin.device(), rounds, folder)
+    rows = ([vars(record) for record in each] for each in (records, others))
+    assert not [*differences("state", state, other, 1e-12), *differences("records", *rows, 1e-6)]
+
+
+@pytest.mark.parametrize(
+    "mixed",
+    [
+        lambda card, host: card + host,
+        lambda card, host: host.add_(card[0, 0]),
+        lambda card, host: torch.zeros(()).add_(card[0, 0]),
+        lambda card, host: torch.cat([card, host]),
+        lambda card, host: card @ host,
+        lambda card, host: torch.where(host > 0, card, card),
+        lambda card, host: torch.addmv(card[0], card, host[0]),
+        lambda card, host: torch.zeros_like(card[0]).addmv_(card, host[0]),
+        lambda card, host: card.index_select(0, torch.tensor([0])),
+        lambda card, host: card.gather(0, host.long()),
+        lambda card, host: card.masked_fill_(host > 0, 1.0),
+        lambda card, host: host[card[0].long()],
+        lambda card, host: torch.bincount(card[0].long(), host[0]),
+        lambda card, host: torch.rand(3, generator=torch.Generator(), device=card.device),
+        lambda card, host: card.numpy(),
+        lambda card, host: torch.func.vmap(torch.dot, in_dims=(0, None))(card, host[0]),
+    ],
+)
+def test_the_stand_in_refuses_what_a_card_refuses(mixed: Any) -> None:
+    with pytest.raises((RuntimeError, TypeError)):
+        mixed(torch.ones(3, 3).to(standin.device()), torch.ones(3, 3))
+
+
+def test_the_stand_in_allows_what_a_card_allows() -> None:
+    card = torch.arange(3.0).to(standin.device())
+    assert (card * torch.tensor(2.0))[torch.tensor([2, 0])].tolist() == [4.0, 0.0]
+    card[torch.tensor([True, False, True])] = torch.tensor(5.0)
+    assert card.clone().unsqueeze_(1).shape == (3, 1)
+    assert torch.where(card > 1, card, torch.tensor(0.5)).tolist() == [5.0, 0.5, 5.0]
+
+
+@pytest.mark.parametrize("algorithm", plugins.names("algorithms"))
+def test_algorithms(world: Any, tmp_path: Path, algorithm: str) -> None:
+    kept = KEPT | ({"participation": "all"} if clock(algorithm) else {})
+    assert_alike(world(algorithm=algorithm, **kept), tmp_path)
+
+
+@pytest.mark.parametrize("initialiser", plugins.names("initialisation"))
+def test_initialisers(world: Any, tmp_path: Path, initialiser: str) -> None:
+    more = {"gradient_rounds": 2, "gradient_steps": 1} if initialiser == "dynamic" else {}
+    assert_alike(world(algorithm="scaffold", initialiser={"name": initialiser, **more}), tmp_path, 6)
+
+
+@pytest.mark.parametrize("selection", [None, *plugins.names("selection")])
+def test_exchanges(world: Any, tmp_path: Path, selection: str | None) -> None:
+    often = {
+        "name": "intervals",
+        "intervals": "1-4",
+        "budget": {"name": "dynamic", "beta": 0.7},
+        "selection": selection,
+    }
+    local = {"amount": 4, "unit": "steps", "batch_size": 4, "lr": 0.05}
+    exchange = often if selection else "end"
+    assert_alike(world(algorithm="fedavg", exchange=exchange, local=local, participation="all"), tmp_path)
+
+
+def test_all_that_can_be_evaluated(world: Any, tmp_path: Path) -> None:
+    assert_alike(world(algorithm="fedensemble", evaluation=EVERYTHING, validation=0.1, **KEPT), tmp_path)
+
+
+@pytest.mark.parametrize("optimiser", ["sgd", "adam", "adamw", "adagrad"])
+def test_local_optimisers(world: Any, tmp_path: Path, optimiser: str) -> None:
+    local = {"amount": 3, "unit": "steps", "batch_size": 4, "accumulate": 2, "weight_decay": 0.1, "clip": 0.5}
+    moments = {"optimiser": optimiser, "momentum_scope": "client", "momentum": 0.5 * (optimiser == "sgd")}
+    assert_alike(world(algorithm="fedavg", local=local | moments, **KEPT), tmp_path)
+
+
+def plain(norm: str, **settings: Any) -> dict[str, Any]:
+    """A convolution with a norm."""
+    return {"name": "module", "path": "own_nets:Plain", "arguments": {"norm": norm, **settings}}
+
+
+@pytest.mark.parametrize(
+    ("model", "algorithm", "executor", "samples"),
+    [
+        (plain("GroupNorm", num_channels=4), "moon", "stacked", images()),
+        (plain("GroupNorm", num_channels=4), "fedprox", "threads", images()),
+        (plain("BatchNorm2d"), "fedsam", "auto", images()),
+        ("cnn_svhn", "fedprox", "auto", images()),
+        ("embedding_bag", "scaffold", "auto", tokens()),
+    ],
+    ids=["convolution", "one_by_one", "statistics", "dropout", "text"],
+)
+def test_networks(world: Any, tmp_path: Path, model: Any, algorithm: str, executor: str, samples: Dataset) -> None:
+    local = {"amount": 2, "unit": "steps", "batch_size": 4, "lr": 0.05}
+    if samples.kind == "image":
+        local |= {"flip": 0.5, "crop": 1}
+    engine = {"executor": executor, "workers": 1}
+    chosen, _, _ = world(algorithm=algorithm, model=model, local=local, engine=engine)
+    assert_alike((chosen, build_timeline(chosen, samples), samples), tmp_path, 2)
+
+
+OF_THE_TESTS = ["ahead", "columns", "contrast", "elementwise", "in_parts", "sharp"]
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "executor"), [*((name, "stacked") for name in OF_THE_TESTS), ("in_parts", "threads")]
+)
+def test_plugins_of_the_tests(drop_in: None, world: Any, tmp_path: Path, algorithm: str, executor: str) -> None:
+    """What no algorithm does yet: phases and served models among others."""
+    engine, evaluation = {"executor": executor, "workers": 1}, {"clients_every": 1}
+    model = {"name": "mlp", "widths": [6]}
+    assert_alike(world(algorithm=algorithm, model=model, engine=engine, evaluation=evaluation, **KEPT), tmp_path)
+
+
+@pytest.mark.parametrize("aggregation", ["mean", "middle"])
+def test_links_and_rules(drop_in: None, world: Any, tmp_path: Path, aggregation: str) -> None:
+    links = [{"name": "shrink", "noise": 0.01, "remember": True}, "double"]
+    assert_alike(world(algorithm="fedavg", uplink=links, aggregation=aggregation, **KEPT), tmp_path)
