@@ -87,6 +87,13 @@ def test_the_norm_that_is_clipped_is_that_of_the_trained_part(quadratics: Any, s
     assert w.tolist() == pytest.approx([1.0, 0.0], abs=1e-5)  # a norm over both would give 0.6
 
 
+def test_a_part_may_cut_a_tensor_in_two(quadratics: Any) -> None:
+    def phases(r: Any) -> Any:
+        r.W = yield Phase(r.base, trains=torch.tensor([False, True]))
+
+    assert alone(quadratics, {"lr": 0.5}, phases).tolist() == [0.0, 2.0]
+
+
 @pytest.mark.parametrize(
     ("rule", "expected"),
     [({"momentum": 0.9}, [0.19 * 3.0, 0.19 * 4.0]), ({"optimiser": "adam"}, [0.2, 0.2])],
@@ -143,6 +150,19 @@ def test_amount_rate_and_costs_of_a_phase() -> None:
         assert closest(r.client.own, r.base) == 0.0  # a rate of zero
         assert r.steps[:, 0].tolist() == [2 * -(-size // 3) for size in SIZES]  # of the phase that r.W is from
     assert segments[0].samples == [(5 + 2) * size for size in SIZES]  # of both
+
+
+def test_an_algorithm_sees_the_steps_of_the_phase_that_its_models_are_from() -> None:
+    fed = made("in_parts", rounds=1)
+
+    def phases(r: Any) -> Any:
+        r.W = yield Phase(r.base, amount=5)
+        yield Phase(r.W)
+
+    fed.parts.algorithm.phases = phases  # type: ignore[method-assign]
+    seen = watch(fed)
+    run_rounds(fed)
+    assert seen[0][0].steps[:, 0].tolist() == [5 * -(-size // 3) for size in SIZES]
 
 
 def test_any_number_of_processes_gives_the_same_run() -> None:

@@ -17,11 +17,12 @@ from support import assert_same, federation, run_rounds, settings, steady, vecto
 pytestmark = pytest.mark.usefixtures("drop_in")
 
 EVALUATED = {"clients_every": 1}
+MODEL = {"name": "mlp", "widths": [6]}
 
 
 def made(algorithm: Any = "in_parts", cohorts: Any = None, **values: Any) -> Federation:
-    model = {"name": "mlp", "widths": [6]}
-    chosen = settings(algorithm=algorithm, model=model, local={"amount": 2, "batch_size": 3, "lr": 0.2}, **values)
+    local = {"amount": 2, "batch_size": 3, "lr": 0.2}
+    chosen = settings(**{"algorithm": algorithm, "model": MODEL, "local": local, **values})
     return federation(chosen, steady(SIZES, 3), vectors(), cohorts=cohorts)
 
 
@@ -61,8 +62,9 @@ def test_a_newcomer_is_served_the_global_model_and_the_others_their_own() -> Non
     assert row["served_accuracy_mean"] == pytest.approx(np.mean(table["served_accuracy"]), abs=1e-12)
 
 
-def test_none_is_the_global_model_for_everybody() -> None:
-    _, records = run_rounds(made({"name": "in_parts", "serve": False}, evaluation=EVALUATED))
+@pytest.mark.parametrize("model", [MODEL, "normed"], ids=["plain", "normed"])
+def test_none_is_the_global_model_for_everybody(model: Any) -> None:
+    _, records = run_rounds(made({"name": "in_parts", "serve": False}, evaluation=EVALUATED, model=model))
     table = records[-1].client_scores
     assert table["served_accuracy"] == pytest.approx(table["accuracy"], abs=1e-12)
     assert table["served_loss"] == pytest.approx(table["loss"], abs=1e-12)

@@ -19,6 +19,7 @@ from fedtide.core.errors import SettingsError
 from fedtide.core.plugins import PluginSettings
 from fedtide.federation.federation import Federation
 from fedtide.federation.gradient_rounds import GradientRounds
+from fedtide.federation.services import RoundServices
 from fedtide.federation.state import restored_state
 from fedtide.uplink.base import Sending
 from support import assert_same, closest, federation, largest_gap, run_rounds, settings, steady, vectors, watch
@@ -194,6 +195,17 @@ def test_a_rule_sees_scaled_updates_and_memories_too() -> None:
     for r, _ in seen:
         gradients = (r.w - r.W) / (r.lr * fed.parts.algorithm.step_count(r))
         assert closest(r.server.Delta, gradients.median(0).values) < 1e-13
+
+
+def test_a_rule_combines_other_rows_as_they_are_and_no_statistics_of_batchnorm() -> None:
+    fed = made(aggregation="middle", model="normed", rounds=1)
+    seen = watch(fed)
+    state, _ = run_rounds(fed)
+    r, services = seen[0][0], seen[0][0].services
+    assert isinstance(services, RoundServices)
+    assert closest(state.b, (r.weights * services.buffers).sum(0)) < 1e-14
+    scale = torch.arange(len(SIZES), dtype=torch.float64).unsqueeze(1)
+    assert closest(r.mean_update(scale), (scale * (r.W - r.base)).median(0).values) < 1e-14
 
 
 def test_a_rule_gives_the_same_run_for_any_number_of_processes() -> None:
