@@ -25,7 +25,9 @@ class Active(Available):
     def bind(self, timeline: Timeline, labels: Ints, seed: int) -> None:
         if not timeline.active:
             scenario = timeline.notes.get("scenario", "of this run")
-            raise SettingsError(f"participation active needs scenario calendar; scenario {scenario} has no times")
+            raise SettingsError(
+                f"participation active needs scenario calendar; scenario {scenario} has no times of samples"
+            )
         super().bind(timeline, labels, seed)
 
     def states(self, round_: int, seed: int) -> Bools:
