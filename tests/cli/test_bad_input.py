@@ -131,7 +131,7 @@ def test_several_processes_for_one_of_many_runs(fedtide, folder, command):
     ("command", "wanted"),
     [
         (["compare", "--set", "compare.algorithms=[fedavgg]"], "did you mean 'fedavg'?"),
-        (["list", "fruit"], "no kind 'fruit'; known: algorithms"),
+        (["list", "fruit"], "no kind 'fruit'; known: aggregation, algorithms"),
         (["show", "algorithm", "fedavgg"], "did you mean 'fedavg'?"),
         (["show", "fruit", "apple"], "no kind 'fruit'"),
         (["report"], "no runs to report"),

@@ -69,7 +69,7 @@ def test_a_period_without_test_samples_is_one_line(run):
     status, lines = run(pd.concat([few, lone]), "data.split.seed=1")
     assert (status, lines) == (
         2,
-        ["fedtide: period 2013-02 has no test samples; choose longer periods or hold out more"],
+        ["fedtide: period 2013-02 has no test samples; choose longer periods, or hold out more"],
     )
 
 
