@@ -253,7 +253,7 @@ def test_the_samples_of_a_job_are_those_of_its_batches(amount: int, unit: Any, s
         ({"local": {"momentum": 0.5, "momentum_scope": "client"}}, r"local\.momentum_scope = client keeps momentum"),
         ({"evaluation": {"consistency": True}}, r"evaluation\.consistency = true compares"),
         ({"evaluation": {"models": ["cloud", "all"]}}, "evaluation of the model all"),
-        ({"clock": "event"}, "clock: should be rounds, events, or a mapping"),
+        ({"clock": "event"}, "clock: unknown name 'event'; did you mean 'events'?"),
         ({"clock": {"name": "events", "concurrency": 0}}, r"clock\.events\.concurrency = 0"),
         ({"clock": {"name": "rounds", "concurrency": 3}}, r"unknown key 'clock\.rounds\.concurrency'"),
     ],

@@ -147,7 +147,7 @@ def test_what_only_logs_reports_or_searches_changes_no_key(changed: Any) -> None
     [
         ("algorithms.scaffold", {"scaffold"}),
         ("algorithms.fedwcm", {"fedwcm", "fedwcm_x"}),
-        ("algorithms._imbalance", {"fedwcm", "fedwcm_x"}),
+        ("algorithms._momentum", {"fedwcm", "fedwcm_x"}),
         ("algorithms.fedprox", set()),
         ("initialisation.dynamic", {"dynamic"}),
         ("initialisation._distances", {"dynamic"}),

@@ -106,7 +106,7 @@ NAMELESS = "{path: lightning.pytorch.loggers.CSVLogger, arguments: {nam: x}}"
             "{path: lightning.pytorch.callbacks.Timer}",
             "that makes a lightning.pytorch.loggers.logger.Logger, got Timer",
         ),
-        ("run", "{path: math.pi}", "should be a class or a function"),
+        ("run", "{path: math.pi}", "should be a class or function"),
         ("run", "{path: Logger}", "should be MODULE:NAME"),
         ("run", "{arguments: {}}", "tracking.loggers.0.path: Field required"),
     ],

@@ -55,6 +55,8 @@ class Choice:
         for name in names:
             schema = _inlined(plugins.load(self.kind, name).Settings.model_json_schema())
             schema["properties"]["name"] = {"const": name}
+            if name == self.default:  # which is meant where no name is given
+                schema["required"] = [key for key in schema.get("required", ()) if key != "name"]
             options.append(schema)
         return {"anyOf": [{"enum": names}, *options]}
 
