@@ -75,7 +75,7 @@ class CflRegularization(Continual):
         super().bind(problem)
         s, layout, head = self.settings, problem.layout, problem.layout.mask("head")
         self.first = 0 if s.layers == "full" else _stage(layout, int(head.nonzero()[0]))
-        below = torch.full((layout.size - self.first,), s.B_below, dtype=torch.float64)
+        below = torch.full((layout.size - self.first,), s.B_below, dtype=torch.float64, device=head.device)
         self.B = below.masked_fill(head[self.first :], s.B_head)
         if s.curvature == "exact" and len(self.B) > _EXACT:
             raise SettingsError(

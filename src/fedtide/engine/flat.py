@@ -43,9 +43,13 @@ class Slot:
 
 
 class Layout:
-    """Slots of all trained parameters and floating buffers of a network, in ``named_parameters`` order."""
+    """Slots of all trained parameters and floating buffers of a network, in ``named_parameters`` order.
 
-    def __init__(self, network: nn.Module) -> None:
+    Masks are on ``device``, that of the vectors they are used with.
+    """
+
+    def __init__(self, network: nn.Module, device: torch.device | None = None) -> None:
+        self.device = device
         self.parameters, self.size = self._slots(trained(network))
         self._sizes = [slot.stop - slot.start for slot in self.parameters]
         floating = {name: value for name, value in network.named_buffers() if value.is_floating_point()}
@@ -70,7 +74,7 @@ class Layout:
         return [part.view(*w.shape[:-1], *slot.shape) for part, slot in zip(parts, self.parameters, strict=True)]
 
     def mask(self, part: str | Sequence[str]) -> Tensor:
-        """Which parameters belong to a part of the network, bool [d] on the CPU.
+        """Which parameters belong to a part of the network, bool [d].
 
         Args:
             part: ``head`` (the last layer), ``body`` (all else), ``norms`` (scales and shifts of normalisation layers), or
@@ -79,7 +83,7 @@ class Layout:
         Raises:
             SettingsError: no parameter has such a name.
         """
-        found = torch.zeros(self.size, dtype=torch.bool)
+        found = torch.zeros(self.size, dtype=torch.bool, device=self.device)
         names = {"head": ["head"], "body": ["head"], "norms": self._norms}.get(part) if isinstance(part, str) else part
         for name in [part] if names is None else names:
             own = [slot for slot in self.parameters if f"{slot.name}.".startswith(f"{name}.")]

@@ -34,5 +34,5 @@ class InParts(Algorithm):
     def served(self, s: ServedTo) -> Served | None:
         if not self.settings.serve:
             return None
-        own = s.layout.mask("head").to(s.w.device) & (s.seen > 0)
+        own = s.layout.mask("head") & (s.seen > 0)
         return Served(torch.where(own, s.client.own, s.w), np.arange(len(s.ids)))
