@@ -47,23 +47,22 @@ class Creff(Algorithm):
     down = ("w", "head")
     up = ("W", "head_gradients")
 
-    def bind(self, problem: Problem) -> None:
-        super().bind(problem)
-        self.head_size = int(problem.layout.mask("head").sum())
-
-    def extra(self) -> dict[str, Tensor]:
-        """The features F, drawn in the first round: q is not known before."""
-        return {"features": torch.zeros(0)}
+    # A client.
 
     def start(self, r: Round) -> Tensor:
         """FedAvg's model, with FedAvg's head."""
         return r.server.average if r.session_round else r.w
 
+    def head_gradients(self, r: Round) -> list[Tensor]:
+        """Step 1, what each client sends: [L, L, q + 1], of h_r on the features that the body it has received gives."""
+        return [_gradients(seen, *_head(r, r.w)) for seen in r.services.forward(self.start(r))]
+
+    # The server.
+
     def finish(self, r: Round) -> Tensor:
-        """FedAvg, then the head."""
+        """FedAvg, then a new head from what the clients have sent."""
         s, (weight, bias) = self.settings, _head(r, r.w)  # h_r
-        g = [_gradients(seen, weight, bias) for seen in r.services.forward(self.start(r))]  # step 1
-        g_real = _mean_over_clients(g, r.label_counts)  # step 2
+        g_real = _mean_over_clients(self.head_gradients(r), r.label_counts)  # step 2
         F = r.extra["features"] if r.extra["features"].numel() else self._drawn(r, weight)
         F = minimised(mismatch, F, weight, bias, g_real, steps=s.match_steps, rate=s.match_lr)  # step 3
         head = trained_head(F, self._passes(r, F), s.head_batch, s.head_lr)  # step 4
@@ -72,6 +71,21 @@ class Creff(Algorithm):
         for part, values in zip(_head(r, model), head, strict=True):
             part.copy_(values)
         return model
+
+    # What is kept and what is sent.
+
+    def bind(self, problem: Problem) -> None:
+        super().bind(problem)
+        self.head_size = int(problem.layout.mask("head").sum())
+
+    def extra(self) -> dict[str, Tensor]:
+        """The features F, drawn in the first round: q is not known before."""
+        return {"features": torch.zeros(0)}
+
+    def payload(self, name: str) -> int:
+        """The head, and its gradient for each class."""
+        sizes = {"head": self.head_size, "head_gradients": self.problem.classes * self.head_size}
+        return sizes.get(name, super().payload(name))
 
     def _drawn(self, r: Round, weight: Tensor) -> Tensor:
         """The first F, standard normal."""
@@ -84,11 +98,6 @@ class Creff(Algorithm):
         rng = r.randomness.generator("creff", r.t)
         for _ in range(self.settings.head_epochs):
             yield torch.from_numpy(rng.permutation(F.shape[0] * F.shape[1]))
-
-    def payload(self, name: str) -> int:
-        """The head, and its gradient for each class."""
-        sizes = {"head": self.head_size, "head_gradients": self.problem.classes * self.head_size}
-        return sizes.get(name, super().payload(name))
 
 
 def _head(r: Round, w: Tensor) -> tuple[Tensor, Tensor]:
