@@ -11,7 +11,6 @@ from fedtide.costs.wireless import Segment, Wireless
 from fedtide.federation import federation as rounds
 from fedtide.federation.federation import Federation
 from fedtide.federation.ledger import charge
-from fedtide.federation.plan import plan_round
 from fedtide.federation.state import initial_state
 from fedtide.settings.costs import CostSettings
 from support import assert_same, federation, run_rounds, settings, steady, vectors
@@ -54,8 +53,8 @@ def test_a_further_round_is_charged_to_the_round_that_follows(monkeypatch: pytes
 
     def measured(*args: Any) -> None:
         begin_session(*args)
-        plan = replace(plan_round(fed.parts, 0), purpose="gradient")
-        charge(fed.parts, state, plan, [Segment([0, 1], [4, 6])], 1)
+        plan = replace(fed.clock.plan(state, 0), purpose="gradient")
+        charge(state, plan, [Segment([0, 1], [4, 6])], fed.parts.payload, fed.parts.wireless)
 
     with monkeypatch.context() as patch:
         patch.setattr(rounds, "begin_session", measured)
@@ -69,11 +68,12 @@ def test_a_further_round_is_charged_to_the_round_that_follows(monkeypatch: pytes
 
 def test_a_device_that_exchanges_more_often_pays_more() -> None:
     fed = made()
-    state, plan = initial_state(fed.parts), plan_round(fed.parts, 2)
-    end = Segment([0, 1, 2], [0, 0, 0])
-    charge(fed.parts, state, plan, [Segment([1], [0])] * 499 + [end], 500)
+    state, end = initial_state(fed.parts), Segment([0, 1, 2], [0, 0, 0])
+    plan = fed.clock.plan(state, 2)
+    plan = replace(plan, local=plan.local.model_copy(update={"amount": 500, "unit": "steps"}))
+    charge(state, plan, [Segment([1], [0])] * 499 + [end], fed.parts.payload, fed.parts.wireless)
     first = dict(state.totals)
-    charge(fed.parts, state, plan, [end], 500)
+    charge(state, plan, [end], fed.parts.payload, fed.parts.wireless)
     assert first["bytes_up"] == 502 * fed.parts.payload.up
     assert first["kappa"] == pytest.approx(502 / (3 * 500), rel=1e-12)
     assert first["energy"] > state.totals["energy"] - first["energy"]

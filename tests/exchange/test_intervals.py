@@ -23,7 +23,6 @@ from fedtide.exchange.intervals import uploads
 from fedtide.federation.clocks import clock
 from fedtide.federation.federation import Federation
 from fedtide.federation.ledger import charge
-from fedtide.federation.parts import Parts
 from fedtide.federation.plan import RoundPlan
 from fedtide.federation.state import RunState, initial_state
 from golden import families
@@ -76,9 +75,9 @@ def test_every_client_is_charged_its_own_exchanges(number: int, monkeypatch: pyt
     _, fed = played(run)
     charged: list[list[int]] = []
 
-    def note(parts: Parts, state: RunState, plan: RoundPlan, segments: Sequence[Segment], length: int) -> int:
+    def note(state: RunState, plan: RoundPlan, segments: Sequence[Segment], *costs: Any) -> int:
         charged.append([sum(row in segment.rows for segment in segments) for row in range(len(plan.ids))])
-        return charge(parts, state, plan, segments, length)
+        return charge(state, plan, segments, *costs)
 
     monkeypatch.setattr(clock, "charge", note)
     state, records = run_rounds(fed)
@@ -115,7 +114,7 @@ def test_a_segment_has_the_samples_of_its_own_steps(monkeypatch: pytest.MonkeyPa
     fed = federation(chosen, steady((6, 5, 6), 1), vectors())
     fed.parts.exchange.selection = Listed([[1]])  # type: ignore[attr-defined]
     found: list[Segment] = []
-    monkeypatch.setattr(clock, "charge", lambda *args: (found.extend(args[3]), charge(*args))[1])
+    monkeypatch.setattr(clock, "charge", lambda *args: (found.extend(args[2]), charge(*args))[1])
     run_rounds(fed)
     assert found == [Segment([1], [4]), Segment([0, 1, 2], [8, 3, 8]), Segment([0, 1, 2], [4, 3, 4])]
 

@@ -197,8 +197,12 @@ def test_a_rule_sees_scaled_updates_and_memories_too() -> None:
         assert closest(r.server.Delta, gradients.median(0).values) < 1e-13
 
 
-def test_a_rule_combines_other_rows_as_they_are_and_no_statistics_of_batchnorm() -> None:
-    fed = made(aggregation="middle", model="normed", rounds=1)
+@pytest.mark.parametrize("spare", [0, 39])
+def test_a_rule_combines_other_rows_as_they_are_and_no_statistics_of_batchnorm(spare: int) -> None:
+    """Nor where a network has as many floating buffers as parameters, so that their rows look like models."""
+    fed = made(aggregation="middle", model={"name": "normed", "spare": spare}, rounds=1)
+    layout = fed.parts.layout
+    assert (layout.size == layout.buffer_size) is (spare > 0)
     seen = watch(fed)
     state, _ = run_rounds(fed)
     r, services = seen[0][0], seen[0][0].services

@@ -12,10 +12,10 @@ import pytest
 import torch
 
 from fedtide.federation import gradient_rounds
-from fedtide.federation.parts import Parts
 from fedtide.federation.plan import RoundPlan, plan_gradient_round
 from fedtide.federation.scoring.scores import latest_mean
 from fedtide.federation.state import initial_state
+from fedtide.world.timeline import Timeline
 from golden import families
 from golden.clipping import ClippedSteps
 from golden.families.case import TOLERANCE, Case, Outcome, difference
@@ -51,8 +51,8 @@ def run_case(case: Case, executor: str, monkeypatch: pytest.MonkeyPatch) -> Outc
     fed.parts.participation.share = case.share  # type: ignore[attr-defined]
     case.script(fed)
 
-    def probed(parts: Parts, t: int, *values: Any) -> RoundPlan:
-        plan = plan_gradient_round(parts, t, *values)
+    def probed(timeline: Timeline, t: int, *values: Any) -> RoundPlan:
+        plan = plan_gradient_round(timeline, t, *values)
         rows = [row for row, client in enumerate(plan.ids) if client in case.probed.get(t, plan.ids)]
         kept = {name: [getattr(plan, name)[row] for row in rows] for name in ("ids", "shard_ids", "shards")}
         return replace(plan, **kept)

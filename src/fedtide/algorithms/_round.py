@@ -210,9 +210,11 @@ class Round:
     rule: Callable[[Tensor], Tensor] | None = None
 
     def mean(self, rows: Tensor) -> Tensor:
-        """Average [d] of per-client rows [C, d] with the round's weights, added in client order; or by the run's rule."""
-        if self.rule is not None and rows.shape[1:] == self.w.shape:
-            return self.rule(rows)
+        """Average [d] of local models, or other rows [C, d] that clients send: the weighted mean, or by the run's rule."""
+        return self.weighted_mean(rows) if self.rule is None else self.rule(rows)
+
+    def weighted_mean(self, rows: Tensor) -> Tensor:
+        """Mean of per-client rows [C, ...] of any quantity with the round's weights, added in client order."""
         return self._sum(self.weights[:, 0], rows)
 
     def average(self, step: float = 1.0) -> Tensor:

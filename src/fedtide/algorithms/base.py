@@ -106,8 +106,8 @@ class Algorithm(Plugin):
         buffer: results that an update of the server waits for with ``clock: events``.
         synthetic_per_shard: most samples it adds for every shard that a client holds.
         sums_only: whether :meth:`weights`, :meth:`finish` and :meth:`record` read the rows of the local models only one by one
-            and add them up only by ``r.mean``, ``r.average``, ``r.mean_update`` and ``r.total``. Processes that share a round
-            then exchange sums instead of local models, where nothing else needs these.
+            and add them up only by ``r.mean``, ``r.weighted_mean``, ``r.average``, ``r.mean_update`` and ``r.total``. Processes
+            that share a round then exchange sums instead of local models, where nothing else needs these.
         robust: whether other rules than the mean may stand behind ``r.mean``: :meth:`finish` and :meth:`weights` combine the
             participants by ``r.mean``, ``r.average`` and ``r.mean_update`` alone.
         apart: names in ``up`` that clients compute from their data, not from their models; links do not touch them.

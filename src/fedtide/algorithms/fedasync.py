@@ -33,4 +33,4 @@ class FedAsync(Asynchronous):
     def finish(self, r: Round) -> Tensor:
         """w+."""
         step = self.settings.alpha * self.freshness(r)
-        return (1 - r.mean(step)) * r.w + r.mean(step * r.W)  # (1)
+        return (1 - r.weighted_mean(step)) * r.w + r.mean(step * r.W)  # (1)

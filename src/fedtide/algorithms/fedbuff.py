@@ -45,5 +45,5 @@ class FedBuff(Asynchronous):
         s = self.freshness(r)
         step = r.mean_update(s)
         if self.settings.normalise == "weights":
-            step = step / r.mean(s)
+            step = step / r.weighted_mean(s)
         return r.w + self.settings.server_lr * step  # (1)

@@ -13,14 +13,15 @@ from torch import Tensor
 from fedtide.core.errors import SettingsError
 from fedtide.diagnostics.bound import Constants, Spread, Work, drift, largest_rate, terms
 from fedtide.diagnostics.softmax import SoftmaxProblem
+from fedtide.engine.flat import Layout
 from fedtide.engine.plan import step_count
 from fedtide.federation.assembly.chosen import Chosen
 from fedtide.federation.federation import Federation
-from fedtide.federation.parts import Hardware, Parts, assemble
+from fedtide.federation.parts import Hardware, assemble
 from fedtide.federation.state import initial_state
-from fedtide.settings.run import RunSettings
+from fedtide.settings.run import LocalSettings, RunSettings
 from fedtide.world.dataset import Dataset
-from fedtide.world.timeline import Timeline
+from fedtide.world.timeline import Ints, Timeline
 
 
 @dataclass(frozen=True)
@@ -114,19 +115,21 @@ def diagnose(
     fed, state = Federation(parts), initial_state(parts)
     found: list[SessionDiagnosis] = []
     stored: list[Tensor] = []
-    first = _matrix(parts, state.w)
+    first = _matrix(parts.layout, state.w)
     pilot = timeline.pilot
     try:
         while state.round < timeline.rounds:
-            problem, work = _problem(parts, state.round), _work(parts, state.round)
+            shards = [shard for shard in timeline.shards_at(state.round) if len(shard) > 0]
+            problem = _problem(parts.data, shards)
+            work = _work(settings.local, shards, float(timeline.sizes_at(state.round).mean()))
             _, rounds = timeline.session_span(state.round)
-            previous = _matrix(parts, state.w)
+            previous = _matrix(parts.layout, state.w)
             path: list[Tensor] = []
             rates: list[float] = []
             for _ in range(rounds):
                 record = fed.run_round(state)
                 rates.append(_rate(record.row["lr"]))
-                path += [_matrix(parts, w) for w in (record.initial, state.w) if w is not None]
+                path += [_matrix(parts.layout, w) for w in (record.initial, state.w) if w is not None]
             average = torch.stack(stored).mean(0) if stored else None
             number = len(found) + 1
             row = _measure(number, problem, work, path, rates, (previous, average, first), settings.seed, options)
@@ -180,29 +183,23 @@ def _measure(
     )
 
 
-def _problem(parts: Parts, t: int) -> SoftmaxProblem:
-    """The problem of the clients present in round t, with samples as the model sees them."""
-    shards = [torch.from_numpy(shard) for shard in _shards(parts, t)]
-    samples = [parts.data.read("train", shard) for shard in shards]
-    inputs = [parts.data.prepare(part, torch.float64).flatten(1) for part, _ in samples]
-    return SoftmaxProblem(inputs, [labels for _, labels in samples], parts.data.num_classes)
+def _problem(data: Dataset, shards: list[Ints]) -> SoftmaxProblem:
+    """The problem of clients that hold these shards, with samples as the model sees them."""
+    samples = [data.read("train", torch.from_numpy(shard)) for shard in shards]
+    inputs = [data.prepare(part, torch.float64).flatten(1) for part, _ in samples]
+    return SoftmaxProblem(inputs, [labels for _, labels in samples], data.num_classes)
 
 
-def _work(parts: Parts, t: int) -> Work:
-    local, sizes = parts.settings.local, [len(shard) for shard in _shards(parts, t)]
-    mean = float(parts.timeline.sizes_at(t).mean())
+def _work(local: LocalSettings, shards: list[Ints], mean: float) -> Work:
+    sizes = [len(shard) for shard in shards]
     samples = np.array(sizes, dtype=np.float64)
     steps = np.array([step_count(size, mean, local) for size in sizes], dtype=np.float64)
     return Work(samples, np.minimum(samples, local.step_samples), steps)
 
 
-def _shards(parts: Parts, t: int) -> list[Any]:
-    return [shard for shard in parts.timeline.shards_at(t) if len(shard) > 0]
-
-
-def _matrix(parts: Parts, w: Tensor) -> Tensor:
+def _matrix(layout: Layout, w: Tensor) -> Tensor:
     """The matrix [L, f + 1] of a flat model."""
-    named = parts.layout.named(w)
+    named = layout.named(w)
     return torch.cat([named["head.weight"], named["head.bias"].unsqueeze(1)], 1).to(torch.float64).clone()
 
 

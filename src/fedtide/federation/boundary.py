@@ -8,13 +8,15 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from fedtide.algorithms.base import Algorithm
 from fedtide.federation.gradient_rounds import GradientRounds
 from fedtide.federation.parts import Parts
 from fedtide.federation.plan import RoundPlan
+from fedtide.federation.scoring.evaluator import Evaluator
 from fedtide.federation.state import RunState, server_vectors
 from fedtide.initialisation.base import Boundary, Start, average
 from fedtide.settings.scores import main_score
-from fedtide.world.timeline import Assignment
+from fedtide.world.timeline import Assignment, Timeline
 
 
 def begin_session(parts: Parts, state: RunState, t: int) -> dict[str, Any] | None:
@@ -25,13 +27,18 @@ def begin_session(parts: Parts, state: RunState, t: int) -> dict[str, Any] | Non
     boundary = boundary_at(parts, state, t)
     w, b = parts.initialiser.start(boundary)
     state.w, state.b = w.clone(), b.clone()
-    _renew_memories(parts, state, t)
-    return session_record(parts, boundary, (state.w, state.b), t) if t > 0 and parts.hardware.leads else None
-
-
-def end_session(parts: Parts, state: RunState, t: int) -> None:
-    """Pass the final model of the session that ended with round ``t`` to the initialiser."""
-    parts.initialiser.end(boundary_at(parts, state, t))
+    if "latest" in state.memory:
+        state.memory["latest"].copy_(state.w)
+        state.written.fill_(t + 1)
+    if t == 0:
+        return None
+    if parts.settings.federation.at_session == "keep":
+        _keep_means(parts.algorithm, state, parts.timeline, parts.timeline.at(t))
+    else:
+        _forget_all(parts.algorithm, state)
+    if not parts.hardware.leads:
+        return None
+    return session_record(parts.evaluator, boundary, parts.settings.initialiser.name, (state.w, state.b), t)
 
 
 def boundary_at(parts: Parts, state: RunState, t: int) -> Boundary:
@@ -54,7 +61,7 @@ def boundary_at(parts: Parts, state: RunState, t: int) -> Boundary:
     )
 
 
-def change_population(parts: Parts, state: RunState, plan: RoundPlan) -> None:
+def change_population(algorithm: Algorithm, state: RunState, timeline: Timeline, plan: RoundPlan) -> None:
     """Within a session: clients that have left before a round are forgotten, and declared means follow who is present.
 
     A device that leaves takes its memories along, so a mean that kept its part would pull the model towards data that is gone,
@@ -66,23 +73,16 @@ def change_population(parts: Parts, state: RunState, plan: RoundPlan) -> None:
     departed = torch.from_numpy(plan.departed)
     _clear(state, departed[state.written[departed] > 0])
     state.seen[departed] = False
-    parts.algorithm.forget(state.extra, departed)
-    _keep_memories(parts, state, plan.present)
+    algorithm.forget(state.extra, departed)
+    _keep_means(algorithm, state, timeline, plan.present)
 
 
-def _renew_memories(parts: Parts, state: RunState, t: int) -> None:
-    if "latest" in state.memory:
-        state.memory["latest"].copy_(state.w)
-        state.written.fill_(t + 1)
-    if t == 0:
-        return
-    if parts.settings.federation.at_session == "keep":
-        _keep_memories(parts, state, parts.timeline.at(t))
-        return
-    state.server = server_vectors(parts)
+def _forget_all(algorithm: Algorithm, state: RunState) -> None:
+    """Clients, server and further state start again, but for the latest models."""
+    state.server = server_vectors(algorithm, state.w)
     _clear(state, state.written.nonzero()[:, 0])
     state.seen.zero_()
-    state.extra = parts.algorithm.extra()
+    state.extra = algorithm.extra()
 
 
 def _clear(state: RunState, clients: Tensor) -> None:
@@ -93,19 +93,17 @@ def _clear(state: RunState, clients: Tensor) -> None:
     state.written[clients] = state.round + 1
 
 
-def _keep_memories(parts: Parts, state: RunState, here: Assignment) -> None:
+def _keep_means(algorithm: Algorithm, state: RunState, timeline: Timeline, here: Assignment) -> None:
     """Every server vector that is declared as a mean becomes that of the clients present."""
-    declared = [vector for vector in parts.algorithm.server_vectors() if vector.mean_of is not None]
-    if not declared:
-        return
-    sizes = torch.from_numpy(parts.timeline.sizes_of(here)).to(parts.w0.dtype)
-    omega = (sizes / sizes.mean()).unsqueeze(1).to(parts.memory.device)
-    for vector in declared:
-        rows = state.memory[str(vector.mean_of)][here.clients.tolist()]
-        state.server[vector.name].copy_((omega * rows if vector.by_size else rows).mean(0))
+    sizes = torch.from_numpy(timeline.sizes_of(here)).to(state.w.dtype)
+    omega = (sizes / sizes.mean()).unsqueeze(1)
+    for vector in algorithm.server_vectors():
+        if vector.mean_of is not None:
+            rows = state.memory[vector.mean_of][here.clients.tolist()]
+            state.server[vector.name].copy_((omega.to(rows.device) * rows if vector.by_size else rows).mean(0))
 
 
-def session_record(parts: Parts, s: Boundary, start: Start, t: int) -> dict[str, Any]:
+def session_record(evaluator: Evaluator, s: Boundary, initialiser: str, start: Start, t: int) -> dict[str, Any]:
     """Facts about the session that begins with round ``t``, JSON-able.
 
     ``session`` (from 1); ``returning``: whether the same clients had an earlier session after the pilot; ``initialiser``
@@ -115,21 +113,21 @@ def session_record(parts: Parts, s: Boundary, start: Start, t: int) -> dict[str,
     (``start``), the previous session's final model (``previous``), the mean over all sessions after the pilot (``average``,
     null if there is none yet) and the run's initial model (``first``).
     """
-    evaluation = parts.settings.evaluation
+    settings, timeline = evaluator.settings, evaluator.timeline
     facts = {
         "session": s.session + 1,
-        "returning": parts.timeline.returning(s.session),
-        "initialiser": "pilot" if s.session < s.pilot else parts.settings.initialiser.name,
+        "returning": timeline.returning(s.session),
+        "initialiser": "pilot" if s.session < s.pilot else initialiser,
         **s.facts,
     }
-    for split in evaluation.splits:
-        scores = parts.evaluator.scores(start, split, held_out=parts.timeline.evaluated_at(t))
-        main = main_score(parts.data.task).name
-        facts[f"{split}_{main}"] = scores.row(parts.timeline.labels_at(t))[main]
-    if evaluation.boundary_losses:
+    main = main_score(evaluator.data.task).name
+    for split in settings.splits:
+        scores = evaluator.scores(start, split, held_out=timeline.evaluated_at(t))
+        facts[f"{split}_{main}"] = scores.row(timeline.labels_at(t))[main]
+    if settings.boundary_losses:
         models = {"start": start, "previous": (s.w, s.b), "average": average(s), "first": (s.w0, s.b0)}
-        samples = parts.evaluator.training_samples(parts.timeline.shards_at(t))  # once for every client that holds it
+        samples = evaluator.training_samples(timeline.shards_at(t))  # once for every client that holds it
         facts["losses"] = {
-            name: model and parts.evaluator.scores_on(model, *samples).mean_loss() for name, model in models.items()
+            name: model and evaluator.scores_on(model, *samples).mean_loss() for name, model in models.items()
         }
     return facts

@@ -8,7 +8,7 @@ import time
 import torch
 
 from fedtide.core.errors import Diverged
-from fedtide.federation.boundary import begin_session, change_population, end_session
+from fedtide.federation.boundary import begin_session, boundary_at, change_population
 from fedtide.federation.clocks.clock import make_clock
 from fedtide.federation.ledger import charge_session
 from fedtide.federation.parts import Parts
@@ -41,11 +41,11 @@ class Federation:
             initial = state.w
         plan = self.clock.plan(state, t)
         if t > first:
-            change_population(parts, state, plan)
+            change_population(parts.algorithm, state, parts.timeline, plan)
         watched = parts.settings.evaluation.consistency and parts.hardware.leads
         fits = consistency(parts.evaluator, (state.w, state.b), plan) if watched else {}
         if t == first:
-            charge_session(parts, state, plan.population)
+            charge_session(state, parts.algorithm, plan.population)
         result = train_round(parts, state, plan)
         state.w, state.b, state.round = result.w, result.b, t + 1
         exchanges = self.clock.charge(state, plan, result)
@@ -65,7 +65,7 @@ class Federation:
                 f"diverged in round {t + 1}: training loss {result.train_loss:g}; try a smaller local.lr", record
             )
         if t == first + length - 1:
-            end_session(parts, state, t)
+            parts.initialiser.end(boundary_at(parts, state, t))
         return record
 
     def _failed(self, result: RoundResult) -> bool:

@@ -37,13 +37,17 @@ class GradientRounds:
         Each round is charged to the run and counted in ``gradient_rounds``. ``steps`` of every client and ``batch_size`` are
         those of training if ``None``.
         """
-        scratch = initial_state(self.parts)
+        parts, amount = self.parts, {} if steps is None else {"amount": steps, "unit": "steps"}
+        batches = {} if batch_size is None else {"batch_size": batch_size}
+        changed = {**amount, **batches, "lr": lr, "schedule": "constant"}
+        local = parts.settings.local.model_copy(update=changed)
+        scratch = initial_state(parts)
         scratch.memory.pop("latest", None)  # for evaluation only
         scratch.w, scratch.b = w, b
         for v in range(rounds):
-            plan = plan_gradient_round(self.parts, self.t, v, lr, steps, batch_size)
-            result = train_round(self.parts, scratch, plan)
+            plan = plan_gradient_round(parts.timeline, self.t, v, local, parts.settings.seed)
+            result = train_round(parts, scratch, plan)
             scratch.w, scratch.b = result.w, result.b
-            charge(self.parts, self.state, plan, result.segments, result.length)
+            charge(self.state, plan, result.segments, parts.payload, parts.wireless)
         self.state.totals["gradient_rounds"] += rounds
         return scratch.w

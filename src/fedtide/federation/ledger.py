@@ -4,33 +4,34 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from fedtide.costs.wireless import Segment
-from fedtide.federation.parts import Parts
+from fedtide.algorithms.base import Algorithm
+from fedtide.costs.wireless import Segment, Wireless
+from fedtide.federation.payload import Payload
 from fedtide.federation.plan import RoundPlan
 from fedtide.federation.state import RunState
 
 
-def charge(parts: Parts, state: RunState, plan: RoundPlan, segments: Sequence[Segment], length: int) -> int:
+def charge(
+    state: RunState, plan: RoundPlan, segments: Sequence[Segment], payload: Payload, wireless: Wireless | None
+) -> int:
     """Add what a round costs to the totals of ``state``, the run's and not a scratch copy; the exchanges, over participants.
 
     Args:
         segments: local work before each exchange of models; each costs its members one payload in both directions.
-        length: L, local steps of a client of mean size, for kappa.
     """
-    payload = parts.payload
     exchanges = sum(len(segment.rows) for segment in segments)
-    state.totals["kappa"] += exchanges * payload.models / (len(plan.ids) * length)
+    state.totals["kappa"] += exchanges * payload.models / (len(plan.ids) * plan.mean_steps)
     state.totals["bytes_down"] += exchanges * payload.down
     state.totals["bytes_up"] += exchanges * payload.up
-    if parts.wireless:
-        cost = parts.wireless.round_cost(plan.keys, plan.ids, segments, payload.down, payload.up, plan.purpose)
+    if wireless:
+        cost = wireless.round_cost(plan.keys, plan.ids, segments, payload.down, payload.up, plan.purpose)
         state.totals["latency"] += cost.latency_s
         state.totals["energy"] += cost.energy_J
     return exchanges
 
 
-def charge_session(parts: Parts, state: RunState, clients: int) -> None:
+def charge_session(state: RunState, algorithm: Algorithm, clients: int) -> None:
     """Add what all clients present exchange once, at the beginning of a session."""
-    up, down = parts.algorithm.session_traffic(clients)
+    up, down = algorithm.session_traffic(clients)
     state.totals["bytes_up"] += up
     state.totals["bytes_down"] += down

@@ -110,6 +110,11 @@ class Parts:
     client_rows: dict[str, int]
     evaluates: Callable[[str], bool]
 
+    @property
+    def sums_only(self) -> bool:
+        """Whether the end of a round needs sums over the participants alone, and not all local models in one process."""
+        return self.algorithm.sums_only and self.rule is None and not self.evaluates("ensemble")
+
     def named(self, w: Tensor, b: Tensor) -> dict[str, Tensor]:
         """A model by parameter and buffer name, on the CPU, with all that a network of its class needs to load it."""
         network = self.network
@@ -132,7 +137,7 @@ def assemble(chosen: Chosen, timeline: Timeline, data: Dataset, hardware: Hardwa
     task = _task(chosen, network, data, hardware)
     wireless = _wireless(settings, network, Layout(network), data) if settings.costs.wireless else None
     task = on_fixed_features(task, settings, synthetic)
-    data, layout, randomness = task.data, Layout(task.network), Randomness(settings.seed)
+    data, layout, randomness = task.data, Layout(task.network, hardware.device), Randomness(settings.seed)
     algorithm.bind(Problem(layout, timeline.num_clients, data.num_classes, data.input_shape, randomness))
     w0, b0 = flatten(task.network, hardware.dtype, hardware.device)
     workers = Workers(task, settings.engine.workers)

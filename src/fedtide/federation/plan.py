@@ -12,9 +12,10 @@ from torch import Tensor
 
 from fedtide.core.faults import broken_contract
 from fedtide.engine import contract
-from fedtide.federation.parts import Parts
+from fedtide.engine.plan import step_count
 from fedtide.federation.schedules import learning_rate
-from fedtide.settings.run import LocalSettings
+from fedtide.participation.base import Participation
+from fedtide.settings.run import LocalSettings, RunSettings
 from fedtide.world.timeline import Assignment, Timeline
 
 Ints = NDArray[np.int64]
@@ -49,7 +50,7 @@ class RoundPlan:
         departed: clients that have left since the last round, whose memories are lost; None if the same clients are present.
         participation_fraction: expected share of the population that is drawn. t: round, for what changes over rounds.
         local: settings of training: the run's, possibly with another amount of work, batch size and rate.
-        purpose, keys: of the draws of batches.
+        seed, purpose, keys: of the draws of batches.
         starts: with ``clock: events``, what each participant started from.
     """
 
@@ -65,6 +66,7 @@ class RoundPlan:
     t: int
     lr: float
     local: LocalSettings
+    seed: int
     purpose: str
     keys: tuple[int, ...]
     starts: JobStarts | None = None
@@ -74,23 +76,27 @@ class RoundPlan:
         return len(self.present.clients)
 
     @property
+    def mean_steps(self) -> int:
+        """L, local steps of a client of mean size."""
+        return step_count(int(np.ceil(self.mean_size)), self.mean_size, self.local)
+
+    @property
     def rate(self) -> float | list[float]:
         """Learning rate of the participants, a list if they differ."""
         rates = [self.lr] if self.starts is None else self.starts.lr
         return rates[0] if len(set(rates)) == 1 else rates
 
 
-def plan_round(parts: Parts, t: int) -> RoundPlan:
-    """The plan of round ``t`` (0-based) of the run."""
-    timeline, eligible = parts.timeline, eligible_clients(parts.timeline, t)
-    rule = parts.participation
-    drawn = rule.draw(eligible.clients, t, parts.settings.seed)
+def plan_round(settings: RunSettings, timeline: Timeline, rule: Participation, t: int) -> RoundPlan:
+    """The plan of round ``t`` (0-based) of the run, whose participants a rule draws."""
+    eligible = eligible_clients(timeline, t)
+    drawn = rule.draw(eligible.clients, t, settings.seed)
     contract.positions(rule, "draw", [drawn], 1, len(eligible.clients))
     if not len(drawn) or (np.diff(drawn) <= 0).any():
         raise broken_contract(rule, "draw", f"ascending positions, at least one, got {drawn.tolist()}")
     return RoundPlan(
-        **_participants(timeline, Assignment(eligible.clients[drawn], eligible.shards[drawn])),
-        **_of_round(parts, t, timeline.at(t)),
+        **participants(timeline, Assignment(eligible.clients[drawn], eligible.shards[drawn])),
+        **of_round(settings, timeline, t, timeline.at(t)),
         departed=departures(timeline, t),
         participation_fraction=rule.participation_fraction(len(eligible.clients)),
         purpose="batches",
@@ -98,53 +104,11 @@ def plan_round(parts: Parts, t: int) -> RoundPlan:
     )
 
 
-def plan_update(
-    parts: Parts, t: int, trained: Assignment, starts: JobStarts, present: Assignment, departed: Ints | None
-) -> RoundPlan:
-    """The plan of the update of version ``t`` from the jobs ``starts`` of ``trained`` clients, ascending, on their shards."""
+def plan_gradient_round(timeline: Timeline, t: int, v: int, local: LocalSettings, seed: int) -> RoundPlan:
+    """The plan of gradient round ``v`` (0-based), of training ``local``, before the session that begins with round ``t``."""
+    session = int(timeline.session_of_round[t])
     return RoundPlan(
-        **_participants(parts.timeline, trained),
-        **_of_round(parts, t, present),
-        departed=departed,
-        participation_fraction=min(1.0, len(trained.clients) / len(parts.timeline.eligible_of(present).clients)),
-        purpose="jobs",
-        keys=(),
-        starts=starts,
-    )
-
-
-def rate_at(parts: Parts, t: int) -> float:
-    """Learning rate of round ``t``."""
-    local, (first, length) = parts.settings.local, parts.timeline.session_span(t)
-    return learning_rate(local, *((t - first, length) if local.restart else (t, parts.timeline.rounds)))
-
-
-def _of_round(parts: Parts, t: int, present: Assignment) -> dict[str, Any]:
-    """What does not depend on who takes part."""
-    timeline = parts.timeline
-    return {
-        "present": present,
-        "mean_size": timeline.mean_size_of(present),
-        "session": int(timeline.session_of_round[t]),
-        "session_round": t - timeline.session_span(t)[0],
-        "t": t,
-        "lr": rate_at(parts, t),
-        "local": parts.settings.local,
-    }
-
-
-def plan_gradient_round(
-    parts: Parts, t: int, v: int, lr: float, steps: int | None, batch_size: int | None
-) -> RoundPlan:
-    """The plan of gradient round ``v`` (0-based) at the start of the session that begins with round ``t``.
-
-    ``steps`` of every client and ``batch_size`` are those of training if ``None``.
-    """
-    timeline, local, session = parts.timeline, parts.settings.local, int(parts.timeline.session_of_round[t])
-    amount = {} if steps is None else {"amount": steps, "unit": "steps"}
-    batches = {} if batch_size is None else {"batch_size": batch_size}
-    return RoundPlan(
-        **_participants(timeline, eligible_clients(timeline, t)),
+        **participants(timeline, eligible_clients(timeline, t)),
         present=timeline.at(t),
         mean_size=timeline.mean_size_of(timeline.at(t)),
         departed=None,
@@ -152,11 +116,38 @@ def plan_gradient_round(
         session=session,
         session_round=v,
         t=v,
-        lr=lr,
-        local=local.model_copy(update={**amount, **batches, "lr": lr, "schedule": "constant"}),
+        lr=local.lr,
+        local=local,
+        seed=seed,
         purpose="gradient",
         keys=(session, v),
     )
+
+
+def participants(timeline: Timeline, drawn: Assignment) -> dict[str, Any]:
+    """``ids``, ``shard_ids`` and ``shards`` of a plan."""
+    shards = [timeline.shards[shard] for shard in drawn.shards]
+    return {"ids": drawn.clients.tolist(), "shard_ids": drawn.shards.tolist(), "shards": shards}
+
+
+def of_round(settings: RunSettings, timeline: Timeline, t: int, present: Assignment) -> dict[str, Any]:
+    """What of a plan does not depend on who takes part."""
+    return {
+        "present": present,
+        "mean_size": timeline.mean_size_of(present),
+        "session": int(timeline.session_of_round[t]),
+        "session_round": t - timeline.session_span(t)[0],
+        "t": t,
+        "lr": rate_at(settings.local, timeline, t),
+        "local": settings.local,
+        "seed": settings.seed,
+    }
+
+
+def rate_at(local: LocalSettings, timeline: Timeline, t: int) -> float:
+    """Learning rate of round ``t``."""
+    first, length = timeline.session_span(t)
+    return learning_rate(local, *((t - first, length) if local.restart else (t, timeline.rounds)))
 
 
 def eligible_clients(timeline: Timeline, t: int) -> Assignment:
@@ -170,9 +161,3 @@ def departures(timeline: Timeline, t: int) -> Ints | None:
         return None
     before, now = timeline.at(t - 1).clients, timeline.at(t).clients
     return None if np.array_equal(before, now) else np.setdiff1d(before, now)
-
-
-def _participants(timeline: Timeline, drawn: Assignment) -> dict[str, Any]:
-    """``ids``, ``shard_ids`` and ``shards`` of a plan."""
-    shards = [timeline.shards[shard] for shard in drawn.shards]
-    return {"ids": drawn.clients.tolist(), "shard_ids": drawn.shards.tolist(), "shards": shards}

@@ -6,7 +6,6 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-import numpy as np
 import torch
 from torch import Tensor
 
@@ -14,12 +13,11 @@ from fedtide.algorithms.base import Round, Vectors
 from fedtide.costs.wireless import Segment
 from fedtide.engine import contract
 from fedtide.engine.local import Cohort, momentum_steps
-from fedtide.engine.plan import BatchPlan, step_count
-from fedtide.exchange.base import Schedule
+from fedtide.engine.plan import BatchPlan
 from fedtide.federation.parts import Parts
 from fedtide.federation.plan import RoundPlan
 from fedtide.federation.ranks import Share, share_of
-from fedtide.federation.services import RoundServices, prior
+from fedtide.federation.services import RoundServices
 from fedtide.federation.state import RunState
 from fedtide.federation.training import Training, phase_batches, sit_out, train
 from fedtide.federation.uplink import Combining, Trip, pass_links
@@ -35,7 +33,7 @@ class RoundResult:
         w, b: the new model. members: the local models. participants: their mean, or the new model where that is not evaluated.
         train_loss: mean training loss. drift: mean distance of the local models from the broadcast model.
         segments: local work before each exchange of models, in order.
-        length: L, local steps of a client of mean size. trained: participants that took local steps.
+        trained: participants that took local steps.
         clients, server: columns to record of the participants, empty if there are none, and numbers of the server.
     """
 
@@ -46,7 +44,6 @@ class RoundResult:
     train_loss: float
     drift: float
     segments: list[Segment]
-    length: int
     trained: int
     clients: dict[str, Sequence[float]]
     server: dict[str, float | None]
@@ -62,16 +59,17 @@ def train_round(parts: Parts, state: RunState, plan: RoundPlan) -> RoundResult:
     samples = algorithm.training_samples(plan.ids, plan.shard_ids, plan.shards, state.extra)
     shards = contract.positions(algorithm, "training_samples", samples, len(plan.ids), parts.data.size("train"))
     plan = replace(plan, shards=shards)
-    batches = phase_batches(parts, plan, state.w.device, plan.local)
+    batches = phase_batches(plan, plan.local, parts.data.classes, state.w.device)
     ids = torch.tensor(plan.ids, dtype=torch.int64)
     places = ids.to(state.counts.device)
     state.counts.index_add_(0, places, torch.ones_like(places))
     memory = _gather(state, ids)
     r, services = _make_round(parts, state, plan, batches, memory)
     schedule = parts.exchange.schedule(r)
-    share = share_of(parts.hardware.group, len(ids), whole=_needs_rows(parts, state, plan, schedule))
+    whole = bool(state.memory or schedule.averages) or plan.starts is not None or not parts.sums_only
+    share = share_of(parts.hardware.group, len(ids), whole)
     r.sums = share.total
-    sit_out(r, schedule, batches)
+    batches = sit_out(r, schedule, batches)
     trained = train(Training(parts, state, plan, services.counts, memory, schedule, share), r, batches)
     cohort = trained.cohort
     services.buffers, r.trained = cohort.buffers, cohort.W
@@ -82,7 +80,7 @@ def train_round(parts: Parts, state: RunState, plan: RoundPlan) -> RoundResult:
         r.rule = combining = Combining(parts.rule, r, trained.start)
     r.weights = contract.tensor(algorithm, "weights", algorithm.weights(r), r.n, tuple(r.n.shape))
     w = contract.tensor(algorithm, "finish", algorithm.finish(r), state.w, tuple(state.w.shape))
-    b = r.mean(cohort.buffers)
+    b = r.weighted_mean(cohort.buffers)
     if "latest" in memory:
         memory["latest"] = cohort.W
     if plan.local.keeps_momentum:
@@ -100,7 +98,6 @@ def train_round(parts: Parts, state: RunState, plan: RoundPlan) -> RoundResult:
         train_loss=_mean_loss(cohort, plan),
         drift=drift,
         segments=trained.segments,
-        length=r.mean_steps,
         trained=sum(count > 0 for count in cohort.plan.steps),
         clients=clients,
         server=server,
@@ -141,7 +138,7 @@ def _make_round(
     steps = torch.tensor(batches.steps, dtype=torch.float64)
     counts = parts.data.label_counts(plan.shards)
     weights = parts.weighting.weights(n, counts)
-    services = RoundServices(parts, state, plan, prior(parts, counts, plan.present, state.w))
+    services = RoundServices(parts, state, plan, counts)
     rows = state.w.expand(len(plan.ids), -1) if plan.starts is None else plan.starts.w
     behind = [0] * len(plan.ids) if plan.starts is None else plan.starts.staleness
     rate = plan.rate
@@ -168,7 +165,7 @@ def _make_round(
         omega=column(n / plan.mean_size),
         steps=column(steps),
         effective_steps=column(momentum_steps(steps, local.momentum, local.nesterov)),
-        mean_steps=step_count(int(np.ceil(plan.mean_size)), plan.mean_size, local),
+        mean_steps=plan.mean_steps,
         weights=column(contract.tensor(parts.weighting, "weights", weights, None, (len(n),))),
         population=plan.population,
         clients=parts.timeline.num_clients,
@@ -208,9 +205,3 @@ def _drift(W: Tensor, base: Tensor, share: Share) -> float:
     if not share.whole:
         share.combine(distances)
     return float(distances.mean())
-
-
-def _needs_rows(parts: Parts, state: RunState, plan: RoundPlan, schedule: Schedule) -> bool:
-    """Whether every process needs all local models: for memories, averages inside the round or evaluation."""
-    used = bool(state.memory or schedule.averages) or plan.starts is not None
-    return used or not parts.algorithm.sums_only or parts.evaluates("ensemble") or parts.rule is not None

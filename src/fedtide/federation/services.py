@@ -18,24 +18,20 @@ from fedtide.engine.passes.models import recompute_statistics, with_input_gradie
 from fedtide.federation.parts import Parts
 from fedtide.federation.plan import RoundPlan
 from fedtide.federation.state import RunState
-from fedtide.world.timeline import Assignment
 
 Ints = NDArray[np.int64]
 Result = TypeVar("Result")
 
 
-def prior(parts: Parts, counts: Tensor, present: Assignment, like: Tensor) -> Tensor:
-    """The clients' samples per class [C, L] as the objective sees them: each client's own, or those of all present."""
-    if parts.task.objective.pooled:
-        counts = parts.data.label_counts(parts.timeline.shards_of(present)).sum(0).expand_as(counts)
-    return counts.to(like)
-
-
 class RoundServices:
-    """See :class:`fedtide.algorithms.base.Services`; ``state`` is before the round, ``counts`` [C, L] are the objective's."""
+    """See :class:`fedtide.algorithms.base.Services`; ``state`` is before the round.
 
-    def __init__(self, parts: Parts, state: RunState, plan: RoundPlan, counts: Tensor) -> None:
-        self._parts, self._state, self._plan, self.counts = parts, state, plan, counts
+    ``held`` are the participants' samples per class [C, L], and ``counts`` the same as the objective sees them.
+    """
+
+    def __init__(self, parts: Parts, state: RunState, plan: RoundPlan, held: Tensor) -> None:
+        self._parts, self._state, self._plan = parts, state, plan
+        self.counts = self._prior(held, state.w)
         self._batch = parts.settings.evaluation.batch_size
         self.buffers = state.b  # the participants' [C, q] after training
 
@@ -47,7 +43,7 @@ class RoundServices:
     def full_gradient(self, points: Tensor, shards: Sequence[Ints] | None = None) -> Tensor:
         parts, data, counts = self._parts, self._plan.shards, self.counts
         if shards is not None:
-            data, counts = shards, prior(parts, parts.data.label_counts(shards), self._plan.present, points)
+            data, counts = shards, self._prior(parts.data.label_counts(shards), points)
         return full_gradient(parts.workers, points, self._state.b, list(data), self._batch, counts)
 
     def taylor(self, points: Tensor, probes: int | None, first: int = 0) -> tuple[Tensor, Tensor]:
@@ -56,7 +52,7 @@ class RoundServices:
         def directions(row: int) -> Tensor:
             if probes is None:
                 return torch.eye(size, dtype=points.dtype, device=points.device)
-            draws = generator(parts.settings.seed, f"{plan.purpose}.probes", *plan.keys, plan.ids[row])
+            draws = generator(plan.seed, f"{plan.purpose}.probes", *plan.keys, plan.ids[row])
             signs = draws.integers(0, 2, (probes, size))
             return torch.from_numpy(signs).to(points).mul_(2).sub_(1).div_(probes**0.5)
 
@@ -97,6 +93,12 @@ class RoundServices:
     def population(self) -> Population:
         ids, sizes = self._plan.present.clients, self._parts.timeline.sizes_of(self._plan.present)
         return Population(ids, sizes, self._state.seen[torch.from_numpy(ids)].cpu().numpy())
+
+    def _prior(self, counts: Tensor, like: Tensor) -> Tensor:
+        """The clients' samples per class [C, L] as the objective sees them: each client's own, or those of all present."""
+        if self._parts.task.objective.pooled:
+            counts = self.population_counts().sum(0).expand_as(counts)
+        return counts.to(like)
 
     def population_counts(self) -> Tensor:
         return self._parts.data.label_counts(self._parts.timeline.shards_of(self._plan.present))

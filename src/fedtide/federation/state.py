@@ -8,6 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from fedtide.algorithms.base import Algorithm
 from fedtide.core.errors import SettingsError
 from fedtide.federation.clocks.queue import Job, Queue
 from fedtide.federation.parts import Parts
@@ -67,37 +68,44 @@ class RunState:
         return RunState(**{key: place(value, memory if key == "memory" else device) for key, value in values.items()})
 
 
-def server_vectors(parts: Parts) -> dict[str, Tensor]:
-    """The algorithm's server vectors [d] at the start."""
-    return {vector.name: torch.full_like(parts.w0, vector.start) for vector in parts.algorithm.server_vectors()}
+def server_vectors(algorithm: Algorithm, like: Tensor) -> dict[str, Tensor]:
+    """An algorithm's server vectors at the start, of the form of the parameters [d]."""
+    return {vector.name: torch.full_like(like, vector.start) for vector in algorithm.server_vectors()}
 
 
 def initial_state(parts: Parts) -> RunState:
     """State before the first round."""
+    clients, state = parts.timeline.num_clients, _without_memory(parts)
+    state.memory = {name: parts.memory.rows(clients, size, state.w.dtype) for name, size in parts.client_rows.items()}
+    return state
+
+
+def _without_memory(parts: Parts) -> RunState:
     clients = parts.timeline.num_clients
     return RunState(
         round=0,
         w=parts.w0.clone(),
         b=parts.b0.clone(),
-        server=server_vectors(parts),
-        memory={name: parts.memory.rows(clients, size, parts.w0.dtype) for name, size in parts.client_rows.items()},
+        server=server_vectors(parts.algorithm, parts.w0),
+        memory={},
         seen=torch.zeros(clients, dtype=torch.bool),
         counts=torch.zeros(clients, dtype=torch.int64),
         written=torch.zeros(clients, dtype=torch.int64),
-        uplink=_uplink(parts),
+        uplink={link.settings.name: link.extra(parts.layout.size) for link in parts.links},
         extra=parts.algorithm.extra(),
     )
 
 
-def _uplink(parts: Parts) -> dict[str, dict[str, Tensor]]:
-    return {link.settings.name: link.extra(parts.layout.size) for link in parts.links}
-
-
 def restored_state(parts: Parts, saved: dict[str, Any]) -> RunState:
     """State of this run from :meth:`RunState.tensors`, or as it comes from a file, every part where it belongs."""
-    _refuse_other_shapes(parts, saved)
-    memory, never = saved.get("memory", {}), torch.zeros(parts.timeline.num_clients, dtype=torch.int64)
-    state = RunState.restore({"written": never, **saved, "memory": {}}, parts.hardware.device, torch.device("cpu"))
+    first = _without_memory(parts)
+    expected = _expected(first, parts.client_rows)
+    if isinstance(parts.settings.clock, Events):
+        expected |= _of_events(first, saved.get("events", {}))
+    _refuse_other_shapes(expected, saved)
+    memory = saved.get("memory", {})
+    values = {"written": first.written, **saved, "memory": {}}
+    state = RunState.restore(values, parts.hardware.device, torch.device("cpu"))
     if isinstance(memory, StoredRows):
         state.memory = {
             name: parts.memory.rows(form.shape[0], form.shape[1], form.dtype) for name, form in memory.forms.items()
@@ -108,21 +116,22 @@ def restored_state(parts: Parts, saved: dict[str, Any]) -> RunState:
     return state
 
 
-def _refuse_other_shapes(parts: Parts, saved: dict[str, Any]) -> None:
-    """Compare names, types and shapes with those of the initial state; of tensors that grow, the initial names alone."""
-    clients = parts.timeline.num_clients
-    expected = {"w": _form(parts.w0), "b": _form(parts.b0)}
-    expected |= {"seen": f"{torch.bool} [{clients}]", "counts": f"{torch.int64} [{clients}]"}
-    expected |= {f"server.{name}": _form(vector) for name, vector in server_vectors(parts).items()}
-    expected |= {f"memory.{name}": f"{parts.w0.dtype} [{clients}, {size}]" for name, size in parts.client_rows.items()}
-    expected |= {f"extra.{name}": "a tensor" for name in parts.algorithm.extra()}
+def _expected(first: RunState, client_rows: dict[str, int]) -> dict[str, str]:
+    """Types and shapes of a run's state; of tensors that grow, names alone."""
+    expected = {name: _form(getattr(first, name)) for name in ("w", "b", "seen", "counts")}
+    expected |= _forms("server", first.server)
+    expected |= {f"memory.{name}": f"{first.w.dtype} [{len(first.seen)}, {size}]" for name, size in client_rows.items()}
+    return expected | {f"extra.{name}": "a tensor" for name in first.extra} | _forms("uplink", first.uplink)
+
+
+def _refuse_other_shapes(expected: dict[str, str], saved: dict[str, Any]) -> None:
+    """Compare names, types and shapes of a saved state with those that it should have."""
     found = {name: _form(saved.get(name)) for name in ("w", "b", "seen", "counts")}
     memory = saved.get("memory", {})
     forms = memory.forms if isinstance(memory, StoredRows) else memory
     found |= {f"server.{name}": _form(value) for name, value in saved.get("server", {}).items()}
     found |= {f"memory.{name}": _form(value) for name, value in forms.items()}
     found |= {f"extra.{name}": "a tensor" for name in saved.get("extra", {}) if f"extra.{name}" in expected}
-    expected |= _forms("uplink", _uplink(parts)) | _of_events(parts, saved.get("events", {}))
     found |= _forms("uplink", saved.get("uplink", {})) | _forms("events", saved.get("events", {}))
     for name in (*expected, *found):
         is_, should = found.get(name, "missing"), expected.get(name, "absent")
@@ -133,10 +142,8 @@ def _refuse_other_shapes(parts: Parts, saved: dict[str, Any]) -> None:
             )
 
 
-def _of_events(parts: Parts, events: dict[str, Any]) -> dict[str, str]:
+def _of_events(first: RunState, events: dict[str, Any]) -> dict[str, str]:
     """What the jobs under way should be like, whose number is that of the rows of ``running``."""
-    if not isinstance(parts.settings.clock, Events):
-        return {}
     rows, number = events.get("running"), f"{torch.int64} [{{}}]".format
     jobs = rows.shape[0] if isinstance(rows, Tensor) and rows.dim() == 2 and rows.shape[1] == len(Job._fields) else 0
     versions = {job.version for job in Queue.restore(events).running.values()} if jobs else set[int]()
@@ -145,8 +152,8 @@ def _of_events(parts: Parts, events: dict[str, Any]) -> dict[str, str]:
         "events.running": number(f"{jobs}, {len(Job._fields)}"),
         "events.joules": f"{torch.float64} [{jobs}]",
         **{f"events.{name}": number(length) for name, length in lengths.items()},
-        **{f"events.w.{version}": _form(parts.w0) for version in versions},
-        **{f"events.b.{version}": _form(parts.b0) for version in versions},
+        **{f"events.w.{version}": _form(first.w) for version in versions},
+        **{f"events.b.{version}": _form(first.b) for version in versions},
     }
 
 

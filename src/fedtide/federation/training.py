@@ -17,7 +17,7 @@ from fedtide.engine import contract
 from fedtide.engine.flat import weighted_sum
 from fedtide.engine.local import Cohort, Gradient, GradientAt, momentum_steps
 from fedtide.engine.optimisers import Moments, optimiser
-from fedtide.engine.plan import BatchPlan, plan_batches
+from fedtide.engine.plan import BatchPlan, Classes, plan_batches
 from fedtide.exchange.base import Schedule
 from fedtide.federation.parts import Parts
 from fedtide.federation.plan import RoundPlan
@@ -53,12 +53,12 @@ class Trained:
 
 
 def phase_batches(
-    parts: Parts, plan: RoundPlan, device: torch.device, local: LocalSettings, number: int = 0
+    plan: RoundPlan, local: LocalSettings, classes: Classes, device: torch.device, number: int = 0
 ) -> BatchPlan:
     """The batches of a phase; the draws of the first one have the keys of the round alone."""
     drawn = plan.ids if plan.starts is None else plan.starts.numbers
     keys = (*plan.keys, number) if number else plan.keys
-    where = parts.settings.seed, plan.purpose, keys, device, parts.data.classes
+    where = plan.seed, plan.purpose, keys, device, classes
     return plan_batches(plan.shards, drawn, local, plan.mean_size, *where)
 
 
@@ -79,7 +79,8 @@ def train(t: Training, r: Round, batches: BatchPlan) -> Trained:
         raise broken_contract(
             algorithm, "phases", "one Phase or more, and r.W set to the trained models of one as they are"
         )
-    count_steps(r, kept.cohort.plan)
+    if kept.cohort.plan is not batches:
+        count_steps(r, kept.cohort.plan)
     return replace(kept, segments=_joined([trained.segments for trained in done]))
 
 
@@ -111,9 +112,7 @@ def _cohort(t: Training, r: Round, phase: Phase, batches: BatchPlan, number: int
         trains = contract.mask(algorithm, trains, len(r.w)).to(W.device)
     if number or phase.amount is not None:
         local = t.plan.local if phase.amount is None else t.plan.local.model_copy(update={"amount": phase.amount})
-        batches = phase_batches(t.parts, t.plan, W.device, local, number)
-    if t.schedule.idle:
-        batches = batches.without(t.schedule.idle)
+        batches = phase_batches(t.plan, local, t.parts.data.classes, W.device, number)
     cohort = Cohort(
         W=W,
         buffers=(state.b.expand(clients, -1) if t.plan.starts is None else t.plan.starts.b).clone(),
@@ -157,15 +156,17 @@ def _moments(memory: dict[str, Tensor], W: Tensor, local: LocalSettings) -> Mome
     return used.at_rest(W)
 
 
-def sit_out(r: Round, schedule: Schedule, batches: BatchPlan) -> None:
+def sit_out(r: Round, schedule: Schedule, batches: BatchPlan) -> BatchPlan:
     """Idle clients take no step, and are left out of the average of ``r`` unless ``idle_count`` is set."""
     if not schedule.idle:
-        return
-    count_steps(r, batches.without(schedule.idle))
+        return batches
+    batches = batches.without(schedule.idle)
+    count_steps(r, batches)
     trains = torch.ones_like(r.steps)
     trains[schedule.idle] = 0
     if not schedule.idle_count and len(schedule.idle) < len(r.ids):
         r.weights = r.weights * trains / (r.weights * trains).sum()
+    return batches
 
 
 def _advance(t: Training, r: Round, cohort: Cohort, exchanges: bool) -> list[Segment]:

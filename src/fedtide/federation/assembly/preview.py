@@ -14,6 +14,7 @@ from fedtide.federation.parts import Parts
 from fedtide.federation.schedules import learning_rate
 from fedtide.scenarios.base import Scenario
 from fedtide.settings.clock import Events
+from fedtide.settings.run import RunSettings
 
 
 def memory_plan(parts: Parts, wanted: Footprint) -> str:
@@ -33,9 +34,8 @@ def memory_plan(parts: Parts, wanted: Footprint) -> str:
     )
 
 
-def unused_partition(parts: Parts) -> list[str]:
+def unused_partition(chosen: RunSettings) -> list[str]:
     """A line if the scenario does not deal data with the partition."""
-    chosen = parts.settings
     used = plugins.create(Scenario, chosen.scenario).partition_settings()
     if used is None:
         return []
@@ -60,4 +60,4 @@ def advice(parts: Parts) -> list[str]:
         participation_fraction=parts.participation.participation_fraction(int((sizes > 0).sum())),
         smallest=float(sizes[sizes > 0].min()) / mean,
     )
-    return [*unused_partition(parts), *parts.network.remarks, *parts.algorithm.advice(preview)]
+    return [*unused_partition(parts.settings), *parts.network.remarks, *parts.algorithm.advice(preview)]

@@ -34,10 +34,10 @@ class RoundClock:
         self.parts = parts
 
     def plan(self, state: RunState, t: int) -> RoundPlan:
-        return plan_round(self.parts, t)
+        return plan_round(self.parts.settings, self.parts.timeline, self.parts.participation, t)
 
     def charge(self, state: RunState, plan: RoundPlan, result: RoundResult) -> int:
-        return charge(self.parts, state, plan, result.segments, result.length)
+        return charge(state, plan, result.segments, self.parts.payload, self.parts.wireless)
 
     def record(self, record: RoundRecord, plan: RoundPlan, state: RunState) -> None:
         """See :meth:`Clock.record`: there are no others."""

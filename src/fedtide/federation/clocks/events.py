@@ -21,7 +21,7 @@ from fedtide.federation.clocks.durations import AHEAD, Durations
 from fedtide.federation.clocks.presence import make_presence
 from fedtide.federation.clocks.queue import Job, Queue
 from fedtide.federation.parts import Parts
-from fedtide.federation.plan import JobStarts, RoundPlan, plan_update, rate_at
+from fedtide.federation.plan import JobStarts, RoundPlan, of_round, participants, rate_at
 from fedtide.federation.record import RoundRecord
 from fedtide.federation.round import RoundResult
 from fedtide.federation.state import RunState
@@ -99,7 +99,7 @@ class EventClock:
     def charge(self, state: RunState, plan: RoundPlan, result: RoundResult) -> int:
         """Add the normalised cost to the totals; all else was charged as it arose. The number of results that arrived."""
         arrived = self._since.arrived
-        state.totals["kappa"] += arrived * self.parts.payload.models / (len(plan.ids) * result.length)
+        state.totals["kappa"] += arrived * self.parts.payload.models / (len(plan.ids) * plan.mean_steps)
         return arrived
 
     def record(self, record: RoundRecord, plan: RoundPlan, state: RunState) -> None:
@@ -191,6 +191,7 @@ class EventClock:
 
     def update_plan(self, flight: Flight, jobs: Sequence[Job], t: int, since: int) -> RoundPlan:
         """The plan of the update of version ``t`` from these jobs; ``since``: the instant of the update before."""
+        settings, timeline = self.parts.settings, self.parts.timeline
         jobs = sorted(jobs, key=lambda job: (job.client, job.number))
         models = [flight.models[job.version] for job in jobs]
         last = {job.client: job.number for job in jobs}
@@ -200,11 +201,19 @@ class EventClock:
             numbers=[job.number for job in jobs],
             w=torch.stack([w for w, _ in models]),
             b=torch.stack([b for _, b in models]),
-            lr=[rate_at(self.parts, job.version) for job in jobs],
+            lr=[rate_at(settings.local, timeline, job.version) for job in jobs],
             staleness=[t - job.version for job in jobs],
             keeps=[job.client in here and last[job.client] == job.number for job in jobs],
         )
         trained = Assignment(np.array([job.client for job in jobs]), np.array([job.shard for job in jobs]))
         if not len(present.clients):  # the results of clients that have left may arrive when nobody is there
-            present = self.parts.timeline.at(t)
-        return plan_update(self.parts, t, trained, starts, present, departed)
+            present = timeline.at(t)
+        return RoundPlan(
+            **participants(timeline, trained),
+            **of_round(settings, timeline, t, present),
+            departed=departed,
+            participation_fraction=min(1.0, len(trained.clients) / len(timeline.eligible_of(present).clients)),
+            purpose="jobs",
+            keys=(),
+            starts=starts,
+        )
