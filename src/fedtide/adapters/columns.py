@@ -9,12 +9,10 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 
+from fedtide.core.array_types import Ints
 from fedtide.core.errors import SettingsError, shortened
 from fedtide.world.dataset import Origins
-
-Ints = NDArray[np.int64]
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,8 @@ from torch import Tensor
 
 from fedtide.adapters import columns
 from fedtide.adapters.arrays import Kind, stacked, typed
-from fedtide.adapters.columns import Column, Ints
+from fedtide.adapters.columns import Column
+from fedtide.core.array_types import Ints
 from fedtide.core.bounds import LARGEST
 from fedtide.core.errors import SettingsError, shortened
 from fedtide.settings.scores import TaskName

@@ -6,16 +6,14 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple, Protocol, TypeVar
 
-import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
+from fedtide.core.array_types import Bools, Ints
 from fedtide.core.randomness import Randomness
 from fedtide.engine.flat import Layout, add_weighted, add_weighted_updates
 from fedtide.settings.run import LocalSettings
 
-Ints = NDArray[np.int64]
 Result = TypeVar("Result")
 Sums = Callable[[Tensor, Callable[[Tensor, slice], None]], Tensor]
 
@@ -70,7 +68,7 @@ class Population(NamedTuple):
 
     ids: Ints
     samples: Ints
-    seen: NDArray[np.bool_]
+    seen: Bools
 
 
 def _here(total: Tensor, add: Callable[[Tensor, slice], None]) -> Tensor:

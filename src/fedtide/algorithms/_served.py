@@ -5,14 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import NamedTuple
 
-import numpy as np
-from numpy.typing import NDArray
 from torch import Tensor
 
 from fedtide.algorithms._round import Vectors
+from fedtide.core.array_types import Ints
 from fedtide.engine.flat import Layout
-
-Ints = NDArray[np.int64]
 
 
 class Served(NamedTuple):

@@ -10,8 +10,9 @@ from torch import Tensor
 
 from fedtide.algorithms._phase import Phase
 from fedtide.algorithms._preview import RunPreview
-from fedtide.algorithms._round import ForwardPass, Ints, Population, Round, Services, Vectors
+from fedtide.algorithms._round import ForwardPass, Population, Round, Services, Vectors
 from fedtide.algorithms._served import Served, ServedTo
+from fedtide.core.array_types import Ints
 from fedtide.core.plugins import Plugin, PluginSettings, Tunable
 from fedtide.core.randomness import Randomness
 from fedtide.engine.flat import Layout

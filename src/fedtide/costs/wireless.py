@@ -21,12 +21,10 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.utils.flop_counter import FlopCounterMode
 
+from fedtide.core.array_types import Bools, Floats, Ints
 from fedtide.core.randomness import generator
 from fedtide.costs.radio import break_point, correlation, noise_density
 from fedtide.settings.costs import CostSettings
-
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
 
 CHUNK = 1024
 """Most slots simulated at a time; no result depends on it."""
@@ -352,7 +350,7 @@ class Wireless:
         return Link(bandwidth, power * gains / (noise_density(self.settings) * bandwidth), bits)
 
 
-def _waits(member: NDArray[np.bool_], down: Floats, up: Floats, compute: Floats) -> Floats:
+def _waits(member: Bools, down: Floats, up: Floats, compute: Floats) -> Floats:
     """Seconds [K] that devices wait for the slowest member at the end of each segment but the last; from [segments, K]."""
     clock, waited = np.zeros(member.shape[1]), np.zeros(member.shape[1])
     for rows, received, sent, computed in zip(member[:-1], down, up, compute, strict=False):

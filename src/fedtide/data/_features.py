@@ -10,9 +10,11 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from fedtide.core.array_types import Bools
+
 
 def encode(
-    frame: pd.DataFrame, numeric: Sequence[str], categorical: Sequence[str], fit: NDArray[np.bool_]
+    frame: pd.DataFrame, numeric: Sequence[str], categorical: Sequence[str], fit: Bools
 ) -> tuple[Tensor, list[str]]:
     """Features of a table's rows, learnt from some of them.
 

@@ -9,6 +9,7 @@ import torch
 from numpy.typing import NDArray
 from pydantic import Field
 
+from fedtide.core.array_types import Ints
 from fedtide.core.errors import SettingsError
 from fedtide.core.randomness import generator
 from fedtide.data._leaf import User, read_users
@@ -20,7 +21,6 @@ TRAIN_SHARE = 0.8
 SPLIT_SEED = 0
 
 Pixels = NDArray[np.uint8]
-Ints = NDArray[np.int64]
 
 
 class Femnist(DatasetPlugin):

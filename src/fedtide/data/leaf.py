@@ -13,8 +13,9 @@ from pydantic import Field, model_validator
 from torch import Tensor
 
 from fedtide.adapters.arrays import stacked, typed
-from fedtide.adapters.columns import Column, Ints, classes
+from fedtide.adapters.columns import Column, classes
 from fedtide.adapters.tensors import from_tensors
+from fedtide.core.array_types import Ints
 from fedtide.core.errors import SettingsError
 from fedtide.data._leaf import User, read_users
 from fedtide.data._text import UNKNOWN, learn, padded, words

@@ -8,11 +8,11 @@ from typing import Annotated, Literal, Self
 import numpy as np
 import pandas as pd
 import torch
-from numpy.typing import NDArray
 from pydantic import Field, model_validator
 from torch import Tensor
 
 from fedtide.adapters.columns import classes, clients, is_numeric, numbers, origins_of, times
+from fedtide.core.array_types import Ints
 from fedtide.core.errors import SettingsError
 from fedtide.core.plugins import OMIT_DEFAULT
 from fedtide.data._features import encode
@@ -102,7 +102,7 @@ class Table(DatasetPlugin):
         parts = ((inputs[part], labels[part]) for part in (train, test))
         return self.dataset("vector", parts, num_classes=num_classes, origins=origins, task=chosen.task)
 
-    def _labels(self, frame: pd.DataFrame, path: Path) -> tuple[Tensor, NDArray[np.int64], int]:
+    def _labels(self, frame: pd.DataFrame, path: Path) -> tuple[Tensor, Ints, int]:
         """Labels of all rows, the class of each (0 where there are none), and the number of classes."""
         chosen = self.settings
         if chosen.task == "classification":

@@ -20,9 +20,9 @@ from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
-Floats = NDArray[np.float64]
+from fedtide.core.array_types import Floats
+
 Spread = Literal["scatter", "variance"]
 
 

@@ -16,11 +16,10 @@ from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
+from fedtide.core.array_types import Floats
 from fedtide.core.randomness import generator
 
-Floats = NDArray[np.float64]
 Method = Literal["fedavg", "fedprox", "cfl"]
 METHODS: tuple[Method, ...] = ("fedavg", "fedprox", "cfl")
 

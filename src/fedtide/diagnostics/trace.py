@@ -10,6 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from fedtide.core.array_types import Ints
 from fedtide.core.errors import SettingsError
 from fedtide.diagnostics.bound import Constants, Spread, Work, drift, largest_rate, terms
 from fedtide.diagnostics.softmax import SoftmaxProblem
@@ -21,7 +22,7 @@ from fedtide.federation.parts import Hardware, assemble
 from fedtide.federation.state import initial_state
 from fedtide.settings.run import LocalSettings, RunSettings
 from fedtide.world.dataset import Dataset
-from fedtide.world.timeline import Ints, Timeline
+from fedtide.world.timeline import Timeline
 
 
 @dataclass(frozen=True)

@@ -9,13 +9,11 @@ from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
+from fedtide.core.array_types import Ints
 from fedtide.core.faults import broken_contract
 from fedtide.engine.local import GradientAt, Local, Term
-
-Ints = NDArray[np.int64]
 
 
 def tensor(plugin: Any, hook: str, value: Any, like: Tensor | None, *shapes: tuple[int, ...]) -> Tensor:

@@ -7,13 +7,12 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
+from fedtide.core.array_types import Floats, Ints
 from fedtide.core.randomness import generator, key64
 from fedtide.settings.run import LocalSettings
 
-Ints = NDArray[np.int64]
 Classes = Callable[[Ints], Ints]  # classes of the training samples at some positions
 _BETWEEN = 1181783497276652981  # an odd multiplier keeps the keys of a step's batches apart
 
@@ -78,9 +77,9 @@ def sample_count(size: int, mean_size: float, local: LocalSettings) -> int:
     return passes * size + rest * local.step_samples
 
 
-def _balanced(labels: Ints) -> NDArray[np.float64]:
+def _balanced(labels: Ints) -> Floats:
     _, classes, counts = np.unique(labels, return_inverse=True, return_counts=True)
-    probabilities: NDArray[np.float64] = 1.0 / (len(counts) * counts[classes])
+    probabilities: Floats = 1.0 / (len(counts) * counts[classes])
     return probabilities
 
 

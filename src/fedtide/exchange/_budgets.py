@@ -9,15 +9,13 @@ import math
 from typing import Annotated, Literal
 
 import numpy as np
-from numpy.typing import NDArray
 from pydantic import Field
 
 from fedtide.algorithms.base import Ints, Round
+from fedtide.core.array_types import Floats
 from fedtide.core.errors import SettingsError
 from fedtide.core.plugins import SettingsModel
 from fedtide.core.randomness import Randomness
-
-Floats = NDArray[np.float64]
 
 _ROUNDING = 1e-9  # in binary, 0.29 of 100 is a little less than 29; shares are decimal numbers
 

@@ -7,9 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
 from fedtide.aggregation.base import Rule
@@ -48,8 +46,6 @@ from fedtide.uplink.base import Link
 from fedtide.weighting.base import Weighting
 from fedtide.world.dataset import Dataset, refuse_other_task
 from fedtide.world.timeline import Timeline
-
-Ints = NDArray[np.int64]
 
 
 @dataclass(frozen=True)

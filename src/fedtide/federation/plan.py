@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from torch import Tensor
 
+from fedtide.core.array_types import Ints
 from fedtide.core.faults import broken_contract
 from fedtide.engine import contract
 from fedtide.engine.plan import step_count
@@ -17,8 +17,6 @@ from fedtide.federation.schedules import learning_rate
 from fedtide.participation.base import Participation
 from fedtide.settings.run import LocalSettings, RunSettings
 from fedtide.world.timeline import Assignment, Timeline
-
-Ints = NDArray[np.int64]
 
 
 @dataclass(frozen=True)

@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TypeVar
 
-import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
 from fedtide.algorithms.base import ForwardPass, Population
+from fedtide.core.array_types import Ints
 from fedtide.core.randomness import generator
 from fedtide.engine.passes.curvature import fisher_diagonal, taylor
 from fedtide.engine.passes.evaluation import full_gradient, pass_through
@@ -19,7 +18,6 @@ from fedtide.federation.parts import Parts
 from fedtide.federation.plan import RoundPlan
 from fedtide.federation.state import RunState
 
-Ints = NDArray[np.int64]
 Result = TypeVar("Result")
 
 

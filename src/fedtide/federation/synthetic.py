@@ -6,13 +6,11 @@ from functools import cached_property
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
+from fedtide.core.array_types import Ints
 from fedtide.world.dataset import Dataset
 from fedtide.world.timeline import Timeline
-
-Ints = NDArray[np.int64]
 
 
 def capacity(timeline: Timeline, per_shard: int) -> int:

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from fedtide.core.array_types import Ints
 from fedtide.core.files import write_bytes
 from fedtide.mirror.inputs import dataset_inputs
 from fedtide.mirror.logged_model import log_model
@@ -19,7 +20,7 @@ from fedtide.mirror.workspace import RECORDS_ONLY, MlflowOptions
 from fedtide.records.run_directory import RunDirectory, finite, read_json
 from fedtide.settings.scores import Score, main_score
 from fedtide.world.dataset import Dataset
-from fedtide.world.timeline import Ints, Timeline
+from fedtide.world.timeline import Timeline
 
 _MAX_VALUE = 250  # characters of a parameter's value
 _MAX_METRICS = 1000  # per call, MLflow's limit

@@ -10,17 +10,15 @@ from abc import abstractmethod
 from typing import Literal
 
 import numpy as np
-from numpy.typing import NDArray
 from pydantic import Field
 
+from fedtide.core.array_types import Bools, Floats, Ints
 from fedtide.core.errors import SettingsError
 from fedtide.core.plugins import PluginSettings
 from fedtide.core.randomness import generator
-from fedtide.participation._shares import Floats, ShareSettings, client_shares
+from fedtide.participation._shares import ShareSettings, client_shares
 from fedtide.participation.base import Participation, coins, smallest
-from fedtide.world.timeline import Ints, Timeline
-
-Bools = NDArray[np.bool_]
+from fedtide.world.timeline import Timeline
 
 _ATTEMPTS = 100_000
 

@@ -5,15 +5,13 @@ from __future__ import annotations
 from typing import Literal
 
 import numpy as np
-from numpy.typing import NDArray
 from pydantic import Field
 
+from fedtide.core.array_types import Floats, Ints
 from fedtide.core.errors import SettingsError
 from fedtide.core.plugins import PluginSettings
 from fedtide.core.randomness import generator
-from fedtide.world.timeline import Ints, Timeline
-
-Floats = NDArray[np.float64]
+from fedtide.world.timeline import Timeline
 
 
 class ShareSettings(PluginSettings):

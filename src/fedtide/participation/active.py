@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
+from fedtide.core.array_types import Bools, Floats, Ints
 from fedtide.core.errors import SettingsError
-from fedtide.participation._available import Available, AvailableSettings, Bools
-from fedtide.participation._shares import Floats
-from fedtide.world.timeline import Ints, Timeline
+from fedtide.participation._available import Available, AvailableSettings
+from fedtide.world.timeline import Timeline
 
 
 class Active(Available):

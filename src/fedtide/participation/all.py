@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
+from fedtide.core.array_types import Ints
 from fedtide.core.plugins import PluginSettings
 from fedtide.participation.base import Participation
 
@@ -17,7 +17,7 @@ class All(Participation):
 
     settings: Settings
 
-    def draw(self, present: NDArray[np.int64], round_: int, seed: int) -> NDArray[np.int64]:
+    def draw(self, present: Ints, round_: int, seed: int) -> Ints:
         return np.arange(len(present), dtype=np.int64)
 
     def participation_fraction(self, present: int) -> float:

@@ -5,9 +5,8 @@ from __future__ import annotations
 import numpy as np
 from pydantic import Field
 
-from fedtide.participation._available import Available, AvailableSettings, Bools
-from fedtide.participation._shares import Floats
-from fedtide.world.timeline import Ints
+from fedtide.core.array_types import Bools, Floats, Ints
+from fedtide.participation._available import Available, AvailableSettings
 
 
 class Alternating(Available):

@@ -6,20 +6,20 @@ from abc import abstractmethod
 from typing import ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
+from fedtide.core.array_types import Floats, Ints
 from fedtide.core.plugins import Plugin
 from fedtide.core.randomness import generator
 from fedtide.world.timeline import Timeline
 
 
-def coins(present: NDArray[np.int64], round_: int, seed: int, attempt: int = 0) -> NDArray[np.float64]:
+def coins(present: Ints, round_: int, seed: int, attempt: int = 0) -> Floats:
     """One uniform number in [0, 1) per present client, independent of who else is present."""
-    uniform: NDArray[np.float64] = generator(seed, "participation", round_, attempt).random(int(present[-1]) + 1)
+    uniform: Floats = generator(seed, "participation", round_, attempt).random(int(present[-1]) + 1)
     return uniform if len(present) == len(uniform) else uniform[present]
 
 
-def smallest(uniform: NDArray[np.float64], count: int) -> NDArray[np.int64]:
+def smallest(uniform: Floats, count: int) -> Ints:
     """Positions of the ``count`` smallest of independent uniform numbers in [0, 1), ascending; of equal ones the first.
 
     Only those below a bound are sorted, of which there are as many but with a probability around 1e-15.
@@ -36,14 +36,14 @@ class Participation(Plugin):
 
     kind: ClassVar[str] = "participation"
 
-    def bind(self, timeline: Timeline, labels: NDArray[np.int64], seed: int) -> None:
+    def bind(self, timeline: Timeline, labels: Ints, seed: int) -> None:
         """Receive the run's timeline, the labels int64 [n] of its whole training set and its seed, before any draw.
 
         By default nothing is kept of them. A rule that does not suit them raises a SettingsError.
         """
 
     @abstractmethod
-    def draw(self, present: NDArray[np.int64], round_: int, seed: int) -> NDArray[np.int64]:
+    def draw(self, present: Ints, round_: int, seed: int) -> Ints:
         """Positions into ``present`` (ascending, at least one) of the clients that take part in ``round_``.
 
         Args:

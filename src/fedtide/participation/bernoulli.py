@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 from pydantic import Field
 
+from fedtide.core.array_types import Ints
 from fedtide.core.errors import SettingsError
 from fedtide.core.plugins import PluginSettings
 from fedtide.participation.base import Participation, coins
@@ -22,7 +22,7 @@ class Bernoulli(Participation):
 
     settings: Settings
 
-    def draw(self, present: NDArray[np.int64], round_: int, seed: int) -> NDArray[np.int64]:
+    def draw(self, present: Ints, round_: int, seed: int) -> Ints:
         """See :meth:`Participation.draw`; raises :class:`SettingsError` after 100,000 draws without a client."""
         for attempt in range(_ATTEMPTS):
             if len(joined := self.joined(present, round_, seed, attempt)):
@@ -32,7 +32,7 @@ class Bernoulli(Participation):
             f"clients: none joined round {round_} in {_ATTEMPTS} draws"
         )
 
-    def joined(self, present: NDArray[np.int64], round_: int, seed: int, attempt: int) -> NDArray[np.int64]:
+    def joined(self, present: Ints, round_: int, seed: int, attempt: int) -> Ints:
         """Positions of those who join in one draw."""
         return np.flatnonzero(coins(present, round_, seed, attempt) < self.settings.probability)
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
+from fedtide.core.array_types import Ints
 from fedtide.participation.bernoulli import Bernoulli
 
 
@@ -21,6 +21,6 @@ class BernoulliReference(Bernoulli):
 
     settings: Settings
 
-    def joined(self, present: NDArray[np.int64], round_: int, seed: int, attempt: int) -> NDArray[np.int64]:
+    def joined(self, present: Ints, round_: int, seed: int, attempt: int) -> Ints:
         stream = np.random.RandomState((round_ + seed + attempt) % 2**32)  # not that of fedtide.core.randomness
         return np.flatnonzero(stream.uniform(size=int(present[-1]) + 1)[present] <= self.settings.probability)

@@ -7,10 +7,10 @@ from typing import Literal, Self
 import numpy as np
 from pydantic import Field, model_validator
 
+from fedtide.core.array_types import Bools, Floats, Ints
 from fedtide.core.errors import SettingsError
-from fedtide.participation._available import Available, AvailableSettings, Bools
-from fedtide.participation._shares import Floats
-from fedtide.world.timeline import Ints, Timeline
+from fedtide.participation._available import Available, AvailableSettings
+from fedtide.world.timeline import Timeline
 
 
 class DpflReference(Available):

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import numpy as np
-from numpy.typing import NDArray
 from pydantic import Field
 
+from fedtide.core.array_types import Ints
 from fedtide.core.plugins import PluginSettings
 from fedtide.participation.base import Participation, coins, smallest
 
@@ -20,7 +19,7 @@ class Fixed(Participation):
 
     settings: Settings
 
-    def draw(self, present: NDArray[np.int64], round_: int, seed: int) -> NDArray[np.int64]:
+    def draw(self, present: Ints, round_: int, seed: int) -> Ints:
         """See :meth:`Participation.draw`; the clients with the smallest uniform numbers."""
         return smallest(coins(present, round_, seed), self._size(len(present)))
 

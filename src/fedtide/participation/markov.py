@@ -7,10 +7,10 @@ from typing import NamedTuple
 import numpy as np
 from pydantic import Field
 
+from fedtide.core.array_types import Bools, Floats, Ints
 from fedtide.core.errors import SettingsError
-from fedtide.participation._available import Bools, Shared, SharedSettings
-from fedtide.participation._shares import Floats
-from fedtide.world.timeline import Ints, Timeline
+from fedtide.participation._available import Shared, SharedSettings
+from fedtide.world.timeline import Timeline
 
 
 class Chain(NamedTuple):

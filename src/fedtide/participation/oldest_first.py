@@ -7,8 +7,8 @@ from typing import Literal
 import numpy as np
 from pydantic import Field
 
-from fedtide.participation._available import Available, AvailableSettings, Bools
-from fedtide.participation._shares import Floats
+from fedtide.core.array_types import Bools, Floats
+from fedtide.participation._available import Available, AvailableSettings
 
 
 class OldestFirst(Available):

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 from pydantic import Field
 
+from fedtide.core.array_types import Ints
 from fedtide.core.plugins import PluginSettings
 from fedtide.core.randomness import generator
 from fedtide.participation.base import Participation
@@ -24,7 +24,7 @@ class Sampled(Participation):
 
     settings: Settings
 
-    def draw(self, present: NDArray[np.int64], round_: int, seed: int) -> NDArray[np.int64]:
+    def draw(self, present: Ints, round_: int, seed: int) -> Ints:
         rng = generator(seed, "participation.sampled", round_)
         drawn = rng.choice(len(present), min(self.settings.count, len(present)), replace=False, shuffle=False)
         return np.sort(drawn).astype(np.int64)

@@ -8,9 +8,9 @@ from typing import Literal
 import numpy as np
 from pydantic import Field
 
+from fedtide.core.array_types import Floats
 from fedtide.core.randomness import generator
 from fedtide.participation._available import Independent, SharedSettings
-from fedtide.participation._shares import Floats
 
 
 class TimeDependent(Independent):

@@ -6,12 +6,9 @@ import logging
 from collections.abc import Callable, Iterable, Sequence
 
 import numpy as np
-from numpy.typing import NDArray
 
+from fedtide.core.array_types import Floats, Ints
 from fedtide.core.errors import SettingsError
-from fedtide.partitions.base import Ints
-
-Floats = NDArray[np.float64]
 
 NEGLIGIBLE = 1e-12  # mass on the remaining classes below which a prior is ignored
 

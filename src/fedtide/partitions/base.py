@@ -8,14 +8,12 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
+from fedtide.core.array_types import Ints
 from fedtide.core.errors import SettingsError
 from fedtide.core.plugins import Plugin
 from fedtide.world.samples import Samples
 from fedtide.world.timeline import Timeline
-
-Ints = NDArray[np.int64]
 
 
 @dataclass(frozen=True)

@@ -5,10 +5,11 @@ from __future__ import annotations
 import numpy as np
 from pydantic import Field
 
+from fedtide.core.array_types import Ints
 from fedtide.core.plugins import PluginSettings
 from fedtide.core.randomness import generator
 from fedtide.partitions._dealing import class_pools, cut, require_least
-from fedtide.partitions.base import Ints, Partition
+from fedtide.partitions.base import Partition
 
 
 class DirichletClass(Partition):

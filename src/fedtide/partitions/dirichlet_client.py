@@ -7,10 +7,11 @@ from typing import Literal
 import numpy as np
 from pydantic import Field
 
+from fedtide.core.array_types import Ints
 from fedtide.core.plugins import PluginSettings
 from fedtide.core.randomness import generator
 from fedtide.partitions._dealing import class_pools, fill_slots, require_a_sample_each
-from fedtide.partitions.base import Ints, Partition
+from fedtide.partitions.base import Partition
 
 
 class DirichletClient(Partition):

@@ -5,14 +5,14 @@ from __future__ import annotations
 from typing import Literal
 
 import numpy as np
-from numpy.typing import NDArray
 from pydantic import Field
 
+from fedtide.core.array_types import Floats, Ints
 from fedtide.core.errors import SettingsError
 from fedtide.core.plugins import PluginSettings
 from fedtide.core.randomness import generator
 from fedtide.partitions._dealing import class_pools, require_a_sample_each
-from fedtide.partitions.base import Ints, Partition
+from fedtide.partitions.base import Partition
 
 Scale = Literal["prior", "per_class"]
 
@@ -65,7 +65,7 @@ def draw_parts(labels: Ints, parts: int, size: int, alpha: float, scale: Scale, 
     return dealt
 
 
-def _take(theta: NDArray[np.float64], left: Ints, size: int, rng: np.random.Generator) -> Ints:
+def _take(theta: Floats, left: Ints, size: int, rng: np.random.Generator) -> Ints:
     """Samples of each class in one part: int64, sum ``size``, at most ``left``."""
     taken = np.zeros_like(left)
     while missing := size - int(taken.sum()):

@@ -7,10 +7,11 @@ from typing import Literal, Self
 import numpy as np
 from pydantic import Field, model_validator
 
+from fedtide.core.array_types import Ints
 from fedtide.core.errors import SettingsError
 from fedtide.core.plugins import PluginSettings
 from fedtide.core.randomness import generator
-from fedtide.partitions.base import Dealt, Ints, Partition
+from fedtide.partitions.base import Dealt, Partition
 from fedtide.world.present import evaluated_on_present
 from fedtide.world.samples import Samples
 from fedtide.world.timeline import Timeline

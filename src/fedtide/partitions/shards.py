@@ -7,10 +7,11 @@ from math import gcd
 import numpy as np
 from pydantic import Field
 
+from fedtide.core.array_types import Ints
 from fedtide.core.plugins import PluginSettings
 from fedtide.core.randomness import generator
 from fedtide.partitions._dealing import by_owner, rarest, require_at_most, require_multiple
-from fedtide.partitions.base import Ints, Partition
+from fedtide.partitions.base import Partition
 
 
 class Shards(Partition):

@@ -7,11 +7,12 @@ from typing import Annotated, Literal
 import numpy as np
 from pydantic import Field
 
+from fedtide.core.array_types import Ints
 from fedtide.core.bounds import WHOLE
 from fedtide.core.plugins import PluginSettings
 from fedtide.core.randomness import generator
 from fedtide.partitions._dealing import class_pools, equal_sizes, require_a_sample_each
-from fedtide.partitions.base import Ints, Partition
+from fedtide.partitions.base import Partition
 
 
 class TauDeal(Partition):

@@ -6,11 +6,12 @@ from typing import ClassVar, Literal
 
 import numpy as np
 
+from fedtide.core.array_types import Ints
 from fedtide.core.errors import SettingsError
 from fedtide.core.plugins import PluginSettings
 from fedtide.core.randomness import generator
 from fedtide.partitions._dealing import class_pools, hand_out, rarest, require_at_most
-from fedtide.partitions.base import Ints, Partition
+from fedtide.partitions.base import Partition
 
 
 class TwoShard(Partition):

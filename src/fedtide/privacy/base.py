@@ -5,12 +5,8 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from typing import ClassVar
 
-import numpy as np
-from numpy.typing import NDArray
-
+from fedtide.core.array_types import Ints
 from fedtide.core.randomness import Randomness
-
-Ints = NDArray[np.int64]
 
 NUMBER = 4
 """Bytes of a count or a frequency on the wire."""

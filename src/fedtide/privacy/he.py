@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+from fedtide.core.array_types import Ints
 from fedtide.core.errors import SettingsError
 from fedtide.core.randomness import Randomness
-from fedtide.privacy.base import NUMBER, Histograms, Ints
+from fedtide.privacy.base import NUMBER, Histograms
 
 DEGREE = 4096
 PLAIN_MODULUS = 1_032_193

@@ -7,9 +7,10 @@ from collections.abc import Collection, Mapping
 import numpy as np
 from numpy.typing import NDArray
 
+from fedtide.core.array_types import Ints
 from fedtide.core.errors import SettingsError
 from fedtide.core.randomness import Randomness
-from fedtide.privacy.base import NUMBER, Histograms, Ints
+from fedtide.privacy.base import NUMBER, Histograms
 
 Words = NDArray[np.uint32]
 KEY = 32

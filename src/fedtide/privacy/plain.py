@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from fedtide.core.array_types import Ints
 from fedtide.core.randomness import Randomness
-from fedtide.privacy.base import NUMBER, Histograms, Ints
+from fedtide.privacy.base import NUMBER, Histograms
 
 
 class Plain(Histograms):

@@ -12,11 +12,9 @@ from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
+from fedtide.core.array_types import Floats, Ints
 from fedtide.records.metrics import mean
-
-Floats = NDArray[np.float64]
 
 
 class Forgetting(NamedTuple):
@@ -36,7 +34,7 @@ class Forgetting(NamedTuple):
 NOTHING = Forgetting(math.nan, math.nan, math.nan)
 
 
-def accuracy_matrix(accuracy: Floats, held: Floats, period: NDArray[np.int64]) -> Floats:
+def accuracy_matrix(accuracy: Floats, held: Floats, period: Ints) -> Floats:
     """A [S, S].
 
     Args:
@@ -62,7 +60,7 @@ def accuracy_matrix(accuracy: Floats, held: Floats, period: NDArray[np.int64]) -
     return np.asarray(accuracy[ends] @ shares.T, dtype=np.float64)
 
 
-def forgetting(accuracy: Floats, held: Floats, period: NDArray[np.int64]) -> Forgetting:
+def forgetting(accuracy: Floats, held: Floats, period: Ints) -> Forgetting:
     """All measures; arguments as in :func:`accuracy_matrix`."""
     A = accuracy_matrix(accuracy, held, period)
     if len(A) == 0:

@@ -12,9 +12,9 @@ from collections.abc import Collection
 from itertools import pairwise
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
-Floats = NDArray[np.float64]
+from fedtide.core.array_types import Floats
 
 
 def final(accuracy: ArrayLike) -> float:

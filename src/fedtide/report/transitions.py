@@ -12,13 +12,12 @@ from typing import Any, Literal
 
 import numpy as np
 import pandas as pd
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
+from fedtide.core.array_types import Floats
 from fedtide.records import metrics
 from fedtide.records.frames import METHOD, Records
 from fedtide.world.timeline import transition_sessions
-
-Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True)

@@ -8,13 +8,11 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 
+from fedtide.core.array_types import Floats
 from fedtide.core.errors import SettingsError
 from fedtide.records.run_directory import RunDirectory
 from fedtide.settings.scores import ACCURACY, Score
-
-Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True)

@@ -12,10 +12,11 @@ from typing import Annotated, Literal, NamedTuple
 import numpy as np
 from pydantic import Field
 
+from fedtide.core.array_types import Floats
 from fedtide.core.plugins import SettingsModel
 from fedtide.records import metrics
 from fedtide.report import speed
-from fedtide.reproduce.history import Floats, Session
+from fedtide.reproduce.history import Session
 from fedtide.settings.scores import Score, ScoreName
 
 

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
 from fedtide.core import plugins
+from fedtide.core.array_types import Bools, Ints
 from fedtide.federation.plan import eligible_clients
 from fedtide.participation.base import Participation
 from fedtide.settings.run import RunSettings
 from fedtide.world.membership import membership
-from fedtide.world.timeline import Ints, Timeline
-
-Bools = NDArray[np.bool_]
+from fedtide.world.timeline import Timeline
 
 
 def presence_and_cohorts(settings: RunSettings, timeline: Timeline, labels: Ints) -> tuple[Bools, Bools]:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import numpy as np
 from pydantic import Field
 
+from fedtide.core.array_types import Bools
 from fedtide.core.plugins import PluginSettings
-from fedtide.scenarios._writing import Bools, Span, write_spans
+from fedtide.scenarios._writing import Span, write_spans
 from fedtide.scenarios.base import WorldInput
 from fedtide.world.timeline import Timeline
 

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from fedtide.core.array_types import Ints
 from fedtide.core.randomness import generator
-from fedtide.world.timeline import Ints
 
 
 def cycle(num_devices: int, groups: int, sessions: int) -> Iterator[Ints]:

@@ -9,11 +9,12 @@ from pathlib import Path
 import numpy as np
 from pydantic import Field
 
+from fedtide.core.array_types import Bools, Ints
 from fedtide.core.plugins import PluginSettings
 from fedtide.scenarios._patterns import write_presence
-from fedtide.scenarios._writing import Bools, write_visits
+from fedtide.scenarios._writing import write_visits
 from fedtide.scenarios.base import Scenario, WorldInput
-from fedtide.world.timeline import Ints, Timeline
+from fedtide.world.timeline import Timeline
 from fedtide.world.visits import Visits
 
 

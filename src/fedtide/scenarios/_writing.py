@@ -9,15 +9,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fedtide.core.array_types import Bools, Ints
 from fedtide.core.bounds import MOST_ROUNDS
 from fedtide.core.errors import SettingsError
 from fedtide.core.faults import broken_contract
 from fedtide.partitions.base import Dealt
 from fedtide.scenarios.base import WorldInput
-from fedtide.world.timeline import Assignment, Ints, Timeline
+from fedtide.world.timeline import Assignment, Timeline
 from fedtide.world.visits import Visits
-
-Bools = NDArray[np.bool_]
 
 
 @dataclass(frozen=True)

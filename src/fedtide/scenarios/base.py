@@ -8,10 +8,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
 
+from fedtide.core.array_types import Ints
 from fedtide.core.plugins import Plugin
 from fedtide.partitions.base import Partition
 from fedtide.world.samples import Samples
-from fedtide.world.timeline import Ints, Timeline
+from fedtide.world.timeline import Timeline
 
 
 @dataclass(frozen=True)

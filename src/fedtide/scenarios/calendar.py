@@ -7,13 +7,14 @@ from typing import Any, Literal, NamedTuple, Self
 import numpy as np
 from pydantic import Field, model_validator
 
+from fedtide.core.array_types import Ints
 from fedtide.core.errors import SettingsError
 from fedtide.core.plugins import PluginSettings
 from fedtide.scenarios._writing import assign
 from fedtide.scenarios.base import Scenario, WorldInput
 from fedtide.world.calendar import Periods, periods
 from fedtide.world.samples import Samples
-from fedtide.world.timeline import Assignment, HeldOut, Ints, Timeline
+from fedtide.world.timeline import Assignment, HeldOut, Timeline
 
 
 class Calendar(Scenario):

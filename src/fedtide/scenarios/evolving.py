@@ -10,6 +10,7 @@ from typing import Literal, Self
 import numpy as np
 from pydantic import Field, model_validator
 
+from fedtide.core.array_types import Ints
 from fedtide.core.bounds import Clients, Rounds
 from fedtide.core.errors import SettingsError
 from fedtide.core.plugins import PluginSettings
@@ -18,7 +19,7 @@ from fedtide.partitions.dirichlet_prior import Scale, draw_parts
 from fedtide.scenarios._presence import markov
 from fedtide.scenarios._writing import deal, refuse_too_many
 from fedtide.scenarios.base import Scenario, WorldInput
-from fedtide.world.timeline import Assignment, Ints, Timeline
+from fedtide.world.timeline import Assignment, Timeline
 
 
 class Evolving(Scenario):

@@ -7,9 +7,9 @@ from typing import Self
 import numpy as np
 from pydantic import Field, model_validator
 
+from fedtide.core.array_types import Bools
 from fedtide.core.errors import SettingsError
 from fedtide.scenarios._patterns import PatternSettings, changes, write_presence
-from fedtide.scenarios._writing import Bools
 from fedtide.scenarios.base import Scenario, WorldInput
 from fedtide.world.timeline import Timeline
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
+from fedtide.core.array_types import Bools
 from fedtide.core.errors import SettingsError
 from fedtide.scenarios._patterns import PatternSettings, changes, write_presence
-from fedtide.scenarios._writing import Bools
 from fedtide.scenarios.base import Scenario, WorldInput
 from fedtide.world.timeline import Timeline
 

@@ -8,6 +8,7 @@ from typing import Literal, Self
 import numpy as np
 from pydantic import Field, field_validator, model_validator
 
+from fedtide.core.array_types import Ints
 from fedtide.core.bounds import Clients, Rounds
 from fedtide.core.errors import SettingsError
 from fedtide.core.plugins import PluginSettings
@@ -15,7 +16,7 @@ from fedtide.scenarios._label_groups import label_groups, parse_overlap
 from fedtide.scenarios._presence import cycle, markov
 from fedtide.scenarios._writing import Span, deal, refuse_too_many, session_labels, write
 from fedtide.scenarios.base import Scenario, WorldInput
-from fedtide.world.timeline import Ints, Timeline
+from fedtide.world.timeline import Timeline
 
 
 class Sessions(Scenario):

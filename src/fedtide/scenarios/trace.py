@@ -10,11 +10,12 @@ from typing import NamedTuple
 import numpy as np
 from pydantic import Field
 
+from fedtide.core.array_types import Ints
 from fedtide.core.errors import SettingsError
 from fedtide.core.plugins import PluginSettings
 from fedtide.scenarios._writing import Span, write_spans, write_visits
 from fedtide.scenarios.base import Scenario, WorldInput
-from fedtide.world.timeline import Ints, Timeline
+from fedtide.world.timeline import Timeline
 from fedtide.world.visits import Visits
 
 _LAST_ROUND = 10_000_000  # a larger number is a time stamp

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from fedtide.selection.base import Floats
+from fedtide.core.array_types import Floats
 
 TOLERANCE = 1e-12  # values closer than this are equal: equal divergences differ in their last bits
 

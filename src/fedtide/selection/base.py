@@ -8,13 +8,10 @@ from functools import cached_property
 from typing import ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from fedtide.algorithms.base import Round
+from fedtide.core.array_types import Floats, Ints
 from fedtide.core.plugins import Plugin
-
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
 
 
 @dataclass(frozen=True)

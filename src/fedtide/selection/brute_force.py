@@ -9,10 +9,11 @@ from collections.abc import Iterable
 import numpy as np
 from pydantic import Field
 
+from fedtide.core.array_types import Floats
 from fedtide.core.errors import SettingsError
 from fedtide.core.plugins import PluginSettings
 from fedtide.selection._divergence import TOLERANCE, divergence
-from fedtide.selection.base import Candidates, Floats, Selection
+from fedtide.selection.base import Candidates, Selection
 
 _CHUNK = 1 << 13  # groups scored at a time
 

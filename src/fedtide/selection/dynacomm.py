@@ -8,9 +8,10 @@ from functools import partial
 import numpy as np
 from pydantic import Field
 
+from fedtide.core.array_types import Floats, Ints
 from fedtide.core.plugins import PluginSettings
 from fedtide.selection._divergence import TOLERANCE, divergence
-from fedtide.selection.base import Candidates, Floats, Ints, Selection
+from fedtide.selection.base import Candidates, Selection
 
 Score = Callable[[Floats], Floats]  # pooled rows [..., K] -> values [...], the smaller the better
 

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 from pydantic import Field
 
+from fedtide.core.array_types import Bools, Floats
 from fedtide.core.plugins import PluginSettings
 from fedtide.selection._divergence import TOLERANCE, divergence
-from fedtide.selection.base import Candidates, Floats, Selection
-
-Bools = NDArray[np.bool_]
+from fedtide.selection.base import Candidates, Selection
 
 _PENALTY = 1e5  # cost of every client above the largest size, or away from the exact one
 

@@ -8,9 +8,10 @@ import numpy as np
 import torch
 from pydantic import Field
 
+from fedtide.core.array_types import Floats
 from fedtide.core.errors import SettingsError
 from fedtide.core.plugins import PluginSettings
-from fedtide.selection.base import Candidates, Floats, Selection
+from fedtide.selection.base import Candidates, Selection
 from fedtide.selection.dynacomm import best_group, random_orders
 
 

@@ -5,11 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
+from fedtide.core.array_types import Ints
 from fedtide.core.errors import SettingsError
-
-Ints = NDArray[np.int64]
 
 UNITS = ("month", "week", "day")  # periods of the calendar (UTC); weeks begin on Monday
 _MOST = 1_000_000  # periods of all kinds; more are those of times in another unit

@@ -10,9 +10,9 @@ from typing import Any, Literal
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
+from fedtide.core.array_types import Ints
 from fedtide.core.errors import SettingsError
 from fedtide.core.faults import broken_contract
 from fedtide.settings.run import RunSettings
@@ -21,7 +21,6 @@ from fedtide.world.pages import on_large_pages
 
 Kind = Literal["image", "vector", "text"]
 Split = Literal["train", "test"]
-Ints = NDArray[np.int64]
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from fedtide.world.dataset import Dataset, Ints
+from fedtide.core.array_types import Ints
+from fedtide.world.dataset import Dataset
 
 ARRAYS = ("train_inputs", "train_labels", "test_inputs", "test_labels")
 ORIGINS = ("train_client", "test_client", "train_time", "test_time")

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
+from fedtide.core.array_types import Ints
 from fedtide.core.randomness import generator
-
-Ints = NDArray[np.int64]
 
 
 def hold_out(

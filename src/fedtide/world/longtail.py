@@ -8,12 +8,11 @@ from collections.abc import Sequence
 from typing import Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
+from fedtide.core.array_types import Ints
 from fedtide.core.errors import SettingsError
 from fedtide.core.randomness import generator
 
-Ints = NDArray[np.int64]
 Mode = Literal["clip", "feasible"]
 
 

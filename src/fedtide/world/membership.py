@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
+from fedtide.core.array_types import Ints
 from fedtide.world.timeline import Timeline
-
-Ints = NDArray[np.int64]
 
 PRESENT = ("newcomers", "stayers", "returners")  # groups of the clients present
 GROUPS = (*PRESENT, "departed")

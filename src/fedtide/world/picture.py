@@ -10,10 +10,10 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.colors import LinearSegmentedColormap, ListedColormap
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
-from numpy.typing import NDArray
 
+from fedtide.core.array_types import Bools, Ints
 from fedtide.core.files import replacing
-from fedtide.world.timeline import Ints, Timeline
+from fedtide.world.timeline import Timeline
 from fedtide.world.visits import Changes, Visits
 
 _ABSENT, _PRESENT = ("#e3e8ee", "#f3f5f8"), "#2b6ca3"  # absent: by parity of the session
@@ -49,7 +49,7 @@ def shown(clients: int) -> Ints:
     return np.arange(clients) if clients <= _DOTS else np.arange(_DOTS) * clients // _DOTS
 
 
-def presence(timeline: Timeline) -> NDArray[np.bool_]:
+def presence(timeline: Timeline) -> Bools:
     """Whether each client that is shown is present in each round, bool [clients, rounds]."""
     rows = shown(timeline.num_clients)
     present = [np.isin(rows, item.clients, assume_unique=True) for item in timeline.assignments]
@@ -61,7 +61,7 @@ def present_clients(timeline: Timeline) -> Ints:
     return np.array([len(item.clients) for item in timeline.assignments])[timeline.assignment_of_round]
 
 
-def presence_in_seconds(visits: Visits) -> tuple[NDArray[np.bool_], Ints, float]:
+def presence_in_seconds(visits: Visits) -> tuple[Bools, Ints, float]:
     """Presence at equal distances over the longest trace.
 
     Returns:

@@ -5,13 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 
 import numpy as np
-from numpy.typing import NDArray
 
 from fedtide.core.errors import SettingsError
 from fedtide.world.samples import Samples
 from fedtide.world.timeline import HeldOut, Timeline
-
-Ints = NDArray[np.int64]
 
 
 def evaluated_on_present(timeline: Timeline, train: Samples, test: Samples) -> Timeline:

@@ -4,12 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import numpy as np
-from numpy.typing import NDArray
-
+from fedtide.core.array_types import Ints
 from fedtide.world.dataset import Dataset
-
-Ints = NDArray[np.int64]
 
 
 @dataclass(frozen=True)

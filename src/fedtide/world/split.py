@@ -5,15 +5,13 @@ from __future__ import annotations
 from typing import Literal, Self
 
 import numpy as np
-from numpy.typing import NDArray
 from pydantic import Field, model_validator
 
+from fedtide.core.array_types import Ints
 from fedtide.core.errors import SettingsError
 from fedtide.core.plugins import SettingsModel
 from fedtide.world.calendar import periods
 from fedtide.world.holdout import hold_out
-
-Ints = NDArray[np.int64]
 
 
 class SplitSettings(SettingsModel):

@@ -17,11 +17,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fedtide.core.array_types import Bools, Ints
 from fedtide.core.arrays import read_arrays, write_arrays
 from fedtide.core.errors import SettingsError
 from fedtide.world.visits import Visits
-
-Ints = NDArray[np.int64]
 
 
 def transition_sessions(pilot: int, sessions: int, returning: Container[int]) -> list[int]:
@@ -88,7 +87,7 @@ class Timeline:
     assignments: list[Assignment]
     assignment_of_round: Ints
     session_of_round: Ints
-    label_views: NDArray[np.bool_]
+    label_views: Bools
     view_of_round: Ints
     validation: Ints
     notes: dict[str, Any] = field(default_factory=dict)
@@ -155,12 +154,12 @@ class Timeline:
     def _lengths(self) -> Ints:
         return np.array([len(shard) for shard in self.shards], dtype=np.int64)
 
-    def labels_at(self, round_: int) -> NDArray[np.bool_]:
+    def labels_at(self, round_: int) -> Bools:
         """Labels that are evaluated in a round, bool [L]."""
-        view: NDArray[np.bool_] = self.label_views[int(self.view_of_round[round_])]
+        view: Bools = self.label_views[int(self.view_of_round[round_])]
         return view
 
-    def labels_until(self, round_: int) -> NDArray[np.bool_]:
+    def labels_until(self, round_: int) -> Bools:
         """Labels that were evaluated up to and including a round, bool [L]."""
         views = self.label_views[np.unique(self.view_of_round[: round_ + 1])]
         return np.asarray(views.any(axis=0), dtype=np.bool_)

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
+from fedtide.core.array_types import Ints
 from fedtide.core.errors import SettingsError
 from fedtide.core.randomness import generator
-
-Ints = NDArray[np.int64]
 
 
 def stratified_split(labels: Ints, positions: Ints, fraction: float, seed: int) -> tuple[Ints, Ints]:

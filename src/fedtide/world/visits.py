@@ -9,9 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-Ints = NDArray[np.int64]
-Floats = NDArray[np.float64]
-Bools = NDArray[np.bool_]
+from fedtide.core.array_types import Bools, Floats, Ints
 
 _EARLY = 1e-3  # a change less than this share of a tick after an instant falls into it
 

@@ -4,16 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 from torch.func import functional_call, grad, vmap
 
+from fedtide.core.array_types import Ints
 from fedtide.engine.gradient import Probe
 from fedtide.engine.workers import Workers, WorkerState
-
-Ints = NDArray[np.int64]
 
 _FLOATS = 1 << 24  # most floats that per-sample gradients may take at once
 

@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
+from fedtide.core.array_types import Bools, Ints
 from fedtide.engine.workers import Workers, WorkerState
 from fedtide.world.dataset import Split
 
@@ -29,7 +28,7 @@ class Scores:
     loss: Tensor
     masked: Tensor | None = None
 
-    def accuracy(self, labels: NDArray[np.bool_] | None = None, correct: Tensor | None = None) -> float | None:
+    def accuracy(self, labels: Bools | None = None, correct: Tensor | None = None) -> float | None:
         """Fraction of correct predictions among samples whose label is in ``labels`` (bool [L]); ``None`` without any.
 
         The arg-max is over all labels; with ``correct = scores.masked`` over those of the view.
@@ -39,13 +38,13 @@ class Scores:
         count = int(self.count[view].sum())
         return int(hits[view].sum()) / count if count else None
 
-    def mean_loss(self, labels: NDArray[np.bool_] | None = None) -> float | None:
+    def mean_loss(self, labels: Bools | None = None) -> float | None:
         """Mean cross-entropy over the same samples."""
         view = torch.ones_like(self.count, dtype=torch.bool) if labels is None else torch.from_numpy(labels)
         count = int(self.count[view].sum())
         return float(self.loss[view].sum()) / count if count else None
 
-    def row(self, labels: NDArray[np.bool_] | None = None) -> dict[str, float | None]:
+    def row(self, labels: Bools | None = None) -> dict[str, float | None]:
         """The scores that every run records, by name, over the same samples."""
         return {"accuracy": self.accuracy(labels), "loss": self.mean_loss(labels)}
 
@@ -62,7 +61,7 @@ def evaluate(
     inputs: Tensor,
     labels: Tensor,
     batch: int,
-    view: NDArray[np.bool_] | None = None,
+    view: Bools | None = None,
     groups: Tensor | None = None,
 ) -> Scores:
     """Scores of one model (w [d], b [q]), or of an ensemble (w [C, d], b [C, q]) that averages its logits.
@@ -115,7 +114,7 @@ def evaluate_each(
     models: tuple[Tensor, Tensor],
     of: Sequence[int],
     split: Split,
-    shards: list[NDArray[np.int64]],
+    shards: list[Ints],
     batch: int,
 ) -> list[Scores]:
     """Scores of a model of its own for every client, each on its own samples: a shard of positions in a part of the dataset.
@@ -175,7 +174,7 @@ def features(workers: Workers, w: Tensor, b: Tensor, inputs: Tensor, batch: int)
 
 
 def full_gradient(
-    workers: Workers, points: Tensor, b: Tensor, shards: list[NDArray[np.int64]], batch: int, counts: Tensor
+    workers: Workers, points: Tensor, b: Tensor, shards: list[Ints], batch: int, counts: Tensor
 ) -> Tensor:
     """Gradient [C, d] of each client's mean loss over all of its samples; zero for a client without samples.
 
@@ -207,7 +206,7 @@ def full_gradient(
 
 
 def pass_through(
-    workers: Workers, w: Tensor, b: Tensor, shards: list[NDArray[np.int64]], batch: int
+    workers: Workers, w: Tensor, b: Tensor, shards: list[Ints], batch: int
 ) -> list[tuple[Tensor, Tensor, Tensor]]:
     """Outputs of one model (w [d], b [q]) on all samples of each client, in evaluation mode, in the order of its shard.
 
@@ -216,7 +215,7 @@ def pass_through(
     """
     task = workers.task
 
-    def client(worker: WorkerState, shard: NDArray[np.int64]) -> tuple[Tensor, Tensor, Tensor]:
+    def client(worker: WorkerState, shard: Ints) -> tuple[Tensor, Tensor, Tensor]:
         module, positions = worker.frozen("pass_through"), torch.from_numpy(shard).to(task.device)
         module.load(w, b)
         parts: list[tuple[Tensor, Tensor, Tensor]] = []

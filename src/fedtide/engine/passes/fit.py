@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn import functional
 
+from fedtide.core.array_types import Bools
 from fedtide.engine.passes.evaluation import predict
 from fedtide.engine.workers import Workers
 from fedtide.settings.scores import TaskName
@@ -34,11 +33,11 @@ class Fit:
             return (self.outputs - self.labels).square().mean(1)
         return (functional.softplus(self.outputs) - self.labels * self.outputs).mean(1)
 
-    def mean_loss(self, view: NDArray[np.bool_] | None = None) -> float | None:
+    def mean_loss(self, view: Bools | None = None) -> float | None:
         """Mean of the losses, ``None`` without samples; classes in ``view`` do not matter."""
         return float(self.losses.mean()) if len(self.labels) else None
 
-    def row(self, view: NDArray[np.bool_] | None = None) -> dict[str, float | None]:
+    def row(self, view: Bools | None = None) -> dict[str, float | None]:
         """The scores that every run of the task records, by name; ``None`` where the samples do not determine one."""
         if self.task == "regression":
             scores = {"r2": r_squared(self.outputs, self.labels), "mae": mean_absolute_error(self.outputs, self.labels)}

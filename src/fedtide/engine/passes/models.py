@@ -5,16 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TypeVar
 
-import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn.modules.batchnorm import _BatchNorm
 
+from fedtide.core.array_types import Ints
 from fedtide.engine.passes.inputs import InputGradient, Loss
 from fedtide.engine.workers import Workers, WorkerState
 
-Ints = NDArray[np.int64]
 Result = TypeVar("Result")
 
 

@@ -8,9 +8,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
+from fedtide.core.array_types import Floats, Ints
 from fedtide.engine.passes.evaluation import Scores, evaluate
 from fedtide.federation.record import RoundRecord
 from fedtide.federation.round import RoundResult
@@ -19,9 +19,6 @@ from fedtide.federation.scoring.personal import Personal
 from fedtide.federation.scoring.served import ServedModels
 from fedtide.federation.state import RunState
 from fedtide.world.membership import GROUPS, PRESENT, last_round, membership
-
-Ints = NDArray[np.int64]
-Floats = NDArray[np.float64]
 
 _SPREAD = ("mean", "std", "worst_decile", "below")
 _WORST = 0.1

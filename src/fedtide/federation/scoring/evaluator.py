@@ -7,9 +7,9 @@ from functools import cached_property
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
+from fedtide.core.array_types import Bools, Ints
 from fedtide.engine.passes.evaluation import Scores, evaluate, predict
 from fedtide.engine.passes.fit import Fit, fit
 from fedtide.engine.passes.metrics import measure
@@ -18,7 +18,6 @@ from fedtide.settings.run import EvaluationSettings
 from fedtide.world.dataset import Dataset, Split
 from fedtide.world.timeline import HeldOut, Timeline
 
-Ints = NDArray[np.int64]
 ModelValues = tuple[Tensor, Tensor]
 """Parameters [d] and floating buffers [q] of a model, or [C, d] and [C, q] of an ensemble."""
 
@@ -45,15 +44,13 @@ class Evaluator:
         self,
         model: ModelValues,
         split: str = "test",
-        view: NDArray[np.bool_] | None = None,
+        view: Bools | None = None,
         held_out: HeldOut | None = None,
     ) -> Scores | Fit:
         """Scores of a model on held-out samples, by default all of a split: per class, or the fit of a task without classes."""
         return self.scores_on(model, *self.samples(split, held_out), view)
 
-    def scores_on(
-        self, model: ModelValues, inputs: Tensor, labels: Tensor, view: NDArray[np.bool_] | None = None
-    ) -> Scores | Fit:
+    def scores_on(self, model: ModelValues, inputs: Tensor, labels: Tensor, view: Bools | None = None) -> Scores | Fit:
         """The same on any resident samples."""
         if self.data.task != "classification":
             return fit(self.workers, *model, inputs, labels, self.batch)

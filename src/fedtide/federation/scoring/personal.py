@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import torch
 
+from fedtide.core.array_types import Ints
 from fedtide.engine.executors.executor import Executor
 from fedtide.engine.local import Cohort, Local
 from fedtide.engine.optimisers import optimiser
@@ -14,7 +15,6 @@ from fedtide.engine.plan import plan_batches
 from fedtide.federation.round import RoundResult
 from fedtide.federation.scoring.evaluator import Evaluator, part_of
 from fedtide.settings.run import RunSettings
-from fedtide.world.timeline import Ints
 
 
 @dataclass(frozen=True)

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import torch
 
 from fedtide.algorithms.base import Algorithm, Served, ServedTo, Vectors
+from fedtide.core.array_types import Ints
 from fedtide.core.faults import broken_contract
 from fedtide.engine import contract
 from fedtide.engine.flat import Layout
@@ -14,7 +15,6 @@ from fedtide.engine.passes.evaluation import Scores, evaluate_each
 from fedtide.federation.round import RoundResult
 from fedtide.federation.scoring.evaluator import Evaluator, part_of
 from fedtide.federation.state import RunState
-from fedtide.world.timeline import Ints
 
 
 @dataclass(frozen=True)

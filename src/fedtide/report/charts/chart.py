@@ -8,12 +8,10 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 
+from fedtide.core.array_types import Floats
 from fedtide.report.charts.style import percent_limits, r2_limits
 from fedtide.settings.scores import Score
-
-Floats = NDArray[np.float64]
 
 MOST_MARKERS = 25
 """Points of a line that are marked one by one."""

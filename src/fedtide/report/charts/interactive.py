@@ -11,7 +11,8 @@ import numpy as np
 from matplotlib import colormaps
 from matplotlib.colors import to_hex
 
-from fedtide.report.charts.chart import Axis, Cells, Chart, Floats, Panel, Series
+from fedtide.core.array_types import Floats
+from fedtide.report.charts.chart import Axis, Cells, Chart, Panel, Series
 from fedtide.report.charts.session_marks import session_labels, session_ticks
 from fedtide.report.charts.style import INK
 

@@ -6,8 +6,8 @@ import numpy as np
 from matplotlib.colors import ListedColormap
 from matplotlib.figure import Figure
 from matplotlib.patches import Patch
-from numpy.typing import NDArray
 
+from fedtide.core.array_types import Bools
 from fedtide.report.charts.style import PALETTE, WIDTH, paper
 
 _COLOURS = ("#f0f0f0", "#a9c7de", PALETTE[0])  # absent, present, takes part
@@ -17,7 +17,7 @@ CAPTION = (
 )
 
 
-def raster(present: NDArray[np.bool_], drawn: NDArray[np.bool_]) -> Figure | None:
+def raster(present: Bools, drawn: Bools) -> Figure | None:
     """Two tables [N, rounds]; None if everybody present takes part in every round."""
     if np.array_equal(present, drawn):
         return None
