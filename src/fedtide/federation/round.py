@@ -63,7 +63,7 @@ def train_round(parts: Parts, state: RunState, plan: RoundPlan) -> RoundResult:
     ids = torch.tensor(plan.ids, dtype=torch.int64)
     places = ids.to(state.counts.device)
     state.counts.index_add_(0, places, torch.ones_like(places))
-    memory = _gather(state, ids)
+    memory = {name: rows[ids.to(rows.device)].to(state.w.device) for name, rows in state.memory.items()}  # [C, d]
     r, services = _make_round(parts, state, plan, batches, memory)
     schedule = parts.exchange.schedule(r)
     whole = bool(state.memory or schedule.averages) or plan.starts is not None or not parts.sums_only
@@ -102,11 +102,6 @@ def train_round(parts: Parts, state: RunState, plan: RoundPlan) -> RoundResult:
         clients=clients,
         server=server,
     )
-
-
-def _gather(state: RunState, ids: Tensor) -> dict[str, Tensor]:
-    """The participants' memories [C, d], on the training device."""
-    return {name: rows[ids.to(rows.device)].to(state.w.device) for name, rows in state.memory.items()}
 
 
 def _keeps(plan: RoundPlan) -> Tensor:

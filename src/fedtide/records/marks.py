@@ -30,14 +30,12 @@ def mark_file(path: Path) -> Mark:
 
 def wrong_size(folder: Path, marks: Marks) -> list[str]:
     """What is wrong with files that should be as long as marked; reads none of them."""
-    found = []
-    for name, mark in sorted(marks.items()):
-        size = _size(folder / name)
-        if size is None:
-            found.append(f"{name} is missing")
-        elif size != mark["bytes"]:
-            found.append(f"{name} has {size:,} instead of {mark['bytes']:,} bytes")
-    return found
+    sizes = {name: _size(folder / name) for name in sorted(marks)}
+    return [
+        f"{name} is missing" if size is None else f"{name} has {size:,} instead of {marks[name]['bytes']:,} bytes"
+        for name, size in sizes.items()
+        if size != marks[name]["bytes"]
+    ]
 
 
 def wrong_beginning(folder: Path, marks: Marks) -> list[str]:

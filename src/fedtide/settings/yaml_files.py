@@ -53,7 +53,8 @@ def read_mapping(path: Path) -> dict[str, Any]:
     try:
         raw = read_value(path.read_text(encoding="utf-8"))
     except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise SettingsError(f"{path} is not YAML: {_one_line(error)}") from None
+        line = " ".join(str(error).replace('in "<unicode string>", ', "").split())
+        raise SettingsError(f"{path} is not YAML: {line}") from None
     except RecursionError:
         raise SettingsError(f"{path} is not a settings file: it is nested too deeply") from None
     if raw is None:
@@ -61,7 +62,3 @@ def read_mapping(path: Path) -> dict[str, Any]:
     if not isinstance(raw, dict):
         raise SettingsError(f"{path} should be a mapping of settings, got {type(raw).__name__}")
     return raw
-
-
-def _one_line(error: Exception) -> str:
-    return " ".join(str(error).replace('in "<unicode string>", ', "").split())

@@ -9,6 +9,7 @@ import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -121,12 +122,10 @@ def tune(
     sent = dataclasses.replace(workspace.options, model=False, register=None)  # of many models one is of use
     where, hosts = dataclasses.replace(workspace, comparison=name, options=sent), params.experiment.hosts
 
-    def key_of(settings: RunSettings) -> str:
-        return run_key(settings, data)
-
     per_card, places = share_cards([space.base], hosts, where.worlds, watch.log)
     with _held(folder, name), executor(hosts, options.workers, per_card, where.runs, watch.log) as run_jobs:
-        search = _Search(space, options, proposals, where, folder / name, length, rounds, key_of, watch)
+        study = _Study(folder / name, space, options, proposals, length, rounds, partial(run_key, data=data))
+        search = _Search(study, where, watch)
         search.workers = min(search.workers, places)
         if hosts.away:
             with Mirroring(where, watch.log) as mirroring:
@@ -152,6 +151,24 @@ def _held(folder: Path, name: str) -> Iterator[None]:
         yield
 
 
+@dataclass(frozen=True)
+class _Study:
+    """What a search is.
+
+    Attributes:
+        path: its folder and name. space: what is varied. proposals: of trials.
+        length: rounds of a run. rounds: those that are scored, by seed of the runs. key: of a run with some settings.
+    """
+
+    path: Path
+    space: Space
+    options: TuneSettings
+    proposals: Proposals
+    length: int
+    rounds: Mapping[int, tuple[int, ...]]
+    key: Callable[[RunSettings], str]
+
+
 class _Search:
     """The study and its open trials; :class:`fedtide.runs.jobs.jobs.Jobs`.
 
@@ -160,25 +177,14 @@ class _Search:
             cluster executes them; None where they do it themselves.
     """
 
-    def __init__(
-        self,
-        space: Space,
-        options: TuneSettings,
-        proposals: Proposals,
-        workspace: Workspace,
-        path: Path,
-        length: int,
-        rounds: Mapping[int, tuple[int, ...]],
-        key: Callable[[RunSettings], str],
-        watch: Watch,
-    ) -> None:
+    def __init__(self, study: _Study, workspace: Workspace, watch: Watch) -> None:
         import optuna
 
         optuna.logging.set_verbosity(optuna.logging.WARNING)
-        self._space, self._options, self._workspace, self._path = space, options, workspace, path
-        self._log, self._display = watch.log, watch.display
-        self._proposals, self._rounds, self._states = proposals, rounds, optuna.trial.TrialState
-        self._key = key
+        options, proposals, path = study.options, study.proposals, study.path
+        self._space, self._options, self._proposals, self._path = study.space, options, proposals, path
+        self._rounds, self._key, self._states = study.rounds, study.key, optuna.trial.TrialState
+        self._workspace, self._log, self._display = workspace, watch.log, watch.display
         self.mirroring: Mirroring | None = None
         self._objectives: list[str] = [options.metric, *([options.cost] if options.cost else [])]
         up, down = optuna.study.StudyDirection.MAXIMIZE, optuna.study.StudyDirection.MINIMIZE
@@ -186,7 +192,7 @@ class _Search:
             study_name=path.name,
             storage=open_journal(path.with_suffix(SUFFIX)),
             directions=[down if score_of(options.metric).lower else up, down][: len(self._objectives)],
-            pruner=pruner(options.pruner, length),
+            pruner=pruner(options.pruner, study.length),
             load_if_exists=True,
         )
         with warnings.catch_warnings():

@@ -138,7 +138,10 @@ def _run_seed(task: Task, member: SeedRun, ask: Ask | None) -> Outcome:
         measured = any(row[task.metric] for row in history if int(row["round"]) in member.rounds)
         state = "diverged" if measured else "undetermined"
     tracking = tuple(line for line in remarks if line.startswith("MLflow"))
-    return Outcome(state, None if value is None else (value, _cost(history)), summary.get("signal"), tracking)
+    if value is None:
+        return Outcome(state, None, summary.get("signal"), tracking)
+    cost = round(statistics.fmean(float(row["kappa"]) for row in history), _DIGITS)
+    return Outcome(state, (value, cost), summary.get("signal"), tracking)
 
 
 _WINDOW = 10  # rounds after a session change
@@ -191,7 +194,3 @@ def score(history: Iterable[Mapping[str, str]], metric: str, rounds: Collection[
     values = [float(row[metric]) for row in history if int(row["round"]) in rounds and row[metric]]
     mean = sum(values) / len(values) if values else math.nan
     return mean if math.isfinite(mean) else None
-
-
-def _cost(history: Iterable[Mapping[str, str]]) -> float:
-    return round(statistics.fmean(float(row["kappa"]) for row in history), _DIGITS)
