@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -10,8 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from fedtide.aggregation.base import Rule
-from fedtide.algorithms.base import Algorithm, Problem
+from fedtide.algorithms.base import Problem
 from fedtide.core.errors import SettingsError, shortened
 from fedtide.core.faults import broken_contract
 from fedtide.core.randomness import Randomness, key64
@@ -24,7 +22,6 @@ from fedtide.engine.flat import Layout, flatten
 from fedtide.engine.probe import refuse_untrainable
 from fedtide.engine.task import Task
 from fedtide.engine.workers import Workers
-from fedtide.exchange.base import Exchange
 from fedtide.federation.assembly.chosen import Chosen
 from fedtide.federation.assembly.compatibility import (
     refuse_other_clock,
@@ -38,12 +35,8 @@ from fedtide.federation.ranks import Alone, Group
 from fedtide.federation.saving.memory import MemoryStore
 from fedtide.federation.scoring.evaluator import Evaluator
 from fedtide.federation.synthetic import SyntheticSamples, capacity
-from fedtide.initialisation.base import Initialiser
 from fedtide.models.base import Model, Network
-from fedtide.participation.base import Participation
 from fedtide.settings.run import RunSettings
-from fedtide.uplink.base import Link
-from fedtide.weighting.base import Weighting
 from fedtide.world.dataset import Dataset, refuse_other_task
 from fedtide.world.timeline import Timeline
 
@@ -68,28 +61,18 @@ class Hardware:
 
 
 @dataclass
-class Parts:
-    """One run's world, engine and plug-ins; only the synthetic samples at the end of ``data`` change.
+class Parts(Chosen):
+    """One run's plug-ins, world and engine; only the synthetic samples at the end of ``data`` change.
 
     Attributes:
-        algorithm, initialiser, participation, exchange, weighting, links, rule: plug-ins, see :class:`Chosen`.
         data, network, task, layout: resident data; the whole network; what of it is trained; its parameters.
         w0 [d], b0 [q]: the initial model and its floating buffers.
-        memory, client_rows: where the clients' memories are kept; names and lengths of every client's rows.
-        evaluates: whether ``cloud``, ``participants``, ``all`` or ``ensemble`` is evaluated.
+        memory: where the clients' memories are kept.
     """
 
-    settings: RunSettings
     timeline: Timeline
     hardware: Hardware
     data: Dataset
-    algorithm: Algorithm
-    initialiser: Initialiser
-    participation: Participation
-    exchange: Exchange
-    weighting: Weighting
-    links: list[Link]
-    rule: Rule | None
     network: Network
     task: Task
     layout: Layout
@@ -103,8 +86,6 @@ class Parts:
     payload: Payload
     wireless: Wireless | None
     randomness: Randomness
-    client_rows: dict[str, int]
-    evaluates: Callable[[str], bool]
 
     @property
     def sums_only(self) -> bool:
@@ -138,17 +119,10 @@ def assemble(chosen: Chosen, timeline: Timeline, data: Dataset, hardware: Hardwa
     w0, b0 = flatten(task.network, hardware.dtype, hardware.device)
     workers = Workers(task, settings.engine.workers)
     return Parts(
-        settings=settings,
+        **vars(chosen),
         timeline=timeline,
         hardware=hardware,
         data=data,
-        algorithm=algorithm,
-        initialiser=chosen.initialiser,
-        participation=chosen.participation,
-        exchange=chosen.exchange,
-        weighting=chosen.weighting,
-        links=chosen.links,
-        rule=chosen.rule,
         network=network,
         task=task,
         layout=layout,
@@ -162,8 +136,6 @@ def assemble(chosen: Chosen, timeline: Timeline, data: Dataset, hardware: Hardwa
         payload=payload(algorithm, chosen.links, layout.size, layout.buffer_size),
         wireless=wireless,
         randomness=randomness,
-        client_rows=chosen.client_rows(layout.size),
-        evaluates=chosen.evaluates,
     )
 
 

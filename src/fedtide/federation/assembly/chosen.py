@@ -20,7 +20,7 @@ from fedtide.world.dataset import Dataset
 from fedtide.world.timeline import Timeline
 
 
-@dataclass(frozen=True)
+@dataclass
 class Chosen:
     """What a run's settings choose by name; ``links`` are in order, ``rule`` is None for the weighted mean."""
 
