@@ -6,10 +6,13 @@ import ast
 import inspect
 from typing import Any
 
+import yaml
+
 from fedtide.core import plugins
 from fedtide.core.errors import SettingsError
 from fedtide.core.plugins import PluginSettings
 from fedtide.core.source import source_file, tree
+from fedtide.settings.references import REFERENCES, Reference
 
 _ALIASES = {"datasets": "data", "exchanges": "exchange", "initialisers": "initialisation"}
 _ALIASES |= {"selections": "selection", "weightings": "weighting"}
@@ -35,10 +38,12 @@ def kinds() -> list[dict[str, str]]:
 
 
 def listing(kind: str) -> list[dict[str, str]]:
-    """Name and one-line summary of every plug-in of a kind; a broken one's is the reason."""
+    """Name and one-line summary of every plug-in of a kind; a broken one's is the reason. References are algorithms."""
     kind = kind_of(kind)
     reasons = {name: plugins.broken(kind, name) for name in plugins.names(kind)}
     texts = {name: f"broken: {why}" if why else plugins.summary(kind, name) for name, why in reasons.items()}
+    if kind == "algorithms":
+        texts |= {label: reference.summary for label, reference in REFERENCES.items() if label not in texts}
     return [{"name": name, "summary": text} for name, text in texts.items()]
 
 
@@ -51,6 +56,10 @@ def broken() -> list[str]:
 def describe(kind: str, name: str) -> str:
     """Docstring, settings with defaults and bounds, and for algorithms traffic and memory, with default settings."""
     kind = kind_of(kind)
+    if (reference := _reference(kind, name)) is not None:
+        return "\n".join(
+            [name, "", inspect.cleandoc(reference.documentation), "", "Settings", *_lines(reference.settings)]
+        )
     cls = plugins.load(kind, name)
     lines = [name, "", inspect.getdoc(cls) or "", "", "Settings"]
     for key, field in cls.Settings.model_fields.items():
@@ -61,18 +70,36 @@ def describe(kind: str, name: str) -> str:
         lines.append(f"  {key} = {default}  ({_allowed(field)})  {field.description or ''}".replace("  ()", ""))
     if kind == "algorithms":
         lines += ["", *_traffic(cls.Settings(name=name))]
+        if (label := REFERENCES.get(name)) is not None:
+            lines += [
+                "",
+                f"As a label in `compare.algorithms`, unless algorithms.{name} has a name",
+                *_lines(label.settings),
+            ]
     return "\n".join(lines)
 
 
 def facts(kind: str, name: str) -> dict[str, Any]:
     """The same as :func:`describe`, machine-readable: ``kind, name, documentation, settings`` (a JSON Schema), ``traffic``."""
     kind = kind_of(kind)
+    if (reference := _reference(kind, name)) is not None:
+        documentation = inspect.cleandoc(reference.documentation)
+        return {"kind": kind, "name": name, "documentation": documentation, "entry": reference.settings}
     cls = plugins.load(kind, name)
     found = {"kind": kind, "name": name, "documentation": inspect.getdoc(cls) or ""}
     schema = cls.Settings.model_json_schema()
     del schema["properties"]["name"]
     traffic = [line.strip() for line in _traffic(cls.Settings(name=name))[1:]] if kind == "algorithms" else []
     return {**found, "settings": schema["properties"], "traffic": traffic}
+
+
+def _reference(kind: str, name: str) -> Reference | None:
+    """The reference of that name, unless it is an algorithm as well."""
+    return REFERENCES.get(name) if kind == "algorithms" and name not in plugins.names(kind) else None
+
+
+def _lines(settings: dict[str, Any]) -> list[str]:
+    return [f"  {line}" for line in yaml.safe_dump(settings, sort_keys=False).splitlines()]
 
 
 def _traffic(settings: PluginSettings) -> list[str]:

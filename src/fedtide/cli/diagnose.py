@@ -13,7 +13,7 @@ from rich.box import SIMPLE
 from rich.table import Table
 
 from fedtide.cli.exits import exit_with
-from fedtide.cli.options import PARAMS, Json, Override, ParamsFile, Quiet, Worlds
+from fedtide.cli.options import PARAMS, Json, Override, ParamsFile, Quiet, Worlds, read_params
 from fedtide.cli.reporter import log, output, silent
 
 MEANING = {
@@ -63,11 +63,10 @@ def diagnose(
     """Convergence analysis of a run of softmax regression: losses at session starts, constants, terms of the bound."""
     from fedtide.core.errors import Diverged
     from fedtide.diagnostics import trace
-    from fedtide.settings.params import Params
     from fedtide.worlds.files import timeline_for
     from fedtide.worlds.prepared import load_data
 
-    settings = Params.read(params, overrides or ()).run()
+    settings = read_params(params, overrides).run()
     data = load_data(settings)
     options = trace.Options(1 if theta_power == 1 else 2, spread.value, pairs)
     report = silent if quiet else log

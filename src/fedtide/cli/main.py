@@ -26,6 +26,7 @@ from fedtide.cli.options import (
     Runs,
     Worlds,
     mlruns_folder,
+    read_params,
     with_cluster,
 )
 from fedtide.cli.quadratic import quadratic
@@ -62,10 +63,9 @@ def run(
     from fedtide.records.summary import score_in
     from fedtide.runs.execution import execute
     from fedtide.runs.stages import workspace
-    from fedtide.settings.params import Params
     from fedtide.settings.scores import main_score
 
-    chosen = Params.read(params, overrides or ())
+    chosen = read_params(params, overrides)
     where = workspace(chosen, runs, worlds, mlruns_folder(mlruns))
     with progress(quiet) as watch:
         summary = execute(chosen.run(), where, name=name, watch=watch)
@@ -97,9 +97,8 @@ def compare(
 ) -> None:
     """Run the grid of `compare`: algorithms x initialisers x seeds, several at once. Finished runs are reused."""
     from fedtide.runs.stages import train, workspace
-    from fedtide.settings.params import Params
 
-    chosen = Params.read(params, with_cluster(overrides, cluster))
+    chosen = read_params(params, with_cluster(overrides, cluster))
     where = workspace(chosen, runs, worlds, mlruns_folder(mlruns))
     with progress(quiet) as watch:
         summaries, stopped = train(chosen, where, watch)
@@ -126,9 +125,8 @@ def report(
     from fedtide.mirror.results import record_report
     from fedtide.runs.stages import report as build
     from fedtide.runs.stages import workspace
-    from fedtide.settings.params import Params
 
-    chosen = Params.read(params, overrides or ())
+    chosen = read_params(params, overrides)
     told = [item for item in overrides or () if not item.startswith("tracking")]  # changes no number
     settings = ["--params", params, *(word for item in told for word in ("--set", item))]
     settings += ["--runs", runs] if runs != Path("runs") else []
@@ -169,10 +167,9 @@ def tune(
         serve_dashboard(out, port, log)
         return
     from fedtide.runs.stages import workspace
-    from fedtide.settings.params import Params
     from fedtide.tuning.study import tune as search
 
-    chosen = Params.read(params, with_cluster(overrides, cluster))
+    chosen = read_params(params, with_cluster(overrides, cluster))
     where = workspace(chosen, runs, None, mlruns_folder(mlruns))
     with progress(quiet) as watch:
         result = search(chosen, where, out, watch)
@@ -189,9 +186,8 @@ def download(
 ) -> None:
     """Fetch and prepare the dataset."""
     from fedtide.runs import stages
-    from fedtide.settings.params import Params
 
-    facts = stages.download(Params.read(params, overrides or ()), out)
+    facts = stages.download(read_params(params, overrides), out)
     samples = f"{facts['train']:,} training and {facts['test']:,} test samples"
     print(f"{facts['name']}: {samples}, {facts['classes']} classes")
 
@@ -204,9 +200,8 @@ def partition(
 ) -> None:
     """Write one timeline per compared seed (which clients are present when, with which data), a summary and a picture."""
     from fedtide.runs import stages
-    from fedtide.settings.params import Params
 
-    stages.partition(Params.read(params, overrides or ()), out, log)
+    stages.partition(read_params(params, overrides), out, log)
 
 
 app.command()(check)
@@ -265,7 +260,7 @@ def mirror(
     from fedtide.runs.stages import update_mlflow
     from fedtide.settings.params import Params
 
-    chosen = Params.read(params, overrides or ()) if params.is_file() or overrides else Params({})
+    chosen = read_params(params, overrides) if params.is_file() or overrides else Params({})
     folders = sorted(path.parent for path in runs.glob("*/manifest.json"))
     if not folders:
         raise SettingsError(f"{runs}: no run directories here")

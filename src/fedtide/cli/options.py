@@ -5,9 +5,14 @@ from __future__ import annotations
 import json
 import os
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
+
+from fedtide.cli.reporter import log
+
+if TYPE_CHECKING:
+    from fedtide.settings.params import Params
 
 ParamsFile = Annotated[Path, typer.Option("--params", help="Settings file.")]
 Override = Annotated[list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Override one setting.")]
@@ -29,6 +34,16 @@ AllowFailures = Annotated[
 ]
 
 PARAMS = Path("params.yaml")
+
+
+def read_params(path: Path, overrides: list[str] | None) -> Params:
+    """A command's settings; remarks about them are logged."""
+    from fedtide.settings.params import Params
+
+    params = Params.read(path, overrides or ())
+    for remark in params.remarks:
+        log(remark)
+    return params
 
 
 def mlruns_folder(given: Path | None) -> Path:

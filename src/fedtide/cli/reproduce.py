@@ -12,7 +12,7 @@ from rich.table import Table
 
 from fedtide.cli.exits import exit_with_all
 from fedtide.cli.options import AllowFailures, ClusterOption, Json, Override, Quiet, Runs, with_cluster
-from fedtide.cli.reporter import output, progress
+from fedtide.cli.reporter import log, output, progress
 from fedtide.core.errors import SettingsError
 
 if TYPE_CHECKING:
@@ -73,6 +73,8 @@ def reproduce(
     if workers is not None:
         settings.append(f"compare.workers={workers}")
     recipe = Recipe(path, profile, with_cluster(settings, cluster))
+    for remark in recipe.remarks:
+        log(remark)
     if listed:
         _print(_cells(recipe, only or ()), as_json)
         return

@@ -11,7 +11,7 @@ from typing import Annotated
 
 import typer
 
-from fedtide.cli.options import PARAMS, Mlruns, Override, ParamsFile, mlruns_folder
+from fedtide.cli.options import PARAMS, Mlruns, Override, ParamsFile, mlruns_folder, read_params
 from fedtide.cli.reporter import log
 
 _PATIENCE = 10.0  # seconds for servers to end by themselves
@@ -32,7 +32,7 @@ def ui(
     from fedtide.runs.stages import mlflow_place
     from fedtide.settings.params import Params
 
-    chosen = Params.read(params, overrides or ()) if params.is_file() or overrides else Params({})
+    chosen = read_params(params, overrides) if params.is_file() or overrides else Params({})
     tracking = chosen.experiment.tracking
     where = mlflow_place(tracking, mlruns_folder(mlruns))
     if isinstance(where, Server):

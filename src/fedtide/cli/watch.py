@@ -12,7 +12,7 @@ from typing import Annotated
 
 import typer
 
-from fedtide.cli.options import PARAMS, Override, ParamsFile, Runs, Worlds
+from fedtide.cli.options import PARAMS, Override, ParamsFile, Runs, Worlds, read_params
 from fedtide.cli.reporter import log
 
 _LOOK = 1.0  # seconds between two looks at the records
@@ -34,9 +34,8 @@ def watch(
     from fedtide.cli.live_page import LivePage, served
     from fedtide.runs.progress import title
     from fedtide.runs.stages import report, run_directories
-    from fedtide.settings.params import Params
 
-    chosen = Params.read(params, overrides or ())
+    chosen = read_params(params, overrides)
     titles = map(title, chosen.grid())
     directories = dict(zip(titles, run_directories(chosen, runs), strict=True))
     words = ["--params", str(params), *(word for item in overrides or () for word in ("--set", item))]

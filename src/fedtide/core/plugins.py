@@ -237,6 +237,11 @@ def _base(kind: str) -> type[Plugin]:
     return found
 
 
+def common_settings(kind: str) -> frozenset[str]:
+    """Settings that all plug-ins of a kind have, but for ``name``."""
+    return frozenset(_base(kind).Settings.model_fields) - {"name"}
+
+
 def _line(cls: type) -> int:
     return inspect.getsourcelines(cls)[1]
 

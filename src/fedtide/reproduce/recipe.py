@@ -20,7 +20,8 @@ from fedtide.core.hashing import short_hash
 from fedtide.core.plugins import SettingsModel
 from fedtide.reproduce.measures import Measure, TransitionAccuracy
 from fedtide.reproduce.published import Number, read_published
-from fedtide.settings.params import Params, deep_merge, override
+from fedtide.settings.overrides import apply_overrides, deep_merge, override
+from fedtide.settings.params import Params
 from fedtide.settings.parse import parse
 from fedtide.settings.run import RunSettings
 from fedtide.settings.scores import RECORDED, Score
@@ -120,6 +121,7 @@ class Recipe:
     Attributes:
         name, profile, overrides: as given. table: the block. columns: names of a cell's values.
         cells: of the table, in order. published: their published numbers. loggers: Lightning loggers of the runs.
+        remarks: see :class:`Params`.
 
     Raises:
         SettingsError: bad settings, in one line.
@@ -135,8 +137,7 @@ class Recipe:
         if not shared.is_file():
             raise SettingsError(f"{path.name}: profile {self.profile!r} needs a file {shared}")
         raw = deep_merge(deep_merge(raw, read_mapping(shared)), table.profiles[self.profile])
-        for item in self.overrides:
-            override(raw, item)
+        self.remarks = apply_overrides(raw, self.overrides, path.name)
         self._source = f"{path.name}, profile {self.profile}"
         self.table = parse(TableSettings, raw.pop(BLOCK), f"{self._source}: {BLOCK}")
         self._raw = raw

@@ -13,7 +13,7 @@ from fedtide.models.base import Model
 from fedtide.settings.run import RunSettings
 from fedtide.world.contents import content_hashes
 from fedtide.world.dataset import Dataset
-from fedtide.worlds.files import world_identity
+from fedtide.worlds.files import scenarios, world_identity
 
 _ROOTS = ("fedtide.federation.module", "fedtide.worlds.build")
 
@@ -56,12 +56,12 @@ def modules(settings: RunSettings) -> list[str]:
         "objectives": settings.objective.name,
         "participation": settings.participation.name,
         "partitions": settings.partition.name,
-        "scenarios": settings.scenario.name,
         "weighting": settings.algorithm.weighting.name,
     }
     if (selection := getattr(settings.exchange, "selection", None)) is not None:
         chosen["selection"] = selection.name
-    named = [*chosen.items(), *(("uplink", link.name) for link in settings.uplink)]
+    several = {"scenarios": scenarios(settings), "uplink": [link.name for link in settings.uplink]}
+    named = [*chosen.items(), *((kind, name) for kind, names in several.items() for name in names)]
     return closure([*_ROOTS, *(plugins.module_of(kind, name) for kind, name in named)], _can_change_numbers)
 
 

@@ -164,3 +164,6 @@ class Experiment(RunSettings):
 
 
 RUN_KEYS = tuple(RunSettings.model_fields)
+
+TABLES = {"algorithm": "algorithms", "initialiser": "initialisers"}
+"""Settings of a run whose name may be a label, and the tables of labels."""

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from fedtide.core import plugins
 from fedtide.core.errors import SettingsError, nearest, shortened
-from fedtide.settings.experiment import RUN_KEYS, Experiment
+from fedtide.settings.experiment import RUN_KEYS, TABLES, Experiment
+from fedtide.settings.overrides import apply_overrides, merge_run
 from fedtide.settings.parse import parse
+from fedtide.settings.references import REFERENCES
 from fedtide.settings.run import RunSettings
-from fedtide.settings.yaml_files import read_mapping, read_value
+from fedtide.settings.yaml_files import read_mapping
 
 Place = tuple[int | str, ...]
 """The path of a setting."""
@@ -32,6 +33,9 @@ class Params:
         raw: content of the file.
         source: its name, for messages.
         overrides: what of ``raw`` was set on the command line, as ``a.b=value``, for messages.
+
+    Attributes:
+        remarks: what a user should know about how the settings were read, one line each.
     """
 
     def __init__(self, raw: Mapping[str, Any], source: str = "params.yaml", overrides: Iterable[str] = ()) -> None:
@@ -46,19 +50,32 @@ class Params:
             self.run(algorithm=label)
         for label in {*self.experiment.initialisers, *compare.initialisers}:
             self.run(initialiser=label)
+        self.remarks = [
+            f"{self.source}: its own algorithms.{label} is used, not the reference that `fedtide show algorithm {label}` shows"
+            for label in dict.fromkeys([*compare.algorithms, self.experiment.label])
+            if label in REFERENCES and "name" in self.experiment.algorithms.get(label, {})
+        ]
 
     @staticmethod
-    def read(path: str | Path, overrides: Iterable[str] = ()) -> Params:
-        """Read a YAML file and apply ``a.b=value`` overrides (values are YAML)."""
-        path = Path(path)
-        if not path.is_file():
+    def read(path: str | Path | Mapping[str, Any], overrides: str | Iterable[str] = ()) -> Params:
+        """Read a YAML file, or the same as a mapping, and apply ``a.b=value`` overrides (values are YAML).
+
+        An override that chooses another plug-in, such as ``partition.name=natural``, drops the settings of the one before it
+        (but for those of other overrides) and leaves a line in ``remarks``.
+        """
+        overrides = (overrides,) if isinstance(overrides, str) else tuple(overrides)
+        if isinstance(path, Mapping):
+            raw, source = copy.deepcopy(dict(path)), "settings"
+        elif (path := Path(path)).is_file():
+            raw, source = read_mapping(path), path.name
+        else:
             raise SettingsError(f"no settings file {path}; name one with --params or create it")
-        raw, overrides = read_mapping(path), tuple(overrides)
         if not raw and not overrides:
             raise SettingsError(f"{path} is empty; write `seed: 0` for a run with all defaults")
-        for item in overrides:
-            override(raw, item)
-        return Params(raw, path.name, overrides)
+        remarks = apply_overrides(raw, overrides, source)
+        params = Params(raw, source, overrides)
+        params.remarks = [*remarks, *params.remarks]
+        return params
 
     def _origin(self, *places: Place) -> str:
         """Where a setting with one of these paths comes from: ``--set`` with its text, or the file."""
@@ -72,9 +89,9 @@ class Params:
     def _entry(self, kind: str, label: str) -> dict[str, Any]:
         """Raw settings of a label, ``name`` filled in."""
         entry = dict((self.raw.get(kind) or {}).get(label) or {})
-        folder = "algorithms" if kind == "algorithms" else "initialisation"
-        if "name" not in entry and label not in plugins.names(folder):
-            named, known = self.raw.get(kind) or {}, plugins.names(folder)
+        folder, references = ("algorithms", REFERENCES) if kind == "algorithms" else ("initialisation", {})
+        if "name" not in entry and label not in references and label not in plugins.names(folder):
+            named, known = self.raw.get(kind) or {}, [*plugins.names(folder), *references]
             problem = f"{kind}.{label} needs a name" if label in named else f"unknown label {label!r} in {kind}"
             source = self._origin((kind, label) if label in named else ("compare", kind))
             raise SettingsError(f"{source}: {nearest(problem, label, {*known, *named} - {label})}")
@@ -83,7 +100,7 @@ class Params:
     def _merged(self, raw: Mapping[str, Any]) -> dict[str, Any]:
         """The run part of ``raw`` with the labelled settings of its algorithm and initialiser merged in."""
         merged = dict(raw)
-        for single, kind in (("algorithm", "algorithms"), ("initialiser", "initialisers")):
+        for single, kind in TABLES.items():
             chosen = merged.get(single, Experiment.model_fields[single].default)
             chosen = {"name": chosen} if isinstance(chosen, str) else chosen
             if not isinstance(chosen, Mapping) or not isinstance(chosen.get("name"), str):
@@ -99,7 +116,11 @@ class Params:
                 source = self._origin((kind, label, "with", unknown[0]), (kind, label, "with"))
                 problem = f"{kind}.{label}.with: {unknown[0]!r} is no setting of a run"
                 raise SettingsError(f"{source}: {nearest(problem, unknown[0], RUN_KEYS)}")
-            merged = deep_merge(merged, extra) if isinstance(extra, Mapping) else merged
+            if single == "algorithm" and label in REFERENCES and "name" not in entry:
+                reference = REFERENCES[label].entry_for(merged)
+                merged = merge_run(merged, reference.pop("with"))
+                entry = {**reference, **entry}
+            merged = merge_run(merged, extra) if isinstance(extra, Mapping) else merged
             merged[single] = {**entry, **chosen, "name": entry.get("name", label)}
             named = "label" if single == "algorithm" else "initialiser_label"
             merged[named] = label if raw.get(named, "") == "" else raw[named]
@@ -139,34 +160,3 @@ class Params:
             for initialiser in compare.initialisers
             for seed in compare.seeds
         ]
-
-
-def override(raw: dict[str, Any], item: str) -> None:
-    """Apply one ``a.b=value`` to a raw mapping, in place."""
-    path, equals, text = item.partition("=")
-    keys = path.strip().split(".")
-    if not equals or not all(keys):
-        raise SettingsError(f"--set {item!r}: write it as key=value, e.g. local.lr=0.1")
-    node = raw
-    for depth, key in enumerate(keys[:-1]):
-        child = {} if node.get(key) is None else node[key]
-        if isinstance(child, str) and depth == 0:
-            child = {"name": child}
-        if not isinstance(child, dict):
-            raise SettingsError(f"--set {item!r}: {'.'.join(keys[: depth + 1])} is a value, not a group")
-        node[key] = node = dict(child)
-    try:
-        node[keys[-1]] = read_value(text)
-    except (yaml.YAMLError, RecursionError):
-        raise SettingsError(f"--set {item!r}: {text!r} is not a YAML value") from None
-
-
-def deep_merge(base: Mapping[str, Any], extra: Mapping[str, Any]) -> dict[str, Any]:
-    """``base`` with the values of ``extra``; groups in both are merged."""
-    merged = dict(base)
-    for key, value in extra.items():
-        old = merged.get(key)
-        if isinstance(old, Mapping) and isinstance(value, Mapping):
-            value = deep_merge(old, value)
-        merged[key] = value
-    return merged

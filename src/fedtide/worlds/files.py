@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from pathlib import Path
+from typing import Any
 
 from fedtide.core import plugins
 from fedtide.core.errors import SettingsError
@@ -19,6 +20,16 @@ from fedtide.worlds.build import build_timeline
 _PACKAGES = frozenset({"world", "worlds", "partitions", "scenarios"})
 
 
+def scenarios(settings: RunSettings) -> list[str]:
+    """Names of the run's scenario and of those that it is made of."""
+    chosen: Any = settings.scenario
+    found = list[str]()
+    while chosen is not None:
+        found.append(chosen.name)
+        chosen = getattr(chosen, "of", None)
+    return found
+
+
 def world_origin(settings: RunSettings) -> list[str]:
     """What the timeline depends on besides its settings and data.
 
@@ -29,7 +40,7 @@ def world_origin(settings: RunSettings) -> list[str]:
     files = scenario.files()
     if missing := [str(file) for file in files if not file.is_file()]:
         raise SettingsError(f"scenario {settings.scenario.name}: no file {', '.join(missing)}")
-    makers = (("partitions", settings.partition.name), ("scenarios", settings.scenario.name))
+    makers = [("partitions", settings.partition.name), *(("scenarios", name) for name in scenarios(settings))]
     roots = ["fedtide.worlds.build", *(plugins.module_of(kind, name) for kind, name in makers)]
     sources = closure(roots, lambda name: name.split(".")[1] in _PACKAGES or name == "fedtide.core.randomness")
     clock = ["events"] if scenario.in_seconds and isinstance(settings.clock, Events) else []

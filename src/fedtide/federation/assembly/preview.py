@@ -46,8 +46,19 @@ def unused_partition(chosen: RunSettings) -> list[str]:
     ]
 
 
+def unused_oracle(parts: Parts) -> list[str]:
+    """A line if initialiser ``oracle`` finds no earlier model for some sessions that it could choose for."""
+    timeline, name = parts.timeline, parts.settings.initialiser.name
+    later = range(timeline.pilot + 1, timeline.sessions)
+    without = [str(session + 1) for session in later if not timeline.returning(session)]
+    if name != "oracle" or not without:
+        return []
+    which = "any session" if len(without) == len(later) else f"session {', '.join(without)}"
+    return [f"initialiser oracle equals previous at the start of {which}: no earlier one had exactly the same clients"]
+
+
 def advice(parts: Parts) -> list[str]:
-    """What to know about settings: a partition without effect, the model's remarks, the algorithm's advice for session 1."""
+    """What to know about settings: parts without effect, the model's remarks, the algorithm's advice for session 1."""
     timeline, local = parts.timeline, parts.settings.local
     sizes = timeline.sizes_at(0)
     mean = float(sizes.mean())
@@ -60,4 +71,4 @@ def advice(parts: Parts) -> list[str]:
         participation_fraction=parts.participation.participation_fraction(int((sizes > 0).sum())),
         smallest=float(sizes[sizes > 0].min()) / mean,
     )
-    return [*unused_partition(parts.settings), *parts.network.remarks, *parts.algorithm.advice(preview)]
+    return [*unused_partition(parts.settings), *unused_oracle(parts), *parts.network.remarks, *parts.algorithm.advice(preview)]
