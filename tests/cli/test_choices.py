@@ -10,6 +10,7 @@ import yaml
 from fedtide.cli.main import app
 from fedtide.core import plugins
 from fedtide.settings.experiment import Experiment
+from fedtide.settings.references import REFERENCES
 
 SHIPPED = Path(__file__).parents[2] / "params.yaml"
 COMMANDS = sorted(typer.main.get_command(app).commands)
@@ -26,7 +27,8 @@ def test_list(fedtide, kind):
         assert row["summary"].strip().endswith((".", ")"))
         assert "\n" not in row["summary"]
     if kind in plugins.KINDS:
-        assert [row["name"] for row in rows] == plugins.names(kind)
+        references = [name for name in REFERENCES if name not in plugins.names(kind)] if kind == "algorithms" else []
+        assert [row["name"] for row in rows] == plugins.names(kind) + references
         table = fedtide("list", kind)
         assert all(row["name"] in " ".join(table.out) for row in rows)
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import pytest
 import torch
 from session_worlds import A, B, made, populations
 
+from fedtide.federation.assembly.preview import advice
 from fedtide.initialisation import _store as store
 from support import run_rounds, watch
 
@@ -19,3 +21,13 @@ def test_sessions_start_from_the_latest_model_of_the_same_devices() -> None:
     expected = [fed.parts.w0, ends[0], ends[1], ends[2], ends[2], ends[1], ends[3]]
     assert all(torch.equal(r.w, w) for (r, _), w in zip(seen, expected, strict=True))
     assert store.sessions(state.initialiser, "session") == [4, 5, 6]  # the latest of each set of devices
+
+
+@pytest.mark.parametrize(
+    ("devices", "which"),
+    [([A, B, A, (0, 3), A, B, (0, 3)], "session 3, 4"), ([A, (0, 1, 2), B], "any session"), ([A, A, A, A], None)],
+)
+def test_it_says_where_it_has_no_choice(devices, which) -> None:
+    line = f"initialiser oracle equals previous at the start of {which}: no earlier one had exactly the same clients"
+    assert advice(made("oracle", populations(devices)).parts) == ([] if which is None else [line])
+    assert advice(made("previous", populations(devices)).parts) == []

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import os
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
@@ -66,6 +67,8 @@ class Params:
         overrides = (overrides,) if isinstance(overrides, str) else tuple(overrides)
         if isinstance(path, Mapping):
             raw, source = copy.deepcopy(dict(path)), "settings"
+        elif not isinstance(path, str | os.PathLike):
+            raise SettingsError(f"settings should be a file or a mapping, got {shortened(repr(path))}")
         elif (path := Path(path)).is_file():
             raw, source = read_mapping(path), path.name
         else:

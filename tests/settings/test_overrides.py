@@ -1,0 +1,128 @@
+"""Overrides that choose another plug-in, in a file, on the command line and in Python."""
+
+from __future__ import annotations
+
+import pytest
+
+from fedtide.core.errors import SettingsError
+from fedtide.settings.params import Params
+
+FILE = {
+    "data": {"name": "digits", "mirror": "m", "root": "r"},
+    "scenario": {"name": "sessions", "num_devices": 3},
+    "partition": {"name": "dirichlet_session", "alpha": 0.3},
+    "participation": {"name": "fixed", "count": 2},
+    "model": {"name": "mlp", "widths": [4]},
+    "objective": {"name": "focal", "gamma": 1.0},
+    "exchange": {
+        "name": "intervals",
+        "selection": {"name": "dynacomm", "orders": 3},
+        "budget": {"name": "fix", "beta": 0.4},
+    },
+    "clock": {"name": "events", "concurrency": 2},
+    "local": {"optimiser": {"name": "adam", "beta1": 0.5}},
+    "algorithm": {"name": "fedprox", "mu": 0.2, "weighting": "uniform"},
+    "initialiser": {"name": "dynamic", "similarity_scale": 3.0},
+    "tune": {"sampler": {"name": "tpe", "startup": 3}},
+}
+OTHERS = {
+    "scenario": ("static", "num_devices = 3"),
+    "partition": ("natural", "alpha = 0.3"),
+    "participation": ("all", "count = 2"),
+    "model": ("logistic", "widths = [4]"),
+    "objective": ("cross_entropy", "gamma = 1.0"),
+    "exchange": ("end", "selection = {name: dynacomm, orders: 3}, budget = {beta: 0.4, name: fix}"),
+    "exchange.selection": ("genetic", "orders = 3"),
+    "exchange.budget": ("dynamic", "beta = 0.4"),
+    "clock": ("rounds", "concurrency = 2"),
+    "local.optimiser": ("sgd", "beta1 = 0.5"),
+    "algorithm": ("scaffold", "mu = 0.2"),
+    "initialiser": ("average", "similarity_scale = 3.0"),
+    "tune.sampler": ("random", "startup = 3"),
+}
+
+
+def group(settings, path):
+    for key in path.split("."):
+        settings = getattr(settings, key)
+    return settings
+
+
+@pytest.mark.parametrize("path", OTHERS)
+def test_another_name_starts_with_its_defaults(path):
+    name, dropped = OTHERS[path]
+    params = Params.read(FILE, [f"{path}.name={name}"])
+    chosen = group(params.experiment, path)
+    assert chosen.name == name
+    assert chosen.model_fields_set - {"weighting"} <= {"name"}
+    before = group(Params.read(FILE).experiment, path).name
+    assert params.remarks == [f"{path}.name = {name} drops the settings of {before} from settings: {dropped}"]
+
+
+def test_what_all_plugins_of_a_kind_have_is_kept():
+    params = Params.read(FILE, ["algorithm.name=fedavg", "data.name=cifar10"])
+    assert params.run().algorithm.weighting.name == "uniform"
+    assert (params.run().data.root, params.run().data.mirror) == ("r", "m")
+    assert len(params.remarks) == 1
+
+
+@pytest.mark.parametrize(
+    "items", [["partition.name=dirichlet_session"], ["partition.name=natural", "partition.name=dirichlet_session"]]
+)
+def test_the_name_in_the_file_keeps_its_settings(items):
+    params = Params.read(FILE, items)
+    assert params.run().partition.alpha == 0.3
+    assert params.remarks == []
+
+
+def test_a_default_name_is_a_name():
+    params = Params.read({"scenario": {"rounds": 7}}, ["scenario.name=static"])
+    assert params.run().scenario.rounds == 7
+    assert Params.read({"scenario": {"rounds": 7}}, ["scenario.name=sessions"]).remarks
+
+
+@pytest.mark.parametrize("order", [1, -1])
+def test_what_the_same_command_sets_is_kept(order):
+    items = ["partition.name=dirichlet_client", "partition.alpha=0.7"][::order]
+    assert Params.read(FILE, items).run().partition.alpha == 0.7
+
+
+@pytest.mark.parametrize("order", [1, -1])
+def test_what_the_same_command_sets_stays_strict(order):
+    with pytest.raises(SettingsError, match=r"^--set partition.alpha=0.7: unknown key 'partition.alpha'"):
+        Params.read(FILE, ["partition.name=natural", "partition.alpha=0.7"][::order])
+
+
+def test_the_mapping_given_is_not_changed():
+    given = {"partition": {"name": "dirichlet_session", "alpha": 0.3}}
+    Params.read(given, ["partition.name=natural", "local.lr=0.5"])
+    assert given == {"partition": {"name": "dirichlet_session", "alpha": 0.3}}
+
+
+def test_labels_and_their_with_can_choose_others_too():
+    file = {**FILE, "algorithms": {"mine": {"name": "fedprox", "mu": 0.2, "with": {"partition": {"name": "natural"}}}}}
+    params = Params.read(file, ["algorithms.mine.name=fedavg", "clock=rounds"])
+    assert params.remarks == ["algorithms.mine.name = fedavg drops the settings of fedprox from settings: mu = 0.2"]
+    run = params.run("mine")
+    assert (run.algorithm.name, run.partition.name, run.partition.model_fields_set) == ("fedavg", "natural", {"name"})
+    again = Params.read(file, ["algorithms.mine.with.partition.name=iid", "clock=rounds"]).run("mine")
+    assert again.partition.name == "iid"
+
+
+def test_a_plugin_given_by_its_name_alone_takes_settings():
+    run = Params.read({"local": {"optimiser": "adam"}}, ["local.optimiser.beta1=0.5"]).run()
+    assert (run.local.optimiser.name, run.local.optimiser.beta1) == ("adam", 0.5)
+
+
+def test_a_file_and_a_mapping_are_read_alike(tmp_path):
+    file = tmp_path / "params.yaml"
+    file.write_text("seed: 3\nmodel: {name: mlp, widths: [4]}\n")
+    mapping = {"seed": 3, "model": {"name": "mlp", "widths": [4]}}
+    assert Params.read(file, "local.lr=0.5").run() == Params.read(mapping, ["local.lr=0.5"]).run()
+
+
+@pytest.mark.parametrize("given", [3, None, ["params.yaml"]])
+def test_other_things_are_refused_in_a_line(given):
+    with pytest.raises(SettingsError, match=r"^settings should be a file or a mapping, got") as error:
+        Params.read(given)
+    assert "\n" not in str(error.value)

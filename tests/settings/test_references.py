@@ -1,0 +1,159 @@
+"""Labels that every settings file knows: what they train, exactly."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+import torch
+
+from commands import fedtide, folder, shared_data
+from fedtide.core.errors import SettingsError
+from fedtide.settings.params import Params
+from fedtide.settings.references import REFERENCES
+from fedtide.worlds.build import build_timeline
+from fedtide.worlds.prepared import load_data
+from initialisation.session_worlds import populations
+from support import closest, deal, federation, run_rounds, settings, steady, timeline, vectors, watch
+
+__all__ = ["fedtide", "folder", "shared_data"]
+
+LABELS = [*REFERENCES, "frozen"]
+SESSIONS = {"name": "sessions", "num_devices": 3, "num_sessions": 4, "rounds_per_session": 2}
+FILE = {"model": "logistic", "scenario": SESSIONS, "partition": {"name": "dirichlet_session", "alpha": 0.3}}
+
+
+def read(**more):
+    return Params({**FILE, "compare": {"algorithms": LABELS}, **more})
+
+
+def test_they_can_be_compared_in_any_file():
+    assert [run.label for run in read().grid()] == LABELS
+    assert [run.label for run in Params({"compare": {"algorithms": LABELS}}).grid()] == LABELS
+
+
+def test_the_data_pooled_so_far_is_all_that_any_client_has_held():
+    run, without = read().run("pooled"), read().run("pooled_period")
+    data = load_data(run)
+    pooled, plain = build_timeline(run, data), build_timeline(without, data)
+    seen: set[int] = set()
+    for t in range(plain.rounds):
+        seen |= set(np.concatenate(plain.shards_at(t)).tolist())
+        held = np.concatenate(pooled.shards_at(t))
+        assert sorted(held.tolist()) == sorted(seen)
+        assert np.ptp(pooled.sizes_at(t)) <= 1
+        assert pooled.at(t).clients.tolist() == plain.at(t).clients.tolist()
+        assert pooled.labels_at(t).tolist() == plain.labels_at(t).tolist()
+    assert set(np.concatenate(plain.shards_at(0)).tolist()) < seen
+    assert pooled.digest == build_timeline(run, data).digest
+
+
+def test_a_calendar_keeps_the_data_of_all_its_periods():
+    calendar = {"scenario": {"name": "calendar", "period": "week"}, "partition": "natural"}
+    assert read(**calendar).run("pooled").scenario.memory >= 1000
+    assert read(**calendar).run("pooled_period").scenario.memory == 0
+
+
+STEPS = {"amount": 3, "unit": "steps", "lr": 0.3, "momentum": 0.9}
+
+
+@pytest.mark.parametrize("label", ["pooled", "pooled_period"])
+def test_clients_that_are_pooled_are_one_client_with_all_their_data(label):
+    """With full batches of equal clients."""
+    run = read().run(label)
+    local, exchange = {**STEPS, "batch_size": 6}, run.exchange.model_dump()
+    many = federation(
+        settings(local=local, exchange=exchange, algorithm=run.algorithm.name), steady((6, 6, 6), 3), vectors()
+    )
+    one = federation(settings(local={**STEPS, "batch_size": 18}), steady((18,), 3), vectors())
+    apart = federation(settings(local=local), steady((6, 6, 6), 3), vectors())
+    w, alone, averaged = (run_rounds(fed)[0].w for fed in (many, one, apart))
+    assert closest(w, alone) < 1e-6
+    assert closest(averaged, alone) > 1e-3
+
+
+def two_sessions(algorithm, **more):
+    world = populations([(0, 1, 2), (0, 1, 3), (0, 2, 3)])
+    return federation(settings(algorithm=algorithm, local=STEPS, **more), world, vectors())
+
+
+def test_a_frozen_model_is_that_of_the_first_session():
+    seen, plain = watch(frozen := two_sessions("frozen")), watch(fedavg := two_sessions("fedavg"))
+    run_rounds(frozen)
+    run_rounds(fedavg)
+    rounds = frozen.parts.timeline.session_span(0)[1]
+    assert all(torch.equal(w, other) for (_, w), (_, other) in zip(seen[:rounds], plain[:rounds], strict=True))
+    assert all(torch.equal(w, seen[rounds - 1][1]) for _, w in seen[rounds:])
+    assert not torch.equal(plain[-1][1], plain[rounds - 1][1])
+
+
+def test_a_client_that_trains_alone_is_a_federation_of_one():
+    run = read().run("local")
+    fed = federation(
+        settings(algorithm="local", local=STEPS, federation={"at_session": "keep"}), steady((5, 7), 3), vectors()
+    )
+    state, _ = run_rounds(fed)
+    assert torch.equal(state.w, fed.parts.w0)
+    assert run.federation.at_session == "keep"
+    only = timeline(deal((5, 7)), [{1: 1}] * 3, clients=2)
+    alone = federation(settings(local=STEPS), only, vectors())
+    assert closest(state.memory["own"][1], run_rounds(alone)[0].w) < 1e-6
+
+
+def test_clients_keep_their_own_models_over_sessions_and_newcomers_have_the_initial_one():
+    fed = two_sessions("local", federation={"at_session": "keep"}, evaluation={"clients_every": 1})
+    rounds = watch(fed)
+    state, records = run_rounds(fed)
+    starts = [fed.parts.algorithm.start(r) for r, _ in rounds]
+    assert torch.equal(starts[0], fed.parts.w0.expand(3, -1))
+    assert all(torch.equal(w, fed.parts.w0) for _, w in rounds)
+    table, scorer = records[-1].client_scores, two_sessions("local").parts.evaluator
+    own = [scorer.scores((state.memory["own"][client], state.b)) for client in table["client"][:3]]
+    counts = fed.parts.data.label_counts(fed.parts.timeline.shards_at(-1))
+    for place, scores in enumerate(own):
+        share = counts[place] / counts[place].sum()
+        assert table["served_accuracy"][place] == pytest.approx(
+            float((share * scores.correct / scores.count).sum()), abs=1e-9
+        )
+
+
+def test_an_entry_without_a_name_adds_to_the_reference():
+    run = read(algorithms={"pooled_period": {"server_lr": 0.5, "with": {"local": {"lr": 0.7}}}}).run("pooled_period")
+    assert (run.algorithm.server_lr, run.local.lr, run.exchange.intervals) == (0.5, 0.7, "a")
+
+
+def test_an_entry_with_a_name_takes_its_place_in_a_line():
+    params = read(algorithms={"pooled": {"name": "fedprox"}})
+    assert params.remarks == [
+        "params.yaml: its own algorithms.pooled is used, not the reference that `fedtide show algorithm pooled` shows"
+    ]
+    assert (params.run("pooled").algorithm.name, params.run("pooled").exchange.name) == ("fedprox", "end")
+    assert Params({"algorithms": {"pooled": {"name": "fedprox"}}}).remarks == []  # it is not compared
+
+
+def test_one_is_run_by_its_name():
+    run = Params.read(FILE, ["algorithm.name=pooled_period"]).run()
+    assert (run.label, run.exchange.name) == ("pooled_period", "intervals")
+
+
+def test_they_are_listed_and_shown(fedtide):
+    rows = {row["name"]: row["summary"] for row in json.loads(fedtide("list", "algorithms", "--json").out[-1])}
+    assert set(LABELS) <= set(rows)
+    shown = "\n".join(fedtide("show", "algorithm", "pooled").out)
+    assert rows["pooled"] in shown
+    assert "intervals: a" in shown
+    assert json.loads(fedtide("show", "algorithm", "pooled", "--json").out[-1])["entry"]["name"] == "fedavg"
+    assert "at_session: keep" in "\n".join(fedtide("show", "algorithm", "local").out)
+
+
+@pytest.mark.parametrize("label", LABELS)
+def test_each_runs(fedtide, label):
+    called = fedtide("run", "--json", "--set", f"algorithm={label}")
+    assert called.status == 0, called.err
+    assert json.loads(called.out[-1])["state"] == "complete"
+
+
+def test_a_scenario_that_shares_all_data_needs_rounds():
+    with pytest.raises(SettingsError, match="so_far needs clock rounds"):
+        build_timeline(run := read(clock="events", scenario={"name": "so_far", "of": SESSIONS}).run(), load_data(run))
