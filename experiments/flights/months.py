@@ -25,7 +25,7 @@ from fedtide.runs.stages import run_directories
 from fedtide.settings.params import Params
 from fedtide.settings.scores import Score
 
-BOUNDS = ["pooled", "pooled_month", "frozen"]
+BOUNDS = ["pooled", "pooled_period", "frozen"]
 SCORES = {
     "auroc": {
         "auroc_next": "test_auroc_next",  # of the next month, at the end of a month

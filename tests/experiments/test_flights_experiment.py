@@ -4,25 +4,21 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import pytest
-
-from fedtide.federation.schedules import learning_rate
 from fedtide.settings.params import Params
 
 FILE = Path(__file__).parents[2] / "experiments/flights/tuning/flights.yaml"
 
 
-def test_the_frozen_model_is_not_trained_after_january() -> None:
-    run = Params.read(FILE).run(algorithm="frozen")
-    rounds = run.scenario.rounds_per_period  # type: ignore[attr-defined]
-    rates = [learning_rate(run.local, t, 12 * rounds) for t in range(12 * rounds)]
-    assert rates[:rounds] == pytest.approx([run.local.lr] * rounds, rel=1e-5)
-    assert rates[rounds:] == [0.0] * 11 * rounds
+def test_the_bounds_are_those_of_the_library() -> None:
+    params = Params.read(FILE)
+    assert params.remarks == []
+    assert params.run(algorithm="frozen").algorithm.name == "frozen"
+    assert params.run(algorithm="frozen").local == params.run(algorithm="fedavg").local
 
 
 def test_pooled_models_average_after_every_step() -> None:
     params = Params.read(FILE)
-    everything, month = (params.run(algorithm=label) for label in ("pooled", "pooled_month"))
+    everything, month = (params.run(algorithm=label) for label in ("pooled", "pooled_period"))
     assert (everything.scenario.memory, month.scenario.memory) == (11, 0)  # type: ignore[attr-defined]
     assert everything.exchange == month.exchange
     assert everything.exchange.intervals == "a"  # type: ignore[attr-defined]
