@@ -8,9 +8,10 @@ import os
 import pty
 import re
 import struct
+import subprocess
 import sys
 import termios
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -18,8 +19,8 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from fedtide.cli.bars import Bars
 from fedtide.mirror.workspace import Workspace
+from fedtide.runs.bars import Bars
 from fedtide.runs.compare import compare
 from fedtide.runs.progress import Follower, Position, Watch
 from fedtide.settings.scores import ACCURACY
@@ -31,14 +32,16 @@ ESCAPE = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 HIDE, SHOW = "\x1b[?25l", "\x1b[?25h"
 
 
-def in_terminal(*arguments: str, stop: Callable[[str], bool] = lambda text: False) -> tuple[int, str]:
+def in_terminal(
+    *arguments: str, stop: Callable[[str], bool] = lambda text: False, command: Sequence[str] = ("-m", "fedtide")
+) -> tuple[int, str]:
     """Exit status and output of a command in a terminal of 80 x 24; it gets Ctrl-C once ``stop`` is true of the output."""
     process, screen = pty.fork()
     if process == 0:
         for name in ("COLUMNS", "LINES", "NO_COLOR"):
             os.environ.pop(name, None)
         os.environ["TERM"] = "xterm-256color"
-        os.execv(sys.executable, [sys.executable, "-m", "fedtide", *arguments])
+        os.execv(sys.executable, [sys.executable, *command, *arguments])
     fcntl.ioctl(screen, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 80, 0, 0))
     text, told = "", False
     with suppress(OSError):  # the terminal is closed
@@ -78,6 +81,34 @@ def test_a_run_and_ctrl_c(folder: Path) -> None:
     assert {bar[2] for bar in drawn} == {"6000"}
     assert all(bar[3] for bar in drawn if int(bar[1]) > 0)
     assert max(len(line) for line in lines(text) if "━" in line) <= 80
+
+
+SCRIPT = """
+import fedtide
+params = fedtide.Params.read("params.yaml", ["scenario.rounds_per_session=300", "scenario.name=sessions", "model.name=mlp"])
+print(fedtide.run(params))
+"""
+
+
+def test_a_script_shows_progress_in_a_terminal_and_nothing_elsewhere(folder: Path) -> None:
+    (folder / "script.py").write_text(SCRIPT)
+    status, text = in_terminal("script.py", command=())
+    assert status == 0, text
+    assert [bar[2] for bar in bars(text, "fedavg · previous · seed 0")][-1] == "600"
+    assert "1 run: 1 complete" in lines(text)
+    done = subprocess.run([sys.executable, "script.py"], capture_output=True, text=True, check=True)
+    assert done.stdout.startswith("1 run: 1 complete")
+    assert done.stderr == ""
+
+
+def test_a_notebook_shows_the_round_in_place(folder: Path) -> None:
+    nbformat, client = pytest.importorskip("nbformat"), pytest.importorskip("nbclient")
+    book = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(SCRIPT.replace("=300", "=3"))])
+    client.NotebookClient(book, resources={"metadata": {"path": str(folder)}}).execute()
+    outputs = book.cells[0].outputs
+    (place,) = [output for output in outputs if output.output_type == "display_data"]
+    assert re.match(r"round \d/6 ", place.data["text/plain"])
+    assert not [output for output in outputs if output.get("name") == "stderr"]
 
 
 @pytest.mark.slow

@@ -77,7 +77,7 @@ def progress(quiet: bool) -> Iterator[Watch]:
     elif follows:
         yield Watch(log)
     elif _console.is_interactive:
-        from fedtide.cli.bars import Bars
+        from fedtide.runs.bars import Bars
 
         with Bars(_console) as bars:
             yield Watch(log, bars)

@@ -16,6 +16,7 @@ from fedtide.core import plugins
 from fedtide.core.errors import SettingsError
 from fedtide.core.files import read_text
 from fedtide.engine.passes.neurons import MEASURES
+from fedtide.records import brief
 from fedtide.records.forgetting import NOTHING, Forgetting, forgetting
 from fedtide.records.run_directory import RunDirectory, read_json
 from fedtide.scenarios.base import Scenario
@@ -35,7 +36,7 @@ _OPTIONAL = [
     *("test_accuracy", "latency", "energy", "gradient_rounds", "kappa", "alpha", "momentum_norm"),
     *("exchanges", "seconds_simulated", "refused", "cancelled"),
 ]
-_SCORES = r"test_|client_accuracy_|personal_accuracy_"
+_SCORES = r"test_|client_accuracy_|personal_accuracy_|served_accuracy_"
 _CLIENTS = ["gate", "local_loss", "global_loss", "staleness"]
 _NEURONS = ["round", "layer", *MEASURES]
 _BOUNDARY = ["session", "returning", "start_accuracy", "mu", "losses"]
@@ -56,7 +57,8 @@ class Records:
             ``latency`` [s] and ``energy`` [J] of the round and ``elapsed`` [s] at its end (NaN where not simulated),
             ``exchanges`` of models, ``refused`` and ``cancelled`` results (NaN in lockstep), ``gradient_rounds`` (cumulative),
             ``kappa`` (normalised communication cost of the round), ``alpha`` and ``momentum_norm`` (NaN where the algorithm
-            has none); and the other ``test_*``, ``client_accuracy_*`` and ``personal_accuracy_*`` of the runs that have them.
+            has none); and the other ``test_*``, ``client_accuracy_*``, ``personal_accuracy_*`` and ``served_accuracy_*`` of the
+            runs that have them.
         boundaries: one row per run and session whose start was recorded: the run's columns, ``session`` (from 1),
             ``returning`` (to clients of an earlier session after the pilot), ``start_accuracy`` (share, NaN where not
             recorded), ``mu`` (weight by stored session) and ``losses`` (training loss by model), both possibly empty.
@@ -82,6 +84,14 @@ class Records:
     settings: dict[str, Settings]
     missing: tuple[str, ...]
     score: Score = ACCURACY
+
+    def __repr__(self) -> str:
+        table = brief.table(self.runs, self.history, METHOD)
+        return f"{brief.title(self.runs)}\n{table.to_string(index=False, max_rows=brief.ROWS)}"
+
+    def _repr_html_(self) -> str:
+        table = brief.table(self.runs, self.history, METHOD)
+        return f"<p>{brief.title(self.runs)}</p>{table.to_html(index=False, max_rows=brief.ROWS)}"
 
     @property
     def column(self) -> str:

@@ -31,6 +31,7 @@ from fedtide.runs.identity import run_key
 from fedtide.runs.jobs.launch import Decision, global_rank, refuse_several_processes
 from fedtide.runs.mirroring import correct_mirror
 from fedtide.runs.progress import UNWATCHED, Watch, title
+from fedtide.runs.shown import shown
 from fedtide.settings.experiment import TrackingSettings
 from fedtide.settings.params import Params
 from fedtide.settings.run import RunSettings, plain_name
@@ -56,7 +57,7 @@ def run(
     *,
     name: str | None = None,
     mlruns: str | Path | None = None,
-    log: Callable[[str], None] = lambda line: None,
+    log: Callable[[str], None] | None = None,
 ) -> Records:
     """Execute a run and return its records; a finished run is returned at once, an interrupted one continues.
 
@@ -72,7 +73,7 @@ def run(
         runs: folder of run directories. name: of this one; by default the run key.
         mlruns: MLflow's folder, absolute or relative to the current one, or a server's address (``http://...``); None for no
             mirror. ``tracking`` sets what goes there besides records.
-        log: gets remarks, one line each, such as ``print``.
+        log: gets remarks, one line each, such as ``print``; by default a terminal or a notebook shows progress.
 
     Returns:
         The records, with one row in ``records.runs``; its ``state`` is ``complete`` or ``diverged``.
@@ -86,7 +87,10 @@ def run(
     refuse_several_processes(settings)
     tracking = params.experiment.tracking if isinstance(params, Params) else TrackingSettings()
     workspace = Workspace.of_script(Path(runs), mlruns, tracking)
-    summary = execute(settings, workspace, name=name, watch=Watch(log))
+    with shown(log) as watch:
+        for remark in params.remarks if isinstance(params, Params) else ():
+            watch.log(remark)
+        summary = execute(settings, workspace, name=name, watch=watch)
     if summary["state"] == "interrupted":
         raise KeyboardInterrupt(INTERRUPTED)
     return load([workspace.runs / (name or summary["run_key"])])

@@ -27,7 +27,7 @@ def compare(
     cluster: str | None = None,
     mlruns: str | Path | None = None,
     allow_failures: bool = False,
-    log: Log = lambda line: None,
+    log: Log | None = None,
 ) -> Records:
     """Execute a grid of runs, several at once, and return the records of all of them.
 
@@ -48,7 +48,7 @@ def compare(
         runs: folder of run directories; finished runs are reused, interrupted ones continue.
         workers: runs at once, 0 for one per core; by default ``compare.workers``.
         cluster: what executes the runs, see ``compare.cluster``, which is the default.
-        mlruns: as in :func:`run`. log: gets one line per finished run.
+        mlruns: as in :func:`run`. log: gets one line per finished run; by default a terminal or a notebook shows progress.
         allow_failures: return the records although runs failed; those of a failed run end where it failed.
 
     Raises:
@@ -60,7 +60,7 @@ def compare(
     from fedtide.runs.compare import compare as compare_all
     from fedtide.runs.compare import unsuccessful
     from fedtide.runs.execution import INTERRUPTED
-    from fedtide.runs.progress import Watch
+    from fedtide.runs.shown import shown
 
     grid, experiment = (params.grid(), params.experiment) if isinstance(params, Params) else (list(params), None)
     hosts = experiment.hosts if experiment else HERE
@@ -70,7 +70,10 @@ def compare(
         workers = experiment.compare.workers if experiment else 0
     folder = Path(runs)
     workspace = Workspace.of_script(folder, mlruns, experiment.tracking if experiment else TrackingSettings())
-    summaries, stopped = compare_all(grid, workspace, workers, Watch(log), hosts=hosts)
+    with shown(log) as watch:
+        for remark in params.remarks if isinstance(params, Params) else ():
+            watch.log(remark)
+        summaries, stopped = compare_all(grid, workspace, workers, watch, hosts=hosts)
     if stopped is not None:
         raise KeyboardInterrupt(INTERRUPTED)
     failed = unsuccessful(summary for summary in summaries if summary["state"] == "failed")

@@ -116,12 +116,18 @@ def partition(params: Params, out: Path, log: Log) -> list[Path]:
         timeline = build_timeline(settings, data)
         timeline.save(path, identity)
         write_json(path.with_suffix(".json"), summary(timeline, labels))
-        draw(timeline, labels, path.with_suffix(".png"))
+        draw(timeline, labels, path.with_suffix(".png"), class_names(settings))
         log(f"{path.name}: {timeline.num_clients} clients, {timeline.rounds} rounds, {timeline.sessions} sessions")
     ours = [file for file in out.iterdir() if re.fullmatch(r"seed-\d+-[0-9a-f]+\.(npz|json|png)", file.name)]
     for stale in [file for file in ours if file.with_suffix(".npz") not in written]:
         stale.unlink()
     return list(written)
+
+
+def class_names(settings: RunSettings) -> tuple[str, ...]:
+    """Names of the data's classes, if its settings give them."""
+    found = getattr(settings.data, "classes", ())
+    return found if isinstance(found, tuple) else ()
 
 
 def train(
@@ -194,7 +200,7 @@ def report(
         from fedtide.world.picture import draw
 
         pictures = [folder(out) / "world.png"]
-        draw(timeline, labels, pictures[0])
+        draw(timeline, labels, pictures[0], class_names(first))
     chosen = params.experiment.report
     few = timeline.num_clients <= _ROWS
     contents = Contents(

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from matplotlib import colormaps
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.colors import LinearSegmentedColormap, ListedColormap
 from matplotlib.figure import Figure
@@ -21,6 +23,8 @@ _ARRIVED, _DEPARTED, _BAR = "#2a8f5b", "#c2483d", "#b5cbe0"
 _SAMPLES = LinearSegmentedColormap.from_list("samples", ["#b3d0ea", "#5b9bcd", "#1f5c96", "#0a2342"])
 _INSTANTS = 500  # at which presence in seconds is drawn
 _DOTS = 2000  # rows of a raster, several times as many as it has on paper
+_NAMED_CLASSES = 20  # with a colour and a place in the legend each
+_NAME = 16  # letters of a class
 _LABELLED_SESSIONS = 24  # more do not fit above the axes
 
 
@@ -141,11 +145,11 @@ def summary(timeline: Timeline, labels: Ints) -> dict[str, Any]:
     return facts
 
 
-def draw(timeline: Timeline, labels: Ints, path_png: Path) -> None:
+def draw(timeline: Timeline, labels: Ints, path_png: Path, classes: Sequence[str] = ()) -> None:
     """Write a PNG: who holds what (clients by classes) and who is present when (clients by rounds), with totals below.
 
     If the clients' data changes, the second panel also shows the most frequent label that each client holds. ``labels`` int64
-    [n] are those of the whole training set.
+    [n] are those of the whole training set, ``classes`` their names, if they have any.
     """
     figure = Figure(figsize=(13, 6.5), dpi=110, layout="constrained")
     FigureCanvasAgg(figure)
@@ -154,15 +158,18 @@ def draw(timeline: Timeline, labels: Ints, path_png: Path) -> None:
     )
     raster.sharey(heat)
     _draw_holdings(figure, heat, per_class, holdings(timeline, labels))
+    if 1 < len(classes) <= _NAMED_CLASSES:
+        per_class.set_xticks(range(len(classes)), map(_short, classes), rotation=90 if len(classes) > 4 else 0)
     _draw_presence(raster, per_round, timeline)
     if timeline.num_classes > 1 and (changing := most_frequent_labels(timeline, labels)) is not None:
-        _draw_labels(figure, raster, changing, timeline)
+        _draw_labels(figure, raster, changing, timeline, classes)
     for axes in (heat, raster):
         axes.set_ylabel("client")
         axes.yaxis.set_major_locator(_whole_numbers())
         axes.tick_params(which="minor", length=0)
     for axes in (per_class, per_round):
-        axes.xaxis.set_major_locator(_whole_numbers())
+        if axes is per_round or not classes:
+            axes.xaxis.set_major_locator(_whole_numbers())
         axes.tick_params(which="minor", length=0)
         axes.spines[["top", "right"]].set_visible(False)
     path_png.parent.mkdir(parents=True, exist_ok=True)
@@ -201,19 +208,31 @@ def _draw_holdings(figure: Figure, heat: Any, per_class: Any, counts: Ints) -> N
         per_class.tick_params(bottom=False, labelbottom=False)
 
 
-def _draw_labels(figure: Figure, raster: Any, labels: Ints, timeline: Timeline) -> None:
-    """The most frequent label of each client in each round, drawn over its presence."""
+def _draw_labels(figure: Figure, raster: Any, labels: Ints, timeline: Timeline, names: Sequence[str]) -> None:
+    """The most frequent label of each client in each round, drawn over its presence; a colour for each class of the data."""
     clients, rounds, classes = timeline.num_clients, timeline.rounds, timeline.num_classes
+    few = classes <= _NAMED_CLASSES
     image = raster.imshow(
         np.ma.masked_less(labels, 0),
         aspect="auto",
         interpolation="nearest",
-        cmap="tab10" if classes <= 10 else "turbo",
+        cmap=ListedColormap(colormaps["tab10" if classes <= 10 else "tab20"](np.arange(classes)))
+        if few
+        else colormaps["turbo"].resampled(classes),
         vmin=-0.5,
-        vmax=max(classes, 10) - 0.5,
+        vmax=classes - 0.5,
         extent=(0, rounds, clients - 0.5, -0.5),
     )
-    figure.colorbar(image, ax=raster, label="most frequent label", fraction=0.05, pad=0.02).locator = _whole_numbers()
+    bar = figure.colorbar(image, ax=raster, label="most frequent label", fraction=0.05, pad=0.02)
+    if few:
+        bar.set_ticks(np.arange(classes).tolist(), labels=[_short(name) for name in names or map(str, range(classes))])
+        bar.ax.tick_params(which="both", length=0)
+    else:
+        bar.locator = _whole_numbers()
+
+
+def _short(name: str) -> str:
+    return name if len(name) <= _NAME else f"{name[: _NAME - 1]}…"
 
 
 def _draw_presence(raster: Any, per_round: Any, timeline: Timeline) -> None:

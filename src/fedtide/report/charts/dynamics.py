@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import replace
+
 import pandas as pd
 
 from fedtide.engine.passes.neurons import SOFTMAX
@@ -9,6 +12,9 @@ from fedtide.records.frames import METHOD, Records, by_method
 from fedtide.report.charts.chart import Axis, Chart, Panel, ranged
 from fedtide.report.charts.figures import method_names
 from fedtide.report.charts.style import line_look
+
+MOST_LINES = 8
+"""Lines that one panel can show."""
 
 
 def neurons(records: Records) -> Chart | None:
@@ -25,19 +31,32 @@ def momentum(records: Records) -> Chart | None:
 
 
 def _chart(panels: list[tuple[pd.DataFrame, str, str]]) -> Chart | None:
-    """Panels side by side, each a column over the rounds; None without data."""
+    """Panels side by side, each a column over the rounds; a row of them per algorithm if lines are many; None without data."""
     drawn = [(frame[frame["state"] == "complete"].dropna(subset=[name]), name, title) for frame, name, title in panels]
     if any(frame.empty for frame, _, _ in drawn):
         return None
-    return Chart(Axis("Communication round"), Axis(""), tuple(_panel(*panel) for panel in drawn), len(drawn), 3.2)
+    rounds, labels = Axis("Communication round"), drawn[0][0]["label"].unique().tolist()
+    if max(len(frame[METHOD].drop_duplicates()) for frame, _, _ in drawn) <= MOST_LINES:
+        return Chart(rounds, Axis(""), tuple(_panel(*panel) for panel in drawn), len(drawn), 3.2)
+    starts = list(dict.fromkeys(start for frame, _, _ in drawn for start in frame["initialiser"]))
+    parts = tuple(_panel(*panel, label, starts) for label in labels for panel in drawn)
+    columns = len(drawn) if len(drawn) > 1 else 3
+    return Chart(rounds, Axis(""), parts, columns, 0.6 + 1.8 * -(-len(parts) // columns))
 
 
-def _panel(frame: pd.DataFrame, name: str, title: str) -> Panel:
+def _panel(frame: pd.DataFrame, name: str, title: str, label: str = "", starts: Sequence[str] = ()) -> Panel:
+    """The lines of all methods, or those of one algorithm, a line per initialiser, on an axis for all algorithms."""
+    skewed = frame[name].max() > 20 * frame[name].median() > 0
+    y = Axis(title, log=bool(skewed))
+    if label:
+        low, high = float(frame[name].min()), float(frame[name].max())
+        room = 0.04 * (high - low)
+        y = replace(y, low=low - room, high=high + room) if high > low and not skewed else y
+        frame = frame[frame["label"] == label]
     groups = by_method(frame)
     names, series = method_names(list(groups)), []
     for number, (method, rows) in enumerate(groups.items()):
-        look = line_look(number)
+        look = line_look(starts.index(method[1]) if label else number)
         of = rows.groupby("round")[name].agg(["mean", "min", "max"])
-        series.append(ranged(names[method], of, look.colour, dash=look.dash))
-    skewed = frame[name].max() > 20 * frame[name].median() > 0
-    return Panel(series=tuple(series), y=Axis(title, log=bool(skewed)))
+        series.append(ranged(method[1] if label else names[method], of, look.colour, dash=look.dash))
+    return Panel(label, tuple(series), y=y)

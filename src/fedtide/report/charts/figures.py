@@ -12,7 +12,7 @@ import pandas as pd
 from fedtide.records.frames import METHOD, Method, Records, by_method
 from fedtide.report.charts.chart import MOST_MARKERS, Axis, Cells, Chart, Panel, Series, floats, joined, score_axis
 from fedtide.report.charts.session_marks import groups_in_turn, session_spans
-from fedtide.report.charts.style import INK, PALETTE, line_look
+from fedtide.report.charts.style import GREY, INK, PALETTE, line_look
 from fedtide.report.formats import byte_unit, second_unit
 from fedtide.report.table import Table
 
@@ -100,6 +100,16 @@ def _places(methods: list[Method]) -> dict[Method, _Place]:
     return {(a, i): _Place(a, i, starts.index(i)) for a, i in methods}
 
 
+def _apart(places: dict[Method, _Place]) -> bool:
+    """Whether there are so many algorithms, with one initialiser, that each has a panel of its own."""
+    return len({place.name for place in places.values()}) == 1 < len({place.panel for place in places.values()})
+
+
+def _background(line: Series, algorithm: str) -> Series:
+    """The line of the first panel's algorithm behind those of the others, to compare them with."""
+    return replace(line, name=algorithm, colour=GREY, low=None, high=None, marker="", width=1.0)
+
+
 def method_names(methods: list[Method]) -> dict[Method, str]:
     """Names of methods; without the initialiser if all share one."""
     one = len({start for _, start in methods}) == 1
@@ -123,6 +133,10 @@ def _curves(records: Records, x: str, axis: Callable[[float], tuple[float, str]]
     for method, group in by_method(history).items():
         place = places[method]
         series[place.panel] += lines(place, group.assign(x=group[x], score=group[column]), size)
+    if _apart(places):
+        first, *others = panels
+        behind = [_background(line, first) for line in series[first] if line.y is not None and not line.note]
+        series |= {panel: [*behind, *series[panel]] for panel in others}
     shown = {panel: [method for method, place in places.items() if place.panel == panel] for panel in panels}
     columns = 1 if len(panels) <= 4 else 3 if len(panels) <= 12 else 5  # few are stacked, so that rounds stay legible
     rows = -(-len(panels) // columns)
