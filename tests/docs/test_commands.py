@@ -1,0 +1,277 @@
+"""Every command of README.md, CONTRIBUTING.md and the documentation, as it is printed.
+
+What is cheap is executed, in a folder with the shipped ``params.yaml`` and the files that the page shows, and small; the others
+go through their own validation, up to the first training, in a copy of the repository. The slow test executes what takes
+minutes. A program, command or block that has no rule here fails.
+"""
+
+from __future__ import annotations
+
+import functools
+import re
+import runpy
+import subprocess
+import sys
+import tomllib
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from printed_commands import LANGUAGES, PAGES, ROOT, Call, blocks, calls, copy_of_the_repository, files, script
+
+from fedtide.core import plugins
+from fedtide.diagnostics import noisy_quadratic, trace
+from fedtide.runs import execution, stages
+from fedtide.runs.identity import modules
+from fedtide.settings.params import Params
+from fedtide.settings.run import RunSettings
+from fedtide.tuning import study
+from fedtide.tuning.space import Space
+
+WITH_COMMANDS = [name for name, text in PAGES.items() if script(text).strip()]
+AT_HAND = ("digits", "table", "visits")  # data that needs no download
+SMALL = {"rounds_per_session": 1, "rounds_per_period": 1, "rounds": 1, "num_sessions": 3, "num_devices": 4}
+EXECUTED = {"list", "show", "check", "run"}
+STOPPED = {"compare", "report", "tune", "reproduce", "diagnose", "quadratic", "mirror", "watch"}
+
+
+class Enough(Exception):
+    """A command has validated everything and would begin to work."""
+
+
+@pytest.fixture(scope="session")
+def repository(tmp_path_factory):
+    return copy_of_the_repository(tmp_path_factory.mktemp("repository"))
+
+
+@pytest.fixture
+def page_folder(tmp_path, monkeypatch, shared_data):
+    """A folder with the shipped params.yaml alone, as a user has it elsewhere."""
+    folder = tmp_path / "elsewhere"
+    folder.mkdir()
+    (folder / "params.yaml").write_text((ROOT / "params.yaml").read_text())
+    (folder / "data").symlink_to(shared_data)
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    loaded = set(sys.modules)
+    yield folder
+    for kind in plugins.KINDS:
+        package = sys.modules[f"fedtide.{kind}"]
+        package.__path__[:] = [path for path in package.__path__ if not path.startswith(str(tmp_path))]
+    for name in set(sys.modules) - loaded:
+        if str(getattr(sys.modules[name], "__file__", None) or "").startswith(str(tmp_path)):
+            parent, _, last = name.rpartition(".")
+            if parent in sys.modules:
+                vars(sys.modules[parent]).pop(last, None)
+            del sys.modules[name]
+
+
+def orders() -> str:
+    """The table of docs/start.md."""
+    rows = [
+        f"2024-{1 + n % 3:02}-{1 + n % 28:02},shop {n % 4},{n % 7},{n % 11},{('yes', 'no')[n * n % 5 % 2]}"
+        for n in range(240)
+    ]
+    return "\n".join(["date,shop,price,items,returned", *rows, ""])
+
+
+def write_shown(text: str, folder: Path, home: Path) -> None:
+    """The files of a page: plug-ins below ~/my-plugins, others in the folder; they are executed once, as the page says."""
+    for name, content in files(text).items():
+        path = (home / "my-plugins" if name.partition("/")[0] in plugins.KINDS else folder) / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(content)
+        if path.parent == folder:
+            runpy.run_path(str(path), run_name="__main__")
+    (folder / "orders.csv").write_text(orders())
+
+
+def validated(settings: RunSettings) -> None:
+    """All plug-ins of a run exist and take its settings."""
+    modules(settings)
+    kinds = {
+        "algorithms": "algorithm", "data": "data", "scenarios": "scenario", "partitions": "partition", "models": "model",
+        "participation": "participation", "objectives": "objective", "exchange": "exchange", "initialisation": "initialiser",
+        "aggregation": "aggregation",
+    }  # fmt: skip
+    for kind, field in kinds.items():
+        chosen = getattr(settings, field)
+        plugins.load(kind, chosen.name)(chosen)
+
+
+def executed_small(whole: Callable[..., Any], settings: RunSettings, workspace: Any, **others: Any) -> Any:
+    """A run with few rounds and without MLflow, if its data is at hand and it is one process."""
+    validated(settings)
+    if settings.data.name not in AT_HAND or settings.engine.devices * settings.engine.nodes > 1:
+        raise Enough
+    fewer = {key: value for key, value in SMALL.items() if key in type(settings.scenario).model_fields}
+    small = settings.model_copy(update={"scenario": settings.scenario.model_copy(update=fewer)})
+    workspace.runs.mkdir(exist_ok=True)
+    return whole(small, type(workspace)(workspace.runs, None, None, workspace.experiment), **others)
+
+
+def stopping(monkeypatch) -> None:
+    """Commands stop where their work would begin."""
+
+    def grid(settings, *_, **__):
+        for run in settings:
+            validated(run)
+        raise Enough
+
+    def report(params, *_, **__):
+        grid(params.grid())
+
+    def search(params, where, out, *_):
+        Space(params)
+        out.mkdir(parents=True, exist_ok=True)
+        (out / "best.yaml").write_text(yaml.safe_dump(Space(params).raw({})))  # which later commands read
+        raise Enough
+
+    def table(recipe, only, *_):
+        runs = [run for cell in recipe.select(only) for run in recipe.runs(cell, recipe.seeds[0])]
+        grid({(run.label, run.initialiser_label): run for run in runs}.values())
+
+    def dashboard(out, *_):
+        assert (out / "best.yaml").is_file()
+        raise Enough
+
+    def enough(*_, **__):
+        raise Enough
+
+    monkeypatch.setattr(execution, "execute", functools.partial(executed_small, execution.execute))
+    monkeypatch.setattr(stages, "compare", grid)
+    monkeypatch.setattr(stages, "report", report)
+    monkeypatch.setattr(stages, "run_directories", lambda params, runs: grid(params.grid()))  # of watch
+    monkeypatch.setattr(stages, "update_mlflow", enough)
+    monkeypatch.setattr(study, "tune", search)
+    monkeypatch.setattr("fedtide.reproduce.reproduce.reproduce", table)
+    monkeypatch.setattr("fedtide.tuning.dashboard.serve_dashboard", dashboard)
+    monkeypatch.setattr(trace, "diagnose", enough)
+    monkeypatch.setattr(noisy_quadratic, "comparison", enough)
+
+
+def call_fedtide(arguments: list[str], monkeypatch, capfd) -> None:
+    """A command in this process: it ends with status 0, or stops where its work would begin."""
+    from fedtide.cli.main import main
+
+    assert arguments[0] in EXECUTED | STOPPED, f"no rule for fedtide {arguments[0]}"
+    if arguments[0] == "mirror":
+        call_fedtide(["run"], monkeypatch, capfd)  # which it brings MLflow up to date with
+    monkeypatch.setattr(sys, "argv", ["fedtide", *arguments])
+    capfd.readouterr()
+    with pytest.raises((SystemExit, Enough)) as left:
+        main()
+    if left.type is Enough:
+        assert arguments[0] in {*STOPPED, "run"}
+    else:
+        assert arguments[0] in EXECUTED or "--list" in arguments, f"fedtide {arguments[0]} was to stop before its work"
+        fails = "hooks:Drift" in str(arguments)  # which raises on purpose
+        assert bool(left.value.code) == fails, capfd.readouterr().err
+
+
+def call_python(call: Call, repository: Path) -> None:
+    """A script of the repository: it exists, and so do the settings and overrides that it is given."""
+    if call.arguments[0] == "-":
+        compile(call.stdin, "stdin", "exec")
+        return
+    if call.arguments[0] == "-m":
+        assert call.arguments[1] in ("venv",)
+        return
+    name, *arguments = call.arguments
+    assert (repository / name).is_file()
+    overrides = [item for item in arguments if "=" in item]
+    given = [Path(item) for item in arguments if item.endswith(".yaml")]
+    for path in given:
+        assert Params.read(repository / path, overrides).grid()
+    if not given:
+        assert name == "experiments/tuning/grids.py"
+    if name == "experiments/search.py":
+        found = runpy.run_path(str(repository / name))
+        searches = found["commands"](repository / given[0], Path("tuning"), overrides)
+        assert searches
+        for label in found["spaces"](repository / given[0])["spaces"]:
+            assert label in searches
+
+
+def call_other(call: Call, repository: Path, monkeypatch, capfd) -> None:
+    program, arguments = call.program, call.arguments
+    if program == "make":
+        made = re.findall(r"^([a-z]+):", (repository / "Makefile").read_text(), re.MULTILINE)
+        assert arguments
+        assert set(arguments) <= set(made)
+    elif program == "pip":
+        extras = tomllib.loads((repository / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+        assert arguments[0] == "install"
+        assert set(re.findall(r"\[(\w+)\]", arguments[-1] if "-e" not in arguments else arguments[2])) <= set(extras)
+        assert "-c" not in arguments or (repository / arguments[arguments.index("-c") + 1]).is_file()
+    elif program == "dvc":
+        targets = yaml.safe_load((repository / "dvc.yaml").read_text())["stages"]
+        assert " ".join(arguments[:2]) in ("repro", "exp run", "exp show", "metrics show", "metrics diff", "plots diff")
+        overrides = [arguments[place + 1] for place, word in enumerate(arguments) if word == "-S"]
+        assert Params.read(repository / "params.yaml", overrides).grid()
+        if overrides:
+            assert arguments[-1] in targets
+    elif program in ("torchrun", "srun"):
+        words = arguments[arguments.index("fedtide") + 1 :]
+        call_fedtide(words, monkeypatch, capfd)
+    elif program == "uv":
+        assert arguments[0] == "export"
+    else:
+        assert program in ("kubectl", "tensorboard", "ls", "cut", "head"), f"no rule for {call}"
+
+
+@pytest.mark.parametrize("page", WITH_COMMANDS)
+def test_commands_work_as_printed(page, page_folder, repository, tmp_path, monkeypatch, capfd):
+    text = PAGES[page]
+    found = calls(text, tmp_path)
+    assert found
+    monkeypatch.chdir(page_folder)
+    write_shown(text, page_folder, tmp_path / "home")
+    monkeypatch.delenv("FEDTIDE_MLRUNS", raising=False)
+    stopping(monkeypatch)
+    for call in found:
+        repository_needed = (
+            call.program != "fedtide" or call.arguments[0] == "reproduce" or names_a_file(call, repository)
+        )
+        monkeypatch.chdir(repository if repository_needed else page_folder)
+        monkeypatch.setenv("FEDTIDE_PLUGINS", call.plugins)
+        if call.program == "fedtide":
+            call_fedtide(call.arguments, monkeypatch, capfd)
+        elif call.program.startswith("python"):
+            call_python(call, repository)
+        else:
+            call_other(call, repository, monkeypatch, capfd)
+
+
+def names_a_file(call: Call, repository: Path) -> bool:
+    return any("/" in word and (repository / word).is_file() for word in call.arguments)
+
+
+def test_every_block_has_a_language_with_a_rule():
+    used = {language.strip() for text in PAGES.values() for language, _ in blocks(text)}
+    assert used <= LANGUAGES
+    bare = [content for text in PAGES.values() for language, content in blocks(text) if not language.strip()]
+    assert not [content for content in bare if re.match(r"(\$ )?(fedtide|make|python|pip|dvc) ", content)]
+
+
+def test_commands_are_found_wherever_they_are():
+    names = {call for page in WITH_COMMANDS for call in re.findall(r"fedtide (\w+)", script(PAGES[page]))}
+    assert names >= EXECUTED | STOPPED - {"watch"}
+    assert "README.md" in WITH_COMMANDS
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("page", ["README.md", "docs/start.md", "docs/experiments.md", "docs/mlflow.md"])
+def test_commands_that_take_minutes_are_executed(page, tmp_path):
+    """In a copy of the repository, by processes; published tables, clusters and results of searches elsewhere are left out."""
+    folder = tmp_path / "copy"
+    folder.mkdir()
+    copy_of_the_repository(folder)
+    (folder / "orders.csv").write_text(orders())
+    for call in [Call("fedtide", ["run"], "", ""), *calls(PAGES[page], tmp_path)]:
+        far = "--cluster" in call.arguments or (call.arguments[:1] == ["reproduce"] and "--list" not in call.arguments)
+        if call.program == "fedtide" and not far:
+            command = [sys.executable, "-m", "fedtide", *call.arguments]
+            done = subprocess.run(command, cwd=folder, capture_output=True, text=True)
+            assert done.returncode == 0, f"{call}\n{done.stderr}"
