@@ -9,7 +9,7 @@ import pytest
 from synthetic_runs import finish_again, write_run
 
 from fedtide.records.frames import load
-from fedtide.report.charts import dynamics
+from fedtide.report.charts import dynamics, figures
 from fedtide.report.charts.pictures import picture
 from fedtide.report.imbalance import accuracies, groups
 from fedtide.report.table import tabulate
@@ -66,3 +66,30 @@ def test_figures_of_momentum_and_neurons_where_they_were_recorded(tmp_path):
         assert chart is not None
         assert len(chart.panels) == axes
         assert picture("dynamics", "", "", chart, ()).files["png"].startswith(b"\x89PNG")
+
+
+def test_momentum_of_many_methods_has_a_panel_per_algorithm(tmp_path):
+    paths, starts = [], ("previous", "average", "dynamic")
+    for label in ("fedcm", "fedwcm", "slowmo"):
+        for start in starts:
+            path = write_run(tmp_path, label, start, sessions=1, rounds=4)
+            pd.read_csv(path / "history.csv").assign(alpha=0.1, momentum_norm=1.0).to_csv(
+                path / "history.csv", index=False
+            )
+            finish_again(path)
+            paths.append(path)
+    chart = dynamics.momentum(load(paths))
+    assert [panel.title for panel in chart.panels] == ["fedcm", "fedcm", "fedwcm", "fedwcm", "slowmo", "slowmo"]
+    assert all([line.name for line in panel.series] == list(starts) for panel in chart.panels)
+    assert len(dynamics.momentum(load(paths[:8])).panels) == 2
+
+
+def test_many_algorithms_are_compared_with_the_first(tmp_path):
+    paths = [write_run(tmp_path, f"method{number}", sessions=1, rounds=4) for number in range(9)]
+    chart, few = (figures.score_over_rounds(load(some)) for some in (paths, paths[:7]))
+    assert [panel.title for panel in chart.panels] == [f"method{number}" for number in range(9)]
+    names = [[line.name for line in panel.series] for panel in chart.panels]
+    assert names == [["previous"], *[["method0", "previous"]] * 8]
+    first = chart.panels[0].series[0]
+    assert all(np.array_equal(panel.series[0].y, first.y) for panel in chart.panels[1:])
+    assert len(few.panels) == 1

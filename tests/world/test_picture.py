@@ -7,6 +7,7 @@ import json
 import numpy as np
 import pytest
 
+from fedtide.world import picture
 from fedtide.world.picture import boundaries, draw, holdings, most_frequent_labels, presence, summary
 from fedtide.world.timeline import Assignment, Timeline
 from worlds import timeline, world
@@ -72,6 +73,16 @@ def test_the_figure_is_a_png_and_nothing_else_is_left(tmp_path, moving):
     draw(moving, LABELS, tmp_path / "figures" / "world.png")
     assert [file.name for file in (tmp_path / "figures").iterdir()] == ["world.png"]
     assert (tmp_path / "figures" / "world.png").read_bytes().startswith(b"\x89PNG\r\n")
+
+
+def test_the_legend_has_the_classes_of_the_data(tmp_path, moving, monkeypatch):
+    drawn = []
+    monkeypatch.setattr(picture.Figure, "savefig", lambda figure, part, **_: (drawn.append(figure), part.touch()))
+    for names in ((), tuple(f"class {number}" for number in range(moving.num_classes))):
+        picture.draw(moving, LABELS, tmp_path / "picture.png", names)
+        (legend,) = [axes for axes in drawn[-1].axes if axes.get_ylabel() == "most frequent label"]
+        shown = [text.get_text() for text in legend.get_yticklabels()]
+        assert shown == list(names or map(str, range(moving.num_classes)))
 
 
 def test_one_client_one_class_one_round_can_be_drawn(tmp_path):
