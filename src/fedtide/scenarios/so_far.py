@@ -12,12 +12,13 @@ from pydantic import BeforeValidator, GetJsonSchemaHandler, SerializeAsAny
 from pydantic_core import CoreSchema
 
 from fedtide.core import plugins
+from fedtide.core.array_types import Ints
 from fedtide.core.errors import SettingsError
 from fedtide.core.plugins import PluginSettings
 from fedtide.core.randomness import generator
 from fedtide.scenarios.base import Scenario, WorldInput
 from fedtide.settings.choices import Choice, choice_field
-from fedtide.world.timeline import Assignment, Ints, Timeline
+from fedtide.world.timeline import Assignment, Timeline
 
 
 class _OtherScenario(Choice):

@@ -71,4 +71,9 @@ def advice(parts: Parts) -> list[str]:
         participation_fraction=parts.participation.participation_fraction(int((sizes > 0).sum())),
         smallest=float(sizes[sizes > 0].min()) / mean,
     )
-    return [*unused_partition(parts.settings), *unused_oracle(parts), *parts.network.remarks, *parts.algorithm.advice(preview)]
+    return [
+        *unused_partition(parts.settings),
+        *unused_oracle(parts),
+        *parts.network.remarks,
+        *parts.algorithm.advice(preview),
+    ]
