@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import pandas as pd
@@ -35,6 +36,11 @@ def require(frame: pd.DataFrame, path: Path, columns: dict[str, str]) -> None:
 
 def column_of(frame: pd.DataFrame, path: Path, name: str) -> Column:
     """A column of the table in a file; errors name the line of a CSV file, or the row, from 1."""
+    return Column(frame[name], name, place_in(path))
+
+
+def place_in(path: Path) -> Callable[[int], str]:
+    """Where the row of a position is found in a file, for errors."""
     line = "row {}" if path.suffix in _PARQUET else "line {}"
     first = 1 if path.suffix in _PARQUET else 2
-    return Column(frame[name], name, lambda row: f"{path}, {line.format(row + first)}")
+    return lambda row: f"{path}, {line.format(row + first)}"

@@ -11,10 +11,11 @@ import pandas as pd
 import torch
 from pydantic import Field
 
+from fedtide.adapters.encoding import Encoding
 from fedtide.core.errors import SettingsError
 from fedtide.core.plugins import OMIT_DEFAULT
-from fedtide.data._features import encode
 from fedtide.data.base import DatasetPlugin, DatasetSettings
+from fedtide.settings.scores import TaskName
 from fedtide.world.dataset import Dataset, Origins
 from fedtide.world.split import SplitSettings, period_of, split_samples
 
@@ -83,14 +84,16 @@ class Flights(DatasetPlugin):
         train, test = split_samples(chosen, client, period, time)
         fit = np.zeros(len(frame), dtype=np.bool_)
         fit[train] = period[train] == 0
-        inputs, _ = encode(frame, _NUMERIC, _CATEGORICAL, fit)
         late = self.settings.target == "late"
+        task: TaskName = "classification" if late else "regression"
+        outputs = ("on time", "late") if late else ("arr_delay",)
+        encoding = Encoding.fit(frame, _NUMERIC, _CATEGORICAL, fit, outputs=outputs, task=task)
+        inputs = encoding.apply(frame)
         delay = frame["arr_delay"]
         labels = torch.from_numpy((delay > LATE).to_numpy(np.int64) if late else delay.to_numpy(np.float32))
         origins = Origins(client[train], client[test], time[train], time[test], tuple(clients))
         parts = ((inputs[part], labels[part]) for part in (train, test))
-        task = "classification" if late else "regression"
-        return self.dataset("vector", parts, num_classes=2 if late else 1, origins=origins, task=task)
+        return self.dataset("vector", parts, 2 if late else 1, origins=origins, task=task, encoding=encoding)
 
 
 def read_flights(flights: Path, planes: Path, weather: Path) -> pd.DataFrame:

@@ -12,11 +12,11 @@ from pydantic import Field, model_validator
 from torch import Tensor
 
 from fedtide.adapters.columns import classes, clients, is_numeric, numbers, origins_of, times
+from fedtide.adapters.encoding import Encoding
 from fedtide.core.array_types import Ints
 from fedtide.core.errors import SettingsError
 from fedtide.core.plugins import OMIT_DEFAULT
-from fedtide.data._features import encode
-from fedtide.data._tables import column_of, read_table, require
+from fedtide.data._tables import column_of, place_in, read_table, require
 from fedtide.data.base import DatasetPlugin, DatasetSettings
 from fedtide.settings.scores import TaskName
 from fedtide.world.dataset import Dataset
@@ -87,29 +87,36 @@ class Table(DatasetPlugin):
         chosen, path = self.settings, Path(self.settings.file)
         frame = read_table(path)
         numeric, categorical = self._features(frame, path)
-        labels, groups, num_classes = self._labels(frame, path)
+        labels, groups, outputs = self._labels(frame, path)
         client, names = clients(column_of(frame, path, chosen.client)) if chosen.client else (None, ())
         time = times(column_of(frame, path, chosen.time)) if chosen.time else None
-        frame = frame.assign(**{column: numbers(column_of(frame, path, column)) for column in numeric})
         period = period_of(chosen.split, time, len(frame), chosen.unit)
         train, test = split_samples(chosen.split, groups if client is None else client, period, time)
         if not len(test) or not len(train):
             raise SettingsError(f"{path}: {len(frame)} rows are too few for data.split.share = {chosen.split.share:g}")
         fit = np.zeros(len(frame), dtype=np.bool_)
         fit[train] = period[train] == period[train].min()
-        inputs, _ = encode(frame, numeric, categorical, fit)
+        encoding = Encoding.fit(
+            *(frame, numeric, categorical, fit),
+            outputs=outputs,
+            task=chosen.task,
+            scale=chosen.target_scale,
+            place=place_in(path),
+        )
+        inputs = encoding.apply(frame, place_in(path))
         origins = origins_of(client, time, (train, test), names, chosen.unit)
         parts = ((inputs[part], labels[part]) for part in (train, test))
-        return self.dataset("vector", parts, num_classes=num_classes, origins=origins, task=chosen.task)
+        num_classes = len(outputs) if chosen.task == "classification" else 1
+        return self.dataset("vector", parts, num_classes, origins=origins, task=chosen.task, encoding=encoding)
 
-    def _labels(self, frame: pd.DataFrame, path: Path) -> tuple[Tensor, Ints, int]:
-        """Labels of all rows, the class of each (0 where there are none), and the number of classes."""
+    def _labels(self, frame: pd.DataFrame, path: Path) -> tuple[Tensor, Ints, tuple[str, ...]]:
+        """Labels of all rows, the class of each (0 where there are none), and names of the classes, labels or targets."""
         chosen = self.settings
         if chosen.task == "classification":
             classes_, names = classes(column_of(frame, path, chosen.label), chosen.classes)
             if len(names) < 2:
                 raise SettingsError(f"{path}: column {chosen.label!r} has one value only, {names[0]!r}")
-            return torch.tensor(classes_), classes_, len(names)
+            return torch.tensor(classes_), classes_, names
         found = []
         for name in chosen.targets:
             column = column_of(frame, path, name)
@@ -119,7 +126,7 @@ class Table(DatasetPlugin):
             column.refuse(~np.isfinite(values), "a number")
             found.append(values / chosen.target_scale)
         targets = torch.from_numpy(np.stack(found, axis=1).astype(np.float32))
-        return targets, np.zeros(len(frame), dtype=np.int64), 1
+        return targets, np.zeros(len(frame), dtype=np.int64), chosen.targets
 
     def _features(self, frame: pd.DataFrame, path: Path) -> tuple[list[str], list[str]]:
         """Names of the numeric and of the categorical columns."""

@@ -1,22 +1,23 @@
-"""The final model of a run as an MLflow model: it takes samples as the dataset has them."""
+"""The final model of a run as an MLflow model: it takes rows of a table, or samples as the dataset has them."""
 
 from __future__ import annotations
 
 import json
 import shutil
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
+from fedtide.adapters.encoding import Encoding
 from fedtide.core import plugins
 from fedtide.core.source import source_file
 from fedtide.mirror.folder import Folder
-from fedtide.mirror.served import DESCRIPTION, PLUGINS, WEIGHTS
+from fedtide.mirror.served import DESCRIPTION, PLUGINS
 from fedtide.mirror.store import Store
 from fedtide.models.base import Model
-from fedtide.records.run_directory import read_json
+from fedtide.records.run_directory import MODEL, read_json
 from fedtide.settings.parse import parse
 from fedtide.world.dataset import Dataset
 from fedtide.world.digest import constants_of
@@ -55,53 +56,73 @@ def log_model(store: Store, run: str, folder: Path, data: Dataset, register: str
 def save(folder: Path, data: Dataset, path: Path, logged: Any = None) -> None:
     """Write the final model of a run directory as an MLflow model in a folder.
 
-    It holds the weights, what the network is built from, sources of the user's that it needs, and a few samples; to load it
-    takes the packages in its ``requirements.txt``, fedtide among them.
+    It holds the weights, what the network is built from, sources of the user's that it needs, and a few samples, or with an
+    encoding rows that are nobody's; to load it takes the packages in its ``requirements.txt``, fedtide among them.
     """
     import mlflow.pyfunc
     from mlflow.models import Model as Card
-    from mlflow.models import ModelSignature
-    from mlflow.types import Schema, TensorSpec
 
     chosen = (read_json(folder / "settings.json") or {})["model"]
     plugin = plugins.load(Model, chosen["name"])
     model = plugin(parse(plugin.Settings, chosen))
-    examples = data.test_inputs[:_EXAMPLES].numpy()
+    encoding = data.encoding if isinstance(data.encoding, Encoding) else None
     with tempfile.TemporaryDirectory() as made:
         contents, code = Path(made) / "data", Path(made) / "code"
         contents.mkdir()
-        shutil.copy(folder / WEIGHTS, contents)
+        shutil.copy(folder / MODEL, contents)
         description = {"model": chosen, "constants": constants_of(data)}
         description |= {"input_shape": data.input_shape, "outputs": data.outputs}
         (contents / DESCRIPTION).write_text(json.dumps(description, indent=2), encoding="utf-8")
         _copy_plugin(chosen["name"], contents / PLUGINS)
-        signature = ModelSignature(
-            Schema([TensorSpec(examples.dtype, (-1, *data.input_shape))]),
-            Schema([TensorSpec(_output_type(folder), (-1, data.outputs))]),
-        )
         mlflow.pyfunc.save_model(
             path,
             loader_module=_LOADER,
             data_path=str(contents),
             code_paths=_copy_sources(model, code),
-            pip_requirements=list(_requirements(model)),
-            signature=signature,
-            input_example=examples,
+            pip_requirements=list(_requirements(model, () if encoding is None else ("pandas",))),
+            signature=_signature(folder, data) if encoding is None else _signature_of_rows(encoding),
+            input_example=data.test_inputs[:_EXAMPLES].numpy() if encoding is None else encoding.example(),
             mlflow_model=Card() if logged is None else Card(model_id=logged.model_id, run_id=logged.source_run_id),
         )
+
+
+def _signature(folder: Path, data: Dataset) -> Any:
+    from mlflow.models import ModelSignature
+    from mlflow.types import Schema, TensorSpec
+
+    return ModelSignature(
+        Schema([TensorSpec(data.test_inputs.numpy().dtype, (-1, *data.input_shape))]),
+        Schema([TensorSpec(_output_type(folder), (-1, data.outputs))]),
+    )
+
+
+def _signature_of_rows(encoding: Encoding) -> Any:
+    """The table's columns, all required. Their types are the encoding's business.
+
+    MLflow refuses integers for floating-point numbers, and a column of missing values for one of texts.
+    """
+    from mlflow.models import ModelSignature
+    from mlflow.types import ColSpec, DataType, Schema
+    from mlflow.types.schema import AnyType
+
+    types = {str: DataType.string, int: DataType.long, float: DataType.double}
+    return ModelSignature(
+        Schema([ColSpec(AnyType(), each.column) for each in encoding.columns]),
+        Schema([ColSpec(types[kind], name) for name, kind in encoding.predicted.items()]),
+    )
 
 
 def _output_type(folder: Path) -> Any:
     import numpy as np
     import torch
 
-    weights = torch.load(folder / WEIGHTS, weights_only=True, mmap=True)
+    weights = torch.load(folder / MODEL, weights_only=True, mmap=True)
     double = any(value.dtype == torch.float64 for value in weights.values())
     return np.dtype("float64" if double else "float32")
 
 
-def _requirements(model: Model) -> Iterator[str]:
-    for name in dict.fromkeys((*_PACKAGES, *sorted(model.libraries()))):
+def _requirements(model: Model, others: Sequence[str]) -> Iterator[str]:
+    for name in dict.fromkeys((*_PACKAGES, *others, *sorted(model.libraries()))):
         try:
             yield f"{name}=={version(name).partition('+')[0]}"
         except PackageNotFoundError:  # found without being installed

@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 import json
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -15,30 +15,28 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from fedtide.core import plugins
+from fedtide.adapters.encoding import Encoding
 from fedtide.models.base import Model
+from fedtide.records.final_model import BATCH, FinalModel, final_network, outputs_of
+from fedtide.records.run_directory import MODEL
 from fedtide.settings.parse import parse
 from fedtide.settings.scores import TaskName
 from fedtide.world.dataset import Dataset
 
-WEIGHTS = "model.pt"
 DESCRIPTION = "model.json"
 PLUGINS = "plugins"
 
-_BATCH = 256
 _PREDICTIONS: dict[TaskName, Callable[[Tensor], Tensor]] = {
     "classification": lambda logits: logits.softmax(1),
     "multilabel": torch.sigmoid,
     "regression": lambda outputs: outputs,
 }
-_ABSENT = ("weights", "pretrained")  # settings of a model's initial weights, which its final ones replace
 
 
 class Served:
-    """The final model of a run, from a folder with its weights and a description of the network and of the samples."""
+    """The final model of a run, from its weights and a description of the network and of the samples, see ``save``."""
 
-    def __init__(self, folder: Path) -> None:
-        described = json.loads((folder / DESCRIPTION).read_text(encoding="utf-8"))
+    def __init__(self, described: Mapping[str, Any], weights: Path) -> None:
         shape, constants = tuple(described["input_shape"]), described["constants"]
         constants = {name: constants[name] for name in constants if name not in ("clients", "unit")}
         constants |= {"mean": tuple(constants["mean"]), "std": tuple(constants["std"])}
@@ -46,19 +44,8 @@ class Served:
         nothing = {"inputs": torch.empty(0, *shape), "labels": torch.empty(0, outputs)}
         samples: Any = {f"{split}_{what}": part for split in ("train", "test") for what, part in nothing.items()}
         self._data = Dataset(**constants, **samples, digest="")
-        chosen = {name: value for name, value in described["model"].items() if name not in _ABSENT}
-        with _plugins_found_in(folder / PLUGINS):
-            plugin = plugins.load(Model, chosen["name"])
-            model = plugin(parse(plugin.Settings, chosen))
-            with torch.random.fork_rng(devices=[]):  # the caller's draws stay as they are
-                network = model.build(shape, outputs, self._data.vocabulary)
-        weights = torch.load(folder / WEIGHTS, weights_only=True)
-        self._dtype = next((value.dtype for value in weights.values() if value.is_floating_point()), torch.float32)
-        network = network.to(self._dtype)
-        network.load_state_dict({name: weights[network.stored_name(name)] for name in network.state_dict()})
-        self._network = network.eval()
+        self._network, self._dtype = final_network(described["model"], weights, shape, outputs, self._data.vocabulary)
 
-    @torch.inference_mode()
     def predict(self, model_input: NDArray[Any], params: dict[str, Any] | None = None) -> NDArray[np.floating[Any]]:
         """Probabilities of the classes or labels [n, L], or in a regression predictions [n, T].
 
@@ -66,15 +53,24 @@ class Served:
             model_input: samples [n, ...] as the dataset has them, e.g. images uint8. params: not used.
         """
         inputs = torch.from_numpy(np.ascontiguousarray(model_input))
-        prepared = (self._data.prepare(batch, self._dtype) for batch in torch.split(inputs, _BATCH))
-        logits = torch.cat([self._network(batch) for batch in prepared])
+        logits = outputs_of(self._network, (self._data.prepare(batch, self._dtype) for batch in inputs.split(BATCH)))
         wide = torch.float64 if self._dtype == torch.float64 else torch.float32
         found: NDArray[np.floating[Any]] = _PREDICTIONS[self._data.task](logits.to(wide)).numpy()
         return found
 
 
-def _load_pyfunc(path: str) -> Served:
-    return Served(Path(path))
+def _load_pyfunc(path: str) -> Served | FinalModel:
+    return load(Path(path))
+
+
+def load(folder: Path) -> Served | FinalModel:
+    """The model in a folder: one that predicts rows of a table if the dataset had an encoding, else samples."""
+    described = json.loads((folder / DESCRIPTION).read_text(encoding="utf-8"))
+    weights, encoding = folder / MODEL, described["constants"].get("encoding")
+    with _plugins_found_in(folder / PLUGINS):
+        if encoding is None:
+            return Served(described, weights)
+        return FinalModel(described["model"], weights, parse(Encoding, encoding, f"{folder / DESCRIPTION}: encoding"))
 
 
 @contextmanager

@@ -3,7 +3,8 @@
 ``settings.json`` · ``manifest.json`` · ``history.csv`` (a row per round) · ``per_class.csv`` · ``clients.csv`` (a row per
 round and participant, if the algorithm records any) · ``neurons.csv`` (a row per round and layer, if enabled) ·
 ``client_scores/`` (a Parquet file per evaluation of the clients, if enabled) ·
-``events.jsonl`` · ``state/`` · ``timeline.npz`` · ``model.pt`` and ``summary.json`` at the end · ``error.txt`` after a failure.
+``events.jsonl`` · ``state/`` · ``timeline.npz`` · ``encoding.json`` (of data from a table) · ``model.pt`` and ``summary.json`` at
+the end · ``error.txt`` after a failure.
 
 Records are never trusted blindly: a saved state holds marks of the records that it continues, and the summary holds marks of
 all files of the run and a hash of itself.
@@ -39,12 +40,15 @@ HISTORY_COLUMNS = (
 TABLES = ("history.csv", "per_class.csv", "clients.csv", "neurons.csv")
 """Tables with rows per round."""
 
+ENCODING, MODEL = "encoding.json", "model.pt"
+"""What the final model of a run on a table consists of: how rows become inputs, and the weights."""
+
 SESSION = "session"
 """Kind of events that belong to a round: the start of a session."""
 
 _EVENTS = "events.jsonl"
 _SPLITS = ("test", "validation")
-_DURABLE = ("settings.json", "manifest.json", "model.pt")  # on the disk since they were written
+_DURABLE = ("settings.json", "manifest.json", ENCODING, MODEL)  # on the disk since they were written
 _TIMELINE = "timeline.npz"
 _AGAIN = "delete it, and the same run writes it again"
 

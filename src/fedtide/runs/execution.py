@@ -18,13 +18,13 @@ import torch
 
 from fedtide.core import plugins
 from fedtide.core.errors import SettingsError
-from fedtide.core.files import replacing
+from fedtide.core.files import replacing, write_json
 from fedtide.core.plugins import naming_plugins
 from fedtide.federation.saving import checkpoint
 from fedtide.mirror.workspace import Workspace
 from fedtide.models.base import Model
 from fedtide.records.marks import wrong_size
-from fedtide.records.run_directory import RunDirectory
+from fedtide.records.run_directory import ENCODING, MODEL, RunDirectory
 from fedtide.records.summary import State, Summary
 from fedtide.runs.failures import failure_kept
 from fedtide.runs.identity import run_key
@@ -204,6 +204,8 @@ def _train(job: _Job, decision: Decision, wait: bool) -> Summary:
         open_.enter_context(failure_kept(directory))
         saved = _resume(job)
         timeline.save(directory.path / "timeline.npz", world_identity(settings, job.data))
+        if job.data.encoding is not None:
+            write_json(directory.path / ENCODING, job.data.encoding.model_dump(mode="json"), durable=True)
         alone = directory.path.name != job.key or bool(own)  # own callbacks see every round
         shared = job.workspace.runs / "pilots" / pilot_key(settings, job.data)
         pilot = SharedPilot(shared, 0 if alone else pilot_rounds(timeline), directory, job.key, watch.log)
@@ -308,7 +310,7 @@ def _conclude(
         summary["message"] = module.diverged
     if state == "complete":
         # Given a path, torch hides disk errors.
-        with replacing(directory.path / "model.pt", durable=True) as part, part.open("wb") as stream:
+        with replacing(directory.path / MODEL, durable=True) as part, part.open("wb") as stream:
             torch.save(module.parts.named(module.state.w, module.state.b), stream)
     if state == "interrupted" and stopped is not None:
         summary["signal"] = int(stopped)

@@ -15,6 +15,7 @@ from torch import Tensor
 from fedtide.core.array_types import Ints
 from fedtide.core.errors import SettingsError
 from fedtide.core.faults import broken_contract
+from fedtide.core.plugins import SettingsModel
 from fedtide.settings.run import RunSettings
 from fedtide.settings.scores import TaskName
 from fedtide.world.pages import on_large_pages
@@ -67,6 +68,8 @@ class Dataset:
         digest: hash of the content; part of the run key.
         origins: clients and times of the samples, if known.
         task: what is learnt of a sample; has to be that of the objective.
+        encoding: how rows of a table became the inputs, a :class:`fedtide.adapters.encoding.Encoding`, if known: the final
+            model then predicts rows.
     """
 
     name: str
@@ -83,6 +86,7 @@ class Dataset:
     vocabulary: int = 0
     origins: Origins = Origins()
     task: TaskName = "classification"
+    encoding: SettingsModel | None = None
 
     @property
     def input_shape(self) -> tuple[int, ...]:
@@ -159,7 +163,9 @@ class Dataset:
 
     def with_features(self, train: Tensor, test: Tensor) -> Dataset:
         """The same samples with features [n, q] as their inputs."""
-        return replace(self, kind="vector", train_inputs=train, test_inputs=test, mean=(), std=(), vocabulary=0)
+        return replace(
+            self, kind="vector", train_inputs=train, test_inputs=test, mean=(), std=(), vocabulary=0, encoding=None
+        )
 
     def with_capacity(self, count: int) -> Dataset:
         """The dataset with ``count`` empty training samples appended, to be filled later."""

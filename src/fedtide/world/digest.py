@@ -31,12 +31,14 @@ def content_digest(dataset: Dataset) -> str:
 
 def constants_of(dataset: Dataset) -> dict[str, Any]:
     """Everything but arrays and ``digest``, JSON-able."""
-    left_out = [*ARRAYS, "digest", "origins"]
+    left_out = [*ARRAYS, "digest", "origins", "encoding"]
     if dataset.task == "classification":  # so that datasets from before there was a choice keep their digests
         left_out.append("task")
     constants = {field.name: getattr(dataset, field.name) for field in fields(dataset) if field.name not in left_out}
     if origins_of(dataset):
         constants |= {"clients": dataset.origins.clients, "unit": dataset.origins.unit}
+    if dataset.encoding is not None:
+        constants["encoding"] = dataset.encoding.model_dump(mode="json")
     return constants
 
 

@@ -112,6 +112,10 @@ def _cached(plugin: DatasetPlugin, path: Path) -> Dataset | None:
     origins: dict[str, Any] = {key: stored[key] for key in ORIGINS if key in stored}
     if origins:
         origins |= {"clients": tuple(constants.pop("clients")), "unit": constants.pop("unit")}
+    if "encoding" in constants:
+        from fedtide.adapters.encoding import Encoding
+
+        constants["encoding"] = Encoding.model_validate(constants["encoding"])
     return Dataset(**arrays, **constants, digest=record["digest"], origins=Origins(**origins))
 
 
@@ -142,6 +146,7 @@ def _read(plugin: DatasetPlugin, raw: Path) -> Dataset:
 
 
 def _refuse_inconsistent(dataset: Dataset) -> None:
+    _refuse_other_encoding(dataset)
     for split in ("train", "test"):
         inputs, labels = getattr(dataset, f"{split}_inputs"), getattr(dataset, f"{split}_labels")
         if len(inputs) != len(labels) or len(labels) == 0:
@@ -166,3 +171,19 @@ def _refuse_inconsistent(dataset: Dataset) -> None:
                 f"data {dataset.name!r}: {split} labels run from {int(labels.min())} to {int(labels.max())}; "
                 f"allowed are 0 to {dataset.num_classes - 1}"
             )
+
+
+def _refuse_other_encoding(dataset: Dataset) -> None:
+    """Refuse an encoding that is none, or does not belong to the inputs and labels."""
+    if dataset.encoding is None:
+        return
+    from fedtide.adapters.encoding import Encoding
+
+    if not isinstance(dataset.encoding, Encoding):
+        raise SettingsError(f"data {dataset.name!r}: encoding is a {type(dataset.encoding).__name__}, no Encoding")
+    encoding = dataset.encoding
+    of_encoding = (encoding.task, [len(encoding.features)], len(encoding.outputs))
+    of_data = (dataset.task, list(dataset.input_shape), dataset.outputs)
+    if of_encoding != of_data:
+        found, wanted = (f"{task}, inputs {shape}, {count} outputs" for task, shape, count in (of_encoding, of_data))
+        raise SettingsError(f"data {dataset.name!r}: the encoding is of another dataset: {found}; expected {wanted}")
