@@ -27,6 +27,7 @@ if TYPE_CHECKING:
         Tunable,
     )
     from fedtide.core.errors import SettingsError
+    from fedtide.records.final_model import load_model
     from fedtide.records.frames import Records
     from fedtide.runs.execution import run
     from fedtide.runs.interface import compare, load, write_report
@@ -65,6 +66,7 @@ __all__ = [
     "from_tensors",
     "from_torch",
     "load",
+    "load_model",
     "run",
     "write_report",
 ]
@@ -88,6 +90,7 @@ _SOURCES = {
         *("Term", "Tunable"),
     ),
     "fedtide.core.errors": ("SettingsError",),
+    "fedtide.records.final_model": ("load_model",),
     "fedtide.records.frames": ("Records",),
     "fedtide.runs.execution": ("run",),
     "fedtide.runs.interface": ("compare", "load", "write_report"),

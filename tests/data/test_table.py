@@ -4,11 +4,8 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
-from hypothesis import example, given
-from hypothesis import strategies as st
 
 from fedtide.core.errors import SettingsError
-from fedtide.data._features import encode
 from fedtide.data.table import Table
 from fedtide.worlds.prepared import load
 
@@ -72,22 +69,6 @@ def test_later_rows_change_nothing_about_earlier_features(tmp_path):
     early = first.origins.train_time < np.datetime64("1970-02-01", "s").astype(int)
     assert torch.equal(first.train_inputs[early], second.train_inputs[early])
     assert not torch.equal(first.train_inputs[~early], second.train_inputs[~early])
-
-
-def test_missing_and_unknown_values_have_a_code():
-    frame = pd.DataFrame({"x": [1.0, 3.0, np.nan, 5.0], "c": ["a", None, "b", "new"]})
-    features, names = encode(frame, ["x"], ["c"], np.array([True, True, True, False]))
-    assert names == ["x", "x is missing", "c is a", "c is b", "c is missing"]
-    assert features.tolist() == [[-1, 0, 1, 0, 0], [1, 0, 0, 0, 1], [0, 1, 0, 1, 0], [3, 0, 0, 0, 0]]
-
-
-@given(st.lists(st.integers(-(10**9), 10**9).map(lambda n: n / 1000), min_size=2, max_size=30))
-@example([699051.5953692335] * 3)  # whose mean is another number
-def test_learnt_rows_are_standardised(values):
-    frame = pd.DataFrame({"x": values})
-    features, _ = encode(frame, ["x"], [], np.ones(len(values), dtype=bool))
-    assert abs(float(features.mean())) < 1e-3
-    assert np.std(values) < 1e-3 or abs(float(features.std(correction=0)) - 1) < 1e-3
 
 
 @pytest.mark.parametrize(

@@ -29,6 +29,7 @@ from fedtide.cli.options import (
     read_params,
     with_cluster,
 )
+from fedtide.cli.predict import predict
 from fedtide.cli.quadratic import quadratic
 from fedtide.cli.reporter import log, output, print_report, progress, silent
 from fedtide.cli.reproduce import reproduce
@@ -204,6 +205,7 @@ def partition(
     stages.partition(read_params(params, overrides), out, log)
 
 
+app.command()(predict)
 app.command()(check)
 app.command()(reproduce)
 app.command()(diagnose)

@@ -12,7 +12,7 @@ from pydantic import Field, model_validator
 from torch import Tensor
 
 from fedtide.adapters.columns import classes, clients, is_numeric, numbers, origins_of, times
-from fedtide.adapters.encoding import Encoding
+from fedtide.adapters.encoding import Encoding, Place
 from fedtide.core.array_types import Ints
 from fedtide.core.errors import SettingsError
 from fedtide.core.plugins import OMIT_DEFAULT
@@ -21,6 +21,15 @@ from fedtide.data.base import DatasetPlugin, DatasetSettings
 from fedtide.settings.scores import TaskName
 from fedtide.world.dataset import Dataset
 from fedtide.world.split import SplitSettings, period_of, split_samples
+
+
+def read_rows(path: Path) -> tuple[pd.DataFrame, Place]:
+    """The rows of a file, and where each is found in it, for errors.
+
+    Raises:
+        SettingsError: it is no readable table, or has no rows.
+    """
+    return read_table(path), place_in(path)
 
 
 class Table(DatasetPlugin):

@@ -3,8 +3,8 @@
 ``settings.json`` · ``manifest.json`` · ``history.csv`` (a row per round) · ``per_class.csv`` · ``clients.csv`` (a row per
 round and participant, if the algorithm records any) · ``neurons.csv`` (a row per round and layer, if enabled) ·
 ``client_scores/`` (a Parquet file per evaluation of the clients, if enabled) ·
-``events.jsonl`` · ``state/`` · ``timeline.npz`` · ``encoding.json`` (of data from a table) · ``model.pt`` and ``summary.json`` at
-the end · ``error.txt`` after a failure.
+``events.jsonl`` · ``state/`` · ``timeline.npz`` · ``encoding.json`` (if rows of a table are encoded) · ``model.pt`` and
+``summary.json`` at the end · ``error.txt`` after a failure.
 
 Records are never trusted blindly: a saved state holds marks of the records that it continues, and the summary holds marks of
 all files of the run and a hash of itself.
