@@ -57,9 +57,7 @@ def test_storing_it_loses_nothing(values: list[tuple[float | None, str | None]])
 
 @given(st.permutations(["x", "k", "c", "other"]), st.permutations(range(6)))
 def test_rows_and_columns_in_any_order_are_the_same(columns: list[str], order: list[int]) -> None:
-    frame = pd.DataFrame(
-        {"x": [1, 2, None, 4, 5, 6.5], "k": [7, 8, 9, 7, 8, 9], "c": list("abcab") + [None], "other": 0}
-    )
+    frame = pd.DataFrame({"x": [1, 2, None, 4, 5, 6.5], "k": [7, 8, 9, 7, 8, 9], "c": [*"abcab", None], "other": 0})
     encoding = fitted(frame, ["x"], ["k", "c"])
     assert torch.equal(encoding.apply(frame[columns].iloc[list(order)]), encoding.apply(frame)[list(order)])
 
@@ -114,7 +112,10 @@ def test_rows_that_cannot_be_are_one_line(frame: dict[str, Any], message: str) -
         ({"outputs": []}, "e: outputs: "),
         ({"outputs": ["no", "no"]}, "e: outputs: 'no' is there twice"),
         ({"scale": 0}, "e: scale = 0: "),
-        ({"columns": [{"kind": "numeric", "column": "x", "mean": 0, "deviation": -1, "indicator": False}]}, "deviation"),
+        (
+            {"columns": [{"kind": "numeric", "column": "x", "mean": 0, "deviation": -1, "indicator": False}]},
+            "deviation",
+        ),
         ({"columns": [{"kind": "picture", "column": "x"}]}, "e: columns.0"),
         ({"more": 1}, "e: unknown key 'more'"),
     ],

@@ -105,9 +105,10 @@ def _signature_of_rows(encoding: Encoding) -> Any:
     from mlflow.types import ColSpec, DataType, Schema
     from mlflow.types.schema import AnyType
 
+    any_type: Any = AnyType  # it has no types
     types = {str: DataType.string, int: DataType.long, float: DataType.double}
     return ModelSignature(
-        Schema([ColSpec(AnyType(), each.column) for each in encoding.columns]),
+        Schema([ColSpec(any_type(), each.column) for each in encoding.columns]),
         Schema([ColSpec(types[kind], name) for name, kind in encoding.predicted.items()]),
     )
 

@@ -53,7 +53,9 @@ class Served:
             model_input: samples [n, ...] as the dataset has them, e.g. images uint8. params: not used.
         """
         inputs = torch.from_numpy(np.ascontiguousarray(model_input))
-        logits = outputs_of(self._network, (self._data.prepare(batch, self._dtype) for batch in inputs.split(BATCH)))
+        logits = outputs_of(
+            self._network, (self._data.prepare(batch, self._dtype) for batch in torch.split(inputs, BATCH))
+        )
         wide = torch.float64 if self._dtype == torch.float64 else torch.float32
         found: NDArray[np.floating[Any]] = _PREDICTIONS[self._data.task](logits.to(wide)).numpy()
         return found

@@ -55,7 +55,7 @@ class FinalModel:
             SettingsError: a column is missing, or a value is no number where one is expected.
         """
         inputs = self.encoding.apply(rows, place).to(self._dtype)
-        return self.encoding.predictions(outputs_of(self._network, inputs.split(BATCH))).set_index(rows.index)
+        return self.encoding.predictions(outputs_of(self._network, torch.split(inputs, BATCH))).set_index(rows.index)
 
 
 def load_model(run: str | Path) -> FinalModel:

@@ -1,0 +1,222 @@
+"""Predictions for rows of a table: by the command, in Python and through MLflow, against the history of the run."""
+
+from __future__ import annotations
+
+import csv
+import io
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import fedtide as package
+from fedtide.mirror.logged_model import save
+from fedtide.settings.params import Params
+from fedtide.world.split import SplitSettings, split_samples
+from fedtide.worlds.prepared import load_data
+
+TABLE = "data={name: table, file: rows.csv, label: verdict, client: who, categorical: [zone, colour, day]}"
+SETTINGS = (
+    *("partition=natural", "scenario={name: static, num_clients: 3, rounds: 3}", "model={name: mlp, widths: [5]}"),
+    "local={amount: 2, unit: epochs, batch_size: 16, lr: 0.3}",
+)
+
+
+def table(count: int = 240) -> pd.DataFrame:
+    """Rows of three shops with numbers, truth values, numbered zones, names and dates; some are missing, some are rare."""
+    rng = np.random.default_rng(3)
+    size, zone = rng.normal(5, 2, count).round(3), rng.integers(1, 30, count).astype(float)
+    frame = pd.DataFrame(
+        {
+            "who": rng.choice(["ann", "bob", "cy"], count),
+            "size": size,
+            "express": rng.random(count) < 0.5,
+            "zone": zone,
+            "colour": rng.choice(["red", "blue", "007", "7.0", "NA "], count),
+            "day": [f"2013-01-{day:02}" for day in rng.integers(1, 31, count)],
+            "verdict": np.select([size > 6, zone > 20], ["late", "lost"], "on time"),
+        }
+    ).astype({"express": object, "colour": object})
+    for column in ("size", "express", "zone", "colour"):
+        frame.loc[rng.random(count) < 0.1, column] = None
+    return frame
+
+
+def held_out(frame: pd.DataFrame) -> np.ndarray:
+    groups = pd.factorize(frame["who"], sort=True)[0]
+    return split_samples(SplitSettings(), groups, np.zeros(len(frame), dtype=np.int64), None)[1]
+
+
+def words(*settings: str) -> list[str]:
+    return [word for item in settings for word in ("--set", item)]
+
+
+def history(folder: str = "runs/one") -> dict[str, str]:
+    return list(csv.DictReader(Path(folder, "history.csv").read_text().splitlines()))[-1]
+
+
+def predictions(lines: list[str]) -> pd.DataFrame:
+    return pd.read_csv(io.StringIO("\n".join(lines)), float_precision="round_trip")
+
+
+@pytest.fixture
+def rows(folder: Path) -> pd.DataFrame:
+    frame = table()
+    frame.to_csv(folder / "rows.csv", index=False)
+    return frame
+
+
+@pytest.mark.parametrize("precision", ["64-true", "32-true"])
+def test_every_way_predicts_what_the_history_says(fedtide, folder, rows, precision) -> None:
+    """Without the table: of the run, its directory and its MLflow model are left."""
+    import mlflow.pyfunc
+
+    settings = words(TABLE, *SETTINGS, f"engine.precision={precision}")
+    assert fedtide("run", "--name", "one", *settings).status == 0
+    data = load_data(Params.read(Path("params.yaml"), settings[1::2]).run())
+    save(Path("runs/one"), data, Path("model"))
+    test = rows.iloc[held_out(rows)]
+    assert set(test["zone"]) - set(rows.drop(test.index)["zone"]), "no unknown category"
+    assert test.isna().to_numpy().sum() > 10
+    Path("rows.csv").unlink()
+    shutil.rmtree("data")
+    shutil.move("runs/one", "elsewhere")
+
+    test.to_csv("test.csv", index=False)
+    called = fedtide("predict", "elsewhere", "test.csv")
+    assert (called.status, called.err) == (0, [])
+    found = predictions(called.out)
+    wanted = history("elsewhere")["test_accuracy"]
+    assert (found["prediction"].to_numpy() == test["verdict"].to_numpy()).mean() == float(wanted)
+    assert list(found) == ["prediction", *(f"probability_{name}" for name in ("late", "lost", "on time"))]
+    assert np.allclose(found.iloc[:, 1:].sum(axis=1), 1, atol=1e-12)
+
+    served = mlflow.pyfunc.load_model("model")
+    for name, model in (("MLflow", served), ("Python", package.load_model("elsewhere"))):
+        for frame in (test, pd.read_csv("test.csv"), pd.read_csv("test.csv", dtype={"size": str, "zone": str})):
+            pd.testing.assert_frame_equal(
+                model.predict(frame).reset_index(drop=True), found, check_exact=True, obj=name
+            )
+
+    order = np.random.default_rng(0).permutation(len(test))
+    test.iloc[order][list(test.columns[::-1])].drop(columns=["verdict", "who"]).to_csv("other.csv", index=False)
+    assert fedtide("predict", "elsewhere", "other.csv", "--out", "out.csv").out == ["out.csv: predictions of 48 rows"]
+    other = pd.read_csv("out.csv", float_precision="round_trip")
+    assert (other["prediction"].to_numpy() == found["prediction"].to_numpy()[order]).all()
+    np.testing.assert_allclose(other.iloc[:, 1:], found.iloc[order, 1:], rtol=0, atol=1e-6)
+
+
+@pytest.fixture
+def trained(fedtide, rows) -> pd.DataFrame:
+    assert fedtide("run", "--name", "one", *words(TABLE, *SETTINGS)).status == 0
+    return rows
+
+
+def as_text(frame: pd.DataFrame) -> list[str]:
+    return frame.to_csv(index=False).splitlines()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("two", "rows.csv"), "runs/two: no run directory"),
+        (("one", "none.csv"), "none.csv: no such file"),
+        (("one", "bare.csv"), "bare.csv: no column 'size'; did you mean 'sise'? (known: sise, zone)"),
+        (("one", "wrong.csv"), "wrong.csv, line 4: size is 'big', expected a number"),
+        (("one", "wrong.parquet"), "wrong.parquet: not a readable table: "),
+        (("one", "empty.csv"), "empty.csv: no"),
+        (
+            ("one", "rows.csv", "--out", "no/out.csv"),
+            "--out = 'no/out.csv' should be a new file in a folder that exists",
+        ),
+        (("one", "rows.csv", "--out", "rows.csv"), "--out = 'rows.csv' should be a new file"),
+    ],
+)
+def test_what_cannot_be_predicted_is_one_line(fedtide, folder, trained, arguments, message) -> None:
+    trained.rename(columns={"size": "sise"})[["sise", "zone"]].to_csv("bare.csv", index=False)
+    trained.astype(object).assign(size=lambda frame: [*frame["size"][:2], "big", *frame["size"][3:]]).to_csv(
+        "wrong.csv", index=False
+    )
+    Path("wrong.parquet").write_text("rows")
+    trained[:0].to_csv("empty.csv", index=False)
+    before = sorted(folder.rglob("*"))
+    called = fedtide("predict", *arguments)
+    assert (called.status, called.out, len(called.err)) == (2, [], 1), called
+    assert called.err[0].startswith(f"fedtide: {message}")
+    assert sorted(folder.rglob("*")) == before
+
+
+def test_damage_is_one_line_and_seen_by_check(fedtide, folder, trained) -> None:
+    stored = Path("runs/one/encoding.json")
+    text, summary = stored.read_text(), Path("runs/one/summary.json").read_bytes()
+
+    def refused() -> str:
+        called = fedtide("predict", "one", "rows.csv")
+        assert (called.status, called.out, len(called.err)) == (2, [], 1), called
+        return called.err[0]
+
+    stored.write_text(text.replace('"red"', '"rad"'))
+    assert refused().startswith("fedtide: runs/one: encoding.json was changed; put it back, or delete its summary.json")
+    assert fedtide("check").out == ["one: encoding.json was changed", "1 run: 1 damaged: one"]
+    stored.unlink()
+    assert "encoding.json is missing" in refused()
+    # Without marks, what is read is checked all the same.
+    Path("runs/one/summary.json").unlink()
+    assert refused() == "fedtide: runs/one: no encoding.json: its data, table, have no encoding of rows of a table"
+    for damaged, message in (
+        (text[:50], "fedtide: runs/one/encoding.json is damaged: it is not JSON ("),
+        (text.replace('"categories"', '"kinds"', 1), "fedtide: runs/one/encoding.json is damaged: columns."),
+        (text.replace('"red"', '"red", "pink"'), "fedtide: runs/one/model.pt: not of model mlp as it is now: "),
+    ):
+        stored.write_text(damaged)
+        assert refused().startswith(message)
+    # The same run restores it.
+    stored.unlink()
+    Path("runs/one/summary.json").write_bytes(summary)
+    assert fedtide("run", "--name", "one", *words(TABLE, *SETTINGS)).status == 0
+    assert stored.read_text() == text
+    assert fedtide("check").out == ["1 run: 1 intact"]
+
+
+def test_runs_without_rows_or_a_model_are_one_line(fedtide, folder, rows) -> None:
+    assert fedtide("run", "--name", "images").status == 0
+    assert fedtide("run", "--name", "diverged", *words(TABLE, *SETTINGS, "local.lr=1e30")).status == 1
+    for name, message in (
+        ("images", "no encoding.json: its data, digits, have no encoding of rows of a table"),
+        ("diverged", "no final model, the run is diverged"),
+    ):
+        called = fedtide("predict", f"runs/{name}", "rows.csv")
+        assert (called.status, called.out, called.err) == (2, [], [f"fedtide: runs/{name}: {message}"])
+
+
+def test_a_regression_predicts_in_the_unit_of_its_label(fedtide, folder, rows) -> None:
+    frame = rows.assign(minutes=rows["size"].fillna(5) * 20 + 100).drop(columns="verdict")
+    frame.to_csv("minutes.csv", index=False)
+    data = "data={name: table, file: minutes.csv, label: minutes, client: who, task: regression, target_scale: 50}"
+    settings = words(data, *SETTINGS, "objective=mean_squared_error", "local.lr=0.01", "engine.precision=64-true")
+    assert fedtide("run", "--name", "one", *settings).status == 0
+    test = frame.iloc[held_out(frame)]
+    test.to_csv("test.csv", index=False)
+    found = predictions(fedtide("predict", "one", "test.csv").out)
+    assert list(found) == ["prediction"]
+    error = (found["prediction"].to_numpy() - test["minutes"].to_numpy()) / 50
+    assert np.abs(error).mean() == pytest.approx(float(history()["test_mae"]), abs=1e-6)
+    assert (error**2).mean() == pytest.approx(float(history()["test_loss"]), rel=1e-6)
+
+
+def test_several_labels_have_columns_of_their_own(fedtide, folder, rows) -> None:
+    frame = rows.assign(big=rows["size"] > 5, far=rows["zone"] > 15).drop(columns="verdict")
+    frame.to_csv("labels.csv", index=False)
+    data = "data={name: table, file: labels.csv, labels: [big, far], client: who, task: multilabel}"
+    settings = words(data, *SETTINGS, "objective=binary_cross_entropy", "engine.precision=64-true")
+    assert fedtide("run", "--name", "one", *settings).status == 0
+    test = frame.iloc[held_out(frame)]
+    test.to_csv("test.csv", index=False)
+    found = predictions(fedtide("predict", "one", "test.csv").out)
+    assert list(found) == ["prediction_big", "prediction_far", "probability_big", "probability_far"]
+    shares, labels = found.iloc[:, 2:].to_numpy(), test[["big", "far"]].to_numpy(dtype=float)
+    assert (found.iloc[:, :2].to_numpy() == (shares > 0.5)).all()
+    loss = -(labels * np.log(shares) + (1 - labels) * np.log(1 - shares))
+    assert loss.mean() == pytest.approx(float(history()["test_loss"]), rel=1e-6)
