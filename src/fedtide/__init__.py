@@ -10,6 +10,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from fedtide.adapters.encoding import Encoding
     from fedtide.adapters.huggingface import from_huggingface
     from fedtide.adapters.tensors import from_tensors
     from fedtide.adapters.torch_datasets import from_torch
@@ -44,6 +45,7 @@ __all__ = [
     "Algorithm",
     "AlgorithmSettings",
     "Dataset",
+    "Encoding",
     "Experiment",
     "GradientAt",
     "Local",
@@ -72,6 +74,7 @@ __all__ = [
 ]
 
 _SOURCES = {
+    "fedtide.adapters.encoding": ("Encoding",),
     "fedtide.adapters.huggingface": ("from_huggingface",),
     "fedtide.adapters.tensors": ("from_tensors",),
     "fedtide.adapters.torch_datasets": ("from_torch",),

@@ -71,7 +71,10 @@ def test_other_names_are_other_data(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        (encoding(("no", "perhaps", "yes")), r"of another dataset: .* 3 outputs; expected classification, inputs \[5\], 2"),
+        (
+            encoding(("no", "perhaps", "yes")),
+            r"of another dataset: .* 3 outputs; expected classification, inputs \[5\], 2",
+        ),
         (encoding(("no", "yes"), task="multilabel"), "of another dataset: multilabel, "),
         (Encoding.fit(ROWS, ["size"], [], outputs=("no", "yes")), r"inputs \[2\], 2 outputs; expected"),
         (DatasetSettings(name="own"), "encoding is a DatasetSettings, no Encoding"),

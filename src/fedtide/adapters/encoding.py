@@ -138,9 +138,9 @@ def _category(value: Any) -> str:
 class Encoding(SettingsModel):
     """How rows become inputs, learnt from some of them, and what the outputs of the network are.
 
-    >>> import pandas as pd
+    >>> import fedtide, pandas as pd
     >>> frame = pd.DataFrame({"size": [1.0, 3.0, None], "colour": ["red", "blue", "red"]})
-    >>> encoding = Encoding.fit(frame, ["size"], ["colour"], outputs=["late", "on time"])
+    >>> encoding = fedtide.Encoding.fit(frame, ["size"], ["colour"], outputs=["late", "on time"])
     >>> encoding.features
     ('size', 'size is missing', 'colour is blue', 'colour is red')
     >>> encoding.apply(frame[::-1]).tolist()

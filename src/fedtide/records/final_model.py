@@ -40,19 +40,11 @@ class FinalModel:
         )
 
     def predict(self, rows: pd.DataFrame, place: Place = row) -> pd.DataFrame:
-        """Predictions for rows of a table, in their order.
+        """Predictions for rows of a table, with their index: :meth:`Encoding.predictions`.
 
         Args:
-            rows: a frame with the columns that were features, in any order; others are ignored. Values may be missing, and
-                categories unknown, as in training. place: where the row of a position is found, for errors.
-
-        Returns:
-            Of a classification ``prediction``, the name of the class, and ``probability_<class>`` of every class; of a
-            regression ``prediction`` in the target's unit, or ``prediction_<target>`` if there are several; of a multilabel
-            task ``prediction_<label>``, 0 or 1, and ``probability_<label>`` of every label.
-
-        Raises:
-            SettingsError: a column is missing, or a value is no number where one is expected.
+            rows: as for :meth:`Encoding.apply`, which refuses bad ones. place: where the row of a position is found, for
+                errors.
         """
         inputs = self.encoding.apply(rows, place).to(self._dtype)
         return self.encoding.predictions(outputs_of(self._network, torch.split(inputs, BATCH))).set_index(rows.index)
@@ -73,6 +65,13 @@ def load_model(run: str | Path) -> FinalModel:
 
     Args:
         run: its directory, which is all that is needed.
+
+    Returns:
+        A model whose ``predict`` takes a frame with the columns that were features, in any order; others are ignored. Values
+        may be missing and categories unknown, as in training. It returns a frame: of a classification ``prediction``, the name
+        of the class, and ``probability_<class>`` of every class; of a regression ``prediction`` in the target's unit, or
+        ``prediction_<target>`` of several targets; of a multilabel task ``prediction_<label>``, 0 or 1, and
+        ``probability_<label>`` of every label.
 
     Raises:
         SettingsError: there is no such run, it has no final model or no encoding, or a file is damaged.

@@ -68,8 +68,8 @@ class Dataset:
         digest: hash of the content; part of the run key.
         origins: clients and times of the samples, if known.
         task: what is learnt of a sample; has to be that of the objective.
-        encoding: how rows of a table became the inputs, a :class:`fedtide.adapters.encoding.Encoding`, if known: the final
-            model then predicts rows.
+        encoding: how rows of a table became the inputs, an ``Encoding``, if known: the final model of a run then
+            predicts rows.
     """
 
     name: str
