@@ -100,6 +100,8 @@ def test_every_way_predicts_what_the_history_says(fedtide, folder, rows, precisi
                 model.predict(frame).reset_index(drop=True), found, check_exact=True, obj=name
             )
 
+    test.to_parquet("test.parquet")
+    assert fedtide("predict", "elsewhere", "test.parquet").out == called.out
     order = np.random.default_rng(0).permutation(len(test))
     test.iloc[order][list(test.columns[::-1])].drop(columns=["verdict", "who"]).to_csv("other.csv", index=False)
     assert fedtide("predict", "elsewhere", "other.csv", "--out", "out.csv").out == ["out.csv: predictions of 48 rows"]
