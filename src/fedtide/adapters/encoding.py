@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from pydantic import Field, model_validator
 from torch import Tensor
 
+from fedtide.core.array_types import Bools, Ints
 from fedtide.core.errors import SettingsError, nearest
 from fedtide.core.plugins import SettingsModel
 from fedtide.settings.scores import TaskName
@@ -27,7 +28,6 @@ _NUMBER = re.compile(r"[-+]?(\d{1,40}(\.\d{0,40})?|\.\d{1,40})([eE][-+]?\d{1,3})
 _EXACT = Context(prec=100)
 
 Place = Callable[[int], str]
-Rows = NDArray[np.bool_]
 
 
 def row(position: int) -> str:
@@ -45,7 +45,7 @@ class Numeric(SettingsModel):
     indicator: bool
 
     @classmethod
-    def fit(cls, column: Column, rows: Rows) -> Self:
+    def fit(cls, column: Column, rows: Bools) -> Self:
         """Learn from ``rows``; there is an indicator of missing numbers if some are missing in these."""
         from fedtide.adapters.columns import numbers
 
@@ -92,7 +92,7 @@ class Categorical(SettingsModel):
     categories: tuple[str, ...] = Field(min_length=1)
 
     @classmethod
-    def fit(cls, column: Column, rows: Rows) -> Self:
+    def fit(cls, column: Column, rows: Bools) -> Self:
         """Learn from ``rows``."""
         codes, found = _categories(column)
         seen = np.unique(codes[rows])
@@ -117,7 +117,7 @@ class Categorical(SettingsModel):
         return self.categories[0] if self.categories[0] != _MISSING else None
 
 
-def _categories(column: Column) -> tuple[NDArray[np.int64], list[str]]:
+def _categories(column: Column) -> tuple[Ints, list[str]]:
     """Positions [n] in a list of categories, and this list, in which a category may be there more than once."""
     import pandas as pd
 
@@ -170,7 +170,7 @@ class Encoding(SettingsModel):
         frame: pd.DataFrame,
         numeric: Sequence[str],
         categorical: Sequence[str],
-        rows: Rows | None = None,
+        rows: Bools | None = None,
         *,
         outputs: Sequence[str],
         task: TaskName = "classification",
