@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any
 
 import lightning as L
@@ -44,6 +45,23 @@ class Scaled(Plain):
 
     def forward(self, images: Tensor) -> Tensor:
         return self.classifier(self.body(images).mean((2, 3)) * (self.classifier.in_features / 4))
+
+
+class Holder(Plain):
+    """Returns more than logits: a dictionary, an object, or what ``held`` says."""
+
+    def __init__(self, held: str, **settings: Any) -> None:
+        super().__init__(**settings)
+        self.held = held
+
+    def forward(self, images: Tensor) -> Any:
+        logits = super().forward(images)
+        return {
+            "dict": {"loss": None, "logits": logits},
+            "object": SimpleNamespace(logits=logits, states=None),
+            "scores": {"scores": logits},
+            "tuple": (logits,),
+        }[self.held]
 
 
 class Odd(Plain):

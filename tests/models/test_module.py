@@ -68,6 +68,23 @@ def test_the_parts_are_the_module(build: Build, x: Tensor, path: str) -> None:
     torch.testing.assert_close(theirs.eval()(x), network(x))
 
 
+@pytest.mark.parametrize("executor", ["threads", "stacked"])
+def test_logits_may_be_in_a_mapping_or_an_object(executor: str) -> None:
+    norm = {"norm": "GroupNorm", "num_channels": 4}
+    plain = run_rounds(fed(own("Plain", arguments=norm), engine={"executor": executor, "workers": 1}))[0]
+    for held in ("dict", "object"):
+        holder = own("Holder", arguments={"held": held, **norm})
+        state, _ = run_rounds(fed(holder, engine={"executor": executor, "workers": 1}))
+        assert torch.equal(state.w, plain.w)
+
+
+@pytest.mark.parametrize(("held", "got"), [("scores", "dict with the keys scores"), ("tuple", "tuple")])
+def test_other_outputs_are_one_line(build: Build, held: str, got: str) -> None:
+    line = rf"^model\.path = 'own_nets:Holder': forward should return logits, or a mapping or an object with logits, got {got}$"
+    with pytest.raises(SettingsError, match=line):
+        build("module", GREY, 3, path="own_nets:Holder", arguments={"held": held})
+
+
 def test_a_last_layer_with_something_behind_it_is_the_head_of_a_whole_module(build: Build, x: Tensor) -> None:
     network = build("module", GREY, 3, path="own_nets:squashed").eval()
     outputs = network.outputs(x)

@@ -12,14 +12,15 @@ from torch import Tensor
 
 from fedtide.core.errors import SettingsError, shortened
 
-Kind = Literal["image", "vector", "text"]
+Kind = Literal["image", "series", "vector", "text"]
 
 _SHAPES: dict[Kind, str] = {
     "image": "[n, channels, height, width], uint8 or floating point",
+    "series": "[n, channels, time]",
     "vector": "[n, features]",
     "text": "[n, length], integers",
 }
-_KINDS: dict[int, Kind] = {2: "vector", 4: "image"}
+_KINDS: dict[int, Kind] = {2: "vector", 3: "series", 4: "image"}
 
 
 def stacked(values: Any, place: Callable[[int], str]) -> Tensor:
@@ -43,7 +44,7 @@ def stacked(values: Any, place: Callable[[int], str]) -> Tensor:
 
 
 def typed(inputs: Tensor, kind: Kind | None, place: Callable[[int], str]) -> tuple[Tensor, Kind]:
-    """Inputs in the type of their kind; without one it is ``vector`` or ``image``, by their dimensions.
+    """Inputs in the type of their kind; without one it is ``vector``, ``series`` or ``image``, by their dimensions.
 
     Raises:
         SettingsError: shape or type are not those of the kind, or a number is not finite.
@@ -54,14 +55,14 @@ def typed(inputs: Tensor, kind: Kind | None, place: Callable[[int], str]) -> tup
         allowed = "; ".join(f"{name}: {shape}" for name, shape in _SHAPES.items())
         raise SettingsError(f"{shown}; allowed are {allowed}")
     number = inputs.is_floating_point()
-    fits = number or inputs.dtype == torch.uint8 if found == "image" else not number or found == "vector"
-    if inputs.dim() != (4 if found == "image" else 2) or not fits or not inputs.shape[1:].numel():
+    fits = number or inputs.dtype == torch.uint8 if found == "image" else not number or found != "text"
+    if inputs.dim() != {"image": 4, "series": 3}.get(found, 2) or not fits or not inputs.shape[1:].numel():
         raise SettingsError(f"{shown}; expected for kind {found}: {_SHAPES[found]}")
     if number and len(wrong := (~inputs.flatten(1).isfinite().all(1)).nonzero()):
         raise SettingsError(f"{place(int(wrong[0]))}: an input is not a finite number")
     if found == "text":
         inputs = inputs.long()
-    elif found == "vector" and not number:
+    elif found != "image" and not number:
         inputs = inputs.float()
     return inputs, found
 

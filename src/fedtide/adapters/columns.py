@@ -55,6 +55,8 @@ def is_numeric(column: Column) -> bool:
     """
     if pd.api.types.is_numeric_dtype(column.values):
         return True
+    if pd.api.types.is_datetime64_any_dtype(column.values):
+        return False
     counts = column.values.value_counts()
     if counts[pd.to_numeric(counts.index.to_series(), errors="coerce").notna()].sum() > len(column.values) / 2:
         numbers(column)
@@ -79,10 +81,21 @@ def classes(column: Column, known: tuple[str, ...] = ()) -> tuple[Ints, tuple[st
     if integers_ is None and not known:
         _refuse_strays(column, codes, own)
     names = known or own
-    number = pd.Index(names).get_indexer(pd.Index(own))
+    number = _numbers_of(own, known, column) if known else np.arange(len(own))
     labels = number[codes].astype(np.int64)
     column.refuse(labels < 0, f"one of {', '.join(names[:10])}")
     return labels, names
+
+
+def _numbers_of(found: tuple[str, ...], known: tuple[str, ...], column: Column) -> Ints:
+    """The class of each label found, int64, -1 for none; integers may be written as ``07``, truth values as ``true``."""
+    numbers_ = {name: place for place, name in enumerate(known)}
+    if pd.api.types.is_bool_dtype(column.values):
+        spelled = {name.lower(): place for name, place in numbers_.items()}
+        numbers_ |= {str(value): spelled[name] for value, name in enumerate(("false", "true")) if name in spelled}
+    elif pd.api.types.is_numeric_dtype(column.values):
+        numbers_ = {str(int(name)): place for name, place in numbers_.items() if re.fullmatch(r"[-+]?\d+", name)}
+    return np.array([numbers_.get(name, -1) for name in found], dtype=np.int64)
 
 
 def _refuse_strays(column: Column, codes: Any, names: tuple[str, ...]) -> None:
@@ -114,7 +127,10 @@ def clients(column: Column) -> tuple[Ints, tuple[str, ...]]:
         SettingsError: one is missing or has no name.
     """
     column.refuse(column.values.isna(), "a client")
-    codes, found = pd.factorize(column.values)
+    values = column.values
+    if pd.api.types.is_float_dtype(values) and (values == np.floor(values)).all():
+        values = values.astype(np.int64)  # 7 rather than 7.0
+    codes, found = pd.factorize(values)
     numbers_, names = pd.factorize(pd.Series([str(value) for value in found], dtype=object), sort=True)
     client = numbers_.astype(np.int64)[codes]
     nameless = [place for place, name in enumerate(names) if not name.strip()]
@@ -131,19 +147,5 @@ def origins_of(
     return Origins(train_client, test_client, train_time, test_time, clients, unit)
 
 
-def times(column: Column) -> Ints:
-    """Times as int64 [n]: integers as they are, dates as seconds since 1970 (UTC).
-
-    Raises:
-        SettingsError: one is missing or neither.
-    """
-    known = integers(column, "a time", "an integer or a date")
-    if known is not None:
-        return known
-    parsed = pd.to_datetime(column.values, utc=True, errors="coerce", format="ISO8601")
-    column.refuse(parsed.isna(), "an integer or a date such as 2013-01-31T18:00:00Z")
-    return parsed.dt.tz_localize(None).to_numpy(dtype="datetime64[s]").astype(np.int64)
-
-
 def _is_missing(value: Any) -> bool:
-    return not value.strip() if isinstance(value, str) else bool(pd.isna(value))
+    return not value.strip() if isinstance(value, str) else pd.api.types.is_scalar(value) and bool(pd.isna(value))

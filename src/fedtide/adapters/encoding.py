@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from decimal import Context, Decimal
+from hashlib import blake2b
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 
 import numpy as np
@@ -117,6 +119,37 @@ class Categorical(SettingsModel):
         return self.categories[0] if self.categories[0] != _MISSING else None
 
 
+class Hashed(SettingsModel):
+    """A column of many categories as indicators of ``buckets`` groups of them, drawn by a hash (Weinberger et al. 2009).
+
+    The hash is BLAKE2b with the column's name as its key, so that groups are the same everywhere and others in other columns.
+    A missing value is a category, and unknown ones have groups, too.
+    """
+
+    kind: Literal["hashed"] = "hashed"
+    column: str
+    buckets: int = Field(ge=2)
+
+    @property
+    def features(self) -> tuple[str, ...]:
+        """Names of the features."""
+        return tuple(f"{self.column} in bucket {bucket}" for bucket in range(self.buckets))
+
+    def apply(self, column: Column) -> NDArray[np.float32]:
+        """Features [n, buckets]."""
+        codes, found = _categories(column)
+        key = self.column.encode()[:64]  # the longest
+        hashes = [
+            int.from_bytes(blake2b(category.encode(), digest_size=8, key=key).digest(), "big") for category in found
+        ]
+        hot = np.zeros((len(codes), self.buckets), dtype=np.float32)
+        hot[np.arange(len(codes)), np.array([value % self.buckets for value in hashes])[codes]] = 1.0
+        return hot
+
+    def example(self) -> Any:
+        return "a category"
+
+
 def _categories(column: Column) -> tuple[Ints, list[str]]:
     """Positions [n] in a list of categories, and this list, in which a category may be there more than once."""
     import pandas as pd
@@ -152,7 +185,7 @@ class Encoding(SettingsModel):
         scale: unit of a regression's outputs.
     """
 
-    columns: tuple[Annotated[Numeric | Categorical, Field(discriminator="kind")], ...] = Field(min_length=1)
+    columns: tuple[Annotated[Numeric | Categorical | Hashed, Field(discriminator="kind")], ...] = Field(min_length=1)
     task: TaskName = "classification"
     outputs: tuple[str, ...] = Field(min_length=1)
     scale: float = Field(1.0, gt=0)
@@ -175,13 +208,15 @@ class Encoding(SettingsModel):
         outputs: Sequence[str],
         task: TaskName = "classification",
         scale: float = 1.0,
+        buckets: Mapping[str, int] = MappingProxyType({}),
         place: Place = row,
     ) -> Self:
         """Learn from some rows of a table.
 
         Args:
             frame: n rows. numeric, categorical: names of its columns. rows: bool [n], those to learn from; default: all.
-            outputs, task, scale: see above. place: where the row of a position is found, for errors.
+            outputs, task, scale: see above. buckets: of categorical columns that are hashed, by name.
+            place: where the row of a position is found, for errors.
 
         Raises:
             SettingsError: a value of a numeric column is no number.
@@ -189,9 +224,16 @@ class Encoding(SettingsModel):
         from fedtide.adapters.columns import Column
 
         chosen = np.ones(len(frame), dtype=np.bool_) if rows is None else rows
-        kinds = [(Numeric, name) for name in numeric] + [(Categorical, name) for name in categorical]
-        columns = tuple(kind.fit(Column(frame[name], name, place), chosen) for kind, name in kinds)
-        return cls(columns=columns, task=task, outputs=tuple(outputs), scale=scale)
+        columns: list[Numeric | Categorical | Hashed] = [
+            Numeric.fit(Column(frame[name], name, place), chosen) for name in numeric
+        ]
+        columns += [
+            Hashed(column=name, buckets=buckets[name])
+            if name in buckets
+            else Categorical.fit(Column(frame[name], name, place), chosen)
+            for name in categorical
+        ]
+        return cls(columns=tuple(columns), task=task, outputs=tuple(outputs), scale=scale)
 
     @property
     def features(self) -> tuple[str, ...]:

@@ -15,6 +15,7 @@ from torch import Tensor
 from fedtide.adapters import columns
 from fedtide.adapters.arrays import Kind, stacked, typed
 from fedtide.adapters.columns import Column
+from fedtide.adapters.dates import times
 from fedtide.core.array_types import Ints
 from fedtide.core.bounds import LARGEST
 from fedtide.core.errors import SettingsError, shortened
@@ -30,7 +31,7 @@ class Options(TypedDict, total=False):
     """Options of :func:`from_tensors` that other functions pass on to it."""
 
     split: SplitSettings | None
-    kind: Literal["image", "vector", "text"] | None
+    kind: Literal["image", "series", "vector", "text"] | None
     classes: int | Sequence[str] | None
     vocabulary: int | None
     name: str
@@ -57,7 +58,7 @@ def from_tensors(
     *,
     test: Sequence[Any] | None = None,
     split: SplitSettings | None = None,
-    kind: Literal["image", "vector", "text"] | None = None,
+    kind: Literal["image", "series", "vector", "text"] | None = None,
     classes: int | Sequence[str] | None = None,
     vocabulary: int | None = None,
     name: str = "own",
@@ -74,17 +75,17 @@ def from_tensors(
     (('ann', 'bob'), 2, 4)
 
     Args:
-        inputs: tensor, array or list: [n, features]; [n, channels, height, width], uint8 or floating point; or, with
-            ``kind="text"``, token ids [n, length].
+        inputs: tensor, array or list: [n, features]; [n, channels, time]; [n, channels, height, width], uint8 or floating
+            point; or, with ``kind="text"``, token ids [n, length].
         labels: n integers from 0, or n names; with another ``task`` numbers, see there.
         client: n names or numbers. time: n integers, dates, or texts such as ``2013-01-31``; dates become seconds since 1970.
         test: the same four of the test set; by default test samples are held out.
         split: which samples are held out, as in dataset ``table``: by default a fifth of every client's (without clients,
             every class's) samples of a month.
-        kind: of the inputs; by default ``vector`` or ``image``, by their dimensions.
+        kind: of the inputs; by default ``vector``, ``series`` or ``image``, by their dimensions.
         classes: number of classes, or their names in order; by default one more than the largest label, or the names found.
         vocabulary: number of token ids (text only); by default one more than the largest.
-        name: of the dataset. unit: of integer times; ``s``: seconds since 1970.
+        name: of the dataset. unit: of integer times; ``s``, ``ms``, ``us`` or ``ns`` since 1970, or another one.
         mean, std: constants per channel for uint8 images, applied after division by 255.
         task: ``regression`` takes targets [n] or [n, T], ``multilabel`` a 0 or 1 for each of T labels [n, T].
 
@@ -113,7 +114,7 @@ def from_tensors(
         if any(getattr(p, what) is not None for p in parts)
     }
     made_by, clients = columns.clients(known["client"]) if "client" in known else (None, ())
-    when = columns.times(known["time"]) if "time" in known else None
+    when, unit = times(known["time"], unit) if "time" in known else (None, unit)
     if test is not None:
         train, held = np.arange(sizes[0]), np.arange(sizes[0], sum(sizes))
         tensors = [tensor.clone() for tensor in tensors]  # the caller's may change

@@ -1,46 +1,94 @@
-"""Reading tables, with one line for what is wrong."""
+"""Columns of a table, with one line for what is wrong; the order of its rows; windows of them."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pandas as pd
 
-from fedtide.adapters.columns import Column
+from fedtide.adapters.columns import Column, numbers
+from fedtide.core.array_types import Ints
 from fedtide.core.errors import SettingsError, nearest
 
-_PARQUET = (".parquet", ".pq")
+_GROUPED = re.compile(r"\s*[-+]?(\d{1,3}([., '\u00a0\u202f]\d{3})+([.,]\d+)?|\d+[.,]\d+)\s*")
 
 
-def read_table(path: Path) -> pd.DataFrame:
-    """The rows of a CSV or Parquet file; anything else is a SettingsError."""
-    if not path.is_file():
-        raise SettingsError(f"data.file = {str(path)!r}: no such file")
-    try:
-        frame = pd.read_parquet(path) if path.suffix in _PARQUET else pd.read_csv(path, engine="pyarrow")
-    except Exception as error:  # pyarrow has errors of its own
-        raise SettingsError(f"{path}: not a readable table: {' '.join(str(error).split())}") from None
-    if frame.empty:
-        raise SettingsError(f"{path}: no rows")
-    return frame
+@dataclass(frozen=True)
+class Rows:
+    """The rows of a file.
+
+    Attributes:
+        path: of the file. frame: n rows. place: where the row of a position is found in it, for errors.
+    """
+
+    path: Path
+    frame: pd.DataFrame
+    place: Callable[[int], str]
+
+    def column(self, name: str) -> Column:
+        """A column; what is neither number nor text nor date is refused."""
+        column = Column(self.frame[name], name, self.place)
+        if column.values.dtype == object:
+            column.refuse(column.values.map(lambda value: isinstance(value, _OTHER)), "a number or a text")
+        return column
+
+    def require(self, columns: dict[str, str]) -> None:
+        """Refuse columns, the keys of ``columns``, that there are not; its values are the settings that name them."""
+        for column, setting in columns.items():
+            if column not in self.frame.columns:
+                problem = f"{self.path}: data.{setting}: no column {column!r}"
+                raise SettingsError(nearest(problem, column, list(self.frame.columns)))
+
+    def order(self, client: Ints | None, time: Ints | None, numeric: list[str], others: list[str], labels: Any) -> Ints:
+        """Positions of the rows by time, client and content: the same rows in the same order, in whatever order they are.
+
+        Args:
+            client, time: int64 [n], if known. numeric, others: columns of the content. labels: [n] or [n, T], also content.
+        """
+        content = self.frame[others].assign(**{name: numbers(self.column(name)) for name in numeric})
+        parts = [content, pd.DataFrame(np.asarray(labels).reshape(len(content), -1))]
+        hashes = [pd.util.hash_pandas_object(part, index=False).to_numpy() for part in parts if part.shape[1]]
+        return np.lexsort([*hashes, *(key for key in (client, time) if key is not None)]).astype(np.int64)
+
+    def __getitem__(self, positions: Ints) -> Rows:
+        frame = self.frame.iloc[positions].reset_index(drop=True)
+        return Rows(self.path, frame, lambda row: self.place(int(positions[row])))
 
 
-def require(frame: pd.DataFrame, path: Path, columns: dict[str, str]) -> None:
-    """Refuse columns, the keys of ``columns``, that the table does not have; its values are the settings that name them."""
-    for column, setting in columns.items():
-        if column not in frame.columns:
-            problem = f"{path}: data.{setting}: no column {column!r}"
-            raise SettingsError(nearest(problem, column, list(frame.columns)))
+_OTHER: Any = (list, dict, tuple, set, bytes, np.ndarray)
 
 
-def column_of(frame: pd.DataFrame, path: Path, name: str) -> Column:
-    """A column of the table in a file; errors name the line of a CSV file, or the row, from 1."""
-    return Column(frame[name], name, place_in(path))
+def refuse_grouped_numbers(column: Column) -> None:
+    """Refuse texts that are numbers with a decimal comma, or with signs between thousands."""
+    texts = column.values[column.values.notna()].astype(str)
+    grouped = column.values.notna() & column.values.astype(str).str.fullmatch(_GROUPED).astype(bool)
+    if len(texts) and grouped.sum() > len(texts) / 2:
+        column.refuse(
+            grouped,
+            "a number without separators (set data.decimal for decimal commas, remove the signs between thousands, or list "
+            "the column in data.categorical)",
+        )
 
 
-def place_in(path: Path) -> Callable[[int], str]:
-    """Where the row of a position is found in a file, for errors."""
-    line = "row {}" if path.suffix in _PARQUET else "line {}"
-    first = 1 if path.suffix in _PARQUET else 2
-    return lambda row: f"{path}, {line.format(row + first)}"
+def windows(client: Ints | None, count: int, length: int, stride: int) -> Ints:
+    """Windows of ``length`` consecutive rows of one client, int64 [m, length], in the order of their last rows.
+
+    Args:
+        client: of each of ``count`` rows, which are in the order of time. stride: rows from one window of a client to its
+            next one; the first one begins at the client's first row.
+    """
+    groups = np.zeros(count, dtype=np.int64) if client is None else client
+    rows = np.argsort(groups, kind="stable")
+    starts = np.flatnonzero(np.diff(groups[rows], prepend=-1))
+    parts = [
+        np.lib.stride_tricks.sliding_window_view(part, length)[::stride]
+        for part in np.split(rows, starts[1:])
+        if len(part) >= length
+    ]
+    found = np.concatenate([*parts, np.zeros((0, length), dtype=np.int64)])
+    return found[np.argsort(found[:, -1])].astype(np.int64)

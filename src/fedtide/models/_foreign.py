@@ -7,7 +7,7 @@ way. A layer whose parameters are all constant runs in evaluation mode, with eve
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from fnmatch import fnmatchcase
 from typing import Any, Self
 
@@ -15,7 +15,7 @@ import torch
 from torch import Tensor, nn
 from torchvision.ops import StochasticDepth
 
-from fedtide.core.errors import SettingsError, nearest
+from fedtide.core.errors import SettingsError, nearest, shortened
 from fedtide.models.base import KeyedDropout, Network, Outputs
 
 _LAYERS = (nn.Linear, nn.Conv1d, nn.Conv2d)  # layers that can be made again for another number of classes
@@ -99,7 +99,7 @@ class ForeignNetwork(Network):
 
     def features(self, inputs: Tensor) -> Tensor:
         if self._cut:
-            return self._flat(self.body(inputs))
+            return self._flat(logits_of(self.body(inputs)))
         return self._whole(inputs)[0]
 
     def contrast(self, features: Tensor, logits: Tensor) -> Tensor:
@@ -156,7 +156,7 @@ class ForeignNetwork(Network):
 
     def _whole(self, inputs: Tensor) -> tuple[Tensor, Tensor]:
         """Features and logits."""
-        logits = self.body(inputs)
+        logits = logits_of(self.body(inputs))
         return self._flat(self._tap.seen[-1]), logits
 
     @property
@@ -168,10 +168,24 @@ class ForeignNetwork(Network):
         return features.flatten(1)
 
 
+def logits_of(outputs: Any) -> Tensor:
+    """The logits in what a module returns: itself, or the ``logits`` of a mapping or an object.
+
+    Raises:
+        TypeError: there are none; the message says what there is.
+    """
+    found = outputs.get("logits") if isinstance(outputs, Mapping) else getattr(outputs, "logits", outputs)
+    if isinstance(found, Tensor):
+        return found
+    shown = type(outputs).__name__
+    if isinstance(outputs, Mapping):
+        shown = f"{shown} with the keys {shortened(', '.join(map(str, outputs)))}"
+    raise TypeError(f"forward should return logits, or a mapping or an object with logits, got {shown}")
+
+
 def _logits(module: nn.Module, sample: Tensor) -> Tensor:
     with torch.no_grad():
-        logits: Tensor = module(sample)
-    return logits
+        return logits_of(module(sample))
 
 
 def _set(module: nn.Module, name: str, part: nn.Module) -> None:

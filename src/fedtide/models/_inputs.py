@@ -17,6 +17,14 @@ def require_image(model: str, shape: tuple[int, ...], vocabulary: int, smallest:
     return channels, height, width
 
 
+def require_series(model: str, shape: tuple[int, ...], vocabulary: int) -> tuple[int, int]:
+    """Channels and length of a sample, which has to be a series."""
+    if vocabulary or len(shape) != 2:
+        raise _misfit(model, "series (channels, time)", shape, vocabulary)
+    channels, length = shape
+    return channels, length
+
+
 def require_numbers(model: str, shape: tuple[int, ...], vocabulary: int) -> int:
     """Number of values of a sample, which has to hold numbers."""
     if vocabulary:

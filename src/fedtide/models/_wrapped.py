@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from fedtide.core.errors import SettingsError
 from fedtide.core.plugins import INCIDENTAL, PluginSettings
-from fedtide.models._foreign import ForeignNetwork, find_head, fit_head
+from fedtide.models._foreign import ForeignNetwork, find_head, fit_head, logits_of
 from fedtide.models._weights import load_weights, read_weights
 from fedtide.models.base import Model, Network
 
@@ -87,13 +87,13 @@ class WrappedModel(Model):
             raise SettingsError(f"{fault} (on samples {list(sample.shape[1:])})") from error
 
     def _refuse_other_outputs(self, module: nn.Module, head: str, sample: Tensor, classes: int) -> None:
-        outputs = self._run(module, sample)
-        if not isinstance(outputs, Tensor):
-            found: Any = type(outputs).__name__
-        elif outputs.shape == (len(sample), classes):
+        try:
+            outputs = logits_of(self._run(module, sample))
+        except TypeError as error:
+            raise SettingsError(f"{self.title}: {error}") from None
+        if outputs.shape == (len(sample), classes):
             return
-        else:
-            found = f"{list(outputs.shape)}, with the head {head}"
+        found = f"{list(outputs.shape)}, with the head {head}"
         wanted = f"forward should return logits [{len(sample)}, {classes}] for {len(sample)} samples"
         raise SettingsError(f"{self.title}: {wanted}, got {found}")
 

@@ -22,7 +22,8 @@ class Module(WrappedModel):
 
     The path names a class, or a function that returns a module; it is found as Python finds modules (``PYTHONPATH``), and in
     the working directory. A parameter ``num_classes``, ``n_classes``, ``classes``, ``num_labels`` or ``num_outputs`` that is
-    not among ``arguments`` gets the number of classes. ``forward`` maps samples [B, ...] to logits [B, L]. The inputs of
+    not among ``arguments`` gets the number of classes. ``forward`` maps samples [B, ...] to logits [B, L], or to a mapping or
+    an object with ``logits``. The inputs of
     the ``head`` are the features that contrastive objectives compare. The source of the module and of what it imports, but for
     installed packages, is part of the run key, and so is the content of ``weights``; versions of packages are recorded.
 

@@ -20,7 +20,7 @@ from fedtide.settings.run import RunSettings
 from fedtide.settings.scores import TaskName
 from fedtide.world.pages import on_large_pages
 
-Kind = Literal["image", "vector", "text"]
+Kind = Literal["image", "series", "vector", "text"]
 Split = Literal["train", "test"]
 
 
@@ -57,8 +57,8 @@ class Dataset:
 
     Attributes:
         name: name of the dataset's file.
-        kind: ``image`` ([n, channels, height, width], uint8 or floating point), ``vector`` ([n, features]) or ``text``
-            ([n, length] int64 token ids, id 0 is padding).
+        kind: ``image`` ([n, channels, height, width], uint8 or floating point), ``series`` ([n, channels,
+            time]), ``vector`` ([n, features]) or ``text`` ([n, length] int64 token ids, id 0 is padding).
         train_inputs, train_labels, test_inputs, test_labels: samples and int64 labels 0..num_classes-1; of a regression
             float targets [n] or [n, T]; of a multilabel task a float 0 or 1 for each of T labels [n, T].
         num_classes: number of classes L; 1 where the task has none.
@@ -226,7 +226,12 @@ def refuse_malformed(plugin: Any, dataset: Any) -> None:
     """
     if not isinstance(dataset, Dataset):
         raise broken_contract(plugin, "read", f"a Dataset, got {type(dataset).__name__}")
-    shapes = {"image": "[n, channels, height, width]", "vector": "[n, features]", "text": "[n, length]"}
+    shapes = {
+        "image": "[n, channels, height, width]",
+        "series": "[n, channels, time]",
+        "vector": "[n, features]",
+        "text": "[n, length]",
+    }
     if dataset.kind not in shapes:
         raise broken_contract(plugin, "read", f"kind {', '.join(shapes)}, got {dataset.kind!r}")
     for split in ("train", "test"):

@@ -1,0 +1,257 @@
+"""Tables as people have them: what is read, and the one line of what is not."""
+
+import gzip
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from fedtide.core import plugins
+from fedtide.core.errors import SettingsError
+from fedtide.data._tables import windows
+from fedtide.data.base import DatasetPlugin
+from fedtide.world.digest import ARRAYS, origins_of
+from fedtide.worlds.prepared import load
+from support import settings as run_settings
+
+HEAD = "who,when,size,colour,late"
+ROWS = [f"{'ab'[i % 2]},2024-0{1 + i % 4}-0{1 + i % 7},{i},{'xy'[i % 2]},{i % 3 % 2}" for i in range(40)]
+
+
+def text(*rows, head=HEAD):
+    """A table whose last rows are ``rows``; they begin at line 42."""
+    return "\n".join([head, *ROWS, *rows]) + "\n"
+
+
+def read(folder, content, name="rows.csv", **chosen):
+    path = folder / name
+    path.write_bytes(content.encode() if isinstance(content, str) else content)
+    values = {"name": "table", "file": str(path), "label": "late", "client": "who", "time": "when", **chosen}
+    return load(plugins.create(DatasetPlugin, run_settings(data=values).data), folder)
+
+
+def replaced(column, value):
+    """The table with a text in one column of every row; ``value`` is called with the row's number."""
+    at = HEAD.split(",").index(column)
+    rows = [row.split(",") for row in ROWS]
+    return "\n".join([HEAD, *(",".join([*row[:at], str(value(i)), *row[at + 1 :]]) for i, row in enumerate(rows))])
+
+
+REFUSED = [
+    (text("é,2024-01-01,1,x,0").encode("latin-1"), {}, r"line 42: byte 0xe9 is not utf-8; set data\.encoding.*latin-1"),
+    (text().encode("utf-16"), {}, r"set data\.encoding, for example utf-16"),
+    (text(), {"encoding": "utf-99"}, r"data.*encoding = 'utf-99' is none of Python's"),
+    (text(head="who,when,size,size,late"), {}, r"two columns are named 'size'"),
+    (text(head=",when,size,colour,late"), {}, r"column 1 has no name"),
+    (text("a,2024-01-01,inf,x,0"), {}, r"line 42: size is 'inf', expected a finite number"),
+    (text("a,2024-01-01,-Infinity,x,0"), {}, r"line 42: size is '-inf', expected a finite number"),
+    (
+        text().replace(ROWS[2], "a,2024-01-01T10:00:00Z,2,x,0"),
+        {},
+        r"line 4: when is '2024-01-01T10:00:00Z', with a time zone, but '2024-01-01' \(.*line 2\) has none",
+    ),
+    (replaced("when", lambda i: 1712534400000 + i), {}, r"line 2: when .* 1900 to 2199 in s; set data\.unit: ms"),
+    (replaced("when", lambda i: 1712534400000000 + i), {}, r"set data\.unit: us"),
+    (
+        replaced("when", lambda i: 1712534400 + i),
+        {"unit": "ms", "numeric": ["colour"]},
+        r"colour is 'x', expected a number",
+    ),
+    (replaced("when", lambda i: f"0024-01-{1 + i % 9:02}"), {}, r"line 2: when is '0024-01-01', .* from 1900 to 2199"),
+    (replaced("when", lambda i: f"202401{1 + i % 9:02}"), {}, r"seconds since 1970; set data\.date_format: '%Y%m%d'"),
+    (replaced("when", lambda i: 2000 + i), {}, r"seconds since 1970; set data\.date_format: '%Y'"),
+    (replaced("when", lambda i: f"{1 + i % 9:02}/04/2024"), {}, r"for other dates set data\.date_format"),
+    (
+        replaced("when", lambda i: f"{13 + i % 9}/04/2024"),
+        {"date_format": "%m/%d/%Y"},
+        r"a date of the format '%m/%d/%Y'",
+    ),
+    (replaced("when", lambda i: f"{13 + i % 9}/04/2024"), {"date_format": "%d/%Q"}, r"data\.date_format = '%d/%Q'"),
+    (replaced("when", lambda i: f"{i % 9:02}:10:00"), {}, r"expected an integer or a date"),
+    (replaced("colour", lambda i: f"note {i}"), {"max_categories": 5}, r"'colour' has \d+ categories.*data\.buckets"),
+    (
+        replaced("late", lambda i: i / 7 + 0.1),
+        {},
+        r"late is '0\.1', expected an integer or a name; .*data\.task: regression",
+    ),
+    (replaced("late", lambda i: i / 7 + 0.1), {"classes": ["0.1"]}, r"data\.task: regression"),
+    ("\n".join([HEAD, *(f"a,2024-01-01,1,x,{i}" for i in range(400))]), {}, r"400 classes in 400 rows; .*data\.task"),
+    (text(), {"classes": [0, True]}, r"classes: true is a truth value"),
+    (text("a,2024-01-01,1,x"), {}, r"line 42: 4 values, the header 5: 'a,2024-01-01,1,x'"),
+    (text("a,2024-01-01,1,x,0,9"), {}, r"line 42: 6 values, the header 5"),
+    ("", {}, r"no rows: the file is empty"),
+    ("\ufeff\n\n", {}, r"no rows"),
+    (HEAD + "\n", {}, r"rows\.csv: no rows"),
+    (text().replace(",", ";"), {}, r"one column, .*; set data\.delimiter: ';'"),
+    (text().replace(",", "\t"), {}, r'set data\.delimiter: "\\t"'),
+    (text().replace(",", ";"), {"delimiter": ";", "decimal": ";"}, r"decimal and delimiter are both ';'|decimal"),
+    (
+        replaced("colour", lambda i: f'"1,{i}"'),
+        {},
+        r"colour is '1,0', expected a number without separators .*data\.decimal",
+    ),
+    (
+        replaced("colour", lambda i: f'"1,{100 + i}.5"'),
+        {},
+        r"colour is '1,100\.5', expected a number without separators",
+    ),
+    (text("a,2024-01-01,1,x,"), {}, r"line 42: late is empty, expected a label"),
+    (replaced("who", lambda i: i % 2 if i else ""), {}, r"line 2: who is empty, expected a client"),
+    (text('a,2024-01-01,1,"x\ny",NA'), {}, r"row 41: late is empty, expected a label"),
+    (b"PK\x03\x04", {}, r"a workbook or an archive; save the table as \.csv or \.parquet"),
+    (text(), {"window": 3, "time": None}, r"window = 3 needs time"),
+    (text(), {"stride": 3}, r"stride = 3 needs a window"),
+    (text(), {"window": 30}, r"data\.window = 30: no client has as many rows"),
+]
+
+
+@pytest.mark.parametrize(("content", "chosen", "line"), REFUSED)
+def test_what_cannot_be_read_is_one_line(tmp_path, content, chosen, line):
+    with pytest.raises(SettingsError, match=line) as raised:
+        read(tmp_path, content, **chosen)
+    assert "\n" not in str(raised.value)
+
+
+COMMAS, GERMAN = str.maketrans({",": ";", ".": ","}), {"delimiter": ";", "decimal": ","}
+
+
+@pytest.mark.parametrize(
+    ("content", "chosen"),
+    [
+        (text().encode("utf-16"), {"encoding": "utf-16"}),
+        (b"\xef\xbb\xbf" + text().encode(), {}),
+        (text().replace(",", ";"), {"delimiter": ";"}),
+        ("\n".join([HEAD, *(row.replace(f",{i},", f",{i}.0,") for i, row in enumerate(ROWS))]).translate(COMMAS), GERMAN),
+        (text().replace("\n", "\r\n"), {}),
+        (text().rstrip(), {}),
+        (replaced("when", lambda i: f"0{1 + i % 7}/0{1 + i % 4}/2024"), {"date_format": "%d/%m/%Y"}),
+        (replaced("when", lambda i: f"20240{1 + i % 4}0{1 + i % 7}"), {"date_format": "%Y%m%d"}),
+        (replaced("when", lambda i: int(pd.Timestamp(f"2024-0{1 + i % 4}-0{1 + i % 7}").timestamp() * 1000)), {"unit": "ms"}),
+        (text(), {"classes": [0, 1]}),
+        (text(), {"classes": ["00", "01"]}),
+        (replaced("late", lambda i: ["false", "true"][i % 3 % 2]), {}),
+        (replaced("late", lambda i: ["false", "true"][i % 3 % 2]), {"classes": ["false", "true"]}),
+        (replaced("late", lambda i: f"{i % 3 % 2}.0"), {"classes": [0, 1]}),
+    ],
+)  # fmt: skip
+def test_other_ways_to_write_a_table_are_the_same_data(tmp_path, content, chosen):
+    data, plain = read(tmp_path, content, **chosen), read(tmp_path, text(), "plain.csv")
+    for key in ARRAYS:
+        assert torch.equal(getattr(data, key), getattr(plain, key))
+    for key, values in origins_of(plain).items():
+        assert (getattr(data.origins, key) == values).all()
+    assert data.origins.clients == plain.origins.clients
+
+
+def test_an_encoding_is_read(tmp_path):
+    content = text().replace("x", "é").replace("y", "ü")
+    digests = {
+        read(tmp_path, content.encode(encoding), encoding=encoding).digest
+        for encoding in ("utf-8", "utf-8-sig", "latin-1", "cp1252", "utf-16")
+    }
+    assert len(digests) == 1
+
+
+def test_compressed_and_parquet_files_are_the_same_data(tmp_path):
+    plain = read(tmp_path, text()).digest
+    assert read(tmp_path, gzip.compress(text().encode()), "rows.csv.gz").digest == plain
+    frame = pd.read_csv(tmp_path / "rows.csv")
+    frame.set_index("who").to_parquet(tmp_path / "indexed.parquet")
+    frame[frame["size"] >= 0].sample(frac=1, random_state=1).to_parquet(tmp_path / "numbered.parquet")
+    for name in ("indexed.parquet", "numbered.parquet"):
+        assert read(tmp_path, (tmp_path / name).read_bytes(), name).digest == plain
+
+
+def test_a_parquet_column_of_lists_is_one_line(tmp_path):
+    frame = pd.DataFrame({"who": [1, 2], "when": 0, "late": [0, 1], "many": [[1, 2]] * 2})
+    frame.to_parquet(tmp_path / "rows.parquet")
+    with pytest.raises(SettingsError, match=r"row 1: many is .*, expected a number or a text"):
+        read(tmp_path, (tmp_path / "rows.parquet").read_bytes(), "rows.parquet")
+
+
+def test_types_are_those_of_all_rows(tmp_path):
+    """Numbers far behind integers, and a value far behind missing ones, are beyond the block that types are guessed from."""
+    rows = [f"a,2024-01-01,{i},,{i % 2},{'z' * 500}" for i in range(4000)]
+    last = ["a,2024-01-02,0.5,7.5,1,z", "b,2024-01-02,0.5,7.5,1,z"]
+    found = [read(tmp_path, "\n".join([HEAD + ",note", *part])).digest for part in (rows + last, last + rows)]
+    assert found[0] == found[1]
+
+
+@settings(max_examples=15, deadline=None)
+@given(order=st.permutations(range(len(ROWS))))
+def test_rows_in_any_order_are_the_same_data(tmp_path_factory, order):
+    folder = tmp_path_factory.mktemp("table")
+    again = read(folder, "\n".join([HEAD, *(ROWS[i] for i in order)]))
+    assert again.digest == read(folder, text(), "other.csv").digest
+
+
+def test_columns_of_many_categories_are_hashed(tmp_path):
+    content = replaced("colour", lambda i: f"note {i}" if i % 5 else "")
+    data = read(tmp_path, content, max_categories=5, buckets=4)
+    assert data.encoding.features == ("size", *(f"colour in bucket {bucket}" for bucket in range(4)))
+    hot = torch.cat([data.train_inputs, data.test_inputs])[:, 1:]
+    assert torch.equal(hot.sum(1), torch.ones(40))
+    assert hot.sum(0).min() > 0
+    assert read(tmp_path, content, max_categories=100, buckets=4).encoding.columns[1].kind == "categorical"
+
+
+def test_clients_with_a_missing_neighbour_keep_their_names(tmp_path):
+    frame = pd.DataFrame({"who": [1.0, 2.0] * 10, "x": range(20), "late": [0, 1] * 10})
+    frame.to_parquet(tmp_path / "rows.parquet")
+    data = read(tmp_path, (tmp_path / "rows.parquet").read_bytes(), "rows.parquet", time=None)
+    assert data.origins.clients == ("1", "2")
+
+
+@given(
+    client=st.lists(st.integers(0, 3), min_size=1, max_size=30).map(np.array),
+    length=st.integers(1, 6),
+    stride=st.integers(1, 4),
+)
+def test_windows_are_consecutive_rows_of_one_client(client, length, stride):
+    found = windows(client, len(client), length, stride)
+    assert (np.diff(found, axis=1) > 0).all()
+    assert (np.diff(found[:, -1]) > 0).all()
+    for window in found:
+        (who,) = set(client[window])
+        between = np.flatnonzero(client == who)
+        first = np.flatnonzero(between == window[0])[0]
+        assert first % stride == 0
+        assert (between[first : first + length] == window).all()
+    counts = np.bincount(client)
+    assert len(found) == sum((count - length) // stride + 1 for count in counts if count >= length)
+
+
+def test_a_window_ends_with_the_row_of_its_label(tmp_path):
+    """Sizes are the rows' positions in time, so that a window of three reads i - 4, i - 2, i: two clients alternate."""
+    rows = [f"{'ab'[i % 2]},{86400 * i},{i},{i % 3 % 2}" for i in range(120)]
+    content = "\n".join(["who,when,size,late", *rows[::-1], "c,5,9,0"])
+    data = read(tmp_path, content, window=3, split={"period": "all"})
+    assert (data.kind, data.input_shape, data.encoding) == ("series", (1, 3), None)
+    origins = data.origins
+    assert origins.clients == ("a", "b")  # c has too few rows
+    inputs = torch.cat([data.train_inputs, data.test_inputs])[:, 0]
+    labels = torch.cat([data.train_labels, data.test_labels]).numpy()
+    time = np.concatenate([origins.train_time, origins.test_time])
+    client = np.concatenate([origins.train_client, origins.test_client])
+    assert sorted(time // 86400) == list(range(4, 120))
+    assert (client == time // 86400 % 2).all()
+    assert (labels == time // 86400 % 3 % 2).all()
+    scale = (inputs[:, 2] - inputs[:, 1]) / 2  # one day, standardised
+    torch.testing.assert_close(scale, scale[:1].expand(len(scale)), rtol=1e-3, atol=1e-5)
+    torch.testing.assert_close(inputs[:, 2] - inputs[:, 0], 4 * scale, rtol=1e-3, atol=1e-5)
+    steps = (inputs[:, 2] - inputs[:1, 2]) / scale[0]
+    assert (steps.round().numpy() == time // 86400 - time[0] // 86400).all()
+
+
+def test_features_of_series_are_learnt_from_the_first_period(tmp_path):
+    def data(late):
+        rows = [f"a,{86400 * i},{i if i < 63 else late},{i % 2}" for i in range(120)]  # the first window ends on day 3
+        return read(tmp_path, "\n".join(["who,when,size,late", *rows]), window=4, split={"period": 60 * 86400})
+
+    first, second = data(1), data(1000)
+    early = first.origins.train_time < 63 * 86400
+    assert torch.equal(first.train_inputs[early], second.train_inputs[early])
+    assert not torch.equal(first.train_inputs[~early], second.train_inputs[~early])
