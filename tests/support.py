@@ -90,6 +90,13 @@ def images(count: int = 40, side: int = 8, channels: int = 1, classes: int = 3, 
     return dataset(inputs, torch.from_numpy(rng.integers(0, classes, count)), classes, kind="image")
 
 
+def series(count: int = 40, length: int = 6, channels: int = 2, classes: int = 3, seed: int = 0) -> Dataset:
+    """Random series with random labels, float64."""
+    rng = np.random.default_rng(seed)
+    inputs = torch.from_numpy(rng.normal(size=(count, channels, length)))
+    return dataset(inputs, torch.from_numpy(rng.integers(0, classes, count)), classes, kind="series")
+
+
 def tokens(count: int = 40, length: int = 6, vocabulary: int = 30, classes: int = 3, seed: int = 0) -> Dataset:
     """Random texts of token ids, some padding included."""
     rng = np.random.default_rng(seed)
@@ -299,7 +306,7 @@ def largest_gap(first: Sequence[Tensor], second: Sequence[Tensor]) -> float:
 def smallest(model: str) -> tuple[Dataset, Network]:
     """The smallest data a model takes, and its network for them."""
     plugin: Any = plugins.load("models", model)
-    for data in (images(side=8), images(side=16), images(side=32), images(side=32, channels=3), tokens()):
+    for data in (images(side=8), images(side=16), images(side=32), images(side=32, channels=3), tokens(), series()):
         try:
             built = plugin(plugin.Settings(**network(model))).build(data.input_shape, data.num_classes, data.vocabulary)
         except SettingsError:

@@ -39,6 +39,26 @@ def test_every_kind_of_sequence_is_the_same(make):
     assert rows(from_tensors(inputs, make(Y), WHO, make(range(8)))) == expected(range(8))
 
 
+@pytest.mark.parametrize("dtype", [np.float32, np.int64])
+def test_arrays_of_three_dimensions_are_series(dtype):
+    inputs = np.arange(48).reshape(8, 2, 3).astype(dtype)
+    data = from_tensors(inputs, Y, WHO)
+    assert (data.kind, data.input_shape, data.train_inputs.dtype) == ("series", (2, 3), torch.float32)
+    assert rows(data) == [(float(x[0, 0]), y, who, None) for x, y, who in zip(inputs, Y, WHO, strict=True)]
+    samples = TensorDataset(torch.from_numpy(inputs), torch.tensor(Y), torch.arange(8) % 2)
+    assert from_torch(samples, client=2).input_shape == (2, 3)
+
+
+@pytest.mark.parametrize(("unit", "length"), [("ms", 10**3), ("us", 10**6), ("ns", 10**9)])
+def test_integers_in_parts_of_seconds_become_seconds(unit, length):
+    times = [1356998400 + 86400 * day for day in range(8)]
+    data = from_tensors(X, Y, WHO, [time * length + length // 2 for time in times], unit=unit)
+    assert data.origins.unit == "s"
+    assert rows(data) == expected(times)
+    with pytest.raises(SettingsError, match=f"set unit: {unit}"):
+        from_tensors(X, Y, WHO, [time * length for time in times])
+
+
 def test_the_digest_is_that_of_the_content():
     data = from_tensors(X, Y, WHO)
     assert data.digest == content_digest(data) == from_tensors(X, Y, WHO).digest

@@ -26,6 +26,7 @@ NETWORKS = [
     ("resnet18", (1, 16, 16), {"norm": "batch", "stem": "cifar"}),
     ("preact_resnet18", (1, 8, 8), {}),
     ("embedding_bag", (6,), {"size": 5}),
+    ("cnn_1d", (2, 6), {"widths": (3, 4)}),
 ]
 
 

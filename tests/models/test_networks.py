@@ -149,6 +149,23 @@ def test_the_same_generator_state_gives_the_same_network(build: Any, name: str) 
         assert torch.equal(one, other)
 
 
+@pytest.mark.parametrize("kernel", [1, 2, 3])
+def test_convolutions_over_time_are_sums_over_neighbours(build: Any, kernel: int) -> None:
+    network = build("cnn_1d", (2, 5), 4, widths=(3,), kernel=kernel).double()
+    inputs = torch.randn(2, 2, 5, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
+    convolution, _ = network.body
+    padded = functional.pad(inputs, (kernel // 2, kernel // 2))
+    sums = torch.stack(
+        [
+            torch.einsum("oik,bik->bo", convolution.weight, padded[:, :, at : at + kernel]) + convolution.bias
+            for at in range(padded.shape[2] - kernel + 1)
+        ]
+    )
+    features = sums.clamp(min=0).mean(0)
+    torch.testing.assert_close(network.features(inputs), features)
+    torch.testing.assert_close(network(inputs), features @ network.head.weight.T + network.head.bias)
+
+
 class TestEmbeddingBag:
     ids = torch.tensor([[3, 5, 3, 0, 0], [1, 2, 4, 5, 6], [0, 0, 0, 0, 0]])
 
@@ -188,6 +205,8 @@ class TestEmbeddingBag:
         ("resnet18", (784,), 0, "images"),
         ("preact_resnet18", (64,), 100, "images"),
         ("embedding_bag", (3, 32, 32), 0, "token ids"),
+        ("cnn_1d", (64,), 0, "series (channels, time)"),
+        ("cnn_1d", (1, 8, 8), 0, "series (channels, time)"),
     ],
 )
 def test_inputs_that_do_not_fit_are_refused_in_one_line(
@@ -225,7 +244,7 @@ def test_settings_that_make_no_network_are_refused(name: str, settings: dict[str
 
 def test_every_model_is_found_and_has_a_family() -> None:
     found = plugins.names("models")
-    assert {*IMAGES, "resnet34", "embedding_bag"} <= set(found)
+    assert {*IMAGES, "resnet34", "embedding_bag", "cnn_1d"} <= set(found)
     for name in found:
         cls = plugins.load("models", name)
         assert issubclass(cls, Model)
