@@ -159,3 +159,12 @@ def test_classes_are_named_by_integers(run):
 def test_series_of_a_table_train(run):
     settings = ("data.window=3", "data.stride=2", "model={name: cnn_1d, widths: [4]}")
     assert run(table(400), *settings)["state"] == "complete"
+
+
+def test_hashed_columns_are_in_the_log(run):
+    frame = table().assign(note=[f"note {row}" for row in range(300)])
+    status, lines = run(frame)
+    assert (status, len(lines)) == (2, 1)
+    assert "column 'note' has" in lines[0]
+    line = "data table: the categories of column 'note' are hashed into 8 features"
+    assert any(line in note for note in run(frame, "data.buckets=8", "data.max_categories=10")["notes"])

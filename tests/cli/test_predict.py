@@ -17,7 +17,9 @@ from fedtide.settings.params import Params
 from fedtide.world.split import SplitSettings, split_samples
 from fedtide.worlds.prepared import load_data
 
-TABLE = "data={name: table, file: rows.csv, label: verdict, client: who, categorical: [zone, colour, day]}"
+# Rows are numbered by time, so that held-out rows can be told by their positions.
+ROWS = "name: table, client: who, time: number, unit: row, split: {period: all}"
+TABLE = f"data={{{ROWS}, file: rows.csv, label: verdict, categorical: [zone, colour, day]}}"
 SETTINGS = (
     *("partition=natural", "scenario={name: static, num_clients: 3, rounds: 3}", "model={name: mlp, widths: [5]}"),
     "local={amount: 2, unit: epochs, batch_size: 16, lr: 0.3}",
@@ -30,6 +32,7 @@ def table(count: int = 240) -> pd.DataFrame:
     size, zone = rng.normal(5, 2, count).round(3), rng.integers(1, 30, count).astype(float)
     frame = pd.DataFrame(
         {
+            "number": range(count),
             "who": rng.choice(["ann", "bob", "cy"], count),
             "size": size,
             "express": rng.random(count) < 0.5,
@@ -196,7 +199,7 @@ def test_runs_without_rows_or_a_model_are_one_line(fedtide, folder, rows) -> Non
 def test_a_regression_predicts_in_the_unit_of_its_label(fedtide, folder, rows) -> None:
     frame = rows.assign(minutes=rows["size"].fillna(5) * 20 + 100).drop(columns="verdict")
     frame.to_csv("minutes.csv", index=False)
-    data = "data={name: table, file: minutes.csv, label: minutes, client: who, task: regression, target_scale: 50}"
+    data = f"data={{{ROWS}, file: minutes.csv, label: minutes, task: regression, target_scale: 50}}"
     settings = words(data, *SETTINGS, "objective=mean_squared_error", "local.lr=0.01", "engine.precision=64-true")
     assert fedtide("run", "--name", "one", *settings).status == 0
     test = frame.iloc[held_out(frame)]
@@ -211,7 +214,7 @@ def test_a_regression_predicts_in_the_unit_of_its_label(fedtide, folder, rows) -
 def test_several_labels_have_columns_of_their_own(fedtide, folder, rows) -> None:
     frame = rows.assign(big=rows["size"] > 5, far=rows["zone"] > 15).drop(columns="verdict")
     frame.to_csv("labels.csv", index=False)
-    data = "data={name: table, file: labels.csv, labels: [big, far], client: who, task: multilabel}"
+    data = f"data={{{ROWS}, file: labels.csv, labels: [big, far], task: multilabel}}"
     settings = words(data, *SETTINGS, "objective=binary_cross_entropy", "engine.precision=64-true")
     assert fedtide("run", "--name", "one", *settings).status == 0
     test = frame.iloc[held_out(frame)]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
@@ -33,6 +34,8 @@ def read_rows(path: Path) -> tuple[pd.DataFrame, Place]:
     """
     return read_table(path)
 
+
+logger = logging.getLogger(__name__)
 
 _FEW = 100  # classes that any table may have
 _NUMBERS = "; if these are numbers to predict, set data.task: regression (and objective: mean_squared_error)"
@@ -151,7 +154,11 @@ class Table(DatasetPlugin):
         labels, classes_ = labels[last], classes_[last]
         time = None if time is None else time[last]
         if client is not None:
-            client, names = _present(client[last], names)
+            client, known = _present(client[last], names)
+            if len(known) < len(names):
+                few = f"{len(names) - len(known)} of {len(names)} clients have less than {chosen.window} rows (data.window)"
+                logger.warning("%s: %s and are left out", rows.path, few)
+            names = known
         period = period_of(chosen.split, time, len(last), unit)
         train, test = split_samples(chosen.split, classes_ if client is None else client, period, time)
         if not len(test) or not len(train):

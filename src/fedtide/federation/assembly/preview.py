@@ -6,6 +6,7 @@ import math
 
 import torch
 
+from fedtide.adapters.encoding import Encoding, Hashed
 from fedtide.algorithms.base import RunPreview
 from fedtide.core import plugins
 from fedtide.engine.plan import step_count
@@ -57,8 +58,18 @@ def unused_oracle(parts: Parts) -> list[str]:
     return [f"initialiser oracle equals previous at the start of {which}: no earlier one had exactly the same clients"]
 
 
+def _hashed_columns(parts: Parts) -> list[str]:
+    encoding = parts.data.encoding
+    columns = encoding.columns if isinstance(encoding, Encoding) else ()
+    return [
+        f"data {parts.data.name}: the categories of column {column.column!r} are hashed into {column.buckets} features"
+        for column in columns
+        if isinstance(column, Hashed)
+    ]
+
+
 def advice(parts: Parts) -> list[str]:
-    """What to know about settings: parts without effect, the model's remarks, the algorithm's advice for session 1."""
+    """What to know about settings and data: parts without effect, hashed columns, remarks of the model and the algorithm."""
     timeline, local = parts.timeline, parts.settings.local
     sizes = timeline.sizes_at(0)
     mean = float(sizes.mean())
@@ -74,6 +85,7 @@ def advice(parts: Parts) -> list[str]:
     return [
         *unused_partition(parts.settings),
         *unused_oracle(parts),
+        *_hashed_columns(parts),
         *parts.network.remarks,
         *parts.algorithm.advice(preview),
     ]
