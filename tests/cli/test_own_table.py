@@ -163,7 +163,7 @@ def test_series_of_a_table_train(run):
 
 def test_hashed_columns_are_in_the_log(run):
     frame = table().assign(note=[f"note {row}" for row in range(300)])
-    status, lines = run(frame)
+    status, lines = run(frame, "data.max_categories=10")
     assert (status, len(lines)) == (2, 1)
     assert "column 'note' has" in lines[0]
     line = "data table: the categories of column 'note' are hashed into 8 features"
