@@ -168,3 +168,13 @@ def test_hashed_columns_are_in_the_log(run):
     assert "column 'note' has" in lines[0]
     line = "data table: the categories of column 'note' are hashed into 8 features"
     assert any(line in note for note in run(frame, "data.buckets=8", "data.max_categories=10")["notes"])
+
+
+def test_rows_to_predict_are_written_as_the_table(fedtide):
+    frame = table()
+    frame.to_csv("rows.csv", index=False, sep=";", decimal=",")
+    written = "data={name: table, file: rows.csv, client: who, time: when, delimiter: ';', decimal: ','}"
+    settings = (written, *SETTINGS[1:], "model=logistic")
+    assert fedtide("run", "--name", "one", *(part for each in settings for part in ("--set", each))).status == 0
+    called = fedtide("predict", "one", "rows.csv")
+    assert (called.status, len(called.out)) == (0, 301)

@@ -11,7 +11,7 @@ from sklearn.datasets import load_diabetes
 from fedtide.mirror.store import Store
 
 REGRESSION = (
-    "data={name: table, file: diabetes.csv, label: target, task: regression, target_scale: 100}",
+    "data={name: table, file: diabetes.csv, label: target, task: regression, target_scale: 100, split: {seed: 2}}",
     "objective=mean_squared_error",
     "partition=iid",
     "scenario={name: static, num_clients: 4, rounds: 12}",

@@ -18,7 +18,8 @@ def predict(
 ) -> None:
     """Predict rows of a table with the final model of a run: a CSV line per row.
 
-    FILE needs every column that was a feature; others are ignored. Values may be
+    FILE is written as the table of the run (delimiter, decimal sign, encoding),
+    and needs every column that was a feature; others are ignored. Values may be
     missing, and categories unknown. Of the run, only its directory is needed.
 
     Classification: `prediction`, and `probability_<class>` of every class.
@@ -29,13 +30,15 @@ def predict(
     from fedtide.core.files import write_text
     from fedtide.data.table import read_rows
     from fedtide.records.final_model import load_model
+    from fedtide.records.run_directory import read_json
 
-    model = load_model(run if Path(run).is_dir() else runs / run)
+    directory = Path(run) if Path(run).is_dir() else runs / run
+    model = load_model(directory)
     if not file.is_file():
         raise SettingsError(f"{file}: no such file")
     if out is not None and (not out.parent.is_dir() or out.is_dir() or out.resolve() == file.resolve()):
         raise SettingsError(f"--out = {str(out)!r} should be a new file in a folder that exists")
-    rows, place = read_rows(file)
+    rows, place = read_rows(file, (read_json(directory / "settings.json") or {}).get("data", {}))
     try:
         predictions = model.predict(rows, place)
     except SettingsError as error:

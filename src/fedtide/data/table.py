@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
@@ -26,13 +27,17 @@ from fedtide.world.dataset import Dataset
 from fedtide.world.split import SplitSettings, period_of, split_samples
 
 
-def read_rows(path: Path) -> tuple[pd.DataFrame, Place]:
-    """The rows of a file, and where each is found in it, for errors.
+def read_rows(path: Path, data: Mapping[str, Any]) -> tuple[pd.DataFrame, Place]:
+    """The rows of a file that is written as the table of a run, and where each is found in it, for errors.
+
+    Args:
+        data: settings of the run's dataset, which may be another one than a table.
 
     Raises:
         SettingsError: it is no readable table, or has no rows.
     """
-    return read_table(path)
+    written = {key: data[key] for key in ("encoding", "delimiter", "decimal") if key in data}
+    return read_table(path, FileSettings(name="table", **written))
 
 
 logger = logging.getLogger(__name__)
