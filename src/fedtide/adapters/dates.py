@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 
 from fedtide.adapters.columns import Column, integers
-from fedtide.core.array_types import Ints
+from fedtide.core.array_types import Bools, Ints
 from fedtide.core.errors import SettingsError, shortened
 
 _PER_SECOND = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
@@ -42,7 +42,7 @@ def times(column: Column, unit: str = "s", date_format: str | None = None, key: 
     return seconds, "s" if unit in _PER_SECOND else unit
 
 
-def _outside(seconds: Ints) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
+def _outside(seconds: Ints) -> Bools:
     return (seconds < _BOUNDS[0]) | (seconds >= _BOUNDS[1])
 
 

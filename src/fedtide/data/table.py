@@ -10,13 +10,13 @@ from typing import Annotated, Any, Literal, Self
 import numpy as np
 import pandas as pd
 import torch
-from numpy.typing import NDArray
 from pydantic import Field, field_validator, model_validator
 from torch import Tensor
 
 from fedtide.adapters.columns import classes, clients, is_numeric, numbers, origins_of
 from fedtide.adapters.dates import times
 from fedtide.adapters.encoding import Encoding
+from fedtide.core.array_types import Bools, Ints
 from fedtide.core.errors import SettingsError
 from fedtide.core.plugins import OMIT_DEFAULT
 from fedtide.data._reading import FileSettings, Place, read_table
@@ -198,7 +198,7 @@ class Table(DatasetPlugin):
         chosen = self.settings
         return [chosen.time] if chosen.time and chosen.date_format else []
 
-    def _labels(self, rows: Rows) -> tuple[Tensor, NDArray[np.int64], tuple[str, ...]]:
+    def _labels(self, rows: Rows) -> tuple[Tensor, Ints, tuple[str, ...]]:
         """Labels of all rows, the class of each (0 where there are none), and names of the classes, labels or targets."""
         chosen = self.settings
         if chosen.task == "classification":
@@ -252,7 +252,7 @@ class Table(DatasetPlugin):
             rows.column(column).refuse(np.isinf(numbers(rows.column(column))), "a finite number, or nothing if unknown")
         return list(numeric), list(categorical)
 
-    def _hashed(self, rows: Rows, categorical: list[str], fit: NDArray[np.bool_]) -> list[str]:
+    def _hashed(self, rows: Rows, categorical: list[str], fit: Bools) -> list[str]:
         """Categorical columns with more values in the rows to learn from than have features of their own."""
         chosen = self.settings
         counts = {name: rows.column(name).values[fit].nunique() for name in categorical}
@@ -266,7 +266,7 @@ class Table(DatasetPlugin):
         return many
 
 
-def _present(client: NDArray[np.int64], names: tuple[str, ...]) -> tuple[NDArray[np.int64], tuple[str, ...]]:
+def _present(client: Ints, names: tuple[str, ...]) -> tuple[Ints, tuple[str, ...]]:
     """Clients numbered anew, and the names of those that have samples."""
     present, numbers_ = np.unique(client, return_inverse=True)
     return numbers_.astype(np.int64), tuple(names[number] for number in present)
