@@ -23,6 +23,12 @@ def raw(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     }
 
 
+@pytest.fixture
+def without_figures(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Searches that draw nothing, for tests that look at no figure: drawing takes most of the time of a small search."""
+    monkeypatch.setattr("fedtide.tuning.results._draw", lambda plot, path: None)
+
+
 @pytest.fixture(scope="session")
 def params(raw: dict[str, Any]) -> Callable[..., Params]:
     """The settings file; ``tune`` holds replaced keys of the search, other keywords replace top-level keys."""

@@ -11,6 +11,7 @@ from searches import search
 
 from fedtide.settings.params import Params
 
+pytestmark = pytest.mark.usefixtures("without_figures")
 Make = Callable[..., Params]
 
 

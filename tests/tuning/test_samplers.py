@@ -22,6 +22,7 @@ from fedtide.tuning.samplers import Proposals
 from fedtide.tuning.space import Space
 from fedtide.tuning.stopping import promises_little, pruner
 
+pytestmark = pytest.mark.usefixtures("without_figures")
 Make = Callable[..., Params]
 MIXED = {
     "local.lr": {"low": 0.01, "high": 1.0, "log": True},

@@ -60,6 +60,7 @@ def test_every_trial_is_a_run_on_the_validation_split(found: tuple[Path, TuneRes
         )
 
 
+@pytest.mark.usefixtures("without_figures")
 def test_the_test_set_is_never_evaluated(params: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     samples, looked = Evaluator.samples, []
 
@@ -105,6 +106,7 @@ def test_trials_below_the_median_are_pruned_and_no_others(found: tuple[Path, Tun
             complete.append(curve)
 
 
+@pytest.mark.usefixtures("without_figures")
 def test_without_pruning_every_trial_is_complete(params: Make, tmp_path: Path) -> None:
     search(params({"prune": False, "trials": 6}), tmp_path)
     assert [row["outcome"] for row in table(tmp_path)] == ["complete"] * 6
@@ -131,6 +133,7 @@ def assert_same_files(home: Path, other: Path) -> None:
         assert (home / "tuning" / name).read_bytes() == (other / "tuning" / name).read_bytes()
 
 
+@pytest.mark.usefixtures("without_figures")
 def test_a_finished_search_goes_no_further_and_a_longer_one_only_the_rest(
     found: tuple[Path, TuneResult], params: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -151,6 +154,7 @@ def test_a_finished_search_goes_no_further_and_a_longer_one_only_the_rest(
     assert table(tmp_path) == table(found[0])[:3]
 
 
+@pytest.mark.usefixtures("without_figures")
 def test_an_interrupted_search_ends_as_if_it_had_not_been(
     found: tuple[Path, TuneResult], params: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -175,6 +179,7 @@ def test_an_interrupted_search_ends_as_if_it_had_not_been(
     assert_same_files(tmp_path, found[0])
 
 
+@pytest.mark.usefixtures("without_figures")
 def test_a_killed_search_ends_as_if_it_had_not_been(
     found: tuple[Path, TuneResult], params: Make, tmp_path: Path
 ) -> None:
@@ -204,6 +209,7 @@ def test_a_killed_search_of_two_workers_runs_no_extra_trial(params: Make, tmp_pa
     assert len(table(tmp_path)) == len(list((tmp_path / "runs").iterdir())) == 6
 
 
+@pytest.mark.usefixtures("without_figures")
 def test_settings_make_the_study_and_its_size_does_not(params: Make, tmp_path: Path) -> None:
     first = search(params({"trials": 1}), tmp_path).study
     assert search(params({"trials": 1, "workers": 1}, compare={"seeds": [5]}), tmp_path).study == first
@@ -216,6 +222,7 @@ def test_settings_make_the_study_and_its_size_does_not(params: Make, tmp_path: P
     assert len({first, *(search(file, tmp_path).study for file in changed)}) == 5
 
 
+@pytest.mark.usefixtures("without_figures")
 def test_a_loss_is_made_small(params: Make, tmp_path: Path) -> None:
     result = search(params({"trials": 3, "metric": "validation_loss", "prune": False}), tmp_path)
     assert result.value == min(float(row["value"]) for row in table(tmp_path))
@@ -237,6 +244,7 @@ def test_one_complete_trial_is_enough(params: Make, tmp_path: Path) -> None:
     assert (tmp_path / "tuning" / "history.png").exists()
 
 
+@pytest.mark.usefixtures("without_figures")
 def test_a_search_that_compares_on_its_own_seed_is_warned(params: Make, tmp_path: Path) -> None:
     lines: list[str] = []
     search(params({"trials": 1}, compare={"seeds": [1000]}), tmp_path, lines.append)
@@ -249,6 +257,7 @@ def test_nothing_is_written_without_a_validation_split(params: Make, tmp_path: P
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.usefixtures("without_figures")
 def test_only_one_process_works_on_a_search(params: Make, tmp_path: Path) -> None:
     study = search(params({"trials": 1}), tmp_path).study
     holder = rf"another process is working on this search \(process {os.getpid()} on .+ since .+\)"
@@ -256,6 +265,7 @@ def test_only_one_process_works_on_a_search(params: Make, tmp_path: Path) -> Non
         search(params({"trials": 1}), tmp_path)
 
 
+@pytest.mark.usefixtures("without_figures")
 @pytest.mark.parametrize("damage", [b"\xff\xfe\n", b'{"op_code": 5, "tr\n', b'{"op_code": 4}\n'])
 def test_a_damaged_journal_is_one_line_and_without_it_the_runs_are_reused(
     found: tuple[Path, TuneResult], params: Make, tmp_path: Path, damage: bytes

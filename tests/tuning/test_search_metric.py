@@ -22,6 +22,7 @@ from fedtide.tuning.trial import evaluated_rounds, last_tenth
 from fedtide.world.timeline import HeldOut
 from support import deal, timeline
 
+pytestmark = pytest.mark.usefixtures("without_figures")
 Make = Callable[..., Params]
 
 

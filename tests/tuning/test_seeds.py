@@ -17,6 +17,7 @@ from fedtide.records.run_directory import RunDirectory, read_json
 from fedtide.settings.params import Params
 from fedtide.tuning.study import TuneResult
 
+pytestmark = pytest.mark.usefixtures("without_figures")
 Make = Callable[..., Params]
 SEEDS = [1000, 7, 8]
 SEVERAL = {"seeds": SEEDS, "trials": 5, "pruner": {"startup": 2, "warmup": 0}}
