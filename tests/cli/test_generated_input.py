@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,6 @@ from fedtide.core.randomness import generator
 from fedtide.settings.experiment import Experiment
 from fedtide.settings.params import Params
 
-SCHEMA = Experiment.model_json_schema()
 ODD = (
     None,
     True,
@@ -35,9 +35,15 @@ ODD = (
 SAMPLE = 60
 
 
+@cache
+def whole_schema() -> dict[str, Any]:
+    """Of the settings file."""
+    return Experiment.model_json_schema()
+
+
 def resolved(schema: dict[str, Any]) -> dict[str, Any]:
     """A schema without a reference at its top."""
-    return SCHEMA["$defs"][schema["$ref"].rpartition("/")[2]] if "$ref" in schema else schema
+    return whole_schema()["$defs"][schema["$ref"].rpartition("/")[2]] if "$ref" in schema else schema
 
 
 def keys(schema: dict[str, Any], place: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], dict[str, Any], str]]:
@@ -61,10 +67,11 @@ def bounds(schema: dict[str, Any]) -> list[Any]:
     return below + above
 
 
+@cache
 def cases() -> list[tuple[str, dict[str, Any], str]]:
     """Name, settings and a key that the message names; settings that the schema accepts are left out."""
     found = []
-    for path, schema, name in keys(SCHEMA):
+    for path, schema, name in keys(whole_schema()):
         if path[-1] == "name":
             continue
         for value in (*ODD, *bounds(schema)):
@@ -73,15 +80,12 @@ def cases() -> list[tuple[str, dict[str, Any], str]]:
                 node = {path[depth]: node}
             if name:
                 node[path[0]]["name"] = name
-            if not accepts(schema, value, SCHEMA):
+            if not accepts(schema, value, whole_schema()):
                 found.append((f"{'.'.join(path)} of {name} = {value!r:.30}", node, path[-1]))
         if len(path) == 1:
             found.append((f"{path[0]}x", {f"{path[0]}x": 1}, f"{path[0]}x"))
     order = generator(0, "bad input").permutation(len(found))
     return [found[place] for place in order]
-
-
-CASES = cases()
 
 
 def refused(fedtide: Fedtide, folder: Path, settings: dict[str, Any], key: str) -> str | None:
@@ -102,18 +106,18 @@ def check(fedtide: Fedtide, folder: Path, chosen: list[tuple[str, dict[str, Any]
 
 
 def test_a_sample_of_bad_settings(fedtide: Fedtide, folder: Path) -> None:
-    check(fedtide, folder, CASES[:SAMPLE])
+    check(fedtide, folder, cases()[:SAMPLE])
 
 
 @pytest.mark.slow
 def test_500_bad_settings(fedtide: Fedtide, folder: Path) -> None:
-    check(fedtide, folder, CASES[SAMPLE : SAMPLE + 500])
+    check(fedtide, folder, cases()[SAMPLE : SAMPLE + 500])
 
 
 @pytest.mark.slow
 def test_every_bad_setting_is_refused_when_it_is_read() -> None:
-    assert len(CASES) > 5000
-    for name, settings, _ in CASES:
+    assert len(cases()) > 5000
+    for name, settings, _ in cases():
         with pytest.raises(SettingsError) as caught:
             Params(settings, name)
         assert "\n" not in str(caught.value)
