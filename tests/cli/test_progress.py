@@ -68,7 +68,7 @@ def bars(text: str, name: str) -> Iterator[re.Match[str]]:
 def test_a_run_and_ctrl_c(folder: Path) -> None:
     """The line fits, the state is saved, and the cursor is visible."""
     name = "fedavg · previous · seed 0"
-    long = ["--set", "scenario.rounds_per_session=3000", "--set", "data.name=digits"]
+    long = ["--set", "scenario.rounds_per_session=500", "--set", "data.name=digits"]
 
     def some_rounds(text: str) -> bool:
         return any(int(bar[1]) > 20 and bar[6] not in (None, "-:--:--") for bar in bars(text[-2000:], name))
@@ -78,7 +78,7 @@ def test_a_run_and_ctrl_c(folder: Path) -> None:
     assert text.rfind(SHOW) >= text.rfind(HIDE)
     assert "interrupted; the state is saved" in text
     drawn = list(bars(text, name))
-    assert {bar[2] for bar in drawn} == {"6000"}
+    assert {bar[2] for bar in drawn} == {"1000"}
     assert all(bar[3] for bar in drawn if int(bar[1]) > 0)
     assert max(len(line) for line in lines(text) if "━" in line) <= 80
 
