@@ -96,8 +96,8 @@ class Seen:
 
 
 def assert_resumes(run: Run, whole: RunState | None = None, records: list[Any] | None = None) -> RunState:
-    """The same bits as those of an uninterrupted run, after a stop between sessions or inside one, and one before the last
-    round; so also of a run that is executed twice."""
+    """The same bits as those of an uninterrupted run, or as ``whole`` and its ``records``, after a stop between sessions or
+    inside one, and one before the last round; so also of a run that is executed twice."""
     if whole is None or records is None:
         whole, records = run_rounds(federation(*run))
     rest, found = None, []
@@ -115,18 +115,20 @@ def assert_resumes(run: Run, whole: RunState | None = None, records: list[Any] |
     return whole
 
 
-def plain(run: Run, **engine: Any) -> RunState:
+def other(run: Run, **engine: Any) -> Run:
     """The run with another engine."""
     chosen, world, data = run
     update = chosen.engine.model_copy(update={"executor": "threads", **engine})
-    return run_rounds(federation(chosen.model_copy(update={"engine": update}), world, data))[0]
+    return chosen.model_copy(update={"engine": update}), world, data
 
 
-def assert_any_engine(run: Run) -> RunState:
-    """The same bits with several workers, the same numbers when clients are trained together, some or all."""
-    threads = plain(run)
-    assert_same(threads, plain(run, workers=3))
-    assert_close(threads, plain(run, executor="stacked", chunk=2), 1e-9)
+def assert_resumes_on_any_engine(run: Run) -> Seen:
+    """The same bits with several workers, stopped and resumed; the same numbers when clients are trained together, some or
+    all."""
+    threads = Seen(other(run))
+    assert_resumes(other(run, workers=3), threads.state, threads.records)
+    for each in (run, other(run, executor="stacked", chunk=2)):
+        assert_close(threads.state, run_rounds(federation(*each))[0], 1e-9)
     return threads
 
 
@@ -138,10 +140,7 @@ def fedavg_world(world: Any) -> list[Any]:
 
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
 def test_algorithms_resume_on_every_engine_in_one_world(world: Any, fedavg_world: list[Any], algorithm: str) -> None:
-    run = world(algorithm=algorithm)
-    seen = Seen(run)
-    assert_resumes(run, seen.state, seen.records)
-    assert_close(assert_any_engine(run), seen.state, 1e-9)
+    seen = assert_resumes_on_any_engine(world(algorithm=algorithm))
     if algorithm in OF_ROUNDS:
         assert seen.world == fedavg_world
         assert_charged(seen)
@@ -163,9 +162,7 @@ def test_algorithms_of_both_clocks_do_without_rounds(world: Any, algorithm: str)
     """The others that need no rounds are among all algorithms."""
     chosen = {"algorithm": {"name": algorithm, "buffer": 3}, "clock": "events", "participation": "all"}
     for scenario in ("sessions", "incremental_arrival"):
-        run = world(scenario=scenario, **chosen)
-        assert_resumes(run)
-        assert_any_engine(run)
+        assert_resumes_on_any_engine(world(scenario=scenario, **chosen))
 
 
 @pytest.mark.parametrize("algorithm", ["fedbuff", "mifa"])
