@@ -124,7 +124,7 @@ def test_executors_agree_on_every_model(model: str, algorithm: str) -> None:
         with pytest.raises(SettingsError, match=r"engine\.executor = 'stacked'"):
             final(algorithm, data, model=network(model), executor="stacked")
         return
-    local = {"amount": 2, "unit": "steps", "batch_size": 2, "lr": 0.05}
+    local = {"amount": 1, "unit": "steps", "batch_size": 2, "lr": 0.05}
     threads, stacked = (
         final(algorithm, data, sizes=(3, 1), rounds=2, model=network(model), local=local, executor=name)
         for name in ("threads", "stacked")
@@ -289,7 +289,7 @@ def test_a_gradient_left_to_the_step_is_the_one_an_algorithm_takes(executor: str
     """Up to rounding."""
     chosen: dict[str, Any] = {"local": {"amount": 2, "batch_size": 3, "lr": 0.02, **local}}
     if executor == "resident":
-        chosen |= {"model": {"name": "cnn_svhn"}, "data": images(21, 8, 3)}
+        chosen |= {"model": {"name": "cnn_svhn"}, "data": images(21, 8, 3), "rounds": 1}
     else:
         chosen |= {"executor": executor}
     ours, taken = (final({"name": "ahead", "left_to_step": left}, **chosen) for left in (True, False))
