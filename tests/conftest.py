@@ -1,7 +1,9 @@
 from __future__ import annotations
 
+import functools
 import gc
 import importlib
+import importlib.metadata
 import os
 import sys
 from collections.abc import Callable, Iterator
@@ -10,6 +12,7 @@ from typing import Any
 
 import pytest
 import torch
+import typer.main
 from hypothesis import settings
 from torch import Tensor
 
@@ -23,6 +26,11 @@ torch.set_num_threads(1)
 # Workers and commands start in half the time where compiled sources are kept.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 sys.dont_write_bytecode = False
+os.environ.setdefault("OMP_NUM_THREADS", "1")  # and those of their commands and notebooks
+# What does not change while the tests run is built once: Lightning reads the entry points of all installed packages for every
+# trainer, Typer the signatures of all commands for every call.
+importlib.metadata.entry_points = functools.cache(importlib.metadata.entry_points)  # type: ignore[assignment]
+typer.main.get_command = functools.cache(typer.main.get_command)
 settings.register_profile("untimed", deadline=None)  # a loaded machine must not fail a test
 settings.load_profile("untimed")
 
@@ -36,6 +44,12 @@ def _freeze() -> None:
         _imported[0] = len(sys.modules)
         gc.collect()
         _gc["freeze"]()
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Processes and notebooks first: one worker has them all, with the server that they share, and none is left for the end."""
+    items.sort(key=lambda item: not item.nodeid.startswith(("tests/faults/", "examples/", "tests/contract/test_accel")))
 
 
 def pytest_collection_finish() -> None:
