@@ -108,9 +108,13 @@ def accepts(schema, value, root):
     return not isinstance(value, str) or len(value) >= schema.get("minLength", 0)
 
 
-@pytest.fixture
-def schema(fedtide):
-    return json.loads("\n".join(fedtide("schema").out))
+@pytest.fixture(scope="module")
+def schema():
+    return Experiment.model_json_schema()
+
+
+def test_the_schema_is_printed(schema, fedtide):
+    assert json.loads("\n".join(fedtide("schema").out)) == json.loads(json.dumps(schema))
 
 
 def test_the_schema_documents_every_setting(schema):
