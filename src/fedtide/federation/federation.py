@@ -34,7 +34,7 @@ class Federation:
                 round, and the exception's ``record`` holds its row.
         """
         parts, began, t, before = self.parts, time.perf_counter(), state.round, dict(state.totals)
-        first, length = parts.timeline.session_span(t)
+        first, _ = parts.timeline.session_span(t)
         session = initial = None
         if t == first:
             session = begin_session(parts, state, t)
@@ -64,7 +64,7 @@ class Federation:
             raise Diverged(
                 f"diverged in round {t + 1}: training loss {result.train_loss:g}; try a smaller local.lr", record
             )
-        if t == first + length - 1:
+        if parts.timeline.ends_session(t):
             parts.initialiser.end(boundary_at(parts, state, t))
         return record
 
@@ -73,8 +73,7 @@ class Federation:
         return not finite or result.train_loss > self.parts.settings.federation.divergence_threshold
 
     def _record(self, state: RunState, plan: RoundPlan, result: RoundResult, t: int, failed: bool) -> RoundRecord:
-        parts, evaluation = self.parts, self.parts.settings.evaluation
-        due = (t + 1) % evaluation.every == 0 or t + 1 == parts.timeline.rounds
+        parts = self.parts
         record = RoundRecord(
             {
                 "round": t + 1,
@@ -95,6 +94,6 @@ class Federation:
         )
         if parts.data.task == "classification":
             record.per_class["held"] = parts.data.label_counts(plan.shards).sum(0).to(torch.int64).tolist()
-        if due and not failed and parts.hardware.leads:
+        if not failed and parts.hardware.leads:
             self.scoring.score(record, state, result, t)
         return record

@@ -26,7 +26,7 @@ _MAX_VALUE = 250  # characters of a parameter's value
 _MAX_METRICS = 1000  # per call, MLflow's limit
 _MAX_PARAMS = 100  # per call, MLflow's limit
 _EVERY_ROUND = "session"  # a metric that is finite in every round, so it tells which rounds are logged
-_FILES = ("settings.json", "history.csv", "per_class.csv", "timeline.png", ENCODING, MODEL)
+_FILES = ("settings.json", "history.csv", "per_class.csv", "session_scores.csv", "timeline.png", ENCODING, MODEL)
 _MODEL = "model_id"  # tag: the final model in MLflow
 
 _PICTURES: dict[tuple[str, str], bytes] = {}  # pictures by what they show: digests of the timeline and of the labels

@@ -2,6 +2,7 @@
 
 ``settings.json`` · ``manifest.json`` · ``history.csv`` (a row per round) · ``per_class.csv`` · ``clients.csv`` (a row per
 round and participant, if the algorithm records any) · ``neurons.csv`` (a row per round and layer, if enabled) ·
+``session_scores.csv`` (a row per session and earlier session, if sessions have test samples of their own) ·
 ``client_scores/`` (a Parquet file per evaluation of the clients, if enabled) ·
 ``events.jsonl`` · ``state/`` · ``timeline.npz`` · ``encoding.json`` (if rows of a table are encoded) · ``model.pt`` and
 ``summary.json`` at the end · ``error.txt`` after a failure.
@@ -37,7 +38,7 @@ HISTORY_COLUMNS = (
     "bytes_up", "bytes_down", "gradient_rounds", "lr", "seconds",
 )  # fmt: skip
 
-TABLES = ("history.csv", "per_class.csv", "clients.csv", "neurons.csv")
+TABLES = ("history.csv", "per_class.csv", "clients.csv", "neurons.csv", "session_scores.csv")
 """Tables with rows per round."""
 
 ENCODING, MODEL = "encoding.json", "model.pt"
@@ -231,12 +232,14 @@ class RunDirectory:
         clients: dict[str, Sequence[float]] | None = None,
         neurons: dict[str, dict[str, float]] | None = None,
         scores: dict[str, Sequence[Any]] | None = None,
+        sessions: Sequence[dict[str, Any]] = (),
     ) -> None:
         """Append a round to ``history.csv`` and its details to the other tables.
 
         Args:
             row: of the history. per_class: accuracies by split, and samples held. neurons: measures by layer.
             clients: columns (``client``, ...) with a value per participant. scores: columns of the table of client scores.
+            sessions: rows of scores on the samples of earlier sessions.
         """
         first = _first_columns(row)
         columns = [*first, *sorted(row.keys() - set(first))]
@@ -250,6 +253,9 @@ class RunDirectory:
         if neurons:
             layers = [{"round": row["round"], "layer": layer, **values} for layer, values in neurons.items()]
             self._append("neurons.csv", list(layers[0]), *layers)
+        if sessions:
+            each = [{"round": row["round"], **one} for one in sessions]
+            self._append("session_scores.csv", list(each[0]), *each)
         if scores:
             self._growing.append(client_scores.file_name(row["round"]), client_scores.encoded(scores))
 

@@ -55,7 +55,8 @@ class Recorder(L.Callback):
         record = module.record
         if record.session is not None:
             self.directory.event(SESSION, round=record.row["round"], **record.session)
-        self.directory.append(record.row, record.per_class, record.clients, record.neurons, record.client_scores)
+        details = record.neurons, record.client_scores, record.session_scores
+        self.directory.append(record.row, record.per_class, record.clients, *details)
         last = module.state.round == module.timeline.rounds
         if module.diverged is None and (last or trainer.should_stop or module.state.round % self.every == 0):
             records = self.directory.mark_records()  # on the disk before the state that counts on them

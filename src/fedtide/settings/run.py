@@ -188,6 +188,11 @@ class EvaluationSettings(SettingsModel):
     personalise: Annotated[int, AtMost(10**9, 32, "batches for every client")] = Field(
         0, ge=0, description="plain local steps on a copy of its own after which every client is evaluated, too; 0: off"
     )
+    earlier_sessions: Annotated[bool, OMIT_DEFAULT] = Field(
+        True,
+        description="at the end of a session, evaluate on the held-out samples of it and of all before it, where sessions have "
+        "samples of their own: the cost grows with the square of the number of sessions",
+    )
     boundary_losses: bool = Field(
         True,
         description="record the training loss of four models at the start of every session: its initial model, the previous "

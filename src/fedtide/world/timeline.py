@@ -177,6 +177,26 @@ class Timeline:
         """Whether samples of a later time are evaluated in any round."""
         return bool((self.next_of_round >= 0).any())
 
+    def tested_in(self, session: int) -> tuple[HeldOut | None, NDArray[np.bool_]]:
+        """What the model at the end of a session (0-based) is evaluated on: samples, ``None`` for all, and labels, bool [L]."""
+        last = self._session_ends[session]
+        return self.evaluated_at(last), self.labels_at(last)
+
+    @cached_property
+    def tests_sessions(self) -> bool:
+        """Whether sessions are evaluated on samples of their own: not all on the same samples and labels."""
+        indices = [array[self._session_ends] for array in (self.held_out_of_round, self.view_of_round) if len(array)]
+        return any(len(np.unique(index)) > 1 for index in indices)
+
+    def ends_session(self, round_: int) -> bool:
+        """Whether a round (0-based) is the last of its session."""
+        return bool(self._session_ends[self.session_of_round[round_]] == round_)
+
+    @cached_property
+    def _session_ends(self) -> Ints:
+        """Last round of each session."""
+        return np.append(self.session_starts[1:], self.rounds) - 1
+
     def _held_out(self, indices: Ints, round_: int) -> HeldOut | None:
         return self.held_out[indices[round_]] if len(indices) and indices[round_] >= 0 else None
 

@@ -19,6 +19,7 @@ from fedtide.federation.scoring.client_scores import ClientScores, Reported
 from fedtide.federation.scoring.evaluator import Evaluator, ModelValues
 from fedtide.federation.scoring.personal import Personal
 from fedtide.federation.scoring.served import ServedModels
+from fedtide.federation.scoring.session_scores import session_scores
 from fedtide.federation.state import RunState
 from fedtide.settings.scores import RECORDED
 from fedtide.weighting.base import Weighting
@@ -87,8 +88,17 @@ class Scoring:
         return [*self._values, *self._clients.columns]
 
     def score(self, record: RoundRecord, state: RunState, result: RoundResult, t: int) -> None:
-        evaluator, settings = self._evaluator, self._evaluator.settings
-        moment, reported = Moment(evaluator, self._weighting, state, result, t), self._reported
+        """Write the scores that are due after round ``t`` into its record."""
+        evaluator = self._evaluator
+        settings, timeline = evaluator.settings, evaluator.timeline
+        moment = Moment(evaluator, self._weighting, state, result, t)
+        if (t + 1) % settings.every == 0 or t + 1 == timeline.rounds:
+            self._score_round(record, state, result, moment, t)
+        if settings.earlier_sessions and timeline.tests_sessions and timeline.ends_session(t):
+            record.session_scores = session_scores(evaluator, moment.model(self._reported), t)
+
+    def _score_round(self, record: RoundRecord, state: RunState, result: RoundResult, moment: Moment, t: int) -> None:
+        evaluator, settings, reported = self._evaluator, self._evaluator.settings, self._reported
         if settings.neurons:
             inputs, labels = evaluator.samples("test", moment.held_out)
             chosen = inputs[probe(labels, settings.neurons)]
