@@ -1,8 +1,10 @@
-"""Forgetting of a run, from accuracies per class and the classes held over time.
+"""Forgetting of a run, from scores of the model at the end of period s on the data of period u: A[s, u], u <= s.
 
-A *period* is a session, or a round where data drifts within one. Its data is described by the class shares of the samples
-that participants held; the accuracy on such data is the mean of the class accuracies with these shares:
-``A[s, u] = sum_c share_u(c) accuracy_s(c)``, with the model at the end of period s.
+*Measured* where sessions have test samples of their own: A[s, u] is the score on those of session u.
+
+*Estimated* elsewhere, from accuracies per class. A period is a session, or a round where data drifts within one. Its data is
+described by the class shares of the samples that participants held: ``A[s, u] = sum_c share_u(c) accuracy_s(c)``. That assumes
+that samples of a class are the same in all periods; where the relation of inputs and labels changes, it does not hold.
 """
 
 from __future__ import annotations
@@ -14,16 +16,19 @@ from typing import NamedTuple
 import numpy as np
 
 from fedtide.core.array_types import Floats, Ints
-from fedtide.records.metrics import mean
+from fedtide.records import metrics
 
 
 class Forgetting(NamedTuple):
-    """Over S periods; shares in [-1, 1], NaN without an earlier period.
+    """Over S periods; NaN without an earlier one.
 
     Attributes:
-        seen: accuracy of the last model on the data of all periods, equally weighted: mean_u A[S, u].
-        backward: backward transfer, mean over u < S of ``A[S, u] - A[u, u]``; negative if later training hurt.
-        forgotten: mean over u < S of ``max_{u <= s} A[s, u] - A[S, u]``, never negative.
+        seen: score of the last model on the data of all periods, equally weighted: mean_u A[S, u].
+        backward: backward transfer, mean over u < S of ``A[S, u] - A[u, u]``; negative if later training hurt. Lopez-Paz &
+            Ranzato, "Gradient Episodic Memory for Continual Learning" (2017).
+        forgotten: mean over u < S of ``max_{u <= s < S} A[s, u] - A[S, u]``; negative if the last model is the best one.
+            Chaudhry et al., "Riemannian Walk for Incremental Learning" (2018), whose maximum includes models from before
+            period u.
     """
 
     seen: float
@@ -60,14 +65,18 @@ def accuracy_matrix(accuracy: Floats, held: Floats, period: Ints) -> Floats:
     return np.asarray(accuracy[ends] @ shares.T, dtype=np.float64)
 
 
-def forgetting(accuracy: Floats, held: Floats, period: Ints) -> Forgetting:
-    """All measures; arguments as in :func:`accuracy_matrix`."""
-    A = accuracy_matrix(accuracy, held, period)
+def forgetting(A: Floats, sign: int = 1) -> Forgetting:
+    """All measures of A [S, S], whose part above the diagonal does not matter.
+
+    ``sign`` is -1 for a score that is better if lower; ``backward`` is still negative, and ``forgotten`` positive, if later
+    training hurt. Sessions in which the score is undefined do not count.
+    """
     if len(A) == 0:
         return NOTHING
-    past = range(len(A) - 1)
+    gains, past = sign * A, range(len(A) - 1)
+    best = [metrics.best(gains[u:-1, u]) for u in past]
     return Forgetting(
-        seen=float(A[-1].mean()),
-        backward=mean([A[-1, u] - A[u, u] for u in past]),
-        forgotten=mean([A[u:, u].max() - A[-1, u] for u in past]),
+        seen=metrics.mean(A[-1]),
+        backward=metrics.mean([gains[-1, u] - gains[u, u] for u in past]),
+        forgotten=metrics.mean([high - gains[-1, u] for u, high in zip(past, best, strict=True)]),
     )

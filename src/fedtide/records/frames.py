@@ -16,8 +16,8 @@ from fedtide.core import plugins
 from fedtide.core.errors import SettingsError
 from fedtide.core.files import read_text
 from fedtide.engine.passes.neurons import MEASURES
-from fedtide.records import brief
-from fedtide.records.forgetting import NOTHING, Forgetting, forgetting
+from fedtide.records import brief, session_scores
+from fedtide.records.forgetting import NOTHING, Forgetting, accuracy_matrix, forgetting
 from fedtide.records.run_directory import RunDirectory, read_json
 from fedtide.scenarios.base import Scenario
 from fedtide.settings.scores import ACCURACY, Score
@@ -41,7 +41,9 @@ _CLIENTS = ["gate", "local_loss", "global_loss", "staleness"]
 _NEURONS = ["round", "layer", *MEASURES]
 _BOUNDARY = ["session", "returning", "start_accuracy", "mu", "losses"]
 _TEXT = ["split", "layer"]
-_READ = ("settings.json", "history.csv", "per_class.csv", "clients.csv", "neurons.csv", "events.jsonl")
+_READ = (
+    "settings.json", "history.csv", "per_class.csv", "clients.csv", "neurons.csv", "session_scores.csv", "events.jsonl",
+)  # fmt: skip
 _NOT_A_METHOD = ("label", "initialiser_label", "seed", "world_seed", "engine.chunk")
 
 
@@ -65,7 +67,11 @@ class Records:
         clients: records of participants: the run's columns, ``round``, ``client``, ``gate``, ``local_loss``,
             ``global_loss`` and ``staleness``, NaN where not recorded.
         per_class: per run, the test accuracies of its last evaluated model: the run's columns, then one per class.
-        forgetting: by run; NaN where data does not change.
+        session_scores: one row per run, ``session`` and session ``tested`` up to it (both from 1), if sessions have held-out
+            samples of their own: the run's columns, these two, ``round``, and the ``test_*`` and ``validation_*`` scores of the
+            model at the end of ``session`` on the samples of ``tested``.
+        forgetting: by run, measured by the session scores; NaN without them.
+        estimated: by run without session scores, estimated from accuracies per class; NaN where data does not change.
         neurons: one row per run, round and layer where it was recorded: the run's columns, ``round``, ``layer`` and
             measures of concentration.
         settings: the settings of each run by key, flat with dotted names, without those of a partition that its scenario
@@ -79,7 +85,9 @@ class Records:
     boundaries: pd.DataFrame
     clients: pd.DataFrame
     per_class: pd.DataFrame
+    session_scores: pd.DataFrame
     forgetting: dict[str, Forgetting]
+    estimated: dict[str, Forgetting]
     neurons: pd.DataFrame
     settings: dict[str, Settings]
     missing: tuple[str, ...]
@@ -153,14 +161,20 @@ def load(run_dirs: Sequence[Path], score: Score = ACCURACY) -> Records:
         table = pd.concat([table for table in tagged if len(table)] or tagged[:1], ignore_index=True)
         return table.assign(label=table["key"].map(labels))
 
-    each = zip(found, histories, strict=True)
+    by_session = [_session_scores(path) for path in found]
+    measured = [session_scores.measured(rows, score) for rows in by_session]
     return Records(
         runs=frame,
         history=joined(histories),
         boundaries=joined(map(_boundaries, found)),
         clients=joined(map(_clients, found)),
         per_class=joined(map(_per_class, found)),
-        forgetting={path.name: _forgetting(path, history, settings[path.name]) for path, history in each},
+        session_scores=joined(by_session),
+        forgetting={path.name: known for path, known in zip(found, measured, strict=True)},
+        estimated={
+            path.name: _estimated(path, history, settings[path.name]) if known is NOTHING else NOTHING
+            for path, history, known in zip(found, histories, measured, strict=True)
+        },
         neurons=joined(_read_csv(path / "neurons.csv", _NEURONS) for path in found),
         settings={key: _in_use(values) for key, values in settings.items()},
         missing=tuple(path.name for path in run_dirs if path not in found),
@@ -252,7 +266,12 @@ def _per_class(path: Path) -> pd.DataFrame:
     return final
 
 
-def _forgetting(path: Path, history: pd.DataFrame, settings: Settings) -> Forgetting:
+def _session_scores(path: Path) -> pd.DataFrame:
+    file = path / "session_scores.csv"
+    return session_scores.complete_rows(_read_csv(file, session_scores.COLUMNS), file)
+
+
+def _estimated(path: Path, history: pd.DataFrame, settings: Settings) -> Forgetting:
     """Forgetting over sessions; over rounds if there is one session and data drifts."""
     frame = _read_csv(path / "per_class.csv", ["round", "split"])
     by_split = dict(list(frame.set_index("round").groupby("split")))
@@ -266,7 +285,7 @@ def _forgetting(path: Path, history: pd.DataFrame, settings: Settings) -> Forget
         return NOTHING
     frames = (by_split[name].filter(regex=r"^class_\d+$") for name in ("test", "held"))
     accuracy, held = (each.reindex(history["round"]).to_numpy(dtype=float) for each in frames)
-    return forgetting(accuracy, held, period.to_numpy())
+    return forgetting(accuracy_matrix(accuracy, held, period.to_numpy()))
 
 
 def _tagged(frame: pd.DataFrame, run: dict[str, Any]) -> pd.DataFrame:

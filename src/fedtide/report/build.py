@@ -21,7 +21,7 @@ from fedtide.records import frames as records
 from fedtide.records import statistics
 from fedtide.records.frames import Records
 from fedtide.report import fairness, findings, pace, search, seconds
-from fedtide.report.charts import boundaries, clients, dynamics, figures, pareto, participants, raster, ribbon
+from fedtide.report.charts import boundaries, clients, dynamics, earlier, figures, pareto, participants, raster, ribbon
 from fedtide.report.charts.pictures import Picture, picture
 from fedtide.report.method_table import MethodTable
 from fedtide.report.pace import Pace
@@ -31,7 +31,9 @@ from fedtide.report.table import Table, tabulate
 from fedtide.report.transitions import Rules, per_session, transitions
 from fedtide.settings.scores import ACCURACY, Score
 
-_TERMINAL_COLUMNS = {"final", "last", "transition", "drop", "backward", "tail", "bytes", "latency", "energy"}
+_TERMINAL_COLUMNS = {
+    "final", "last", "transition", "drop", "backward", "backward_estimated", "tail", "bytes", "latency", "energy",
+}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -247,6 +249,12 @@ def _pictures(read: Records, table: Table, spread: pd.DataFrame, formats: Sequen
             pareto.score_over_cost(read, table),
             f"Best test {score.words} over communication cost",
             "Dots: mean of the complete runs of a method; bars: range over its seeds; line: Pareto front of the methods.",
+        ),
+        (
+            "earlier_sessions",
+            earlier.session_scores(read),
+            f"Test {score.present.words} on earlier sessions",
+            earlier.CAPTION,
         ),
         (
             "per_class",

@@ -96,6 +96,15 @@ def rows(table: MethodTable) -> list[dict[str, Any]]:
     return lines
 
 
+_EARLIER = (
+    "A[s, u] is the score of the model at the end of session s on the held-out samples of session u; S is the last session. "
+    "All sessions so far: mean of A[S, u]. Backward transfer: mean over u < S of A[S, u] \N{MINUS SIGN} A[u, u] (Lopez-Paz and "
+    "Ranzato, 2017). Forgetting: mean over u < S of the best A[s, u], u ≤ s < S, minus A[S, u] (Chaudhry et al., 2018)."
+)
+_ESTIMATE = (
+    "Estimates: from accuracies per class, weighted by the classes that participants held in each period; they assume that "
+    "samples of a class stay alike."
+)
 _DROP = "Drop: last {} before a change minus the first after it"
 
 
@@ -104,8 +113,8 @@ def _table_caption(table: Table) -> str:
     parts = [] if score == ACCURACY else [f"Columns about rounds: test {score.words}."]
     if score.ahead:
         parts.append("The last rounds are those before the last period, which has no next one.")
-    if score != ACCURACY and keys & {"seen", "tail"}:
-        parts.append("Columns about classes and earlier data: accuracy.")
+    if score != ACCURACY and keys & {"seen_estimated", "tail"}:
+        parts.append("Columns about classes and estimates: accuracy.")
     parts.append("Bold: best of its column." if any(table.best(column) for column in table.columns) else "")
     if "drop" in keys:
         drop = "Rise: first {} after a change minus the last before it" if score.lower else _DROP
@@ -117,6 +126,10 @@ def _table_caption(table: Table) -> str:
             parts.append(f"{score.title} is over the labels present in the session.")
     elif not math.isnan(table.target):
         parts.append(f"The target, {table.scale.goal(table.target)}, is {table.target_source}.")
+    if "seen" in keys:
+        parts.append(_EARLIER)
+    if "seen_estimated" in keys:
+        parts.append(_ESTIMATE)
     parts.append("Traffic: what all clients sent and received.")
     if "latency" in keys:
         parts.append(

@@ -9,6 +9,7 @@ from typing import Literal
 import pandas as pd
 
 from fedtide.records import metrics
+from fedtide.records.forgetting import Forgetting
 from fedtide.records.frames import METHOD, Records
 from fedtide.report import formats, imbalance
 from fedtide.report.formats import Scale
@@ -18,8 +19,9 @@ from fedtide.settings.scores import ACCURACY, Score
 
 _TARGET_SHARE = 0.9
 _RULES = Rules()
+_OPTIONAL = ("transition", "backward", "backward_estimated", "latency", "energy", "tail")
 _METRICS = (
-    "final", "best", "last", "transition", "drop", "seen", "backward", "forgotten",
+    "final", "best", "last", "transition", "drop", *Forgetting._fields, *(f"{name}_estimated" for name in Forgetting._fields),
     "bytes", "latency", "energy", "rounds_to_target", "bytes_to_target",
     *imbalance.METRICS,
 )  # fmt: skip
@@ -54,7 +56,7 @@ def tabulate(records: Records, last: int, rules: Rules = _RULES, target: float |
     curves = {key: histories.get(key, empty) for key in records.runs["key"]}
     curves = {key: history.assign(score=history[records.column]) for key, history in curves.items()}
     rows = [_of_run(curve, score, last, rules.sessions(records, key), rules.window) for key, curve in curves.items()]
-    forgetting = [records.forgetting[key]._asdict() for key in records.runs["key"]]
+    forgetting = [_forgetting(records, key) for key in records.runs["key"]]
     tails = [_long_tail(records, key) for key in records.runs["key"]]
     parts = (pd.DataFrame(part, index=records.runs.index) for part in (rows, forgetting, tails))
     runs = pd.concat([records.runs, *parts], axis=1)
@@ -64,7 +66,7 @@ def tabulate(records: Records, last: int, rules: Rules = _RULES, target: float |
     runs["rounds_to_target"], runs["bytes_to_target"] = zip(
         *(_to_target(curve, score, target) for curve in curves.values()), strict=True
     )
-    shown = [name for name in ("transition", "backward", "latency", "energy", "tail") if runs[name].notna().any()]
+    shown = [name for name in _OPTIONAL if runs[name].notna().any()]
     columns = _columns(score, last, target, rules, shown)
     return Table(runs, over_seeds(runs, _METRICS), columns, score, rules, target, source)
 
@@ -81,6 +83,11 @@ def _of_run(history: pd.DataFrame, score: Score, last: int, sessions: list[int],
         "latency": history["latency"].sum(min_count=1),
         "energy": history["energy"].sum(min_count=1),
     }
+
+
+def _forgetting(records: Records, key: str) -> dict[str, float]:
+    estimated = records.estimated[key]._asdict()
+    return records.forgetting[key]._asdict() | {f"{name}_estimated": value for name, value in estimated.items()}
 
 
 def _long_tail(records: Records, key: str) -> dict[str, float]:
@@ -125,9 +132,14 @@ def _columns(score: Score, last: int, target: float, rules: Rules, shown: list[s
         scored("last", f"Last {last} rounds", f"last {last} rounds"),
     ]
     if "backward" in shown:
-        columns.append(Column("seen", "All data so far, %", formats.percent))
-        columns.append(Column("backward", "Backward transfer, points", lambda mean, _: formats.points(mean)))
-        columns.append(Column("forgotten", "Forgotten, points", formats.percent, good="low"))
+        columns.append(scored("seen", "All sessions so far"))
+        columns.append(Column("backward", f"Backward transfer{scale.gap}", lambda mean, _: scale.difference(mean)))
+        columns.append(Column("forgotten", f"Forgetting{scale.gap}", scale.value, good="low"))
+    if "backward_estimated" in shown:
+        columns.append(Column("seen_estimated", "All data so far (estimate), %", formats.percent))
+        title = "Backward transfer (estimate), points"
+        columns.append(Column("backward_estimated", title, lambda mean, _: formats.points(mean)))
+        columns.append(Column("forgotten_estimated", "Forgetting (estimate), points", formats.percent, good="low"))
     if "tail" in shown:
         names = {"head": "Head classes, %", "middle": "Middle, %", "tail": "Tail, %", "worst": "Worst class, %"}
         columns += [Column(key, title, formats.percent) for key, title in names.items()]

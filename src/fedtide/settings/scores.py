@@ -47,6 +47,11 @@ class Score:
         return self.name.endswith(_NEXT)
 
     @property
+    def present(self) -> Score:
+        """The same on the samples of the period itself."""
+        return Score(self._base)
+
+    @property
     def metric(self) -> str | None:
         """What ``evaluation.metrics`` has to list; None for what is always recorded."""
         base = self._base

@@ -79,9 +79,9 @@ class Cells:
     """A table of coloured cells, named by the axes.
 
     Attributes:
-        values: float [rows, columns] in [0, 1], NaN for none. share: whether they are shares, written in percent.
+        values: float [rows, columns], NaN for none. share: whether they are shares, written in percent.
         colours: Matplotlib's name of the colour scale. title: of that scale. missing: colour of empty cells, in files.
-        written: whether cells are large enough for their values.
+        low, high: values at its ends. written: whether cells are large enough for their values.
     """
 
     values: Floats
@@ -90,6 +90,8 @@ class Cells:
     missing: str = "#ffffff"
     share: bool = False
     written: bool = True
+    low: float = 0.0
+    high: float = 1.0
 
     def text(self, value: float) -> str:
         return f"{100 * value:.0f}" if self.share else f"{value:.2f}"

@@ -112,8 +112,8 @@ def _cells(axes: Axes, cells: Cells) -> Any:
         np.arange(rows),
         np.ma.masked_invalid(cells.values),
         cmap=cells.colours,
-        vmin=0,
-        vmax=1,
+        vmin=cells.low,
+        vmax=cells.high,
         edgecolors=edges,
         linewidth=width,
     )
@@ -122,7 +122,7 @@ def _cells(axes: Axes, cells: Cells) -> Any:
     if cells.written:
         for (row, column), value in np.ndenumerate(cells.values):
             if not math.isnan(value):
-                shade = sum(image.cmap(value)[:3]) / 3
+                shade = sum(image.cmap(image.norm(value))[:3]) / 3
                 colour, text = "white" if shade < 0.5 else "black", cells.text(value)
                 axes.text(column, row, text, ha="center", va="center", fontsize=7.5, color=colour)
     return image

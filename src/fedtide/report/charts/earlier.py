@@ -1,0 +1,47 @@
+"""Figure of what models still know: the model at the end of each session on the samples of every session so far."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from fedtide.records.frames import Records, by_method
+from fedtide.records.session_scores import column_of, matrix
+from fedtide.report.charts.chart import Axis, Cells, Chart, Panel
+from fedtide.report.charts.figures import method_names
+
+_MOST_WRITTEN = 30  # columns of cells, over the width of the page, in which a number has room
+
+CAPTION = (
+    "A row: the model at the end of a session, tested on the held-out samples of each session so far. Mean over the complete "
+    "runs of a method."
+)
+
+
+def session_scores(records: Records) -> Chart | None:
+    """The matrix of each method, mean over its complete runs."""
+    score, column, rows = records.score.present, column_of(records.score), records.session_scores
+    if column not in rows:
+        return None
+    known = rows[(rows["state"] == "complete") & rows[column].notna()]
+    found = {method: matrix(group, column) for method, group in by_method(known).items()}
+    size = max((len(A) for A in found.values()), default=0)
+    if size < 2:
+        return None
+    padded = {method: np.pad(A, (0, size - len(A)), constant_values=np.nan) for method, A in found.items()}
+    names, columns = method_names(list(found)), min(len(found), 2)
+    written = size * columns <= _MOST_WRITTEN
+    low, high = (float(limit([limit(A[~np.isnan(A)]) for A in found.values()])) for limit in (np.min, np.max))
+
+    def cells(A: np.ndarray[tuple[int, int], np.dtype[np.float64]]) -> Cells:
+        colours = "viridis_r" if score.lower else "viridis"
+        return Cells(A, colours, score.title, share=score.share, written=written, low=low, high=high)
+
+    sessions = tuple(map(str, range(1, size + 1)))
+    lines = -(-len(found) // columns)
+    return Chart(
+        Axis("Tested on session", names=sessions),
+        Axis("Model after session", names=sessions),
+        tuple(Panel(names[method] if len(found) > 1 else "", cells=cells(A)) for method, A in padded.items()),
+        columns,
+        0.5 + lines * (0.4 + 0.22 * size),
+    )
