@@ -33,7 +33,15 @@ def history(run: Path) -> list[dict[str, str]]:
 
 def same_records(run: Path, whole: Path) -> None:
     """All records of two runs are identical, but for saved states, events and manifests, which name the run."""
-    names = ("history.csv", "per_class.csv", "clients.csv", "neurons.csv", "model.pt", "summary.json")
+    names = (
+        "history.csv",
+        "per_class.csv",
+        "clients.csv",
+        "neurons.csv",
+        "session_scores.csv",
+        "model.pt",
+        "summary.json",
+    )
     for name in names:
         assert (run / name).exists() == (whole / name).exists(), name
         if (run / name).exists():

@@ -65,3 +65,17 @@ def test_a_model_of_the_other_labels_knows_nothing_unless_it_is_asked_within_the
 def test_where_every_label_counts_there_is_one_accuracy() -> None:
     _, records = run_rounds(federation(settings(), steady((4, 5), 1), vectors()))
     assert not [name for name in records[0].row if name.endswith(("_seen", "_masked"))]
+
+
+def test_a_session_s_model_is_scored_on_the_labels_of_every_session_so_far() -> None:
+    fed = federation(settings(evaluation={"batch_size": 7, "every": 2}), world(), vectors())
+    state, y = initial_state(fed.parts), fed.parts.data.test_labels
+    for t in range(fed.parts.timeline.rounds):
+        with torch.no_grad():
+            rows = fed.run_round(state).session_scores
+        weight, bias = fed.parts.layout.named(state.w, state.b).values()
+        right = ((fed.parts.data.test_inputs @ weight.T + bias).argmax(1) == y).double()
+        expected = [right[torch.from_numpy(VIEWS[tested])[y]].mean().item() for tested in range(t + 1)]
+        assert [row["test_accuracy"] for row in rows] == pytest.approx(expected, abs=1e-12)
+        assert [(row["session"], row["tested"]) for row in rows] == [(t + 1, tested + 1) for tested in range(t + 1)]
+    fed.parts.workers.close()

@@ -106,6 +106,7 @@ def _cells(axes: Axes, cells: Cells) -> Any:
     """The table; its image, for the scale of colours."""
     rows, columns = cells.values.shape
     edges, width = ("white", 1.0) if cells.written else ("face", 0.0)
+    axes.grid(visible=False, axis="both")
     axes.set_facecolor(cells.missing)
     image = axes.pcolormesh(
         np.arange(columns),
@@ -122,7 +123,7 @@ def _cells(axes: Axes, cells: Cells) -> Any:
     if cells.written:
         for (row, column), value in np.ndenumerate(cells.values):
             if not math.isnan(value):
-                shade = sum(image.cmap(image.norm(value))[:3]) / 3
+                shade = sum(image.cmap(image.norm(np.asarray(value)))[:3]) / 3
                 colour, text = "white" if shade < 0.5 else "black", cells.text(value)
                 axes.text(column, row, text, ha="center", va="center", fontsize=7.5, color=colour)
     return image
