@@ -7,8 +7,9 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
+from fedtide.core.array_types import Floats
 from fedtide.core.errors import SettingsError
-from fedtide.records.forgetting import NOTHING, Floats, Forgetting, forgetting
+from fedtide.records.forgetting import NOTHING, Forgetting, forgetting
 from fedtide.settings.scores import Score
 
 COLUMNS = ["round", "session", "tested"]
