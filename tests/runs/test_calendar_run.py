@@ -25,11 +25,11 @@ def table(path, later=0.0):
     return path
 
 
-def play(root, file):
+def play(root, file, **scenario):
     params = Params(
         {
             "data": {"name": "table", "root": str(root), "file": str(file), "client": "who", "time": "when"},
-            "scenario": {"name": "calendar", "rounds_per_period": 2},
+            "scenario": {"name": "calendar", "rounds_per_period": 2, **scenario},
             "partition": {"name": "natural"},
             "model": {"name": "logistic"},
             "local": {"amount": 1},
@@ -58,8 +58,8 @@ def test_the_next_period_is_evaluated_until_the_last(history, split, name):
     assert [bool(row[f"{split}_{name}_next"]) for row in history] == [True] * 6 + [False] * 2
 
 
-def test_a_session_begins_with_the_model_that_was_evaluated_ahead(history, tmp_path):
-    play(tmp_path, table(tmp_path / "rows.csv"))
+def test_a_session_begins_with_the_model_that_was_evaluated_ahead(tmp_path):
+    history = play(tmp_path, table(tmp_path / "rows.csv"), ahead_on="held_out")
     (log,) = (tmp_path / "runs").glob("*/events.jsonl")
     starts = [facts for line in log.read_text().splitlines() if (facts := json.loads(line))["event"] == "session"]
     ahead = [float(history[round_]["test_accuracy_next"]) for round_ in (1, 3, 5)]

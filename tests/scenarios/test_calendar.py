@@ -9,6 +9,7 @@ import torch
 from fedtide.core.errors import SettingsError
 from fedtide.settings.params import Params
 from fedtide.world.dataset import Dataset, Origins
+from fedtide.world.timeline import Timeline
 from fedtide.worlds.build import build_timeline
 
 MONTH = 30 * 86400
@@ -68,9 +69,44 @@ def test_active_are_the_clients_with_samples_of_the_round():
 def test_every_sample_has_one_use():
     data = people()
     made = world(data)
-    uses = [*made.shards, *(held.validation for held in made.held_out)]
+    own = made.held_out[: made.sessions]
+    uses = [*made.shards, *(held.validation for held in own)]
     assert np.array_equal(np.sort(np.concatenate(uses)), np.arange(TRAIN))
-    assert np.array_equal(np.sort(np.concatenate([held.test for held in made.held_out])), np.arange(200))
+    assert np.array_equal(np.sort(np.concatenate([held.test for held in own])), np.arange(200))
+
+
+def test_all_of_the_next_period_is_tested_but_for_its_validation_samples():
+    data = people()
+    made, alone, period = world(data), world(data, ahead_on="held_out"), data.origins.train_time // MONTH
+    for round_ in range(8):
+        ahead, session = made.evaluated_ahead_at(round_), made.session_of_round[round_]
+        held = np.sort(np.concatenate([ahead.train, ahead.validation]))
+        assert np.array_equal(held, np.flatnonzero(period == session + 1))
+        assert np.array_equal(ahead.train, np.sort(np.concatenate(made.shards_at(round_ + 2 - round_ % 2))))
+        assert not len(made.evaluated_at(round_).train)
+        other = alone.evaluated_ahead_at(round_)
+        assert (len(other.train), *map(list, (other.test, other.validation))) == (
+            0,
+            *map(list, (ahead.test, ahead.validation)),
+        )
+    assert made.evaluated_ahead_at(8) is made.evaluated_ahead_at(9) is None
+    assert made.digest != alone.digest
+
+
+def test_samples_of_the_next_period_do_not_depend_on_memory():
+    data = people()
+    for round_ in range(8):
+        one, other = (world(data, memory=memory).evaluated_ahead_at(round_) for memory in (0, 3))
+        assert np.array_equal(one.train, other.train)
+
+
+def test_what_is_tested_is_saved(tmp_path):
+    for ahead_on in ("all", "held_out"):
+        made = world(people(), ahead_on=ahead_on)
+        made.save(tmp_path / "world.npz", "x")
+        again = Timeline.load(tmp_path / "world.npz", "x")
+        assert again.digest == made.digest
+        assert [held.train.tolist() for held in again.held_out] == [held.train.tolist() for held in made.held_out]
 
 
 def test_held_out_samples_are_of_the_period_and_of_the_next():
@@ -109,6 +145,10 @@ def test_nobody_sees_the_future():
             assert np.array_equal(shard, other)
         assert np.array_equal(made.evaluated_at(round_).test, moved.evaluated_at(round_).test)
         assert np.array_equal(made.evaluated_at(round_).validation, moved.evaluated_at(round_).validation)
+    for round_ in range(4):  # of samples after the next period
+        for part in ("test", "train", "validation"):
+            one, other = (getattr(each.evaluated_ahead_at(round_), part) for each in (made, moved))
+            assert np.array_equal(one, other)
 
 
 def test_some_of_the_periods():

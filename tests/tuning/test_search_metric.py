@@ -85,5 +85,5 @@ def test_rounds_of_the_last_period_have_no_next_one() -> None:
     assert last_tenth(world) == (28, 29, 30)
     assert last_tenth(world, ahead=True) == evaluated_rounds(world, "end", 1, ahead=True) == (18, 19, 20)
     assert evaluated_rounds(world, "changes", 1, ahead=True) == tuple(range(11, 21))
-    with pytest.raises(SettingsError, match=r"every = 7: no round of tune\.over = 'end', the last tenth"):
-        evaluated_rounds(world, "end", 7, ahead=True)
+    assert evaluated_rounds(world, "end", 7, ahead=True) == (18, 19, 20)  # the end of a period is always evaluated
+    assert [world.ends_period(t) for t in (9, 18, 19, 29)] == [True, False, True, False]

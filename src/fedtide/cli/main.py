@@ -61,10 +61,10 @@ def run(
     quiet: Quiet = False,
 ) -> None:
     """Run one `algorithm`, `initialiser` and `seed`. A finished run is returned at once, an interrupted one continues."""
-    from fedtide.records.summary import score_in
+    from fedtide.records.summary import headline, score_in
     from fedtide.runs.execution import execute
     from fedtide.runs.stages import workspace
-    from fedtide.settings.scores import main_score
+    from fedtide.settings.scores import Score, main_score
 
     chosen = read_params(params, overrides)
     where = workspace(chosen, runs, worlds, mlruns_folder(mlruns))
@@ -72,14 +72,18 @@ def run(
         summary = execute(chosen.run(), where, name=name, watch=watch)
     main = main_score(chosen.experiment.task)
     scores = (f"final_{main.name}", f"best_{main.name}", f"mean_last10_{main.name}")
-    keys = ("run_key", "state", "rounds", *scores, "bytes_up", "bytes_down", "seconds")
+    found = headline(summary, Score(chosen.experiment.report.metric))
+    ahead = [found.name] if found is not None and found.score.ahead else []
+    keys = ("run_key", "state", "rounds", *scores, *ahead, "bytes_up", "bytes_down", "seconds")
     if summary["state"] == "follower":
         return
     if as_json:
         print(json.dumps({key: summary.get(key) for key in keys}))
     elif summary["state"] == "complete":
-        final, best, digits = score_in(summary, "final"), score_in(summary, "best"), ".2%" if main.share else ".4f"
-        shown = "" if final is None else f": final {main.words} {final:{digits}}, best {best:{digits}}"
+        shown = ""
+        if found is not None:
+            best, digits = score_in(summary, "best"), ".2%" if found.score.share else ".4f"
+            shown = f": {found.words} {found.value:{digits}}" + ("" if best is None else f", best {best:{digits}}")
         print(f"{runs / (name or summary['run_key'])}{shown}")
     exit_with(summary)
 

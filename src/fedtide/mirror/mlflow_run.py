@@ -124,7 +124,18 @@ class MlflowRun:
         if data is not None and self.lacks_model(options):
             model = log_model(self._store, self._id, self.directory.path, data, options.register)
             self._client.set_tag(self._id, _MODEL, model)
+        self._log_means()
         self.conclude()
+
+    def _log_means(self) -> None:
+        """Log the means over the next periods, which only a complete run has."""
+        from mlflow.entities import Metric
+
+        summary, now = self.directory.summary() or {}, int(time.time() * 1000)
+        means = dict(finite({key: value for key, value in summary.items() if key.startswith("mean_next_")}))
+        metrics = [Metric(key, value, now, int(summary["rounds"])) for key, value in means.items()]
+        if metrics and not means.keys() <= self._client.get_run(self._id).data.metrics.keys():
+            self._client.log_batch(self._id, metrics=metrics)
 
     def conclude(self) -> None:
         outcome = outcome_of(self.directory)

@@ -34,6 +34,20 @@ def mean_of_last(accuracy: ArrayLike, rounds: int) -> float:
     return mean(np.asarray(accuracy, dtype=np.float64)[-rounds:])
 
 
+def at_period_ends(values: ArrayLike, session: ArrayLike) -> Floats:
+    """The last evaluated value of each session, [sessions]; NaN where a session has none."""
+    return np.array([final(part) for part in _sessions(values, session)], dtype=np.float64)
+
+
+def mean_next(values: ArrayLike, session: ArrayLike) -> float:
+    """Mean over the periods of a score on the next period at the end of each, equally weighted.
+
+    The last period has no next one and does not count; NaN if another one has no value, since runs would not be comparable.
+    """
+    ends = at_period_ends(values, session)[:-1]
+    return float(ends.mean()) if len(ends) else math.nan
+
+
 def until_evaluated(values: ArrayLike) -> Floats:
     """``values`` up to the last evaluated round: a score of the next period ends with the last but one."""
     array = np.asarray(values, dtype=np.float64)

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Literal, TypedDict, cast
+from typing import Literal, NamedTuple, TypedDict, cast
 
-from fedtide.settings.scores import TaskName, main_score
+from fedtide.settings.scores import Score, TaskName, main_score
 
 State = Literal["complete", "diverged", "pruned", "interrupted", "failed", "follower"]
 """``failed``: an exception, or its process died. ``follower``: one of a run's further processes, which record nothing."""
@@ -16,6 +16,8 @@ class Summary(TypedDict, total=False):
     ``message``: why it failed or diverged. ``signal``: that interrupted it. ``task``: only if it is no classification.
     ``data`` and ``timeline`` are hashes. ``rounds``: done; in a manifest: planned. ``seconds`` of computation. ``kappa``: mean
     of the rounds. ``latency`` [s] and ``energy`` [J] are simulated. The main score has three entries, see :func:`score_in`.
+    Where periods are evaluated ahead, ``mean_next_<score>`` is the mean over the periods, see :func:`headline`, and there
+    is no best value, which would compare different test samples.
     """
 
     run_key: str
@@ -39,6 +41,34 @@ class Summary(TypedDict, total=False):
     kappa: float
     latency: float
     energy: float
+
+
+class Headline(NamedTuple):
+    """The number of a run: its name in the summary, what it is in words, its score and value."""
+
+    name: str
+    words: str
+    score: Score
+    value: float
+
+    @property
+    def text(self) -> str:
+        """Words and value."""
+        return f"{self.words} {self.score.shown(self.value).strip()}"
+
+
+def headline(summary: Summary, chosen: Score | None = None) -> Headline | None:
+    """The mean over the periods of a score on the next period, else the final value; None if nothing was evaluated.
+
+    The score is the main one of the task, or a ``chosen`` one that is measured on the next period.
+    """
+    main = main_score(summary.get("task", "classification"))
+    values = cast("dict[str, float | None]", summary)
+    for score in (*([chosen] if chosen is not None and chosen.ahead else []), main.next, main):
+        name, words = (score.mean_next, "mean") if score.ahead else (f"final_{score.name}", "final")
+        if (value := values.get(name)) is not None:
+            return Headline(name, f"{words} {score.words}", score, value)
+    return None
 
 
 def score_in(summary: Summary, which: Literal["final", "best", "mean_last10"]) -> float | None:

@@ -13,7 +13,7 @@ from fedtide.engine.workers import available_cores
 from fedtide.federation.assembly.compatibility import refuse_other_optimiser
 from fedtide.mirror.workspace import Workspace
 from fedtide.records.run_directory import RunDirectory
-from fedtide.records.summary import Summary, score_in
+from fedtide.records.summary import Summary, headline
 from fedtide.runs.execution import execute
 from fedtide.runs.failures import with_traceback
 from fedtide.runs.identity import run_key
@@ -25,7 +25,7 @@ from fedtide.runs.mirroring import Mirroring, correct_mirror
 from fedtide.runs.progress import UNWATCHED, Watch, title
 from fedtide.settings.cluster import HERE, Hosts
 from fedtide.settings.run import RunSettings
-from fedtide.settings.scores import main_score
+from fedtide.settings.scores import Score
 from fedtide.world.dataset import Dataset
 from fedtide.worlds.prepared import load_data
 
@@ -62,10 +62,12 @@ def compare(
     watch: Watch = UNWATCHED,
     ended: Callable[[Summary], None] = lambda _: None,
     hosts: Hosts = HERE,
+    score: Score | None = None,
 ) -> tuple[list[Summary], int | None]:
     """Execute all runs of a grid. A run that raises an exception, or whose process dies, has failed; the others continue.
 
-    ``workers`` runs at once, 0 for one per core. ``ended`` gets the summary of each run as it finishes.
+    ``workers`` runs at once, 0 for one per core. ``ended`` gets the summary of each run as it finishes. Lines show ``score``
+    if it is on the next period and recorded, else the task's main score; see :func:`fedtide.records.summary.headline`.
 
     Returns:
         Summaries in the order of the grid, and the signal that stopped it before all runs had ended, if any. A failed run
@@ -80,7 +82,7 @@ def compare(
     per_card, places = share_cards(grid, hosts, workspace.worlds, watch.log)
     if not hosts.away:
         workers = min(workers or available_cores(), len(grid), places)
-    comparison = _Comparison(grid, workspace, watch, ended, away=hosts.away)
+    comparison = _Comparison(grid, workspace, watch, ended, away=hosts.away, score=score)
     refuse_bad_imports(comparison.collect(alone=not hosts.away and workers == 1), workspace)
     with (
         executor(hosts, workers, per_card, workspace.runs, watch.log) as run_jobs,
@@ -116,8 +118,9 @@ class _Comparison:
         watch: Watch,
         ended: Callable[[Summary], None],
         away: bool,
+        score: Score | None,
     ) -> None:
-        self._grid, self._workspace, self._ended, self._away = grid, workspace, ended, away
+        self._grid, self._workspace, self._ended, self._away, self._score = grid, workspace, ended, away, score
         self._log, self._display = watch.log, watch.display
         self.mirroring: Mirroring | None = None
         self._waiting: list[_Job] = []
@@ -201,7 +204,7 @@ class _Comparison:
                 self._remarks.add(line)
                 self._log(f"  {line}")
         if number not in self._refused:  # what is refused is listed at the end, or once if it is everything
-            self._log(f"{len(self._found)}/{len(self._grid)}  {_line(self._grid[number], summary)}")
+            self._log(f"{len(self._found)}/{len(self._grid)}  {_line(self._grid[number], summary, self._score)}")
         self._ended(summary)
 
 
@@ -220,9 +223,9 @@ def _name(settings: RunSettings) -> str:
     return f"{settings.label} / {settings.initialiser_label} / seed {settings.seed}"
 
 
-def _line(settings: RunSettings, summary: Summary) -> str:
-    main, final = main_score(settings.task), score_in(summary, "final")
-    shown = "" if final is None else f"  final {main.words} {main.shown(final).strip()}"
+def _line(settings: RunSettings, summary: Summary, score: Score | None) -> str:
+    found = headline(summary, score)
+    shown = "" if found is None else f"  {found.text}"
     state = "" if summary["state"] == "complete" else f"  {summary['state'].upper()}"
     why = f": {summary['message']}" if summary["state"] == "failed" else ""
     return f"{_name(settings)}{shown}{state}{why}"

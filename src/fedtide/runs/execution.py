@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import gc
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from functools import partial
@@ -24,6 +24,7 @@ from fedtide.federation.saving import checkpoint
 from fedtide.mirror.workspace import Workspace
 from fedtide.models.base import Model
 from fedtide.records.marks import wrong_size
+from fedtide.records.periods import alarms_in, means_next
 from fedtide.records.run_directory import ENCODING, MODEL, RunDirectory
 from fedtide.records.summary import State, Summary
 from fedtide.runs.failures import failure_kept
@@ -226,7 +227,21 @@ def _train(job: _Job, decision: Decision, wait: bool) -> Summary:
             else:
                 module.build()
         pruned = any(getattr(callback, "pruned", False) for callback in called)
-        return _conclude(directory, manifest, module, pruned, stop.received)
+        summary = _conclude(directory, manifest, module, pruned, stop.received)
+    for line in _alarms(job, timeline) if summary["state"] == "complete" else ():
+        watch.log(line)
+    return summary
+
+
+def _alarms(job: _Job, timeline: Timeline) -> Iterator[str]:
+    """A line for each period whose score fell, see :func:`fedtide.records.periods.alarms`."""
+    names = [str(name) for name in timeline.notes.get("periods", ())]
+    for each in alarms_in(job.directory.history()):
+        name = names[each.period] if each.period < len(names) else str(each.period + 1)
+        yield (
+            f"{title(job.settings)}: accuracy on {name}, before it is trained on, fell to {each.value:.1%}, "
+            f"{each.errors:.1f} standard errors below the mean of the periods before ({each.before:.1%})"
+        )
 
 
 def _follow(job: _Job) -> Summary:
@@ -305,7 +320,12 @@ def _conclude(
 ) -> Summary:
     """The summary of a run that is trained no further, written to its records unless a later process continues it."""
     rounds, state = module.state.round, _state(module, pruned)
-    summary = manifest | _scores(directory, module.settings.task) | {"state": state, "rounds": rounds} | _totals(module)
+    summary = (
+        manifest
+        | _scores(directory, module.settings.task, state)
+        | {"state": state, "rounds": rounds}
+        | _totals(module)
+    )
     if module.diverged:
         summary["message"] = module.diverged
     if state == "complete":
@@ -328,14 +348,21 @@ def _state(module: FederatedModule, pruned: bool) -> State:
     return "pruned" if pruned else "interrupted"
 
 
-def _scores(directory: RunDirectory, task: TaskName) -> Summary:
-    """Final, best and mean-of-the-last-ten accuracies, or values of another task's main score, from the history."""
-    rows, main = directory.history(), main_score(task).name
-    columns = [[float(row[name]) for row in rows if row.get(name)] for name in (f"test_{main}", f"validation_{main}")]
-    values = columns[0] or columns[1]
+def _scores(directory: RunDirectory, task: TaskName, state: State) -> Summary:
+    """Final, best and mean-of-the-last-ten accuracies, or values of another task's main score, from the history.
+
+    Where periods are evaluated ahead, means over the periods of a complete run instead of the best value.
+    """
+    rows, main = directory.history(), main_score(task)
+    split = "test" if any(row.get(f"test_{main.name}") for row in rows) else "validation"
+    values = [float(row[f"{split}_{main.name}"]) for row in rows if row.get(f"{split}_{main.name}")]
     last = values[-10:]
     found = (values[-1], max(values), sum(last) / len(last)) if values else (None, None, None)
-    return cast(Summary, dict(zip((f"final_{main}", f"best_{main}", f"mean_last10_{main}"), found, strict=True)))
+    named = dict(zip((f"final_{main.name}", f"best_{main.name}", f"mean_last10_{main.name}"), found, strict=True))
+    if means := means_next(rows, split):
+        del named[f"best_{main.name}"]
+        named |= means if state == "complete" else dict.fromkeys(means)
+    return cast(Summary, named)
 
 
 def _totals(module: FederatedModule) -> Summary:

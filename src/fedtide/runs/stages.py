@@ -15,7 +15,7 @@ from fedtide.core.files import write_json, write_text
 from fedtide.core.hashing import short_hash
 from fedtide.mirror.server import Server
 from fedtide.mirror.workspace import MlflowOptions, Workspace
-from fedtide.records.summary import Summary
+from fedtide.records.summary import Summary, headline
 from fedtide.runs import identity
 from fedtide.runs.compare import compare
 from fedtide.runs.identity import run_key
@@ -144,13 +144,20 @@ def train(
             raise SettingsError(f"not among compare.algorithms: {', '.join(sorted(unknown))}")
         grid = [settings for settings in grid if settings.label in algorithms]
     experiment = params.experiment
-    summaries, stopped = compare(grid, where, experiment.compare.workers, watch, hosts=experiment.hosts)
+    score = Score(experiment.report.metric)
+    summaries, stopped = compare(grid, where, experiment.compare.workers, watch, hosts=experiment.hosts, score=score)
     if out is not None and stopped is None:
-        main = main_score(params.experiment.task).name
-        keys = ("run_key", "label", "initialiser", "seed", "state", "rounds", f"final_{main}", f"best_{main}")
         folder(out.parent)
-        write_json(out, {"runs": [{key: _rounded(summary.get(key)) for key in keys} for summary in summaries]})
+        write_json(out, {"runs": [_outcome(summary) for summary in summaries]})
     return summaries, stopped
+
+
+def _outcome(summary: Summary) -> dict[str, Any]:
+    """What DVC keeps of a run."""
+    main, found = main_score(summary.get("task", "classification")), headline(summary)
+    ahead = [found.name] if found is not None and found.score.ahead else [f"best_{main.name}"]
+    keys = ("run_key", "label", "initialiser", "seed", "state", "rounds", f"final_{main.name}", *ahead)
+    return {key: _rounded(summary.get(key)) for key in keys}
 
 
 def _refuse_unrecorded(params: Params, grid: Sequence[RunSettings]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any, Literal, NamedTuple, Self
 
 import numpy as np
@@ -23,8 +24,9 @@ class Calendar(Scenario):
     For data that knows its clients and times, with partition ``natural``. A period is a session of ``rounds_per_period``
     rounds. A client is present if it has training samples of the period, or of the ``memory`` periods before, which it still
     holds; with participation ``active``, those take part that have samples of the round's equal part of the period. Models
-    are evaluated on the period's held-out samples and, with ``ahead``, on those of the next period, which has not been
-    trained on. Periods without training samples are skipped; the timeline's notes name them. A client without held-out
+    are evaluated on the period's held-out samples and, with ``ahead``, on the next period, which has not been trained on: on
+    all its samples but those for validation (they score searches and are never tested), or with ``ahead_on: held_out`` on its
+    test samples alone. Periods without training samples are skipped; the timeline's notes name them. A client without held-out
     samples trains as the others. A class is an output of the model from the start, whenever its first sample comes.
 
     Nothing depends on later samples, except the number of clients that ``partition.min_samples`` and ``max_clients`` leave,
@@ -43,6 +45,11 @@ class Calendar(Scenario):
         rounds_per_period: int = Field(10, ge=1, description="communication rounds per period")
         memory: int = Field(0, ge=0, description="earlier periods whose samples a client still holds")
         ahead: Literal[0, 1] = Field(1, description="1: evaluate also on the next period; 0: do not")
+        ahead_on: Literal["all", "held_out"] = Field(
+            "all",
+            description="samples of the next period to test on: all but those for validation (none has been trained on yet), "
+            "or the held-out test samples alone",
+        )
 
         @model_validator(mode="after")
         def _consistent(self) -> Self:
@@ -87,7 +94,11 @@ class Calendar(Scenario):
             assignments.append(Assignment(np.array(clients), len(shards) + np.arange(len(clients))))
             shards += [holdings.held(client, number, chosen.memory) for client in clients]
         session_of_round = np.repeat(np.arange(len(sessions)), chosen.rounds_per_period)
-        following = np.append(np.arange(1, len(sessions)), -1)
+        own = [HeldOut(*parts) for parts in zip(*held_out, strict=True)]
+        following, later = np.append(np.arange(1, len(sessions)), -1), list[HeldOut]()
+        if chosen.ahead and chosen.ahead_on == "all":
+            later = [replace(own[place], train=holdings.of(sessions[place])) for place in following[:-1]]
+            following[:-1] += len(sessions) - 1
         return Timeline(
             num_clients=len(dealt.shards),
             num_classes=world.num_classes,
@@ -99,7 +110,7 @@ class Calendar(Scenario):
             view_of_round=np.zeros_like(session_of_round),
             validation=world.validation,
             notes={"scenario": "calendar", "partition": "natural", **_facts(calendar, sessions), **dealt.notes},
-            held_out=[HeldOut(*parts) for parts in zip(*held_out, strict=True)],
+            held_out=[*own, *later],
             held_out_of_round=session_of_round,
             next_of_round=following[session_of_round] if chosen.ahead else np.full_like(session_of_round, -1),
             origin_of_client=dealt.origins,
@@ -128,6 +139,10 @@ class _Holdings:
 
     def held(self, client: int, period: int, memory: int) -> Ints:
         return np.sort(np.concatenate(self._parts[client][max(0, period - memory) : period + 1]))
+
+    def of(self, period: int) -> Ints:
+        """Those of all clients in a period."""
+        return np.sort(np.concatenate([parts[period] for parts in self._parts]))
 
     def present(self, period: int, memory: int) -> list[int]:
         """Clients that hold samples in a period."""
@@ -160,4 +175,8 @@ def _by_period(known: _Dated, positions: Ints, calendar: Periods, sessions: list
 
 def _facts(calendar: Periods, sessions: list[int]) -> dict[str, Any]:
     skipped = [name for number, name in enumerate(calendar.names) if sessions[0] <= number and number not in sessions]
-    return {"periods": [calendar.names[number] for number in sessions], "skipped": skipped}
+    return {
+        "periods": [calendar.names[number] for number in sessions],
+        "numbers": [number + 1 for number in sessions],
+        "skipped": skipped,
+    }

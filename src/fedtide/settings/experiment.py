@@ -52,8 +52,8 @@ class ReportSettings(SettingsModel):
     metric: ScoreName = Field(
         "accuracy",
         description="test metric of the key figure, the table and its comparisons; except accuracy and loss, it has to be "
-        "among `evaluation.metrics`; `_next`: on the next period, with `scenario.ahead: 1`; if not given, r2 for regression "
-        "and mean_ap for multilabel",
+        "among `evaluation.metrics`; `_next`: on the next period, with `scenario.ahead: 1`, and then averaged over the periods; "
+        "if not given, r2 for regression, mean_ap for multilabel, and with `scenario.ahead: 1` that on the next period",
     )
     last: int = Field(10, ge=1, description="rounds averaged in the table")
     target: float | None = Field(
@@ -143,18 +143,22 @@ class Experiment(RunSettings):
     def for_its_task(self) -> Experiment:
         """The same with the task's main score where the report's or the search's metric is not given.
 
+        That of the next period where the scenario has ``ahead`` set.
+
         Raises:
             SettingsError: one is given that runs of the task do not record.
         """
         task, changed = self.task, dict[str, SettingsModel]()
+        main = main_score(task).next if getattr(self.scenario, "ahead", 0) else main_score(task)
         for group, scored, default in (
-            ("report", Score(self.report.metric), main_score(task).name),
-            ("tune", score_of(self.tune.metric), f"validation_{main_score(task).name}"),
+            ("report", Score(self.report.metric), main.name),
+            ("tune", score_of(self.tune.metric), f"validation_{main.name}"),
         ):
             chosen: ReportSettings | TuneSettings = getattr(self, group)
-            if scored.fits(task):
+            given = "metric" in chosen.model_fields_set
+            if scored.fits(task) and (given or chosen.metric == default):
                 continue
-            if "metric" in chosen.model_fields_set:
+            if given:
                 raise SettingsError(
                     f"{group}.metric = {chosen.metric}: with objective {self.objective.name} runs record "
                     f"{', '.join(RECORDED[task])}"

@@ -71,6 +71,16 @@ class Score:
         return capitalised(self.words)
 
     @property
+    def mean_next(self) -> str:
+        """Name of its mean over the next periods, in summaries, tables and trackers: ``mean_next_accuracy``."""
+        return f"mean_next_{self._base}"
+
+    @property
+    def next(self) -> Score:
+        """The same on the next period."""
+        return Score(self._base + _NEXT)
+
+    @property
     def lower(self) -> bool:
         """Whether lower values are better."""
         return self._base in _LOWER

@@ -92,12 +92,20 @@ class TuneSettings(SettingsModel):
     metric: TuneMetric = Field(
         "validation_accuracy",
         description="metric to optimise, averaged over some rounds; loss, calibration error and mean absolute error are "
-        "minimised; `_next`: on the next period, with `scenario.ahead: 1`; else r2 for regression, mean_ap for multilabel",
+        "minimised; `_next`: on the next period, with `scenario.ahead: 1`; if not given, r2 for regression, mean_ap for "
+        "multilabel, and with `scenario.ahead: 1` that on the next period",
     )
-    over: Literal["auto", "end", "changes"] = Field(
+    over: Literal["auto", "end", "changes", "periods"] = Field(
         "auto",
         description="rounds to average: end: the last tenth; changes: the first ten of every session that is a transition "
-        "under `report.transition_counting: stored`; auto: changes if there is one",
+        "under `report.transition_counting: stored`; periods: the last of every period of a calendar; auto: periods on a "
+        "calendar, else changes if there is one",
+    )
+    until: int | None = Field(
+        None,
+        ge=1,
+        description="last period of a search on a calendar, counted as `scenario.first`; null: the first half of the periods, "
+        "at least two",
     )
     cost: Literal["kappa"] | None = Field(
         None, description="kappa: minimise the mean communication cost of the rounds, too, and find the Pareto front"

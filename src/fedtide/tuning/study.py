@@ -40,6 +40,7 @@ from fedtide.tuning.samplers import Proposals, facts
 from fedtide.tuning.space import Space
 from fedtide.tuning.stopping import promises_little, pruner, report_seeds
 from fedtide.tuning.trial import Outcome, SeedRun, Task, evaluated_rounds, run_trial
+from fedtide.tuning.until import Until
 from fedtide.worlds.files import timeline_for
 from fedtide.worlds.prepared import load_data
 
@@ -73,7 +74,8 @@ def tune(
     """Search for good settings of the file's algorithm and initialiser on the validation split.
 
     Every trial is a run with ``tune.seed``, or one with each of ``tune.seeds``, that is never evaluated on the test set. Its
-    value is the mean of ``tune.metric`` over the rounds given by ``tune.over`` and over the seeds. With ``tune.prune`` its
+    value is the mean of ``tune.metric`` over the rounds given by ``tune.over`` and over the seeds. On a calendar the runs end
+    with period ``tune.until``, and the default metric is that on the next period, of its validation samples. With ``tune.prune`` its
     first run is asked after every round whether ``tune.pruner`` gives the trial up. A diverged trial is reported as pruned:
     Optuna ranks such trials below all complete ones, so no value has to be invented. A trial that raises, or whose process
     dies twice, has failed: the others go on without it, and the same command tries it again.
@@ -102,21 +104,35 @@ def tune(
     refuse_several_processes(space.base)
     refuse_bad_imports([space.base], workspace)
     data = load_data(space.base)
-    rounds, length = dict[int, tuple[int, ...]](), 0
+    rounds, length, until = dict[int, tuple[int, ...]](), 0, None
     for seed in options.run_seeds:
-        timeline = timeline_for(space.settings({}, seed), data)
+        timeline = timeline_for(settings := space.settings({}, seed), data)
+        until = until or Until(timeline, options.until)
+        if until.last is not None:
+            timeline = timeline_for(until.cut(settings), data)
         if len(timeline.validation) == 0:
             raise SettingsError(f"validation = {space.base.validation:g}: a search needs a share > 0 to measure on")
         ahead, every = score_of(options.metric).ahead, space.base.evaluation.every
         rounds[seed] = evaluated_rounds(timeline, options.over, every, ahead=ahead)
         length = length or timeline.rounds
+    assert until is not None  # there is a seed
+    if until.text:
+        watch.log(until.text)
     for seed in sorted({*options.run_seeds} & {*params.experiment.compare.seeds}):
         key = f"tune.seeds: {seed}" if options.seeds else f"tune.seed = {seed}"
         watch.log(f"{key} is among compare.seeds: a seed for tuning should not be used in the comparison")
     varied = {dimension.key: dataclasses.asdict(dimension) for dimension in space.dimensions}
     sources = sorted({part for settings in space.extremes for part in code(settings)})
     first = rounds[options.run_seeds[0]]
-    identity = [run_key(space.base, data), sources, varied, options.metric, first, options.cost, options.prunes]
+    identity = [
+        run_key(until.cut(space.base), data),
+        sources,
+        varied,
+        options.metric,
+        first,
+        options.cost,
+        options.prunes,
+    ]
     digest = short_hash([*identity, facts(options, rounds)])
     name = f"tune-{space.base.label}-{space.base.initialiser_label}-{digest}"
     sent = dataclasses.replace(workspace.options, model=False, register=None)  # of many models one is of use
@@ -124,7 +140,7 @@ def tune(
 
     per_card, places = share_cards([space.base], hosts, where.worlds, watch.log)
     with _held(folder, name), executor(hosts, options.workers, per_card, where.runs, watch.log) as run_jobs:
-        study = _Study(folder / name, space, options, proposals, length, rounds, partial(run_key, data=data))
+        study = _Study(folder / name, space, until, options, proposals, length, rounds, partial(run_key, data=data))
         search = _Search(study, where, watch)
         search.workers = min(search.workers, places)
         if hosts.away:
@@ -156,12 +172,13 @@ class _Study:
     """What a search is.
 
     Attributes:
-        path: its folder and name. space: what is varied. proposals: of trials.
+        path: its folder and name. space: what is varied. until: the last period. proposals: of trials.
         length: rounds of a run. rounds: those that are scored, by seed of the runs. key: of a run with some settings.
     """
 
     path: Path
     space: Space
+    until: Until
     options: TuneSettings
     proposals: Proposals
     length: int
@@ -183,7 +200,8 @@ class _Search:
         optuna.logging.set_verbosity(optuna.logging.WARNING)
         options, proposals, path = study.options, study.proposals, study.path
         self._space, self._options, self._proposals, self._path = study.space, options, proposals, path
-        self._rounds, self._key, self._states = study.rounds, study.key, optuna.trial.TrialState
+        self._until, self._rounds, self._key = study.until, study.rounds, study.key
+        self._states = optuna.trial.TrialState
         self._workspace, self._log, self._display = workspace, watch.log, watch.display
         self.mirroring: Mirroring | None = None
         self._objectives: list[str] = [options.metric, *([options.cost] if options.cost else [])]
@@ -268,7 +286,7 @@ class _Search:
         return None
 
     def _run(self, values: Mapping[str, Value], seed: int, name: str) -> SeedRun:
-        settings = self._space.settings(values, seed)
+        settings = self._until.cut(self._space.settings(values, seed))
         key = self._key(settings)
         if self.workers > 1 or self.mirroring is not None:  # they share the cores; results do not depend on it
             settings = settings.model_copy(update={"engine": settings.engine.model_copy(update={"workers": 1})})

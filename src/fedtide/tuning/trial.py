@@ -170,22 +170,50 @@ def after_changes(timeline: Timeline) -> tuple[int, ...]:
     return tuple(first + round_ for first, length in spans for round_ in range(1, min(_WINDOW, length) + 1))
 
 
+def period_ends(timeline: Timeline, every: int) -> tuple[int, ...]:
+    """Numbers of the last evaluated round of every period.
+
+    Raises:
+        SettingsError: sessions are no periods.
+    """
+    if not timeline.has_periods:
+        raise SettingsError("tune.over = 'periods': sessions are no periods of the data's time; use scenario calendar")
+    spans = [timeline.session_span(start) for start in timeline.session_starts]
+    evaluated = [[t + 1 for t in range(first, first + n) if _evaluated(timeline, t + 1, every)] for first, n in spans]
+    return tuple(rounds[-1] for rounds in evaluated if rounds)
+
+
+def _evaluated(timeline: Timeline, round_: int, every: int) -> bool:
+    return round_ % every == 0 or round_ == timeline.rounds or timeline.ends_period(round_ - 1)
+
+
+_WHICH = {"changes": "the first ten of a session", "end": "the last tenth", "periods": "the last of a period"}
+
+
 def evaluated_rounds(timeline: Timeline, over: str, every: int, ahead: bool = False) -> tuple[int, ...]:
     """Numbers of the rounds given by ``tune.over``, when every ``every``-th round and the last are evaluated.
 
-    With ``ahead``, only rounds with a next period to evaluate on.
+    With ``ahead``, only rounds with a next period to evaluate on: the mean over ``periods`` is then the mean over the next
+    periods that reports give.
 
     Raises:
-        SettingsError: there are no changes to evaluate, no next period, or none of the rounds is evaluated.
+        SettingsError: there are no changes or periods to evaluate, no next period, or none of the rounds is evaluated.
     """
     if ahead and not timeline.looks_ahead:
-        raise SettingsError("tune.metric: there is no next period to evaluate on; use scenario calendar with ahead: 1")
-    changes = over == "changes" or (over == "auto" and bool(timeline.transition_sessions))
-    rounds = after_changes(timeline) if changes else last_tenth(timeline, ahead)
+        why = " after tune.until" if timeline.has_periods else "; use scenario calendar with ahead: 1"
+        raise SettingsError(f"tune.metric: there is no next period to evaluate on{why}")
+    which = over
+    if over == "auto":
+        which = "periods" if timeline.has_periods else "changes" if timeline.transition_sessions else "end"
+    if which == "periods":
+        rounds = period_ends(timeline, every)
+    else:
+        rounds = after_changes(timeline) if which == "changes" else last_tenth(timeline, ahead)
     rounds = tuple(round_ for round_ in rounds if not ahead or _looks_ahead(timeline, round_))
-    if not any(round_ % every == 0 or round_ == timeline.rounds for round_ in rounds):
-        which = "the first ten of a session" if changes else "the last tenth"
-        raise SettingsError(f"evaluation.every = {every}: no round of tune.over = {over!r}, {which}, is evaluated")
+    if not any(_evaluated(timeline, round_, every) for round_ in rounds):
+        raise SettingsError(
+            f"evaluation.every = {every}: no round of tune.over = {over!r}, {_WHICH[which]}, is evaluated"
+        )
     return rounds
 
 

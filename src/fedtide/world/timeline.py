@@ -10,7 +10,7 @@ import hashlib
 import json
 from collections.abc import Container
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
@@ -43,10 +43,15 @@ class Assignment:
 
 @dataclass(frozen=True)
 class HeldOut:
-    """Ascending int64 positions of samples that a model is evaluated on; those of ``validation`` are in the training set."""
+    """Ascending int64 positions of samples that a model is evaluated on.
+
+    ``test``: in the test set. ``validation``: in the training set. ``train``: in the training set, of samples that are tested
+    before they are trained on, and belong to split ``test``.
+    """
 
     test: Ints
     validation: Ints
+    train: Ints = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
 
 
 @dataclass(frozen=True)
@@ -222,10 +227,24 @@ class Timeline:
         own = self.at(starts[session]).clients
         return any(np.array_equal(self.at(round_).clients, own) for round_ in starts[self.pilot : session])
 
+    def ends_period(self, round_: int) -> bool:
+        """Whether a round is the last one before a period that its model is evaluated on."""
+        return self.evaluated_ahead_at(round_) is not None and self.ends_session(round_)
+
+    @property
+    def has_periods(self) -> bool:
+        """Whether sessions are periods of the data's own time."""
+        return "periods" in self.notes
+
     @property
     def transition_sessions(self) -> list[int]:
-        """Numbers (from 1) of the sessions that reports count as transitions, see :func:`transition_sessions`."""
-        returning = {session + 1 for session in range(self.sessions) if self.returning(session)}
+        """Numbers (from 1) of the sessions that reports count as transitions, see :func:`transition_sessions`.
+
+        Every period is new data, so all of them count, whoever is present.
+        """
+        returning = {
+            session + 1 for session in range(self.sessions) if not self.has_periods and self.returning(session)
+        }
         return transition_sessions(self.pilot, self.sessions, returning)
 
     @property
@@ -235,6 +254,7 @@ class Timeline:
         indices += [self.held_out_of_round, self.next_of_round, self.origin_of_client]
         held = [array for item in self.assignments for array in (item.clients, item.shards)]
         held += [array for item in self.held_out for array in (item.test, item.validation)]
+        held += [item.train for item in self.held_out if len(item.train)]
         arrays: list[NDArray[Any]] = [*indices, self.label_views, *self.shards, *held, *self.active]
         arrays += [] if self.visits is None else self.visits.arrays().values()
         value = hashlib.sha256(f"{self.num_clients} {[array.shape for array in arrays]}".encode())
@@ -271,6 +291,8 @@ class Timeline:
             **_flat("active", self.active),
             "meta": np.array(json.dumps(facts, sort_keys=True)),
         }
+        if any(len(held.train) for held in self.held_out):
+            arrays |= _flat("tested_train", [held.train for held in self.held_out])
         arrays |= {} if self.visits is None else {f"visit_{name}": a for name, a in self.visits.arrays().items()}
         write_arrays(path, arrays)
 
@@ -293,6 +315,7 @@ class Timeline:
         pieces = np.cumsum(arrays["assignment_sizes"])[:-1]
         clients = np.split(arrays["assignment_clients"], pieces)
         shards = np.split(arrays["assignment_shards"], pieces)
+        held = ["test", "validation", *(["tested_train"] if "tested_train_values" in arrays else [])]
         visits = {name.removeprefix("visit_"): arrays[name] for name in arrays if name.startswith("visit_")}
         return Timeline(
             num_clients=meta["num_clients"],
@@ -305,10 +328,7 @@ class Timeline:
             view_of_round=arrays["view_of_round"],
             validation=arrays["validation"],
             notes=meta["notes"],
-            held_out=[
-                HeldOut(test, validation)
-                for test, validation in zip(_ragged(arrays, "test"), _ragged(arrays, "validation"), strict=True)
-            ],
+            held_out=[HeldOut(*parts) for parts in zip(*map(partial(_ragged, arrays), held), strict=True)],
             held_out_of_round=arrays["held_out_of_round"],
             next_of_round=arrays["next_of_round"],
             origin_of_client=arrays["origin_of_client"],

@@ -57,6 +57,7 @@ def _refuse_impossible(scenario: Scenario, timeline: Any, samples: int, test_sam
         "validation": ([timeline.validation], samples),
         "held_out test samples": ([item.test for item in timeline.held_out], test_samples),
         "held_out validation samples": ([item.validation for item in timeline.held_out], samples),
+        "held_out training samples": ([item.train for item in timeline.held_out], samples),
     }
     for name, (arrays, end) in indices.items():
         for array in arrays:

@@ -65,20 +65,28 @@ class Evaluator:
         return measure(self.settings.metrics, logits, labels.cpu())
 
     def samples(self, split: str, held_out: HeldOut | None = None) -> tuple[Tensor, Tensor]:
-        """Inputs and labels of held-out samples; arguments as in :meth:`scores`."""
+        """Inputs and labels of held-out samples, those in the test set first; arguments as in :meth:`scores`."""
         if split == "test" and held_out is None:
             return self.data.read("test", slice(None))
-        return self.data.read(part_of(split), self.on_device(self.positions(split, held_out)))
+        found = self.data.read(part_of(split), self.on_device(self.positions(split, held_out)))
+        if split != "test" or held_out is None or not len(held_out.train):
+            return found
+        inputs, labels = self.data.read("train", self.on_device(held_out.train))
+        return torch.cat([found[0], inputs]), torch.cat([found[1], labels])
 
     def training_samples(self, shards: list[Ints]) -> tuple[Tensor, Tensor]:
         """Inputs and labels of the training samples in some shards, shard by shard."""
         return self.data.read("train", self.on_device(np.concatenate(shards)))
 
     def positions(self, split: str, held_out: HeldOut | None = None) -> Ints:
-        """Positions of held-out samples in the test or training set; arguments as in :meth:`scores`."""
+        """Positions of held-out samples in a split's part of the dataset; arguments as in :meth:`scores`."""
         if held_out is not None:
             return held_out.test if split == "test" else held_out.validation
         return np.arange(self.data.size("test")) if split == "test" else self.timeline.validation
+
+    def count(self, split: str, held_out: HeldOut) -> int:
+        """Number of held-out samples of :meth:`samples`."""
+        return len(self.positions(split, held_out)) + (len(held_out.train) if split == "test" else 0)
 
     def on_device(self, positions: Ints) -> Tensor:
         """Positions where the data are."""

@@ -63,7 +63,11 @@ class Moment:
         def metrics(name: str, split: str, ahead: bool) -> dict[str, float | None]:
             return {} if ahead and samples[True] is None else evaluator.metrics(model(name), split, samples[ahead])
 
+        def rows_ahead(split: str) -> int | None:
+            return None if samples[True] is None else evaluator.count(split, samples[True])
+
         self.model, self.scores, self.row, self.metrics, self.held_out = model, scores, row, metrics, held_out
+        self.rows_ahead = rows_ahead
 
 
 class Scoring:
@@ -92,7 +96,7 @@ class Scoring:
         evaluator = self._evaluator
         settings, timeline = evaluator.settings, evaluator.timeline
         moment = Moment(evaluator, self._weighting, state, result, t)
-        if (t + 1) % settings.every == 0 or t + 1 == timeline.rounds:
+        if (t + 1) % settings.every == 0 or t + 1 == timeline.rounds or timeline.ends_period(t):
             self._score_round(record, state, result, moment, t)
         if settings.earlier_sessions and timeline.tests_sessions and timeline.ends_session(t):
             record.session_scores = session_scores(evaluator, moment.model(self._reported), t)
@@ -144,6 +148,7 @@ class Scoring:
         if self._evaluator.timeline.looks_ahead:
             columns |= {f"{split}_{score}_next": of_model(reported, score, True) for score in recorded}
             columns |= {f"{split}_{metric}_next": of_metric(metric, True) for metric in metrics}
+            columns[f"{split}_rows_next"] = lambda moment: moment.rows_ahead(split)
         return columns
 
 
