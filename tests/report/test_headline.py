@@ -103,12 +103,17 @@ def test_a_target_is_reached_from_above_where_lower_is_better(tmp_path):
     assert "Rounds to 0.4" in [column.title for column in low.columns]
 
 
-def test_the_last_rounds_of_a_score_of_the_next_period_end_with_the_last_but_one(tmp_path):
-    path = with_columns(write_run(tmp_path), test_auroc_next=lambda values: values.where(values.index < 12))
+def test_a_score_of_the_next_period_is_averaged_over_the_periods(tmp_path):
+    path = with_columns(
+        write_run(tmp_path, sessions=3),
+        test_auroc_next=lambda values: values.where(values.index < 24),
+        test_rows_next=len,
+    )
     table = tabulate(load([path], Score("auroc_next")), last=4)
-    expected = pd.read_csv(path / "history.csv")["test_accuracy"][8:12].mean()
-    assert table.runs["last"][0] == pytest.approx(expected)
-    assert table.columns[0].title == "Final AUROC on the next period, %"
+    accuracy = pd.read_csv(path / "history.csv")["test_accuracy"]
+    assert table.runs["mean_next_auroc"][0] == pytest.approx((accuracy[11] + accuracy[23]) / 2)
+    assert table.columns[0].title == "AUROC on the next period, mean over the periods, %"
+    assert not {"best_mean", "last_mean", "drop_mean"} & {*table.methods.columns}
 
 
 @pytest.mark.parametrize(

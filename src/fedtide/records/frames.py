@@ -112,6 +112,11 @@ class Records:
         return any(settings.get("clock.name") == "events" for settings in self.settings.values())
 
     @property
+    def has_periods(self) -> bool:
+        """Whether sessions of a run are periods of the data's time, so that its rounds have different test samples."""
+        return any(settings.get("scenario.name") == "calendar" for settings in self.settings.values())
+
+    @property
     def methods(self) -> list[Method]:
         """(label, initialiser) of every method, in order of appearance."""
         return [(str(label), str(start)) for label, start in self.runs[METHOD].drop_duplicates().to_numpy()]

@@ -48,13 +48,6 @@ def mean_next(values: ArrayLike, session: ArrayLike) -> float:
     return float(ends.mean()) if len(ends) else math.nan
 
 
-def until_evaluated(values: ArrayLike) -> Floats:
-    """``values`` up to the last evaluated round: a score of the next period ends with the last but one."""
-    array = np.asarray(values, dtype=np.float64)
-    found = np.flatnonzero(~np.isnan(array))
-    return array[: found[-1] + 1] if len(found) else array
-
-
 def drops(accuracy: ArrayLike, session: ArrayLike) -> Floats:
     """Drop at each session change, [sessions - 1]: last accuracy of a session minus first of the next."""
     values = [_evaluated(part) for part in _sessions(accuracy, session)]

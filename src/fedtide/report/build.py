@@ -20,7 +20,7 @@ from fedtide.core.files import write_bytes
 from fedtide.records import frames as records
 from fedtide.records import statistics
 from fedtide.records.frames import Records
-from fedtide.report import fairness, findings, pace, search, seconds
+from fedtide.report import fairness, findings, pace, periods, search, seconds
 from fedtide.report.charts import boundaries, clients, dynamics, earlier, figures, pareto, participants, raster, ribbon
 from fedtide.report.charts.pictures import Picture, picture
 from fedtide.report.method_table import MethodTable
@@ -112,7 +112,13 @@ def build(run_dirs: Sequence[Path], out: Path, contents: Contents) -> ReportSumm
     table = tabulate(read, last, rules, contents.speed.target)
     fair = fairness.fairness(read, last)
     changes = transitions(read, rules)
-    comparisons = [*_comparisons(table), *(_comparisons(fair) if fair else [])]
+    names = [str(name) for name in (contents.moves or {}).get("name", ())]
+    ahead = _ahead(read, table, names)
+    comparisons = [*_comparisons(table), *ahead, *(_comparisons(fair) if fair else [])]
+    shown = [
+        each for each in comparisons if each.over != "rows" or each is next(row for row in ahead if row.over == "rows")
+    ]
+    warnings = [*findings.warnings(read), *periods.falls(read, names)]
     results = [*findings.results(table), *(findings.results(fair) if fair else [])]
     spread = clients.quantiles(run_dirs, read)
     pictures = [*_pictures(read, table, spread, formats), *(front for _, front in found)]
@@ -133,7 +139,8 @@ def build(run_dirs: Sequence[Path], out: Path, contents: Contents) -> ReportSumm
         *(sheet for sheet, _ in found),
     ]
     html = render(
-        contents.title, read, results, table, tables, comparisons, [*pictures, *world, *who], contents.command
+        *(contents.title, read, results, warnings, table, tables, shown),
+        *([*pictures, *world, *who], contents.command),
     )
     files = {f"{each.name}.{form}": content for each in [*pictures, *who] for form, content in each.files.items()}
     files |= {
@@ -153,7 +160,7 @@ def build(run_dirs: Sequence[Path], out: Path, contents: Contents) -> ReportSumm
         complete=int((read.runs["state"] == "complete").sum()),
         total=len(run_dirs),
         results=tuple(results),
-        warnings=tuple(findings.warnings(read)),
+        warnings=tuple(warnings),
         table=_printable(contents.title, table),
     )
 
@@ -247,7 +254,7 @@ def _pictures(read: Records, table: Table, spread: pd.DataFrame, formats: Sequen
         (
             f"{score.name}_over_cost",
             pareto.score_over_cost(read, table),
-            f"Best test {score.words} over communication cost",
+            f"{pareto.level_title(table)} over communication cost",
             "Dots: mean of the complete runs of a method; bars: range over its seeds; line: Pareto front of the methods.",
         ),
         (
@@ -294,16 +301,35 @@ def _comparisons(table: MethodTable) -> list[Comparison]:
     return comparisons
 
 
+def _ahead(read: Records, table: Table, names: Sequence[str]) -> list[Comparison]:
+    """The same over periods and over the rows of each, of a score on the next period."""
+    column = table.level
+    if not read.score.ahead or (reference := table.leader(column)) is None:
+        return []
+    return [
+        Comparison(
+            column,
+            reference,
+            frame,
+            "rows" if period else "periods",
+            periods.period_name(period, names) if period else "",
+        )
+        for period, frame in periods.compared(read, reference)
+    ]
+
+
 def _comparison_frame(comparisons: list[Comparison]) -> pd.DataFrame:
     frames = [
         comparison.frame.reset_index().assign(
             metric=comparison.column.key,
             reference=findings.method(comparison.reference),
-            reading=[statistics.verdict(row) for row in comparison.frame.to_dict("records")],
+            over=comparison.over,
+            period=comparison.period,
+            reading=[statistics.verdict(row, comparison.over[:-1]) for row in comparison.frame.to_dict("records")],
         )
         for comparison in comparisons
     ]
-    columns = ["metric", "reference", "label", "initialiser", *statistics.COLUMNS, "reading"]
+    columns = ["metric", "over", "period", "reference", "label", "initialiser", *statistics.COLUMNS, "reading"]
     return pd.concat(frames)[columns] if frames else pd.DataFrame(columns=columns)
 
 
@@ -322,7 +348,11 @@ def _printable(title: str, table: Table) -> RichTable:
     printable = RichTable(title=escape(title), box=SIMPLE, pad_edge=False)
     for heading in ("Algorithm", "Initialiser"):
         printable.add_column(heading, no_wrap=True)
-    chosen = [place for place, column in enumerate(table.columns) if column.key in _TERMINAL_COLUMNS]
+    chosen = [
+        place
+        for place, column in enumerate(table.columns)
+        if column.key.startswith("mean_next_") or column.key in _TERMINAL_COLUMNS
+    ]
     for heading in ("Seeds", *(table.columns[place].title for place in chosen)):
         printable.add_column(heading, justify="right")
     for row in rows(table):

@@ -9,7 +9,6 @@ from statistics import median
 
 import numpy as np
 
-from fedtide.records import metrics
 from fedtide.records.frames import Method, Records
 from fedtide.report import formats, speed
 from fedtide.report.formats import Scale
@@ -49,7 +48,7 @@ def sheet(records: Records, last: int, target: float, baseline: str) -> list[She
     sign = records.score.sign
     runs = {
         str(key): _Measured(
-            *speed.last_rounds(metrics.until_evaluated(values), last),
+            *speed.last_rounds(values, last),
             speed.rounds_to_target(sign * values, sign * target),
         )
         for key, values in history.groupby("key", sort=False)[records.column]

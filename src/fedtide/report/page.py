@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from importlib import resources
-from typing import Any
+from typing import Any, Literal
 
 import jinja2
 import pandas as pd
@@ -25,17 +25,23 @@ from fedtide.settings.scores import ACCURACY, capitalised
 
 @dataclass(frozen=True)
 class Comparison:
-    """All methods against the best one by one metric: ``frame`` is what :func:`statistics.compare` returns."""
+    """All methods against the best one by one metric: ``frame`` is what :func:`statistics.compare` returns.
+
+    ``over``: what the intervals are over, seeds, periods or rows; ``period``: that the rows are of.
+    """
 
     column: Column
     reference: tuple[str, str]
     frame: pd.DataFrame
+    over: Literal["seeds", "periods", "rows"] = "seeds"
+    period: str = ""
 
 
 def render(
     title: str,
     records: Records,
     results: list[str],
+    warnings: list[str],
     table: Table,
     sheets: list[Sheet],
     comparisons: list[Comparison],
@@ -45,7 +51,7 @@ def render(
     """The page. The same arguments give the same bytes: no dates, durations or paths.
 
     Args:
-        results: one sentence each. sheets, comparisons: one table each. pictures: the key figure first.
+        results, warnings: one sentence each. sheets, comparisons: one table each. pictures: the key figure first.
         command: the command line that made the report.
     """
     drawn = {picture.name: interactive.figure(picture.chart) for picture in pictures if picture.chart}
@@ -58,7 +64,7 @@ def render(
     return environment.from_string(source).render(
         title=title,
         results=results,
-        warnings=findings.warnings(records),
+        warnings=warnings,
         facts=findings.facts(records),
         figures=pictures,
         charts=charts,
@@ -112,7 +118,10 @@ def _table_caption(table: Table) -> str:
     score, keys = table.score, {column.key for column in table.columns}
     parts = [] if score == ACCURACY else [f"Columns about rounds: test {score.words}."]
     if score.ahead:
-        parts.append("The last rounds are those before the last period, which has no next one.")
+        parts.append(
+            f"{capitalised(score.words)}: at the end of each period, before the next one is trained on; all periods weigh the "
+            "same, the last has no next one."
+        )
     if score != ACCURACY and keys & {"seen_estimated", "tail"}:
         parts.append("Columns about classes and estimates: accuracy.")
     parts.append("Bold: best of its column." if any(table.best(column) for column in table.columns) else "")
@@ -124,6 +133,8 @@ def _table_caption(table: Table) -> str:
         )
         if score.name in ("accuracy", "loss"):
             parts.append(f"{score.title} is over the labels present in the session.")
+    elif "transition" in keys:
+        parts.append(f"After a change: mean of the first {table.rules.window} rounds of each period but the first.")
     elif not math.isnan(table.target):
         parts.append(f"The target, {table.scale.goal(table.target)}, is {table.target_source}.")
     if "seen" in keys:
@@ -140,7 +151,8 @@ def _table_caption(table: Table) -> str:
 
 
 def _caveat(comparisons: list[Comparison]) -> str:
-    pairs = [int(count) for comparison in comparisons for count in comparison.frame["pairs"]]
+    by_seed = [comparison for comparison in comparisons if comparison.over == "seeds"]
+    pairs = [int(count) for comparison in by_seed for count in comparison.frame["pairs"]]
     if not pairs:
         return ""
     fewer = " Methods with fewer pairs share fewer seeds with the reference." if min(pairs) < max(pairs) else ""
@@ -156,7 +168,10 @@ def _comparison(comparison: Comparison) -> dict[str, Any]:
         "gap": comparison.column.scale.gap,
         "reference": findings.method(comparison.reference),
         "signed_rank": signed_rank,
-        "caption": "The interval is not corrected; Holm corrects p for all comparisons of the table. The reference was chosen "
+        "over": f"over {comparison.over}" + (f" of {comparison.period}" if comparison.period else ""),
+        "counted": "Rows" if comparison.over == "rows" else "Pairs",
+        "caption": _OVER[comparison.over]
+        + "The interval is not corrected; Holm corrects p for all comparisons of the table. The reference was chosen "
         f"for its {'lowest' if comparison.column.good == 'low' else 'highest'} mean, which biases the comparison slightly in "
         "its favour.",
         "rows": [
@@ -168,11 +183,20 @@ def _comparison(comparison: Comparison) -> dict[str, Any]:
                     _interval(comparison.column.scale, row["low"], row["high"]),
                     *(formats.p_value(row[test]) for test in tests),
                 ],
-                "verdict": statistics.verdict(row),
+                "verdict": statistics.verdict(row, comparison.over[:-1]),
             }
             for names, row in zip(frame.index.to_list(), frame.to_dict("records"), strict=True)
         ],
     }
+
+
+_OVER = {
+    "seeds": "",
+    "periods": "Differences on each period, means over the common seeds; the interval is for other periods like these, if they "
+    "are independent. Seeds share their test rows and cannot tell that. ",
+    "rows": "Intervals of two binomial shares, for other rows of this one period; single predictions are not recorded, so rows "
+    "are not paired and intervals are too wide rather than too narrow. ",
+}
 
 
 def _interval(scale: Scale, low: float, high: float) -> str:

@@ -15,7 +15,7 @@ from fedtide.report import formats, imbalance
 from fedtide.report.formats import Scale
 from fedtide.report.method_table import Column, MethodTable, over_seeds
 from fedtide.report.transitions import Rules
-from fedtide.settings.scores import ACCURACY, Score
+from fedtide.settings.scores import ACCURACY, Score, capitalised
 
 _TARGET_SHARE = 0.9
 _RULES = Rules()
@@ -34,8 +34,8 @@ class Table(MethodTable):
     Attributes:
         score: that the columns about rounds are about.
         rules: which session changes are evaluated, and over how many rounds.
-        target: score for rounds and bytes to target; by default nine tenths of the best method's mean of the last rounds,
-            rounded down to whole percent, or ten ninths, rounded up, where lower is better; NaN without a complete run.
+        target: score for rounds and bytes to target; by default nine tenths of the best method's mean of the last rounds (of
+            a score on the next period: of its mean over the periods), rounded down to whole percent, or ten ninths, rounded up, where lower is better; NaN without a complete run.
         target_source: where it comes from, in words.
     """
 
@@ -48,6 +48,13 @@ class Table(MethodTable):
     def scale(self) -> Scale:
         return Scale(self.score.share)
 
+    @property
+    def level(self) -> Column:
+        """The column that sums a method up in one number: the best value, or a mean where test samples change."""
+        return next(
+            column for key in (self.score.mean_next, "best", "last") for column in self.columns if column.key == key
+        )
+
 
 def tabulate(records: Records, last: int, rules: Rules = _RULES, target: float | None = None) -> Table:
     """All metrics of all runs; ``last`` is the number of last rounds to average, ``target`` as in :class:`Table`."""
@@ -56,6 +63,7 @@ def tabulate(records: Records, last: int, rules: Rules = _RULES, target: float |
     curves = {key: histories.get(key, empty) for key in records.runs["key"]}
     curves = {key: history.assign(score=history[records.column]) for key, history in curves.items()}
     rows = [_of_run(curve, score, last, rules.sessions(records, key), rules.window) for key, curve in curves.items()]
+    measured = _measured(records)
     forgetting = [_forgetting(records, key) for key in records.runs["key"]]
     tails = [_long_tail(records, key) for key in records.runs["key"]]
     parts = (pd.DataFrame(part, index=records.runs.index) for part in (rows, forgetting, tails))
@@ -67,16 +75,28 @@ def tabulate(records: Records, last: int, rules: Rules = _RULES, target: float |
         *(_to_target(curve, score, target) for curve in curves.values()), strict=True
     )
     shown = [name for name in _OPTIONAL if runs[name].notna().any()]
-    columns = _columns(score, last, target, rules, shown)
-    return Table(runs, over_seeds(runs, _METRICS), columns, score, rules, target, source)
+    unmeasured = {*_METRICS}.difference(measured)
+    columns = [column for column in _columns(score, last, target, rules, shown) if column.key not in unmeasured]
+    return Table(runs, over_seeds(runs, measured), columns, score, rules, target, source)
+
+
+def _measured(records: Records) -> list[str]:
+    """The metrics that fit the score.
+
+    Rounds of different periods are tested on different samples: none of them is the best. The next period's are averaged.
+    """
+    ahead = records.score.ahead
+    without = {"best", "last", "drop"} if ahead else {"best"} if records.has_periods else set[str]()
+    return [*([records.score.mean_next] if ahead else []), *(name for name in _METRICS if name not in without)]
 
 
 def _of_run(history: pd.DataFrame, score: Score, last: int, sessions: list[int], window: int) -> dict[str, float]:
     values, session = history["score"], history["session"]
     return {
         "final": metrics.final(values),
+        score.mean_next: metrics.mean_next(values, session) if score.ahead else math.nan,
         "best": score.sign * metrics.best(score.sign * values),
-        "last": metrics.mean_of_last(metrics.until_evaluated(values), last),
+        "last": metrics.mean_of_last(values, last),
         "transition": metrics.transition_accuracy(values, session, sessions, window),
         "drop": score.sign * metrics.mean_drop(values, session),
         "bytes": float(history["bytes"].iloc[-1]) if len(history) else math.nan,
@@ -104,7 +124,8 @@ def _to_target(history: pd.DataFrame, score: Score, target: float) -> tuple[floa
 
 def _target(runs: pd.DataFrame, score: Score, last: int) -> tuple[float, str]:
     """The default target, and where it comes from."""
-    means, rounds = runs[runs["state"] == "complete"].groupby(METHOD)["last"].mean(), f"over its last {last} rounds"
+    key, rounds = (score.mean_next, "over the periods") if score.ahead else ("last", f"over its last {last} rounds")
+    means = runs[runs["state"] == "complete"].groupby(METHOD)[key].mean()
     if score.lower:
         low = float(means.min())
         words = f"ten ninths of the best method's mean {rounds}, rounded up"
@@ -131,6 +152,10 @@ def _columns(score: Score, last: int, target: float, rules: Rules, shown: list[s
         scored("best", f"Best{named}"),
         scored("last", f"Last {last} rounds", f"last {last} rounds"),
     ]
+    if score.ahead:
+        what = f"{score.words}, mean over the periods"
+        mean = Column(score.mean_next, scale.heading(capitalised(what)), scale.value, good, what, scale)
+        columns = [mean, scored("final", "Last period")]
     if "backward" in shown:
         columns.append(scored("seen", "All sessions so far"))
         columns.append(Column("backward", f"Backward transfer{scale.gap}", lambda mean, _: scale.difference(mean)))
@@ -151,7 +176,10 @@ def _columns(score: Score, last: int, target: float, rules: Rules, shown: list[s
     if "transition" in shown:
         return [
             *columns,
-            scored("transition", "After a change", f"first {rules.window} rounds after a session change"),
+            scored(
+                *("transition", "After a change"),
+                "" if score.ahead else f"first {rules.window} rounds after a session change",
+            ),
             Column("drop", f"{'Rise' if score.lower else 'Drop'} at a change{scale.gap}", scale.value, good="low"),
             *costs,
         ]

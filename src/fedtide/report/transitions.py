@@ -27,7 +27,8 @@ class Rules:
     Attributes:
         window: number of rounds after a change to average.
         counting: which sessions are evaluated. ``stored``: those that return to clients with a stored model, that is of an
-            earlier session after the pilot (as published), or as ``all`` if there are none; ``all``: all after the pilot.
+            earlier session after the pilot (as published), or as ``all`` if there are none or sessions are periods of the
+            data's time; ``all``: all after the pilot.
         reference: label of the initialiser to compare recovery with.
         rho: share of the reference's best accuracy that is considered recovered.
     """
@@ -40,7 +41,8 @@ class Rules:
     def sessions(self, records: Records, key: str) -> list[int]:
         """Numbers (from 1) of a run's evaluated sessions."""
         own = records.boundaries[records.boundaries["key"] == key]
-        returning = own.loc[own["returning"].eq(True), "session"] if self.counting == "stored" else ()
+        stored = self.counting == "stored" and not records.has_periods
+        returning = own.loc[own["returning"].eq(True), "session"] if stored else ()
         count = records.history.loc[records.history["key"] == key, "session"].nunique()
         pilot = int(records.settings[key].get("scenario.pilot_sessions") or 0)
         return transition_sessions(pilot, count, set(returning))

@@ -228,8 +228,8 @@ def _train(job: _Job, decision: Decision, wait: bool) -> Summary:
                 module.build()
         pruned = any(getattr(callback, "pruned", False) for callback in called)
         summary = _conclude(directory, manifest, module, pruned, stop.received)
-    for line in _alarms(job, timeline) if summary["state"] == "complete" else ():
-        watch.log(line)
+    for remark in _alarms(job, timeline) if summary["state"] == "complete" else ():
+        watch.log(remark)
     return summary
 
 

@@ -64,7 +64,8 @@ class Moment:
             return {} if ahead and samples[True] is None else evaluator.metrics(model(name), split, samples[ahead])
 
         def rows_ahead(split: str) -> int | None:
-            return None if samples[True] is None else evaluator.count(split, samples[True])
+            later = samples[True]
+            return None if later is None else evaluator.count(split, later)
 
         self.model, self.scores, self.row, self.metrics, self.held_out = model, scores, row, metrics, held_out
         self.rows_ahead = rows_ahead

@@ -12,8 +12,14 @@ from fedtide.report.front import pareto_front
 from fedtide.report.table import Table
 
 
+def level_title(table: Table) -> str:
+    """What the dots are: one number per method."""
+    words = {table.score.mean_next: "Mean test {}", "best": "Best test {}", "last": "Test {} of the last rounds"}
+    return words[table.level.key].format(table.score.words)
+
+
 def score_over_cost(records: Records, table: Table) -> Chart | None:
-    """Best score over kappa, a dot per method with the range over its seeds, and the Pareto front.
+    """Best score, or its mean over the periods, over kappa, a dot per method with the range over its seeds, and the Pareto front.
 
     None unless clients of some run average inside a round, and two methods have a complete run.
     """
@@ -22,9 +28,10 @@ def score_over_cost(records: Records, table: Table) -> Chart | None:
         return None
     costs = records.history.groupby("key", sort=False)["kappa"].mean()
     runs = table.runs[table.runs["state"] == "complete"].assign(kappa=lambda frame: frame["key"].map(costs))
-    runs = runs.dropna(subset=["kappa", "best"])
+    level = table.level.key
+    runs = runs.dropna(subset=["kappa", level])
     points = runs.groupby(METHOD, sort=False).agg(
-        kappa=("kappa", "mean"), best=("best", "mean"), low=("best", "min"), high=("best", "max")
+        kappa=("kappa", "mean"), best=(level, "mean"), low=(level, "min"), high=(level, "max")
     )
     if len(points) < 2:
         return None
@@ -38,7 +45,7 @@ def score_over_cost(records: Records, table: Table) -> Chart | None:
         series.append(replace(dot, labels=(name,)))
     return Chart(
         Axis("Communication cost per round (kappa; 1 is an exchange after every local step)", log=True),
-        score_axis(f"Best test {table.score.words}", table.score, points["low"].min(), points["high"].max()),
+        score_axis(level_title(table), table.score, points["low"].min(), points["high"].max()),
         (Panel(series=tuple(series)),),
         1,
         3.6,

@@ -1,0 +1,100 @@
+"""Scores on the next period, period by period: comparisons over periods and over rows, and falls."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+import pandas as pd
+
+from fedtide.records import statistics
+from fedtide.records.frames import METHOD, Method, Records, by_method
+from fedtide.records.periods import BEFORE, ERRORS, Alarm, alarms, rows_column
+from fedtide.report import findings
+from fedtide.report.formats import percent
+
+_MOST_NAMED = 3
+
+
+class Compared(NamedTuple):
+    """Methods against a reference over periods, or over the rows of the numbered ``period``; ``frame`` as of ``compare``."""
+
+    period: int | None
+    frame: pd.DataFrame
+
+
+def by_period(records: Records, column: str) -> pd.DataFrame:
+    """A row per complete run and tested period: method, ``seed``, ``period`` (from 1, of the data), ``score``, ``rows``.
+
+    The score is that of ``column`` at the end of the period before.
+    """
+    history = records.history[records.history["state"] == "complete"]
+    ends = history.reindex(columns=[*history.columns.union([column, rows_column()], sort=False)]).dropna(
+        subset=[column]
+    )
+    ends = ends.groupby(["key", "session"], sort=False).tail(1)
+    return ends[[*METHOD, "seed"]].assign(period=ends["session"] + 1, score=ends[column], rows=ends[rows_column()])
+
+
+def compared(records: Records, reference: Method) -> list[Compared]:
+    """Every method against one over the periods and, for accuracy, over the rows of each period; the last period first.
+
+    Over periods: differences of the scores on a period, averaged over the common seeds, are the pairs of a t-test. Over rows:
+    see :func:`fedtide.records.statistics.compare_shares`; seeds share their rows, so their mean has the error of one.
+    """
+    table = by_period(records, records.column)
+    if records.runs.empty or table["period"].nunique() == 0:
+        return []
+    values = table.pivot(index=["seed", "period"], columns=METHOD, values="score")
+    if reference not in values or values.shape[1] < 2:
+        return []
+    gaps = values.sub(values[reference], axis=0).groupby("period").mean()
+    found = [Compared(None, statistics.compare(gaps[_ordered(records, gaps)], reference))]
+    if records.score.name == "accuracy_next" and table["rows"].notna().all():
+        counts, means = table.groupby("period")["rows"].mean(), values.groupby("period").mean()
+        for period in sorted(counts.index, reverse=True):
+            own = means[_ordered(records, means)].loc[period].dropna()
+            if reference in own.index and len(own) > 1:
+                frame = statistics.compare_shares(own, float(counts[period]), reference)
+                found.append(Compared(int(period), frame))
+    return found
+
+
+def _ordered(records: Records, table: pd.DataFrame) -> list[Method]:
+    return [method for method in records.methods if method in table.columns]
+
+
+def period_name(period: int, names: Sequence[str]) -> str:
+    """Name of a period by its number, from 1."""
+    return names[period - 1] if period <= len(names) else f"period {period}"
+
+
+def falls(records: Records, names: Sequence[str]) -> list[str]:
+    """A line per period on which accuracy fell, see :func:`fedtide.records.periods.alarms`; means over a method's seeds."""
+    found: dict[int, list[tuple[Method, Alarm]]] = {}
+    if "test_accuracy_next" not in records.history or rows_column() not in records.history:
+        return []
+    for method, group in by_method(by_period(records, "test_accuracy_next")).items():
+        means = group.groupby("period")[["score", "rows"]].mean()
+        numbers, accuracy, rows = (
+            np.asarray(each, dtype=np.float64) for each in (means.index, means["score"], means["rows"])
+        )
+        for alarm in alarms(accuracy, rows):
+            found.setdefault(int(numbers[alarm.period]), []).append((method, alarm))
+    return [
+        _fall(period_name(period, names), sorted(found[period], key=lambda each: -each[1].errors))
+        for period in sorted(found)
+    ]
+
+
+def _fall(period: str, fallen: list[tuple[Method, Alarm]]) -> str:
+    shown = [
+        f"{findings.method(method)} {percent(alarm.value)} % after {percent(alarm.before)} % ({alarm.errors:.1f})"
+        for method, alarm in fallen[:_MOST_NAMED]
+    ]
+    more = f", and {len(fallen) - _MOST_NAMED} more" if len(fallen) > _MOST_NAMED else ""
+    return (
+        f"Accuracy fell on {period}, before it is trained on, by more than {ERRORS:g} standard errors below the mean of the up to "
+        f"{BEFORE} periods before: {', '.join(shown)}{more}."
+    )
