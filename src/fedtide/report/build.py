@@ -19,8 +19,8 @@ from fedtide.core.errors import SettingsError
 from fedtide.core.files import write_bytes
 from fedtide.records import frames as records
 from fedtide.records import statistics
-from fedtide.records.frames import Records
-from fedtide.report import fairness, findings, pace, periods, search, seconds
+from fedtide.records.frames import Method, Records
+from fedtide.report import fairness, findings, gaps, pace, periods, search, seconds
 from fedtide.report.charts import boundaries, clients, dynamics, earlier, figures, pareto, participants, raster, ribbon
 from fedtide.report.charts.pictures import Picture, picture
 from fedtide.report.method_table import MethodTable
@@ -70,6 +70,7 @@ class Contents:
         cohorts: who takes part when.
         score: that the key figure, the main table, its sentences and comparisons are about.
         moves: how the population moves, columns with a row per session, see :func:`fedtide.report.charts.ribbon.ribbon`.
+        table: settings of the data, if it is a table with clients, whose columns the page can name.
         formats: of the figures' files; ``png`` is always among them. Pictures that were files before stay PNG.
     """
 
@@ -83,6 +84,7 @@ class Contents:
     cohorts: Figure | None = None
     score: Score = ACCURACY
     moves: Mapping[str, Sequence[Any]] | None = None
+    table: Any = None
     formats: Sequence[str] = ("png",)
 
 
@@ -134,6 +136,7 @@ def build(run_dirs: Sequence[Path], out: Path, contents: Contents) -> ReportSumm
     tables = [
         *pace.sheet(read, last, table.target, contents.speed.baseline),
         *seconds.sheet(read, table.target),
+        *gaps.sheet(read, run_dirs, _shown_method(table), contents.table),
         *sheets(changes, rules),
         *([fairness.sheet(fair, last)] if fair else []),
         *(sheet for sheet, _ in found),
@@ -299,6 +302,11 @@ def _comparisons(table: MethodTable) -> list[Comparison]:
         if reference is not None and values.shape[1] > 1:
             comparisons.append(Comparison(column, reference, statistics.compare(values, reference)))
     return comparisons
+
+
+def _shown_method(table: Table) -> Method | None:
+    """The best method, of which details are shown."""
+    return next((leader for column in table.columns if column.headline and (leader := table.leader(column))), None)
 
 
 def _ahead(read: Records, table: Table, names: Sequence[str]) -> list[Comparison]:

@@ -90,11 +90,11 @@ def falls(records: Records, names: Sequence[str]) -> list[str]:
 
 def _fall(period: str, fallen: list[tuple[Method, Alarm]]) -> str:
     shown = [
-        f"{findings.method(method)} {percent(alarm.value)} % after {percent(alarm.before)} % ({alarm.errors:.1f})"
+        f"{findings.method(method)} {percent(alarm.value)} % after {percent(alarm.before)} % ({alarm.errors:.1f} errors)"
         for method, alarm in fallen[:_MOST_NAMED]
     ]
     more = f", and {len(fallen) - _MOST_NAMED} more" if len(fallen) > _MOST_NAMED else ""
     return (
-        f"Accuracy fell on {period}, before it is trained on, by more than {ERRORS:g} standard errors below the mean of the up to "
-        f"{BEFORE} periods before: {', '.join(shown)}{more}."
+        f"Accuracy on {period}, before it is trained on, is more than {ERRORS:g} standard errors below the mean of the last "
+        f"{BEFORE} periods: {', '.join(shown)}{more}."
     )

@@ -35,7 +35,8 @@ class Table(MethodTable):
         score: that the columns about rounds are about.
         rules: which session changes are evaluated, and over how many rounds.
         target: score for rounds and bytes to target; by default nine tenths of the best method's mean of the last rounds (of
-            a score on the next period: of its mean over the periods), rounded down to whole percent, or ten ninths, rounded up, where lower is better; NaN without a complete run.
+            a score on the next period, of its mean over the periods), rounded down to whole percent, or ten ninths, rounded up,
+            where lower is better; NaN without a complete run.
         target_source: where it comes from, in words.
     """
 
@@ -153,8 +154,8 @@ def _columns(score: Score, last: int, target: float, rules: Rules, shown: list[s
         scored("last", f"Last {last} rounds", f"last {last} rounds"),
     ]
     if score.ahead:
-        what = f"{score.words}, mean over the periods"
-        mean = Column(score.mean_next, scale.heading(capitalised(what)), scale.value, good, what, scale)
+        title, what = capitalised(f"{score.words}, mean over the periods"), f"{score.words}, averaged over the periods"
+        mean = Column(score.mean_next, scale.heading(title), scale.value, good, what, scale)
         columns = [mean, scored("final", "Last period")]
     if "backward" in shown:
         columns.append(scored("seen", "All sessions so far"))

@@ -221,6 +221,7 @@ def report(
         cohorts=raster(*presence_and_cohorts(first, timeline, labels)) if few else None,
         score=Score(chosen.metric),
         moves=movements(timeline),
+        table=first.data if getattr(first.data, "client", None) and first.data.name == "table" else None,
         formats=chosen.formats,
     )
     return build(directories, folder(out), contents)

@@ -52,8 +52,8 @@ class ReportSettings(SettingsModel):
     metric: ScoreName = Field(
         "accuracy",
         description="test metric of the key figure, the table and its comparisons; except accuracy and loss, it has to be "
-        "among `evaluation.metrics`; `_next`: on the next period, with `scenario.ahead: 1`, and then averaged over the periods; "
-        "if not given, r2 for regression, mean_ap for multilabel, and with `scenario.ahead: 1` that on the next period",
+        "among `evaluation.metrics`; `_next`: on the next period, with `scenario.ahead: 1`, averaged over the periods; if not "
+        "given, r2 for regression, mean_ap for multilabel, and with `scenario.ahead: 1` that on the next period",
     )
     last: int = Field(10, ge=1, description="rounds averaged in the table")
     target: float | None = Field(

@@ -74,11 +74,11 @@ def tune(
     """Search for good settings of the file's algorithm and initialiser on the validation split.
 
     Every trial is a run with ``tune.seed``, or one with each of ``tune.seeds``, that is never evaluated on the test set. Its
-    value is the mean of ``tune.metric`` over the rounds given by ``tune.over`` and over the seeds. On a calendar the runs end
-    with period ``tune.until``, and the default metric is that on the next period, of its validation samples. With ``tune.prune`` its
-    first run is asked after every round whether ``tune.pruner`` gives the trial up. A diverged trial is reported as pruned:
-    Optuna ranks such trials below all complete ones, so no value has to be invented. A trial that raises, or whose process
-    dies twice, has failed: the others go on without it, and the same command tries it again.
+    value is the mean of ``tune.metric`` over the rounds given by ``tune.over`` and over the seeds. On a calendar runs end with
+    period ``tune.until``. With ``tune.prune`` its first run is asked after every round whether ``tune.pruner`` gives the trial
+    up. A diverged trial is reported as pruned: Optuna ranks such trials below all complete ones, so no value has to be
+    invented. A trial that raises, or whose process dies twice, has failed: the others go on without it, and the same command
+    tries it again.
 
     With ``tune.cost`` there are two objectives, and the search looks for their Pareto front. No trial is pruned then, since
     a pruner sees one objective only.
@@ -104,18 +104,15 @@ def tune(
     refuse_several_processes(space.base)
     refuse_bad_imports([space.base], workspace)
     data = load_data(space.base)
-    rounds, length, until = dict[int, tuple[int, ...]](), 0, None
+    rounds, length = dict[int, tuple[int, ...]](), 0
+    until = Until.of(space.base, data, options.until)
     for seed in options.run_seeds:
-        timeline = timeline_for(settings := space.settings({}, seed), data)
-        until = until or Until(timeline, options.until)
-        if until.last is not None:
-            timeline = timeline_for(until.cut(settings), data)
+        timeline = timeline_for(until.cut(space.settings({}, seed)), data)
         if len(timeline.validation) == 0:
             raise SettingsError(f"validation = {space.base.validation:g}: a search needs a share > 0 to measure on")
         ahead, every = score_of(options.metric).ahead, space.base.evaluation.every
         rounds[seed] = evaluated_rounds(timeline, options.over, every, ahead=ahead)
         length = length or timeline.rounds
-    assert until is not None  # there is a seed
     if until.text:
         watch.log(until.text)
     for seed in sorted({*options.run_seeds} & {*params.experiment.compare.seeds}):

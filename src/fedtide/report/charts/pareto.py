@@ -19,7 +19,7 @@ def level_title(table: Table) -> str:
 
 
 def score_over_cost(records: Records, table: Table) -> Chart | None:
-    """Best score, or its mean over the periods, over kappa, a dot per method with the range over its seeds, and the Pareto front.
+    """Best score (its mean over the periods) over kappa, a dot per method with the range over its seeds, and the Pareto front.
 
     None unless clients of some run average inside a round, and two methods have a complete run.
     """
