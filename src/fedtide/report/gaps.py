@@ -9,8 +9,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from fedtide.adapters.columns import clients
-from fedtide.data._tables import column_of, read_table
+from fedtide.data.table import rows_and_clients
 from fedtide.records import client_scores
 from fedtide.records.frames import METHOD, Method, Records
 from fedtide.report import findings
@@ -95,11 +94,9 @@ def columns_that_differ(table: Any, names: list[str]) -> dict[str, str]:
     A difference of means over the root of the mean of both variances, of numbers or of the indicator of a category; those
     below 0.2 are left out.
     """
-    path = Path(table.file)
-    if not path.is_file() or table.client is None:
+    if (read := rows_and_clients(table)) is None:
         return {}
-    frame = read_table(path)
-    number, known = clients(column_of(frame, path, table.client))
+    frame, number, known = read
     used = {*table.targets, table.client, table.time}
     features = pd.DataFrame(
         {name: values for column in frame.columns if column not in used for name, values in _features(frame[column])}
