@@ -8,8 +8,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from fedtide.core.array_types import Floats
 from fedtide.records import metrics
-from fedtide.records.metrics import Floats
 from fedtide.settings.scores import Score
 
 BEFORE = 3
