@@ -7,12 +7,16 @@ import subprocess
 import sys
 import threading
 import time
+from contextlib import ExitStack
 
 import pytest
 from filelock import FileLock
 
-from fedtide.core.errors import SettingsError
+from fedtide.core import system
+from fedtide.core.errors import SettingsError, TakenOver
+from fedtide.core.files import replacing, write_text
 from fedtide.core.locks import STALE, held, is_held_elsewhere
+from fedtide.records.marks import GrowingFiles
 from waiting import until
 
 REFUSAL = "x: another process is working on it"
@@ -95,8 +99,57 @@ def test_an_owner_that_was_taken_for_dead_leaves_the_note_of_its_successor(tmp_p
     assert owner.exists()
 
 
-def test_the_heart_beats(tmp_path, monkeypatch):
+def test_the_heart_beats_for_its_own_note_only(tmp_path, monkeypatch):
     monkeypatch.setattr("fedtide.core.locks.HEARTBEAT", 0.01)
     with held(tmp_path / ".lock", REFUSAL):
-        owner = note_of(tmp_path / ".lock", socket.gethostname(), 2 * STALE)
+        owner = tmp_path / ".lock.owner"
+        os.utime(owner, (0, 0))
         until(lambda: owner.stat().st_mtime > time.time() - STALE)
+        successor = note_of(tmp_path / ".lock", "elsewhere", 2 * STALE)
+        last = successor.stat().st_mtime
+        (beating,) = (thread for thread in threading.enumerate() if thread.name == "heartbeat")
+        assert beating.is_alive()
+        beats = iter(range(20))
+        until(lambda: next(beats) == 19)
+        assert successor.stat().st_mtime == last
+
+
+def test_who_was_taken_over_writes_nothing_more(tmp_path):
+    """Neither files that are replaced, nor those that grow, nor what it has begun to write."""
+    growing = GrowingFiles(tmp_path)
+    with held(tmp_path / ".lock", REFUSAL):
+        growing.append("rows.csv", b"1\n")
+        message = (
+            r"another process has taken over \(process 7 on elsewhere since noon\), since this one had shown no sign of life for "
+            "120 s; nothing more is written there$"
+        )
+        writing = ExitStack()
+        writing.enter_context(replacing(tmp_path / "state")).write_text("mine")
+        note_of(tmp_path / ".lock", "elsewhere", 0)
+        with pytest.raises(TakenOver, match=message):
+            writing.close()
+        for name in ("rows.csv", "other.csv"):
+            with pytest.raises(TakenOver):
+                growing.append(name, b"2\n")
+        write_text(tmp_path.parent / f"{tmp_path.name}.txt", "elsewhere")
+    assert (tmp_path / "rows.csv").read_text() == "1\n"
+    assert {path.name for path in tmp_path.iterdir()} <= {".lock", ".lock.owner", "rows.csv"}
+
+
+def test_who_finds_its_temporary_file_removed_knows_that_it_was_taken_over(tmp_path):
+    """The new owner has come after the look at the note."""
+    path = tmp_path / "state"
+    with held(tmp_path / ".lock", REFUSAL):
+        check = system.here.fences[tmp_path / ".lock"]
+
+        def late():
+            check()
+            note_of(tmp_path / ".lock", "elsewhere", 0)
+            for part in tmp_path.glob("state.*.part"):
+                part.unlink()
+            system.here.fences[tmp_path / ".lock"] = check
+
+        system.here.fences[tmp_path / ".lock"] = late
+        with pytest.raises(TakenOver):
+            write_text(path, "mine")
+    assert not path.exists()

@@ -1,3 +1,5 @@
+import json
+import re
 import signal
 import socket
 
@@ -31,6 +33,30 @@ def test_two_processes_never_work_on_the_same_run(folder):
     first.resume()
     assert first.end() == 0
     same_records(first.run, folder / "runs/whole")
+
+
+def test_a_paused_process_whose_run_was_taken_over_stops_before_its_next_write(folder):
+    assert Attempt(folder, name="whole").end() == 0
+    paused = Attempt(folder, moments=(Moment(5, 0, signal.SIGSTOP),))
+    paused.wait_for(5)
+    owner = paused.run / ".lock.owner"
+    owner.write_text(json.dumps({"process": 7, "host": "elsewhere", "since": "noon"}))
+
+    def contents():
+        return {path: path.read_bytes() for path in paused.run.rglob("*") if path.is_file()}
+
+    before = contents()
+    paused.resume()
+    assert paused.end() == 1
+    assert re.fullmatch(
+        r"fedtide: runs/run: another process has taken over \(process 7 on elsewhere since noon\), since .*",
+        paused.lines[-1],
+    )
+    assert contents() == before
+    owner.unlink()
+    again = Attempt(folder)
+    assert again.end() == 0
+    same_records(again.run, folder / "runs/whole")
 
 
 def test_a_run_never_continues_with_other_settings(folder):

@@ -7,7 +7,7 @@ from attempt import Attempt, Moment, rows_of
 from records import same_records
 
 
-@pytest.mark.parametrize(("number", "status"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
+@pytest.mark.parametrize(("number", "status"), [(signal.SIGTERM, 143), (signal.SIGINT, 130), (signal.SIGHUP, 129)])
 def test_a_stopped_run_saves_its_state_and_the_same_command_resumes_it(folder, number, status):
     assert Attempt(folder, name="whole").end() == 0
     attempt = Attempt(folder, "--json", moments=(Moment(4, 0, number),))

@@ -18,6 +18,7 @@ from fedtide.cli.reporter import log
 from fedtide.core.errors import SettingsError
 from fedtide.core.faults import TRACEBACK, PluginCrash
 from fedtide.core.plugins import naming_plugins
+from fedtide.runs.jobs.signals import HANGUP, leave_terminal, stop_signals
 
 if TYPE_CHECKING:
     from fedtide.records.summary import Summary
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
 
 
 class Interrupted(BaseException):
-    """Ctrl-C or SIGTERM. Not KeyboardInterrupt, after which typer would exit silently."""
+    """Ctrl-C, SIGTERM or SIGHUP. Not KeyboardInterrupt, after which typer would exit silently."""
 
     def __init__(self, number: int) -> None:
         super().__init__(number)
@@ -35,7 +36,7 @@ class Interrupted(BaseException):
 def guarded(function: Callable[[], None]) -> None:
     """Call an entry point. Errors and interruptions are one line.
 
-    Exit status 2 for bad input, 1 for a failing disk or plug-in, 128 + signal for Ctrl-C and SIGTERM. With
+    Exit status 2 for bad input, 1 for a failing disk or plug-in, 128 + signal for Ctrl-C, SIGTERM and SIGHUP. With
     ``FEDTIDE_TRACEBACK`` in the environment the traceback of an error comes before its line.
     """
     logging.getLogger("mlflow").setLevel(logging.ERROR)
@@ -71,17 +72,19 @@ def _exit_for(error: BaseException) -> None:
 
 @contextmanager
 def _signals_raised() -> Iterator[list[int]]:
-    """Ctrl-C and SIGTERM raise :class:`Interrupted`, and are listed; a second one ends the process at once."""
+    """Ctrl-C, SIGTERM and SIGHUP raise :class:`Interrupted`, and are listed; a second one ends the process at once."""
     received: list[int] = []
 
     def handle(number: int, frame: FrameType | None) -> None:
+        if number == HANGUP:
+            leave_terminal()
         if received:
             signal.signal(number, signal.SIG_DFL)
             signal.raise_signal(number)
         received.append(number)
         raise Interrupted(number)
 
-    before = {number: signal.signal(number, handle) for number in (signal.SIGINT, signal.SIGTERM)}
+    before = {number: signal.signal(number, handle) for number in stop_signals()}
     try:
         yield received
     finally:

@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 import shutil
-import socket
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
+from fedtide.core import system
 from fedtide.core.errors import SettingsError
 
-_HOST = re.sub(r"[^\w-]", "-", socket.gethostname())
-_PART = re.compile(rf"\.{re.escape(_HOST)}-(\d+)\.part$")
-_ANY_PART = re.compile(r"\.([\w-]+)-(\d+)\.part$")
+_PART = re.compile(r"\.([\w-]+)-(\d+)\.part$")
 
 
 @contextmanager
@@ -37,16 +34,41 @@ def replacing(path: Path, durable: bool = False) -> Iterator[Path]:
             yield part
             if durable:
                 sync(part)
-            part.replace(path)
+            fence(path)
+            try:
+                part.replace(path)
+            except FileNotFoundError:
+                fence(path)  # a new owner has removed it
+                raise
             if durable:
                 sync(path.parent)
         finally:
             part.unlink(missing_ok=True)
 
 
+def fence(path: Path) -> None:
+    """Raise :class:`fedtide.core.errors.TakenOver` if another process has taken over a folder of this one that holds ``path``.
+
+    To be called when the file that is written to is open, or exists under its temporary name: see :mod:`fedtide.core.locks`.
+    """
+    for lock, check in list(system.here.fences.items()):
+        if lock.parent in path.parents:
+            check()
+
+
 def part_suffix() -> str:
     """End of the names of temporary files of this process."""
-    return f".{_HOST}-{os.getpid()}.part"
+    return f".{_host()}-{system.here.process}.part"
+
+
+def _host() -> str:
+    return re.sub(r"[^\w-]", "-", system.here.host)
+
+
+def _is_dead(part: Path) -> bool:
+    """Whether a temporary file is of a process of this machine that is dead."""
+    found = _PART.search(part.name)
+    return found is not None and found[1] == _host() and not system.here.is_alive(int(found[2]))
 
 
 def write_bytes(path: Path, content: bytes, durable: bool = False) -> None:
@@ -77,15 +99,14 @@ def remove_stale_parts(path: Path) -> None:
     """Remove temporary files of ``path`` whose processes are dead."""
     with suppress(FileNotFoundError):
         for part in path.parent.iterdir():
-            found = _PART.search(part.name) if part.name.startswith(f"{path.name}.") else None
-            if found and not is_alive(int(found[1])):
+            if part.name.startswith(f"{path.name}.") and _is_dead(part):
                 part.unlink(missing_ok=True)
 
 
 def remove_dead_parts(folder: Path) -> None:
     """Remove temporary files below a folder, anybody's, whose processes on this machine are dead."""
     for part in folder.rglob("*.part"):
-        if (found := _PART.search(part.name)) and not is_alive(int(found[1])):
+        if _is_dead(part):
             part.unlink(missing_ok=True)
 
 
@@ -95,11 +116,13 @@ def remove_all_parts(folder: Path) -> None:
     Those of other processes of this machine that are alive are kept all the same. Numbers of processes and names of machines
     are used again (in containers), so a file with this process's own number is as stale as one of another machine.
     """
-    for part in folder.rglob("*.part"):
-        if (found := _ANY_PART.search(part.name)) is None:
+    here, parts = system.here, list(folder.rglob("*.part"))
+    fence(folder / "*.part")
+    for part in parts:
+        if (found := _PART.search(part.name)) is None:
             continue
         host, process = found[1], int(found[2])
-        if host != _HOST or process == os.getpid() or not is_alive(process):
+        if host != _host() or process == here.process or not here.is_alive(process):
             part.unlink(missing_ok=True)
 
 
@@ -113,11 +136,7 @@ def make_folder(path: Path) -> None:
 
 def sync(path: Path) -> None:
     """Wait until a file, or the names in a folder, are on the disk."""
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
+    system.here.sync(path)
 
 
 @contextmanager
@@ -130,14 +149,3 @@ def naming(path: Path) -> Iterator[None]:
             free = f"; {shutil.disk_usage(path.parent).free:,} bytes free" if path.parent.is_dir() else ""
             raise OSError(error.errno, f"{error.strerror}{free}", str(path)) from None
         raise
-
-
-def is_alive(process: int) -> bool:
-    """Whether a process of this machine is alive."""
-    try:
-        os.kill(process, 0)
-    except ProcessLookupError:
-        return False
-    except PermissionError:
-        return True
-    return True

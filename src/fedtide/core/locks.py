@@ -3,24 +3,26 @@
 Processes of one machine exclude each other by a lock of the operating system, which ends with its process. A network file
 system may grant that lock to several machines, so between machines the owner's note decides, which only one process can
 create: it counts until it is removed, or until its heartbeat has stopped for :data:`STALE` seconds.
+
+An owner may be paused for longer than that, and wake up when another process has its folder. So whatever it writes below that
+folder is fenced (:func:`fedtide.core.files.fence`): it opens what it writes to, looks whether the note is still its own, and
+writes. Who takes over removes all temporary files, and writes growing files anew under their names, before it relies on
+any: what the old owner opened before that leads nowhere, and what it opens after that is not written.
 """
 
 from __future__ import annotations
 
 import json
-import os
-import socket
-import threading
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from filelock import FileLock, Timeout
+from filelock import Timeout
 
-from fedtide.core.errors import SettingsError
-from fedtide.core.files import is_alive, part_suffix
+from fedtide.core import system
+from fedtide.core.errors import SettingsError, TakenOver
+from fedtide.core.files import part_suffix
 
 HEARTBEAT = 10.0
 """Seconds between signs of life of an owner."""
@@ -30,15 +32,16 @@ STALE = 120.0
 late."""
 
 _POLL = 0.5  # seconds between looks at another machine's note
+_TRIES = 4  # to leave a note, when other processes come and go
 
 
 class Lock:
     """A lock file; while it is held, ``<lock>.owner`` next to it names its process. A process that dies releases it."""
 
     def __init__(self, path: Path) -> None:
-        self.owner = _owner(path)
-        self._file = FileLock(str(path))
-        self._released = threading.Event()
+        self.path, self.owner = path, _owner(path)
+        self._file = system.here.lock(path)
+        self._note = ""  # empty where none can be written: the lock holds without it
 
     @property
     def is_locked(self) -> bool:
@@ -50,32 +53,78 @@ class Lock:
         Raises:
             OSError: the file cannot be written.
         """
-        deadline = time.monotonic() + timeout if timeout >= 0 else float("inf")
+        here = system.here
+        deadline = here.monotonic() + timeout if timeout >= 0 else float("inf")
         try:
             self._file.acquire(timeout=timeout)
         except Timeout:
             return False
         try:
-            while not _claim(self.owner):
-                if time.monotonic() >= deadline:
+            while not self._claim():
+                if here.monotonic() >= deadline:
                     self._file.release()
                     return False
-                time.sleep(max(0.0, min(_POLL, deadline - time.monotonic())))
+                here.sleep(max(0.0, min(_POLL, deadline - here.monotonic())))
         except BaseException:
             self._file.release()
             raise
-        self._released = threading.Event()
-        threading.Thread(target=_beat, args=(self.owner, self._released), name="heartbeat", daemon=True).start()
+        here.fences[self.path] = self.check
+        self._stop = here.repeat(self._beat, HEARTBEAT)
         return True
 
     def release(self) -> None:
         if not self._file.is_locked:
             return
-        self._released.set()
+        self._stop()
+        system.here.fences.pop(self.path, None)
         with suppress(OSError):
-            if _is_ours(_facts(self.owner)):
-                self.owner.unlink(missing_ok=True)
+            if self._is_ours():
+                _set_aside(self.owner, self._note)
         self._file.release()
+
+    def check(self) -> None:
+        """Raise :class:`TakenOver` if another process has taken the lock for abandoned, and has it now or had it since."""
+        if not self._is_ours() and not _text(self.owner):
+            system.here.sleep(_POLL)  # who looks at a note more closely sets it aside for a moment
+        if not self._is_ours():
+            raise TakenOver(
+                f"{self.path.parent}: another process has taken over{_described(self.owner)}, since this one had shown no sign "
+                f"of life for {STALE:.0f} s; nothing more is written there"
+            )
+
+    def _is_ours(self) -> bool:
+        return not self._note or _text(self.owner) == self._note
+
+    def _beat(self) -> None:
+        with suppress(OSError):
+            if self._is_ours():
+                system.here.touch(self.owner)
+
+    def _claim(self) -> bool:
+        """Leave the note of this process, which holds the lock of its machine; False if another machine's is alive."""
+        here = system.here
+        facts = {"process": here.process, "host": here.host, "since": here.date(), "claim": here.token()}
+        self._note = json.dumps(facts, indent=2, sort_keys=True) + "\n"
+        note = self.owner.with_name(f"{self.owner.name}{part_suffix()}")
+        try:
+            for _ in range(_TRIES):
+                with suppress(FileNotFoundError):  # a new owner has removed it: look again
+                    note.write_text(self._note)
+                    if _link(note, self.owner):
+                        return True
+                    last, seen = self.owner.stat().st_mtime, _text(self.owner)
+                    other = _facts(seen)
+                    # Of this machine, its process is dead, or the machine's lock were held.
+                    if other is not None and other["host"] != here.host and note.stat().st_mtime - last < STALE:
+                        return False
+                    _set_aside(self.owner, seen, last)
+            return False
+        except OSError:
+            self._note = ""
+            return True
+        finally:
+            with suppress(OSError):
+                note.unlink(missing_ok=True)
 
 
 @contextmanager
@@ -97,36 +146,12 @@ def held(lock: Path, refusal: str, timeout: float = 0) -> Iterator[None]:
 
 def is_held_elsewhere(lock: Path) -> bool:
     """Whether a process of another machine holds a lock, as its note says."""
-    facts = _facts(_owner(lock))
-    return facts is not None and facts["host"] != socket.gethostname() and _age(_owner(lock), time.time()) < STALE
+    facts = _facts(_text(_owner(lock)))
+    return facts is not None and facts["host"] != system.here.host and _age(_owner(lock), system.here.time()) < STALE
 
 
 def _owner(lock: Path) -> Path:
     return lock.with_name(f"{lock.name}.owner")
-
-
-def _claim(owner: Path) -> bool:
-    """Leave the note of this process, which holds the lock of its machine; False if another machine's is alive."""
-    facts = {"process": os.getpid(), "host": socket.gethostname(), "since": time.strftime("%Y-%m-%d %H:%M:%S %Z")}
-    note = owner.with_name(f"{owner.name}{part_suffix()}")
-    try:
-        note.write_text(json.dumps(facts, indent=2, sort_keys=True) + "\n")
-        for _ in range(2):
-            if _link(note, owner):
-                return True
-            other = _facts(owner)
-            if other is None or other["host"] == facts["host"]:  # its process is dead, or this machine's lock were held
-                note.replace(owner)
-                return True
-            if _age(owner, note.stat().st_mtime) < STALE:
-                return False
-            _set_aside(owner)
-        return False
-    except OSError:  # the lock holds without a note
-        return True
-    finally:
-        with suppress(OSError):
-            note.unlink(missing_ok=True)
 
 
 def _link(note: Path, owner: Path) -> bool:
@@ -135,6 +160,8 @@ def _link(note: Path, owner: Path) -> bool:
         owner.hardlink_to(note)
     except FileExistsError:
         return False
+    except FileNotFoundError:
+        raise
     except OSError:  # a file system without hard links
         if owner.exists():
             return False
@@ -142,22 +169,15 @@ def _link(note: Path, owner: Path) -> bool:
     return True
 
 
-def _set_aside(owner: Path) -> None:
-    """Remove a stale note, unless another process has replaced it at this moment."""
-    aside = owner.with_name(f"{owner.name}.stale{part_suffix()}")
+def _set_aside(owner: Path, seen: str | None, last: float | None = None) -> None:
+    """Remove the note that was seen, unless it is another by now, or there was a sign of life after the ``last``."""
+    aside = owner.with_name(f"{owner.name}.aside{part_suffix()}")
     with suppress(FileNotFoundError):
-        before = owner.stat().st_mtime_ns
         owner.rename(aside)
-        if aside.stat().st_mtime_ns != before:
+        if _text(aside) != seen or last not in (None, aside.stat().st_mtime):
             with suppress(OSError):
                 owner.hardlink_to(aside)
         aside.unlink()
-
-
-def _beat(owner: Path, released: threading.Event) -> None:
-    while not released.wait(HEARTBEAT):
-        with suppress(OSError):
-            os.utime(owner)
 
 
 def _age(owner: Path, now: float) -> float:
@@ -168,22 +188,26 @@ def _age(owner: Path, now: float) -> float:
         return float("inf")
 
 
-def _facts(owner: Path) -> dict[str, Any] | None:
-    """``process``, ``host`` and ``since`` of a note, ``None`` if there is none that can be read."""
+def _text(owner: Path) -> str | None:
+    """A note, ``None`` if there is none."""
     try:
-        facts = json.loads(owner.read_text(encoding="utf-8"))
-        return {"process": int(facts["process"]), "host": str(facts["host"]), "since": str(facts["since"])}
-    except (OSError, ValueError, KeyError, TypeError):
+        return owner.read_text(encoding="utf-8", errors="replace")
+    except FileNotFoundError:
         return None
 
 
-def _is_ours(facts: dict[str, Any] | None) -> bool:
-    return facts is not None and (facts["process"], facts["host"]) == (os.getpid(), socket.gethostname())
+def _facts(note: str | None) -> dict[str, Any] | None:
+    """``process``, ``host`` and ``since`` of a note, ``None`` if it cannot be read."""
+    try:
+        facts = json.loads(note or "")
+        return {"process": int(facts["process"]), "host": str(facts["host"]), "since": str(facts["since"])}
+    except (ValueError, KeyError, TypeError):
+        return None
 
 
 def _described(owner: Path) -> str:
     """`` (process 12 on host since ...)``; empty if it is not known yet, or the file was left by a dead process."""
-    facts = _facts(owner)
-    if facts is None or (facts["host"] == socket.gethostname() and not is_alive(facts["process"])):
+    facts = _facts(_text(owner))
+    if facts is None or (facts["host"] == system.here.host and not system.here.is_alive(facts["process"])):
         return ""
     return f" (process {facts['process']} on {facts['host']} since {facts['since']})"

@@ -16,8 +16,9 @@ def file_name(round_: int) -> str:
 
 
 def file_names(run: Path) -> list[str]:
-    """Names of all files of a run, by ascending round."""
-    return sorted(f"{FOLDER}/{path.name}" for path in (run / FOLDER).glob("round-*.parquet"))
+    """Names of all files of a run that are not empty, by ascending round."""
+    found = (run / FOLDER).glob("round-*.parquet")
+    return sorted(f"{FOLDER}/{path.name}" for path in found if path.stat().st_size)
 
 
 def encoded(columns: Mapping[str, Sequence[Any]]) -> bytes:

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, TypedDict
 
-from fedtide.core.files import naming, sync
+from fedtide.core.files import fence, naming, sync, write_bytes
 
 
 class Mark(TypedDict):
@@ -69,7 +69,7 @@ class GrowingFiles:
         self._new = {folder}
 
     def append(self, name: str, content: bytes) -> None:
-        """Append to a file, possibly in a subfolder, in one write.
+        """Append to a file, possibly in a subfolder, in one write; a new or empty one is complete or absent.
 
         Raises:
             OSError: the disk is full (names the file and the bytes that are free) or fails.
@@ -79,11 +79,18 @@ class GrowingFiles:
         if self._sizes[name] == 0:
             path.parent.mkdir(exist_ok=True)
             self._new |= {path.parent, self.folder}
-        with naming(path), path.open("ab") as stream:
-            stream.write(content)
+            write_bytes(path, content)
+        else:
+            with naming(path), path.open("ab") as stream:
+                fence(path)
+                stream.write(content)
         self._hashes[name].update(content)
         self._sizes[name] += len(content)
         self._unsaved.add(name)
+
+    def begin(self, name: str) -> None:
+        """Let the first :meth:`append` replace a file that may exist."""
+        self._hashes[name], self._sizes[name] = hashlib.sha256(), 0
 
     def watch(self, name: str) -> None:
         """Include a file, which may exist already, in the marks."""

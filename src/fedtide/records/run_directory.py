@@ -16,7 +16,6 @@ from __future__ import annotations
 import csv
 import json
 import math
-import os
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
@@ -24,11 +23,21 @@ from pathlib import Path
 from typing import Any, cast
 
 from fedtide.core.errors import SettingsError
-from fedtide.core.files import make_folder, read_text, remove_all_parts, remove_dead_parts, sync, write_json, write_text
+from fedtide.core.files import (
+    fence,
+    make_folder,
+    read_text,
+    remove_all_parts,
+    remove_dead_parts,
+    sync,
+    write_bytes,
+    write_json,
+)
 from fedtide.core.hashing import short_hash
 from fedtide.core.locks import held
 from fedtide.records import client_scores
 from fedtide.records.marks import GrowingFiles, Marks, different, mark_file, wrong_beginning, wrong_size
+from fedtide.records.repair import restored
 from fedtide.records.states import sweep
 from fedtide.records.summary import Summary
 from fedtide.settings.scores import RECORDED
@@ -280,28 +289,45 @@ class RunDirectory:
         """What the records lack of what a saved state continues."""
         return wrong_beginning(self.path, marks)
 
-    def rewind(self, marks: Marks) -> None:
-        """Drop what tables have beyond the marks, and sessions that began later, so that records and saved state agree."""
-        (self.path / "summary.json").unlink(missing_ok=True)
-        for name in (*TABLES, *client_scores.file_names(self.path)):
-            path = self.path / name
-            if name not in marks:
-                path.unlink(missing_ok=True)
-            elif path.stat().st_size > marks[name]["bytes"]:
-                os.truncate(path, marks[name]["bytes"])
-        self._rewind_events(marks[_EVENTS]["bytes"] if _EVENTS in marks else 0)
-        self._growing = GrowingFiles(self.path)
+    def lost_for_good(self, marks: Marks) -> list[str]:
+        """As :meth:`lost`, without what :meth:`rewind` repairs: files into which another process has written, too."""
+        wrong = {name: problems for name, mark in marks.items() if (problems := self.lost({name: mark}))}
+        return [problem for name, each in wrong.items() if self._beginning(name, marks) is None for problem in each]
 
-    def _rewind_events(self, size: int) -> None:
-        """Drop later sessions and a torn last line; what happened to the run remains."""
-        path = self.path / _EVENTS
-        if not path.exists():
-            return
-        content = path.read_bytes()
-        tail = content[size:].decode(errors="replace").splitlines(keepends=True)
-        kept = [line for line in tail if (facts := _event(line)) is not None and facts["event"] != SESSION]
-        if kept != tail:
-            write_text(path, content[:size].decode() + "".join(kept), durable=True)
+    def _beginning(self, name: str, marks: Marks) -> bytes | None:
+        """What a file held when it was marked, if it was; ``None`` if that is lost."""
+        if (mark := marks.get(name)) is None:
+            return b""
+        if not self.lost({name: mark}):
+            return (self.path / name).read_bytes()[: mark["bytes"]]
+        path = self.path / name
+        return restored(name, path.read_bytes(), mark) if path.is_file() else None
+
+    def rewind(self, marks: Marks) -> list[str]:
+        """Drop what tables have beyond the marks, and sessions that began later, so that records and saved state agree.
+
+        Growing files are written anew: see :mod:`fedtide.core.locks`. Returns what was repaired.
+        """
+        repaired = [f"{problem}: lines of another process are cut away" for problem in self.lost(marks)]
+        fence(self.path / "summary.json")
+        (self.path / "summary.json").unlink(missing_ok=True)
+        for name in (*TABLES, _EVENTS, *client_scores.file_names(self.path)):
+            path = self.path / name
+            if path.is_file() and (name not in marks or not name.startswith(client_scores.FOLDER)):
+                beginning = self._beginning(name, marks) or b""
+                write_bytes(
+                    path, beginning + (self._kept_events(len(beginning)) if name == _EVENTS else b""), durable=True
+                )
+        self._growing = GrowingFiles(self.path)
+        return repaired
+
+    def _kept_events(self, size: int) -> bytes:
+        """What happened to the run later, without sessions and a torn last line."""
+        later = (self.path / _EVENTS).read_bytes()[size:].splitlines(keepends=True)
+        facts = [_event(line.decode(errors="replace")) for line in later]
+        return b"".join(
+            line for line, each in zip(later, facts, strict=True) if each is not None and each["event"] != SESSION
+        )
 
 
 def _first_columns(row: dict[str, Any]) -> list[str]:

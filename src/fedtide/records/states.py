@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from fedtide.core.errors import SettingsError
+from fedtide.core.files import fence
 from fedtide.core.sealed import peek_header, read_header
 from fedtide.records.marks import wrong_beginning
 
@@ -32,10 +33,12 @@ def files_of(path: Path) -> list[Path]:
 
 def sweep(folder: Path) -> None:
     """Remove logs that no state names: a process was killed before the state was written, or before it dropped the log."""
+    logs = list(folder.glob("rows-*.npys"))
+    fence(folder / "rows-*.npys")  # all of them were there when this process was the owner
     named = {file for path in generations(folder) for file in files_of(path)}
-    for path in folder.glob("rows-*.npys"):
+    for path in logs:
         if path not in named:
-            path.unlink()
+            path.unlink(missing_ok=True)
 
 
 def read_state_header(path: Path, owner: str) -> dict[str, Any] | None:

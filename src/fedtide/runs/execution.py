@@ -295,7 +295,7 @@ def _recorded(settings: RunSettings) -> dict[str, Any]:
 def _resume(job: _Job) -> checkpoint.Saved | None:
     """The newest saved state that the records hold; later records are dropped."""
     directory, log = job.directory, job.watch.log
-    saved, skipped = checkpoint.load(directory.state, job.key, directory.lost)
+    saved, skipped = checkpoint.load(directory.state, job.key, directory.lost_for_good)
     ended = wrong_size(directory.path, directory.marks())
     if ended and saved is None:
         raise SettingsError(
@@ -308,7 +308,8 @@ def _resume(job: _Job) -> checkpoint.Saved | None:
     for problem in ended:
         log(f"{directory.path.name}: {problem}; restoring it from the saved state")
     checkpoint.sweep(directory.state)
-    directory.rewind(saved.records if saved else {})
+    for line in directory.rewind(saved.records if saved else {}):
+        log(f"{directory.path.name}: {line}")
     if saved:
         log(f"{directory.path.name}: continuing from round {saved.round}")
         directory.event("resumed", round=saved.round)

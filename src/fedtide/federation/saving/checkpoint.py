@@ -22,6 +22,7 @@ import torch
 from torch import Tensor
 
 from fedtide.core.errors import SettingsError
+from fedtide.core.files import fence
 from fedtide.core.sealed import read_content, sealing
 from fedtide.federation.saving.rows import RowLog, StoredRows, live_rows, row_bytes
 from fedtide.records.marks import Marks
@@ -69,8 +70,10 @@ class Generations:
         values |= {name: _sparse(values[name]) for name in _SPARSE if name in values}
         with sealing(folder / state_name(saved.round), header) as stream:
             torch.save(values, stream)  # streamed in pieces
-        for old in generations(folder)[self._keep :]:
-            old.unlink()
+        older = generations(folder)[self._keep :]
+        fence(folder / "state-*.pt")
+        for old in older:
+            old.unlink(missing_ok=True)
         sweep(folder)
 
     def _write_rows(self, memory: dict[str, Tensor] | StoredRows, written: Tensor, round_: int) -> Marks:

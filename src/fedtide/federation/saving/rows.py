@@ -56,8 +56,8 @@ class RowLog:
 
     def __init__(self, folder: Path, name: str) -> None:
         self.name, self.round, self.size = name, 0, 0
-        (folder / name).unlink(missing_ok=True)  # of a process that was killed before a state named it
         self._files = GrowingFiles(folder)
+        self._files.begin(name)  # there may be one of a process that was killed before a state named it
 
     def append(self, pieces: Iterable[Piece]) -> None:
         for ids, values in pieces:

@@ -3,7 +3,10 @@
 import contextlib
 import signal
 
-signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches every process; the one that the user started handles it
+# Ctrl-C and hangups reach every process; the one that the user started handles them.
+for name in ("SIGINT", "SIGHUP"):
+    if hasattr(signal, name):
+        signal.signal(getattr(signal, name), signal.SIG_IGN)
 
 from fedtide.runs import callbacks, execution, loggers, own_callbacks, pilots, trainer  # noqa: E402, F401
 

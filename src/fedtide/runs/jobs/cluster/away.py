@@ -15,9 +15,9 @@ from typing import Any
 import lightning as L
 from filelock import FileLock
 
-from fedtide.core import plugins
+from fedtide.core import plugins, system
 from fedtide.core.errors import SettingsError
-from fedtide.core.files import is_alive, write_bytes
+from fedtide.core.files import write_bytes
 from fedtide.data.base import DatasetPlugin
 from fedtide.records.states import generations
 from fedtide.runs.jobs.cluster.home import Fetch, FetchData, Store, file_names, read_files, write_files
@@ -39,7 +39,7 @@ class Away:
         self.runs = place / str(os.getpid())
         (place / "pilots").mkdir(parents=True, exist_ok=True)
         for left in place.iterdir():
-            if left.name.isdecimal() and not is_alive(int(left.name)):
+            if left.name.isdecimal() and not system.here.is_alive(int(left.name)):
                 shutil.rmtree(left, ignore_errors=True)
         shutil.rmtree(self.runs, ignore_errors=True)  # of a process of the same number
         self.runs.mkdir()

@@ -45,7 +45,7 @@ class Program:
 
 def main() -> None:
     """Entry point: the descriptor of the pipe, number of such processes, bytes of memory of each, folder for files."""
-    for number in (signal.SIGUSR1, signal.SIGUSR2):  # announce the end of a batch job
+    for number in (signal.SIGUSR1, signal.SIGUSR2, signal.SIGHUP):  # announce the end of a batch job
         signal.signal(number, lambda *_: signal.raise_signal(signal.SIGTERM))
     descriptor, count, memory = map(int, sys.argv[1:4])
     connection = Connection(descriptor)

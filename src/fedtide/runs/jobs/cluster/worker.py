@@ -28,9 +28,9 @@ ENDED, STOPPED, DIED = "ended", "stopped", "died"
 """How a job has left a worker: with a pickled result; given back, since its process was told to stop; its process died."""
 
 PREEMPTION = tuple(
-    getattr(signal, name) for name in ("SIGTERM", "SIGUSR1", "SIGUSR2", "SIGINT") if hasattr(signal, name)
+    getattr(signal, name) for name in ("SIGTERM", "SIGUSR1", "SIGUSR2", "SIGHUP", "SIGINT") if hasattr(signal, name)
 )
-"""Signals that announce the end of a worker. SIGINT is the terminal's, of workers on the user's own machine."""
+"""Signals that announce the end of a worker. SIGHUP and SIGINT are the terminal's, of workers on the user's own machine."""
 
 _POLL = 0.2  # seconds until it is noticed that a job should stop
 _REPORTING = 1.0  # seconds in which a closing worker reports the jobs that it gives back
