@@ -120,8 +120,8 @@ def test_who_was_taken_over_writes_nothing_more(tmp_path):
     with held(tmp_path / ".lock", REFUSAL):
         growing.append("rows.csv", b"1\n")
         message = (
-            r"another process has taken over \(process 7 on elsewhere since noon\), since this one had shown no sign of life for "
-            "120 s; nothing more is written there$"
+            r"another process has taken over \(process 7 on elsewhere since noon\), since this one had shown no sign of life "
+            "for 120 s; nothing more is written there$"
         )
         writing = ExitStack()
         writing.enter_context(replacing(tmp_path / "state")).write_text("mine")

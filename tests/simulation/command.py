@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from types import SimpleNamespace
 from typing import Any
 
@@ -64,7 +65,7 @@ class _Module(FederatedModule):
 def execute(kernel: Kernel, process: Process, judge: Judge, wait: bool) -> None:
     """As :func:`fedtide.runs.execution.execute`; sets the outcome of the process."""
     try:
-        process.outcome = _train(kernel, process, judge, wait)
+        process.outcome = train(kernel, process, judge, wait)
     except SettingsError as error:
         process.outcome = "refused" if "another process is working" in str(error) else f"refused for good: {error}"
     except TakenOver:
@@ -74,8 +75,11 @@ def execute(kernel: Kernel, process: Process, judge: Judge, wait: bool) -> None:
     kernel.tell(f"process {process.number} on {process.host} ends: {process.outcome}")
 
 
-def _train(kernel: Kernel, process: Process, judge: Judge, wait: bool) -> str:
-    directory = RunDirectory(SimPath(RUN))  # type: ignore[arg-type]
+def train(
+    kernel: Kernel, process: Process, judge: Any, wait: bool, path: str = RUN, callbacks: Sequence[Any] = ()
+) -> str:
+    """As :func:`fedtide.runs.execution._train`; how the run has ended."""
+    directory = RunDirectory(SimPath(path))  # type: ignore[arg-type]
     log = SimpleNamespace(log=lambda line: kernel.tell(f"process {process.number}: {line}"))
     job: Any = SimpleNamespace(directory=directory, key=KEY, watch=log)
     if directory.finished(KEY) is not None:
@@ -92,7 +96,8 @@ def _train(kernel: Kernel, process: Process, judge: Judge, wait: bool) -> str:
             kernel.sleep(kernel.random.choice((0.5, 4.0, 25.0)))
             trainer: Any = SimpleNamespace(is_global_zero=True, should_stop=process.told)
             module.train(owner)
-            recorder.on_train_epoch_end(trainer, module)
+            for callback in (recorder, *callbacks):
+                callback.on_train_epoch_end(trainer, module)
             if trainer.should_stop:
                 break
         state = "complete" if module.state.round == ROUNDS else "interrupted"

@@ -14,7 +14,7 @@ from pathlib import PurePosixPath
 from types import SimpleNamespace
 from typing import Any
 
-from kernel import Killed, Kernel
+from kernel import Kernel, Killed
 
 
 class Inode:
@@ -26,13 +26,14 @@ class Inode:
 
 
 class Disk:
-    """Names of files and folders; ``changed`` is called with the name before each change below a folder that counts."""
+    """Names of files and folders; ``changed`` and ``removed`` are called before that happens to a name."""
 
     def __init__(self, kernel: Kernel, lag: float = 0.0) -> None:
         self.kernel, self.lag = kernel, lag
         self.files: dict[str, Inode] = {}
         self.folders = {"/", "/runs"}
         self.changed: Callable[[str], None] = lambda _: None
+        self.removed = self.changed
 
     def write(self, name: str, inode: Inode, content: bytes, append: bool) -> None:
         """Write to an inode, whatever its name is by now; a process that is killed here leaves a part."""
@@ -175,8 +176,11 @@ class SimPath(PurePosixPath):
             if missing_ok:
                 return
             raise FileNotFoundError(errno.ENOENT, "No such file", name)
-        disk.changed(name)
+        disk.removed(name)
         del disk.files[name]
+
+    def resolve(self) -> SimPath:
+        return self
 
     def mkdir(self, parents: bool = False, exist_ok: bool = False) -> None:
         disk, name = self._at()

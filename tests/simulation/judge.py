@@ -26,7 +26,7 @@ class Judge:
         self.claims = self._fence = self.take_overs = 0
         self._last: Process | None = None
         if fenced:
-            disk.changed = self._changed
+            disk.changed, disk.removed = self._changed, self._removed
 
     def claimed(self, process: Process) -> int:
         """A process has the run; a number for its claim."""
@@ -51,6 +51,14 @@ class Judge:
         if counts and 0 < process.claim < self._fence:
             self._kernel.tell(f"process {process.number} changes {name}")
             self.problems.append(f"a former owner changes {name.removeprefix(_FOLDER)}")
+
+    def _removed(self, name: str) -> None:
+        """Not even a former owner's last step does harm to what two newer states have superseded, or no state names."""
+        states = sorted(each for each in SimPath.disk.files if each.startswith(f"{_FOLDER}state/state-"))
+        newest = b"".join(SimPath.disk.files[each].data for each in states[-2:])
+        superseded = name in states[:-2] or (name not in states and name.rpartition("/")[2].encode() not in newest)
+        if not (name.startswith(f"{_FOLDER}state/") and superseded):
+            self._changed(name)
 
     def is_finished(self) -> bool:
         return f"{_FOLDER}summary.json" in SimPath.disk.files

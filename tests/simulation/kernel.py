@@ -35,7 +35,7 @@ class Process:
         self.number, self.host = number, host
         self.here: Any = None
         self.dead = False
-        self.asleep_until = 0.0  # paused
+        self.paused, self.asleep_until = 0.0, 0.0
         self.told = False  # to stop
         self.claim = 0
         self.outcome = ""
@@ -158,10 +158,8 @@ class Kernel:
         thread = self._running
         assert thread is not None
         self._check(thread)
-        self.steps += 1
+        self._count()
         self.now += 0.001
-        if self.steps > _STEPS:
-            raise Stuck(f"nobody finishes within {_STEPS} steps")
         draw = self.random.random()
         if draw < self.faults:
             self._fault(thread.process)
@@ -173,25 +171,43 @@ class Kernel:
         thread = self._running
         assert thread is not None
         self._check(thread)
+        self._count()
         thread.wake = self.now + seconds
         self._switch(thread)
 
-    def kill(self, process: Process) -> None:
-        process.dead = True
-        self.tell(f"process {process.number} on {process.host} is killed")
-        self.on_death(process)
+    def wait(self, waiting: list[Any], seconds: float) -> None:
+        """Sleep, but until :meth:`wake` at the longest."""
+        waiting.append(self._running)
+        self.sleep(seconds)
+        waiting.clear()
+
+    def wake(self, waiting: list[Any]) -> None:
+        for thread in waiting:
+            thread.wake = self.now
+
+    def _count(self) -> None:
+        self.steps += 1
+        if self.steps > _STEPS:
+            raise Stuck(f"nobody finishes within {_STEPS} steps")
 
     def _fault(self, process: Process) -> None:
-        kind = self.random.random()
+        """Of this process, or of its machine."""
+        kind, machine = self.random.random(), self.random.random() < 0.3
+        hit = [each for each in self.processes if each.host == process.host and not each.dead] if machine else [process]
+        what = f"machine {process.host}" if machine else f"process {process.number} on {process.host}"
         if kind < 0.3:
-            self.kill(process)
+            for each in hit:
+                each.dead = True
+                self.on_death(each)
+            self.tell(f"{what} is killed")
         elif kind < 0.4:
             process.told = True
             self.tell(f"process {process.number} on {process.host} is told to stop")
         else:
             seconds = self.random.choice(PAUSES)
-            process.asleep_until = self.now + seconds
-            self.tell(f"process {process.number} on {process.host} is paused for {seconds:.0f} s")
+            for each in hit:
+                each.paused, each.asleep_until = self.now, self.now + seconds
+            self.tell(f"{what} is paused for {seconds:.0f} s")
 
     def _check(self, thread: _Thread) -> None:
         if thread.process.dead or self._error is not None:

@@ -137,6 +137,7 @@ class RunDirectory:
                 yield self
             except SettingsError:
                 if new and not (self.path / "history.csv").is_file():
+                    fence(self.error)
                     shutil.rmtree(self.path)
                 raise
 
@@ -309,8 +310,9 @@ class RunDirectory:
         Growing files are written anew: see :mod:`fedtide.core.locks`. Returns what was repaired.
         """
         repaired = [f"{problem}: lines of another process are cut away" for problem in self.lost(marks)]
-        fence(self.path / "summary.json")
-        (self.path / "summary.json").unlink(missing_ok=True)
+        if (summary := self.path / "summary.json").is_file():
+            fence(summary)
+            summary.unlink(missing_ok=True)
         for name in (*TABLES, _EVENTS, *client_scores.file_names(self.path)):
             path = self.path / name
             if path.is_file() and (name not in marks or not name.startswith(client_scores.FOLDER)):

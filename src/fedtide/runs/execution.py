@@ -18,7 +18,7 @@ import torch
 
 from fedtide.core import plugins
 from fedtide.core.errors import SettingsError
-from fedtide.core.files import replacing, write_json
+from fedtide.core.files import fence, replacing, write_json
 from fedtide.core.plugins import naming_plugins
 from fedtide.federation.saving import checkpoint
 from fedtide.mirror.workspace import Workspace
@@ -304,6 +304,7 @@ def _resume(job: _Job) -> checkpoint.Saved | None:
         )
     for path, problem in skipped.items():
         log(f"{problem}; continuing from an older state")
+        fence(path)
         path.unlink()
     for problem in ended:
         log(f"{directory.path.name}: {problem}; restoring it from the saved state")

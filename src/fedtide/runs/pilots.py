@@ -14,7 +14,7 @@ from typing import Any
 import lightning as L
 
 from fedtide.core.errors import SettingsError
-from fedtide.core.files import remove_all_parts, remove_dead_parts
+from fedtide.core.files import fence, remove_all_parts, remove_dead_parts
 from fedtide.core.locks import Lock
 from fedtide.federation.module import FederatedModule
 from fedtide.federation.saving import checkpoint
@@ -77,7 +77,9 @@ class SharedPilot(L.Callback):
         shared = self._load()
         if shared is None:
             return saved
-        for path in checkpoint.generations(self.directory.state):
+        older = checkpoint.generations(self.directory.state)
+        fence(self.directory.state / "state-*.pt")
+        for path in older:
             path.unlink()  # of fewer rounds, with other records
         self.directory.adopt(shared.values.pop("tables"), shared.values.pop("sessions"))
         marks = self.directory.mark_records()

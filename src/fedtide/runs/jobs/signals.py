@@ -7,7 +7,6 @@ import signal
 from types import FrameType
 from typing import Any, Self
 
-
 HANGUP: int | None = getattr(signal, "SIGHUP", None)
 """A closed terminal, or a lost connection to it; not on every system."""
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import shutil
-import time
 import zlib
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -16,7 +15,7 @@ import lightning as L
 from filelock import FileLock
 
 from fedtide.core import plugins, system
-from fedtide.core.errors import SettingsError
+from fedtide.core.errors import SettingsError, TakenOver
 from fedtide.core.files import write_bytes
 from fedtide.data.base import DatasetPlugin
 from fedtide.records.states import generations
@@ -101,19 +100,24 @@ class _Sender(L.Callback):
     """Sends the records home when the state was saved."""
 
     def __init__(self, folder: Path, every: float, ask: Ask) -> None:
-        self._folder, self._every, self._ask, self._last = folder, every, ask, time.monotonic()
+        self._folder, self._every, self._ask, self._last = folder, every, ask, system.here.monotonic()
         self._sent: dict[str, tuple[int, int]] = _versions(folder)
 
     def on_train_epoch_end(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
         newest = generations(self._folder / "state")[:1]
-        if newest and f"state/{newest[0].name}" not in self._sent and time.monotonic() - self._last >= self._every:
+        if (
+            newest
+            and f"state/{newest[0].name}" not in self._sent
+            and system.here.monotonic() - self._last >= self._every
+        ):
             self.send()
 
     def send(self) -> None:
         now, names = _versions(self._folder), file_names(self._folder)
         changed = [name for name in names if self._sent.get(name) != now[name]]
-        self._ask(Store(self._folder.name, read_files(self._folder, changed), names))
-        self._sent, self._last = now, time.monotonic()
+        if refusal := self._ask(Store(self._folder.name, read_files(self._folder, changed), names)):
+            raise TakenOver(refusal)
+        self._sent, self._last = now, system.here.monotonic()
 
 
 def _versions(folder: Path) -> dict[str, tuple[int, int]]:

@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any, Generic
 
 from fedtide.core import plugins
-from fedtide.core.errors import SettingsError
-from fedtide.core.files import make_folder, write_bytes
+from fedtide.core.errors import SettingsError, TakenOver
+from fedtide.core.files import fence, make_folder, write_bytes
 from fedtide.core.locks import held
 from fedtide.data.base import DatasetPlugin
 from fedtide.records.states import files_of, generations, sweep
@@ -33,7 +33,10 @@ class Fetch:
 
 @dataclass(frozen=True)
 class Store:
-    """Brings the ``files`` of a run directory home that have changed; ``names``: of all its files."""
+    """Brings the ``files`` of a run directory home that have changed; ``names``: of all its files.
+
+    The answer is a reason to refuse, or ``None``.
+    """
 
     name: str
     files: Files
@@ -93,7 +96,7 @@ class JobsFromHome(Generic[Job, Taken]):
         if isinstance(question, Fetch):
             return self._fetched(job, self._runs / question.name)
         if isinstance(question, Store):
-            return _stored(self._runs / question.name, question)
+            return self._stored(job, self._runs / question.name, question)
         if isinstance(question, FetchData):
             return _data(question.settings)
         return self._jobs.answer(job, question)
@@ -127,16 +130,25 @@ class JobsFromHome(Generic[Job, Taken]):
             return str(error)
         return read_files(folder, file_names(folder))
 
+    def _stored(self, job: Job, folder: Path, question: Store) -> str | None:
+        """A reason to refuse, if the directory is not this process's any more."""
+        if id(job) not in self._holding:
+            return f"{folder}: the run was given to another worker"
+        try:
+            _store(folder, question)
+        except TakenOver as error:
+            return str(error)
+        return None
 
-def _stored(folder: Path, question: Store) -> None:
+
+def _store(folder: Path, question: Store) -> None:
     """Write what has changed, and drop what the run no longer has; an older saved state is kept, as at any save."""
     write_files(folder, question.files)
-    states = generations(folder / "state")
-    for name in set(file_names(folder)) - {*question.names}:
-        if not name.startswith("state/"):
-            (folder / name).unlink()
-    for state in states[2:]:
-        state.unlink()
+    dropped = [folder / name for name in set(file_names(folder)) - {*question.names} if not name.startswith("state/")]
+    dropped += generations(folder / "state")[2:]
+    fence(folder / "*")
+    for path in dropped:
+        path.unlink(missing_ok=True)
     sweep(folder / "state")
 
 

@@ -137,6 +137,8 @@ class _Pool(Generic[Job, Result]):
             self._left(number, flight)
 
     def _began(self, number: int, flight: _Flight[Job], place: str, address: str) -> None:
+        if address == flight.address:  # known
+            return
         if flight.place:  # the scheduler has moved it
             self._lost(number, flight, f"its worker was lost ({flight.place})", moved=True)
             if number not in self._flights:

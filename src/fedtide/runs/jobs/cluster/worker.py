@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import multiprocessing
+import pickle
 import signal
 import socket
 import subprocess
@@ -26,6 +27,9 @@ BEGAN, ASKS = "began", "asks"
 
 ENDED, STOPPED, DIED = "ended", "stopped", "died"
 """How a job has left a worker: with a pickled result; given back, since its process was told to stop; its process died."""
+
+NOBODY = pickle.dumps(None)
+"""The answer if nobody is there to give one."""
 
 PREEMPTION = tuple(
     getattr(signal, name) for name in ("SIGTERM", "SIGUSR1", "SIGUSR2", "SIGHUP", "SIGINT") if hasattr(signal, name)
@@ -55,15 +59,13 @@ def stop(command: str, dask_worker: Worker) -> None:
 
 
 def question(command: str, number: int, dask_worker: Worker) -> bytes | None:
-    """The pickled question of a job, ``None`` if it is gone."""
-    call = _host(dask_worker).calls.get((command, number))
-    return call.question if call else None
+    """The pickled question of a job, ``None`` if it is gone or has been asked for before."""
+    return _host(dask_worker).question(command, number)
 
 
 def answer(command: str, number: int, content: bytes, dask_worker: Worker) -> None:
     """Pass the pickled answer on."""
-    if call := _host(dask_worker).calls.get((command, number)):
-        call.child.send(content)
+    _host(dask_worker).answer(command, number, content)
 
 
 class _Child:
@@ -102,6 +104,15 @@ class _Call:
 
     child: _Child
     question: bytes | None = None
+    asks: bool = False
+    _replying: threading.Lock = field(default_factory=threading.Lock)
+
+    def reply(self, content: bytes) -> None:
+        """Answer the question of the child process, once."""
+        with self._replying:
+            asks, self.asks = self.asks, False
+        if asks:
+            self.child.send(content)
 
 
 @dataclass
@@ -135,6 +146,16 @@ class _Host:
                 del self._children[thread]
                 child.pipe.close()  # the process ends
 
+    def question(self, command: str, number: int) -> bytes | None:
+        if (call := self.calls.get((command, number))) is None:
+            return None
+        found, call.question = call.question, None
+        return found
+
+    def answer(self, command: str, number: int, content: bytes) -> None:
+        if call := self.calls.get((command, number)):
+            call.reply(content)
+
     def watch_signals(self) -> None:
         """Give jobs back, then close the worker, when a signal announces its end."""
         loop = asyncio.get_running_loop()
@@ -155,9 +176,12 @@ class _Host:
         await self.worker.close(reason=signal.Signals(number).name)
 
     def _is_stopped(self, command: str) -> bool:
-        if self._closing or command in self._stopped or self.worker.status not in (Status.running, Status.paused):
+        return self._closing or command in self._stopped or self._is_gone()
+
+    def _is_gone(self) -> bool:
+        """Whether nobody waits for the result: the command is gone, or the scheduler has given the job to another worker."""
+        if self.worker.status not in (Status.running, Status.paused, Status.closing_gracefully):
             return True
-        # Nobody waits for the result any more: the command is gone, or the scheduler has given the job to another worker.
         task = self.worker.state.tasks.get(self.worker.get_current_task())
         return task is None or task.state in ("cancelled", "released", "forgotten")
 
@@ -185,7 +209,7 @@ class _Host:
                         if child.told:
                             self._children.pop(threading.get_ident()).close()
                         return ENDED, content
-                    call.question = content
+                    call.question, call.asks = content, True
                     self._report(command, ASKS, number)
             except (EOFError, OSError):
                 del self._children[threading.get_ident()]
@@ -193,6 +217,8 @@ class _Host:
                 return (STOPPED if child.told or -code in PREEMPTION else DIED), code
             if not child.told and self._is_stopped(command):
                 child.stop()
+            if self._is_gone():
+                call.reply(NOBODY)  # else its process would wait for ever
 
     def _report(self, command: str, *facts: Any) -> None:
         self.worker.log_event(command, (*facts, self.worker.address))
