@@ -1,10 +1,14 @@
 import json
+import os
+import pty
 import signal
+import sys
 
 import pytest
 from attempt import Attempt, Moment, rows_of
 
 from records import same_records
+from waiting import until
 
 
 @pytest.mark.parametrize(("number", "status"), [(signal.SIGTERM, 143), (signal.SIGINT, 130), (signal.SIGHUP, 129)])
@@ -44,3 +48,31 @@ def test_a_second_ctrl_c_ends_it_at_once(folder):
     again = Attempt(folder)
     assert again.end() == 0
     same_records(again.run, folder / "runs/whole")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("before", "status"), [([], 129), (["nohup"], 143)])
+def test_a_closed_terminal_stops_a_run_that_nohup_does_not_protect(folder, before, status):
+    command = [
+        *before,
+        sys.executable,
+        "-m",
+        "fedtide",
+        "run",
+        "--name",
+        "run",
+        "--set=scenario.rounds_per_session=2000",
+    ]
+    process, terminal = pty.fork()
+    if process == 0:
+        os.chdir(folder)
+        os.execvp(command[0], command)
+    until(lambda: rows_of(folder / "runs/run") > 5)
+    os.close(terminal)
+    if before:
+        done = rows_of(folder / "runs/run")
+        until(lambda: rows_of(folder / "runs/run") > done + 5)
+        os.kill(process, signal.SIGTERM)
+    assert os.waitstatus_to_exitcode(os.waitpid(process, 0)[1]) == status
+    done = rows_of(folder / "runs/run")
+    assert (folder / "runs/run/state" / f"state-{done:08d}.pt").is_file()
