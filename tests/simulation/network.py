@@ -6,6 +6,7 @@ worker; when a worker is gone, its task goes to another one; after four lost wor
 
 from __future__ import annotations
 
+import functools
 import pickle
 from collections.abc import Callable
 from queue import Empty
@@ -149,6 +150,10 @@ class Worker:
         self.state = SimpleNamespace(tasks={}, nthreads=1)
         self.host = Host(self, lambda command: start(process, command))
 
+    def is_there(self) -> bool:
+        """Whether the scheduler has it, and rightly."""
+        return self.status is Status.running and not self.process.dead and not self.process.outcome
+
     def get_current_task(self) -> Any:
         return self.task
 
@@ -247,14 +252,21 @@ class Dask:
         return self._futures[-1]
 
     def run(self, function: Any, *arguments: Any, workers: Any = None, on_error: str = "raise") -> dict[str, Any]:
-        """Call a function on workers, and wait for them."""
+        """Call a function on workers, in their processes, and wait for them."""
         self.kernel.sleep(self.kernel.random.choice((0.01, 0.5)))
-        names = {dask_worker.question: "question", dask_worker.answer: "answer", dask_worker.stop: "stop"}
-        return {
-            worker.address: getattr(worker.host, names[function])(*arguments)
-            for worker in self.workers
-            if worker.status is Status.running and not worker.process.dead and workers in (None, [worker.address])
-        }
+        name = {dask_worker.question: "question", dask_worker.answer: "answer", dask_worker.stop: "stop"}[function]
+        asked = [worker for worker in self.workers if worker.is_there() and workers in (None, [worker.address])]
+        found: dict[str, Any] = {}
+
+        def call(worker: Worker) -> None:
+            found[worker.address] = getattr(worker.host, name)(*arguments)
+
+        for worker in asked:
+            self.kernel.spawn(worker.process, functools.partial(call, worker))
+        while any(worker.is_there() and worker.address not in found for worker in asked):
+            self.kernel.sleep(0.5)
+            self.look()
+        return dict(found)
 
 
 class Inbox:
