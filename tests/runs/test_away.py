@@ -77,9 +77,15 @@ def test_a_run_that_was_refused_leaves_nothing(home, tmp_path):
 
 
 def test_a_worker_cannot_write_elsewhere(home, tmp_path):
-    files = (("../y", b""),)
+    files, job = (("../y", b""),), object()
+    home.answer(job, Fetch("x"))
     with pytest.raises(SettingsError, match="outside"):
-        home.answer(object(), Store("x", files, ("../y",)))
+        home.answer(job, Store("x", files, ("../y",)))
+
+
+def test_a_worker_whose_job_was_given_to_another_stores_nothing(home):
+    refusal = home.answer(object(), Store("x", (("y", b""),), ("y",)))
+    assert "the run was given to another worker" in refusal
 
 
 def test_prepared_data_are_sent(home, small):

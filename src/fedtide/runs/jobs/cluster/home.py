@@ -12,7 +12,7 @@ from typing import Any, Generic
 
 from fedtide.core import plugins
 from fedtide.core.errors import SettingsError, TakenOver
-from fedtide.core.files import fence, make_folder, write_bytes
+from fedtide.core.files import fence, make_folder, remove_all_parts, write_bytes
 from fedtide.core.locks import held
 from fedtide.data.base import DatasetPlugin
 from fedtide.records.states import files_of, generations, sweep
@@ -126,6 +126,7 @@ class JobsFromHome(Generic[Job, Taken]):
             holding = self._holding.setdefault(id(job), ExitStack())
             holding.callback(_remove_empty, folder)
             holding.enter_context(lock)
+            remove_all_parts(folder)  # also of an owner that was taken over: see fedtide.core.locks
         except (SettingsError, OSError) as error:
             return str(error)
         return read_files(folder, file_names(folder))
