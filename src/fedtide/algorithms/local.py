@@ -6,7 +6,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from fedtide.algorithms.base import Algorithm, AlgorithmSettings, Round, Served, ServedTo
+from fedtide.algorithms.base import Algorithm, AlgorithmSettings, Round, RunPreview, Served, ServedTo
 
 
 class LocalTraining(Algorithm):
@@ -25,6 +25,12 @@ class LocalTraining(Algorithm):
     down = ()
     up = ()
     client = ("own",)
+
+    def advice(self, run: RunPreview) -> list[str]:
+        return [
+            "algorithm local has no global model: test accuracy is that of the initial model, the clients' own models are in "
+            "served_accuracy_* (evaluation.clients_every)"
+        ]
 
     def start(self, r: Round) -> Tensor:
         return torch.where(r.seen > 0, r.client.own, r.w)
