@@ -82,8 +82,9 @@ def _population(axes: Axes, moves: pd.DataFrame) -> None:
     axes.bar(place, -left, 0.72, -half, color=_LEFT[2], label=_LEFT[1])
     for x, now, gone, here in zip(place.tolist(), arrived, left, moves["present"], strict=True):
         axes.text(x, 0, f"{here:,}", ha="center", va="center", fontsize=8, color="#1f4e79")
-        if x > 1:
+        if x > 1 and now:
             axes.text(x, half + now + 0.02 * most, f"+{now}", ha="center", va="bottom", fontsize=8)
+        if x > 1 and gone:
             axes.text(x, -half - gone - 0.02 * most, f"\N{MINUS SIGN}{gone}", ha="center", va="top", fontsize=8)
     axes.set_ylim(-half - 1.16 * left.max(), half + 1.16 * arrived.max())
     axes.set_yticks([])
