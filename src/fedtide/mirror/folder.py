@@ -120,4 +120,8 @@ def ui_command(mlruns: Path, host: str = "127.0.0.1", port: int = 5000) -> tuple
         raise SettingsError(f"{mlruns}: no MLflow store here; run something first, or rebuild it with `fedtide mirror`")
     command = [sys.executable, "-m", "mlflow", "ui", "--backend-store-uri", address(root), "--workers", "1"]
     command += ["--host", host, "--port", str(port)]
-    return command, {"MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false", "MLFLOW_DISABLE_TELEMETRY": "true"}
+    return command, {
+        "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false",
+        "MLFLOW_DISABLE_TELEMETRY": "true",
+        "PYTHONSAFEPATH": "1",  # no module of the current folder in place of a library's
+    }

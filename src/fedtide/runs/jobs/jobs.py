@@ -20,7 +20,7 @@ from fedtide.core.errors import SettingsError
 from fedtide.core.faults import PluginCrash
 from fedtide.engine.memory import available_bytes, share_memory
 from fedtide.runs.jobs.cards import place
-from fedtide.runs.jobs.processes import begin_worker, main_module_hidden, worker_context
+from fedtide.runs.jobs.processes import begin_worker, current_folder_hidden, main_module_hidden, worker_context
 from fedtide.runs.jobs.signals import StopSignals
 
 Job = TypeVar("Job")
@@ -115,7 +115,7 @@ class _Worker(Generic[Job, Result]):
         self.pipe, theirs = context.Pipe()
         arguments = (theirs, work, dict(os.environ), count, memory, per_card)
         self._process = context.Process(target=serve, args=arguments, daemon=True)
-        with main_module_hidden():
+        with main_module_hidden(), current_folder_hidden():
             self._process.start()
         theirs.close()  # otherwise the end of the process would go unnoticed
         self.job: Job

@@ -14,6 +14,8 @@ from contextlib import contextmanager
 from multiprocessing import connection, forkserver
 from multiprocessing.context import ForkServerContext, SpawnContext
 
+_SAFE_PATH = "PYTHONSAFEPATH"  # Python's, as its option -P
+
 
 def stop_with_parent(every: float = 0.5) -> None:
     """Stop this process (SIGTERM, so a run saves its state) once its parent has ended, for whatever reason."""
@@ -43,7 +45,8 @@ def worker_context() -> ForkServerContext | SpawnContext:
 def start_workers_early() -> None:
     """Start to import what workers need, while this process imports, too."""
     if worker_context().get_start_method() == "forkserver":
-        forkserver.ensure_running()
+        with current_folder_hidden():
+            forkserver.ensure_running()
 
 
 @contextmanager
@@ -60,6 +63,23 @@ def main_module_hidden() -> Iterator[None]:
         main.__spec__ = spec
         if file is not None:
             main.__file__ = file
+
+
+@contextmanager
+def current_folder_hidden() -> Iterator[None]:
+    """Python processes started inside do not look for modules in the current folder first.
+
+    With ``-c`` and ``-m`` Python would take the user's ``json.py`` there for its own; workers look where their parent does.
+    """
+    before = os.environ.get(_SAFE_PATH)
+    os.environ[_SAFE_PATH] = "1"
+    try:
+        yield
+    finally:
+        if before is None:
+            del os.environ[_SAFE_PATH]
+        else:
+            os.environ[_SAFE_PATH] = before
 
 
 def begin_worker(environment: Mapping[str, str], threads: int = 1) -> None:

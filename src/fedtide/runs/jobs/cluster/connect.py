@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from fedtide.core.errors import SettingsError, shortened
 from fedtide.engine.workers import available_cores
-from fedtide.runs.jobs.processes import main_module_hidden
+from fedtide.runs.jobs.processes import current_folder_hidden, main_module_hidden
 from fedtide.settings.cluster import BATCH_SYSTEMS, LOCAL
 
 if TYPE_CHECKING:
@@ -71,6 +71,7 @@ def _target(name: str, workers: int, holding: ExitStack) -> tuple[Any, Callable[
         from distributed import LocalCluster
 
         count = workers or available_cores()
+        holding.enter_context(current_folder_hidden())  # as long as lost workers may be replaced
         with main_module_hidden(), _ctrl_c_ignored():
             options = {"n_workers": count, "threads_per_worker": 1, "dashboard_address": _DASHBOARD}
             return holding.enter_context(LocalCluster(**options, silence_logs=logging.CRITICAL)), lambda: None
@@ -92,8 +93,8 @@ def _batch(name: str, workers: int, holding: ExitStack) -> tuple[Any, Callable[[
     if shutil.which(submit := shlex.split(kind.job_cls.submit_command)[0]) is None:
         raise SettingsError(f"compare.cluster = {name}: there is no command {submit} here")
     chosen = dask.config.get(f"jobqueue.{kind.job_cls.config_name}")
-    # The worker replaces the job's shell, which would not pass signals on.
-    python = f"exec {chosen['python'] or sys.executable}"
+    # The worker replaces the job's shell, which would not pass signals on; -P: see current_folder_hidden.
+    python = f"exec {chosen['python'] or sys.executable} -P"
     try:
         cluster = kind(nanny=False, processes=1, python=python, scheduler_options={"dashboard_address": _DASHBOARD})
     except (OSError, ValueError) as error:

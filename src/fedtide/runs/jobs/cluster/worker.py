@@ -75,7 +75,7 @@ class _Child:
         self.command = command.name
         self.pipe, theirs = multiprocessing.Pipe()
         arguments = map(str, (theirs.fileno(), count, memory, scratch))
-        program = [sys.executable, "-m", "fedtide.runs.jobs.cluster.child", *arguments]
+        program = [sys.executable, "-P", "-m", "fedtide.runs.jobs.cluster.child", *arguments]
         # Not by multiprocessing: Dask's workers are often daemons, which must have no children.
         self._process = subprocess.Popen(program, stdin=subprocess.DEVNULL, pass_fds=[theirs.fileno()])
         theirs.close()  # otherwise the end of the process is not noticed
