@@ -148,9 +148,9 @@ def test_dropout_layers_of_a_network_have_masks_of_their_own(build: Build) -> No
         ),
         (own("Plian"), r"own_nets\.py has no Plian; did you mean 'Plain'\?"),
         (own("Plain", path="own_nets"), r"model\.path = 'own_nets': should be MODULE:NAME"),
-        (own("functional"), r"should be a class or a function, got module"),
+        (own("functional"), r"should be a class or function that makes a torch\.nn\.Module, got module"),
         (own("Plain", arguments={"nrom": 1}), r"own_nets\.py:\d+: in __init__: TypeError: .*'nrom'"),
-        (own("Plain", path="builtins:dict"), r"no module|should make a torch\.nn\.Module, got dict"),
+        (own("Plain", path="builtins:dict"), r"no module|makes a torch\.nn\.Module, got the class dict"),
         (
             own("Plain", head="clasifier"),
             r"model\.head = 'clasifier': the module has no such layer; did you mean 'classifier'",

@@ -104,7 +104,7 @@ NAMELESS = "{path: lightning.pytorch.loggers.CSVLogger, arguments: {nam: x}}"
         (
             "run",
             "{path: lightning.pytorch.callbacks.Timer}",
-            "that makes a lightning.pytorch.loggers.logger.Logger, got Timer",
+            "that makes a lightning.pytorch.loggers.logger.Logger, got the class Timer",
         ),
         ("run", "{path: math.pi}", "should be a class or function"),
         ("run", "{path: Logger}", "should be MODULE:NAME"),

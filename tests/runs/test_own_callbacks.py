@@ -186,7 +186,7 @@ def test_a_state_that_cannot_be_read_back_is_refused(small: Any, run_once: Any) 
             "`checkpoint` configures how states are saved; leave this out",
         ),
         ("lightning.pytorch.callbacks.RichProgressBar", {}, "the command shows the progress; leave this out"),
-        ("lightning.pytorch.loggers.CSVLogger", {"save_dir": "."}, "Callback, got CSVLogger"),
+        ("lightning.pytorch.loggers.CSVLogger", {"save_dir": "."}, "Callback, got the class CSVLogger"),
     ],
 )
 def test_bad_callbacks_are_refused(

@@ -12,6 +12,7 @@ import importlib.util
 import inspect
 import sys
 import sysconfig
+import typing
 from collections.abc import Iterator, Mapping
 from importlib.machinery import PathFinder
 from importlib.metadata import packages_distributions, version
@@ -57,10 +58,7 @@ def make(path: str, arguments: Mapping[str, Any], kind: type[Made], key: str, **
     Raises:
         SettingsError: it cannot be imported or called with these arguments, or makes something else.
     """
-    maker = named(path, f"{key}.path")
-    wanted = f"{key}.path = {path!r}: should be a class or function that makes a {kind.__module__}.{kind.__qualname__}"
-    if not callable(maker):
-        raise SettingsError(f"{wanted}, got {type(maker).__name__}")
+    maker = maker_of(path, kind, f"{key}.path")
     try:
         parameters: Mapping[str, inspect.Parameter] = inspect.signature(maker).parameters
     except (TypeError, ValueError):  # no signature
@@ -75,8 +73,32 @@ def make(path: str, arguments: Mapping[str, Any], kind: type[Made], key: str, **
     except (Exception, SystemExit) as error:
         raise fault_of(error, path, f"{key}.path") from error
     if not isinstance(found, kind):
-        raise SettingsError(f"{wanted}, got {type(found).__name__}")
+        raise SettingsError(f"{_wanted(path, kind, f'{key}.path')}, got {type(found).__name__}")
     return found
+
+
+def maker_of(path: str, kind: type, key: str) -> Any:
+    """The class or function that a path stands for, if it may be called: a settings file must not call just anything.
+
+    A class has to be a ``kind``. A function has to be annotated to return one, or, without an annotation, to be the user's
+    own: to call that does no more than to import it.
+
+    Raises:
+        SettingsError: it cannot be imported, or is something else; it was not called.
+    """
+    maker = named(path, key)
+    wanted = _wanted(path, kind, key)
+    if isinstance(maker, type):
+        if not issubclass(maker, kind):
+            raise SettingsError(f"{wanted}, got the class {maker.__name__}")
+    elif not inspect.isroutine(maker):
+        raise SettingsError(f"{wanted}, got {type(maker).__name__}")
+    elif (returned := _returned(maker)) is not None and not issubclass(kind, returned):
+        if not issubclass(returned, kind):
+            raise SettingsError(f"{wanted}, got a function that returns {returned.__name__}")
+    elif returned is not kind and not _is_users(maker):
+        raise SettingsError(f"{wanted}; this one is not annotated to return it, so call it in a function of your own")
+    return maker
 
 
 def fault_of(error: BaseException, path: str, key: str) -> SettingsError:
@@ -145,6 +167,29 @@ def _missing(path: str, key: str, module: str) -> SettingsError:
 def _search_working_directory() -> None:
     if (here := str(Path.cwd())) not in sys.path:
         sys.path.append(here)
+
+
+def _wanted(path: str, kind: type, key: str) -> str:
+    module = "torch.nn" if kind.__module__ == "torch.nn.modules.module" else kind.__module__
+    return f"{key} = {path!r}: should be a class or function that makes a {module}.{kind.__qualname__}"
+
+
+def _returned(function: Any) -> type | None:
+    """The class that a function is annotated to return, ``None`` where that cannot be read or is none."""
+    try:
+        found = typing.get_type_hints(function).get("return")
+    except Exception:  # names may be there for type checkers only
+        return None
+    return found if isinstance(found, type) and found is not Any else None
+
+
+def _is_users(function: Any) -> bool:
+    """Whether a function is written in Python, in a source that is neither installed nor fedtide's."""
+    code = getattr(inspect.unwrap(function), "__code__", None)
+    if code is None:
+        return False
+    file = Path(code.co_filename)
+    return file.is_file() and _is_own(file) and not file.is_relative_to(Path(__file__).parents[1])
 
 
 def _root(file: Path) -> Path:

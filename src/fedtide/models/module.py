@@ -10,7 +10,7 @@ from pydantic import Field
 from torch import nn
 
 from fedtide.core.errors import SettingsError
-from fedtide.core.imports import fault_of, libraries, named, own_files
+from fedtide.core.imports import fault_of, libraries, maker_of, own_files
 from fedtide.models._wrapped import WrappedModel, WrappedSettings
 
 _CLASSES = ("num_classes", "n_classes", "classes", "num_labels", "num_outputs")
@@ -20,11 +20,11 @@ _CLASSES = ("num_classes", "n_classes", "classes", "num_labels", "num_outputs")
 class Module(WrappedModel):
     """Any ``torch.nn.Module``, by import path: ``path: my_package.nets:Net``.
 
-    The path names a class, or a function that returns a module; it is found as Python finds modules (``PYTHONPATH``), and in
-    the working directory. A parameter ``num_classes``, ``n_classes``, ``classes``, ``num_labels`` or ``num_outputs`` that is
+    The path names a class, or a function that returns a module: one of the user's own, or a library's that is annotated so.
+    Naming it in settings imports and calls it, which runs its code. It is found as Python finds modules (``PYTHONPATH``), and
+    in the working directory. A parameter ``num_classes``, ``n_classes``, ``classes``, ``num_labels`` or ``num_outputs`` that is
     not among ``arguments`` gets the number of classes. ``forward`` maps samples [B, ...] to logits [B, L], or to a mapping or
-    an object with ``logits``. The inputs of
-    the ``head`` are the features that contrastive objectives compare. The source of the module and of what it imports, but for
+    an object with ``logits``. The inputs of the ``head`` are the features that contrastive objectives compare. The source of the module and of what it imports, but for
     installed packages, is part of the run key, and so is the content of ``weights``; versions of packages are recorded.
 
     Dropout layers get keyed masks; other draws from torch's generator in ``forward`` are refused. Of a ``LightningModule``
@@ -50,9 +50,7 @@ class Module(WrappedModel):
         return libraries(self.settings.path, "model.path")
 
     def make(self, num_classes: int) -> nn.Module:
-        maker = named(self.settings.path, "model.path")
-        if isinstance(maker, nn.Module) or not callable(maker):
-            raise SettingsError(f"{self.title}: should be a class or a function, got {type(maker).__name__}")
+        maker = maker_of(self.settings.path, nn.Module, "model.path")
         arguments = dict(self.settings.arguments)
         counted = next((name for name in _CLASSES if name in _parameters(maker)), None)
         if counted is not None:
