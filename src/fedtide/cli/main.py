@@ -261,7 +261,7 @@ def schema() -> None:
 def mirror(
     params: ParamsFile = PARAMS, overrides: Override = None, runs: Runs = Path("runs"), mlruns: Mlruns = None
 ) -> None:
-    """Bring MLflow up to date with the run directories: missing runs, rounds and models."""
+    """Bring MLflow up to date with the run directories: missing runs, rounds and models. Exit status 1 if it left some out."""
     from fedtide.core.errors import SettingsError
     from fedtide.runs.stages import update_mlflow
     from fedtide.settings.params import Params
@@ -270,7 +270,8 @@ def mirror(
     folders = sorted(path.parent for path in runs.glob("*/manifest.json"))
     if not folders:
         raise SettingsError(f"{runs}: no run directories here")
-    update_mlflow(chosen, folders, mlruns_folder(mlruns), log)
+    if update_mlflow(chosen, folders, mlruns_folder(mlruns), log):
+        raise typer.Exit(1)
 
 
 def main() -> None:

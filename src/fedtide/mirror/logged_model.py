@@ -12,6 +12,7 @@ from typing import Any
 
 from fedtide.adapters.encoding import Encoding
 from fedtide.core import plugins
+from fedtide.core.errors import SettingsError
 from fedtide.core.source import source_file
 from fedtide.mirror.folder import Folder
 from fedtide.mirror.served import DESCRIPTION, PLUGINS
@@ -36,11 +37,15 @@ def log_model(store: Store, run: str, folder: Path, data: Dataset, register: str
 
     Returns:
         The id of the logged model; ``models:/<id>`` is its address.
+
+    Raises:
+        SettingsError: its settings are not those of a model here, since another version recorded them; nothing is logged.
     """
     from mlflow.entities import LoggedModelOutput
 
     facts, settings = (read_json(folder / name) or {} for name in ("manifest.json", "settings.json"))
     tags = {"algorithm": str(facts["label"]), "dataset": str(facts["dataset"])}
+    _model(settings)
     chosen = {f"model.{key}": json.dumps(value).strip('"') for key, value in settings["model"].items()}
     model = store.client.create_logged_model(store.experiment, folder.name, run, tags, chosen)
     with tempfile.TemporaryDirectory() as made:
@@ -62,9 +67,8 @@ def save(folder: Path, data: Dataset, path: Path, logged: Any = None) -> None:
     import mlflow.pyfunc
     from mlflow.models import Model as Card
 
-    chosen = (read_json(folder / "settings.json") or {})["model"]
-    plugin = plugins.load(Model, chosen["name"])
-    model = plugin(parse(plugin.Settings, chosen))
+    settings = read_json(folder / "settings.json") or {}
+    model, chosen = _model(settings), settings["model"]
     encoding = data.encoding if isinstance(data.encoding, Encoding) else None
     with tempfile.TemporaryDirectory() as made:
         contents, code = Path(made) / "data", Path(made) / "code"
@@ -84,6 +88,15 @@ def save(folder: Path, data: Dataset, path: Path, logged: Any = None) -> None:
             input_example=data.test_inputs[:_EXAMPLES].numpy() if encoding is None else encoding.example(),
             mlflow_model=Card() if logged is None else Card(model_id=logged.model_id, run_id=logged.source_run_id),
         )
+
+
+def _model(settings: dict[str, Any]) -> Model:
+    """The model that recorded settings choose."""
+    chosen = settings.get("model")
+    if not isinstance(chosen, dict) or "name" not in chosen:
+        raise SettingsError("its settings.json has no model.name")
+    plugin = plugins.load(Model, chosen["name"])
+    return plugin(parse(plugin.Settings, chosen, "model in its settings.json"))
 
 
 def _signature(folder: Path, data: Dataset) -> Any:

@@ -114,20 +114,23 @@ def mirror(
     parent: str = "",
     options: MlflowOptions = RECORDS_ONLY,
     data: Callable[[RunDirectory], Dataset | None] = lambda _: None,
-) -> None:
+) -> int:
     """Bring MLflow up to date with run directories: create missing runs, complete partial ones.
 
     Args:
         run_dirs: the directories; those in use by a process, or without a run, are skipped.
         where: folder of the store, or a server. experiment: MLflow's. options: whether it should have the models, too.
-        log: gets one line at the end, and one per skipped directory.
+        log: gets one line at the end, and one per directory that is skipped or left out.
         parent: name of the comparison for new runs; empty for none.
         data: the dataset of a run, or None if it is not at hand; asked only for a model.
+
+    Returns:
+        How many runs are left out, or lack their model, since their records are damaged or of another version.
 
     Raises:
         SettingsError: the store cannot be used.
     """
-    complete = written = 0
+    complete = written = left_out = 0
     try:
         store = Store(where, experiment)
         for path in run_dirs:
@@ -139,23 +142,20 @@ def mirror(
                     log(f"{path.name}: skipped, in use by another process")
                     continue
                 try:
-                    history = RunDirectory(path).history()
-                except SettingsError as error:
-                    log(f"{path.name}: skipped, {error}")
-                    continue
-                run = MlflowRun(store, RunDirectory(path))
-                if run.is_complete(options):
-                    complete += 1
-                    continue
-                found = data(run.directory) if run.lacks_model(options) else None
-                run.open(parent, found)
-                run.add(history)
-                run.end(options, found)
-                written += 1
+                    run = MlflowRun(store, RunDirectory(path))
+                    if run.is_complete(options):
+                        complete += 1
+                    else:
+                        run.write(parent, options, data(run.directory) if run.lacks_model(options) else None)
+                        written += 1
+                except SettingsError as error:  # of this run: the store raises none
+                    log(f"{path.name}: left out, {error}")
+                    left_out += 1
         correct(store, log)
     except Exception as error:  # whatever MLflow, SQLAlchemy or the disk may raise
         raise SettingsError(f"MLflow's store {_named(where)} cannot be used: {reason(error)}") from error
-    log(f"MLflow: {written} runs written, {complete} up to date")
+    log(f"MLflow: {written} runs written, {complete} up to date{f', {left_out} left out' if left_out else ''}")
+    return left_out
 
 
 def correct(store: Store, log: Callable[[str], None]) -> None:

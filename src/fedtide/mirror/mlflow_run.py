@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from fedtide.core.array_types import Ints
+from fedtide.core.errors import SettingsError
 from fedtide.core.files import write_bytes
 from fedtide.mirror.inputs import dataset_inputs
 from fedtide.mirror.logged_model import log_model
@@ -92,6 +93,21 @@ class MlflowRun:
         if new:
             self._client.log_inputs(self._id, dataset_inputs(self._facts, settings, data))
 
+    def write(self, parent: str, options: MlflowOptions, data: Dataset | None) -> None:
+        """Log all of a run that is not in progress.
+
+        Raises:
+            SettingsError: its records are damaged, or no longer say what its model is; of the latter all else is logged.
+        """
+        history = self.directory.history()
+        self.open(parent, data)
+        self.add(history)
+        try:
+            self.end(options, data)
+        except SettingsError as error:
+            self.conclude()
+            raise SettingsError(f"without its model: {error}") from None
+
     def add(self, rows: Iterable[Mapping[str, Any]]) -> None:
         """Log the missing rounds in as few calls as possible, each round within one call."""
         from mlflow.entities import Metric
@@ -143,7 +159,9 @@ class MlflowRun:
         self._client.set_terminated(self._id, status_of(outcome))
 
     def _tags(self) -> dict[str, str]:
-        facts = self._facts
+        facts, needed = self._facts, ("label", "initialiser", "algorithm", "scenario", "dataset", "seed", "run_key")
+        if missing := [key for key in needed if key not in facts]:
+            raise SettingsError(f"its manifest.json has no {missing[0]}, so another version wrote it")
         tags = {"outcome": "running", "directory": str(self.directory.path.resolve()), "algorithm": facts["label"]}
         tags |= {key: str(facts[key]) for key in ("initialiser", "scenario", "dataset", "seed", "run_key")}
         tags |= {"mlflow.user": getpass.getuser(), "mlflow.source.name": "fedtide", "mlflow.source.type": "LOCAL"}

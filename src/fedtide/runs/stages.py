@@ -63,14 +63,17 @@ def mlflow_place(tracking: TrackingSettings, mlruns: Path) -> Path | Server:
     return Server.at(tracking.uri) if tracking.uri else mlruns
 
 
-def update_mlflow(params: Params, directories: Sequence[Path], mlruns: Path, log: Log) -> None:
-    """Bring MLflow, on its server or in a folder, up to date with run directories; a SettingsError if its store is unusable."""
+def update_mlflow(params: Params, directories: Sequence[Path], mlruns: Path, log: Log) -> int:
+    """Bring MLflow, on its server or in a folder, up to date with run directories; the number of runs that are left out.
+
+    A SettingsError if its store is unusable.
+    """
     from fedtide.mirror.mlflow import mirror
     from fedtide.mirror.stored_data import stored_data
 
     experiment, root = params.experiment, Path(params.run().data.root)
     where = mlflow_place(experiment.tracking, mlruns)
-    mirror(
+    return mirror(
         directories,
         where,
         experiment.tracking.experiment,

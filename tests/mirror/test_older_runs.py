@@ -1,0 +1,57 @@
+"""Runs that another version has recorded: the mirror names what it cannot read, and mirrors the rest."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from fedtide.mirror.mlflow import mirror
+from fedtide.mirror.store import Store
+from fedtide.mirror.stored_data import stored_data
+from fedtide.mirror.workspace import MlflowOptions, Workspace
+from fedtide.runs.execution import execute
+from fedtide.settings.run import RunSettings
+
+EXPERIMENT, MODEL = "older", MlflowOptions(model=True)
+
+
+def changed(path: Path, change: Callable[[dict[str, Any]], Any]) -> None:
+    values = json.loads(path.read_text())
+    change(values)
+    path.write_text(json.dumps(values))
+
+
+def test_a_run_of_older_settings_is_named_and_the_rest_is_mirrored(
+    settings: Callable[..., RunSettings], raw: dict[str, Any], tmp_path: Path, mlruns: Path
+) -> None:
+    """An unknown setting of the model, an unknown model, no label in the manifest, and a run of today."""
+    names = ("setting", "model", "label", "today")
+    for name in names:
+        assert execute(settings(), Workspace(tmp_path), name=name)["state"] == "complete"
+    changed(tmp_path / "setting" / "settings.json", lambda values: values["model"].update(width=3))
+    changed(tmp_path / "model" / "settings.json", lambda values: values["model"].update(name="logistics"))
+    changed(tmp_path / "label" / "manifest.json", lambda values: values.pop("label"))
+    root, lines, folders = Path(raw["data"]["root"]), list[str](), [tmp_path / name for name in names]
+
+    def again() -> int:
+        lines.clear()
+        return mirror(folders, mlruns, EXPERIMENT, lines.append, "", MODEL, lambda run: stored_data(run, root))
+
+    assert again() == 3
+    problems = [
+        "setting: left out, without its model: model in its settings.json: unknown key 'width'",
+        "model: left out, without its model: unknown name 'logistics' in models; did you mean 'logistic'?",
+        "label: left out, its manifest.json has no label, so another version wrote it",
+    ]
+    for line, problem in zip(lines, problems, strict=False):
+        assert line.startswith(problem)
+    assert lines[3:] == ["MLflow: 1 runs written, 0 up to date, 3 left out"]
+    store = Store(mlruns, EXPERIMENT)
+    known = {run.info.run_name: (run.info.status, run.data.tags["outcome"]) for run in store.runs("tags.run_key != ''")}
+    assert known == dict.fromkeys(("setting", "model", "today"), ("FINISHED", "complete"))
+    (model,) = store.client.search_logged_models([store.experiment])
+    assert model.name == "today"
+    assert again() == 3
+    assert lines[3:] == ["MLflow: 0 runs written, 1 up to date, 3 left out"]
