@@ -7,9 +7,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from fedtide.core.errors import SettingsError
+from fedtide.core.hashing import short_hash
 from fedtide.mirror.store import is_held
 from fedtide.records.marks import different
-from fedtide.records.run_directory import RunDirectory, read_json
+from fedtide.records.run_directory import LOGGERS, RunDirectory, read_hashed, read_json, read_manifest
 from fedtide.records.states import generations, read_state_header
 
 _SIGNS = ("settings.json", "manifest.json", "history.csv", "summary.json", "state")
@@ -67,14 +68,17 @@ def check_run(path: Path) -> Checked:
 
 def _manifest(directory: RunDirectory) -> list[str]:
     """Manifest and settings; a process killed before the first round may have left neither."""
-    names = ("manifest.json", "settings.json")
-    missing = [f"{name} is missing" for name in names if read_json(directory.path / name) is None]
+    manifest, settings = read_manifest(directory.path), read_json(directory.path / "settings.json")
+    if manifest and settings is not None and manifest.get("settings", short_hash(settings)) != short_hash(settings):
+        return ["settings.json was changed"]
+    found = {"manifest.json": manifest, "settings.json": settings}
     begun = (directory.path / "history.csv").exists() or generations(directory.state) or directory.summary() is not None
-    return missing if begun else []
+    return [f"{name} is missing" for name, values in found.items() if values is None] if begun else []
 
 
 def _records(directory: RunDirectory) -> list[str]:
-    """All files of a run that has ended; of any other, rounds without a gap."""
+    """All files of a run that has ended; of any other, rounds without a gap; what its loggers have."""
+    read_hashed(directory.path / LOGGERS)
     if directory.summary() is None:
         directory.history()
     return different(directory.path, directory.marks())

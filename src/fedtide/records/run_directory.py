@@ -4,11 +4,11 @@
 round and participant, if the algorithm records any) · ``neurons.csv`` (a row per round and layer, if enabled) ·
 ``session_scores.csv`` (a row per session and earlier session, if sessions have test samples of their own) ·
 ``client_scores/`` (a Parquet file per evaluation of the clients, if enabled) ·
-``events.jsonl`` · ``state/`` · ``timeline.npz`` · ``encoding.json`` (if rows of a table are encoded) · ``model.pt`` and
-``summary.json`` at the end · ``error.txt`` after a failure.
+``events.jsonl`` · ``loggers.json`` · ``state/`` · ``timeline.npz`` · ``encoding.json`` (if rows of a table
+are encoded) · ``model.pt`` and ``summary.json`` at the end · ``error.txt`` after a failure.
 
 Records are never trusted blindly: a saved state holds marks of the records that it continues, and the summary holds marks of
-all files of the run and a hash of itself.
+all files of the run and a hash of itself. Until then the manifest holds hashes of the settings and of itself.
 """
 
 from __future__ import annotations
@@ -47,6 +47,9 @@ HISTORY_COLUMNS = (
     "bytes_up", "bytes_down", "gradient_rounds", "lr", "seconds",
 )  # fmt: skip
 
+LOGGERS = "loggers.json"
+"""The last round that each Lightning logger has."""
+
 TABLES = ("history.csv", "per_class.csv", "clients.csv", "neurons.csv", "session_scores.csv")
 """Tables with rows per round."""
 
@@ -80,6 +83,19 @@ def read_json(path: Path) -> dict[str, Any] | None:
     return values
 
 
+def hashed(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Values with a hash of themselves, for a JSON file."""
+    return {**values, "hash": short_hash(values)}
+
+
+def read_hashed(path: Path) -> dict[str, Any] | None:
+    """The values in a JSON file that :func:`hashed` has given, as :func:`read_json`; a SettingsError if they were changed."""
+    values = read_json(path)
+    if values is not None and values.pop("hash", None) != short_hash(values):
+        raise SettingsError(f"{path} is damaged: it was changed; {_AGAIN}")
+    return values
+
+
 def differences(old: Any, new: Any, prefix: str = "") -> list[str]:
     """Fields in which two nested mappings differ, as ``a.b: old -> new``."""
     if isinstance(old, dict) and isinstance(new, dict):
@@ -95,6 +111,13 @@ def finite(row: Mapping[str, Any]) -> Iterator[tuple[str, float]]:
     for column, cell in row.items():
         if column != "round" and cell not in (None, "") and math.isfinite(value := float(cell)):
             yield column, value
+
+
+def read_manifest(run: Path) -> dict[str, Any] | None:
+    """The manifest of a run directory, as :func:`read_hashed`; those of earlier versions have no hash."""
+    path = run / "manifest.json"
+    values = read_json(path)
+    return values if values is None or "hash" not in values else read_hashed(path)
 
 
 class RunDirectory:
@@ -143,7 +166,7 @@ class RunDirectory:
 
     def _claim(self, settings: dict[str, Any], manifest: Summary) -> None:
         """Record what the run is, unless the folder belongs to another."""
-        before, begun = (read_json(self.path / name) for name in ("settings.json", "manifest.json"))
+        before, begun = read_json(self.path / "settings.json"), read_manifest(self.path)
         if before is not None and (changed := differences(before, settings)):
             raise SettingsError(f"{self.path}: the run was started with other settings: {'; '.join(changed)}")
         old, new = (begun or manifest).get("run_key"), manifest.get("run_key")
@@ -151,8 +174,8 @@ class RunDirectory:
             raise SettingsError(f"{self.path}: the run was started with other code or data: {old} is now {new}")
         if before != settings:
             write_json(self.path / "settings.json", settings, durable=True)
-        if begun != manifest:
-            write_json(self.path / "manifest.json", manifest, durable=True)
+        if begun != (recorded := {**manifest, "settings": short_hash(settings)}):
+            write_json(self.path / "manifest.json", hashed(recorded), durable=True)
 
     def summary(self) -> Summary | None:
         """The summary of a run that has ended; a SettingsError if it is damaged."""
@@ -163,12 +186,9 @@ class RunDirectory:
         return self._outcome()[1]
 
     def _outcome(self) -> tuple[Summary | None, Marks]:
-        path = self.path / "summary.json"
-        values = read_json(path)
+        values = read_hashed(self.path / "summary.json")
         if values is None:
             return None, {}
-        if values.pop("hash", None) != short_hash(values):
-            raise SettingsError(f"{path} is damaged: it was changed; {_AGAIN}")
         marks: Marks = values.pop("files")
         return cast(Summary, values), marks
 
@@ -201,7 +221,7 @@ class RunDirectory:
         if _TIMELINE in files:
             sync(self.path / _TIMELINE)
         values = {**summary, "files": {**files, **self.mark_records()}}
-        write_json(self.path / "summary.json", {**values, "hash": short_hash(values)}, durable=True)
+        write_json(self.path / "summary.json", hashed(values), durable=True)
 
     def event(self, kind: str, **facts: Any) -> None:
         self._growing.append(_EVENTS, f"{json.dumps({'event': kind, **facts})}\n".encode())

@@ -16,12 +16,11 @@ from fedtide.core.errors import shortened
 from fedtide.core.files import write_json
 from fedtide.core.hashing import short_hash
 from fedtide.core.imports import make, named
-from fedtide.records.run_directory import RunDirectory, finite, read_json
+from fedtide.records.run_directory import LOGGERS, RunDirectory, finite, hashed, read_hashed, read_json
 from fedtide.runs.trainer import quiet_lightning
 from fedtide.settings.imported import Imported
 
 _SECONDS = 2.0  # between two writes: rounds may last milliseconds
-_LOGGED = "loggers.json"  # the last round that each logger has, in the run directory
 _CALLED = ("log_hyperparams", "log_metrics", "log_graph", "save", "finalize")
 
 
@@ -63,7 +62,7 @@ class RoundLog(L.Callback):
 
     def __init__(self, chosen: Sequence[Imported], directory: RunDirectory, log: Callable[[str], None]) -> None:
         self._directory, self._log = directory, log
-        known = read_json(directory.path / _LOGGED) or {}
+        known = read_hashed(directory.path / LOGGERS) or {}
         self._last: dict[str, int] = {}
         self.loggers: list[Logger] = []
         self._rows: list[tuple[int, dict[str, float]]] = []
@@ -112,7 +111,7 @@ class RoundLog(L.Callback):
         before = dict(self._last)
         self._last = {name: max(last, rows[-1][0]) for name, last in before.items()}
         # First: the process may be killed before the end, and no round is logged twice.
-        write_json(self._directory.path / _LOGGED, self._last)
+        write_json(self._directory.path / LOGGERS, hashed(self._last))
         for logger, last in zip(self.loggers, before.values(), strict=True):
             for round_, metrics in rows:
                 if round_ > last:
