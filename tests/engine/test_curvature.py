@@ -7,7 +7,8 @@ import pytest
 import torch
 from torch.func import functional_call, hessian
 
-from fedtide.engine.passes.curvature import fisher_diagonal, taylor
+from fedtide.core.randomness import generator
+from fedtide.engine.passes.curvature import fisher_diagonal, taylor, unit_vectors
 from fedtide.engine.passes.evaluation import full_gradient, pass_through
 from support import closest, federation, images, settings, steady, vectors
 
@@ -150,3 +151,16 @@ def test_features_are_what_the_head_sees():
         assert closest(logits, found @ named["head.weight"].T + named["head.bias"]) < 1e-14
         assert torch.equal(labels, fed.parts.data.train_labels[torch.as_tensor(places)])
     fed.parts.workers.close()
+
+
+def test_the_exact_diagonal_takes_one_unit_vector_at_a_time():
+    """Not all of them: a matrix of d^2 numbers for every worker."""
+    found = [vector.clone() for vector in unit_vectors(5, torch.zeros(1, dtype=torch.float64))]
+    assert torch.equal(torch.stack(found), torch.eye(5, dtype=torch.float64))
+    kept = list(unit_vectors(5, torch.zeros(1)))
+    assert len({vector.data_ptr() for vector in kept}) == 1
+
+
+def test_probes_drawn_one_after_the_other_are_those_drawn_together():
+    draws, together = generator(0, "probes"), generator(0, "probes").integers(0, 2, (7, 33))
+    assert np.array_equal(np.stack([draws.integers(0, 2, 33) for _ in range(7)]), together)

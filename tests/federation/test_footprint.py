@@ -194,3 +194,25 @@ def test_a_run_builds_every_plugin_once(monkeypatch: pytest.MonkeyPatch) -> None
     module.on_fit_end()
     kinds = ["algorithms", "exchange", "initialisation", "models", "objectives", "participation", "weighting"]
     assert sorted(made) == kinds
+
+
+def gradients(**values: Any) -> int:
+    """Bytes of full gradients and curvature in a run's footprint; 0 without such a part."""
+    return sum(part.size for part in planned(**values).device if "gradients" in part.what)
+
+
+def test_full_gradients_and_curvature_are_counted() -> None:
+    """Six clients of ten samples: what each keeps for its passes grows with the samples of a pass, up to its own."""
+    exact = {"name": "cfl_regularization", "curvature": "exact"}
+    assert gradients() == gradients(algorithm="scaffold") == 0
+    for algorithm in ("mimelite", {"name": "scaffold", "option": "I"}):
+        found = [
+            gradients(algorithm=algorithm, engine={"workers": 3}, evaluation={"batch_size": batch})
+            for batch in (5, 10, 99)
+        ]
+        assert 0 < found[0] < found[1] == found[2]
+        assert gradients(algorithm=algorithm, engine={"workers": 6}, evaluation={"batch_size": 5}) == 2 * found[0]
+        assert gradients(algorithm=exact, engine={"workers": 3}) > 2 * found[2]
+    huge = planned(algorithm=exact, model={"name": "mlp", "widths": [10**7]}, engine={"workers": 6})
+    with pytest.raises(SettingsError, match="the run needs"):
+        huge.refuse_excess(CPU, MemoryStore("host", CPU, None))

@@ -106,6 +106,9 @@ class Algorithm(Plugin):
             choose the local optimiser themselves; other settings than ``local.optimiser: sgd`` are then refused.
         buffer: results that an update of the server waits for with ``clock: events``.
         synthetic_per_shard: most samples it adds for every shard that a client holds.
+        gradients: vectors [d] per participant that it takes from ``full_gradient``, ``taylor`` and ``fisher_diagonal`` or makes
+            of them, for the memory that a run is planned with.
+        curvature: whether it calls ``taylor`` or ``fisher_diagonal``.
         sums_only: whether :meth:`weights`, :meth:`finish` and :meth:`record` read the rows of the local models only one by one
             and add them up only by ``r.mean``, ``r.weighted_mean``, ``r.average``, ``r.mean_update`` and ``r.total``. Processes
             that share a round then exchange sums instead of local models, where nothing else needs these.
@@ -128,6 +131,8 @@ class Algorithm(Plugin):
     needs_sgd: bool = False
     buffer: int = 1
     synthetic_per_shard: int = 0
+    gradients: int = 0
+    curvature: ClassVar[bool] = False
     sums_only: ClassVar[bool] = False
     robust: bool = False
     apart: Sequence[str] = ()

@@ -33,6 +33,7 @@ class MimeLite(Algorithm):
     down: tuple[str, ...] = ("w", "m")
     up = ("W", "c_k")
     needs_sgd = True
+    gradients = 1
     sums_only = True
     robust = True
 

@@ -58,6 +58,7 @@ class Scaffold(Algorithm):
         super().__init__(settings)
         self.needs_sgd = settings.option == "II"
         self.apart = ("c_k",) if settings.option == "I" else ()
+        self.gradients = 1 if settings.option == "I" else 0
         self.fedssg = settings.variant == "fedssg"
         self.by_size = self.fedssg or settings.variate_weights == "samples"
         self.server = (ServerVector("c", mean_of="c_k", by_size=self.by_size),)

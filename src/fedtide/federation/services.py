@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import TypeVar
 
 import torch
@@ -11,7 +11,7 @@ from torch import Tensor
 from fedtide.algorithms.base import ForwardPass, Population
 from fedtide.core.array_types import Ints
 from fedtide.core.randomness import generator
-from fedtide.engine.passes.curvature import fisher_diagonal, taylor
+from fedtide.engine.passes.curvature import fisher_diagonal, taylor, unit_vectors
 from fedtide.engine.passes.evaluation import full_gradient, pass_through
 from fedtide.engine.passes.models import recompute_statistics, with_input_gradients
 from fedtide.federation.parts import Parts
@@ -47,12 +47,13 @@ class RoundServices:
     def taylor(self, points: Tensor, probes: int | None, first: int = 0) -> tuple[Tensor, Tensor]:
         parts, plan, size = self._parts, self._plan, points.shape[-1] - first
 
-        def directions(row: int) -> Tensor:
+        def directions(row: int) -> Iterator[Tensor]:
             if probes is None:
-                return torch.eye(size, dtype=points.dtype, device=points.device)
+                yield from unit_vectors(size, points)
+                return
             draws = generator(plan.seed, f"{plan.purpose}.probes", *plan.keys, plan.ids[row])
-            signs = draws.integers(0, 2, (probes, size))
-            return torch.from_numpy(signs).to(points).mul_(2).sub_(1).div_(probes**0.5)
+            for _ in range(probes):
+                yield torch.from_numpy(draws.integers(0, 2, size)).to(points).mul_(2).sub_(1).div_(probes**0.5)
 
         where = (parts.workers, points, self._state.b, plan.shards)
         return taylor(*where, self._batch, self.counts, directions, first)

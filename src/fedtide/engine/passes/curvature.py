@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 import torch
 from torch import Tensor
@@ -12,7 +12,8 @@ from fedtide.core.array_types import Ints
 from fedtide.engine.gradient import Probe
 from fedtide.engine.workers import Workers, WorkerState
 
-_FLOATS = 1 << 24  # most floats that per-sample gradients may take at once
+FLOATS = 1 << 24
+"""Most floats that per-sample gradients may take at once."""
 
 
 def taylor(
@@ -22,7 +23,7 @@ def taylor(
     shards: Sequence[Ints],
     batch: int,
     counts: Tensor,
-    probes: Callable[[int], Tensor],
+    probes: Callable[[int], Iterable[Tensor]],
     first: int = 0,
 ) -> tuple[Tensor, Tensor]:
     """Gradient and ``sum_r v_r * (Hess v_r)`` of each client's mean loss over all of its samples, from the same passes.
@@ -32,7 +33,7 @@ def taylor(
     :func:`fedtide.engine.passes.evaluation.full_gradient`, and:
 
     Args:
-        probes: maps a client's row to its probes [R, d - first].
+        probes: maps a client's row to its R probes [d - first]; called once for every batch, and used one after the other.
         first: both cover the parameters from this index on, where a tensor begins.
 
     Returns:
@@ -45,7 +46,7 @@ def taylor(
         module, shard = worker.module, torch.from_numpy(shards[row]).to(task.device)
         module.load(points if points.dim() == 1 else points[row], b)
         module.network.eval()
-        directions, slots = probes(row), [slot for slot in module.layout.parameters if slot.start >= first]
+        slots = [slot for slot in module.layout.parameters if slot.start >= first]
         parameters = [module.network.get_parameter(slot.name) for slot in slots]
         for start in range(0, len(shard), batch):
             inputs, labels = task.batch(shard[start : start + batch])
@@ -53,7 +54,7 @@ def taylor(
                 losses = task.objective.loss(module.network.outputs(inputs), labels, counts[row])
             gradients = torch.autograd.grad(losses.sum() / len(shard), parameters, create_graph=True)
             slopes[row].add_(torch.cat([part.detach().reshape(-1) for part in gradients]))
-            for v in directions:
+            for v in probes(row):
                 parts = [v[slot.start - first : slot.stop - first].view(slot.shape) for slot in slots]
                 products = torch.autograd.grad(
                     gradients, parameters, parts, retain_graph=True, allow_unused=True, materialize_grads=True
@@ -62,6 +63,15 @@ def taylor(
 
     workers.map(client, range(len(shards)))
     return slopes, diagonals
+
+
+def unit_vectors(size: int, like: Tensor) -> Iterator[Tensor]:
+    """The rows of the identity matrix, one after the other in the same memory."""
+    vector = like.new_zeros(size)
+    for place in range(size):
+        vector[place] = 1
+        yield vector
+        vector[place] = 0
 
 
 def fisher_diagonal(
@@ -74,7 +84,7 @@ def fisher_diagonal(
     """
     task = workers.task
     diagonals = torch.zeros(len(shards), points.shape[-1] - first, dtype=task.dtype, device=task.device)
-    at_once = max(1, _FLOATS // diagonals.shape[-1])
+    at_once = max(1, FLOATS // diagonals.shape[-1])
 
     def client(worker: WorkerState, row: int) -> None:
         module, shard = worker.module, torch.from_numpy(shards[row]).to(task.device)

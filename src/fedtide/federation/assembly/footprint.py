@@ -12,6 +12,7 @@ from fedtide.core.errors import SettingsError
 from fedtide.engine.executors.factory import executor_name
 from fedtide.engine.memory import available_bytes, chunk_size
 from fedtide.engine.optimisers import optimiser
+from fedtide.engine.passes.curvature import FLOATS
 from fedtide.engine.plan import step_count
 from fedtide.engine.size import Size, measure
 from fedtide.engine.task import TINY
@@ -30,6 +31,10 @@ _ROWS, _ROWS_PER_MEMORY = 2.5, 7
 of its memories, as read, as added to the gradient, and in the algebra of ``finish`` (peaks of nine algorithms, measured)."""
 
 _BLOCK = 4096  # bytes that the disk gives at a time
+_FIRST, _SECOND, _SAMPLES = 2, 5, 3
+"""Numbers per activation that a full gradient keeps for its backward pass, and a Hessian-vector product for two of them; copies
+of per-sample gradients (measured)."""
+
 _LAYERS = 1.5  # input and output of the widest layer, with the working memory of its operation (measured)
 
 
@@ -105,7 +110,7 @@ def footprint(chosen: Chosen, timeline: Timeline, data: Dataset, device: torch.d
     separate = [numbers for name, numbers in kept.items() if name != "latest"] if initialiser.trains else []
     rows = _ROWS + _ROWS_PER_MEMORY * len(algorithm.client)
     rows += len(optimiser(local).vectors)
-    rows += bool(algorithm.server)
+    rows += bool(algorithm.server) + algorithm.gradients
     models = 2 * workers + 6 + len(algorithm.server) + (4 if timeline.sessions > 1 else 0)
     if type(initialiser).keep is not Initialiser.keep:
         models += 2 * timeline.sessions
@@ -136,6 +141,7 @@ def footprint(chosen: Chosen, timeline: Timeline, data: Dataset, device: torch.d
                 _smaller("local.batch_size", "engine.chunk" if executor == "stacked" else "engine.workers"),
             ),
             _evaluation(settings, timeline, data, size, workers, number),
+            *([_gradients(chosen, timeline, size, min(cohort, workers), number)] if algorithm.gradients else []),
             *([plan] if moved else []),
             Part(
                 "the data",
@@ -182,6 +188,23 @@ def _work(settings: RunSettings, timeline: Timeline) -> tuple[int, int]:
     steps = max(step_count(largest, mean, local) for mean in means)
     width = local.step_samples if local.straddle else min(local.step_samples, largest)
     return max(steps, settings.evaluation.personalise), width
+
+
+def _gradients(chosen: Chosen, timeline: Timeline, size: Size, at_once: int, number: int) -> Part:
+    """Backward passes over all samples of some clients at once, which keep a batch's activations."""
+    evaluation, curvature = chosen.settings.evaluation, chosen.algorithm.curvature
+    largest = max(map(len, timeline.shards), default=0)
+    batch = min(evaluation.batch_size, largest)
+    numbers = 2 * size.parameters + _FIRST * batch * size.activations
+    if curvature:
+        of_samples = _SAMPLES * min(FLOATS, largest * size.parameters)
+        numbers = 4 * size.parameters + max(_SECOND * batch * size.activations, numbers, of_samples)
+    what = "gradients and curvature" if curvature else "full gradients"
+    return Part(
+        f"{what} of {at_once} clients at once on {batch} samples",
+        at_once * number * numbers,
+        _smaller("evaluation.batch_size", "engine.workers"),
+    )
 
 
 def _evaluation(
