@@ -157,7 +157,7 @@ REFUSED = {
     "local.order = class_balanced": {"local": {"order": "class_balanced"}},
     "evaluation.metrics = auroc, macro_f1": {"evaluation": {"metrics": ["auroc", "macro_f1"]}},
     "evaluation.neurons = 5": {"evaluation": {"neurons": 5}},
-    "evaluation.clients_every = 2": {"evaluation": {"clients_every": 2}},
+    "evaluation.personalise = 1": {"evaluation": {"clients_every": 2, "personalise": 1}},
     **{
         f"algorithm = {name}": {"algorithm": name}
         for name in (

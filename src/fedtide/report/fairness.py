@@ -1,6 +1,8 @@
-"""The table of fairness over clients: mean accuracy, its spread, the worst decile, newcomers."""
+"""The table of fairness over clients: mean score, its spread, the worst decile, newcomers."""
 
 from __future__ import annotations
+
+from typing import Literal
 
 import numpy as np
 import pandas as pd
@@ -8,29 +10,36 @@ import pandas as pd
 from fedtide.records import metrics
 from fedtide.records.frames import Records
 from fedtide.report import formats
-from fedtide.report.formats import PERCENT
+from fedtide.report.formats import PERCENT, Scale
 from fedtide.report.method_table import Column, MethodTable, over_seeds
 from fedtide.report.sheets import Sheet
 
 PREFIX = "client_accuracy_"
-_PERSONAL = "personal_accuracy_"
+_FIT = "client_r2_"
+_GROUPS = {"client": PREFIX, "personal": "personal_accuracy_"}
+_FIT_GROUPS = {"client": _FIT, "error": "client_mae_"}
+_FIGURES = Scale(share=False)
 _SPREAD = ("mean", "std", "worst_decile", "below")
 
 
 def fairness(records: Records, last: int) -> MethodTable | None:
-    """Metrics of the clients' accuracies by method; None if no run has evaluated its clients.
+    """Metrics of the clients' accuracies, or of their R² and errors, by method; None if no run has evaluated its clients.
 
     ``client_mean``, ``client_std``, ``client_worst_decile`` and ``client_below`` are means over the evaluations in the last
     ``last`` rounds. ``client_newcomers``, and ``client_gap`` to the stayers, are means over the sessions that have such
-    clients. ``personal_*`` are the same after local steps.
+    clients. ``personal_*`` are the same after local steps, ``error_*`` those of a
+    regression's mean absolute error.
     """
-    if f"{PREFIX}mean" not in records.history:
+    has_classes = f"{PREFIX}mean" in records.history
+    if not has_classes and f"{_FIT}mean" not in records.history:
         return None
+    prefixes = _GROUPS if has_classes else _FIT_GROUPS
     histories = dict(list(records.history.groupby("key", sort=False)))
     empty = records.history.iloc[:0]
-    rows = [_of_run(histories.get(key, empty), last) for key in records.runs["key"]]
+    rows = [_of_run(histories.get(key, empty), last, prefixes) for key in records.runs["key"]]
     runs = pd.concat([records.runs, pd.DataFrame(rows, index=records.runs.index)], axis=1)
-    columns = [column for column in _columns(records, last) if runs[column.key].notna().any()]
+    candidates = _columns(records, last) if has_classes else _fit_columns(last)
+    columns = [column for column in candidates if runs[column.key].notna().any()]
     if not columns:
         return None
     return MethodTable(runs, over_seeds(runs, [column.key for column in columns]), columns)
@@ -39,10 +48,20 @@ def fairness(records: Records, last: int) -> MethodTable | None:
 def sheet(table: MethodTable, last: int) -> Sheet:
     """The table as text."""
     keys = {column.key for column in table.columns}
+    if "error_mean" in keys:
+        what, worst = (
+            "R² and mean absolute error of the clients present, each on its own held-out samples.",
+            "worst scores",
+        )
+    else:
+        what, worst = (
+            "Accuracy of the clients present, each on its own held-out samples, or, where these have no owner, expected under "
+            "the client's labels.",
+            "lowest accuracy",
+        )
     notes = [
-        "Accuracy of the clients present, each on its own held-out samples, or, where these have no owner, expected under the "
-        f"client's labels. Evaluations in the last {last} rounds; mean \N{PLUS-MINUS SIGN} sample standard deviation over "
-        "the seeds. Worst decile: mean of the tenth of the clients with the lowest accuracy."
+        f"{what} Evaluations in the last {last} rounds; mean \N{PLUS-MINUS SIGN} sample standard deviation over the seeds. "
+        f"Worst decile: mean of the tenth of the clients with the {worst}."
     ]
     if "client_newcomers" in keys:
         notes.append("Newcomers: clients in their first session; mean over the later sessions that have some.")
@@ -55,9 +74,9 @@ def sheet(table: MethodTable, last: int) -> Sheet:
     return Sheet("Fairness over clients", " ".join(notes), [column.title for column in table.columns], cells)
 
 
-def _of_run(history: pd.DataFrame, last: int) -> dict[str, float]:
+def _of_run(history: pd.DataFrame, last: int, prefixes: dict[str, str]) -> dict[str, float]:
     found: dict[str, float] = {}
-    for name, prefix in (("client", PREFIX), ("personal", _PERSONAL)):
+    for name, prefix in prefixes.items():
         values = history.reindex(columns=[f"{prefix}{ending}" for ending in (*_SPREAD, "newcomers", "stayers")])
         values.columns = [*_SPREAD, "newcomers", "stayers"]
         found |= {f"{name}_{ending}": metrics.mean_of_last(values[ending], last) for ending in _SPREAD}
@@ -93,6 +112,25 @@ def _columns(records: Records, last: int) -> list[Column]:
         Column("personal_mean", f"Mean {after}, %", PERCENT.value),
         Column("personal_worst_decile", f"Worst decile {after}, %", PERCENT.value),
         Column("personal_newcomers", f"Newcomers {after}, %", PERCENT.value),
+    ]
+
+
+def _fit_columns(last: int) -> list[Column]:
+    rounds, value, difference = f"in the last {last} rounds", _FIGURES.value, _FIGURES.difference
+    worst = "worst decile of clients"
+
+    def column(key: str, title: str, good: Literal["high", "low"] = "high", headline: str = "") -> Column:
+        return Column(key, title, value, good=good, headline=headline, scale=_FIGURES)
+
+    return [
+        column("client_mean", "Mean R²"),
+        column("client_std", "Standard deviation", "low", f"standard deviation of R² over clients {rounds}"),
+        column("client_worst_decile", "Worst decile", headline=f"R² of the {worst} {rounds}"),
+        column("client_newcomers", "Newcomers", headline="R² of newcomers"),
+        Column("client_gap", "Newcomers minus stayers", lambda mean, _: difference(mean), scale=_FIGURES),
+        column("error_mean", "Mean absolute error", "low"),
+        column("error_worst_decile", "Worst decile, error", "low", f"mean absolute error of the {worst} {rounds}"),
+        column("error_newcomers", "Newcomers, error", "low"),
     ]
 
 

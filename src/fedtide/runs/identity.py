@@ -17,8 +17,22 @@ from fedtide.worlds.files import scenarios, world_identity
 
 _ROOTS = ("fedtide.federation.module", "fedtide.worlds.build")
 
-_SHARED = {"costs", "engine", "federation", "privacy", "programs", "world", "worlds"}
-_PACKAGES = {*plugins.KINDS} - {"data"} | _SHARED
+_PACKAGES = frozenset(
+    {
+        *(
+            "aggregation",
+            "algorithms",
+            "exchange",
+            "initialisation",
+            "models",
+            "objectives",
+            "participation",
+            "partitions",
+        ),
+        *("scenarios", "selection", "uplink", "weighting"),
+        *("costs", "engine", "federation", "privacy", "programs", "world", "worlds"),
+    }
+)
 """Packages that can change a number of a run. Settings enter the key by value, data by content."""
 
 _TEXTS = frozenset({"fedtide.algorithms._preview", "fedtide.algorithms._stability"})

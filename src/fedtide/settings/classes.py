@@ -49,6 +49,7 @@ def _settings(run: Any) -> list[tuple[str, Any]]:
         "local.order": local.order if local.order == "class_balanced" else None,
         "evaluation.metrics": ", ".join(evaluation.metrics) or None,
         "evaluation.neurons": evaluation.neurons or None,
-        "evaluation.clients_every": evaluation.clients_every or None,
+        "evaluation.personalise": evaluation.personalise or None,
+        "evaluation.clients_every": None if run.task == "regression" else evaluation.clients_every or None,
     }
     return [(key, value) for key, value in found.items() if value is not None]

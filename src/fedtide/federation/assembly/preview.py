@@ -13,6 +13,7 @@ from fedtide.engine.plan import step_count
 from fedtide.federation.assembly.footprint import Footprint, gigabytes
 from fedtide.federation.parts import Parts
 from fedtide.federation.schedules import learning_rate
+from fedtide.federation.scoring.client_scores import owners
 from fedtide.scenarios.base import Scenario
 from fedtide.settings.clock import Events
 from fedtide.settings.run import RunSettings
@@ -68,8 +69,19 @@ def _hashed_columns(parts: Parts) -> list[str]:
     ]
 
 
+def _unknown_owners(parts: Parts) -> list[str]:
+    """A line if scores per client are asked for that there are none of."""
+    evaluation = parts.settings.evaluation
+    if not evaluation.clients_every or parts.data.task == "classification" or owners(parts.evaluator) is not None:
+        return []
+    return [
+        f"evaluation.clients_every = {evaluation.clients_every}: no scores per client, since the data do not say whose the "
+        f"{evaluation.splits[0]} samples are"
+    ]
+
+
 def advice(parts: Parts) -> list[str]:
-    """What to know about settings and data: parts without effect, hashed columns, remarks of the model and the algorithm."""
+    """What to know about settings and data: what has no effect, hashed columns, remarks of the model and the algorithm."""
     timeline, local = parts.timeline, parts.settings.local
     sizes = timeline.sizes_at(0)
     mean = float(sizes.mean())
@@ -86,6 +98,7 @@ def advice(parts: Parts) -> list[str]:
         *unused_partition(parts.settings),
         *unused_oracle(parts),
         *_hashed_columns(parts),
+        *_unknown_owners(parts),
         *parts.network.remarks,
         *parts.algorithm.advice(preview),
     ]

@@ -51,10 +51,6 @@ class ClientScores:
             *(f"{prefix}_accuracy_{name}" for prefix in own for name in (*_SPREAD, *PRESENT)),
         ]
 
-    def due(self, t: int) -> bool:
-        every = self._evaluator.settings.clients_every
-        return every > 0 and ((t + 1) % every == 0 or t + 1 == self._evaluator.timeline.rounds)
-
     def score(self, record: RoundRecord, state: RunState, result: RoundResult, reported: Reported, t: int) -> None:
         """Write ``client_accuracy_*`` into the row of round ``t``, and a line per client into the table of client scores."""
         evaluator, groups = self._evaluator, membership(self._evaluator.timeline, t)
@@ -62,14 +58,14 @@ class ClientScores:
         present, departed = evaluator.timeline.at(t).clients, groups["departed"]
         clients = np.concatenate([present, departed])
         counts, own = _label_counts(evaluator, t, clients), own_samples(evaluator, t, clients)
-        table: dict[str, Sequence[Any]] = {"client": clients.tolist(), **self._names(clients, groups)}
+        table: dict[str, Sequence[Any]] = {"client": clients.tolist(), **named_columns(evaluator, clients, groups)}
         if own is None:
             accuracy, loss = expected(reported.scores, counts)
             table["samples"] = [None] * len(clients)
         else:
             accuracy, loss = _measured(evaluator, reported.model, own)
             table["samples"] = [len(positions) for positions in own]
-        table |= {"accuracy": _cells(accuracy), "loss": _cells(loss)}
+        table |= {"accuracy": cells(accuracy), "loss": cells(loss)}
         record.row |= _prefixed("client_accuracy", summary(accuracy, clients, groups, threshold))
         everything = evaluator.positions(evaluator.settings.splits[0], evaluator.timeline.evaluated_at(t))
         tested = [everything] * len(present) if own is None else own[: len(present)]
@@ -82,18 +78,9 @@ class ClientScores:
         for prefix, each in found.items():
             accuracy, loss = _of_each(each, None if own is not None else counts)
             absent = [None] * len(departed)
-            table |= {f"{prefix}_accuracy": [*_cells(accuracy), *absent], f"{prefix}_loss": [*_cells(loss), *absent]}
+            table |= {f"{prefix}_accuracy": [*cells(accuracy), *absent], f"{prefix}_loss": [*cells(loss), *absent]}
             record.row |= _prefixed(f"{prefix}_accuracy", summary(accuracy, present, inside, threshold))
         record.client_scores = {"round": [t + 1] * len(clients), **table}
-
-    def _names(self, clients: Ints, groups: dict[str, Ints]) -> dict[str, Sequence[Any]]:
-        """Columns with the clients' names in the data, if they have any, and their groups."""
-        names, numbers = self._evaluator.data.origins.clients, self._evaluator.timeline.origin_of_client
-        known = {"name": [names[numbers[client]] for client in clients]} if names and len(numbers) else {}
-        group = np.full(len(clients), "", dtype=object)
-        for name, members in groups.items():
-            group[np.isin(clients, members)] = name
-        return {**known, "group": group.tolist()}
 
 
 class Reported(NamedTuple):
@@ -117,23 +104,45 @@ def expected(scores: Scores, label_counts: Tensor) -> tuple[Floats, Floats]:
     return accuracy, loss
 
 
+def named_columns(evaluator: Evaluator, clients: Ints, groups: dict[str, Ints]) -> dict[str, Sequence[Any]]:
+    """Columns with the clients' names in the data, if they have any, and their groups."""
+    names, numbers = evaluator.data.origins.clients, evaluator.timeline.origin_of_client
+    known = {"name": [names[numbers[client]] for client in clients]} if names and len(numbers) else {}
+    group = np.full(len(clients), "", dtype=object)
+    for name, members in groups.items():
+        group[np.isin(clients, members)] = name
+    return {**known, "group": group.tolist()}
+
+
+def due(evaluator: Evaluator, t: int) -> bool:
+    """Whether clients are evaluated after round ``t``."""
+    every = evaluator.settings.clients_every
+    return every > 0 and ((t + 1) % every == 0 or t + 1 == evaluator.timeline.rounds)
+
+
+def owners(evaluator: Evaluator) -> Ints | None:
+    """Whose the samples are that hold those of the first split, ``None`` if the data does not know."""
+    origins = evaluator.data.origins
+    found = origins.train_client if evaluator.settings.splits[0] == "validation" else origins.test_client
+    return found if len(evaluator.timeline.origin_of_client) else None
+
+
 def own_samples(evaluator: Evaluator, t: int, clients: Ints) -> list[Ints] | None:
     """Positions of each client's own samples of the first split, as evaluated in the last round in which it was present.
 
     In the training set for ``validation``, else in the test set; ``None`` if the data does not know whose they are.
     """
-    origins, timeline, split = evaluator.data.origins, evaluator.timeline, evaluator.settings.splits[0]
-    owners = origins.train_client if split == "validation" else origins.test_client
-    if owners is None or not len(timeline.origin_of_client):
+    timeline, split, of = evaluator.timeline, evaluator.settings.splits[0], owners(evaluator)
+    if of is None:
         return None
     found: dict[int, Ints] = {}
     rounds = last_round(timeline, t)[clients]
     for round_ in np.unique(rounds):
         positions = evaluator.positions(split, timeline.evaluated_at(round_))
-        positions = positions[np.argsort(owners[positions], kind="stable")]
+        positions = positions[np.argsort(of[positions], kind="stable")]
         asked = clients[rounds == round_]
         numbers = timeline.origin_of_client[asked]
-        begins, ends = (np.searchsorted(owners[positions], numbers, side) for side in ("left", "right"))
+        begins, ends = (np.searchsorted(of[positions], numbers, side) for side in ("left", "right"))
         found |= {client: positions[slice(*span)] for client, *span in zip(asked.tolist(), begins, ends, strict=True)}
     return [found[client] for client in clients.tolist()]
 
@@ -194,7 +203,8 @@ def summary(accuracy: Floats, clients: Ints, groups: dict[str, Ints], threshold:
     return found
 
 
-def _cells(values: Floats) -> list[float | None]:
+def cells(values: Floats) -> list[float | None]:
+    """Values with ``None`` for NaN."""
     return [None if math.isnan(value) else value for value in values.tolist()]
 
 

@@ -15,7 +15,8 @@ from fedtide.engine.passes.neurons import activities, concentration, probe
 from fedtide.federation.parts import Parts
 from fedtide.federation.record import RoundRecord
 from fedtide.federation.round import RoundResult
-from fedtide.federation.scoring.client_scores import ClientScores, Reported
+from fedtide.federation.scoring.client_fits import ClientFits
+from fedtide.federation.scoring.client_scores import ClientScores, Reported, due
 from fedtide.federation.scoring.evaluator import Evaluator, ModelValues
 from fedtide.federation.scoring.personal import Personal
 from fedtide.federation.scoring.served import ServedModels
@@ -78,6 +79,7 @@ class Scoring:
         evaluation, evaluator = parts.settings.evaluation, parts.evaluator
         self._evaluator, self._weighting, self._reported = evaluator, parts.weighting, evaluation.reported
         self._masked = evaluator.has_views
+        self._fits = ClientFits(evaluator) if parts.data.task == "regression" else None
         self._clients = ClientScores(
             evaluator,
             Personal(parts.settings, evaluator, parts.executor) if evaluation.personalise else None,
@@ -90,7 +92,7 @@ class Scoring:
     @property
     def columns(self) -> list[str]:
         """Every round has them, since the first one fixes the columns of the history."""
-        return [*self._values, *self._clients.columns]
+        return [*self._values, *(self._fits or self._clients).columns]
 
     def score(self, record: RoundRecord, state: RunState, result: RoundResult, t: int) -> None:
         """Write the scores that are due after round ``t`` into its record."""
@@ -115,7 +117,9 @@ class Scoring:
             if isinstance(scores, Scores):
                 record.per_class[split] = scores.per_class()
         scores = moment.scores(reported, settings.splits[0], False, self._masked)
-        if isinstance(scores, Scores) and self._clients.due(t):
+        if self._fits is not None:
+            self._fits.score(record, moment.model(reported), t)
+        if isinstance(scores, Scores) and due(evaluator, t):
             self._clients.score(record, state, result, Reported(moment.model(reported), scores), t)
 
     def _of_split(self, split: str, models: list[str]) -> dict[str, Value]:
