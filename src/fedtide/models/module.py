@@ -24,8 +24,9 @@ class Module(WrappedModel):
     Naming it in settings imports and calls it, which runs its code. It is found as Python finds modules (``PYTHONPATH``), and
     in the working directory. A parameter ``num_classes``, ``n_classes``, ``classes``, ``num_labels`` or ``num_outputs`` that is
     not among ``arguments`` gets the number of classes. ``forward`` maps samples [B, ...] to logits [B, L], or to a mapping or
-    an object with ``logits``. The inputs of the ``head`` are the features that contrastive objectives compare. The source of the module and of what it imports, but for
-    installed packages, is part of the run key, and so is the content of ``weights``; versions of packages are recorded.
+    an object with ``logits``. The inputs of the ``head`` are the features that contrastive objectives compare. The source of
+    the module and of what it imports, but for installed packages, is part of the run key, and so is the content of
+    ``weights``; versions of packages are recorded.
 
     Dropout layers get keyed masks; other draws from torch's generator in ``forward`` are refused. Of a ``LightningModule``
     only ``forward`` is used.
