@@ -10,6 +10,7 @@ from __future__ import annotations
 import functools
 import re
 import runpy
+import shutil
 import subprocess
 import sys
 import tomllib
@@ -33,7 +34,7 @@ from fedtide.tuning.space import Space
 WITH_COMMANDS = [name for name, text in PAGES.items() if script(text).strip()]
 AT_HAND = ("digits", "table", "visits")  # data that needs no download
 SMALL = {"rounds_per_session": 1, "rounds_per_period": 1, "rounds": 1, "num_sessions": 3, "num_devices": 4}
-EXECUTED = {"list", "show", "check", "run"}
+EXECUTED = {"list", "show", "check", "run", "predict"}
 STOPPED = {"compare", "report", "tune", "reproduce", "diagnose", "quadratic", "mirror", "watch"}
 
 
@@ -76,6 +77,16 @@ def orders() -> str:
     return "\n".join(["date,shop,price,items,returned", *rows, ""])
 
 
+def meters() -> str:
+    """The series of docs/start.md: six days of two meters, in two months."""
+    rows = [
+        f"2024-0{1 + n // 72}-{1 + n % 72 // 24:02} {n % 24:02}:00,meter {m},{n % 5 + m},{('no', 'yes')[n * n % 3 % 2]}"
+        for m in range(2)
+        for n in range(144)
+    ]
+    return "\n".join(["hour,meter,load,fault", *rows, ""])
+
+
 def write_shown(text: str, folder: Path, home: Path) -> None:
     """The files of a page: plug-ins below ~/my-plugins, others in the folder; they are executed once, as the page says."""
     for name, content in files(text).items():
@@ -85,6 +96,7 @@ def write_shown(text: str, folder: Path, home: Path) -> None:
         if path.parent == folder:
             runpy.run_path(str(path), run_name="__main__")
     (folder / "orders.csv").write_text(orders())
+    (folder / "meters.csv").write_text(meters())
 
 
 def validated(settings: RunSettings) -> None:
@@ -158,6 +170,9 @@ def call_fedtide(arguments: list[str], monkeypatch, capfd) -> None:
     assert arguments[0] in EXECUTED | STOPPED, f"no rule for fedtide {arguments[0]}"
     if arguments[0] == "mirror":
         call_fedtide(["run"], monkeypatch, capfd)  # which it brings MLflow up to date with
+    if arguments[0] == "predict":
+        arguments = ["predict", run_on_a_table(monkeypatch, capfd), *arguments[2:]]
+        shutil.copyfile("orders.csv", arguments[2])
     monkeypatch.setattr(sys, "argv", ["fedtide", *arguments])
     capfd.readouterr()
     with pytest.raises((SystemExit, Enough)) as left:
@@ -168,6 +183,14 @@ def call_fedtide(arguments: list[str], monkeypatch, capfd) -> None:
         assert arguments[0] in EXECUTED or "--list" in arguments, f"fedtide {arguments[0]} was to stop before its work"
         fails = "hooks:Drift" in str(arguments)  # which raises on purpose
         assert bool(left.value.code) == fails, capfd.readouterr().err
+
+
+def run_on_a_table(monkeypatch, capfd) -> str:
+    """The name of a run on the table of docs/start.md."""
+    table = "data={name: table, file: orders.csv, label: returned, client: shop, time: date}"
+    chosen = [table, "scenario={name: calendar}", "partition.name=natural", "model=logistic"]
+    call_fedtide(["run", *(word for item in chosen for word in ("--set", item))], monkeypatch, capfd)
+    return next(path.parent.name for path in sorted(Path("runs").glob("*/encoding.json")))
 
 
 def call_python(call: Call, repository: Path) -> None:
@@ -218,7 +241,8 @@ def call_other(call: Call, repository: Path, monkeypatch, capfd) -> None:
     elif program == "uv":
         assert arguments[0] == "export"
     else:
-        assert program in ("kubectl", "tensorboard", "ls", "cut", "head"), f"no rule for {call}"
+        serves = program == "mlflow" and arguments[:2] == ["models", "serve"]
+        assert serves or program in ("curl", "kubectl", "tensorboard", "ls", "cut", "head"), f"no rule for {call}"
 
 
 @pytest.mark.parametrize("page", WITH_COMMANDS)
