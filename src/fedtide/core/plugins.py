@@ -34,6 +34,7 @@ KINDS = (
     "aggregation",
     "algorithms",
     "data",
+    "drift",
     "exchange",
     "initialisation",
     "models",
@@ -84,7 +85,7 @@ class SettingsModel(BaseModel):
         for key, field in type(self).model_fields.items():
             value = getattr(self, key)
             default = field.default
-            if isinstance(value, PluginSettings) and isinstance(default, str):
+            if isinstance(value, PluginSettings) and value.name == default:
                 default = type(value)(name=default)
             if INCIDENTAL in field.metadata or (OMIT_DEFAULT in field.metadata and value == default):
                 del values[key]

@@ -21,6 +21,7 @@ from fedtide.federation.federation import Federation
 from fedtide.federation.parts import Hardware, assemble
 from fedtide.federation.state import initial_state
 from fedtide.settings.run import LocalSettings, RunSettings
+from fedtide.world.concepts import under
 from fedtide.world.dataset import Dataset
 from fedtide.world.timeline import Timeline
 
@@ -112,6 +113,7 @@ def diagnose(
             f"scenario {settings.scenario.name}: in round {inside[0] + 1} clients or their data change inside a session; the "
             "analysis assumes that they do not"
         )
+    data = under(data, timeline.concepts)
     parts = assemble(Chosen.of(settings, timeline, data), timeline, data, Hardware(dtype=torch.float64))
     fed, state = Federation(parts), initial_state(parts)
     found: list[SessionDiagnosis] = []

@@ -122,7 +122,8 @@ def session_record(evaluator: Evaluator, s: Boundary, initialiser: str, start: S
     }
     main = main_score(evaluator.data.task).name
     for split in settings.splits:
-        scores = evaluator.scores(start, split, held_out=timeline.evaluated_at(t))
+        where = timeline.evaluated_at(t), timeline.mixture_at(t)
+        scores = evaluator.scores(start, split, None, *where)
         facts[f"{split}_{main}"] = scores.row(timeline.labels_at(t))[main]
     if settings.boundary_losses:
         models = {"start": start, "previous": (s.w, s.b), "average": average(s), "first": (s.w0, s.b0)}

@@ -20,6 +20,7 @@ from fedtide.federation.record import RoundRecord
 from fedtide.federation.saving.memory import MemoryStore
 from fedtide.federation.state import RunState, initial_state, restored_state
 from fedtide.settings.run import RunSettings
+from fedtide.world.concepts import under
 from fedtide.world.dataset import Dataset
 from fedtide.world.timeline import Timeline
 
@@ -75,10 +76,11 @@ class FederatedModule(L.LightningModule):
             scratch=self._scratch,
         )
         memory = MemoryStore(self.settings.federation.memory, self.device, self._scratch)
-        chosen = Chosen.of(self.settings, self.timeline, self.data)
-        wanted = footprint(chosen, self.timeline, self.data, self.device, hardware.dtype)
+        data = under(self.data, self.timeline.concepts)
+        chosen = Chosen.of(self.settings, self.timeline, data)
+        wanted = footprint(chosen, self.timeline, data, self.device, hardware.dtype)
         wanted.refuse_excess(self.device, memory)
-        self.parts = assemble(chosen, self.timeline, self.data, hardware)
+        self.parts = assemble(chosen, self.timeline, data, hardware)
         self._announce(self.parts, wanted, process)
         self.federation = Federation(self.parts)
         saved, self._saved = self._saved, None

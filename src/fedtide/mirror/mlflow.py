@@ -76,7 +76,7 @@ class MlflowMirror:
         except TakenOver:  # the new owner logs the outcome
             return
         if self.data is not None and outcome_of(run.directory) == "complete":
-            draw_timeline(run.directory.path, self.data.classes(slice(None)))
+            draw_timeline(run.directory.path, self.data)
         run.end(self.options, self.data)
 
     def abandon(self) -> None:

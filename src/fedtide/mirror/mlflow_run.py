@@ -11,7 +11,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from fedtide.core.array_types import Ints
 from fedtide.core.errors import SettingsError
 from fedtide.core.files import write_bytes
 from fedtide.mirror.inputs import dataset_inputs
@@ -20,6 +19,7 @@ from fedtide.mirror.store import Store, git_commit
 from fedtide.mirror.workspace import RECORDS_ONLY, MlflowOptions
 from fedtide.records.run_directory import ENCODING, MODEL, RunDirectory, finite, read_json
 from fedtide.settings.scores import Score, main_score
+from fedtide.world.concepts import seen_classes
 from fedtide.world.dataset import Dataset
 from fedtide.world.timeline import Timeline
 
@@ -205,13 +205,14 @@ def _flat(values: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, st
             yield prefix + key, (value if isinstance(value, str) else json.dumps(value))[:_MAX_VALUE]
 
 
-def draw_timeline(folder: Path, labels: Ints) -> None:
+def draw_timeline(folder: Path, data: Dataset) -> None:
     """The picture of a run's timeline; runs of one process often share theirs, so it is drawn once."""
     from fedtide.world.picture import draw
 
     path, timeline = folder / "timeline.png", Timeline.load(folder / "timeline.npz")
     if path.is_file():
         return
+    labels = seen_classes(data, timeline.concepts)
     shown = timeline.digest, hashlib.sha256(labels.tobytes()).hexdigest()
     known = _PICTURES.get(shown)
     if known is None:

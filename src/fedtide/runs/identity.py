@@ -50,6 +50,7 @@ def modules(settings: RunSettings) -> list[str]:
     chosen = {
         "aggregation": settings.aggregation.name,
         "algorithms": settings.algorithm.name,
+        "drift": settings.drift.name,
         "exchange": settings.exchange.name,
         "initialisation": settings.initialiser.name,
         "models": settings.model.name,

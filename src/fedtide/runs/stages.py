@@ -24,6 +24,7 @@ from fedtide.settings.experiment import TrackingSettings
 from fedtide.settings.params import Params
 from fedtide.settings.run import RunSettings
 from fedtide.settings.scores import Score, main_score
+from fedtide.world.concepts import seen_classes
 from fedtide.worlds.build import build_timeline
 from fedtide.worlds.files import timeline_for, world_file, world_identity, world_origin
 from fedtide.worlds.prepared import load_data
@@ -114,9 +115,9 @@ def partition(params: Params, out: Path, log: Log) -> list[Path]:
     for settings in params.grid():
         identity = world_identity(settings, data)
         written.setdefault(world_file(out, settings, identity), (settings, identity))
-    labels = data.classes(slice(None))
     for path, (settings, identity) in written.items():
         timeline = build_timeline(settings, data)
+        labels = seen_classes(data, timeline.concepts)
         timeline.save(path, identity)
         write_json(path.with_suffix(".json"), summary(timeline, labels))
         draw(timeline, labels, path.with_suffix(".png"), class_names(settings))
@@ -204,7 +205,8 @@ def report(
         raise SettingsError(
             f"no runs to report: {runs} has none of the {len(directories)} of `compare`; run `fedtide compare` first"
         )
-    labels, timeline = data.classes(slice(None)), timeline_for(first, data, worlds)
+    timeline = timeline_for(first, data, worlds)
+    labels = seen_classes(data, timeline.concepts)
     pictures = [world_file(worlds, first, world_identity(first, data)).with_suffix(".png")] if worlds else []
     if not pictures or not pictures[0].is_file():
         from fedtide.world.picture import draw

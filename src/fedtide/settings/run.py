@@ -22,6 +22,7 @@ from fedtide.settings.scores import TaskName
 
 AlgorithmChoice = Annotated[SerializeAsAny[AlgorithmSettings], *choice("algorithms", "fedavg")]
 DataChoice = Annotated[SerializeAsAny[DatasetSettings], *choice("data", "digits")]
+DriftChoice = Annotated[SerializeAsAny[PluginSettings], *choice("drift", "none")]
 ExchangeChoice = Annotated[SerializeAsAny[PluginSettings], *choice("exchange", "end")]
 InitialiserChoice = Annotated[SerializeAsAny[InitialiserSettings], *choice("initialisation", "previous")]
 ModelChoice = Annotated[SerializeAsAny[PluginSettings], *choice("models", "mlp")]
@@ -274,6 +275,7 @@ class RunSettings(SettingsModel):
     validation: float = Field(0.1, ge=0, lt=1, description="share of the training set held out for tuning")
     scenario: ScenarioChoice = choice_field("static", "which clients are present when")
     partition: PartitionChoice = choice_field("dirichlet_equal", "which client holds which data")
+    drift: Annotated[DriftChoice, OMIT_DEFAULT] = choice_field("none", "when what clients see changes its meaning")
     participation: ParticipationChoice = choice_field("all", "which clients are drawn in a round")
     model: ModelChoice = choice_field("mlp", "network")
     objective: ObjectiveChoice = choice_field("cross_entropy", "loss of a sample")
@@ -311,4 +313,5 @@ class RunSettings(SettingsModel):
     def world(self) -> dict[str, Any]:
         """The settings that determine the timeline, JSON-able."""
         values = self.canonical()
-        return {key: values[key] for key in ("data", "long_tail", "validation", "scenario", "partition", "world_seed")}
+        keys = ("data", "long_tail", "validation", "scenario", "partition", "drift", "world_seed")
+        return {key: values[key] for key in keys if key in values}

@@ -70,6 +70,8 @@ class Dataset:
         task: what is learnt of a sample; has to be that of the objective.
         encoding: how rows of a table became the inputs, an ``Encoding``, if known: the final model of a run then
             predicts rows.
+        tables: further labels [K, n] of the training and of the test samples, for concepts that are not maps of labels.
+        train_rows, test_rows: int64, the row of the inputs of each label, where several labels share a row; None: its own.
     """
 
     name: str
@@ -87,6 +89,9 @@ class Dataset:
     origins: Origins = Origins()
     task: TaskName = "classification"
     encoding: SettingsModel | None = None
+    tables: tuple[Tensor, Tensor] | None = None
+    train_rows: Tensor | None = None
+    test_rows: Tensor | None = None
 
     @property
     def input_shape(self) -> tuple[int, ...]:
@@ -109,12 +114,15 @@ class Dataset:
 
         ``positions``: int64 [n] on the device of the data; the samples of a slice are not copied.
         """
-        inputs, labels = (
-            (self.train_inputs, self.train_labels) if split == "train" else (self.test_inputs, self.test_labels)
+        inputs, labels, rows = (
+            (self.train_inputs, self.train_labels, self.train_rows)
+            if split == "train"
+            else (self.test_inputs, self.test_labels, self.test_rows)
         )
         if isinstance(positions, slice):
-            return inputs[positions], labels[positions]
-        return inputs.index_select(0, positions), labels.index_select(0, positions)  # half the time of indexing
+            return inputs[positions if rows is None else rows[positions]], labels[positions]
+        taken = positions if rows is None else rows.index_select(0, positions)
+        return inputs.index_select(0, taken), labels.index_select(0, positions)  # half the time of indexing
 
     def classes(self, positions: Ints | slice, split: Split = "train") -> Ints:
         """Classes of samples, int64 [n] on the CPU; all 0 where the task has none."""
@@ -142,9 +150,10 @@ class Dataset:
 
     def write(self, first: int, inputs: Tensor, labels: Tensor) -> None:
         """Replace training samples from position ``first`` on: those of :meth:`with_capacity`."""
-        rows = slice(first, first + len(labels))
-        self.train_inputs[rows], self.train_labels[rows] = inputs, labels
-        self._train_classes[rows] = labels.cpu().numpy()
+        places = slice(first, first + len(labels))
+        rows = places if self.train_rows is None else self.train_rows[places]
+        self.train_inputs[rows], self.train_labels[places] = inputs, labels
+        self._train_classes[places] = labels.cpu().numpy()
 
     def prepare(self, inputs: Tensor, dtype: torch.dtype = torch.float32) -> Tensor:
         """Model inputs from stored samples: uint8 images become normalised floats, other values are only cast."""
@@ -163,9 +172,8 @@ class Dataset:
 
     def with_features(self, train: Tensor, test: Tensor) -> Dataset:
         """The same samples with features [n, q] as their inputs."""
-        return replace(
-            self, kind="vector", train_inputs=train, test_inputs=test, mean=(), std=(), vocabulary=0, encoding=None
-        )
+        plain: dict[str, Any] = {"mean": (), "std": (), "vocabulary": 0, "train_rows": None, "test_rows": None, "encoding": None}
+        return replace(self, kind="vector", train_inputs=train, test_inputs=test, **plain)
 
     def with_capacity(self, count: int) -> Dataset:
         """The dataset with ``count`` empty training samples appended, to be filled later."""
@@ -173,10 +181,14 @@ class Dataset:
             return self
         inputs = self.train_inputs.new_zeros(count, *self.input_shape)
         labels = self.train_labels.new_zeros(count, *self.train_labels.shape[1:])
+        rows = self.train_rows
+        if rows is not None:
+            rows = torch.cat([rows, torch.arange(count, device=rows.device) + len(self.train_inputs)])
         return replace(
             self,
             train_inputs=on_large_pages(torch.cat([self.train_inputs, inputs])),
             train_labels=torch.cat([self.train_labels, labels]),
+            train_rows=rows,
         )
 
     def resident(self, device: torch.device, dtype: torch.dtype) -> Dataset:
@@ -202,6 +214,8 @@ class Dataset:
             test_inputs=place(self.test_inputs),
             train_labels=place_labels(self.train_labels),
             test_labels=place_labels(self.test_labels),
+            train_rows=None if self.train_rows is None else self.train_rows.to(device),
+            test_rows=None if self.test_rows is None else self.test_rows.to(device),
         )
 
 

@@ -17,9 +17,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fedtide.core.array_types import Bools, Ints
+from fedtide.core.array_types import Bools, Floats, Ints
 from fedtide.core.arrays import read_arrays, write_arrays
 from fedtide.core.errors import SettingsError
+from fedtide.world.concepts import NO_DRIFT, Concepts
 from fedtide.world.visits import Visits
 
 
@@ -69,7 +70,7 @@ class Timeline:
     Attributes:
         num_clients: N, ids are 0..N-1 (including clients that are never present).
         num_classes: L.
-        shards: list of int64 arrays of positions in the training set (unique within a shard).
+        shards: list of int64 arrays of positions in the training set (unique within a shard), virtual ones with ``concepts``.
         assignments: distinct client-to-shard tables.
         assignment_of_round: int64 [rounds], index into ``assignments``.
         session_of_round: int64 [rounds], 0-based session number, non-decreasing.
@@ -84,6 +85,7 @@ class Timeline:
         active: for each round the clients whose samples are made in its time, ascending int64; empty if that is unknown.
         visits: when clients are present in seconds, if that decides and not the rounds: then these list, for every round, all
             clients that are ever present.
+        concepts: what samples are seen as; without drift only as they are.
     """
 
     num_clients: int
@@ -102,6 +104,7 @@ class Timeline:
     origin_of_client: Ints = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
     active: list[Ints] = field(default_factory=list)
     visits: Visits | None = None
+    concepts: Concepts = NO_DRIFT
 
     @property
     def rounds(self) -> int:
@@ -205,6 +208,44 @@ class Timeline:
     def _held_out(self, indices: Ints, round_: int) -> HeldOut | None:
         return self.held_out[indices[round_]] if len(indices) and indices[round_] >= 0 else None
 
+    def concept_shares(self, round_: int) -> Floats:
+        """Share of the samples of each client present in a round that it sees under each concept, [present, C].
+
+        The rows sum to one, or are zero for a client without samples.
+        """
+        return self._concepts_of_shards[self.at(round_).shards]
+
+    def mixture_at(self, round_: int) -> Floats | None:
+        """The same of all samples that clients hold in a round, [C]; None where concepts do not change what is evaluated.
+
+        They do not without drift, nor where every sample that is evaluated has an owner, under whose concept it is seen.
+        """
+        if not self.concepts or self.evaluated_at(round_) is not None:
+            return None
+        sizes = self.sizes_at(round_)
+        return np.asarray(sizes @ self.concept_shares(round_) / sizes.sum(), dtype=np.float64)
+
+    def changed_at(self, round_: int) -> Ints:
+        """Clients present in a round and in the one before it whose concepts differ, ascending."""
+        if round_ == 0 or not self.concepts or self.at(round_) is self.at(round_ - 1):
+            return np.zeros(0, dtype=np.int64)
+        now, before = self.at(round_).clients, self.at(round_ - 1).clients
+        both, here, there = np.intersect1d(now, before, return_indices=True)
+        differ = self.concept_shares(round_)[here] != self.concept_shares(round_ - 1)[there]
+        return np.asarray(both[differ.any(1)], dtype=np.int64)
+
+    @cached_property
+    def drifts(self) -> list[int]:
+        """Rounds (0-based) in which clients' concepts begin to change; a gradual change is one."""
+        changed = [bool(len(self.changed_at(round_))) for round_ in range(self.rounds)]
+        return [t for t in range(1, self.rounds) if changed[t] and not changed[t - 1]]
+
+    @cached_property
+    def _concepts_of_shards(self) -> Floats:
+        if not self.concepts:
+            return (self._lengths > 0).astype(np.float64)[:, None]
+        return np.stack([self.concepts.shares(shard) for shard in self.shards])
+
     def session_span(self, round_: int) -> tuple[int, int]:
         """First round and number of rounds of the session that ``round_`` belongs to."""
         session = self.session_of_round[round_]
@@ -257,7 +298,8 @@ class Timeline:
         held += [item.train for item in self.held_out if len(item.train)]
         arrays: list[NDArray[Any]] = [*indices, self.label_views, *self.shards, *held, *self.active]
         arrays += [] if self.visits is None else self.visits.arrays().values()
-        value = hashlib.sha256(f"{self.num_clients} {[array.shape for array in arrays]}".encode())
+        facts = f"{self.num_clients} {[array.shape for array in arrays]}"
+        value = hashlib.sha256((f"{facts} {self.concepts}" if self.concepts else facts).encode())
         for array in arrays:
             value.update(np.ascontiguousarray(array).tobytes())
         return value.hexdigest()[:12]
@@ -273,6 +315,7 @@ class Timeline:
             "num_classes": self.num_classes,
             "notes": self.notes,
         }
+        facts |= {"concepts": self.concepts.to_json()} if self.concepts else {}
         arrays = {
             **_flat("shard", self.shards),
             "assignment_clients": np.concatenate([*(item.clients for item in self.assignments), empty]),
@@ -334,6 +377,7 @@ class Timeline:
             origin_of_client=arrays["origin_of_client"],
             active=_ragged(arrays, "active"),
             visits=Visits(**visits) if visits else None,
+            concepts=Concepts.from_json(meta["concepts"]) if "concepts" in meta else NO_DRIFT,
         )
 
 

@@ -8,6 +8,7 @@ import numpy as np
 
 from fedtide.core import plugins
 from fedtide.core.faults import broken_contract
+from fedtide.drift.base import Drift
 from fedtide.partitions.base import Partition
 from fedtide.scenarios.base import Scenario, WorldInput
 from fedtide.settings.clock import Events
@@ -18,10 +19,11 @@ from fedtide.world.longtail import thin
 from fedtide.world.samples import test_samples, training_samples
 from fedtide.world.timeline import Timeline
 from fedtide.world.validation import stratified_split
+from fedtide.worlds.drifting import with_drift
 
 
 def build_timeline(settings: RunSettings, data: Dataset) -> Timeline:
-    """The timeline: long-tail thinning, held-out samples, partition, scenario, all keyed by the world's seed."""
+    """The timeline: long-tail thinning, held-out samples, partition, scenario, drift, all keyed by the world's seed."""
     seed = settings.seed if settings.world_seed is None else settings.world_seed
     samples, tail = training_samples(data), settings.long_tail
     partition, scenario = plugins.create(Partition, settings.partition), plugins.create(Scenario, settings.scenario)
@@ -41,7 +43,10 @@ def build_timeline(settings: RunSettings, data: Dataset) -> Timeline:
     )
     timeline = scenario.timeline(world)
     _refuse_impossible(scenario, timeline, len(samples), len(data.test_labels))
-    return partition.evaluated(timeline, samples, test_samples(data))
+    timeline = partition.evaluated(timeline, samples, test_samples(data))
+    if settings.drift.name == "none":
+        return timeline
+    return with_drift(timeline, plugins.create(Drift, settings.drift), data, seed)
 
 
 def _refuse_impossible(scenario: Scenario, timeline: Any, samples: int, test_samples: int) -> None:

@@ -17,7 +17,7 @@ from fedtide.world.dataset import Dataset
 from fedtide.world.timeline import Timeline
 from fedtide.worlds.build import build_timeline
 
-_PACKAGES = frozenset({"world", "worlds", "partitions", "scenarios"})
+_PACKAGES = frozenset({"world", "worlds", "partitions", "scenarios", "drift"})
 
 
 def scenarios(settings: RunSettings) -> list[str]:
@@ -40,7 +40,8 @@ def world_origin(settings: RunSettings) -> list[str]:
     files = scenario.files()
     if missing := [str(file) for file in files if not file.is_file()]:
         raise SettingsError(f"scenario {settings.scenario.name}: no file {', '.join(missing)}")
-    makers = [("partitions", settings.partition.name), *(("scenarios", name) for name in scenarios(settings))]
+    chosen = {"partitions": settings.partition.name, "drift": settings.drift.name}
+    makers = [*chosen.items(), *(("scenarios", name) for name in scenarios(settings))]
     roots = ["fedtide.worlds.build", *(plugins.module_of(kind, name) for kind, name in makers)]
     sources = closure(roots, lambda name: name.split(".")[1] in _PACKAGES or name == "fedtide.core.randomness")
     clock = ["events"] if scenario.in_seconds and isinstance(settings.clock, Events) else []

@@ -18,9 +18,9 @@ class Scores:
     """Per-class scores of one model on one data split, or per group of samples if :func:`evaluate` is given groups.
 
     Attributes:
-        correct, count: int64 [L], samples of each class: correctly predicted ones, and all.
+        correct, count: [L], samples of each class: correctly predicted ones, and all; int64, or float64 of a mixture.
         loss: float64 [L], summed cross-entropy of each class.
-        masked: int64 [L], samples correctly predicted by the arg-max over the labels of a view; None without a view.
+        masked: as ``correct``, samples correctly predicted by the arg-max over the labels of a view; None without a view.
     """
 
     correct: Tensor
@@ -35,13 +35,13 @@ class Scores:
         """
         view = torch.ones_like(self.count, dtype=torch.bool) if labels is None else torch.from_numpy(labels)
         hits = self.correct if correct is None else correct
-        count = int(self.count[view].sum())
-        return int(hits[view].sum()) / count if count else None
+        count = self.count[view].sum().item()
+        return float(hits[view].sum().item() / count) if count else None
 
     def mean_loss(self, labels: Bools | None = None) -> float | None:
         """Mean cross-entropy over the same samples."""
         view = torch.ones_like(self.count, dtype=torch.bool) if labels is None else torch.from_numpy(labels)
-        count = int(self.count[view].sum())
+        count = self.count[view].sum().item()
         return float(self.loss[view].sum()) / count if count else None
 
     def row(self, labels: Bools | None = None) -> dict[str, float | None]:
@@ -52,6 +52,19 @@ class Scores:
         """Accuracy of each class, ``None`` for a class without samples."""
         pairs = zip(self.correct.tolist(), self.count.tolist(), strict=True)
         return [correct / count if count else None for correct, count in pairs]
+
+    @staticmethod
+    def mixed(parts: Sequence[tuple[float, Scores]]) -> Scores:
+        """Scores on a mixture of sample sets of one size, each with its share."""
+        if len(parts) == 1:
+            return parts[0][1]
+
+        def mean(name: str) -> Tensor:
+            return torch.stack([share * getattr(scores, name).to(torch.float64) for share, scores in parts]).sum(0)
+
+        return Scores(
+            mean("correct"), mean("count"), mean("loss"), None if parts[0][1].masked is None else mean("masked")
+        )
 
 
 def evaluate(
@@ -71,12 +84,41 @@ def evaluate(
         view: bool [L], labels that a second arg-max over the same logits is restricted to, for ``Scores.masked``.
         groups: int64 [n], the group each sample is counted in, instead of its label.
     """
+    size = workers.task.data.num_classes if groups is None else int(groups.max()) + 1
+    (scores,) = _evaluate(workers, w, b, inputs, [(labels, labels if groups is None else groups)], size, batch, view)
+    return scores
+
+
+def evaluate_seen(
+    workers: Workers,
+    w: Tensor,
+    b: Tensor,
+    inputs: Tensor,
+    seen: Sequence[Tensor],
+    batch: int,
+    view: NDArray[np.bool_] | None = None,
+) -> list[Scores]:
+    """Scores of one model for each of several lists of labels [n] of the same inputs, in one pass; arguments as above."""
+    return _evaluate(
+        workers, w, b, inputs, [(labels, labels) for labels in seen], workers.task.data.num_classes, batch, view
+    )
+
+
+def _evaluate(
+    workers: Workers,
+    w: Tensor,
+    b: Tensor,
+    inputs: Tensor,
+    pairs: list[tuple[Tensor, Tensor]],
+    size: int,
+    batch: int,
+    view: NDArray[np.bool_] | None,
+) -> list[Scores]:
+    """Scores for each pair of labels and groups below ``size``."""
     task = workers.task
-    size = task.data.num_classes if groups is None else int(groups.max()) + 1
-    groups = labels if groups is None else groups
-    excluded = None if view is None else torch.from_numpy(~view).to(labels.device)
+    excluded = None if view is None else torch.from_numpy(~view).to(inputs.device)
     members: list[tuple[Tensor, Tensor]] = list(zip(w, b, strict=True)) if w.dim() == 2 else [(w, b)]
-    starts = range(0, len(labels), batch)
+    starts = range(0, len(inputs), batch)
     shares = [list(starts)[first :: workers.count] for first in range(min(workers.count, len(starts)))]
 
     def tally(_: WorkerState, share: list[int]) -> list[tuple[int, Tensor]]:
@@ -87,14 +129,17 @@ def evaluate(
                 prepared = task.lay_out(task.data.prepare(inputs[part], task.dtype))
                 outputs = [workers.forward(*member, prepared) for member in members]
                 logits = outputs[0] if len(outputs) == 1 else torch.stack(outputs).mean(0)
-                results.append((start, _tally(logits, labels[part], groups[part], size, excluded)))
+                found = [_tally(logits, labels[part], groups[part], size, excluded) for labels, groups in pairs]
+                results.append((start, torch.stack(found)))
         return results
 
     tallies = sorted((item for part in workers.map(tally, shares) for item in part), key=lambda item: item[0])
-    zero = torch.zeros(2 if excluded is None else 3, size, dtype=torch.float64)
-    loss, correct, *masked = sum((item[1] for item in tallies), zero)
-    count = torch.bincount(groups.cpu(), minlength=size)
-    return Scores(correct.to(torch.int64), count, loss, masked[0].to(torch.int64) if masked else None)
+    zero = torch.zeros(len(pairs), 2 if excluded is None else 3, size, dtype=torch.float64)
+    scores = []
+    for (loss, correct, *masked), (_, groups) in zip(sum((item[1] for item in tallies), zero), pairs, strict=True):
+        count = torch.bincount(groups.cpu(), minlength=size)
+        scores.append(Scores(correct.to(torch.int64), count, loss, masked[0].to(torch.int64) if masked else None))
+    return scores
 
 
 def _tally(logits: Tensor, labels: Tensor, groups: Tensor, size: int, excluded: Tensor | None) -> Tensor:
@@ -116,24 +161,29 @@ def evaluate_each(
     split: Split,
     shards: list[Ints],
     batch: int,
+    concepts: tuple[int, int] | None = None,
 ) -> list[Scores]:
     """Scores of a model of its own for every client, each on its own samples: a shard of positions in a part of the dataset.
 
-    ``models`` are parameters [M, d] and floating buffers [M, q], ``of`` the model of each client.
+    Args:
+        models: parameters [M, d] and floating buffers [M, q]. of: the model of each client.
+        concepts: number C of concepts and samples of the part under each; scores are then per concept and class, [C L].
     """
     task = workers.task
     (W, B), classes = models, task.data.num_classes
+    size = classes if concepts is None else classes * concepts[0]
 
     def client(_: WorkerState, row: int) -> Scores:
-        total, count = torch.zeros(2, classes, dtype=torch.float64), torch.zeros(classes, dtype=torch.int64)
+        total, count = torch.zeros(2, size, dtype=torch.float64), torch.zeros(size, dtype=torch.int64)
         positions, model = torch.from_numpy(shards[row]).to(task.device), of[row]
         with torch.inference_mode():
             for part in torch.split(positions, batch) if len(positions) else ():
                 inputs, labels = task.data.read(split, part)
                 prepared = task.lay_out(task.data.prepare(inputs, task.dtype))
                 logits = workers.forward(W[model], B[model], prepared)
-                total += _tally(logits, labels, labels, classes, None)
-                count += torch.bincount(labels.cpu(), minlength=classes)
+                groups = labels if concepts is None else labels + part // concepts[1] * classes
+                total += _tally(logits, labels, groups, size, None)
+                count += torch.bincount(groups.cpu(), minlength=size)
         return Scores(total[1].to(torch.int64), count, total[0])
 
     return workers.map(client, range(len(shards)))

@@ -29,7 +29,8 @@ class ClientScores:
 
     A client's accuracy is that on its own samples of the split, those of the last round in which it was present. Where the
     data does not know whose they are, it is the expected accuracy on samples with the client's share of labels: the mean of
-    the accuracies per class, weighted by its training samples. Clients without samples have none. Mean, standard deviation,
+    the accuracies per class (under drift: per concept and class), weighted by its training samples. Clients without samples
+    have none. Mean, standard deviation,
     mean of the worst tenth and share below ``evaluation.client_threshold`` are over the clients present.
 
     Args:
@@ -60,15 +61,14 @@ class ClientScores:
         counts, own = _label_counts(evaluator, t, clients), own_samples(evaluator, t, clients)
         table: dict[str, Sequence[Any]] = {"client": clients.tolist(), **named_columns(evaluator, clients, groups)}
         if own is None:
-            accuracy, loss = expected(reported.scores, counts)
+            accuracy, loss = expected(_by_concept(evaluator, reported, counts), counts)
             table["samples"] = [None] * len(clients)
         else:
             accuracy, loss = _measured(evaluator, reported.model, own)
             table["samples"] = [len(positions) for positions in own]
         table |= {"accuracy": cells(accuracy), "loss": cells(loss)}
         record.row |= _prefixed("client_accuracy", summary(accuracy, clients, groups, threshold))
-        everything = evaluator.positions(evaluator.settings.splits[0], evaluator.timeline.evaluated_at(t))
-        tested = [everything] * len(present) if own is None else own[: len(present)]
+        tested = _all_samples(evaluator, t) if own is None else own[: len(present)]
         inside = {name: groups[name] for name in PRESENT}
         found: dict[str, list[Scores]] = {}
         if self._served is not None:
@@ -93,7 +93,7 @@ class Reported(NamedTuple):
 def expected(scores: Scores, label_counts: Tensor) -> tuple[Floats, Floats]:
     """Accuracy and loss expected on samples with the labels of each client, NaN without any.
 
-    ``label_counts`` is float64 [C, L]; classes that are not evaluated do not count.
+    ``label_counts`` is float64 [n, L]; classes that are not evaluated do not count.
     """
     weights = label_counts * (scores.count > 0)
     shares = weights / weights.sum(1, keepdim=True)
@@ -135,6 +135,7 @@ def own_samples(evaluator: Evaluator, t: int, clients: Ints) -> list[Ints] | Non
     timeline, split, of = evaluator.timeline, evaluator.settings.splits[0], owners(evaluator)
     if of is None:
         return None
+    owners = np.tile(owners, len(timeline.concepts.maps))  # of virtual positions
     found: dict[int, Ints] = {}
     rounds = last_round(timeline, t)[clients]
     for round_ in np.unique(rounds):
@@ -161,6 +162,32 @@ def _measured(evaluator: Evaluator, model: ModelValues, own: list[Ints]) -> tupl
     return (sums[0] / count).numpy(), (sums[1] / count).numpy()
 
 
+def _by_concept(evaluator: Evaluator, reported: Reported, label_counts: Tensor) -> Scores:
+    """Scores of the reported model per class, and under drift per concept and class of those that clients see, else zero."""
+    concepts, classes = len(evaluator.timeline.concepts.maps), evaluator.data.num_classes
+    if not evaluator.timeline.concepts:
+        return reported.scores
+    seen = label_counts.view(-1, concepts, classes).sum((0, 2)).nonzero()[:, 0].tolist()
+    found = evaluator.by_concept(reported.model, evaluator.settings.splits[0], seen)
+    none = torch.zeros(classes, dtype=torch.int64)
+    each = [found.get(number, Scores(none, none, none.to(torch.float64))) for number in range(concepts)]
+    return Scores(*(torch.cat([getattr(scores, name) for scores in each]) for name in ("correct", "count", "loss")))
+
+
+def _all_samples(evaluator: Evaluator, t: int) -> list[Ints]:
+    """All held-out samples for each client present, as it sees them: the same array for clients that see the same."""
+    split, timeline = evaluator.settings.splits[0], evaluator.timeline
+    if not timeline.concepts:
+        return [evaluator.positions(split, timeline.evaluated_at(t))] * len(timeline.at(t).clients)
+    known: dict[tuple[int, ...], Ints] = {}
+    for row in timeline.concept_shares(t):
+        numbers = tuple(np.flatnonzero(row).tolist())
+        if numbers not in known:
+            parts = [evaluator.under(split, number) for number in numbers]
+            known[numbers] = np.concatenate([*parts, np.zeros(0, dtype=np.int64)])
+    return [known[tuple(np.flatnonzero(row).tolist())] for row in timeline.concept_shares(t)]
+
+
 def _of_each(each: list[Scores], label_counts: Tensor | None) -> tuple[Floats, Floats]:
     """Accuracy and loss of the clients' own models, expected under their labels where these are given."""
     if label_counts is None:
@@ -177,12 +204,15 @@ def _share(values: Tensor, count: Tensor) -> Floats:
 
 
 def _label_counts(evaluator: Evaluator, t: int, clients: Ints) -> Tensor:
-    """Training samples per class that each client holds, or last held, float64 [C, L]."""
-    timeline, shards = evaluator.timeline, []
+    """Training samples per class that each client holds, or last held, float64 [n, L]; under drift [n, C L]."""
+    timeline, concepts, shards = evaluator.timeline, evaluator.timeline.concepts, []
     for client, round_ in zip(clients, last_round(timeline, t)[clients], strict=True):
         held = timeline.at(round_)
         shards.append(timeline.shards[held.shards[np.searchsorted(held.clients, client)]])
-    return evaluator.data.label_counts(shards)
+    if not concepts:
+        return evaluator.data.label_counts(shards)
+    split = [shard[concepts.of(shard) == number] for shard in shards for number in range(len(concepts.maps))]
+    return evaluator.data.label_counts(split).view(len(shards), -1)
 
 
 def summary(accuracy: Floats, clients: Ints, groups: dict[str, Ints], threshold: float) -> dict[str, float | None]:

@@ -10,10 +10,10 @@ from fedtide.core.array_types import Ints
 from fedtide.engine.executors.executor import Executor
 from fedtide.engine.local import Cohort, Local
 from fedtide.engine.optimisers import optimiser
-from fedtide.engine.passes.evaluation import Scores, evaluate_each
+from fedtide.engine.passes.evaluation import Scores
 from fedtide.engine.plan import plan_batches
 from fedtide.federation.round import RoundResult
-from fedtide.federation.scoring.evaluator import Evaluator, part_of
+from fedtide.federation.scoring.evaluator import Evaluator
 from fedtide.settings.run import RunSettings
 
 
@@ -36,7 +36,7 @@ class Personal:
         evaluator, timeline, data = self.evaluator, self.evaluator.timeline, self.evaluator.data
         clients, shards, sizes = timeline.at(t).clients.tolist(), timeline.shards_at(t), timeline.sizes_at(t)
         local = self.settings.local.model_copy(update={"amount": self.settings.evaluation.personalise, "unit": "steps"})
-        part, size = part_of(self.settings.evaluation.splits[0]), len(result.members[0])
+        size = len(result.members[0])
         scores: list[Scores] = []
         for start in range(0, len(clients), size):
             some = slice(start, start + size)
@@ -56,5 +56,5 @@ class Personal:
                 losses=torch.zeros(count, dtype=W.dtype, device=W.device),
             )
             self.executor.begin(cohort)(plan.longest)
-            scores += evaluate_each(evaluator.workers, (W, buffers), range(count), part, tested[some], evaluator.batch)
+            scores += evaluator.each((W, buffers), range(count), tested[some])
         return scores

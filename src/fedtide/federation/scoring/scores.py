@@ -39,7 +39,7 @@ class Moment:
         timeline = evaluator.timeline
         self.view = timeline.labels_at(t)
         self.until = timeline.labels_until(t)
-        held_out = timeline.evaluated_at(t)
+        held_out, mixture = timeline.evaluated_at(t), timeline.mixture_at(t)
         samples = {False: held_out, True: timeline.evaluated_ahead_at(t)}
 
         @cache
@@ -53,7 +53,8 @@ class Moment:
         def scores(name: str, split: str, ahead: bool = False, masked: bool = False) -> Scores | Fit | None:
             if ahead and samples[True] is None:
                 return None
-            return evaluator.scores(model(name), split, self.view if masked else None, samples[ahead])
+            shares = None if ahead else mixture
+            return evaluator.scores(model(name), split, self.view if masked else None, samples[ahead], shares)
 
         @cache
         def row(name: str, split: str, ahead: bool, masked: bool) -> dict[str, float | None]:
@@ -62,7 +63,9 @@ class Moment:
 
         @cache
         def metrics(name: str, split: str, ahead: bool) -> dict[str, float | None]:
-            return {} if ahead and samples[True] is None else evaluator.metrics(model(name), split, samples[ahead])
+            if ahead and samples[True] is None:
+                return {}
+            return evaluator.metrics(model(name), split, samples[ahead], None if ahead else mixture)
 
         def rows_ahead(split: str) -> int | None:
             later = samples[True]

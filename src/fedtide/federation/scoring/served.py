@@ -11,9 +11,9 @@ from fedtide.core.array_types import Ints
 from fedtide.core.faults import broken_contract
 from fedtide.engine import contract
 from fedtide.engine.flat import Layout
-from fedtide.engine.passes.evaluation import Scores, evaluate_each
+from fedtide.engine.passes.evaluation import Scores
 from fedtide.federation.round import RoundResult
-from fedtide.federation.scoring.evaluator import Evaluator, part_of
+from fedtide.federation.scoring.evaluator import Evaluator, ModelValues
 from fedtide.federation.state import RunState
 
 
@@ -27,15 +27,24 @@ class ServedModels:
 
     def scores(self, state: RunState, result: RoundResult, t: int, tested: list[Ints]) -> list[Scores]:
         """Scores per class of the clients present in round ``t``, in order, on the samples ``tested``; a cohort at a time."""
-        evaluator, clients = self.evaluator, self.evaluator.timeline.at(t).clients
-        part, size = part_of(evaluator.settings.splits[0]), len(result.members[0])
+        clients = self.evaluator.timeline.at(t).clients
+        size = len(result.members[0])
         scores: list[Scores] = []
         for start in range(0, len(clients), size):
             some = slice(start, start + size)
             found = self._models(state, result, clients[some])
             models = found.models, result.b.expand(len(found.models), -1)
-            scores += evaluate_each(evaluator.workers, models, found.of.tolist(), part, tested[some], evaluator.batch)
+            scores += self._each(models, found.of.tolist(), tested[some])
         return scores
+
+    def _each(self, models: ModelValues, of: list[int], tested: list[Ints]) -> list[Scores]:
+        """Scores of each client; a model is evaluated once on samples that several clients share."""
+        pairs = [(model, id(positions)) for model, positions in zip(of, tested, strict=True)]
+        first = {pair: place for place, pair in reversed(list(enumerate(pairs)))}
+        places = sorted(first.values())
+        found = self.evaluator.each(models, [of[place] for place in places], [tested[place] for place in places])
+        scores = dict(zip(places, found, strict=True))
+        return [scores[first[pair]] for pair in pairs]
 
     def _models(self, state: RunState, result: RoundResult, clients: Ints) -> Served:
         ids, w = torch.from_numpy(clients), result.w

@@ -43,10 +43,12 @@ def _needed(settings: RunSettings, worlds: Path | None) -> int:
 
     from fedtide.federation.assembly.chosen import Chosen
     from fedtide.federation.assembly.footprint import footprint
+    from fedtide.world.concepts import under
     from fedtide.worlds.files import timeline_for
     from fedtide.worlds.prepared import load_data
 
     data = load_data(settings)
     timeline = timeline_for(settings, data, worlds)
+    data = under(data, timeline.concepts)
     wanted = footprint(Chosen.of(settings, timeline, data), timeline, data, torch.device("cpu"), torch.float32)
     return wanted.run + wanted.kept.size + 4 * (data.train_inputs.numel() + data.test_inputs.numel())

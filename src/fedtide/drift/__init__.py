@@ -1,0 +1,1 @@
+"""When what clients see changes its meaning."""

@@ -1,0 +1,31 @@
+"""Sample by sample."""
+
+from __future__ import annotations
+
+import numpy as np
+from pydantic import Field
+
+from fedtide.core.bounds import LARGEST
+from fedtide.drift.base import Drift, DriftSettings, Ints, Population, When, from_start
+
+
+class Gradual(Drift):
+    """A growing share of every client's samples changes: with length L the share of round t is (t - start + 1) / L."""
+
+    class Settings(DriftSettings):
+        name: str = "gradual"
+        start: When = Field(
+            description="the first round of the change: rounds before it, {session: 3} or {period: 2013-07}"
+        )
+        length: int = Field(ge=1, le=LARGEST, description="rounds until all samples have changed; 1: at once")
+
+    settings: Settings
+
+    def concepts(self, p: Population) -> Ints:
+        return from_start(p, np.arange(p.timeline.rounds)[:, None] >= self._start(p))
+
+    def share(self, t: int, p: Population) -> float:
+        return min(max((t - self._start(p) + 1) / self.settings.length, 0.0), 1.0)
+
+    def _start(self, p: Population) -> int:
+        return self.settings.start.of(p.timeline, "drift.start")
