@@ -32,6 +32,7 @@ from fedtide.participation.base import Participation
 from fedtide.selection.base import Candidates, Selection
 from fedtide.settings.params import Params
 from fedtide.settings.run import RunSettings
+from fedtide.world.concepts import under
 from fedtide.world.dataset import Dataset
 from fedtide.world.timeline import Assignment, Timeline
 
@@ -179,6 +180,7 @@ class Listed(Selection):
 
 def assembled(chosen: RunSettings, world: Timeline, data: Dataset, hardware: Hardware) -> Parts:
     """The parts of a run."""
+    data = under(data, world.concepts)
     return assemble(Chosen.of(chosen, world, data), world, data, hardware)
 
 
@@ -252,7 +254,9 @@ def preview(**values: Any) -> RunPreview:
 
 def problem(layout: Layout, *, clients: int = 4, classes: int = 10) -> Problem:
     """A learning problem around a network's layout."""
-    return Problem(layout, clients, classes, (5,), Randomness(0))
+    return Problem(
+        layout, clients, classes, (5,), Randomness(0), lambda number: torch.full((layout.size,), float(number))
+    )
 
 
 def traffic(algorithm: Algorithm, size: int = 1000, buffers: int = 0) -> Payload:

@@ -61,18 +61,15 @@ def run_case(case: Case, executor: str, monkeypatch: pytest.MonkeyPatch) -> Outc
     monkeypatch.setattr(gradient_rounds, "plan_gradient_round", probed)
     state, rounds, everybody, clipped = initial_state(fed.parts), watch(fed), [], []
     sessions, stores, rows = [], [], []
-    try:
-        for t in range(fed.parts.timeline.rounds):
-            with torch.no_grad():
-                record = fed.run_round(state)
-            sessions.append(record.session)
-            rows.append(record.row)
-            stores.append(dict(state.initialiser))
-            clipped.append(clipped_steps.since_last())
-            if fed.parts.evaluates("all"):
-                everybody.append(latest_mean(fed.parts.evaluator, fed.parts.weighting, state, t))
-    finally:
-        fed.parts.workers.close()
+    for t in range(fed.parts.timeline.rounds):
+        with torch.no_grad():
+            record = fed.run_round(state)
+        sessions.append(record.session)
+        rows.append(record.row)
+        stores.append(dict(state.initialiser))
+        clipped.append(clipped_steps.since_last())
+        if fed.parts.evaluates("all"):
+            everybody.append(latest_mean(fed.parts.evaluator, fed.parts.weighting, state, t))
     return Outcome(fed, state, rounds, everybody, clipped, sessions, stores, rows)
 
 
@@ -83,6 +80,7 @@ def test_the_run_follows_the_file(
     case = families.read(content, run)
     outcome = run_case(case, executor, monkeypatch)
     problems = [text for check in case.checks(case.fields, outcome) if (text := difference(check))]
+    outcome.federation.parts.workers.close()
     assert not problems
     assert not case.fields.unread(), "fields of the file that nobody reads"
 

@@ -86,6 +86,18 @@ class Services(Protocol):
         With ``shards`` these positions of the training set instead.
         """
 
+    def losses(self, models: Tensor, shards: Sequence[Ints] | None = None) -> Tensor:
+        """Mean cross-entropy [C, M] of each of some models [M, d] on all samples of each participant; infinite without any.
+
+        With ``shards`` on these positions of the training set instead.
+        """
+
+    def concepts(self) -> Tensor:
+        """Share of each participant's samples that it sees under each concept of the world, [C, concepts]."""
+
+    def changed(self) -> Ints:
+        """Clients present in this round and in the one before it whose concept has changed, ascending ids."""
+
     def full_gradient(self, points: Tensor, shards: Sequence[Ints] | None = None) -> Tensor:
         """Gradient [C, d] of each participant's mean loss over all its samples at ``points`` ([d] or [C, d]).
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -31,6 +32,8 @@ class ServedTo:
         ids: of the clients, ascending. w: [d], the new global model.
         client: their memories [n, d], zero where a client has none. seen: [n, 1], 1.0 where it has one.
         extra: named tensors that the algorithm keeps. layout: names and slices of the parameters.
+        losses: mean cross-entropy [n, M] of models [M, d] on the clients' training samples, infinite without any.
+        concepts: [n, concepts], the share of their samples that they see under each concept of the world.
     """
 
     ids: list[int]
@@ -39,3 +42,5 @@ class ServedTo:
     seen: Tensor
     extra: dict[str, Tensor]
     layout: Layout
+    losses: Callable[[Tensor], Tensor]
+    concepts: Tensor

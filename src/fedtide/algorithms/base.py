@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -67,7 +67,7 @@ class Problem:
 
     Attributes:
         layout: names and slices of the parameters. clients: N. classes: L. input_shape: of a sample.
-        randomness: the run's.
+        randomness: the run's. drawn: an initialisation [d] of the network for a number, independent of the run's own.
     """
 
     layout: Layout
@@ -75,6 +75,7 @@ class Problem:
     classes: int
     input_shape: tuple[int, ...]
     randomness: Randomness
+    drawn: Callable[[int], Tensor]
 
 
 class Algorithm(Plugin):

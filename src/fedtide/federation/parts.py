@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +30,7 @@ from fedtide.federation.assembly.compatibility import (
     refuse_other_phases,
     refuse_other_uplink,
 )
-from fedtide.federation.assembly.features import on_fixed_features
+from fedtide.federation.assembly.features import HeadAlone, on_fixed_features
 from fedtide.federation.payload import Payload, payload
 from fedtide.federation.ranks import Alone, Group
 from fedtide.federation.saving.memory import MemoryStore
@@ -110,12 +111,17 @@ def assemble(chosen: Chosen, timeline: Timeline, data: Dataset, hardware: Hardwa
     _refuse_unsuitable(chosen, timeline, data)
     own, synthetic = data.size("train"), capacity(timeline, algorithm.synthetic_per_shard)
     data = data.resident(hardware.device, hardware.dtype).with_capacity(synthetic)
-    network = _network(chosen, data)
+    build, network = partial(_built, chosen, data), _network(chosen, data)
     task = _task(chosen, network, data, hardware)
     wireless = _wireless(settings, network, Layout(network), data) if settings.costs.wireless else None
     task = on_fixed_features(task, settings, synthetic)
     data, layout, randomness = task.data, Layout(task.network, hardware.device), Randomness(settings.seed)
-    algorithm.bind(Problem(layout, timeline.num_clients, data.num_classes, data.input_shape, randomness))
+
+    def drawn(number: int) -> Tensor:
+        other = build("models", number)
+        return flatten(other if task.network is network else HeadAlone(other), hardware.dtype, hardware.device)[0]
+
+    algorithm.bind(Problem(layout, timeline.num_clients, data.num_classes, data.input_shape, randomness, drawn))
     w0, b0 = flatten(task.network, hardware.dtype, hardware.device)
     workers = Workers(task, settings.engine.workers)
     return Parts(
@@ -160,11 +166,8 @@ def _refuse_unsuitable(chosen: Chosen, timeline: Timeline, data: Dataset) -> Non
 
 
 def _network(chosen: Chosen, data: Dataset) -> Network:
-    """The run's network; torch's initialisers draw from the global generator, so it is seeded and then restored."""
-    model, settings = chosen.model, chosen.settings
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(key64(settings.seed, "model") & (2**63 - 1))
-        network = model.build(data.input_shape, data.outputs, data.vocabulary)
+    """The run's network."""
+    model, settings, network = chosen.model, chosen.settings, _built(chosen, data, "model")
     _refuse_other_outputs(model, network, data)
     if chosen.algorithm.linear_head and not network.has_linear_head:
         raise SettingsError(
@@ -172,6 +175,13 @@ def _network(chosen: Chosen, data: Dataset) -> Network:
             f"the end of the network; the head of model {settings.model.name} is another"
         )
     return network
+
+
+def _built(chosen: Chosen, data: Dataset, purpose: str, *keys: int) -> Network:
+    """A network; torch's initialisers draw from the global generator, so it is seeded and then restored."""
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(key64(chosen.settings.seed, purpose, *keys) & (2**63 - 1))
+        return chosen.model.build(data.input_shape, data.outputs, data.vocabulary)
 
 
 def _task(chosen: Chosen, network: Network, data: Dataset, hardware: Hardware) -> Task:

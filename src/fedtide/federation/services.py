@@ -12,7 +12,7 @@ from fedtide.algorithms.base import ForwardPass, Population
 from fedtide.core.array_types import Ints
 from fedtide.core.randomness import generator
 from fedtide.engine.passes.curvature import fisher_diagonal, taylor, unit_vectors
-from fedtide.engine.passes.evaluation import full_gradient, pass_through
+from fedtide.engine.passes.evaluation import full_gradient, mean_losses, pass_through
 from fedtide.engine.passes.models import recompute_statistics, with_input_gradients
 from fedtide.federation.parts import Parts
 from fedtide.federation.plan import RoundPlan
@@ -37,6 +37,17 @@ class RoundServices:
         data = list(self._plan.shards if shards is None else shards)
         found = pass_through(self._parts.workers, point, self._state.b, data, self._batch)
         return [ForwardPass(*part) for part in found]
+
+    def losses(self, models: Tensor, shards: Sequence[Ints] | None = None) -> Tensor:
+        samples = self._plan.shards if shards is None else shards
+        return mean_losses(self._parts.workers, models, self._state.b, samples, self._batch)
+
+    def concepts(self) -> Tensor:
+        shares = self._parts.timeline.shares_of(np.array(self._plan.shard_ids))
+        return torch.from_numpy(shares).to(self._state.w)
+
+    def changed(self) -> Ints:
+        return self._parts.timeline.changed_at(self._plan.t)
 
     def full_gradient(self, points: Tensor, shards: Sequence[Ints] | None = None) -> Tensor:
         parts, data, counts = self._parts, self._plan.shards, self.counts

@@ -172,7 +172,14 @@ class Dataset:
 
     def with_features(self, train: Tensor, test: Tensor) -> Dataset:
         """The same samples with features [n, q] as their inputs."""
-        plain: dict[str, Any] = {"mean": (), "std": (), "vocabulary": 0, "train_rows": None, "test_rows": None, "encoding": None}
+        plain: dict[str, Any] = {
+            "mean": (),
+            "std": (),
+            "vocabulary": 0,
+            "train_rows": None,
+            "test_rows": None,
+            "encoding": None,
+        }
         return replace(self, kind="vector", train_inputs=train, test_inputs=test, **plain)
 
     def with_capacity(self, count: int) -> Dataset:

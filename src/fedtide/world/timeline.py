@@ -213,7 +213,11 @@ class Timeline:
 
         The rows sum to one, or are zero for a client without samples.
         """
-        return self._concepts_of_shards[self.at(round_).shards]
+        return self.shares_of(self.at(round_).shards)
+
+    def shares_of(self, shards: Ints) -> Floats:
+        """The same of some shards, by number."""
+        return self._concepts_of_shards[shards]
 
     def mixture_at(self, round_: int) -> Floats | None:
         """The same of all samples that clients hold in a round, [C]; None where concepts do not change what is evaluated.

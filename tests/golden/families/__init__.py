@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from golden.families import asynchronous, cfl, dynamicfl, lockstep, momentum_sam, sessions
+from golden.families import asynchronous, cfl, drift, dynamicfl, lockstep, momentum_sam, sessions
 from golden.families.case import Case
 
 READERS: dict[str, Callable[[dict[str, Any], dict[str, Any]], Case]] = {
     "async": asynchronous.read,
     "cfl": cfl.read,
+    "drift": drift.read,
     "dynamicfl": dynamicfl.read,
     "sessions": sessions.read,
 }

@@ -96,7 +96,7 @@ def evaluate_seen(
     inputs: Tensor,
     seen: Sequence[Tensor],
     batch: int,
-    view: NDArray[np.bool_] | None = None,
+    view: Bools | None = None,
 ) -> list[Scores]:
     """Scores of one model for each of several lists of labels [n] of the same inputs, in one pass; arguments as above."""
     return _evaluate(
@@ -112,7 +112,7 @@ def _evaluate(
     pairs: list[tuple[Tensor, Tensor]],
     size: int,
     batch: int,
-    view: NDArray[np.bool_] | None,
+    view: Bools | None,
 ) -> list[Scores]:
     """Scores for each pair of labels and groups below ``size``."""
     task = workers.task
@@ -152,6 +152,24 @@ def _tally(logits: Tensor, labels: Tensor, groups: Tensor, size: int, excluded: 
         values.append((masked.max(0).indices == labels).to(torch.float64))
     tally = torch.zeros(len(values), size, dtype=torch.float64, device=labels.device)
     return tally.scatter_add_(1, groups.expand(len(values), -1), torch.stack(values)).cpu()
+
+
+def mean_losses(workers: Workers, models: Tensor, b: Tensor, shards: Sequence[NDArray[np.int64]], batch: int) -> Tensor:
+    """Mean cross-entropy [n, M], on the run's device, of each of some models [M, d] on each client's training samples.
+
+    ``b`` [q] are floating buffers, ``shards`` positions in the training set. A client without samples has infinite losses.
+    """
+    sizes = torch.tensor([len(shard) for shard in shards])
+    positions = torch.from_numpy(np.concatenate([*shards, np.zeros(0, dtype=np.int64)])).to(workers.task.device)
+    losses = torch.full((len(shards), len(models)), torch.inf, dtype=torch.float64)
+    if len(positions):
+        inputs, labels = workers.task.data.read("train", positions)
+        owners = torch.repeat_interleave(torch.arange(len(shards)), sizes).to(positions.device)
+        for number, w in enumerate(models):
+            sums = evaluate(workers, w, b, inputs, labels, batch, groups=owners).loss
+            held = sizes[: len(sums)] > 0
+            losses[: len(sums), number] = torch.where(held, sums / sizes[: len(sums)].clamp(min=1), torch.inf)
+    return losses.to(models)
 
 
 def evaluate_each(

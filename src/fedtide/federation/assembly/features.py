@@ -16,7 +16,7 @@ from fedtide.settings.run import RunSettings
 from fedtide.world.dataset import Split
 
 
-class _HeadAlone(Network):
+class HeadAlone(Network):
     """The head of a network, on its features."""
 
     def __init__(self, network: Network) -> None:
@@ -45,4 +45,4 @@ def on_fixed_features(task: Task, settings: RunSettings, synthetic: int) -> Task
         for split in splits
     )
     workers.close()
-    return replace(task, network=_HeadAlone(task.network), data=task.data.with_features(train, test))
+    return replace(task, network=HeadAlone(task.network), data=task.data.with_features(train, test))

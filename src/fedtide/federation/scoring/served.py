@@ -5,13 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import torch
+from torch import Tensor
 
 from fedtide.algorithms.base import Algorithm, Served, ServedTo, Vectors
 from fedtide.core.array_types import Ints
 from fedtide.core.faults import broken_contract
 from fedtide.engine import contract
 from fedtide.engine.flat import Layout
-from fedtide.engine.passes.evaluation import Scores
+from fedtide.engine.passes.evaluation import Scores, mean_losses
 from fedtide.federation.round import RoundResult
 from fedtide.federation.scoring.evaluator import Evaluator, ModelValues
 from fedtide.federation.state import RunState
@@ -32,7 +33,7 @@ class ServedModels:
         scores: list[Scores] = []
         for start in range(0, len(clients), size):
             some = slice(start, start + size)
-            found = self._models(state, result, clients[some])
+            found = self._models(state, result, t, some)
             models = found.models, result.b.expand(len(found.models), -1)
             scores += self._each(models, found.of.tolist(), tested[some])
         return scores
@@ -46,14 +47,22 @@ class ServedModels:
         scores = dict(zip(places, found, strict=True))
         return [scores[first[pair]] for pair in pairs]
 
-    def _models(self, state: RunState, result: RoundResult, clients: Ints) -> Served:
+    def _models(self, state: RunState, result: RoundResult, t: int, some: slice) -> Served:
+        evaluator, here = self.evaluator, self.evaluator.timeline.at(t)
+        clients, held = here.clients[some], here.shards[some]
+
+        def losses(models: Tensor) -> Tensor:
+            shards = [evaluator.timeline.shards[shard] for shard in held]
+            return mean_losses(evaluator.workers, models, result.b, shards, evaluator.batch)
+
         ids, w = torch.from_numpy(clients), result.w
         rows = {
             name: state.memory[name][ids.to(state.memory[name].device)].to(w.device) for name in self.algorithm.client
         }
         seen = state.seen[ids].unsqueeze(1).to(w)
+        shares = torch.from_numpy(evaluator.timeline.shares_of(held)).to(w)
         found = self.algorithm.served(
-            ServedTo(clients.tolist(), w, Vectors(rows), seen, dict(state.extra), self.layout)
+            ServedTo(clients.tolist(), w, Vectors(rows), seen, dict(state.extra), self.layout, losses, shares)
         )
         if found is None:
             return Served(w.unsqueeze(0), ids.new_zeros(len(ids)).numpy())
