@@ -43,3 +43,9 @@ def served(s: ServedTo, models: Tensor, numbers: Ints, serve: Serve) -> Served:
         return Served(models, numbers)
     best = s.losses(models).argmin(1).cpu().numpy()
     return Served(models, np.where(numbers >= 0, numbers, best) if serve == "last" else best)
+
+
+def main_concept(shares: Tensor) -> Ints:
+    """The concept of most samples of each client [n, concepts], of equal shares the later one; int64 [n]."""
+    last = shares.shape[1] - 1
+    return np.asarray(last - shares.flip(1).argmax(1).cpu().numpy(), dtype=np.int64)

@@ -83,7 +83,7 @@ class Services(Protocol):
     def forward(self, point: Tensor, shards: Sequence[Ints] | None = None) -> list[ForwardPass]:
         """All samples of each participant through the model ``point`` [d], in evaluation mode, not augmented.
 
-        With ``shards`` these positions of the training set instead.
+        ``point`` [C, d] is a model for each. With ``shards`` these positions of the training set instead.
         """
 
     def losses(self, models: Tensor, shards: Sequence[Ints] | None = None) -> Tensor:

@@ -18,6 +18,7 @@ from fedtide.core.randomness import Randomness
 from fedtide.engine.flat import Layout
 from fedtide.engine.local import Gradient, GradientAt, Local, Term, TermBatch
 from fedtide.settings.kinds import AlgorithmSettings
+from fedtide.world.concepts import Concept
 
 __all__ = [
     "Algorithm",
@@ -68,6 +69,7 @@ class Problem:
     Attributes:
         layout: names and slices of the parameters. clients: N. classes: L. input_shape: of a sample.
         randomness: the run's. drawn: an initialisation [d] of the network for a number, independent of the run's own.
+        concepts: what samples are seen as in the world, by number.
     """
 
     layout: Layout
@@ -76,6 +78,7 @@ class Problem:
     input_shape: tuple[int, ...]
     randomness: Randomness
     drawn: Callable[[int], Tensor]
+    concepts: tuple[Concept, ...] = (Concept(),)
 
 
 class Algorithm(Plugin):
@@ -115,6 +118,7 @@ class Algorithm(Plugin):
             that share a round then exchange sums instead of local models, where nothing else needs these.
         robust: whether other rules than the mean may stand behind ``r.mean``: :meth:`finish` and :meth:`weights` combine the
             participants by ``r.mean``, ``r.average`` and ``r.mean_update`` alone.
+        varying: whether :meth:`payload` depends on the round; it is then asked again after each one's training.
         apart: names in ``up`` that clients compute from their data, not from their models; links do not touch them.
         linear_head: whether the model's logits must be one linear map of its features.
         problem: the learning problem, set before all other calls.
@@ -136,6 +140,7 @@ class Algorithm(Plugin):
     curvature: ClassVar[bool] = False
     sums_only: ClassVar[bool] = False
     robust: bool = False
+    varying: ClassVar[bool] = False
     apart: Sequence[str] = ()
     linear_head: bool = False
     problem: Problem

@@ -9,7 +9,7 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
-from fedtide.algorithms._clusters import Serve, averaged, served
+from fedtide.algorithms._clusters import Serve, averaged, main_concept, served
 from fedtide.algorithms.base import Algorithm, AlgorithmSettings, Ints, Round, Served, ServedTo
 
 
@@ -79,7 +79,7 @@ class Ifca(Algorithm):
         return served(s, s.extra["models"], s.extra["identity"][s.ids].numpy(), self.settings.serve)
 
     def forget(self, extra: dict[str, Tensor], departed: Tensor) -> None:
-        extra["identity"][departed] = -1
+        extra["identity"] = extra["identity"].index_fill(0, departed, -1)
 
     def payload(self, name: str) -> int:
         return {"models": self.settings.clusters * self.problem.layout.size, "identity": 1}.get(
@@ -89,9 +89,3 @@ class Ifca(Algorithm):
     def record(self, r: Round) -> dict[str, Tensor | float]:
         """The model that each participant trained, from 0."""
         return {"cluster": r.extra["identity"][r.ids].unsqueeze(1).to(r.W)}
-
-
-def main_concept(shares: Tensor) -> Ints:
-    """The concept of most samples of each client [n, concepts], of equal shares the later one; int64 [n]."""
-    last = shares.shape[1] - 1
-    return np.asarray(last - shares.flip(1).argmax(1).cpu().numpy(), dtype=np.int64)

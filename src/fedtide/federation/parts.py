@@ -121,7 +121,8 @@ def assemble(chosen: Chosen, timeline: Timeline, data: Dataset, hardware: Hardwa
         other = build("models", number)
         return flatten(other if task.network is network else HeadAlone(other), hardware.dtype, hardware.device)[0]
 
-    algorithm.bind(Problem(layout, timeline.num_clients, data.num_classes, data.input_shape, randomness, drawn))
+    sizes = timeline.num_clients, data.num_classes, data.input_shape
+    algorithm.bind(Problem(layout, *sizes, randomness, drawn, timeline.concepts.maps))
     w0, b0 = flatten(task.network, hardware.dtype, hardware.device)
     workers = Workers(task, settings.engine.workers)
     return Parts(

@@ -38,6 +38,7 @@ RENAMED = {
     "R": "similarity_scale",
     "pilot_beta": "pilot_decay",
     "kappa": "strength",
+    "fedccfa.lambda": "lambda_",
 }
 """Hyper-parameters that have another name here; ``<algorithm>.<field>`` goes before ``<field>``."""
 

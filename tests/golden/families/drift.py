@@ -69,20 +69,37 @@ def drifting(world: Timeline, data: Dataset, drift: dict[str, Any]) -> Timeline:
 def _starting_from(models: list[list[float]]) -> Callable[[Federation], None]:
     def script(federation: Federation) -> None:
         algorithm: Any = federation.parts.algorithm
-        losses = algorithm.losses_seen = []
+        seen = algorithm.seen = list[dict[str, Any]]()
         algorithm.problem = replace(
             algorithm.problem, drawn=lambda number: torch.tensor(models[number], dtype=torch.float64)
         )
         start = algorithm.start
 
         def watched(r: Any) -> Any:
-            models = r.extra["models"].clone() if "models" in r.extra else None
+            if "models" not in r.extra:
+                seen.append({})
+                return start(r)
+            models = r.extra["models"].clone()
             begun = start(r)
-            models = r.extra["models"] if models is not None and not models.numel() else models
-            losses.append(None if models is None else r.services.losses(models))
+            models = models if models.numel() else r.extra["models"]
+            facts: dict[str, Any] = {}
+            if hasattr(algorithm, "decision"):
+                decision = algorithm.decision
+                models = models[decision.used]
+                facts = decision._asdict() | {"drifted": np.array(r.ids)[decision.drifted]}
+            seen.append(facts | {"losses": r.services.losses(models)})
             return begun
 
         algorithm.start = watched
+        algorithm.facts = facts_of_rounds = list[dict[str, Any]]()
+        finish = algorithm.finish
+
+        def finished(r: Any) -> Any:
+            w = finish(r)
+            facts_of_rounds.append({name: getattr(algorithm, name, []) for name in ("prepared", "distances", "groups")})
+            return w
+
+        algorithm.finish = finished
 
     return script
 
@@ -96,8 +113,17 @@ def check(fields: Fields, outcome: Outcome) -> Iterator[Check]:
             yield f"{when}.{name}", models[name], value
     yield "counts", outcome.state.counts, fields["counts"]
     for t, record in enumerate(fields["rounds"]):
-        ours = _round(outcome, t, fields["algorithm"])
+        ours = _round(outcome, t)
         for name, value in record.items():
+            if name == "groups":
+                yield f"round {t + 1}: groups", float(ours[name] == value), 1.0
+                continue
+            if name == "losses" and isinstance(value[0], dict):
+                value = [list(losses.values()) for losses in value]
+            if name == "reference":
+                value = [float("nan") if number is None else number for number in value]
+                yield f"round {t + 1}: who has a reference", np.isnan(ours[name]), np.isnan(value)
+                value, ours[name] = np.nan_to_num(value), np.nan_to_num(ours[name])
             if name == "model_norms":
                 norms = torch.linalg.vector_norm(outcome.rounds[t][0].extra["models"], dim=1)
                 yield from ((f"round {t + 1}: norm of model {j}", norms[int(j)], norm) for j, norm in value.items())
@@ -111,11 +137,13 @@ def check(fields: Fields, outcome: Outcome) -> Iterator[Check]:
         yield f"model {number}", outcome.state.extra["models"][int(number)], model
     if "identity" in named:
         yield "identity", outcome.state.extra["identity"], named.pop("identity")
+    if "head" in named:
+        yield from _heads(named, outcome)
     yield from vectors_at_end(named, outcome.state)
     yield from _served(fields["end"], outcome)
 
 
-def _round(outcome: Outcome, t: int, algorithm: str) -> dict[str, Any]:
+def _round(outcome: Outcome, t: int) -> dict[str, Any]:
     """What our run says of a round, by the names of the files."""
     r, w = outcome.rounds[t]
     row, plugin = outcome.rows[t], outcome.federation.parts.algorithm
@@ -129,13 +157,50 @@ def _round(outcome: Outcome, t: int, algorithm: str) -> dict[str, Any]:
         "cloud_norm": float(torch.linalg.vector_norm(w)),
         "local_models": r.W,
         "changed": len(r.services.changed()),
-        "losses": plugin.losses_seen[t],  # type: ignore[attr-defined]
+        **(plugin.seen[t] if plugin.seen else {}),  # type: ignore[attr-defined]
     }
+    if "head0" in r.extra:
+        ours |= _alignment(outcome, t)
     if "identity" in r.extra:
         ours["identity"] = r.extra["identity"][r.ids]
     names = {"ratio": "variance_ratio", "next_scale": "rate_factor"}
     names |= {name: name for name in ("beta3_mean", "denominator_min", "negative")}
     return ours | {name: row[ours_] for name, ours_ in names.items() if ours_ in row}
+
+
+def _alignment(outcome: Outcome, t: int) -> dict[str, Any]:
+    """FedCCFA's numbers of a round."""
+    r, w = outcome.rounds[t]
+    algorithm: Any = outcome.federation.parts.algorithm
+    facts = algorithm.facts[t]
+    upper = np.triu_indices(len(r.ids), 1)
+    body = r.layout.mask("body")
+    return {
+        "align_weights": facts["prepared"].strength[:, 0],
+        "balanced_norms": facts["prepared"].balanced.flatten(1).norm(dim=1),
+        "distances": [D[upper] for D in facts["distances"]] or [[]] * len(facts["groups"]),
+        "head_norms": r.extra["head"][r.ids].flatten(1).norm(dim=1),
+        "anchor_norms": (r.extra["anchors"] * r.extra["known"][..., None])[r.ids].flatten(1).norm(dim=1),
+        "groups": [[[r.ids[row] for row in group] for group in groups] for groups in facts["groups"]],
+        "body_norm": float(w[body].norm()),
+    }
+
+
+def _heads(named: dict[str, Any], outcome: Outcome) -> Iterator[Check]:
+    """Heads as they lie in a model, anchors, and which are known; None for a client without."""
+    extra, head = outcome.state.extra, outcome.federation.parts.algorithm.head  # type: ignore[attr-defined]
+
+    def flat(matrix: torch.Tensor) -> torch.Tensor:
+        return torch.cat([matrix[:, : head.width].flatten(), matrix[:, head.width]])
+
+    yield "head0", flat(extra["head0"]), named.pop("head0")
+    for name, form in (("head", flat), ("anchors", lambda rows: rows), ("known", lambda rows: rows)):
+        for client, value in enumerate(named.pop(name)):
+            if value is None:
+                yield f"{name} of client {client}", extra["has"][client], False
+            else:
+                own = extra[name][client] * (extra["known"][client][:, None] if name == "anchors" else 1)
+                yield f"{name} of client {client}", form(own), value
 
 
 def _served(end: dict[str, Any], outcome: Outcome) -> Iterator[Check]:
@@ -160,7 +225,7 @@ def _served(end: dict[str, Any], outcome: Outcome) -> Iterator[Check]:
         "accuracy_mean": float(np.mean(own)),
         "accuracy_by_samples": float(np.average(own, weights=sizes)),
         "cloud_accuracy": [accuracy(state.w, number) for number in concept],
-        "served_identity": found.of,
+        "served_identity": state.extra["used"].nonzero()[:, 0][found.of] if "used" in state.extra else found.of,
         "served": found.models[found.of],
     }
     for name, value in end.items():

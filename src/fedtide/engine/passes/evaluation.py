@@ -276,16 +276,18 @@ def full_gradient(
 def pass_through(
     workers: Workers, w: Tensor, b: Tensor, shards: list[Ints], batch: int
 ) -> list[tuple[Tensor, Tensor, Tensor]]:
-    """Outputs of one model (w [d], b [q]) on all samples of each client, in evaluation mode, in the order of its shard.
+    """Outputs of a model (w [d], b [q]) on all samples of each client, in evaluation mode, in the order of its shard.
+
+    ``w`` [C, d] is a model for each client.
 
     Returns:
         Inputs of the last layer [n, q], logits [n, L] and labels [n] of every client.
     """
     task = workers.task
 
-    def client(worker: WorkerState, shard: Ints) -> tuple[Tensor, Tensor, Tensor]:
-        module, positions = worker.frozen("pass_through"), torch.from_numpy(shard).to(task.device)
-        module.load(w, b)
+    def client(worker: WorkerState, row: int) -> tuple[Tensor, Tensor, Tensor]:
+        module, positions = worker.frozen("pass_through"), torch.from_numpy(shards[row]).to(task.device)
+        module.load(w if w.dim() == 1 else w[row], b)
         parts: list[tuple[Tensor, Tensor, Tensor]] = []
         with torch.no_grad(), task.mixed():
             for start in range(0, max(len(positions), 1), batch):
@@ -295,4 +297,4 @@ def pass_through(
         features, logits, labels = (torch.cat(column) for column in zip(*parts, strict=True))
         return features, logits, labels
 
-    return workers.map(client, shards)
+    return workers.map(client, range(len(shards)))

@@ -1,0 +1,297 @@
+"""FedCCFA."""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterator
+from typing import Literal, NamedTuple
+
+import numpy as np
+import torch
+from pydantic import Field
+from scipy.sparse.csgraph import connected_components
+from torch import Tensor
+from torch.nn import functional
+
+from fedtide.algorithms._clusters import main_concept
+from fedtide.algorithms._heads import Head, descended
+from fedtide.algorithms.base import (
+    Algorithm,
+    AlgorithmSettings,
+    ForwardPass,
+    Phase,
+    Problem,
+    Round,
+    Served,
+    ServedTo,
+    Term,
+    TermBatch,
+    Tunable,
+)
+
+Groups = list[list[list[int]]]
+"""For each label the groups of participants, by their place in the round."""
+
+
+class Prepared(NamedTuple):
+    """What participants have before they train the body.
+
+    Attributes:
+        balanced, heads: [C, L, p]. strength: [C, 1], lambda_i.
+    """
+
+    balanced: Tensor
+    heads: Tensor
+    strength: Tensor
+
+
+class FedCcfa(Algorithm):
+    """Heads of the clients' own, shared label by label among clients with the same concept (Chen et al. 2024).
+
+    A model is a body and a linear head. Clients keep a head and *anchors*, a mean feature P_i,k for each class k. Clients:
+
+    a. ``lambda_i = H_i / gamma``, H_i the entropy of the client's labels (``lambda_`` for gamma = 0).
+    b. A *balanced* head b_i: from phi_0, ``balanced_epochs`` passes over m samples of each class the client has.
+    c. The client's own head, or b_i if it has none: ``head_epochs`` passes over its samples.
+    d. Local training of the body alone, with loss CE + lambda_i A once round ``align_from`` has come: ``contrast`` is
+       ``A = CE(cos(f, P_i) / temperature, y)`` over the classes known, ``l2`` the mean square of ``f - P_i,y``.
+    e. P_i,k = mean feature of class k under the trained body.
+
+    Server:
+
+    f. The body is the mean of the bodies.
+    g. For each label the rows k of the b_i have cosines C; ``D_ij = mean over z of |C_iz - C_jz|``. Groups are the connected
+       components of ``D <= eps``, which needs three participants.
+    h. In a group of two or more, row k of all heads becomes their mean, and P_k the mean of those known.
+    i. Heads and anchors are stored; the head of the global model is the mean of the participants' heads.
+
+    phi_0 is the head of the session's first model, untrained, in every round: the authors' server never updates its head. Their
+    averaging of anchors adds up into the first participant's, which then enter its group as the sum over all participants;
+    that is not reproduced. A client never drawn is served the global model, a drawn one today's body with its head. A class that
+    a client lacks has no anchor, and no share in the entropy.
+    """
+
+    class Settings(AlgorithmSettings):
+        name: str = "fedccfa"
+        head_epochs: int = Field(1, ge=0, description="passes of a client's own head over its samples")
+        head_lr: float = Tunable(
+            0.1, low=0.01, high=1.0, log=True, gt=0, description="learning rate of heads, with the schedule"
+        )
+        balanced_epochs: int = Field(5, ge=0, description="passes of the balanced head; 0: it is the client's own one")
+        balanced_lr: float = Field(0.1, gt=0, description="learning rate of balanced heads, with the schedule")
+        per_class: int = Field(5, ge=1, description="most samples of a class for the balanced head")
+        eps: float = Tunable(
+            0.1, low=0.02, high=0.5, log=True, description="distance at which rows of a label are alike"
+        )
+        gamma: float = Tunable(
+            20.0, low=5.0, high=100.0, log=True, ge=0, description="entropy at which lambda_i is one"
+        )
+        lambda_: float = Field(0.0, ge=0, description="strength of the alignment if gamma is 0")
+        temperature: float = Field(0.1, gt=0, description="temperature of contrast")
+        align: Literal["contrast", "l2", "none"] = Field("contrast", description="what pulls features to the anchors")
+        align_from: int = Field(20, ge=0, description="first round with alignment, from 0")
+        anchors: Literal["clustered", "global"] = Field(
+            "clustered", description="global: means over all who have the class"
+        )
+        merge: Literal["uniform", "labels"] = Field(
+            "uniform", description="weights in a group; labels: samples of the label"
+        )
+        clustering: Literal["distance", "concept", "none"] = Field("distance", description="concept: the true groups")
+
+    settings: Settings
+
+    needs_classes = True
+    linear_head = True
+
+    down = ("w", "anchors")
+    up = ("W", "balanced", "anchors")
+
+    def bind(self, problem: Problem) -> None:
+        super().bind(problem)
+        self.head = Head.of(problem.layout, self.settings.name)
+
+    def extra(self) -> dict[str, Tensor]:
+        """phi_0, all clients' heads and anchors, made in the first round, and which are known; the last anchors are global."""
+        clients, classes = self.problem.clients, self.problem.classes
+        empty = {name: torch.zeros(0) for name in ("head0", "head", "anchors")}
+        has = torch.zeros(clients, dtype=torch.bool)
+        return {**empty, "has": has, "known": torch.zeros(clients + 1, classes, dtype=torch.bool)}
+
+    # Clients.
+
+    def phases(self, r: Round) -> Generator[Phase, Tensor, None]:
+        """Steps a to e."""
+        if not r.extra["head0"].numel():
+            self._begin(r)
+        self.prepared = self._prepared(r)
+        r.W = yield Phase(self.head.write(r.base, self.prepared.heads), trains=r.layout.mask("body"))  # d
+
+    def terms(self, r: Round) -> list[Term]:
+        """lambda_i A, switched off for clients without anchors."""
+        s, x = self.settings, r.extra
+        if s.align == "none" or r.t < s.align_from:
+            return []
+        rows = r.ids if s.anchors == "clustered" else [-1] * len(r.ids)
+        known = x["known"][rows].to(r.w.device)
+        weight = self.prepared.strength * known.any(1, keepdim=True)
+        constants = {"anchors": x["anchors"][rows], "known": known}
+        return [Term(self._contrast if s.align == "contrast" else _distance, weight=weight, constants=constants)]
+
+    def _contrast(self, batch: TermBatch) -> Tensor:
+        anchors, known = batch.constants["anchors"], batch.constants["known"]
+        cosines = functional.cosine_similarity(batch.outputs.features.unsqueeze(1), anchors, dim=-1)
+        scores = (cosines / self.settings.temperature).masked_fill(~known, -torch.inf)
+        losses = (
+            torch.logsumexp(scores, 1) - (cosines / self.settings.temperature).gather(1, batch.labels[:, None])[:, 0]
+        )
+        return torch.where(known[batch.labels], losses, 0)
+
+    def _begin(self, r: Round) -> None:
+        clients, (classes, width) = r.clients, self.head.read(r.w).shape
+        r.extra["head0"] = self.head.read(r.w).clone()
+        r.extra["head"] = r.w.new_zeros(clients, classes, width)
+        r.extra["anchors"] = r.w.new_zeros(clients + 1, classes, self.head.width)
+
+    def _prepared(self, r: Round) -> Prepared:
+        """Steps a to c; the features are those of the body received."""
+        s, x, rate = self.settings, r.extra, r.lr / r.lr0
+        batch, decay = r.local.batch_size, r.local.gradient_decay
+        balanced, heads = list[Tensor](), list[Tensor]()
+        for row, (client, seen) in enumerate(zip(r.ids, r.services.forward(r.w), strict=True)):
+            inputs, own = self.head.inputs(seen.features), x["head"][client]
+            b = x["head0"]
+            if s.balanced_epochs and len(seen.labels):
+                few = self._balanced(r, client, seen)
+                passes = self._passes(r, client, few, s.balanced_epochs, "balanced")
+                b = descended(b, inputs, seen.labels, passes, batch, s.balanced_lr * rate, decay)  # b
+            everything = torch.arange(len(seen.labels), device=inputs.device)
+            passes = self._passes(r, client, everything, s.head_epochs, "head")
+            start = own if x["has"][client] else b
+            h = descended(start, inputs, seen.labels, passes, batch, s.head_lr * rate, decay)  # c
+            balanced.append(b if s.balanced_epochs else h)
+            heads.append(h)
+        share = r.label_counts / r.label_counts.sum(1, keepdim=True).clamp(min=1)
+        entropy = -torch.special.xlogy(share, share).sum(1, keepdim=True)
+        strength = entropy / s.gamma if s.gamma else torch.full_like(entropy, s.lambda_)  # a
+        return Prepared(torch.stack(balanced), torch.stack(heads), strength)
+
+    def _balanced(self, r: Round, client: int, seen: ForwardPass) -> Tensor:
+        """The same number of samples of each class that a client has, class by class."""
+        order = torch.arange(len(seen.labels))
+        if r.local.order != "stored":
+            order = torch.from_numpy(r.randomness.generator("fedccfa", r.t, client).permutation(len(order)))
+        labels = seen.labels.cpu()[order]
+        m = min(int(labels.bincount()[labels.unique()].min()), self.settings.per_class)
+        chosen = torch.cat([order[labels == label][:m] for label in labels.unique()])
+        return chosen.to(seen.labels.device)
+
+    def _passes(self, r: Round, client: int, samples: Tensor, epochs: int, phase: str) -> Iterator[Tensor]:
+        """The samples in the order of each pass."""
+        rng = r.randomness.generator(f"fedccfa.{phase}", r.t, client)
+        for _ in range(epochs):
+            stored = r.local.order == "stored"
+            yield samples if stored else samples[torch.from_numpy(rng.permutation(len(samples))).to(samples.device)]
+
+    # Server.
+
+    def finish(self, r: Round) -> Tensor:
+        """Steps f to i."""
+        heads, (anchors, known) = self.prepared.heads.clone(), self._anchors(r)
+        self.groups = self._groups(r)
+        weights = r.label_counts if self.settings.merge == "labels" else torch.ones_like(r.label_counts)
+        everybody, shared = list(range(len(r.ids))), (anchors.clone(), known.clone())
+        for label, groups in enumerate(self.groups):  # h
+            _share_anchor(*shared, everybody, label, weights)
+            for group in groups:
+                heads[group, label] = _mean(heads[group, label], weights[group, label])
+                _share_anchor(anchors, known, group, label, weights)
+        self._store(r, heads, anchors, known)
+        r.extra["anchors"][-1], r.extra["known"][-1] = shared[0][0], shared[1][0]
+        return self.head.write(r.mean(r.W), heads.mean(0))  # f, i
+
+    def _anchors(self, r: Round) -> tuple[Tensor, Tensor]:
+        """Mean feature of each class under each trained body [C, L, q], and which are known [C, L]."""  # e
+        anchors = []
+        for seen in r.services.forward(r.W):
+            own = functional.one_hot(seen.labels, r.label_counts.shape[1]).to(seen.features)
+            anchors.append(own.T @ seen.features / own.sum(0).clamp(min=1)[:, None])
+        return torch.stack(anchors), r.label_counts > 0
+
+    def _groups(self, r: Round) -> Groups:
+        """For each label the groups of participants, alone or together."""  # g
+        count, classes = len(r.ids), r.label_counts.shape[1]
+        if self.settings.clustering == "concept":
+            numbers = main_concept(r.services.concepts())
+            return [_alike([self._original(number, label) for number in numbers]) for label in range(classes)]
+        if self.settings.clustering == "none" or count < 3:
+            return [[[row] for row in range(count)] for _ in range(classes)]
+        self.distances = [_row_distances(self.prepared.balanced[:, label]) for label in range(classes)]
+        return [_alike(connected_components(self.settings.eps >= D)[1].tolist()) for D in self.distances]
+
+    def _original(self, concept: int, label: int) -> object:
+        """What a label means under a concept: the classes seen as it, or the concept itself where it has labels of its own."""
+        found = self.problem.concepts[concept]
+        if found.table is not None:
+            return concept
+        labels = range(self.problem.classes) if found.labels is None else found.labels
+        return tuple(y for y, seen in enumerate(labels) if seen == label)
+
+    def _store(self, r: Round, heads: Tensor, anchors: Tensor, known: Tensor) -> None:
+        x, ids = r.extra, torch.tensor(r.ids)
+        for name, rows in (("head", heads), ("anchors", anchors), ("known", known.to(x["known"].device))):
+            x[name] = x[name].index_copy(0, ids.to(x[name].device), rows)
+        x["has"] = x["has"].index_fill(0, ids, True)
+
+    def served(self, s: ServedTo) -> Served:
+        """The body of the global model with each client's head."""
+        has = s.extra["has"][s.ids].view(-1, 1, 1).to(s.w.device)
+        heads = torch.where(has, s.extra["head"][s.ids] if len(s.extra["head"]) else 0.0, self.head.read(s.w))
+        return Served(self.head.write(s.w.expand(len(s.ids), -1), heads), np.arange(len(s.ids)))
+
+    def forget(self, extra: dict[str, Tensor], departed: Tensor) -> None:
+        for name in ("has", "known"):
+            extra[name] = extra[name].index_fill(0, departed, False)
+
+    def payload(self, name: str) -> int:
+        sizes = {"balanced": self.head.size, "anchors": self.head.classes * self.head.width}
+        return sizes.get(name, super().payload(name))
+
+    def record(self, r: Round) -> dict[str, Tensor | float]:
+        """Number of groups, the mean over labels."""
+        return {"groups": float(np.mean([len(groups) for groups in self.groups]))}
+
+
+def _distance(batch: TermBatch) -> Tensor:
+    anchors, known = batch.constants["anchors"][batch.labels], batch.constants["known"][batch.labels]
+    return torch.where(known, (batch.outputs.features - anchors).square().mean(1), 0)
+
+
+def _row_distances(rows: Tensor) -> np.ndarray:
+    """D [C, C] of rows [C, p]."""
+    unit = functional.normalize(rows, dim=1)
+    C = (unit @ unit.T).cpu().numpy()
+    gaps = np.abs(C[:, None] - C[None])  # |C_iz - C_jz|
+    count = len(C)
+    own = gaps[np.arange(count)[:, None], np.arange(count)[None], np.arange(count)[:, None]]
+    return (gaps.sum(2) - own - own.T) / max(count - 2, 1)
+
+
+def _alike(marks: list[object]) -> list[list[int]]:
+    """Places with equal marks together, in order of their first one."""
+    groups: dict[object, list[int]] = {}
+    for place, mark in enumerate(marks):
+        groups.setdefault(mark, []).append(place)
+    return list(groups.values())
+
+
+def _mean(rows: Tensor, weights: Tensor) -> Tensor:
+    """Weighted mean of rows for all of them; themselves if the weights are zero."""
+    total = weights.sum()
+    return (weights[:, None] * rows).sum(0) / total if total else rows
+
+
+def _share_anchor(anchors: Tensor, known: Tensor, group: list[int], label: int, weights: Tensor) -> None:
+    """Give all of a group the mean of their known anchors of a label."""
+    have = [row for row in group if known[row, label]]
+    if have:
+        anchors[group, label] = _mean(anchors[have, label], weights[have, label])
+        known[group, label] = True

@@ -1,0 +1,228 @@
+"""FedDrift."""
+
+from __future__ import annotations
+
+from itertools import combinations
+from typing import Literal, NamedTuple
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from pydantic import Field
+from torch import Tensor
+
+from fedtide.algorithms._clusters import Serve, averaged, served
+from fedtide.algorithms.base import Algorithm, AlgorithmSettings, Ints, Round, Served, ServedTo, Tunable
+
+Floats = NDArray[np.float64]
+
+
+class Decision(NamedTuple):
+    """What a round has decided.
+
+    Attributes:
+        used: slots in use before it. best: int64 [C], the slot with the least loss for each participant. drifted: bool [C].
+        reference: [C], the loss a participant is compared with, NaN for none.
+        distances: (a, b, far) before merging. merged: (kept, freed). made: (client, slot).
+    """
+
+    used: list[int]
+    best: Ints
+    drifted: NDArray[np.bool_]
+    reference: Floats
+    distances: list[tuple[int, int, float]]
+    merged: list[tuple[int, int]]
+    made: list[tuple[int, int]]
+
+
+class FedDrift(Algorithm):
+    """Models are made for clients whose loss jumps, and merged where they fit each other's clients (Jothimurugesan et al. 2023).
+
+    There are slots for ``max_models`` models; the first one holds the run's initial model. A round:
+
+    1. *Detect.* With m_i the least mean loss of the models on client i's samples as it sees them now, and q_i its reference,
+       a client has drifted if ``m_i > q_i + delta``; else it has the model with that least loss.
+    2. *Merge* models a < b with clients that have not drifted, the nearest first, while ``far < delta``:
+       ``far = max(L_ab - L_aa, L_ba - L_bb, 0)`` with L_ab the loss of model a on the clients of b; the merged model is the mean
+       weighted by samples, its distance to a third one the larger of the two (complete linkage).
+    3. *Create* a model for each drifted client in the lowest free slot, else in that of the least recently trained model that
+       no client present uses; without any, the client stays with the model that fits best.
+    4. Participants train their models, and each model becomes the mean of those that trained it.
+
+    The authors' program clusters once per time step of many rounds by accuracy, and trains on all samples of all steps; here,
+    as in FedCCFA's, steps 1 to 3 come every round (or ``every`` one) and go by losses, and only the samples of the reference are
+    kept. FedCCFA's reference is the round before, so that only clients drawn in the very round of a drift can detect it; the
+    default here are the samples of the client's latest participation, as it saw them then. FedCCFA's program also leaves ids
+    of absent clients stale after a merger, and starts new models at random. The global model that is evaluated beside the
+    served ones is the mean of the round's local models.
+    """
+
+    class Settings(AlgorithmSettings):
+        name: str = "feddrift"
+        delta: float = Tunable(0.5, low=0.05, high=1.0, log=True, ge=0, description="rise of the loss that is a drift")
+        mode: Literal["full", "eager"] = Field(
+            "full", description="eager: no mergers, one new model for all that have drifted"
+        )
+        reference: Literal["participation", "round", "stored"] = Field(
+            "participation",
+            description="loss to compare with: of today's models on the samples of the client's latest participation; the same "
+            "if that was the round before; or the least loss of its latest comparison, as it was",
+        )
+        new: Literal["copy", "initial"] = Field(
+            "copy", description="a new model: the best one's copy, or the session's first"
+        )
+        every: int = Field(1, ge=1, description="rounds of a session between comparisons")
+        max_models: int = Field(8, ge=1, description="most models")
+        serve: Serve = Field(
+            "last", description="model of a client in evaluation: the best one, or the last one it trained"
+        )
+
+    settings: Settings
+
+    down = ("models",)
+    up = ("W", "losses")
+    varying = True
+
+    def extra(self) -> dict[str, Tensor]:
+        """Models, made in the first round of a session; slots in use and rounds of their last training; and by client its slot,
+        the shard and round of its latest participation (-1: none), and the loss of its latest comparison.
+        """
+        clients, slots = self.problem.clients, self.settings.max_models
+        return {
+            "models": torch.zeros(0),
+            "first": torch.zeros(0),
+            "used": torch.zeros(slots, dtype=torch.bool),
+            "trained": torch.full((slots,), -1),
+            "identity": torch.full((clients,), -1),
+            "shard": torch.full((clients,), -1),
+            "round": torch.full((clients,), -1),
+            "stored": torch.full((clients,), torch.nan, dtype=torch.float64),
+        }
+
+    def start(self, r: Round) -> Tensor:
+        """Each participant's model, after steps 1 to 3."""
+        if not r.extra["models"].numel():
+            r.extra["models"] = torch.cat([r.w[None], r.w.new_zeros(self.settings.max_models - 1, len(r.w))])
+            r.extra["first"] = r.w.clone()
+            r.extra["used"] = torch.arange(self.settings.max_models) == 0
+        for name in ("models", "used", "trained", "identity", "shard", "round", "stored"):
+            r.extra[name] = r.extra[name].clone()
+        self.decision = self._decide(r)
+        r.extra["shard"][r.ids] = torch.tensor(r.shard_ids)
+        r.extra["round"][r.ids] = r.t
+        return r.extra["models"][r.extra["identity"][r.ids]]
+
+    def finish(self, r: Round) -> Tensor:
+        identity = r.extra["identity"][r.ids].numpy()
+        r.extra["models"] = averaged(r, r.extra["models"], identity)  # step 4
+        r.extra["trained"][np.unique(identity)] = r.t
+        return r.mean(r.W)
+
+    def served(self, s: ServedTo) -> Served:
+        used = s.extra["used"].nonzero()[:, 0].numpy()
+        identity = s.extra["identity"][s.ids].numpy()
+        numbers = np.where(identity >= 0, np.searchsorted(used, identity), -1)
+        return served(s, s.extra["models"][used], numbers, self.settings.serve)
+
+    def forget(self, extra: dict[str, Tensor], departed: Tensor) -> None:
+        for name, none in (("identity", -1), ("shard", -1), ("round", -1), ("stored", torch.nan)):
+            extra[name] = extra[name].index_fill(0, departed, none)
+
+    def payload(self, name: str) -> int:
+        """All models in use; the losses of all of them, the slot, the decision and the reference."""
+        used = len(self.decision.used) if hasattr(self, "decision") else 1
+        return {"models": used * self.problem.layout.size, "losses": used + 3}.get(name, super().payload(name))
+
+    def record(self, r: Round) -> dict[str, Tensor | float]:
+        """By participant its model and whether it has drifted; the number of models."""
+        drifted = torch.from_numpy(self.decision.drifted).unsqueeze(1).to(r.W)
+        cluster = r.extra["identity"][r.ids].unsqueeze(1).to(r.W)
+        return {"cluster": cluster, "drifted": drifted, "clusters": float(r.extra["used"].sum())}
+
+    def _decide(self, r: Round) -> Decision:
+        """Steps 1 to 3; in other rounds only clients never asked are assigned."""
+        x, ids = r.extra, np.array(r.ids)
+        used = x["used"].nonzero()[:, 0].numpy()
+        losses = np.full((len(ids), self.settings.max_models), np.inf)
+        losses[:, used] = r.services.losses(x["models"][used]).cpu().numpy()
+        best, least = losses.argmin(1), losses.min(1)
+        decision = Decision(used.tolist(), best, np.zeros(len(ids), dtype=bool), np.full(len(ids), np.nan), [], [], [])
+        if r.session_round % self.settings.every:
+            fresh = x["identity"][ids].numpy() < 0
+            self._assign(r, ids[fresh], best[fresh])
+            x["stored"][ids[fresh]] = torch.from_numpy(least[fresh])
+            return decision
+        reference = self._reference(r, used)
+        drifted = least > np.nan_to_num(reference, nan=np.inf) + self.settings.delta  # step 1
+        x["stored"][ids] = torch.from_numpy(least)
+        self._assign(r, ids, best)
+        decision = decision._replace(drifted=drifted, reference=reference)
+        if self.settings.mode == "full":
+            self._merge(r, losses, best, ~drifted, decision)
+        self._create(r, ids[drifted], best[drifted], decision)
+        return decision
+
+    def _assign(self, r: Round, ids: Ints, slots: Ints) -> None:
+        r.extra["identity"][ids] = torch.from_numpy(slots)
+
+    def _reference(self, r: Round, used: Ints) -> Floats:
+        """The loss that each participant's is compared with [C], NaN for none."""
+        ids, kind = np.array(r.ids), self.settings.reference
+        if kind == "stored":
+            return np.array(r.extra["stored"][ids].numpy())
+        shards, rounds = r.extra["shard"][ids].numpy(), r.extra["round"][ids].numpy()
+        known = np.flatnonzero((shards >= 0) & ((rounds == r.t - 1) | (kind == "participation")))
+        found = np.full(len(ids), np.nan)
+        if len(known):
+            then = [r.services.positions(int(shard)) for shard in shards[known]]
+            found[known] = r.services.losses(r.extra["models"][used], then).min(1).values.cpu().numpy()
+        return found
+
+    def _merge(self, r: Round, losses: Floats, best: Ints, stays: NDArray[np.bool_], decision: Decision) -> None:
+        """Step 2; changes the models, who uses them, and ``best``."""
+        x, n = r.extra, r.n[:, 0].cpu().numpy().astype(np.float64)
+        slots = np.unique(best[stays]).tolist()
+        size = {b: float(n[stays & (best == b)].sum()) for b in slots}
+        L = {
+            (a, b): float(np.average(losses[stays & (best == b), a], weights=n[stays & (best == b)]))
+            for a in slots
+            for b in slots
+        }
+        far = {(a, b): max(L[a, b] - L[a, a], L[b, a] - L[b, b], 0.0) for a, b in combinations(slots, 2)}
+        decision.distances.extend((a, b, value) for (a, b), value in far.items())
+        while far and min(far.values()) < self.settings.delta:
+            a, b = min(far, key=lambda pair: (far[pair], pair))
+            share = size[a] / (size[a] + size[b])
+            x["models"][a] = share * x["models"][a] + (1 - share) * x["models"][b]
+            size[a] += size.pop(b)
+            x["identity"][x["identity"] == b] = a
+            best[best == b] = a
+            x["used"][b] = False
+            for c in size.keys() - {a}:
+                ends = (min(a, c), max(a, c))
+                far[ends] = max(far[ends], far[min(b, c), max(b, c)])
+            far = {pair: value for pair, value in far.items() if b not in pair}
+            decision.merged.append((a, b))
+
+    def _create(self, r: Round, ids: Ints, best: Ints, decision: Decision) -> None:
+        """Step 3."""
+        x, eager = r.extra, self.settings.mode == "eager"
+        slot = None
+        for client, fits in zip(ids.tolist(), best.tolist(), strict=True):
+            if slot is None or not eager:
+                slot = self._free_slot(r)
+                if slot is not None:
+                    x["models"][slot] = x["models"][fits] if self.settings.new == "copy" else x["first"]
+                    x["used"][slot], x["trained"][slot] = True, r.t
+                    x["identity"][x["identity"] == slot] = -1
+                    decision.made.append((client, slot))
+            if slot is not None:
+                x["identity"][client] = slot
+
+    def _free_slot(self, r: Round) -> int | None:
+        x = r.extra
+        if not x["used"].all():
+            return int((~x["used"]).nonzero()[0])
+        taken = x["identity"][r.services.population().ids]
+        idle = [slot for slot in range(len(x["used"])) if not (taken == slot).any()]
+        return min(idle, key=lambda slot: (int(x["trained"][slot]), slot), default=None)
