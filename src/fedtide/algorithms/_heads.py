@@ -45,7 +45,7 @@ class Head:
     def read(self, models: Tensor) -> Tensor:
         """Heads [..., L, q + 1] of models [..., d]."""
         own = models[..., self.places.to(models.device)]
-        weight = own[..., : self.classes * self.width].unflatten(-1, (self.classes, self.width))
+        weight = own[..., : self.classes * self.width].view(*own.shape[:-1], self.classes, self.width)
         return torch.cat([weight, own[..., self.classes * self.width :, None]], -1) if self.bias else weight
 
     def write(self, models: Tensor, heads: Tensor) -> Tensor:

@@ -7,6 +7,7 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from pydantic import Field
 from scipy.sparse.csgraph import connected_components
 from torch import Tensor
@@ -28,6 +29,7 @@ from fedtide.algorithms.base import (
     Tunable,
 )
 
+Floats = NDArray[np.float64]
 Groups = list[list[list[int]]]
 """For each label the groups of participants, by their place in the round."""
 
@@ -64,10 +66,10 @@ class FedCcfa(Algorithm):
     h. In a group of two or more, row k of all heads becomes their mean, and P_k the mean of those known.
     i. Heads and anchors are stored; the head of the global model is the mean of the participants' heads.
 
-    phi_0 is the head of the session's first model, untrained, in every round: the authors' server never updates its head. Their
-    averaging of anchors adds up into the first participant's, which then enter its group as the sum over all participants;
-    that is not reproduced. A client never drawn is served the global model, a drawn one today's body with its head. A class that
-    a client lacks has no anchor, and no share in the entropy.
+    phi_0 is the head of the session's first model, untrained, in every round: the authors' server never updates its head.
+    Their averaging of anchors adds up into the first participant's, which then enter its group as the sum over all
+    participants; that is not reproduced. A client never drawn is served the global model, a drawn one today's body with its
+    head. A class that a client lacks has no anchor, and no share in the entropy.
     """
 
     class Settings(AlgorithmSettings):
@@ -156,7 +158,7 @@ class FedCcfa(Algorithm):
         s, x, rate = self.settings, r.extra, r.lr / r.lr0
         batch, decay = r.local.batch_size, r.local.gradient_decay
         balanced, heads = list[Tensor](), list[Tensor]()
-        for row, (client, seen) in enumerate(zip(r.ids, r.services.forward(r.w), strict=True)):
+        for client, seen in zip(r.ids, r.services.forward(r.w), strict=True):
             inputs, own = self.head.inputs(seen.features), x["head"][client]
             b = x["head0"]
             if s.balanced_epochs and len(seen.labels):
@@ -179,10 +181,10 @@ class FedCcfa(Algorithm):
         order = torch.arange(len(seen.labels))
         if r.local.order != "stored":
             order = torch.from_numpy(r.randomness.generator("fedccfa", r.t, client).permutation(len(order)))
-        labels = seen.labels.cpu()[order]
-        m = min(int(labels.bincount()[labels.unique()].min()), self.settings.per_class)
-        chosen = torch.cat([order[labels == label][:m] for label in labels.unique()])
-        return chosen.to(seen.labels.device)
+        labels, counts = seen.labels.cpu()[order], seen.labels.bincount().cpu()
+        m = min(int(counts[counts > 0].min()), self.settings.per_class)
+        chosen = [order[labels == label][:m] for label in range(len(counts))]
+        return torch.cat(chosen).to(seen.labels.device)
 
     def _passes(self, r: Round, client: int, samples: Tensor, epochs: int, phase: str) -> Iterator[Tensor]:
         """The samples in the order of each pass."""
@@ -265,14 +267,15 @@ def _distance(batch: TermBatch) -> Tensor:
     return torch.where(known, (batch.outputs.features - anchors).square().mean(1), 0)
 
 
-def _row_distances(rows: Tensor) -> np.ndarray:
+def _row_distances(rows: Tensor) -> Floats:
     """D [C, C] of rows [C, p]."""
     unit = functional.normalize(rows, dim=1)
     C = (unit @ unit.T).cpu().numpy()
     gaps = np.abs(C[:, None] - C[None])  # |C_iz - C_jz|
     count = len(C)
     own = gaps[np.arange(count)[:, None], np.arange(count)[None], np.arange(count)[:, None]]
-    return (gaps.sum(2) - own - own.T) / max(count - 2, 1)
+    distances: Floats = (gaps.sum(2) - own - own.T) / max(count - 2, 1)
+    return distances
 
 
 def _alike(marks: list[object]) -> list[list[int]]:

@@ -36,22 +36,22 @@ class Decision(NamedTuple):
 
 
 class FedDrift(Algorithm):
-    """Models are made for clients whose loss jumps, and merged where they fit each other's clients (Jothimurugesan et al. 2023).
+    """A model for every concept: made where a client's loss jumps, merged where they are alike (Jothimurugesan et al. 2023).
 
     There are slots for ``max_models`` models; the first one holds the run's initial model. A round:
 
     1. *Detect.* With m_i the least mean loss of the models on client i's samples as it sees them now, and q_i its reference,
        a client has drifted if ``m_i > q_i + delta``; else it has the model with that least loss.
     2. *Merge* models a < b with clients that have not drifted, the nearest first, while ``far < delta``:
-       ``far = max(L_ab - L_aa, L_ba - L_bb, 0)`` with L_ab the loss of model a on the clients of b; the merged model is the mean
-       weighted by samples, its distance to a third one the larger of the two (complete linkage).
+       ``far = max(L_ab - L_aa, L_ba - L_bb, 0)`` with L_ab the loss of model a on the clients of b; the merged model is the
+       mean weighted by samples, its distance to a third one the larger of the two (complete linkage).
     3. *Create* a model for each drifted client in the lowest free slot, else in that of the least recently trained model that
        no client present uses; without any, the client stays with the model that fits best.
     4. Participants train their models, and each model becomes the mean of those that trained it.
 
-    The authors' program clusters once per time step of many rounds by accuracy, and trains on all samples of all steps; here,
-    as in FedCCFA's, steps 1 to 3 come every round (or ``every`` one) and go by losses, and only the samples of the reference are
-    kept. FedCCFA's reference is the round before, so that only clients drawn in the very round of a drift can detect it; the
+    The authors' code clusters once per time step of many rounds by accuracy, and trains on all samples of all steps; here,
+    as in FedCCFA's code, steps 1 to 3 come every round (or ``every`` one) and go by losses, and only the samples of the
+    reference are kept. FedCCFA's reference is the round before, so that only clients drawn in the very round of a drift can detect it; the
     default here are the samples of the client's latest participation, as it saw them then. FedCCFA's program also leaves ids
     of absent clients stale after a merger, and starts new models at random. The global model that is evaluated beside the
     served ones is the mean of the round's local models.
@@ -84,8 +84,10 @@ class FedDrift(Algorithm):
     varying = True
 
     def extra(self) -> dict[str, Tensor]:
-        """Models, made in the first round of a session; slots in use and rounds of their last training; and by client its slot,
-        the shard and round of its latest participation (-1: none), and the loss of its latest comparison.
+        """Models, made in the first round of a session, and what is known of slots and clients.
+
+        By slot whether it is in use, and the round of its latest training; by client its slot, the shard and round of its latest
+        participation (-1: none), and the loss of its latest comparison.
         """
         clients, slots = self.problem.clients, self.settings.max_models
         return {

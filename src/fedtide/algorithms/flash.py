@@ -24,7 +24,7 @@ class Flash(Algorithm):
     the start the denominator is negative where ``|D| > sqrt(1 - b2) / b2``, and the entry moves against m: keep local work
     small, or set ``floor``. Where an update is 0 in the first round, a public implementation divides 0 by 0.
 
-    The early stop of the paper's clients is left out: local training here is a fixed number of steps.
+    The early stop of the paper's clients is left out: local work is planned before it begins.
     """
 
     class Settings(AlgorithmSettings):
