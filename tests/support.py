@@ -70,6 +70,12 @@ def clock(algorithm: str) -> dict[str, Any]:
     return {} if "rounds" in plugin.clocks else {"clock": "events", "participation": "all"}
 
 
+def needs(algorithm: str) -> dict[str, Any]:
+    """The same, and a model with more than its last layer where the algorithm trains that apart."""
+    plugin: Any = plugins.load("algorithms", algorithm)
+    return clock(algorithm) | ({"model": {"name": "mlp", "widths": [4]}} if plugin.needs_body else {})
+
+
 def settings(**values: Any) -> RunSettings:
     """Settings of a run on a tiny model; ``values`` are top-level keys of the settings file."""
     base = {"model": "logistic", "validation": 0.0, "local": {"amount": 1, "batch_size": 4}, "engine": {"workers": 1}}
@@ -347,5 +353,8 @@ def assert_close(first: RunState, second: RunState, relative: float) -> None:
     """Equal up to rounding."""
     a, b = tensors(first), tensors(second)
     for name, value in a.items():
-        if value.is_floating_point() and value.numel():
-            assert closest(value, b[name]) <= relative * max(1.0, float(value.abs().max())), name
+        finite = value.isfinite()
+        assert torch.equal(finite, b[name].isfinite()), name
+        if value.is_floating_point() and finite.any():
+            near, far = closest(value[finite], b[name][finite]), float(value[finite].abs().max())
+            assert near <= relative * max(1.0, far), name

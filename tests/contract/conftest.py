@@ -10,7 +10,7 @@ from fedtide.settings.run import RunSettings
 from fedtide.world.dataset import Dataset
 from fedtide.world.timeline import Timeline
 from fedtide.worlds.build import build_timeline
-from support import clock, dataset, light, settings
+from support import dataset, light, needs, settings
 from traces import fedscale_file, flash_file
 
 World = Callable[..., tuple[RunSettings, Timeline, Dataset]]
@@ -53,7 +53,7 @@ def world(data: Dataset, tmp_path_factory: pytest.TempPathFactory) -> World:
         if scenario in files:
             chosen["file"] = str(files[scenario])
         if isinstance(values.get("algorithm"), str):
-            values = {**clock(values["algorithm"]), **values, "algorithm": light(values["algorithm"])}
+            values = {**needs(values["algorithm"]), **values, "algorithm": light(values["algorithm"])}
         base = {
             "partition": "iid",
             "participation": {"name": "fixed", "fraction": 0.6},

@@ -19,7 +19,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("world",),
     ("adapters",),
     ("data", "models", "participation", "partitions", "weighting"),
-    ("objectives", "scenarios"),
+    ("drift", "objectives", "scenarios"),
     ("worlds",),
     ("costs", "privacy", "programs"),
     ("engine",),

@@ -9,7 +9,6 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from fedtide.core.errors import SettingsError
 from fedtide.engine.flat import Layout
 
 
@@ -26,13 +25,9 @@ class Head:
     bias: bool
 
     @staticmethod
-    def of(layout: Layout, name: str) -> Head:
-        """The head of a network with a linear one; a SettingsError with the ``name`` of the algorithm if that is all of it."""
+    def of(layout: Layout) -> Head:
+        """The head of a network with a linear one."""
         mask = layout.mask("head")
-        if bool(mask.all()):
-            raise SettingsError(
-                f"algorithm {name} trains head and body apart; the model is a head alone, use another one"
-            )
         slots = [slot for slot in layout.parameters if mask[slot.start]]
         classes, width = slots[0].shape
         return Head(mask.nonzero()[:, 0], classes, width, len(slots) > 1)

@@ -121,6 +121,7 @@ class Algorithm(Plugin):
         varying: whether :meth:`payload` depends on the round; it is then asked again after each one's training.
         apart: names in ``up`` that clients compute from their data, not from their models; links do not touch them.
         linear_head: whether the model's logits must be one linear map of its features.
+        needs_body: whether the model must have parameters before its last layer.
         problem: the learning problem, set before all other calls.
     """
 
@@ -143,6 +144,7 @@ class Algorithm(Plugin):
     varying: ClassVar[bool] = False
     apart: Sequence[str] = ()
     linear_head: bool = False
+    needs_body: bool = False
     problem: Problem
 
     # A round, in the order of the calls.

@@ -103,13 +103,14 @@ class FedCcfa(Algorithm):
 
     needs_classes = True
     linear_head = True
+    needs_body = True
 
     down = ("w", "anchors")
     up = ("W", "balanced", "anchors")
 
     def bind(self, problem: Problem) -> None:
         super().bind(problem)
-        self.head = Head.of(problem.layout, self.settings.name)
+        self.head = Head.of(problem.layout)
 
     def extra(self) -> dict[str, Tensor]:
         """phi_0, all clients' heads and anchors, made in the first round, and which are known; the last anchors are global."""

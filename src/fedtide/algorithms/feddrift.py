@@ -22,7 +22,7 @@ class Decision(NamedTuple):
 
     Attributes:
         used: slots in use before it. best: int64 [C], the slot with the least loss for each participant. drifted: bool [C].
-        reference: [C], the loss a participant is compared with, NaN for none.
+        reference: [C], the loss a participant is compared with, infinite for none.
         distances: (a, b, far) before merging. merged: (kept, freed). made: (client, slot).
     """
 
@@ -51,10 +51,10 @@ class FedDrift(Algorithm):
 
     The authors' code clusters once per time step of many rounds by accuracy, and trains on all samples of all steps; here,
     as in FedCCFA's code, steps 1 to 3 come every round (or ``every`` one) and go by losses, and only the samples of the
-    reference are kept. FedCCFA's reference is the round before, so that only clients drawn in the very round of a drift can detect it; the
-    default here are the samples of the client's latest participation, as it saw them then. FedCCFA's program also leaves ids
-    of absent clients stale after a merger, and starts new models at random. The global model that is evaluated beside the
-    served ones is the mean of the round's local models.
+    reference are kept. FedCCFA's reference is the round before, so that only clients drawn in the very round of a drift can
+    detect it; the default here are the samples of the client's latest participation, as it saw them then. FedCCFA's code
+    also leaves ids of absent clients stale after a merger, and starts new models at random. The global model that is
+    evaluated beside the served ones is the mean of the round's local models.
     """
 
     class Settings(AlgorithmSettings):
@@ -86,8 +86,8 @@ class FedDrift(Algorithm):
     def extra(self) -> dict[str, Tensor]:
         """Models, made in the first round of a session, and what is known of slots and clients.
 
-        By slot whether it is in use, and the round of its latest training; by client its slot, the shard and round of its latest
-        participation (-1: none), and the loss of its latest comparison.
+        By slot whether it is in use, and the round of its latest training; by client its slot, the shard and round of its
+        latest participation (-1: none), and the loss of its latest comparison.
         """
         clients, slots = self.problem.clients, self.settings.max_models
         return {
@@ -98,7 +98,7 @@ class FedDrift(Algorithm):
             "identity": torch.full((clients,), -1),
             "shard": torch.full((clients,), -1),
             "round": torch.full((clients,), -1),
-            "stored": torch.full((clients,), torch.nan, dtype=torch.float64),
+            "stored": torch.full((clients,), torch.inf, dtype=torch.float64),
         }
 
     def start(self, r: Round) -> Tensor:
@@ -127,7 +127,7 @@ class FedDrift(Algorithm):
         return served(s, s.extra["models"][used], numbers, self.settings.serve)
 
     def forget(self, extra: dict[str, Tensor], departed: Tensor) -> None:
-        for name, none in (("identity", -1), ("shard", -1), ("round", -1), ("stored", torch.nan)):
+        for name, none in (("identity", -1), ("shard", -1), ("round", -1), ("stored", torch.inf)):
             extra[name] = extra[name].index_fill(0, departed, none)
 
     def payload(self, name: str) -> int:
@@ -148,14 +148,14 @@ class FedDrift(Algorithm):
         losses = np.full((len(ids), self.settings.max_models), np.inf)
         losses[:, used] = r.services.losses(x["models"][used]).cpu().numpy()
         best, least = losses.argmin(1), losses.min(1)
-        decision = Decision(used.tolist(), best, np.zeros(len(ids), dtype=bool), np.full(len(ids), np.nan), [], [], [])
+        decision = Decision(used.tolist(), best, np.zeros(len(ids), dtype=bool), np.full(len(ids), np.inf), [], [], [])
         if r.session_round % self.settings.every:
             fresh = x["identity"][ids].numpy() < 0
             self._assign(r, ids[fresh], best[fresh])
             x["stored"][ids[fresh]] = torch.from_numpy(least[fresh])
             return decision
         reference = self._reference(r, used)
-        drifted = least > np.nan_to_num(reference, nan=np.inf) + self.settings.delta  # step 1
+        drifted = least > reference + self.settings.delta  # step 1
         x["stored"][ids] = torch.from_numpy(least)
         self._assign(r, ids, best)
         decision = decision._replace(drifted=drifted, reference=reference)
@@ -168,13 +168,13 @@ class FedDrift(Algorithm):
         r.extra["identity"][ids] = torch.from_numpy(slots)
 
     def _reference(self, r: Round, used: Ints) -> Floats:
-        """The loss that each participant's is compared with [C], NaN for none."""
+        """The loss that each participant's is compared with [C], infinite for none."""
         ids, kind = np.array(r.ids), self.settings.reference
         if kind == "stored":
             return np.array(r.extra["stored"][ids].numpy())
         shards, rounds = r.extra["shard"][ids].numpy(), r.extra["round"][ids].numpy()
         known = np.flatnonzero((shards >= 0) & ((rounds == r.t - 1) | (kind == "participation")))
-        found = np.full(len(ids), np.nan)
+        found = np.full(len(ids), np.inf)
         if len(known):
             then = [r.services.positions(int(shard)) for shard in shards[known]]
             found[known] = r.services.losses(r.extra["models"][used], then).min(1).values.cpu().numpy()

@@ -83,18 +83,32 @@ class Moment(SettingsModel):
         return int(timeline.session_starts[periods.index(self.period)])
 
 
+def round_of(moment: Moment | None, timeline: Timeline, key: str, share: float) -> int:
+    """The round of a setting; without one, after this share of the rounds."""
+    return int(share * timeline.rounds) if moment is None else moment.of(timeline, key)
+
+
 def _number_or_mapping(value: Any) -> Any:
     return {"round": value} if isinstance(value, int) and not isinstance(value, bool) else value
 
 
-When = Annotated[Moment, BeforeValidator(_number_or_mapping)]
+When = Annotated[Moment | None, BeforeValidator(_number_or_mapping)]
+
+
+@dataclass(frozen=True)
+class Population:
+    """Who may drift when: the timeline without drift, the group of each client (-1: never drifts), the world's seed."""
+
+    timeline: Timeline
+    group: Ints
+    seed: int
 
 
 class DriftSettings(PluginSettings):
     """Concepts, and who changes to which. Group g sees concept g + 1 while it is under drift, else concept 0."""
 
     concepts: tuple[ConceptSettings, ...] = Field(
-        (),
+        (ConceptSettings(swap=((0, 1),)),),
         min_length=1,
         description="what the groups change to: concept 1, 2, ..., each {swap: [[1, 2]]}, {turns: 1}, ...",
     )
@@ -143,13 +157,16 @@ class DriftSettings(PluginSettings):
         return group
 
 
-@dataclass(frozen=True)
-class Population:
-    """Who may drift when: the timeline without drift, the group of each client (-1: never drifts), the world's seed."""
+class StartSettings(DriftSettings):
+    """Concepts that change from some round on."""
 
-    timeline: Timeline
-    group: Ints
-    seed: int
+    start: When = Field(
+        None, description="rounds before the first change, {session: 3} or {period: 2013-07}; null: half of all rounds"
+    )
+
+    def start_round(self, p: Population) -> int:
+        """The round of the first change, 0-based."""
+        return round_of(self.start, p.timeline, "drift.start", 0.5)
 
 
 class Drift(Plugin):

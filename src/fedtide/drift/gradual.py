@@ -6,18 +6,15 @@ import numpy as np
 from pydantic import Field
 
 from fedtide.core.bounds import LARGEST
-from fedtide.drift.base import Drift, DriftSettings, Ints, Population, When, from_start
+from fedtide.drift.base import Drift, Ints, Population, StartSettings, from_start
 
 
 class Gradual(Drift):
     """A growing share of every client's samples changes: with length L the share of round t is (t - start + 1) / L."""
 
-    class Settings(DriftSettings):
+    class Settings(StartSettings):
         name: str = "gradual"
-        start: When = Field(
-            description="the first round of the change: rounds before it, {session: 3} or {period: 2013-07}"
-        )
-        length: int = Field(ge=1, le=LARGEST, description="rounds until all samples have changed; 1: at once")
+        length: int = Field(10, ge=1, le=LARGEST, description="rounds until all samples have changed; 1: at once")
 
     settings: Settings
 
@@ -28,4 +25,4 @@ class Gradual(Drift):
         return min(max((t - self._start(p) + 1) / self.settings.length, 0.0), 1.0)
 
     def _start(self, p: Population) -> int:
-        return self.settings.start.of(p.timeline, "drift.start")
+        return self.settings.start_round(p)

@@ -10,16 +10,15 @@ from pydantic import Field, model_validator
 from fedtide.core.bounds import LARGEST
 from fedtide.core.errors import SettingsError
 from fedtide.core.randomness import generator
-from fedtide.drift.base import Drift, DriftSettings, Ints, Population, When, from_start
+from fedtide.drift.base import Drift, Ints, Population, StartSettings, from_start
 
 
 class Staggered(Drift):
     """Group after group changes, or client after client, for good."""
 
-    class Settings(DriftSettings):
+    class Settings(StartSettings):
         name: str = "staggered"
-        start: When = Field(description="the first change: rounds before it, {session: 3} or {period: 2013-07}")
-        stagger: int = Field(0, ge=0, le=LARGEST, description="rounds between one group's change and the next one's")
+        stagger: int = Field(10, ge=0, le=LARGEST, description="rounds between one group's change and the next one's")
         within: int | None = Field(
             None,
             ge=1,
@@ -29,7 +28,7 @@ class Staggered(Drift):
 
         @model_validator(mode="after")
         def _either(self) -> Self:
-            if self.stagger and self.within is not None:
+            if "stagger" in self.model_fields_set and self.within is not None:
                 raise SettingsError("stagger and within are alternatives; give one of them")
             return self
 
@@ -37,7 +36,7 @@ class Staggered(Drift):
 
     def concepts(self, p: Population) -> Ints:
         chosen, clients = self.settings, len(p.group)
-        start = chosen.start.of(p.timeline, "drift.start")
+        start = chosen.start_round(p)
         own = start + chosen.stagger * p.group
         if chosen.within is not None:
             drawn = (generator(p.seed, "drift.start", client) for client in range(clients))

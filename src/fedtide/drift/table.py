@@ -17,10 +17,8 @@ class Table(Drift):
 
     class Settings(DriftSettings):
         name: str = "table"
-        steps: tuple[tuple[int, ...], ...] = Field(
-            min_length=1, description="number of the concept of each client, by step"
-        )
-        rounds_per_step: int = Field(ge=1, le=LARGEST, description="rounds of a step")
+        steps: tuple[tuple[int, ...], ...] = Field((), description="number of the concept of each client, by step")
+        rounds_per_step: int = Field(1, ge=1, le=LARGEST, description="rounds of a step")
 
         @model_validator(mode="after")
         def _known(self) -> Self:
@@ -36,6 +34,8 @@ class Table(Drift):
 
     def concepts(self, p: Population) -> Ints:
         chosen, clients = self.settings, len(p.group)
+        if not chosen.steps:
+            return np.zeros((p.timeline.rounds, clients), dtype=np.int64)
         if wrong := [number for number, step in enumerate(chosen.steps) if len(step) != clients]:
             found = len(chosen.steps[wrong[0]])
             raise SettingsError(f"drift.steps.{wrong[0]} lists {found} clients; the world has {clients}")

@@ -6,24 +6,23 @@ import numpy as np
 from pydantic import Field
 
 from fedtide.core.errors import SettingsError
-from fedtide.drift.base import Drift, DriftSettings, Ints, Population, When, from_start
+from fedtide.drift.base import Drift, Ints, Population, StartSettings, When, from_start, round_of
 
 
 class Window(Drift):
     """All groups change in one round and change back in a later one."""
 
-    class Settings(DriftSettings):
+    class Settings(StartSettings):
         name: str = "window"
-        start: When = Field(description="the change: rounds before it, {session: 3} or {period: 2013-07}")
-        until: When = Field(description="the first round after it, in the same way")
+        until: When = Field(
+            None, description="the first round after it, in the same way; null: three quarters of the rounds"
+        )
 
     settings: Settings
 
     def concepts(self, p: Population) -> Ints:
-        start, until = (
-            moment.of(p.timeline, f"drift.{key}")
-            for key, moment in (("start", self.settings.start), ("until", self.settings.until))
-        )
+        start = self.settings.start_round(p)
+        until = round_of(self.settings.until, p.timeline, "drift.until", 0.75)
         if until <= start:
             raise SettingsError(f"drift.until is round {until}, drift.start round {start}; it should be later")
         t = np.arange(p.timeline.rounds)[:, None]

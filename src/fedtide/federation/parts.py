@@ -175,6 +175,11 @@ def _network(chosen: Chosen, data: Dataset) -> Network:
             f"algorithm {settings.algorithm.name} needs logits that are one linear map of the features, a single nn.Linear at "
             f"the end of the network; the head of model {settings.model.name} is another"
         )
+    if chosen.algorithm.needs_body and Layout(network).mask("head").all():
+        raise SettingsError(
+            f"algorithm {settings.algorithm.name} trains the last layer of a model apart from the others; model "
+            f"{settings.model.name} has no others, choose one like mlp"
+        )
     return network
 
 

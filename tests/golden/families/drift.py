@@ -121,9 +121,9 @@ def check(fields: Fields, outcome: Outcome) -> Iterator[Check]:
             if name == "losses" and isinstance(value[0], dict):
                 value = [list(losses.values()) for losses in value]
             if name == "reference":
-                value = [float("nan") if number is None else number for number in value]
-                yield f"round {t + 1}: who has a reference", np.isnan(ours[name]), np.isnan(value)
-                value, ours[name] = np.nan_to_num(value), np.nan_to_num(ours[name])
+                value = [float("inf") if number is None else number for number in value]
+                yield f"round {t + 1}: who has a reference", np.isinf(ours[name]), np.isinf(value)
+                value, ours[name] = np.nan_to_num(value, posinf=0), np.nan_to_num(ours[name], posinf=0)
             if name == "model_norms":
                 norms = torch.linalg.vector_norm(outcome.rounds[t][0].extra["models"], dim=1)
                 yield from ((f"round {t + 1}: norm of model {j}", norms[int(j)], norm) for j, norm in value.items())
