@@ -13,6 +13,7 @@ import torch
 from fedtide.algorithms.base import Algorithm
 from fedtide.core import plugins
 from fedtide.core.errors import SettingsError
+from fedtide.federation.payload import Payload
 from fedtide.federation.saving.memory import MemoryStore
 from fedtide.federation.state import RunState
 from fedtide.objectives.base import Objective
@@ -88,6 +89,14 @@ class Seen:
             return begin(cohort)
 
         self.fed.parts.executor.begin = note  # type: ignore[method-assign]
+        charge, self.payloads = self.fed.clock.charge, list[tuple[int, Payload]]()
+
+        def charged(*round_: Any) -> int:
+            exchanges = charge(*round_)
+            self.payloads.append((exchanges, self.fed.parts.payload))
+            return exchanges
+
+        self.fed.clock.charge = charged  # type: ignore[method-assign]
         self.state, self.records = run_rounds(self.fed)
 
     @property
@@ -186,12 +195,13 @@ def session_starts(world: Timeline) -> list[int]:
 def assert_charged(seen: Seen) -> None:
     """Every exchange, and what a session's start takes, is in the totals once."""
     parts, state, records = seen.fed.parts, seen.state, seen.records
-    exchanges = sum(int(record.row["selected"]) for record in records)
+    assert [exchanges for exchanges, _ in seen.payloads] == [int(record.row["selected"]) for record in records]
     starts = session_starts(parts.timeline)
     sessions = [parts.algorithm.session_traffic(parts.timeline.at(first).clients.size) for first in starts]
-    for direction, each, once in (("up", parts.payload.up, 0), ("down", parts.payload.down, 1)):
-        assert (each > 0) == bool(getattr(parts.algorithm, direction))
-        counted = exchanges * each + sum(traffic[once] for traffic in sessions)
+    for direction, once in (("up", 0), ("down", 1)):
+        sent = [exchanges * getattr(payload, direction) for exchanges, payload in seen.payloads]
+        assert (min(sent) > 0) == bool(getattr(parts.algorithm, direction))
+        counted = sum(sent) + sum(traffic[once] for traffic in sessions)
         assert state.totals[f"bytes_{direction}"] == counted == records[-1].row[f"bytes_{direction}"]
 
 

@@ -8,7 +8,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from fedtide.algorithms.base import Ints, Round, Served, ServedTo
+from fedtide.algorithms.base import Round, Served, ServedTo
+from fedtide.core.array_types import Ints
 
 Serve = Literal["choose", "last"]
 

@@ -118,7 +118,6 @@ class Algorithm(Plugin):
             that share a round then exchange sums instead of local models, where nothing else needs these.
         robust: whether other rules than the mean may stand behind ``r.mean``: :meth:`finish` and :meth:`weights` combine the
             participants by ``r.mean``, ``r.average`` and ``r.mean_update`` alone.
-        varying: whether :meth:`payload` depends on the round; it is then asked again after each one's training.
         apart: names in ``up`` that clients compute from their data, not from their models; links do not touch them.
         linear_head: whether the model's logits must be one linear map of its features.
         needs_body: whether the model must have parameters before its last layer.
@@ -141,7 +140,6 @@ class Algorithm(Plugin):
     curvature: ClassVar[bool] = False
     sums_only: ClassVar[bool] = False
     robust: bool = False
-    varying: ClassVar[bool] = False
     apart: Sequence[str] = ()
     linear_head: bool = False
     needs_body: bool = False

@@ -7,7 +7,6 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from pydantic import Field
 from scipy.sparse.csgraph import connected_components
 from torch import Tensor
@@ -28,8 +27,8 @@ from fedtide.algorithms.base import (
     TermBatch,
     Tunable,
 )
+from fedtide.core.array_types import Floats
 
-Floats = NDArray[np.float64]
 Groups = list[list[list[int]]]
 """For each label the groups of participants, by their place in the round."""
 

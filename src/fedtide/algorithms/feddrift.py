@@ -7,14 +7,12 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from pydantic import Field
 from torch import Tensor
 
 from fedtide.algorithms._clusters import Serve, averaged, served
-from fedtide.algorithms.base import Algorithm, AlgorithmSettings, Ints, Round, Served, ServedTo, Tunable
-
-Floats = NDArray[np.float64]
+from fedtide.algorithms.base import Algorithm, AlgorithmSettings, Round, Served, ServedTo, Tunable
+from fedtide.core.array_types import Bools, Floats, Ints
 
 
 class Decision(NamedTuple):
@@ -28,7 +26,7 @@ class Decision(NamedTuple):
 
     used: list[int]
     best: Ints
-    drifted: NDArray[np.bool_]
+    drifted: Bools
     reference: Floats
     distances: list[tuple[int, int, float]]
     merged: list[tuple[int, int]]
@@ -81,7 +79,6 @@ class FedDrift(Algorithm):
 
     down = ("models",)
     up = ("W", "losses")
-    varying = True
 
     def extra(self) -> dict[str, Tensor]:
         """Models, made in the first round of a session, and what is known of slots and clients.
@@ -180,7 +177,7 @@ class FedDrift(Algorithm):
             found[known] = r.services.losses(r.extra["models"][used], then).min(1).values.cpu().numpy()
         return found
 
-    def _merge(self, r: Round, losses: Floats, best: Ints, stays: NDArray[np.bool_], decision: Decision) -> None:
+    def _merge(self, r: Round, losses: Floats, best: Ints, stays: Bools, decision: Decision) -> None:
         """Step 2; changes the models, who uses them, and ``best``."""
         x, n = r.extra, r.n[:, 0].cpu().numpy().astype(np.float64)
         slots = np.unique(best[stays]).tolist()

@@ -10,7 +10,8 @@ from pydantic import Field
 from torch import Tensor
 
 from fedtide.algorithms._clusters import Serve, averaged, main_concept, served
-from fedtide.algorithms.base import Algorithm, AlgorithmSettings, Ints, Round, Served, ServedTo
+from fedtide.algorithms.base import Algorithm, AlgorithmSettings, Round, Served, ServedTo
+from fedtide.core.array_types import Ints
 
 
 class Ifca(Algorithm):

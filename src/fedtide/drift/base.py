@@ -7,17 +7,15 @@ from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar, Self
 
 import numpy as np
-from numpy.typing import NDArray
 from pydantic import BeforeValidator, Field, model_validator
 
+from fedtide.core.array_types import Bools, Ints
 from fedtide.core.bounds import LARGEST
 from fedtide.core.errors import SettingsError
 from fedtide.core.plugins import Plugin, PluginSettings, SettingsModel
 from fedtide.core.randomness import generator
 from fedtide.world.concepts import Concept
 from fedtide.world.timeline import Timeline
-
-Ints = NDArray[np.int64]
 
 
 class ConceptSettings(SettingsModel):
@@ -187,6 +185,6 @@ class Drift(Plugin):
         return 1.0
 
 
-def from_start(p: Population, drifting: NDArray[np.bool_]) -> Ints:
+def from_start(p: Population, drifting: Bools) -> Ints:
     """Concepts [rounds, N] of clients that see that of their group where ``drifting`` [rounds, 1] or [rounds, N]."""
     return np.where(drifting & (p.group >= 0), p.group + 1, 0)

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
+from fedtide.core.array_types import Ints
 from fedtide.core.plugins import PluginSettings
-from fedtide.drift.base import Drift, Ints, Population
+from fedtide.drift.base import Drift, Population
 
 
 class NoDrift(Drift):

@@ -5,8 +5,9 @@ from __future__ import annotations
 import numpy as np
 from pydantic import Field
 
+from fedtide.core.array_types import Ints
 from fedtide.core.bounds import LARGEST
-from fedtide.drift.base import Drift, Ints, Population, StartSettings, from_start
+from fedtide.drift.base import Drift, Population, StartSettings, from_start
 
 
 class Recurrent(Drift):

@@ -7,10 +7,11 @@ from typing import Self
 import numpy as np
 from pydantic import Field, model_validator
 
+from fedtide.core.array_types import Ints
 from fedtide.core.bounds import LARGEST
 from fedtide.core.errors import SettingsError
 from fedtide.core.randomness import generator
-from fedtide.drift.base import Drift, Ints, Population, StartSettings, from_start
+from fedtide.drift.base import Drift, Population, StartSettings, from_start
 
 
 class Staggered(Drift):

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from fedtide.drift.base import Drift, Ints, Population, StartSettings, from_start
+from fedtide.core.array_types import Ints
+from fedtide.drift.base import Drift, Population, StartSettings, from_start
 
 
 class Sudden(Drift):

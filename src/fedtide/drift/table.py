@@ -7,9 +7,10 @@ from typing import Self
 import numpy as np
 from pydantic import Field, model_validator
 
+from fedtide.core.array_types import Ints
 from fedtide.core.bounds import LARGEST
 from fedtide.core.errors import SettingsError
-from fedtide.drift.base import Drift, DriftSettings, Ints, Population
+from fedtide.drift.base import Drift, DriftSettings, Population
 
 
 class Table(Drift):

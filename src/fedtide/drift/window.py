@@ -5,8 +5,9 @@ from __future__ import annotations
 import numpy as np
 from pydantic import Field
 
+from fedtide.core.array_types import Ints
 from fedtide.core.errors import SettingsError
-from fedtide.drift.base import Drift, Ints, Population, StartSettings, When, from_start, round_of
+from fedtide.drift.base import Drift, Population, StartSettings, When, from_start, round_of
 
 
 class Window(Drift):

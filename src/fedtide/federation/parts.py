@@ -84,7 +84,6 @@ class Parts(Chosen):
     evaluator: Evaluator
     memory: MemoryStore
     synthetic: SyntheticSamples
-    payload: Payload
     wireless: Wireless | None
     randomness: Randomness
 
@@ -92,6 +91,11 @@ class Parts(Chosen):
     def sums_only(self) -> bool:
         """Whether the end of a round needs sums over the participants alone, and not all local models in one process."""
         return self.algorithm.sums_only and self.rule is None and not self.evaluates("ensemble")
+
+    @property
+    def payload(self) -> Payload:
+        """What one exchange costs; of some algorithms it changes by round."""
+        return payload(self.algorithm, self.links, self.layout.size, self.layout.buffer_size)
 
     def named(self, w: Tensor, b: Tensor) -> dict[str, Tensor]:
         """A model by parameter and buffer name, on the CPU, with all that a network of its class needs to load it."""
@@ -140,7 +144,6 @@ def assemble(chosen: Chosen, timeline: Timeline, data: Dataset, hardware: Hardwa
         evaluator=Evaluator(settings.evaluation, timeline, data, workers),
         memory=MemoryStore(settings.federation.memory, hardware.device, hardware.scratch),
         synthetic=SyntheticSamples(data, own),
-        payload=payload(algorithm, chosen.links, layout.size, layout.buffer_size),
         wireless=wireless,
         randomness=randomness,
     )

@@ -43,8 +43,7 @@ class RoundServices:
         return mean_losses(self._parts.workers, models, self._state.b, samples, self._batch)
 
     def concepts(self) -> Tensor:
-        shares = self._parts.timeline.shares_of(np.array(self._plan.shard_ids))
-        return torch.from_numpy(shares).to(self._state.w)
+        return torch.from_numpy(self._parts.timeline.shares_of(self._plan.shard_ids)).to(self._state.w)
 
     def changed(self) -> Ints:
         return self._parts.timeline.changed_at(self._plan.t)

@@ -12,14 +12,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
+from fedtide.core.array_types import Floats, Ints
 from fedtide.core.errors import SettingsError
 from fedtide.world.dataset import Dataset
-
-Ints = NDArray[np.int64]
-Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True)

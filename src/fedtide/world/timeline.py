@@ -215,7 +215,7 @@ class Timeline:
         """
         return self.shares_of(self.at(round_).shards)
 
-    def shares_of(self, shards: Ints) -> Floats:
+    def shares_of(self, shards: Ints | list[int]) -> Floats:
         """The same of some shards, by number."""
         return self._concepts_of_shards[shards]
 

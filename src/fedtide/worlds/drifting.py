@@ -7,15 +7,15 @@ from functools import cache
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from fedtide.core.array_types import Floats, Ints
 from fedtide.core.errors import SettingsError
 from fedtide.core.faults import broken_contract
 from fedtide.core.randomness import generator
 from fedtide.drift.base import Drift, DriftSettings, Population
 from fedtide.world.concepts import Concept, Concepts, seen_classes
 from fedtide.world.dataset import Dataset
-from fedtide.world.timeline import Assignment, Floats, HeldOut, Ints, Timeline
+from fedtide.world.timeline import Assignment, HeldOut, Timeline
 
 
 def with_drift(timeline: Timeline, drift: Drift, data: Dataset, seed: int) -> Timeline:
@@ -161,7 +161,7 @@ class _World:
 def _with_seen_labels(timeline: Timeline, data: Dataset) -> Timeline:
     """The timeline evaluated, round by round, on the labels that the clients present see."""
     classes = seen_classes(data, timeline.concepts)
-    views, numbers, of_round = list[NDArray[np.bool_]](), dict[int, int](), list[int]()
+    views, numbers, of_round = list[Bools](), dict[int, int](), list[int]()
     for t, index in enumerate(timeline.assignment_of_round.tolist()):
         if index not in numbers:
             view = np.zeros(timeline.num_classes, dtype=np.bool_)

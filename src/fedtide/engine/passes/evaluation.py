@@ -154,13 +154,13 @@ def _tally(logits: Tensor, labels: Tensor, groups: Tensor, size: int, excluded: 
     return tally.scatter_add_(1, groups.expand(len(values), -1), torch.stack(values)).cpu()
 
 
-def mean_losses(workers: Workers, models: Tensor, b: Tensor, shards: Sequence[NDArray[np.int64]], batch: int) -> Tensor:
+def mean_losses(workers: Workers, models: Tensor, b: Tensor, shards: Sequence[Ints], batch: int) -> Tensor:
     """Mean cross-entropy [n, M], on the run's device, of each of some models [M, d] on each client's training samples.
 
     ``b`` [q] are floating buffers, ``shards`` positions in the training set. A client without samples has infinite losses.
     """
     sizes = torch.tensor([len(shard) for shard in shards])
-    positions = torch.from_numpy(np.concatenate([*shards, np.zeros(0, dtype=np.int64)])).to(workers.task.device)
+    positions = torch.cat([torch.zeros(0, dtype=torch.int64), *map(torch.from_numpy, shards)]).to(workers.task.device)
     losses = torch.full((len(shards), len(models)), torch.inf, dtype=torch.float64)
     if len(positions):
         inputs, labels = workers.task.data.read("train", positions)
