@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from fedtide.core.array_types import Floats, Ints
+from fedtide.core.array_types import Bools, Floats, Ints
 from fedtide.core.errors import SettingsError
 from fedtide.core.faults import broken_contract
 from fedtide.core.randomness import generator
