@@ -185,16 +185,20 @@ class Timeline:
         """Whether samples of a later time are evaluated in any round."""
         return bool((self.next_of_round >= 0).any())
 
-    def tested_in(self, session: int) -> tuple[HeldOut | None, NDArray[np.bool_]]:
-        """What the model at the end of a session (0-based) is evaluated on: samples, ``None`` for all, and labels, bool [L]."""
+    def tested_in(self, session: int) -> tuple[HeldOut | None, Bools, Floats | None]:
+        """What the model at the end of a session (0-based) is evaluated on: samples, labels and mixture of concepts.
+
+        As :meth:`evaluated_at`, :meth:`labels_at` and :meth:`mixture_at` say of its last round.
+        """
         last = self._session_ends[session]
-        return self.evaluated_at(last), self.labels_at(last)
+        return self.evaluated_at(last), self.labels_at(last), self.mixture_at(last)
 
     @cached_property
     def tests_sessions(self) -> bool:
-        """Whether sessions are evaluated on samples of their own: not all on the same samples and labels."""
+        """Whether sessions are evaluated on samples of their own: not all on the same samples, labels and concepts."""
         indices = [array[self._session_ends] for array in (self.held_out_of_round, self.view_of_round) if len(array)]
-        return any(len(np.unique(index)) > 1 for index in indices)
+        seen = {None if mixture is None else mixture.tobytes() for mixture in map(self.mixture_at, self._session_ends)}
+        return len(seen) > 1 or any(len(np.unique(index)) > 1 for index in indices)
 
     def ends_session(self, round_: int) -> bool:
         """Whether a round (0-based) is the last of its session."""

@@ -117,14 +117,10 @@ class _World:
             if key not in known:
                 whole = everything if index < 0 else old.held_out[index]
                 known[key] = len(sets)
-                sets.append(
-                    HeldOut(
-                        self._seen(whole.test, client_of[origins.test_client], self.concepts.test, "drift.test", t),
-                        self._seen(
-                            whole.validation, client_of[origins.train_client], self.concepts.train, "drift.sample", t
-                        ),
-                    )
-                )
+                tests = client_of[origins.test_client], self.concepts.test, "drift.test", t
+                trains = client_of[origins.train_client], self.concepts.train, "drift.sample", t
+                parts = ((whole.test, tests), (whole.validation, trains), (whole.train, trains))
+                sets.append(HeldOut(*(self._seen(positions, *where) for positions, where in parts)))
             return known[key]
 
         none = np.full(old.rounds, -1, dtype=np.int64)

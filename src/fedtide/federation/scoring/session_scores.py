@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from fedtide.core.array_types import Floats
 from fedtide.federation.scoring.evaluator import Evaluator, ModelValues
 from fedtide.world.timeline import HeldOut
 
@@ -16,22 +17,22 @@ def session_scores(evaluator: Evaluator, model: ModelValues, t: int) -> list[dic
     different labels, which these metrics do not distinguish.
     """
     timeline, settings = evaluator.timeline, evaluator.settings
-    rows, known = list[dict[str, Any]](), dict[tuple[str, int], Any]()
+    rows, known = list[dict[str, Any]](), dict[tuple[str, int, bytes | None], Any]()
 
-    def scored(split: str, held_out: HeldOut | None) -> Any:
+    def scored(split: str, held_out: HeldOut | None, mixture: Floats | None) -> Any:
         """Scores and metrics of a set of samples, once for all sessions that are evaluated on it."""
-        key = split, id(held_out)
+        key = split, id(held_out), None if mixture is None else mixture.tobytes()
         if key not in known:
-            metrics = {} if evaluator.has_views else evaluator.metrics(model, split, held_out)
-            known[key] = evaluator.scores(model, split, held_out=held_out), metrics
+            metrics = {} if evaluator.has_views else evaluator.metrics(model, split, held_out, mixture)
+            known[key] = evaluator.scores(model, split, None, held_out, mixture), metrics
         return known[key]
 
     session = int(timeline.session_of_round[t])
     for tested in range(session + 1):
-        held_out, labels = timeline.tested_in(tested)
+        held_out, labels, mixture = timeline.tested_in(tested)
         row: dict[str, Any] = {"session": session + 1, "tested": tested + 1}
         for split in settings.splits:
-            scores, metrics = scored(split, held_out)
+            scores, metrics = scored(split, held_out, mixture)
             row |= {f"{split}_{name}": value for name, value in (scores.row(labels) | metrics).items()}
         rows.append(row)
     return rows

@@ -1,0 +1,179 @@
+"""Runs under drift: what is trained on, and under which concept clients are evaluated."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from fedtide.core import plugins
+from fedtide.drift.base import Drift
+from fedtide.settings.run import RunSettings
+from fedtide.world.concepts import under
+from fedtide.world.dataset import Dataset, Origins
+from fedtide.world.timeline import Timeline
+from fedtide.worlds.build import build_timeline
+from fedtide.worlds.drifting import with_drift
+from support import assert_same, federation, images, run_rounds, settings, steady, vectors
+
+SIZES = (12, 8, 20)
+ROTATED = [1, 2, 0]
+
+
+def drifting(data: Dataset, rounds: int = 4, sizes: tuple[int, ...] = SIZES, **drift: Any) -> Timeline:
+    """Everybody present, under a drift."""
+    chosen = settings(drift=drift).drift
+    return with_drift(steady(sizes, rounds, data.num_classes), plugins.create(Drift, chosen), data, seed=0)
+
+
+def run_of(**values: Any) -> RunSettings:
+    return settings(local={"amount": 2, "batch_size": 4, "lr": 0.2}, **values)
+
+
+def test_a_drift_to_the_same_concept_changes_nothing() -> None:
+    data = vectors(40)
+    same = drifting(data, name="sudden", start=2, concepts=[{"labels": [0, 1, 2]}])
+    states, rows = zip(
+        *(run_rounds(federation(run_of(algorithm="scaffold"), world, data)) for world in (steady(SIZES, 4), same)),
+        strict=True,
+    )
+    assert_same(*states)
+    for one, other in zip(*rows, strict=True):
+        assert other.row["test_accuracy"] == pytest.approx(one.row["test_accuracy"], abs=1e-15)
+        assert other.row["train_loss"] == one.row["train_loss"]
+
+
+def test_batches_are_the_same_samples_with_and_without_drift() -> None:
+    data, plans = vectors(40), list[Any]()
+    for world in (steady(SIZES, 4), drifting(data, name="gradual", start=1, length=3)):
+        fed = federation(run_of(), world, data)
+        begin = fed.parts.executor.begin
+
+        def note(cohort: Any, begin: Any = begin) -> Any:
+            plans.append((cohort.plan.indices % 40, cohort.plan.keys))
+            return begin(cohort)
+
+        fed.parts.executor.begin = note  # type: ignore[method-assign]
+        run_rounds(fed)
+    for (indices, keys), (seen, seen_keys) in zip(plans[:4], plans[4:], strict=True):
+        assert torch.equal(indices, seen)
+        assert torch.equal(keys, seen_keys)
+
+
+def test_labels_that_all_see_renamed_rename_the_rows_of_the_model() -> None:
+    data = vectors(40)
+    renamed = drifting(data, name="sudden", initial={"labels": ROTATED}, concepts=[{"labels": [0, 1, 2]}], share=0.01)
+    plain = federation(run_of(), steady(SIZES, 4), data)
+    w0 = plain.parts.w0.view(-1)
+    weight, bias = w0[:15].view(3, 5), w0[15:]
+    order = torch.tensor(ROTATED).argsort()  # row of seen label l is that of the y with labels[y] = l
+    start = torch.cat([weight[order].flatten(), bias[order]])
+    (whole, _), (seen, records) = run_rounds(plain), run_rounds(federation(run_of(), renamed, data, start=start))
+    expected = torch.cat([whole.w[:15].view(3, 5)[order].flatten(), whole.w[15:][order]])
+    assert float((seen.w - expected).abs().max()) < 1e-12
+    assert records[-1].row["test_accuracy"] > 0.5  # type: ignore[operator]
+
+
+def test_accuracy_is_that_of_each_client_under_its_own_concept() -> None:
+    """A model that is always right about the labels as they are: right as often as the labels are not renamed."""
+    labels = torch.tensor([0] * 10 + [1] * 20 + [2] * 10)
+    inputs = torch.eye(3, dtype=torch.float64)[labels]
+    data = Dataset("tiny", "vector", inputs, labels, inputs, labels, 3, digest="tiny")
+    shards = [np.arange(0, 40, 4), np.arange(1, 40, 4), np.arange(2, 40, 2)]
+    world = steady((10, 10, 20), 3)
+    world = replace(world, shards=[shard[shard < 40] for shard in shards])
+    drift = settings(drift={"name": "sudden", "start": 1, "clients": [[2]], "concepts": [{"swap": [[0, 2]]}]}).drift
+    world = with_drift(world, plugins.create(Drift, drift), data, seed=0)
+    right = torch.cat([10 * torch.eye(3, dtype=torch.float64).flatten(), torch.zeros(3, dtype=torch.float64)])
+    chosen = run_of(algorithm="frozen", evaluation={"clients_every": 1})
+    chosen = chosen.model_copy(update={"local": chosen.local.model_copy(update={"lr": 1e-12})})
+    _, (before, after, _) = run_rounds(federation(chosen, world, data, start=right))
+    sizes = [len(shard) for shard in world.shards_at(0)]
+    assert before.row["test_accuracy"] == 1
+    assert after.row["test_accuracy"] == pytest.approx((sizes[0] + sizes[1] + 0.5 * sizes[2]) / sum(sizes))
+    own = world.shards_at(0)[2]
+    mine = float((labels[own] == 1).double().mean())  # only label 1 is still right
+    assert after.row["client_accuracy_mean"] == pytest.approx((1 + 1 + mine) / 3)
+    assert after.row["client_accuracy_worst_decile"] == pytest.approx(mine)
+
+
+def test_inputs_are_turned_once_and_labels_are_not_stored_again() -> None:
+    data = images(12)
+    world = drifting(
+        data, name="sudden", sizes=(6, 6), start=1, concepts=[{"turns": 1}, {"turns": 1, "swap": [[0, 1]]}]
+    )
+    seen = under(data, world.concepts)
+    assert len(seen.train_inputs) == 24
+    assert len(seen.train_labels) == 36
+    pictures, labels = seen.read("train", torch.tensor([3, 15, 27]))
+    assert torch.equal(pictures[1], torch.rot90(data.train_inputs[3], 1, (-2, -1)))
+    assert torch.equal(pictures[2], pictures[1])
+    assert labels.tolist() == [y := int(data.train_labels[3]), y, {0: 1, 1: 0, 2: 2}[y]]
+
+
+def test_samples_with_owners_are_tested_under_their_concept() -> None:
+    data = vectors(12)
+    owner = np.repeat([0, 1, 2], 4)
+    data = replace(data, origins=Origins(owner, owner, clients=("a", "b", "c")))
+    chosen = settings(
+        scenario={"name": "static", "num_clients": None, "rounds": 3},
+        partition="natural",
+        drift={"name": "sudden", "start": 1, "clients": [[1]], "concepts": [{"swap": [[0, 1]]}]},
+    )
+    world = build_timeline(chosen, data)
+    assert world.mixture_at(2) is None
+    tested = world.evaluated_at(2)
+    assert tested is not None
+    assert tested.test.tolist() == [*range(4), *range(8, 12), *range(16, 20)]
+    assert world.evaluated_at(0).test.tolist() == list(range(12))  # type: ignore[union-attr]
+    assert world.changed_at(1).tolist() == [1]
+    assert world.drifts == [1]
+
+
+def test_a_world_under_drift_is_stored_whole(tmp_path: Path) -> None:
+    world = drifting(vectors(40), name="gradual", start=1, length=2, concepts=[{"matrix": np.eye(5).tolist()}])
+    world.save(tmp_path / "world.npz", "mine")
+    again = Timeline.load(tmp_path / "world.npz", "mine")
+    assert again.concepts == world.concepts
+    assert again.digest == world.digest != steady(SIZES, 4).digest
+
+
+ONE_MODEL = [
+    {"name": "ifca", "clusters": 1},
+    {"name": "feddrift", "delta": 1e9},
+    {"name": "adaptive_fedavg", "every": 99},
+]
+
+
+@pytest.mark.parametrize("algorithm", ONE_MODEL, ids=lambda chosen: str(chosen["name"]))
+def test_with_one_model_for_all_it_is_fedavg(algorithm: Any) -> None:
+    data = vectors(40)
+    world = drifting(data, name="sudden", start=2, share=0.7)
+    plain, found = (
+        run_rounds(federation(run_of(algorithm=chosen), world, data))[0] for chosen in ("fedavg", algorithm)
+    )
+    assert torch.equal(found.w, plain.w)
+
+
+def test_flash_without_its_drift_term_is_fedadam() -> None:
+    data = vectors(40)
+    world = drifting(data, name="sudden", start=2)
+    adam = {"name": "fedopt", "optimiser": "adam", "server_lr": 0.05, "tau": 0.1}
+    flash = {"name": "flash", "drift_term": False, "server_lr": 0.05, "tau": 0.1}
+    one, other = (run_rounds(federation(run_of(algorithm=chosen), world, data))[0].w for chosen in (adam, flash))
+    assert torch.equal(one, other)
+
+
+def test_the_true_concepts_keep_a_model_that_returns() -> None:
+    """While a concept is away, nobody trains its model."""
+    data = vectors(40)
+    world = drifting(data, rounds=6, name="window", start=2, until=4, concepts=[{"labels": ROTATED}])
+    oracle = {"name": "ifca", "assign": "concept"}
+    half = run_rounds(federation(run_of(algorithm=oracle), world, data), 2)[0].extra["models"][0]
+    fed = federation(run_of(algorithm=oracle), world, data)
+    state, _ = run_rounds(fed, 4)
+    assert torch.equal(state.extra["models"][0], half)
