@@ -27,7 +27,9 @@ def accuracy(run: pd.DataFrame) -> pd.Series[float]:
 def main(runs: Path, out: Path) -> None:
     """Write the table."""
     history = fedtide.load(runs).history
-    found = history.groupby(["label", "seed"]).apply(accuracy, include_groups=False).groupby("label").agg(["mean", "std"])
+    found = (
+        history.groupby(["label", "seed"]).apply(accuracy, include_groups=False).groupby("label").agg(["mean", "std"])
+    )
     out.mkdir(parents=True, exist_ok=True)
     found.sort_values(("under", "mean"), ascending=False).round(1).to_csv(out / "accuracy.csv")
 
