@@ -121,10 +121,12 @@ def due(evaluator: Evaluator, t: int) -> bool:
 
 
 def owners(evaluator: Evaluator) -> Ints | None:
-    """Whose the samples are that hold those of the first split, ``None`` if the data does not know."""
-    origins = evaluator.data.origins
+    """Whose the samples are, by virtual position, that hold those of the first split; ``None`` if the data does not know."""
+    origins, timeline = evaluator.data.origins, evaluator.timeline
     found = origins.train_client if evaluator.settings.splits[0] == "validation" else origins.test_client
-    return found if len(evaluator.timeline.origin_of_client) else None
+    if found is None or not len(timeline.origin_of_client):
+        return None
+    return np.tile(found, len(timeline.concepts.maps))
 
 
 def own_samples(evaluator: Evaluator, t: int, clients: Ints) -> list[Ints] | None:
@@ -135,7 +137,6 @@ def own_samples(evaluator: Evaluator, t: int, clients: Ints) -> list[Ints] | Non
     timeline, split, of = evaluator.timeline, evaluator.settings.splits[0], owners(evaluator)
     if of is None:
         return None
-    owners = np.tile(owners, len(timeline.concepts.maps))  # of virtual positions
     found: dict[int, Ints] = {}
     rounds = last_round(timeline, t)[clients]
     for round_ in np.unique(rounds):
