@@ -83,6 +83,7 @@ class Federation:
                 "selected": len(plan.ids),
                 "completed": result.trained,
                 "drift": result.drift,
+                **({"concepts_changed": len(parts.timeline.changed_at(t))} if parts.timeline.concepts else {}),
                 "bytes_up": int(state.totals["bytes_up"]),
                 "bytes_down": int(state.totals["bytes_down"]),
                 "gradient_rounds": int(state.totals["gradient_rounds"]),

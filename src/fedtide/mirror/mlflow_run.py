@@ -144,11 +144,11 @@ class MlflowRun:
         self.conclude()
 
     def _log_means(self) -> None:
-        """Log the means over the next periods, which only a complete run has."""
+        """Log the means over the next periods, which only a complete run has, and over the drifts."""
         from mlflow.entities import Metric
 
         summary, now = self.directory.summary() or {}, int(time.time() * 1000)
-        means = dict(finite({key: value for key, value in summary.items() if key.startswith("mean_next_")}))
+        means = dict(finite({key: value for key, value in summary.items() if key.startswith(("mean_next_", "drift_"))}))
         metrics = [Metric(key, value, now, int(summary["rounds"])) for key, value in means.items()]
         if metrics and not means.keys() <= self._client.get_run(self._id).data.metrics.keys():
             self._client.log_batch(self._id, metrics=metrics)

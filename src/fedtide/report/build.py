@@ -20,9 +20,12 @@ from fedtide.core.files import write_bytes
 from fedtide.records import frames as records
 from fedtide.records import statistics
 from fedtide.records.frames import Method, Records
-from fedtide.report import fairness, findings, gaps, pace, periods, search, seconds
+from fedtide.report import drifts, fairness, findings, gaps, pace, periods, search, seconds
 from fedtide.report.charts import boundaries, clients, dynamics, earlier, figures, pareto, participants, raster, ribbon
+from fedtide.report.charts.drifts import CAPTION as _AROUND
+from fedtide.report.charts.drifts import around_drifts
 from fedtide.report.charts.pictures import Picture, picture
+from fedtide.report.charts.session_marks import drift_marks
 from fedtide.report.method_table import MethodTable
 from fedtide.report.pace import Pace
 from fedtide.report.page import Comparison, render, rows
@@ -138,6 +141,7 @@ def build(run_dirs: Sequence[Path], out: Path, contents: Contents) -> ReportSumm
         *seconds.sheet(read, table.target),
         *gaps.sheet(read, run_dirs, _shown_method(table), contents.table),
         *sheets(changes, rules),
+        *drifts.sheets(read),
         *([fairness.sheet(fair, last)] if fair else []),
         *(sheet for sheet, _ in found),
     ]
@@ -150,6 +154,7 @@ def build(run_dirs: Sequence[Path], out: Path, contents: Contents) -> ReportSumm
         "table.csv": _csv(table.methods.reset_index()),
         "comparison.csv": _csv(_comparison_frame(comparisons)),
         **({"transitions.csv": _csv(per_session(changes))} if len(changes) else {}),
+        **({"drifts.csv": _csv(events)} if len(events := drifts.all_events(read)) else {}),
         **({"fairness.csv": _csv(fair.methods.reset_index())} if fair else {}),
         "metrics.json": json.dumps(_flat(table) | (_flat(fair) if fair else {}), indent=2, allow_nan=False).encode()
         + b"\n",
@@ -176,15 +181,24 @@ _RANGE = (
 )
 
 
+_MARKED = " Dashed, vertical: a drift begins."
+
+
 def _pictures(read: Records, table: Table, spread: pd.DataFrame, formats: Sequence[str]) -> list[Picture]:
     """The figures that have data, the key figure first."""
-    score = read.score
+    score, models = read.score, drifts.accuracies(read)
     possible = [
         (
             f"{score.name}_over_rounds",
             figures.score_over_rounds(read),
             f"Test {score.words} over communication rounds",
-            _RANGE,
+            _RANGE + (_MARKED if drift_marks(read.history) else ""),
+        ),
+        (
+            "around_drifts",
+            around_drifts(read.methods, models),
+            "Test accuracy around the drifts",
+            _AROUND,
         ),
         (
             f"transition_{score.name}",

@@ -23,6 +23,7 @@ from fedtide.core.plugins import naming_plugins
 from fedtide.federation.saving import checkpoint
 from fedtide.mirror.workspace import Workspace
 from fedtide.models.base import Model
+from fedtide.records import drifts
 from fedtide.records.marks import wrong_size
 from fedtide.records.periods import alarms_in, means_next
 from fedtide.records.run_directory import ENCODING, MODEL, RunDirectory
@@ -364,7 +365,7 @@ def _scores(directory: RunDirectory, task: TaskName, state: State) -> Summary:
     if means := means_next(rows, split):
         del named[f"best_{main.name}"]
         named |= means if state == "complete" else dict.fromkeys(means)
-    return cast(Summary, named)
+    return cast(Summary, named | drifts.summary(rows, f"{split}_{main.name}"))
 
 
 def _totals(module: FederatedModule) -> Summary:

@@ -95,11 +95,11 @@ class TuneSettings(SettingsModel):
         "minimised; `_next`: on the next period, with `scenario.ahead: 1`; if not given, r2 for regression, mean_ap for "
         "multilabel, and with `scenario.ahead: 1` that on the next period",
     )
-    over: Literal["auto", "end", "changes", "periods"] = Field(
+    over: Literal["auto", "end", "changes", "periods", "drifts"] = Field(
         "auto",
         description="rounds to average: end: the last tenth; changes: the first ten of every session that is a transition "
-        "under `report.transition_counting: stored`; periods: the last of every period of a calendar; auto: periods on a "
-        "calendar, else changes if there is one",
+        "under `report.transition_counting: stored`; periods: the last of every period of a calendar; drifts: the first ten "
+        "from every drift on; auto: periods on a calendar, else drifts if there is one, else changes if there is one",
     )
     until: int | None = Field(
         None,

@@ -144,7 +144,7 @@ def _run_seed(task: Task, member: SeedRun, ask: Ask | None) -> Outcome:
     return Outcome(state, (value, cost), summary.get("signal"), tracking)
 
 
-_WINDOW = 10  # rounds after a session change
+_WINDOW = 10  # rounds after a session change or a drift
 
 
 def last_tenth(timeline: Timeline, ahead: bool = False) -> tuple[int, ...]:
@@ -170,6 +170,18 @@ def after_changes(timeline: Timeline) -> tuple[int, ...]:
     return tuple(first + round_ for first, length in spans for round_ in range(1, min(_WINDOW, length) + 1))
 
 
+def after_drifts(timeline: Timeline) -> tuple[int, ...]:
+    """Numbers of the first ten rounds of every drift; a round that belongs to two counts once.
+
+    Raises:
+        SettingsError: no client's concept changes.
+    """
+    if not (drifts := timeline.drifts):
+        raise SettingsError("tune.over = 'drifts': no concept of a client changes; use end, or choose a drift")
+    rounds = {round_ for start in drifts for round_ in range(start + 1, start + 1 + _WINDOW)}
+    return tuple(sorted(round_ for round_ in rounds if round_ <= timeline.rounds))
+
+
 def period_ends(timeline: Timeline, every: int) -> tuple[int, ...]:
     """Numbers of the last evaluated round of every period.
 
@@ -188,6 +200,7 @@ def _evaluated(timeline: Timeline, round_: int, every: int) -> bool:
 
 
 _WHICH = {"changes": "the first ten of a session", "end": "the last tenth", "periods": "the last of a period"}
+_WHICH["drifts"] = "the first ten of a drift"
 
 
 def evaluated_rounds(timeline: Timeline, over: str, every: int, ahead: bool = False) -> tuple[int, ...]:
@@ -197,18 +210,21 @@ def evaluated_rounds(timeline: Timeline, over: str, every: int, ahead: bool = Fa
     periods that reports give.
 
     Raises:
-        SettingsError: there are no changes or periods to evaluate, no next period, or none of the rounds is evaluated.
+        SettingsError: there are no changes, drifts or periods to evaluate, no next period, or none of the rounds is evaluated.
     """
     if ahead and not timeline.looks_ahead:
         why = " after tune.until" if timeline.has_periods else "; use scenario calendar with ahead: 1"
         raise SettingsError(f"tune.metric: there is no next period to evaluate on{why}")
     which = over
     if over == "auto":
-        which = "periods" if timeline.has_periods else "changes" if timeline.transition_sessions else "end"
+        there = {"periods": timeline.has_periods, "drifts": timeline.drifts, "changes": timeline.transition_sessions}
+        which = next((name for name, found in there.items() if found), "end")
     if which == "periods":
         rounds = period_ends(timeline, every)
+    elif which == "end":
+        rounds = last_tenth(timeline, ahead)
     else:
-        rounds = after_changes(timeline) if which == "changes" else last_tenth(timeline, ahead)
+        rounds = after_changes(timeline) if which == "changes" else after_drifts(timeline)
     rounds = tuple(round_ for round_ in rounds if not ahead or _looks_ahead(timeline, round_))
     if not any(_evaluated(timeline, round_, every) for round_ in rounds):
         raise SettingsError(

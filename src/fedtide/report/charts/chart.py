@@ -104,6 +104,7 @@ class Panel:
     Attributes:
         title: above it. series: drawn in order. cells: drawn instead.
         sessions: (session, first round, last round) of those to mark on the x axis.
+        drifts: places on the x axis to mark, where concepts of clients change.
         y: its own y axis, where panels do not share one.
     """
 
@@ -111,6 +112,7 @@ class Panel:
     series: tuple[Series, ...] = ()
     cells: Cells | None = None
     sessions: tuple[tuple[int, int, int], ...] = ()
+    drifts: tuple[float, ...] = ()
     y: Axis | None = None
 
 

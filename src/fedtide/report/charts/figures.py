@@ -11,7 +11,7 @@ import pandas as pd
 
 from fedtide.records.frames import METHOD, Method, Records, by_method
 from fedtide.report.charts.chart import MOST_MARKERS, Axis, Cells, Chart, Panel, Series, floats, joined, score_axis
-from fedtide.report.charts.session_marks import groups_in_turn, session_spans
+from fedtide.report.charts.session_marks import drift_marks, groups_in_turn, session_spans
 from fedtide.report.charts.style import GREY, INK, PALETTE, line_look
 from fedtide.report.formats import byte_unit, second_unit
 from fedtide.report.table import Table
@@ -148,6 +148,7 @@ def _curves(records: Records, x: str, axis: Callable[[float], tuple[float, str]]
                 panel if len(panels) > 1 else "",
                 tuple(series[panel]),
                 sessions=tuple(session_spans(records.history, shown[panel])) if x == "round" else (),
+                drifts=drift_marks(records.history) if x == "round" else (),
             )
             for panel in panels
         ),

@@ -258,6 +258,8 @@ def _layout(chart: Chart, columns: int, crowd: float) -> Json:
         up |= {"showticklabels": column == 0 or own}
         if panel.cells is None:
             across |= _sessions(panel, columns * crowd)
+        if panel.drifts:
+            layout.setdefault("shapes", []).extend(_mark(place, x, y) for place in panel.drifts)
         if layout["hovermode"] == "x unified":
             across["unifiedhovertitle"] = {"text": f"{_escaped(chart.x.title)}: %{{x}}"}
         if panel.y is not None:
@@ -314,6 +316,12 @@ def _sessions(panel: Panel, columns: float) -> Json:
     if ticks := session_ticks(panel.sessions, math.ceil(columns)):
         marks |= {"tickmode": "array", "tickvals": ticks}
     return marks
+
+
+def _mark(place: float, x: str, y: str) -> Json:
+    """A dashed line from bottom to top of a panel."""
+    ends = {"x0": place, "x1": place, "y0": 0, "y1": 1, "xref": x, "yref": f"{y} domain"}
+    return {"type": "line", "layer": "below", "line": {"color": colour(INK), "width": 1.1, "dash": "dash"}} | ends
 
 
 def _axis_titles(chart: Chart, letters: int) -> list[Json]:

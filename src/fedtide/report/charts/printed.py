@@ -11,7 +11,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
 from fedtide.report.charts.chart import Axis, Cells, Chart, Series
-from fedtide.report.charts.session_marks import mark_sessions
+from fedtide.report.charts.session_marks import mark_drifts, mark_sessions
 from fedtide.report.charts.style import DASHES, WIDTH, legend_layout, logarithmic, percent, wrapped
 
 _TITLE = 84  # letters of a title over the width of a figure
@@ -36,6 +36,7 @@ def drawn(chart: Chart) -> Figure:
             _draw(axes, series)
         named = bool(panel.sessions) and number < chart.columns
         mark_sessions(axes, panel.sessions, named, chart.groups)
+        mark_drifts(axes, panel.drifts)
         axes.set_title(wrapped(panel.title, _TITLE // chart.columns), pad=14 if named else None)
         axes.tick_params(labelbottom=number + chart.columns >= len(chart.panels))
         if panel.y is not None:

@@ -1,4 +1,4 @@
-"""Sessions on the axis of rounds: where each begins, its number, and whose turn it is."""
+"""Sessions on the axis of rounds: where each begins, its number, and whose turn it is; and where concepts change."""
 
 from __future__ import annotations
 
@@ -9,8 +9,9 @@ from string import ascii_uppercase
 import pandas as pd
 from matplotlib.axes import Axes
 
+from fedtide.records import drifts
 from fedtide.records.frames import METHOD, Method, Records
-from fedtide.report.charts.style import GREY
+from fedtide.report.charts.style import DASHES, GREY, INK
 
 _MOST_SESSIONS = 40
 _MOST_LABELS = 20  # of sessions or ticks over the width of the page
@@ -25,6 +26,13 @@ def session_spans(history: pd.DataFrame, methods: list[Method]) -> list[tuple[in
     if not 1 < len(spans) <= _MOST_SESSIONS or (begins > 1).any():
         return []
     return [(int(session), int(first), int(last)) for session, first, last in spans.reset_index().to_numpy()]
+
+
+def drift_marks(history: pd.DataFrame) -> tuple[float, ...]:
+    """Where drifts begin, between two rounds; empty if there are too many to mark, or runs disagree."""
+    found = {tuple(drifts.starts(run[drifts.COLUMN])) for _, run in history.groupby("key", sort=False)}
+    starts = found.pop() if len(found) == 1 else ()
+    return tuple(start + 0.5 for start in starts) if len(starts) <= _MOST_SESSIONS else ()
 
 
 def groups_in_turn(records: Records) -> int:
@@ -78,3 +86,9 @@ def mark_sessions(axes: Axes, spans: Sequence[tuple[int, int, int]], named: bool
             fontsize=8,
             color="#555555",
         )
+
+
+def mark_drifts(axes: Axes, places: Sequence[float]) -> None:
+    """A thin dashed line where concepts of clients change."""
+    for place in places:
+        axes.axvline(place, color=INK, linestyle=DASHES[1], linewidth=0.8, zorder=0.6)
