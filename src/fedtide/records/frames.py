@@ -60,8 +60,7 @@ class Records:
             ``exchanges`` of models, ``refused`` and ``cancelled`` results (NaN in lockstep), ``gradient_rounds`` (cumulative),
             ``kappa`` (normalised communication cost of the round), ``alpha`` and ``momentum_norm`` (NaN where the algorithm
             has none), ``concepts_changed`` (clients whose concept has changed in the round, NaN without drift); and the other
-            ``test_*``, ``client_*`` scores, ``personal_accuracy_*`` and ``served_accuracy_*`` of the
-            runs that have them.
+            ``test_*``, ``client_*`` scores, ``personal_accuracy_*`` and ``served_accuracy_*`` of the runs that have them.
         boundaries: one row per run and session whose start was recorded: the run's columns, ``session`` (from 1),
             ``returning`` (to clients of an earlier session after the pilot), ``start_accuracy`` (share, NaN where not
             recorded), ``mu`` (weight by stored session) and ``losses`` (training loss by model), both possibly empty.

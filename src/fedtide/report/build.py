@@ -22,7 +22,9 @@ from fedtide.records import statistics
 from fedtide.records.frames import Method, Records
 from fedtide.report import drifts, fairness, findings, gaps, pace, periods, search, seconds
 from fedtide.report.charts import boundaries, clients, dynamics, earlier, figures, pareto, participants, raster, ribbon
-from fedtide.report.charts.drifts import CAPTION as _AROUND
+from fedtide.report.charts.chart import Chart
+from fedtide.report.charts.concepts import CAPTION as CONCEPTS
+from fedtide.report.charts.drifts import CAPTION as AROUND
 from fedtide.report.charts.drifts import around_drifts
 from fedtide.report.charts.pictures import Picture, picture
 from fedtide.report.charts.session_marks import drift_marks
@@ -70,7 +72,7 @@ class Contents:
         rules: how session changes are measured.
         speed: how the speed of runs in one session is measured.
         tuning: folder of a search with two objectives; the page shows its Pareto front.
-        cohorts: who takes part when.
+        cohorts: who takes part when. concepts: who sees which concept when.
         score: that the key figure, the main table, its sentences and comparisons are about.
         moves: how the population moves, columns with a row per session, see :func:`fedtide.report.charts.ribbon.ribbon`.
         table: settings of the data, if it is a table with clients, whose columns the page can name.
@@ -85,6 +87,7 @@ class Contents:
     speed: Pace = field(default_factory=Pace)
     tuning: Path | None = None
     cohorts: Figure | None = None
+    concepts: Chart | None = None
     score: Score = ACCURACY
     moves: Mapping[str, Sequence[Any]] | None = None
     table: Any = None
@@ -136,6 +139,8 @@ def build(run_dirs: Sequence[Path], out: Path, contents: Contents) -> ReportSumm
     who = []
     if contents.cohorts is not None:
         who.append(picture("cohorts", "Participation by round", raster.CAPTION, contents.cohorts, formats))
+    if contents.concepts is not None:
+        who.append(picture("concepts", "Concepts of the clients", CONCEPTS, contents.concepts, formats))
     tables = [
         *pace.sheet(read, last, table.target, contents.speed.baseline),
         *seconds.sheet(read, table.target),
@@ -198,7 +203,7 @@ def _pictures(read: Records, table: Table, spread: pd.DataFrame, formats: Sequen
             "around_drifts",
             around_drifts(read.methods, models),
             "Test accuracy around the drifts",
-            _AROUND,
+            AROUND,
         ),
         (
             f"transition_{score.name}",

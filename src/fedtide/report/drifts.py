@@ -30,7 +30,7 @@ def accuracies(records: Records) -> dict[str, pd.DataFrame]:
 
 
 def per_event(rounds: pd.DataFrame) -> pd.DataFrame:
-    """A row per run and event: the run's columns, ``round`` (first of the event, from 1), ``before``, ``dip``, ``drop``, ``rounds``.
+    """A row per run and event: the run's columns, ``round`` (its first, from 1), ``before``, ``dip``, ``drop``, ``rounds``.
 
     Args:
         rounds: of some runs, with columns ``accuracy`` and ``concepts_changed``.
@@ -39,7 +39,12 @@ def per_event(rounds: pd.DataFrame) -> pd.DataFrame:
     for _, run in rounds.groupby("key", sort=False):
         own = run[["key", *METHOD, "seed"]].iloc[0].to_dict()
         for event in drifts.events(run["accuracy"], run[drifts.COLUMN]):
-            measured = {"before": event.before, "dip": event.dip, "drop": event.before - event.dip, "rounds": event.rounds}
+            measured = {
+                "before": event.before,
+                "dip": event.dip,
+                "drop": event.before - event.dip,
+                "rounds": event.rounds,
+            }
             rows.append(own | {"round": event.start + 1} | measured)
     return pd.DataFrame(rows, columns=["key", *METHOD, "seed", "round", "before", "dip", "drop", "rounds"])
 
@@ -52,22 +57,27 @@ def all_events(records: Records) -> pd.DataFrame:
 
 def sheets(records: Records) -> list[Sheet]:
     """A table per model; none without events."""
-    tables = []
+    tables = list[Sheet]()
     for model, rounds in accuracies(records).items():
         found = per_event(rounds)
         if len(found):
             rows = [(method, _cells(group, rounds)) for method, group in by_method(found).items()]
-            tables.append(Sheet(f"Drifts: {model[0].lower()}{model[1:]}", _CAPTION, _HEADINGS, rows))
+            caption = _CLIENTS if tables else _CAPTION
+            tables.append(Sheet(f"Drifts: {model[0].lower()}{model[1:]}", caption, _HEADINGS, rows))
     return tables
 
 
 _HEADINGS = ["Before, %", "Dip, %", "Drop, points", "Rounds to recover", "Recovered", "From the first drift on, %"]
 _CAPTION = (
-    "A drift begins in the first round in which concepts of clients change; changes in consecutive rounds are one. Before: mean "
-    f"accuracy of the last {drifts.BEFORE} rounds; dip: lowest of the first {drifts.DIP}. Rounds to recover: from the beginning "
-    f"to the first round from the dip on with at most {100 * drifts.TOLERANCE:g} point less than before, 0 if the dip is no "
-    "lower; mean over the drifts that recovered before the next one. Means over the drifts of a seed; mean \N{PLUS-MINUS SIGN} "
-    "sample standard deviation over the seeds."
+    "A drift begins in the first round in which concepts of clients change; changes in consecutive rounds are one. Before: "
+    f"mean accuracy of the last {drifts.BEFORE} rounds; dip: lowest of the first {drifts.DIP}. Rounds to recover: from the "
+    f"beginning to the first round, from the dip on, with at most {100 * drifts.TOLERANCE:g} point less than before, 0 if the "
+    "dip is no lower; mean over the drifts that recovered before the next one. Means over the drifts of a seed; mean "
+    "\N{PLUS-MINUS SIGN} sample standard deviation over the seeds."
+)
+_CLIENTS = (
+    "The same of the mean accuracy over the clients present, each with the model it is served, or the global one where a "
+    "method serves no others."
 )
 
 

@@ -193,6 +193,7 @@ def report(
 ) -> ReportSummary:
     """Build the report of the grid from its run directories, with the Pareto front of a search if its folder is given."""
     from fedtide.report.build import Contents, build
+    from fedtide.report.charts.concepts import seen_concepts
     from fedtide.report.charts.raster import raster
     from fedtide.report.pace import Pace
     from fedtide.report.transitions import Rules
@@ -224,6 +225,7 @@ def report(
         speed=Pace(chosen.target, chosen.baseline),
         tuning=tuning,
         cohorts=raster(*presence_and_cohorts(first, timeline, labels)) if few else None,
+        concepts=seen_concepts(timeline),
         score=Score(chosen.metric),
         moves=movements(timeline),
         table=first.data if getattr(first.data, "client", None) and first.data.name == "table" else None,

@@ -9,11 +9,12 @@ from typing import Any
 import numpy as np
 from matplotlib import colormaps
 from matplotlib.backends.backend_agg import FigureCanvasAgg
-from matplotlib.colors import LinearSegmentedColormap, ListedColormap
-from matplotlib.figure import Figure
+from matplotlib.colors import LinearSegmentedColormap, ListedColormap, to_hex, to_rgb
+from matplotlib.figure import Figure, SubFigure
+from matplotlib.patches import Patch
 from matplotlib.ticker import MaxNLocator
 
-from fedtide.core.array_types import Bools, Ints
+from fedtide.core.array_types import Bools, Floats, Ints
 from fedtide.core.files import replacing
 from fedtide.world.timeline import Timeline
 from fedtide.world.visits import Changes, Visits
@@ -100,6 +101,27 @@ def most_frequent_labels(timeline: Timeline, labels: Ints) -> Ints | None:
     return table[timeline.assignment_of_round].T
 
 
+def concept_shares(timeline: Timeline) -> Floats | None:
+    """Share of its samples that each client that is shown sees under each concept, by round, [clients, rounds, C].
+
+    Zero where it is absent or has no data. None without drift.
+    """
+    if not timeline.concepts:
+        return None
+    rows = shown(timeline.num_clients)
+    table = np.zeros((len(timeline.assignments), len(rows), len(timeline.concepts.maps)))
+    for row, assignment in zip(table, timeline.assignments, strict=True):
+        _, places, held = np.intersect1d(rows, assignment.clients, assume_unique=True, return_indices=True)
+        row[places] = timeline.shares_of(assignment.shards[held])
+    return np.swapaxes(table[timeline.assignment_of_round], 0, 1)
+
+
+def concept_colours(count: int) -> list[str]:
+    """A colour for each of so many concepts, faint for concept 0."""
+    others = colormaps["tab10"](np.arange(1, 10)) if count <= 10 else colormaps["turbo"](np.linspace(0, 1, count - 1))
+    return [_BAR, *map(to_hex, others[: count - 1])]
+
+
 def boundaries(timeline: Timeline) -> list[dict[str, int]]:
     """Changes at session boundaries: session and first round (from 0), devices that arrived, departed, stayed."""
     changes = []
@@ -148,11 +170,18 @@ def summary(timeline: Timeline, labels: Ints) -> dict[str, Any]:
 def draw(timeline: Timeline, labels: Ints, path_png: Path, classes: Sequence[str] = ()) -> None:
     """Write a PNG: who holds what (clients by classes) and who is present when (clients by rounds), with totals below.
 
-    If the clients' data changes, the second panel also shows the most frequent label that each client holds. ``labels`` int64
-    [n] are those of the whole training set, ``classes`` their names, if they have any.
+    If the clients' data changes, the second panel also shows the most frequent label that each client holds; under
+    drift, a further one shows the concept of each client. ``labels`` int64 [n] are those of the whole training set, ``classes``
+    their names, if they have any.
     """
-    figure = Figure(figsize=(13, 6.5), dpi=110, layout="constrained")
-    FigureCanvasAgg(figure)
+    concepts = concept_shares(timeline)
+    whole = Figure(figsize=(13, 6.5 if concepts is None else 10), dpi=110, layout="constrained")
+    FigureCanvasAgg(whole)
+    figure: Figure | SubFigure = whole
+    if concepts is not None:
+        halves = whole.subfigures(2, 1, squeeze=False, height_ratios=(6.5, 3.5))
+        figure, below = halves[:, 0]
+        _draw_concepts(below.subplots(), concepts, timeline.num_clients)
     (heat, raster), (per_class, per_round) = figure.subplots(
         2, 2, sharex="col", gridspec_kw={"width_ratios": (1, 1.3), "height_ratios": (4, 1)}
     )
@@ -174,14 +203,14 @@ def draw(timeline: Timeline, labels: Ints, path_png: Path, classes: Sequence[str
         axes.spines[["top", "right"]].set_visible(False)
     path_png.parent.mkdir(parents=True, exist_ok=True)
     with replacing(path_png) as part:
-        figure.savefig(part, format="png")
+        whole.savefig(part, format="png")
 
 
 def _whole_numbers() -> MaxNLocator:
     return MaxNLocator(integer=True, nbins=10, steps=(1, 2, 5, 10), min_n_ticks=1)
 
 
-def _draw_holdings(figure: Figure, heat: Any, per_class: Any, counts: Ints) -> None:
+def _draw_holdings(figure: Figure | SubFigure, heat: Any, per_class: Any, counts: Ints) -> None:
     """Heat map of samples (no samples: white), and the samples of each class below; one class is all samples."""
     clients, classes = counts.shape
     image = heat.imshow(
@@ -208,7 +237,25 @@ def _draw_holdings(figure: Figure, heat: Any, per_class: Any, counts: Ints) -> N
         per_class.tick_params(bottom=False, labelbottom=False)
 
 
-def _draw_labels(figure: Figure, raster: Any, labels: Ints, timeline: Timeline, names: Sequence[str]) -> None:
+def _draw_concepts(axes: Any, shares: Floats, clients: int) -> None:
+    """The concept of each client in each round; where it sees samples under several, their colours are mixed by share."""
+    _, rounds, count = shares.shape
+    colours = concept_colours(count)
+    mixed = shares @ np.array([to_rgb(colour) for colour in colours])
+    absent = shares.sum(2) == 0
+    mixed[absent] = to_rgb("white")
+    axes.imshow(mixed, aspect="auto", interpolation="nearest", extent=(0, rounds, clients - 0.5, -0.5))
+    axes.set_title("Concept of each client", loc="left")
+    axes.set(xlabel="round", ylabel="client")
+    for axis in (axes.xaxis, axes.yaxis):
+        axis.set_major_locator(_whole_numbers())
+    names = [Patch(color=colour, label=f"concept {number}") for number, colour in enumerate(colours[:_NAMED_CLASSES])]
+    axes.legend(handles=names, loc="lower right", bbox_to_anchor=(1, 1), ncols=10, frameon=False, fontsize=9)
+
+
+def _draw_labels(
+    figure: Figure | SubFigure, raster: Any, labels: Ints, timeline: Timeline, names: Sequence[str]
+) -> None:
     """The most frequent label of each client in each round, drawn over its presence; a colour for each class of the data."""
     clients, rounds, classes = timeline.num_clients, timeline.rounds, timeline.num_classes
     few = classes <= _NAMED_CLASSES

@@ -80,18 +80,27 @@ class Cells:
 
     Attributes:
         values: float [rows, columns], NaN for none. share: whether they are shares, written in percent.
-        colours: Matplotlib's name of the colour scale. title: of that scale. missing: colour of empty cells, in files.
+        colours: Matplotlib's name of the colour scale, or the colours of the values 0, 1, ... with ``names``. title: of that
+            scale. missing: colour of empty cells, in files.
         low, high: values at its ends. written: whether cells are large enough for their values.
+        names: of the values, where they are whole numbers. first: number of the first column.
     """
 
     values: Floats
-    colours: str
+    colours: str | tuple[str, ...]
     title: str
     missing: str = "#ffffff"
     share: bool = False
     written: bool = True
     low: float = 0.0
     high: float = 1.0
+    names: tuple[str, ...] = ()
+    first: int = 0
+
+    @property
+    def ends(self) -> tuple[float, float]:
+        """Values at the ends of the colour scale."""
+        return (-0.5, len(self.names) - 0.5) if self.names else (self.low, self.high)
 
     def text(self, value: float) -> str:
         return f"{100 * value:.0f}" if self.share else f"{value:.2f}"

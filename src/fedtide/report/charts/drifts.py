@@ -36,7 +36,8 @@ def around_drifts(methods: list[Method], models: dict[str, pd.DataFrame]) -> Cha
         series = []
         for method, group in by_method(rounds).items():
             rows = [
-                drifts.aligned(run["accuracy"], run[drifts.COLUMN], after) for _, run in group.groupby("key", sort=False)
+                drifts.aligned(run["accuracy"], run[drifts.COLUMN], after)
+                for _, run in group.groupby("key", sort=False)
             ]
             table = np.concatenate(rows)
             known = np.flatnonzero(~np.isnan(table).all(0))

@@ -183,7 +183,33 @@ def kept_points(values: Floats | None, most: int) -> np.ndarray[Any, np.dtype[np
     return np.array(sorted(kept))
 
 
+def _named_cells(chart: Chart, cells: Cells) -> Json:
+    """Cells whose values are the numbers of names, a colour each."""
+    count = len(cells.names)
+    steps = [[edge / count, shade] for n, shade in enumerate(cells.colours) for edge in (n, n + 1)]
+    text = f"{_escaped(chart.x.title)} %{{x}}, {_escaped(chart.y.title.lower())} %{{y}}: %{{z}}"
+    return {
+        "type": "heatmap",
+        "z": [_numbers(row) for row in cells.values],
+        "x0": cells.first,
+        "zmin": cells.ends[0],
+        "zmax": cells.ends[1],
+        "colorscale": steps,
+        "hoverongaps": False,
+        "hovertemplate": f"{text}<extra></extra>",
+        "colorbar": {
+            "tickvals": list(range(count)),
+            "ticktext": [_escaped(name) for name in cells.names],
+            "ticks": "",
+            "thickness": 10,
+            "outlinewidth": 0,
+        },
+    }
+
+
 def _cells(chart: Chart, cells: Cells, last: bool) -> Json:
+    if isinstance(cells.colours, tuple):
+        return _named_cells(chart, cells)
     rows, columns = cells.values.shape
     sign = ".1%" if cells.share else ".2f"
     across, down = chart.x.names or tuple(map(str, range(columns))), chart.y.names or tuple(map(str, range(rows)))

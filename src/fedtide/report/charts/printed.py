@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
+from matplotlib.colors import ListedColormap
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
@@ -47,6 +48,9 @@ def drawn(chart: Chart) -> Figure:
         bar = figure.colorbar(image, ax=grid, fraction=0.03, pad=0.02)
         if cells.share:
             percent(bar.ax.yaxis)
+        if cells.names:
+            bar.set_ticks(range(len(cells.names)), labels=cells.names)
+            bar.ax.tick_params(which="both", length=0)
         bar.set_label(cells.title)
         bar.outline.set_visible(False)
     figure.supxlabel(chart.x.title, fontsize=9)
@@ -110,12 +114,12 @@ def _cells(axes: Axes, cells: Cells) -> Any:
     axes.grid(visible=False, axis="both")
     axes.set_facecolor(cells.missing)
     image = axes.pcolormesh(
-        np.arange(columns),
+        np.arange(columns) + cells.first,
         np.arange(rows),
         np.ma.masked_invalid(cells.values),
-        cmap=cells.colours,
-        vmin=cells.low,
-        vmax=cells.high,
+        cmap=cells.colours if isinstance(cells.colours, str) else ListedColormap(cells.colours),
+        vmin=cells.ends[0],
+        vmax=cells.ends[1],
         edgecolors=edges,
         linewidth=width,
     )
