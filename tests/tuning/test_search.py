@@ -12,19 +12,23 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from searches import killed, search
 
+from fedtide.core import plugins
 from fedtide.core.errors import SettingsError
 from fedtide.core.locks import held
+from fedtide.drift.base import Drift
 from fedtide.federation.scoring.evaluator import Evaluator
 from fedtide.records.run_directory import RunDirectory, read_json
 from fedtide.settings.params import Params
 from fedtide.tuning import trial as trials
 from fedtide.tuning.study import TuneResult
 from fedtide.tuning.trial import Pruner, after_changes, evaluated_rounds, last_tenth, score
+from fedtide.worlds.drifting import with_drift
 from small_runs import execute
-from support import deal, timeline
+from support import deal, settings, timeline, vectors
 
 Make = Callable[..., Params]
 PRUNED_LATER = 4  # trials that are always complete
@@ -313,6 +317,33 @@ def test_rounds_after_the_changes_that_count() -> None:
     assert evaluated_rounds(sessions, "auto", 1) == evaluated_rounds(sessions, "changes", 1) == after_changes(sessions)
     pilots = dataclasses.replace(sessions, notes={"pilot_sessions": 5})
     assert evaluated_rounds(pilots, "auto", 1) == evaluated_rounds(pilots, "end", 1)
+
+
+def test_rounds_after_drifts_count_once_and_come_before_session_changes() -> None:
+    """Client 0 drifts in rounds 5 and 12 (from 0), client 1 in round 27 of 30; sessions of 10 rounds."""
+    at = np.arange(30)
+    of = np.stack([(at >= 5) & (at < 12), at >= 27], axis=1).astype(np.int64)
+    steps = [[int(value) for value in row] for row in of]
+    chosen = settings(drift={"name": "table", "steps": steps}).drift
+    world = timeline(deal((3, 3)), [{0: 0, 1: 1}] * 30, session_of_round=[t // 10 for t in range(30)])
+    drifting = with_drift(world, plugins.create(Drift, chosen), vectors(6), seed=0)
+    expected = (*range(6, 23), 28, 29, 30)
+    assert drifting.drifts == [5, 12, 27]
+    assert evaluated_rounds(drifting, "drifts", 1) == evaluated_rounds(drifting, "auto", 1) == expected
+    assert evaluated_rounds(drifting, "changes", 1) == after_changes(world)
+    assert evaluated_rounds(world, "auto", 1) == after_changes(world)
+    with pytest.raises(SettingsError, match=r"tune\.over = 'drifts': no concept of a client changes"):
+        evaluated_rounds(world, "drifts", 1)
+
+
+def test_a_search_under_drift_is_scored_after_it(params: Make, tmp_path: Path, without_figures: None) -> None:
+    drift = {"name": "sudden", "start": 2}
+    space = {"local.lr": {"choices": [0.01, 0.1]}}
+    result = search(params({"trials": 2, "space": space, "prune": False}, drift=drift), tmp_path)
+    rows = table(tmp_path)
+    for row in rows:
+        assert float(row["value"]) == pytest.approx(statistics.fmean(recorded(tmp_path, row["run"])[2:]), abs=1e-12)
+    assert result.value == max(float(row["value"]) for row in rows)
 
 
 def test_rounds_that_are_never_evaluated_cannot_be_searched_over() -> None:

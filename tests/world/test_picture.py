@@ -3,12 +3,24 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
+from matplotlib import image
 
 from fedtide.world import picture
-from fedtide.world.picture import boundaries, draw, holdings, most_frequent_labels, presence, summary
+from fedtide.world.concepts import Concept, Concepts
+from fedtide.world.picture import (
+    boundaries,
+    concept_colours,
+    concept_shares,
+    draw,
+    holdings,
+    most_frequent_labels,
+    presence,
+    summary,
+)
 from fedtide.world.timeline import Assignment, Timeline
 from worlds import timeline, world
 
@@ -43,6 +55,37 @@ def test_holdings_count_a_sample_once(moving):
 def test_the_most_frequent_labels_of_clients_whose_data_moves(moving):
     assert most_frequent_labels(moving, LABELS).tolist() == [[0, 0, 0], [-1, -1, 1], [-1, -1, -1], [-1, -1, -1]]
     assert most_frequent_labels(timeline("static", world(), rounds=2, num_clients=3), np.zeros(300, dtype=int)) is None
+
+
+def test_concepts_by_client_and_round_are_shares_of_its_samples(moving):
+    """Two samples of client 0's second shard are seen under concept 1; positions are virtual, 8 samples are stored."""
+    seen = replace(
+        moving,
+        shards=[ids(0, 1, 3), ids(1 + 8, 2), ids(4 + 8, 5 + 8), ids()],
+        concepts=Concepts((Concept(), Concept(labels=(1, 0))), train=8, test=8),
+    )
+    shares = concept_shares(seen)
+    assert shares.tolist() == [
+        [[1, 0], [1, 0], [0.5, 0.5]],
+        [[0, 0], [0, 0], [0, 1]],
+        [[0, 0], [0, 0], [0, 0]],
+        [[0, 0], [0, 0], [0, 0]],
+    ]
+    assert concept_shares(moving) is None
+
+
+@pytest.mark.parametrize("count", [2, 10, 11, 40])
+def test_concepts_have_colours_of_their_own(count):
+    assert len(set(concept_colours(count))) == count
+
+
+def test_concepts_are_drawn_below(tmp_path, moving):
+    seen = replace(moving, concepts=Concepts((Concept(), Concept(labels=(1, 0))), train=8, test=8))
+    draw(seen, np.tile(LABELS, 2), tmp_path / "world.png")
+    draw(moving, LABELS, tmp_path / "plain.png")
+    higher, plain = (image.imread(tmp_path / f"{name}.png").shape for name in ("world", "plain"))
+    assert higher[0] > plain[0]
+    assert higher[1] == plain[1]
 
 
 def test_presence_and_boundaries(moving):

@@ -10,12 +10,12 @@ import yaml
 
 from fedtide.core import plugins
 from fedtide.core.errors import SettingsError
-from fedtide.core.plugins import PluginSettings
+from fedtide.core.plugins import PluginSettings, SettingsModel
 from fedtide.core.source import source_file, tree
 from fedtide.settings.references import REFERENCES, Reference
 
 _ALIASES = {"datasets": "data", "exchanges": "exchange", "initialisers": "initialisation"}
-_ALIASES |= {"selections": "selection", "weightings": "weighting"}
+_ALIASES |= {"selections": "selection", "weightings": "weighting", "drifts": "drift"}
 
 
 def kind_of(word: str) -> str:
@@ -66,7 +66,7 @@ def describe(kind: str, name: str) -> str:
         if key == "name":
             continue
         default = field.get_default(call_default_factory=True)
-        default = getattr(default, "name", default)
+        default = _plain(getattr(default, "name", default))
         lines.append(f"  {key} = {default}  ({_allowed(field)})  {field.description or ''}".replace("  ()", ""))
     if kind == "algorithms":
         lines += ["", *_traffic(cls.Settings(name=name))]
@@ -91,6 +91,13 @@ def facts(kind: str, name: str) -> dict[str, Any]:
     del schema["properties"]["name"]
     traffic = [line.strip() for line in _traffic(cls.Settings(name=name))[1:]] if kind == "algorithms" else []
     return {**found, "settings": schema["properties"], "traffic": traffic}
+
+
+def _plain(value: Any) -> Any:
+    """A default as it would be given: of settings what differs from their defaults."""
+    if isinstance(value, tuple) and any(isinstance(item, SettingsModel) for item in value):
+        return [_plain(item) for item in value]
+    return value.model_dump(mode="json", exclude_defaults=True) if isinstance(value, SettingsModel) else value
 
 
 def _reference(kind: str, name: str) -> Reference | None:

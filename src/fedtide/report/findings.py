@@ -13,7 +13,7 @@ from fedtide.records.frames import METHOD, Method, Records
 from fedtide.report.method_table import MethodTable
 
 _NOT_SHOWN = ("label", "initialiser_label", "seed", "world_seed")
-_WORLD = ("data", "long_tail", "validation", "scenario", "partition", "model", "objective", "evaluation")
+_WORLD = ("data", "long_tail", "validation", "scenario", "partition", "drift", "model", "objective", "evaluation")
 _PARTS = {"Dataset": "data"} | {name.capitalize(): name for name in ("scenario", "partition", "participation", "model")}
 
 
@@ -26,6 +26,11 @@ def facts(records: Records) -> list[tuple[str, str]]:
         ("Algorithms", _listed(runs["label"])),
         ("Initialisers", _listed(runs["initialiser"])),
         *((term, _part(records, group)) for term, group in _PARTS.items()),
+        *(
+            [("Drift", _part(records, "drift"))]
+            if any("drift.name" in each for each in records.settings.values())
+            else []
+        ),
         ("Length", f"{_span(runs['rounds'])} rounds{within}"),
         ("Clients", f"{_span(history['present'])} present in a round"),
         (

@@ -13,11 +13,13 @@ CAPTION = (
     "absent, or without samples."
 )
 
+_MOST_CELLS = 200_000
+
 
 def seen_concepts(timeline: Timeline) -> Chart | None:
-    """Clients by rounds, coloured by concept; None without drift."""
-    shares = concept_shares(timeline)
-    if shares is None:
+    """Clients by rounds, coloured by concept; None without drift, or with more cells than a page should hold."""
+    shares = concept_shares(timeline) if timeline.num_clients * timeline.rounds <= _MOST_CELLS else None
+    if shares is None or len(shares) < timeline.num_clients:
         return None
     clients, rounds, count = shares.shape
     most = count - 1.0 - shares[:, :, ::-1].argmax(2)

@@ -313,6 +313,8 @@ def _layout(chart: Chart, columns: int, crowd: float) -> Json:
 
 def _together(chart: Chart) -> bool:
     """Whether one box can show the values of all series of a panel at one x."""
+    if any(panel.cells for panel in chart.panels):
+        return False
     lines = not chart.y.names and all(series.width for panel in chart.panels for series in panel.series)
     return lines and max(len(panel.series) for panel in chart.panels) <= _MOST_TOGETHER
 

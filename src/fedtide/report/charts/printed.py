@@ -153,9 +153,7 @@ def finish(axes: Axes, x: Axis, y: Axis, cells: bool = False) -> None:
             of.set_ticks(range(len(axis.names)), [wrapped(name, _ROW_NAME) for name in axis.names])
             ends = (-0.5, len(axis.names) - 0.5)
             set_limits(*(ends[::-1] if axis is y else ends))
-        if axis.low is not None:
-            set_limits(axis.low, None)
-        if axis.high is not None:
-            set_limits(None, axis.high)
+        if axis.low is not None or axis.high is not None:
+            set_limits(axis.low, axis.high)
     if cells:
         axes.grid(visible=False, axis="both")

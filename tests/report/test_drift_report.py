@@ -1,0 +1,136 @@
+"""Drifts in the report: cells by hand from small histories, the figure around them, marks, and who sees what."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from synthetic_runs import finish_again, write_run
+
+from fedtide.core import plugins
+from fedtide.drift.base import Drift
+from fedtide.records import frames as records
+from fedtide.report import drifts
+from fedtide.report.build import Contents, build
+from fedtide.report.charts.concepts import seen_concepts
+from fedtide.report.charts.drifts import around_drifts
+from fedtide.report.charts.figures import score_over_rounds
+from fedtide.report.charts.interactive import figure
+from fedtide.worlds.drifting import with_drift
+from support import settings, steady, vectors
+
+CHANGED = [0, 0, 3, 0, 0, 3, 0, 0]
+FALLS = {
+    ("fedavg", 0): [0.8, 0.8, 0.4, 0.6, 0.8, 0.5, 0.6, 0.6],  # before 0.8, 0.68; 2 rounds, never
+    ("fedavg", 1): [0.6, 0.8, 0.5, 0.7, 0.7, 0.2, 0.66, 0.7],  # before 0.7, 0.66; 1 round, 1 round
+    ("drift_reset", 0): [0.8, 0.8, 0.2, 0.3, 0.4, 0.1, 0.2, 0.3],
+}
+
+
+def write(root: Path, label: str, seed: int, **columns: Any) -> Path:
+    path = write_run(root, label, seed=seed, sessions=1, rounds=8)
+    history = pd.read_csv(path / "history.csv").assign(test_accuracy=FALLS[label, seed], concepts_changed=CHANGED)
+    history.assign(**columns).to_csv(path / "history.csv", index=False)
+    finish_again(path)
+    return path
+
+
+@pytest.fixture
+def dirs(tmp_path: Path) -> list[Path]:
+    return [write(tmp_path, *run) for run in FALLS]
+
+
+def test_cells_are_means_over_the_drifts_of_a_seed_and_over_seeds(dirs: list[Path]) -> None:
+    (sheet,) = drifts.sheets(records.load(dirs))
+    (_, fedavg), (_, reset) = sheet.rows
+    befores, dips = [(0.8 + 0.68) / 2, (0.7 + 0.66) / 2], [(0.4 + 0.5) / 2, (0.5 + 0.2) / 2]
+    drop = np.array(befores) - dips
+    after = [np.mean(FALLS["fedavg", seed][2:]) for seed in (0, 1)]
+    spread = {name: np.std(values, ddof=1) for name, values in (("b", befores), ("d", dips), ("f", drop), ("a", after))}
+    assert fedavg == [
+        f"{100 * np.mean(befores):.1f} ± {100 * spread['b']:.1f}",
+        f"{100 * np.mean(dips):.1f} ± {100 * spread['d']:.1f}",
+        f"{100 * drop.mean():.1f} ± {100 * spread['f']:.1f}",
+        "1.5 ± 0.7",  # 2 of seed 0, whose second drift does not count, and 1 of seed 1
+        "3 of 4",
+        f"{100 * np.mean(after):.1f} ± {100 * spread['a']:.1f}",
+    ]
+    assert reset == ["65.0", "15.0", "50.0", "not reached", "0 of 2", "25.0"]
+
+
+def test_served_models_have_a_table_of_their_own(tmp_path: Path) -> None:
+    one = write(tmp_path, "fedavg", 0, client_accuracy_mean=[0.5] * 8)
+    other = write(tmp_path, "drift_reset", 0, client_accuracy_mean=[0.1] * 8, served_accuracy_mean=[0.9] * 8)
+    _, served = drifts.sheets(records.load([one, other]))
+    assert [cells[0] for _, cells in served.rows] == ["50.0", "90.0"]
+    assert [cells[3:5] for _, cells in served.rows] == [["0", "2 of 2"]] * 2
+
+
+def test_the_figure_shows_means_and_ranges_over_drifts_and_seeds(dirs: list[Path]) -> None:
+    read = records.load(dirs)
+    chart = around_drifts(read.methods, drifts.accuracies(read))
+    assert chart is not None
+    (panel,) = chart.panels
+    line = panel.series[0]
+    assert line.x.tolist() == [-5, -4, -3, -2, -1, 0, 1, 2]
+    assert line.y is not None
+    assert line.low is not None
+    assert line.high is not None
+    assert line.y[-3:] == pytest.approx([(0.4 + 0.5 + 0.5 + 0.2) / 4, (0.6 + 0.6 + 0.7 + 0.66) / 4, 0.7])
+    assert (line.low[-3], line.high[-3]) == (0.2, 0.5)
+    assert panel.drifts == (-0.5,)
+
+
+def test_drifts_are_marked_where_all_runs_agree(dirs: list[Path]) -> None:
+    chart = score_over_rounds(records.load(dirs))
+    assert chart is not None
+    assert chart.panels[0].drifts == (2.5, 5.5)
+    shapes = figure(chart)["wide"]["shapes"]
+    assert [(each["x0"], each["x1"], each["yref"]) for each in shapes] == [
+        (2.5, 2.5, "y domain"),
+        (5.5, 5.5, "y domain"),
+    ]
+    history = pd.read_csv(dirs[0] / "history.csv").assign(concepts_changed=[0, *CHANGED[:-1]])
+    history.to_csv(dirs[0] / "history.csv", index=False)
+    finish_again(dirs[0])
+    other = score_over_rounds(records.load(dirs))
+    assert other is not None
+    assert other.panels[0].drifts == ()
+    assert "shapes" not in figure(other)["wide"]
+
+
+def test_one_drift_has_no_figure_of_its_own_and_none_no_table(tmp_path: Path) -> None:
+    one = write(tmp_path, "fedavg", 0, concepts_changed=[0, 0, 3, 3, 3, 0, 0, 0])
+    read = records.load([one])
+    assert around_drifts(read.methods, drifts.accuracies(read)) is None
+    assert len(drifts.sheets(read)) == 1
+    plain = records.load([write_run(tmp_path, "fedprox")])
+    assert drifts.sheets(plain) == []
+    assert drifts.all_events(plain).empty
+
+
+def test_the_report_has_them(dirs: list[Path], tmp_path: Path) -> None:
+    chosen = settings(drift={"name": "sudden", "start": 2, "clients": [[1]]}).drift
+    data = vectors(40)
+    concepts = seen_concepts(with_drift(steady((12, 8), 4), plugins.create(Drift, chosen), data, seed=0))
+    assert concepts is not None
+    assert concepts.panels[0].cells is not None
+    assert concepts.panels[0].cells.values.tolist() == [[0, 0, 0, 0], [0, 0, 1, 1]]
+    assert seen_concepts(steady((12, 8), 4)) is None
+    out = tmp_path / "out"
+    build(dirs, out, Contents("A", 2, "fedtide report", concepts=concepts))
+    events = pd.read_csv(out / "drifts.csv")
+    assert events["round"].tolist() == [3, 6] * 3
+    assert events["rounds"].tolist() == [2, np.inf, 1, 1, np.inf, np.inf]
+    assert {path.name for path in out.glob("*.png")} >= {"around_drifts.png", "concepts.png"}
+    page = (out / "report.html").read_text()
+    assert "Drifts: reported model" in page
+    assert "Dashed, vertical: a drift begins." in page
+    found = re.search(r"<script[^>]*application/json[^>]*>(.*?)</script>", page, re.DOTALL)
+    assert found is not None
+    assert json.loads(found[1])["figures"]["concepts"]["data"][0]["colorbar"]["ticktext"] == ["concept 0", "concept 1"]
