@@ -88,7 +88,7 @@ def allowed(schema: dict[str, Any], definitions: dict[str, Any]) -> str:
     parts = [TYPES.get(schema.get("type", ""), "any value")]
     parts += [f"{sign} {schema[key]:g}" for key, sign in BOUNDS.items() if abs(schema.get(key, 2**63)) < 2**63]
     if tune := schema.get("tune"):
-        scale = " on a log scale" if tune["log"] else ""
+        scale = " on a log scale" if tune.get("log") else ""
         parts.append(f"tuned from {tune['low']:g} to {tune['high']:g}{scale}")
     return ", ".join(parts)
 

@@ -138,5 +138,5 @@ def _allowed(field: Any) -> str:
         parts.append("one of " + ", ".join(choices))
     tune = (field.json_schema_extra or {}).get("tune")
     if tune:
-        parts.append(f"searched in [{tune['low']:g}, {tune['high']:g}]{' on a log scale' if tune['log'] else ''}")
+        parts.append(f"searched in [{tune['low']:g}, {tune['high']:g}]{' on a log scale' if tune.get('log') else ''}")
     return ", ".join(parts)
