@@ -86,6 +86,24 @@ def recorded(directory: Path, column: str) -> list[tuple[int, float]]:
         return [(int(row["round"]), float(row[column])) for row in csv.DictReader(stream) if row[column]]
 
 
+def test_means_over_the_drifts_are_in_the_summary_and_mirrored(
+    raw: dict[str, Any], mlruns: Path, tmp_path: Path
+) -> None:
+    settings = Params({**raw, "drift": {"name": "recurrent", "start": 1, "period": 2}}).run()
+    summary = mirrored(settings, tmp_path / "runs", mlruns)
+    store, run = only_run(mlruns)
+    directory = tmp_path / "runs" / summary["run_key"]
+    assert [value for _, value in recorded(directory, "concepts_changed")] == [0, 2, 0, 2]
+    assert values(store, run, "concepts_changed") == recorded(directory, "concepts_changed")
+    accuracy = [value for _, value in recorded(directory, "test_accuracy")]
+    assert summary["drifts"] == 2
+    assert summary["drift_before"] == pytest.approx((accuracy[0] + sum(accuracy[:3]) / 3) / 2)
+    assert summary["drift_dip"] == pytest.approx((min(accuracy[1:3]) + accuracy[3]) / 2)
+    assert summary["drift_after"] == pytest.approx(sum(accuracy[1:]) / 3)
+    for name in ("drift_before", "drift_dip", "drift_drop", "drift_recovered", "drift_after"):
+        assert values(store, run, name) == [(4, summary[name])]
+
+
 def test_a_complete_run_is_mirrored_number_by_number(live: tuple[Path, Path], tmp_path: Path) -> None:
     mlruns, directory = live
     store, run = only_run(mlruns)

@@ -144,7 +144,7 @@ class MlflowRun:
         self.conclude()
 
     def _log_means(self) -> None:
-        """Log the means over the next periods, which only a complete run has, and over the drifts."""
+        """Log the means over the next periods and over the drifts, which only a complete run has."""
         from mlflow.entities import Metric
 
         summary, now = self.directory.summary() or {}, int(time.time() * 1000)

@@ -354,7 +354,8 @@ def _state(module: FederatedModule, pruned: bool) -> State:
 def _scores(directory: RunDirectory, task: TaskName, state: State) -> Summary:
     """Final, best and mean-of-the-last-ten accuracies, or values of another task's main score, from the history.
 
-    Where periods are evaluated ahead, means over the periods of a complete run instead of the best value.
+    Where periods are evaluated ahead, means over the periods of a complete run instead of the best value; under drift, means
+    over the drifts of a complete run.
     """
     rows, main = directory.history(), main_score(task)
     split = "test" if any(row.get(f"test_{main.name}") for row in rows) else "validation"
@@ -365,7 +366,8 @@ def _scores(directory: RunDirectory, task: TaskName, state: State) -> Summary:
     if means := means_next(rows, split):
         del named[f"best_{main.name}"]
         named |= means if state == "complete" else dict.fromkeys(means)
-    return cast(Summary, named | drifts.summary(rows, f"{split}_{main.name}"))
+    around = drifts.summary(rows, f"{split}_{main.name}")
+    return cast(Summary, named | (around if state == "complete" else dict.fromkeys(around)))
 
 
 def _totals(module: FederatedModule) -> Summary:
