@@ -118,7 +118,8 @@ def executed_small(whole: Callable[..., Any], settings: RunSettings, workspace: 
     if settings.data.name not in AT_HAND or settings.engine.devices * settings.engine.nodes > 1:
         raise Enough
     fewer = {key: value for key, value in SMALL.items() if key in type(settings.scenario).model_fields}
-    small = settings.model_copy(update={"scenario": settings.scenario.model_copy(update=fewer)})
+    plain = {"drift": RunSettings().drift}  # which may begin in a round that is left out
+    small = settings.model_copy(update={"scenario": settings.scenario.model_copy(update=fewer), **plain})
     workspace.runs.mkdir(exist_ok=True)
     return whole(small, type(workspace)(workspace.runs, None, None, workspace.experiment), **others)
 
