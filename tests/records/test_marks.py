@@ -54,7 +54,7 @@ def test_a_full_disk_is_named_with_its_free_bytes(tmp_path):
         "except OSError as error: print(error)\n"
     )
     ended = subprocess.run(
-        [sys.executable, "-c", script, str(tmp_path)],
+        [sys.executable, "-B", "-c", script, str(tmp_path)],  # -B: what is compiled would be cut off, too
         capture_output=True,
         text=True,
         check=True,

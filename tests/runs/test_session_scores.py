@@ -154,7 +154,16 @@ def test_the_end_of_a_session_is_scored_whenever_rounds_are(calendar: Make, tmp_
     execute(of_task(calendar, "classification"), tmp_path, name="run")
     execute(of_task(calendar, "classification", evaluation={**evaluated, "every": 5}), tmp_path, name="rarely")
     evaluated_rounds = load([tmp_path / "rarely"]).history["test_accuracy"].notna()
-    assert evaluated_rounds.tolist() == [False, True, False, True, True, True, False, True]  # every fifth, and ends of periods
+    assert evaluated_rounds.tolist() == [
+        False,
+        True,
+        False,
+        True,
+        True,
+        True,
+        False,
+        True,
+    ]  # every fifth, and ends of periods
     run, rarely = ((tmp_path / name / "session_scores.csv").read_bytes() for name in ("run", "rarely"))
     assert run == rarely
 

@@ -10,7 +10,7 @@ from pydantic import Field
 from torch import Tensor
 
 from fedtide.algorithms._clusters import Serve, averaged, main_concept, served
-from fedtide.algorithms.base import Algorithm, AlgorithmSettings, Round, Served, ServedTo
+from fedtide.algorithms.base import Algorithm, AlgorithmSettings, Round, Served, ServedTo, Tunable
 from fedtide.core.array_types import Ints
 
 
@@ -34,7 +34,7 @@ class Ifca(Algorithm):
 
     class Settings(AlgorithmSettings):
         name: str = "ifca"
-        clusters: int = Field(4, ge=1, description="global models k", json_schema_extra={"tune": {"low": 2, "high": 8}})
+        clusters: int = Tunable(4, low=2, high=8, ge=1, description="global models k")
         assign: Literal["loss", "concept"] = Field("loss", description="concept: the true concepts, one model for each")
         serve: Serve = Field(
             "choose", description="model of a client in evaluation: the best one, or the last one it trained"
