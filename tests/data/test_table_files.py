@@ -13,7 +13,7 @@ from fedtide.core import plugins
 from fedtide.core.errors import SettingsError
 from fedtide.data._tables import windows
 from fedtide.data.base import DatasetPlugin
-from fedtide.world.digest import ARRAYS, origins_of
+from fedtide.world.digest import ARRAYS, further_arrays
 from fedtide.worlds.prepared import load
 from support import settings as run_settings
 
@@ -141,7 +141,7 @@ def test_other_ways_to_write_a_table_are_the_same_data(tmp_path, content, chosen
     data, plain = read(tmp_path, content, **chosen), read(tmp_path, text(), "plain.csv")
     for key in ARRAYS:
         assert torch.equal(getattr(data, key), getattr(plain, key))
-    for key, values in origins_of(plain).items():
+    for key, values in further_arrays(plain).items():
         assert (getattr(data.origins, key) == values).all()
     assert data.origins.clients == plain.origins.clients
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,10 +15,14 @@ from hypothesis import strategies as st
 
 from fedtide.core import plugins
 from fedtide.core.errors import SettingsError
+from fedtide.data.base import DatasetPlugin
+from fedtide.data.two_rules import labels_of
 from fedtide.drift.base import Drift, Population
-from fedtide.world.concepts import Concept
+from fedtide.world.concepts import Concept, under
+from fedtide.world.digest import content_digest
 from fedtide.world.timeline import Ints, Timeline
 from fedtide.worlds.drifting import with_drift
+from fedtide.worlds.prepared import load
 from support import settings, steady, vectors
 
 WORLDS: dict[str, Any] = json.loads((Path(__file__).parent / "drift_worlds.json").read_text(encoding="utf-8"))
@@ -144,3 +149,22 @@ def test_an_impossible_drift_is_refused_in_one_line(drift: dict[str, Any], messa
     with pytest.raises((SettingsError, ValueError)) as error:
         with_drift(steady([4] * 3, 5), plugins.create(Drift, settings(drift=drift).drift), vectors(12), seed=0)
     assert message in str(error.value)
+
+
+@pytest.mark.parametrize("rule", ["sine", "circle"])
+def test_points_have_the_labels_of_the_file_under_both_concepts(rule: str) -> None:
+    case = WORLDS["synthetic"]
+    assert labels_of(np.array(case["points"]), rule).tolist() == case[rule]
+
+
+def test_a_table_of_labels_is_part_of_the_data(tmp_path: Path) -> None:
+    plugin = plugins.create(DatasetPlugin, settings(data={"name": "two_rules", "samples": 50, "tested": 20}).data)
+    data = load(plugin, tmp_path)
+    assert data.digest != replace(data, digest=content_digest(replace(data, tables=None))).digest
+    drift = settings(drift={"name": "sudden", "start": 1, "concepts": [{"table": 1}]}).drift
+    world = with_drift(steady([30, 20], 3, 2), plugins.create(Drift, drift), data, seed=0)
+    seen = under(data, world.concepts)
+    positions = torch.from_numpy(world.shards_at(2)[0])
+    inputs, labels = seen.read("train", positions)
+    assert torch.equal(inputs, data.train_inputs[:30])
+    assert torch.equal(labels, 1 - data.train_labels[:30])

@@ -20,7 +20,7 @@ from fedtide.data.base import DatasetPlugin
 from fedtide.settings.run import RunSettings
 from fedtide.world.contents import content_hashes
 from fedtide.world.dataset import Dataset, Origins, refuse_malformed, refuse_other_task
-from fedtide.world.digest import ARRAYS, ORIGINS, constants_of, content_digest, origins_of
+from fedtide.world.digest import ARRAYS, ORIGINS, TABLES, constants_of, content_digest, further_arrays
 from fedtide.world.sources import fetch, make_folder
 
 
@@ -116,6 +116,8 @@ def _cached(plugin: DatasetPlugin, path: Path) -> Dataset | None:
         from fedtide.adapters.encoding import Encoding
 
         constants["encoding"] = Encoding.model_validate(constants["encoding"])
+    if TABLES[0] in stored:
+        constants["tables"] = tuple(torch.from_numpy(stored[key]) for key in TABLES)
     return Dataset(**arrays, **constants, digest=record["digest"], origins=Origins(**origins))
 
 
@@ -133,7 +135,7 @@ def _build(plugin: DatasetPlugin, path: Path, root: Path, mirror: Path | None) -
         "raw": before[0],
         "files": before[1],
     }
-    arrays = {key: getattr(dataset, key).numpy() for key in ARRAYS} | origins_of(dataset)
+    arrays = {key: getattr(dataset, key).numpy() for key in ARRAYS} | further_arrays(dataset)
     write_arrays(path, {"record": np.array(json.dumps(record)), **arrays})
     return dataset
 
@@ -165,6 +167,17 @@ def _refuse_inconsistent(dataset: Dataset) -> None:
             raise SettingsError(
                 f"data {dataset.name!r}: {split} clients run from {client.min()} to {client.max()}, but there are "
                 f"{len(dataset.origins.clients)} names"
+            )
+        table = None if dataset.tables is None else dataset.tables[split == "test"]
+        if table is not None and (table.dtype != torch.int64 or table.dim() != 2 or table.shape[1] != len(labels)):
+            found = f"{table.dtype} {list(table.shape)}"
+            raise SettingsError(
+                f"data {dataset.name!r}: tables of {split} labels are {found}, not int64 [K, {len(labels)}]"
+            )
+        if table is not None and (table.min() < 0 or table.max() >= dataset.num_classes):
+            raise SettingsError(
+                f"data {dataset.name!r}: tables of {split} labels run from {int(table.min())} to {int(table.max())}; "
+                f"allowed are 0 to {dataset.num_classes - 1}"
             )
         if dataset.task == "classification" and (labels.min() < 0 or labels.max() >= dataset.num_classes):
             raise SettingsError(
