@@ -54,13 +54,13 @@ def default_type(dtype: torch.dtype) -> Iterator[None]:
 @pytest.fixture(autouse=True)
 def _same_initial_models(monkeypatch: pytest.MonkeyPatch) -> None:
     """They are drawn in the default type."""
-    drawn = parts._network
+    drawn = parts._built
 
     def in_single(*args: Any) -> Any:
         with default_type(torch.float32):
             return drawn(*args)
 
-    monkeypatch.setattr(parts, "_network", in_single)
+    monkeypatch.setattr(parts, "_built", in_single)
 
 
 def outcome(

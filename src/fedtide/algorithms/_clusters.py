@@ -14,6 +14,11 @@ from fedtide.core.array_types import Ints
 Serve = Literal["choose", "last"]
 
 
+def chosen(models: Tensor, numbers: Ints) -> Tensor:
+    """Some of the models [k, d], by number."""
+    return models[torch.from_numpy(numbers).to(models.device)]
+
+
 def averaged(r: Round, models: Tensor, identity: Ints, server_lr: float = 1.0) -> Tensor:
     """``M_j + eta_g (mean of the local models that started from M_j - M_j)`` [k, d]; unchanged without participants.
 

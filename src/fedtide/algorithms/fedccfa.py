@@ -124,6 +124,7 @@ class FedCcfa(Algorithm):
         """Steps a to e."""
         if not r.extra["head0"].numel():
             self._begin(r)
+        r.extra["has"], r.extra["known"] = r.extra["has"].cpu(), r.extra["known"].cpu()
         self.prepared = self._prepared(r)
         r.W = yield Phase(self.head.write(r.base, self.prepared.heads), trains=r.layout.mask("body"))  # d
 
@@ -207,7 +208,7 @@ class FedCcfa(Algorithm):
                 heads[group, label] = _mean(heads[group, label], weights[group, label])
                 _share_anchor(anchors, known, group, label, weights)
         self._store(r, heads, anchors, known)
-        r.extra["anchors"][-1], r.extra["known"][-1] = shared[0][0], shared[1][0]
+        r.extra["anchors"][-1], r.extra["known"][-1] = shared[0][0], shared[1][0].cpu()
         return self.head.write(r.mean(r.W), heads.mean(0))  # f, i
 
     def _anchors(self, r: Round) -> tuple[Tensor, Tensor]:
@@ -245,13 +246,13 @@ class FedCcfa(Algorithm):
 
     def served(self, s: ServedTo) -> Served:
         """The body of the global model with each client's head."""
-        has = s.extra["has"][s.ids].view(-1, 1, 1).to(s.w.device)
+        has = s.extra["has"].cpu()[s.ids].view(-1, 1, 1).to(s.w.device)
         heads = torch.where(has, s.extra["head"][s.ids] if len(s.extra["head"]) else 0.0, self.head.read(s.w))
         return Served(self.head.write(s.w.expand(len(s.ids), -1), heads), np.arange(len(s.ids)))
 
     def forget(self, extra: dict[str, Tensor], departed: Tensor) -> None:
         for name in ("has", "known"):
-            extra[name] = extra[name].index_fill(0, departed, False)
+            extra[name] = extra[name].cpu().index_fill(0, departed, False)
 
     def payload(self, name: str) -> int:
         sizes = {"balanced": self.head.size, "anchors": self.head.classes * self.head.width}

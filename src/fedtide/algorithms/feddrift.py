@@ -10,7 +10,7 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
-from fedtide.algorithms._clusters import Serve, averaged, served
+from fedtide.algorithms._clusters import Serve, averaged, chosen, served
 from fedtide.algorithms.base import Algorithm, AlgorithmSettings, Round, Served, ServedTo, Tunable
 from fedtide.core.array_types import Bools, Floats, Ints
 
@@ -104,12 +104,13 @@ class FedDrift(Algorithm):
             r.extra["models"] = torch.cat([r.w[None], r.w.new_zeros(self.settings.max_models - 1, len(r.w))])
             r.extra["first"] = r.w.clone()
             r.extra["used"] = torch.arange(self.settings.max_models) == 0
-        for name in ("models", "used", "trained", "identity", "shard", "round", "stored"):
-            r.extra[name] = r.extra[name].clone()
+        r.extra["models"] = r.extra["models"].clone()
+        for name in ("used", "trained", "identity", "shard", "round", "stored"):
+            r.extra[name] = r.extra[name].cpu().clone()
         self.decision = self._decide(r)
         r.extra["shard"][r.ids] = torch.tensor(r.shard_ids)
         r.extra["round"][r.ids] = r.t
-        return r.extra["models"][r.extra["identity"][r.ids]]
+        return chosen(r.extra["models"], r.extra["identity"][r.ids].numpy())
 
     def finish(self, r: Round) -> Tensor:
         identity = r.extra["identity"][r.ids].numpy()
@@ -118,14 +119,14 @@ class FedDrift(Algorithm):
         return r.mean(r.W)
 
     def served(self, s: ServedTo) -> Served:
-        used = s.extra["used"].nonzero()[:, 0].numpy()
-        identity = s.extra["identity"][s.ids].numpy()
+        used = s.extra["used"].cpu().nonzero()[:, 0].numpy()
+        identity = s.extra["identity"].cpu()[s.ids].numpy()
         numbers = np.where(identity >= 0, np.searchsorted(used, identity), -1)
-        return served(s, s.extra["models"][used], numbers, self.settings.serve)
+        return served(s, chosen(s.extra["models"], used), numbers, self.settings.serve)
 
     def forget(self, extra: dict[str, Tensor], departed: Tensor) -> None:
         for name, none in (("identity", -1), ("shard", -1), ("round", -1), ("stored", torch.inf)):
-            extra[name] = extra[name].index_fill(0, departed, none)
+            extra[name] = extra[name].cpu().index_fill(0, departed, none)
 
     def payload(self, name: str) -> int:
         """All models in use; the losses of all of them, the slot, the decision and the reference."""
@@ -143,7 +144,7 @@ class FedDrift(Algorithm):
         x, ids = r.extra, np.array(r.ids)
         used = x["used"].nonzero()[:, 0].numpy()
         losses = np.full((len(ids), self.settings.max_models), np.inf)
-        losses[:, used] = r.services.losses(x["models"][used]).cpu().numpy()
+        losses[:, used] = r.services.losses(chosen(x["models"], used)).cpu().numpy()
         best, least = losses.argmin(1), losses.min(1)
         decision = Decision(used.tolist(), best, np.zeros(len(ids), dtype=bool), np.full(len(ids), np.inf), [], [], [])
         if r.session_round % self.settings.every:
@@ -174,7 +175,7 @@ class FedDrift(Algorithm):
         found = np.full(len(ids), np.inf)
         if len(known):
             then = [r.services.positions(int(shard)) for shard in shards[known]]
-            found[known] = r.services.losses(r.extra["models"][used], then).min(1).values.cpu().numpy()
+            found[known] = r.services.losses(chosen(r.extra["models"], used), then).min(1).values.cpu().numpy()
         return found
 
     def _merge(self, r: Round, losses: Floats, best: Ints, stays: Bools, decision: Decision) -> None:

@@ -9,7 +9,7 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
-from fedtide.algorithms._clusters import Serve, averaged, main_concept, served
+from fedtide.algorithms._clusters import Serve, averaged, chosen, main_concept, served
 from fedtide.algorithms.base import Algorithm, AlgorithmSettings, Round, Served, ServedTo, Tunable
 from fedtide.core.array_types import Ints
 
@@ -55,8 +55,8 @@ class Ifca(Algorithm):
         if not r.extra["models"].numel():
             r.extra["models"] = self.initial(r)
         identity = self._assigned(r)
-        r.extra["identity"] = r.extra["identity"].index_copy(0, torch.tensor(r.ids), torch.from_numpy(identity))
-        return r.extra["models"][identity]
+        r.extra["identity"] = r.extra["identity"].cpu().index_copy(0, torch.tensor(r.ids), torch.from_numpy(identity))
+        return chosen(r.extra["models"], identity)
 
     def initial(self, r: Round) -> Tensor:
         """The models [k, d] before the first round."""
@@ -70,17 +70,17 @@ class Ifca(Algorithm):
         return np.asarray(r.services.losses(r.extra["models"]).argmin(1).cpu().numpy(), dtype=np.int64)  # (1)
 
     def finish(self, r: Round) -> Tensor:
-        identity = r.extra["identity"][r.ids].numpy()
+        identity = r.extra["identity"].cpu()[r.ids].numpy()
         r.extra["models"] = averaged(r, r.extra["models"], identity, self.settings.server_lr)  # (3)
         return r.mean(r.W)
 
     def served(self, s: ServedTo) -> Served:
         if self.settings.assign == "concept":
             return Served(s.extra["models"], main_concept(s.concepts))
-        return served(s, s.extra["models"], s.extra["identity"][s.ids].numpy(), self.settings.serve)
+        return served(s, s.extra["models"], s.extra["identity"].cpu()[s.ids].numpy(), self.settings.serve)
 
     def forget(self, extra: dict[str, Tensor], departed: Tensor) -> None:
-        extra["identity"] = extra["identity"].index_fill(0, departed, -1)
+        extra["identity"] = extra["identity"].cpu().index_fill(0, departed, -1)
 
     def payload(self, name: str) -> int:
         return {"models": self.settings.clusters * self.problem.layout.size, "identity": 1}.get(
