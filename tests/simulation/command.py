@@ -13,6 +13,7 @@ from kernel import Kernel, Process
 
 from fedtide.core.errors import SettingsError, TakenOver
 from fedtide.federation.module import FederatedModule
+from fedtide.federation.record import RoundRecord
 from fedtide.federation.saving.rows import StoredRows
 from fedtide.records.run_directory import RunDirectory
 from fedtide.runs import execution
@@ -55,11 +56,11 @@ class _Module(FederatedModule):
         self.chain[state.round - 1] = owner
         self.memory["rows"][state.round % 2] = float(owner)
         self.written[state.round % 2] = state.round
-        self.__dict__["record"] = SimpleNamespace(
+        self.__dict__["record"] = RoundRecord(
             row={"round": state.round, "session": state.round // 2, "seconds": owner},
             session={"session": state.round // 2} if state.round % 2 == 1 else None,
-            per_class={"test": [0.5, 0.5]}, clients=None, neurons=None, client_scores=None,
-        )  # fmt: skip
+            per_class={"test": [0.5, 0.5]},
+        )
 
 
 def execute(kernel: Kernel, process: Process, judge: Judge, wait: bool) -> None:
