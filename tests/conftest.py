@@ -46,6 +46,11 @@ def _freeze() -> None:
         _gc["freeze"]()
 
 
+def pytest_xdist_auto_num_workers() -> int:
+    """One more than there are cores: many tests wait for processes."""
+    return len(os.sched_getaffinity(0)) + 1 if hasattr(os, "sched_getaffinity") else (os.cpu_count() or 1) + 1
+
+
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Processes and notebooks first: one worker has them all, with the server that they share, and none is left for the end."""
