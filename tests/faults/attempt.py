@@ -6,6 +6,7 @@ starts with ``multiprocessing`` are forked off in the same way, by a process tha
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import json
 import multiprocessing
@@ -111,7 +112,8 @@ class Attempt:
     def resume(self) -> None:
         """Let it continue after it was stopped by SIGSTOP, to its end."""
         while self._process.wait(0.05) is None:
-            os.kill(self.process, signal.SIGCONT)
+            with contextlib.suppress(ProcessLookupError):  # it has ended meanwhile
+                os.kill(self.process, signal.SIGCONT)
 
     @property
     def lines(self) -> list[str]:
