@@ -121,6 +121,8 @@ class Algorithm(Plugin):
         apart: names in ``up`` that clients compute from their data, not from their models; links do not touch them.
         linear_head: whether the model's logits must be one linear map of its features.
         needs_body: whether the model must have parameters before its last layer.
+        personal: whether what clients remember is a model of their own, which a device that leaves can keep; see
+            ``federation.returners``.
         problem: the learning problem, set before all other calls.
     """
 
@@ -143,6 +145,7 @@ class Algorithm(Plugin):
     apart: Sequence[str] = ()
     linear_head: bool = False
     needs_body: bool = False
+    personal: ClassVar[bool] = False
     problem: Problem
 
     # A round, in the order of the calls.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Generator, Iterator
-from typing import Literal, NamedTuple
+from typing import ClassVar, Literal, NamedTuple
 
 import numpy as np
 import torch
@@ -103,6 +103,7 @@ class FedCcfa(Algorithm):
     needs_classes = True
     linear_head = True
     needs_body = True
+    personal: ClassVar[bool] = True
 
     down = ("w", "anchors")
     up = ("W", "balanced", "anchors")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 import numpy as np
 import torch
 from torch import Tensor
@@ -22,6 +24,7 @@ class LocalTraining(Algorithm):
 
     settings: Settings
 
+    personal: ClassVar[bool] = True
     down = ()
     up = ()
     client = ("own",)
