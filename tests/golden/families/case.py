@@ -39,6 +39,10 @@ RENAMED = {
     "pilot_beta": "pilot_decay",
     "kappa": "strength",
     "fedccfa.lambda": "lambda_",
+    "ditto.lambda": "lambda_",
+    "pfedme.lambda": "lambda_",
+    "pfedme.K": "steps",
+    "pfedme.beta": "server_lr",
 }
 """Hyper-parameters that have another name here; ``<algorithm>.<field>`` goes before ``<field>``."""
 
