@@ -96,8 +96,8 @@ class Algorithm(Plugin):
 
     Attributes:
         server: vectors [d] kept by the server: names (zero at the start), or :class:`ServerVector`.
-        client: names of vectors [d] kept by every client, zero for a client never seen. A client that leaves inside a
-            session loses them; see ``federation.at_session`` for the start of one.
+        client: names of vectors kept by every client, [d] unless :meth:`width` says otherwise, zero for a client never seen. A
+            client that leaves inside a session loses them; see ``federation.at_session`` for the start of one.
         down, up: what is sent to and by each participant, for the ledger: ``w``/``W`` (the model with its buffers), names
             of declared vectors, or names that :meth:`payload` knows.
         models: the models to evaluate by default: ``cloud``, ``participants``, ``all``, ``ensemble``.
@@ -232,9 +232,14 @@ class Algorithm(Plugin):
             extra: as in the round; is changed. departed: their ids, int64 [n].
         """
 
+    def width(self, name: str, layout: Layout) -> int:
+        """Numbers in a client's vector ``name`` for a network, by default those of a model; asked before :meth:`bind`, too."""
+        return layout.size
+
     def payload(self, name: str) -> int:
-        """Numbers (4 bytes each) in one transfer of ``name``, by default those of a model-sized vector."""
-        return self.problem.layout.size
+        """Numbers (4 bytes each) in one transfer of ``name``, by default those of a client's vector, or of a model."""
+        layout = self.problem.layout
+        return self.width(name, layout) if name in self.client else layout.size
 
     def session_traffic(self, clients: int) -> tuple[int, int]:
         """Bytes that all clients present together send and receive once, at the beginning of a session."""

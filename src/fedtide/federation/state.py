@@ -75,7 +75,7 @@ def server_vectors(algorithm: Algorithm, like: Tensor) -> dict[str, Tensor]:
 
 def initial_state(parts: Parts) -> RunState:
     """State before the first round."""
-    clients, rows, state = parts.timeline.num_clients, parts.client_rows(parts.layout.size), _without_memory(parts)
+    clients, rows, state = parts.timeline.num_clients, parts.client_rows(parts.layout), _without_memory(parts)
     state.memory = {name: parts.memory.rows(clients, size, state.w.dtype) for name, size in rows.items()}
     return state
 
@@ -99,7 +99,7 @@ def _without_memory(parts: Parts) -> RunState:
 def restored_state(parts: Parts, saved: dict[str, Any]) -> RunState:
     """State of this run from :meth:`RunState.tensors`, or as it comes from a file, every part where it belongs."""
     first = _without_memory(parts)
-    expected = _expected(first, parts.client_rows(parts.layout.size))
+    expected = _expected(first, parts.client_rows(parts.layout))
     if isinstance(parts.settings.clock, Events):
         expected |= _of_events(first, saved.get("events", {}))
     _refuse_other_shapes(expected, saved)

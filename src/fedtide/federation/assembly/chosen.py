@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from fedtide.aggregation.base import Rule
 from fedtide.algorithms.base import Algorithm
 from fedtide.core import plugins
+from fedtide.engine.flat import Layout
 from fedtide.engine.optimisers import optimiser
 from fedtide.exchange.base import Exchange
 from fedtide.initialisation.base import Initialiser
@@ -53,10 +54,10 @@ class Chosen:
             rule=None if settings.aggregation.name == "mean" else plugins.create(Rule, settings.aggregation),
         )
 
-    def client_rows(self, size: int) -> dict[str, int]:
-        """Names and lengths of the rows kept for every client of a model with ``size`` parameters."""
-        local = self.settings.local
-        rows = dict.fromkeys(self.algorithm.client, size)
+    def client_rows(self, layout: Layout) -> dict[str, int]:
+        """Names and lengths of the rows kept for every client of a network."""
+        local, size = self.settings.local, layout.size
+        rows = {name: self.algorithm.width(name, layout) for name in self.algorithm.client}
         if local.keeps_momentum:
             rows |= optimiser(local).widths(size)
         if self.evaluates("all"):

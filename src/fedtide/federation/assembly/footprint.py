@@ -10,6 +10,7 @@ import torch
 
 from fedtide.core.errors import SettingsError
 from fedtide.engine.executors.factory import executor_name
+from fedtide.engine.flat import Layout
 from fedtide.engine.memory import available_bytes, chunk_size
 from fedtide.engine.optimisers import optimiser
 from fedtide.engine.passes.curvature import FLOATS
@@ -102,13 +103,14 @@ def footprint(chosen: Chosen, timeline: Timeline, data: Dataset, device: torch.d
         lanes = workers if size.parameters <= TINY else 1
         chunk = engine.chunk or chunk_size(size.parameters, cohort, width, sample, number, device, lanes)
         at_once = min(cohort, chunk * workers)
-    kept = chosen.client_rows(size.parameters)
+    layout = Layout(size.network)
+    kept = chosen.client_rows(layout)
     rows_kept = timeline.num_clients * number * sum(kept.values())
     if settings.federation.memory == "disk" and "latest" not in kept:  # a row takes space once it is written
         seen = min(timeline.num_clients, cohort * timeline.rounds)
         rows_kept = min(rows_kept, seen * sum(number * numbers + _BLOCK for numbers in kept.values()))
     separate = [numbers for name, numbers in kept.items() if name != "latest"] if initialiser.trains else []
-    rows = _ROWS + _ROWS_PER_MEMORY * len(algorithm.client)
+    rows = _ROWS + _ROWS_PER_MEMORY * sum(kept[name] for name in algorithm.client) / layout.size
     rows += len(optimiser(local).vectors)
     rows += bool(algorithm.server) + algorithm.gradients
     models = 2 * workers + 6 + len(algorithm.server) + (4 if timeline.sessions > 1 else 0)
