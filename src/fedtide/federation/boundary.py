@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from fedtide.algorithms.base import Algorithm
+from fedtide.federation.assembly.chosen import LAST_SERVED, LATEST
 from fedtide.federation.gradient_rounds import GradientRounds
 from fedtide.federation.parts import Parts
 from fedtide.federation.plan import RoundPlan
@@ -27,8 +28,8 @@ def begin_session(parts: Parts, state: RunState, t: int) -> dict[str, Any] | Non
     boundary = boundary_at(parts, state, t)
     w, b = parts.initialiser.start(boundary)
     state.w, state.b = w.clone(), b.clone()
-    if "latest" in state.memory:
-        state.memory["latest"].copy_(state.w)
+    if LATEST in state.memory:
+        state.memory[LATEST].copy_(state.w)
         state.written.fill_(t + 1)
     if t == 0:
         return None
@@ -61,8 +62,10 @@ def boundary_at(parts: Parts, state: RunState, t: int) -> Boundary:
     )
 
 
-def change_population(algorithm: Algorithm, state: RunState, timeline: Timeline, plan: RoundPlan) -> None:
+def change_population(parts: Parts, state: RunState, plan: RoundPlan) -> None:
     """Within a session: clients that have left before a round are forgotten, and declared means follow who is present.
+
+    With ``federation.returners: keep`` models of clients' own stay with them until they return.
 
     A device that leaves takes its memories along, so a mean that kept its part would pull the model towards data that is gone,
     and count it twice when the device returns as a new client; one that arrives counts with its zero. What
@@ -70,11 +73,12 @@ def change_population(algorithm: Algorithm, state: RunState, timeline: Timeline,
     """
     if plan.departed is None:
         return
-    departed = torch.from_numpy(plan.departed)
-    _clear(state, departed[state.written[departed] > 0])
-    state.seen[departed] = False
-    algorithm.forget(state.extra, departed)
-    _keep_means(algorithm, state, timeline, plan.present)
+    if not (parts.algorithm.personal and parts.settings.federation.returners == "keep"):
+        departed = torch.from_numpy(plan.departed)
+        _clear(state, departed[state.written[departed] > 0])
+        state.seen[departed] = False
+        parts.algorithm.forget(state.extra, departed)
+    _keep_means(parts.algorithm, state, parts.timeline, plan.present)
 
 
 def _forget_all(algorithm: Algorithm, state: RunState) -> None:
@@ -88,7 +92,7 @@ def _forget_all(algorithm: Algorithm, state: RunState) -> None:
 def _clear(state: RunState, clients: Tensor) -> None:
     """Clear the memories of clients, int64 [m]. Those never written to are clear, and on disk would begin to take space."""
     for name, rows in state.memory.items():
-        if name != "latest":
+        if name not in (LATEST, LAST_SERVED):
             rows.index_fill_(0, clients.to(rows.device), 0)
     state.written[clients] = state.round + 1
 

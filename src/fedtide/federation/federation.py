@@ -41,7 +41,7 @@ class Federation:
             initial = state.w
         plan = self.clock.plan(state, t)
         if t > first:
-            change_population(parts.algorithm, state, parts.timeline, plan)
+            change_population(parts, state, plan)
         watched = parts.settings.evaluation.consistency and parts.hardware.leads
         fits = consistency(parts.evaluator, (state.w, state.b), plan) if watched else {}
         if t == first:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from torch import Tensor
 
 from fedtide.engine.flat import Layout
+from fedtide.federation.assembly.chosen import LAST_SERVED, LATEST
 from fedtide.federation.ledger import charge
 from fedtide.federation.parts import Parts
 from fedtide.federation.plan import plan_gradient_round
@@ -42,7 +43,8 @@ class GradientRounds:
         changed = {**amount, **batches, "lr": lr, "schedule": "constant"}
         local = parts.settings.local.model_copy(update=changed)
         scratch = initial_state(parts)
-        scratch.memory.pop("latest", None)  # for evaluation only
+        for name in (LATEST, LAST_SERVED):  # for evaluation only
+            scratch.memory.pop(name, None)
         scratch.w, scratch.b = w, b
         for v in range(rounds):
             plan = plan_gradient_round(parts.timeline, self.t, v, local, parts.settings.seed)

@@ -141,7 +141,7 @@ def assemble(chosen: Chosen, timeline: Timeline, data: Dataset, hardware: Hardwa
         b0=b0,
         workers=workers,
         executor=factory.make(task, workers, settings.engine, chosen.model.family),
-        evaluator=Evaluator(settings.evaluation, timeline, data, workers),
+        evaluator=Evaluator(settings.evaluation, timeline, data, workers, randomness),
         memory=MemoryStore(settings.federation.memory, hardware.device, hardware.scratch),
         synthetic=SyntheticSamples(data, own),
         wireless=wireless,

@@ -14,6 +14,7 @@ from fedtide.costs.wireless import Segment
 from fedtide.engine import contract
 from fedtide.engine.local import Cohort, momentum_steps
 from fedtide.engine.plan import BatchPlan
+from fedtide.federation.assembly.chosen import LAST_SERVED, LATEST
 from fedtide.federation.parts import Parts
 from fedtide.federation.plan import RoundPlan
 from fedtide.federation.ranks import Share, share_of
@@ -63,10 +64,12 @@ def train_round(parts: Parts, state: RunState, plan: RoundPlan) -> RoundResult:
     ids = torch.tensor(plan.ids, dtype=torch.int64)
     places = ids.to(state.counts.device)
     state.counts.index_add_(0, places, torch.ones_like(places))
-    memory = {name: rows[ids.to(rows.device)].to(state.w.device) for name, rows in state.memory.items()}  # [C, d]
+    memory = {  # [C, d]
+        name: rows[ids.to(rows.device)].to(state.w.device) for name, rows in state.memory.items() if name != LAST_SERVED
+    }
     r, services = _make_round(parts, state, plan, batches, memory)
     schedule = parts.exchange.schedule(r)
-    whole = bool(state.memory or schedule.averages) or plan.starts is not None or not parts.sums_only
+    whole = bool(memory or schedule.averages) or plan.starts is not None or not parts.sums_only
     share = share_of(parts.hardware.group, len(ids), whole)
     r.sums = share.total
     batches = sit_out(r, schedule, batches)
@@ -81,8 +84,8 @@ def train_round(parts: Parts, state: RunState, plan: RoundPlan) -> RoundResult:
     r.weights = contract.tensor(algorithm, "weights", algorithm.weights(r), r.n, tuple(r.n.shape))
     w = contract.tensor(algorithm, "finish", algorithm.finish(r), state.w, tuple(state.w.shape))
     b = r.weighted_mean(cohort.buffers)
-    if "latest" in memory:
-        memory["latest"] = cohort.W
+    if LATEST in memory:
+        memory[LATEST] = cohort.W
     if plan.local.keeps_momentum:
         memory.update(cohort.moments)
     _scatter(state, ids, memory, _keeps(plan))

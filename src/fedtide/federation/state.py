@@ -24,7 +24,7 @@ class RunState:
         round, w, b: number of rounds done, global parameters [d] and floating buffers [q].
         server: the algorithm's server vectors [d].
         memory: the clients' vectors [N, d] by name: the algorithm's, what a kept local optimiser remembers (its count of
-            steps is [N, 1]), ``latest`` models where they are evaluated.
+            steps is [N, 1]), and models kept for evaluation.
         seen: bool [N], clients that have a memory. counts: int64 [N], rounds each client took part in.
         written: int64 [N], number of the last round (from 1) in which a client's rows of ``memory`` were written; 0 for never.
         uplink: tensors that links keep at the server, by link and name.

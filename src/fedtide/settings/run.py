@@ -186,8 +186,24 @@ class EvaluationSettings(SettingsModel):
     client_threshold: float = Field(
         0.5, ge=0, le=1, description="accuracy of the share of clients that stay below it, client_accuracy_below"
     )
+    client_samples: Annotated[int | None, OMIT_DEFAULT] = Field(
+        None,
+        ge=1,
+        description="held-out samples for each client, with its shares of labels, where the data do not know whose they are; "
+        "null: all of them",
+    )
+    departed: Annotated[Literal["global", "last"], OMIT_DEFAULT] = Field(
+        "global",
+        description="model that clients which have left are evaluated with: global: today's; last: also the one that each was "
+        "served when it left",
+    )
     personalise: Annotated[int, AtMost(10**9, 32, "batches for every client")] = Field(
-        0, ge=0, description="plain local steps on a copy of its own after which every client is evaluated, too; 0: off"
+        0,
+        ge=0,
+        description="plain local steps from the model that each client is served, after which it is evaluated, too; 0: off",
+    )
+    personalise_part: Annotated[Literal["all", "head", "body"], OMIT_DEFAULT] = Field(
+        "all", description="parameters that these steps train"
     )
     earlier_sessions: Annotated[bool, OMIT_DEFAULT] = Field(
         True,
@@ -212,6 +228,13 @@ class EvaluationSettings(SettingsModel):
             )
         if self.personalise and not self.clients_every:
             raise SettingsError(f"evaluation.personalise = {self.personalise} needs evaluation.clients_every > 0")
+        if self.personalise_part != "all" and not self.personalise:
+            raise SettingsError(
+                f"evaluation.personalise_part = {self.personalise_part} needs evaluation.personalise > 0"
+            )
+        for name, used in (("client_samples", self.client_samples), ("departed", self.departed == "last")):
+            if used and not self.clients_every:
+                raise SettingsError(f"evaluation.{name} = {getattr(self, name)} needs evaluation.clients_every > 0")
         return self
 
 
@@ -224,7 +247,12 @@ class FederationSettings(SettingsModel):
     at_session: Literal["reset", "keep"] = Field(
         "reset",
         description="algorithm memories when a session begins: reset: cleared; keep: every client keeps its own, also over "
-        "sessions in which it is absent; a client that leaves inside a session always loses its own",
+        "sessions in which it is absent; of one that leaves inside a session see `returners`",
+    )
+    returners: Annotated[Literal["forget", "keep"], OMIT_DEFAULT] = Field(
+        "forget",
+        description="a client that leaves inside a session: forget: it loses its memories; keep: it keeps the model of its own "
+        "that a personalised algorithm gives it, and has it when it returns",
     )
     divergence_threshold: float = Field(1e6, gt=0, description="training loss above which a run counts as diverged")
 

@@ -20,6 +20,9 @@ from fedtide.weighting.base import Weighting
 from fedtide.world.dataset import Dataset
 from fedtide.world.timeline import Timeline
 
+LATEST, LAST_SERVED = "latest", "last_served"
+"""Rows kept for evaluation: each client's latest local model, and the one that it was served before it left."""
+
 
 @dataclass
 class Chosen:
@@ -61,7 +64,9 @@ class Chosen:
         if local.keeps_momentum:
             rows |= optimiser(local).widths(size)
         if self.evaluates("all"):
-            rows["latest"] = size
+            rows[LATEST] = size
+        if self.settings.evaluation.departed == "last":
+            rows[LAST_SERVED] = size + layout.buffer_size
         for link in self.links:
             rows |= {memory_name(link, name): size for name in link.memory}
         return rows

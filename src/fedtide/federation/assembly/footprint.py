@@ -18,7 +18,7 @@ from fedtide.engine.plan import step_count
 from fedtide.engine.size import Size, measure
 from fedtide.engine.task import TINY
 from fedtide.engine.workers import available_cores
-from fedtide.federation.assembly.chosen import Chosen
+from fedtide.federation.assembly.chosen import LAST_SERVED, LATEST, Chosen
 from fedtide.federation.saving.memory import MemoryStore
 from fedtide.federation.synthetic import capacity
 from fedtide.initialisation.base import Initialiser
@@ -106,10 +106,10 @@ def footprint(chosen: Chosen, timeline: Timeline, data: Dataset, device: torch.d
     layout = Layout(size.network)
     kept = chosen.client_rows(layout)
     rows_kept = timeline.num_clients * number * sum(kept.values())
-    if settings.federation.memory == "disk" and "latest" not in kept:  # a row takes space once it is written
+    if settings.federation.memory == "disk" and LATEST not in kept:  # a row takes space once it is written
         seen = min(timeline.num_clients, cohort * timeline.rounds)
         rows_kept = min(rows_kept, seen * sum(number * numbers + _BLOCK for numbers in kept.values()))
-    separate = [numbers for name, numbers in kept.items() if name != "latest"] if initialiser.trains else []
+    separate = [numbers for name, numbers in kept.items() if name not in (LATEST, LAST_SERVED)] if initialiser.trains else []
     rows = _ROWS + _ROWS_PER_MEMORY * sum(kept[name] for name in algorithm.client) / layout.size
     rows += len(optimiser(local).vectors)
     rows += bool(algorithm.server) + algorithm.gradients

@@ -13,7 +13,7 @@ from fedtide.engine.plan import step_count
 from fedtide.federation.assembly.footprint import Footprint, gigabytes
 from fedtide.federation.parts import Parts
 from fedtide.federation.schedules import learning_rate
-from fedtide.federation.scoring.client_scores import owners
+from fedtide.federation.scoring.client_samples import owners
 from fedtide.scenarios.base import Scenario
 from fedtide.settings.clock import Events
 from fedtide.settings.run import RunSettings

@@ -11,7 +11,8 @@ import torch
 from fedtide.core.array_types import Floats, Ints
 from fedtide.engine.passes.fit import Fit, fit
 from fedtide.federation.record import RoundRecord
-from fedtide.federation.scoring.client_scores import cells, due, named_columns, own_samples, owners, summary
+from fedtide.federation.scoring.client_samples import own_samples, owners
+from fedtide.federation.scoring.client_scores import cells, due, named_columns, summary
 from fedtide.federation.scoring.evaluator import Evaluator, ModelValues, part_of
 from fedtide.world.membership import GROUPS, membership
 

@@ -4,21 +4,24 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor
+from torch.nn import functional
 
-from fedtide.core.array_types import Floats, Ints
+from fedtide.core.array_types import Bools, Floats, Ints
 from fedtide.engine.passes.evaluation import Scores, evaluate
 from fedtide.federation.record import RoundRecord
 from fedtide.federation.round import RoundResult
+from fedtide.federation.scoring.client_samples import Tested, samples_of
 from fedtide.federation.scoring.evaluator import Evaluator, ModelValues, part_of
 from fedtide.federation.scoring.personal import Personal
 from fedtide.federation.scoring.served import ServedModels
 from fedtide.federation.state import RunState
-from fedtide.world.membership import GROUPS, PRESENT, last_round, membership
+from fedtide.world.membership import GROUPS, PRESENT, membership
 
 _SPREAD = ("mean", "std", "worst_decile", "below")
 _WORST = 0.1
@@ -33,9 +36,12 @@ class ClientScores:
     have none. Mean, standard deviation,
     mean of the worst tenth and share below ``evaluation.client_threshold`` are over the clients present.
 
+    ``gain`` is the mean over the clients present of what a model of their own is better by than the reported one on the same
+    samples, ``hurt`` the share of clients for whom it is worse. A client is ``known`` once it has taken part.
+
     Args:
         evaluator: of the run. personal: local steps, None without ``evaluation.personalise``.
-        served: models of the clients' own, None for an algorithm that has none.
+        served: models of the clients' own, None where all are served the reported one.
     """
 
     def __init__(self, evaluator: Evaluator, personal: Personal | None, served: ServedModels | None) -> None:
@@ -46,40 +52,58 @@ class ClientScores:
         """Columns of the history; none if clients are not evaluated."""
         if not self._evaluator.settings.clients_every:
             return []
-        own = [prefix for prefix, used in (("served", self._served), ("personal", self._personal)) if used is not None]
-        return [
-            *(f"client_accuracy_{name}" for name in (*_SPREAD, *GROUPS)),
-            *(f"{prefix}_accuracy_{name}" for prefix in own for name in (*_SPREAD, *PRESENT)),
-        ]
+        names = [f"client_accuracy_{name}" for name in (*_SPREAD, *GROUPS)]
+        if self._served is not None:
+            departed = ("departed",) if self._served.keeps_last else ()
+            names += [
+                f"served_accuracy_{name}" for name in (*_SPREAD, *PRESENT, *departed, "known", "unknown", "samples")
+            ]
+            names += ["served_gain", "served_hurt", "served_known"]
+        if self._personal is not None:
+            names += [f"personal_accuracy_{name}" for name in (*_SPREAD, *PRESENT)]
+            names += ["personal_gain", "personal_hurt"]
+        return names
 
     def score(self, record: RoundRecord, state: RunState, result: RoundResult, reported: Reported, t: int) -> None:
-        """Write ``client_accuracy_*`` into the row of round ``t``, and a line per client into the table of client scores."""
+        """Write scores of clients into the row of round ``t``, and a line per client into the table of client scores."""
         evaluator, groups = self._evaluator, membership(self._evaluator.timeline, t)
-        threshold = evaluator.settings.client_threshold
         present, departed = evaluator.timeline.at(t).clients, groups["departed"]
         clients = np.concatenate([present, departed])
-        counts, own = _label_counts(evaluator, t, clients), own_samples(evaluator, t, clients)
+        tested = samples_of(evaluator, t, clients)
+        accuracy, loss = _of_reported(evaluator, reported, tested)
         table: dict[str, Sequence[Any]] = {"client": clients.tolist(), **named_columns(evaluator, clients, groups)}
-        if own is None:
-            accuracy, loss = expected(_by_concept(evaluator, reported, counts), counts)
-            table["samples"] = [None] * len(clients)
-        else:
-            accuracy, loss = _measured(evaluator, reported.model, own)
-            table["samples"] = [len(positions) for positions in own]
+        table["samples"] = [len(own) if tested.chosen else None for own in tested.positions]
         table |= {"accuracy": cells(accuracy), "loss": cells(loss)}
+        threshold, here = evaluator.settings.client_threshold, tested.positions[: len(present)]
         record.row |= _prefixed("client_accuracy", summary(accuracy, clients, groups, threshold))
-        tested = _all_samples(evaluator, t) if own is None else own[: len(present)]
-        inside = {name: groups[name] for name in PRESENT}
-        found: dict[str, list[Scores]] = {}
+
+        def write(prefix: str, scores: list[Scores], members: dict[str, Ints]) -> Floats:
+            own, own_loss = _of_each(scores, tested.counts)
+            own, own_loss = (np.append(values, np.full(len(clients) - len(own), np.nan)) for values in (own, own_loss))
+            gain = (own - accuracy)[: len(present)]
+            record.row |= _prefixed(f"{prefix}_accuracy", summary(own, clients, members, threshold))
+            record.row |= {f"{prefix}_gain": _mean(gain), f"{prefix}_hurt": _mean(gain < 0, ~np.isnan(gain))}
+            table.update({f"{prefix}_accuracy": cells(own), f"{prefix}_loss": cells(own_loss)})
+            table[f"{prefix}_gain"] = cells(own - accuracy)
+            return own
+
         if self._served is not None:
-            found["served"] = self._served.scores(state, result, t, tested)
+            scores, known = self._served.scores(state, result, t, here), state.seen.numpy()[present]
+            members = {**groups, "known": present[known], "unknown": present[~known]}
+            if self._served.keeps_last:
+                left = tested.positions[len(present) :]
+                scores += self._served.last_scores(state, departed, left, len(result.members[0]))
+            else:
+                del members["departed"]
+            own = write("served", scores, members)[: len(present)]
+            sizes = tested.sizes[: len(present)]
+            record.row |= {"served_accuracy_samples": _mean(own, sizes), "served_known": float(known.mean())}
+            table["known"] = [*known.tolist(), *([None] * len(departed))]
         if self._personal is not None:
-            found["personal"] = self._personal.scores(result, t, float(record.row["lr"] or 0), tested)
-        for prefix, each in found.items():
-            accuracy, loss = _of_each(each, None if own is not None else counts)
-            absent = [None] * len(departed)
-            table |= {f"{prefix}_accuracy": [*cells(accuracy), *absent], f"{prefix}_loss": [*cells(loss), *absent]}
-            record.row |= _prefixed(f"{prefix}_accuracy", summary(accuracy, present, inside, threshold))
+            rate = float(record.row["lr"] or 0)
+            start = None if self._served is None else partial(self._served.rows, state, result, t)
+            members = {name: groups[name] for name in PRESENT}
+            write("personal", self._personal.scores(result, t, rate, here, start), members)
         record.client_scores = {"round": [t + 1] * len(clients), **table}
 
 
@@ -93,7 +117,8 @@ class Reported(NamedTuple):
 def expected(scores: Scores, label_counts: Tensor) -> tuple[Floats, Floats]:
     """Accuracy and loss expected on samples with the labels of each client, NaN without any.
 
-    ``label_counts`` is float64 [n, L]; classes that are not evaluated do not count.
+    ``scores`` are per class [L], or per client and class [n, L]; ``label_counts`` is float64 [n, L]. Classes that are not
+    evaluated do not count.
     """
     weights = label_counts * (scores.count > 0)
     shares = weights / weights.sum(1, keepdim=True)
@@ -120,47 +145,35 @@ def due(evaluator: Evaluator, t: int) -> bool:
     return every > 0 and ((t + 1) % every == 0 or t + 1 == evaluator.timeline.rounds)
 
 
-def owners(evaluator: Evaluator) -> Ints | None:
-    """Whose the samples are, by virtual position, that hold those of the first split; ``None`` if the data does not know."""
-    origins, timeline = evaluator.data.origins, evaluator.timeline
-    found = origins.train_client if evaluator.settings.splits[0] == "validation" else origins.test_client
-    if found is None or not len(timeline.origin_of_client):
-        return None
-    return np.tile(found, len(timeline.concepts.maps))
-
-
-def own_samples(evaluator: Evaluator, t: int, clients: Ints) -> list[Ints] | None:
-    """Positions of each client's own samples of the first split, as evaluated in the last round in which it was present.
-
-    In the training set for ``validation``, else in the test set; ``None`` if the data does not know whose they are.
-    """
-    timeline, split, of = evaluator.timeline, evaluator.settings.splits[0], owners(evaluator)
-    if of is None:
-        return None
-    found: dict[int, Ints] = {}
-    rounds = last_round(timeline, t)[clients]
-    for round_ in np.unique(rounds):
-        positions = evaluator.positions(split, timeline.evaluated_at(round_))
-        positions = positions[np.argsort(of[positions], kind="stable")]
-        asked = clients[rounds == round_]
-        numbers = timeline.origin_of_client[asked]
-        begins, ends = (np.searchsorted(of[positions], numbers, side) for side in ("left", "right"))
-        found |= {client: positions[slice(*span)] for client, *span in zip(asked.tolist(), begins, ends, strict=True)}
-    return [found[client] for client in clients.tolist()]
-
-
-def _measured(evaluator: Evaluator, model: ModelValues, own: list[Ints]) -> tuple[Floats, Floats]:
-    """Accuracy and loss of the model on each client's own samples, NaN without any."""
-    positions = evaluator.on_device(np.concatenate(own))
+def _of_reported(evaluator: Evaluator, reported: Reported, tested: Tested) -> tuple[Floats, Floats]:
+    """Accuracy and loss of the reported model for each client, NaN without samples."""
+    if not tested.chosen and tested.counts is not None:
+        return expected(_by_concept(evaluator, reported, tested.counts), tested.counts)
+    clients = len(tested.positions)
+    positions = np.concatenate([*tested.positions, np.zeros(0, dtype=np.int64)])
     if not len(positions):
-        return np.full(len(own), np.nan), np.full(len(own), np.nan)
-    count = torch.tensor([len(part) for part in own])
-    owners = torch.repeat_interleave(torch.arange(len(own)), count).to(positions.device)
-    samples = evaluator.data.read(part_of(evaluator.settings.splits[0]), positions)
-    scores = evaluate(evaluator.workers, *model, *samples, evaluator.batch, groups=owners)
-    missing = len(own) - len(scores.count)  # clients without samples at the end
-    sums = [torch.nn.functional.pad(values, (0, missing)).to(torch.float64) for values in (scores.correct, scores.loss)]
-    return (sums[0] / count).numpy(), (sums[1] / count).numpy()
+        return np.full(clients, np.nan), np.full(clients, np.nan)
+    owners = np.repeat(np.arange(clients), [len(own) for own in tested.positions])
+    part, width = part_of(evaluator.settings.splits[0]), 1
+    if tested.counts is not None:
+        width, classes = tested.counts.shape[1], evaluator.data.classes(positions, part)
+        known = evaluator.timeline.concepts
+        concept = positions // (known.test if part == "test" else known.train) if known else 0
+        owners = owners * width + concept * evaluator.data.num_classes + classes
+    groups = evaluator.on_device(owners)
+    samples = evaluator.data.read(part, evaluator.on_device(positions))
+    scores = evaluate(evaluator.workers, *reported.model, *samples, evaluator.batch, groups=groups)
+    missing = clients * width - len(scores.count)  # groups without samples at the end
+    found = Scores(
+        *(
+            functional.pad(values, (0, missing)).view(clients, width)
+            for values in (scores.correct, scores.count, scores.loss)
+        )
+    )
+    if tested.counts is not None:
+        return expected(found, tested.counts)
+    count = found.count[:, 0].to(torch.float64)
+    return (found.correct[:, 0] / count).numpy(), (found.loss[:, 0] / count).numpy()
 
 
 def _by_concept(evaluator: Evaluator, reported: Reported, label_counts: Tensor) -> Scores:
@@ -173,20 +186,6 @@ def _by_concept(evaluator: Evaluator, reported: Reported, label_counts: Tensor) 
     none = torch.zeros(classes, dtype=torch.int64)
     each = [found.get(number, Scores(none, none, none.to(torch.float64))) for number in range(concepts)]
     return Scores(*(torch.cat([getattr(scores, name) for scores in each]) for name in ("correct", "count", "loss")))
-
-
-def _all_samples(evaluator: Evaluator, t: int) -> list[Ints]:
-    """All held-out samples for each client present, as it sees them: the same array for clients that see the same."""
-    split, timeline = evaluator.settings.splits[0], evaluator.timeline
-    if not timeline.concepts:
-        return [evaluator.positions(split, timeline.evaluated_at(t))] * len(timeline.at(t).clients)
-    known: dict[tuple[int, ...], Ints] = {}
-    for row in timeline.concept_shares(t):
-        numbers = tuple(np.flatnonzero(row).tolist())
-        if numbers not in known:
-            parts = [evaluator.under(split, number) for number in numbers]
-            known[numbers] = np.concatenate([*parts, np.zeros(0, dtype=np.int64)])
-    return [known[tuple(np.flatnonzero(row).tolist())] for row in timeline.concept_shares(t)]
 
 
 def _of_each(each: list[Scores], label_counts: Tensor | None) -> tuple[Floats, Floats]:
@@ -202,18 +201,6 @@ def _of_each(each: list[Scores], label_counts: Tensor | None) -> tuple[Floats, F
 def _share(values: Tensor, count: Tensor) -> Floats:
     """One mean over all samples, NaN without any."""
     return (values.sum().to(torch.float64) / count.sum()).reshape(1).numpy()
-
-
-def _label_counts(evaluator: Evaluator, t: int, clients: Ints) -> Tensor:
-    """Training samples per class that each client holds, or last held, float64 [n, L]; under drift [n, C L]."""
-    timeline, concepts, shards = evaluator.timeline, evaluator.timeline.concepts, []
-    for client, round_ in zip(clients, last_round(timeline, t)[clients], strict=True):
-        held = timeline.at(round_)
-        shards.append(timeline.shards[held.shards[np.searchsorted(held.clients, client)]])
-    if not concepts:
-        return evaluator.data.label_counts(shards)
-    split = [shard[concepts.of(shard) == number] for shard in shards for number in range(len(concepts.maps))]
-    return evaluator.data.label_counts(split).view(len(shards), -1)
 
 
 def summary(accuracy: Floats, clients: Ints, groups: dict[str, Ints], threshold: float) -> dict[str, float | None]:
@@ -232,6 +219,12 @@ def summary(accuracy: Floats, clients: Ints, groups: dict[str, Ints], threshold:
         own = accuracy[np.isin(clients, members) & np.isfinite(accuracy)]
         found[name] = float(own.mean()) if len(own) else None
     return found
+
+
+def _mean(values: Floats | Bools, weights: Floats | Bools | None = None) -> float | None:
+    """Weighted mean of the values that are known, None without any."""
+    weights = np.where(np.isnan(values), 0.0, 1.0 if weights is None else weights)
+    return float(np.nansum(weights * values) / weights.sum()) if weights.sum() else None
 
 
 def cells(values: Floats) -> list[float | None]:

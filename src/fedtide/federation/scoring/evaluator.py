@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from fedtide.core.array_types import Bools, Floats, Ints
+from fedtide.core.randomness import Randomness
 from fedtide.engine.passes.evaluation import Scores, evaluate, evaluate_each, evaluate_seen, predict
 from fedtide.engine.passes.fit import Fit, fit
 from fedtide.engine.passes.metrics import measure
@@ -32,6 +33,7 @@ class Evaluator:
     timeline: Timeline
     data: Dataset
     workers: Workers
+    randomness: Randomness
 
     @property
     def batch(self) -> int:

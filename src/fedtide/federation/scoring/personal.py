@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
+from torch import Tensor
 
 from fedtide.core.array_types import Ints
 from fedtide.engine.executors.executor import Executor
@@ -13,37 +15,51 @@ from fedtide.engine.optimisers import optimiser
 from fedtide.engine.passes.evaluation import Scores
 from fedtide.engine.plan import plan_batches
 from fedtide.federation.round import RoundResult
-from fedtide.federation.scoring.evaluator import Evaluator
+from fedtide.federation.scoring.evaluator import Evaluator, ModelValues
 from fedtide.settings.run import RunSettings
+
+Start = Callable[[slice], ModelValues]
+"""Models [c, d] and floating buffers [c, q] of some of the clients present, by place."""
 
 
 @dataclass(frozen=True)
 class Personal:
     """Plain local steps of every client present, ``evaluation.personalise`` of them.
 
-    Each client trains a copy of the round's global model on its training samples with the run's local settings and objective
-    and the round's learning rate, without the algorithm's terms, corrections and memories. The copies are thrown away, nothing
+    Each client trains a copy of the model that it is served on its training samples with the run's local settings and
+    objective and the round's learning rate, without the algorithm's terms, corrections and memories; all of it or the part
+    ``evaluation.personalise_part``. The copies are thrown away, nothing
     is charged, and the draws have their own keys, so that training is the same with and without. Cohorts are as large as that
-    of the round, which bounds the memory. A client without training samples keeps the global model.
+    of the round, which bounds the memory. A client without training samples keeps its model.
+
+    Attributes:
+        trains: bool [d], the parameters that are trained, None for all.
     """
 
     settings: RunSettings
     evaluator: Evaluator
     executor: Executor
+    trains: Tensor | None
 
-    def scores(self, result: RoundResult, t: int, lr: float, tested: list[Ints]) -> list[Scores]:
-        """Scores per class after these steps, of the clients present in order, each on the samples ``tested``."""
+    def scores(
+        self, result: RoundResult, t: int, lr: float, tested: list[Ints], start: Start | None = None
+    ) -> list[Scores]:
+        """Scores per class after these steps, of the clients present in order, each on the samples ``tested``.
+
+        ``start`` gives models of clients' own; without it all start from the global one.
+        """
         evaluator, timeline, data = self.evaluator, self.evaluator.timeline, self.evaluator.data
         clients, shards, sizes = timeline.at(t).clients.tolist(), timeline.shards_at(t), timeline.sizes_at(t)
         local = self.settings.local.model_copy(update={"amount": self.settings.evaluation.personalise, "unit": "steps"})
         size = len(result.members[0])
         scores: list[Scores] = []
-        for start in range(0, len(clients), size):
-            some = slice(start, start + size)
+        for first in range(0, len(clients), size):
+            some = slice(first, first + size)
             keys = self.settings.seed, "personalise", (t,), result.w.device, data.classes
             plan = plan_batches(shards[some], clients[some], local, float(sizes.mean()), *keys)
             count = len(plan.steps)
-            W, buffers = result.w.expand(count, -1).clone(), result.b.expand(count, -1).clone()
+            shared = result.w.expand(count, -1), result.b.expand(count, -1)
+            W, buffers = (rows.clone() for rows in (start(some) if start else shared))
             cohort = Cohort(
                 W=W,
                 buffers=buffers,
@@ -54,6 +70,7 @@ class Personal:
                 lr=lr,
                 added=Local(),
                 losses=torch.zeros(count, dtype=W.dtype, device=W.device),
+                trains=self.trains,
             )
             self.executor.begin(cohort)(plan.longest)
             scores += evaluator.each((W, buffers), range(count), tested[some])

@@ -12,6 +12,7 @@ from fedtide.engine.flat import weighted_sum
 from fedtide.engine.passes.evaluation import Scores
 from fedtide.engine.passes.fit import Fit
 from fedtide.engine.passes.neurons import activities, concentration, probe
+from fedtide.federation.assembly.chosen import LATEST
 from fedtide.federation.parts import Parts
 from fedtide.federation.record import RoundRecord
 from fedtide.federation.round import RoundResult
@@ -83,10 +84,13 @@ class Scoring:
         self._evaluator, self._weighting, self._reported = evaluator, parts.weighting, evaluation.reported
         self._masked = evaluator.has_views
         self._fits = ClientFits(evaluator) if parts.data.task == "regression" else None
+        served = ServedModels(parts.algorithm, parts.layout, evaluator)
+        self._keep_last = served.keep_last if served.keeps_last else None
+        part = None if evaluation.personalise_part == "all" else parts.layout.mask(evaluation.personalise_part)
         self._clients = ClientScores(
             evaluator,
-            Personal(parts.settings, evaluator, parts.executor) if evaluation.personalise else None,
-            ServedModels(parts.algorithm, parts.layout, evaluator) if parts.algorithm.serves else None,
+            Personal(parts.settings, evaluator, parts.executor, part) if evaluation.personalise else None,
+            served if parts.algorithm.serves or served.keeps_last else None,
         )
         self._values: dict[str, Value] = {}
         for split in evaluation.splits:
@@ -102,6 +106,8 @@ class Scoring:
         evaluator = self._evaluator
         settings, timeline = evaluator.settings, evaluator.timeline
         moment = Moment(evaluator, self._weighting, state, result, t)
+        if self._keep_last is not None:
+            self._keep_last(state, result, t)
         if (t + 1) % settings.every == 0 or t + 1 == timeline.rounds or timeline.ends_period(t):
             self._score_round(record, state, result, moment, t)
         if settings.earlier_sessions and timeline.tests_sessions and timeline.ends_session(t):
@@ -166,7 +172,7 @@ def latest_mean(evaluator: Evaluator, weighting: Weighting, state: RunState, t: 
     present, shards = timeline.at(t).clients, timeline.shards_at(t)
     n = torch.tensor([len(shard) for shard in shards], dtype=torch.float64)
     weights = weighting.population_weights(n, evaluator.data.label_counts(shards))
-    rows = state.memory["latest"]
+    rows = state.memory[LATEST]
     if len(present) < len(rows):
         rows = rows[torch.from_numpy(present).to(rows.device)]
     return weighted_sum(weights, rows).to(state.w.device)

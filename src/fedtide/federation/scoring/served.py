@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -13,6 +14,7 @@ from fedtide.core.faults import broken_contract
 from fedtide.engine import contract
 from fedtide.engine.flat import Layout
 from fedtide.engine.passes.evaluation import Scores, mean_losses
+from fedtide.federation.assembly.chosen import LAST_SERVED
 from fedtide.federation.round import RoundResult
 from fedtide.federation.scoring.evaluator import Evaluator, ModelValues
 from fedtide.federation.state import RunState
@@ -26,6 +28,11 @@ class ServedModels:
     layout: Layout
     evaluator: Evaluator
 
+    @property
+    def keeps_last(self) -> bool:
+        """Whether the model that a client was served last is kept when it leaves."""
+        return self.evaluator.settings.departed == "last"
+
     def scores(self, state: RunState, result: RoundResult, t: int, tested: list[Ints]) -> list[Scores]:
         """Scores per class of the clients present in round ``t``, in order, on the samples ``tested``; a cohort at a time."""
         clients = self.evaluator.timeline.at(t).clients
@@ -33,9 +40,38 @@ class ServedModels:
         scores: list[Scores] = []
         for start in range(0, len(clients), size):
             some = slice(start, start + size)
-            found = self._models(state, result, t, some)
-            models = found.models, result.b.expand(len(found.models), -1)
-            scores += self._each(models, found.of.tolist(), tested[some])
+            found = self._served(state, result, t, clients[some])
+            scores += self._each(
+                (found.models, result.b.expand(len(found.models), -1)), found.of.tolist(), tested[some]
+            )
+        return scores
+
+    def rows(self, state: RunState, result: RoundResult, t: int, some: slice | Ints) -> ModelValues:
+        """The models of some of the clients present, by place: parameters [c, d] and floating buffers [c, q]."""
+        found = self._served(state, result, t, self.evaluator.timeline.at(t).clients[some])
+        return found.models[torch.from_numpy(found.of).to(found.models.device)], result.b.expand(len(found.of), -1)
+
+    def keep_last(self, state: RunState, result: RoundResult, t: int) -> None:
+        """Keep the models of clients that are present in round ``t`` for the last time."""
+        timeline = self.evaluator.timeline
+        if t + 1 == timeline.rounds or timeline.at(t) is timeline.at(t + 1):
+            return
+        here = timeline.at(t).clients
+        places = np.flatnonzero(~np.isin(here, timeline.at(t + 1).clients))
+        size, kept = len(result.members[0]), state.memory[LAST_SERVED]
+        for some in np.split(places, range(size, len(places), size)):
+            kept[torch.from_numpy(here[some]).to(kept.device)] = torch.cat(self.rows(state, result, t, some), 1).to(
+                kept
+            )
+        state.written[torch.from_numpy(here[places])] = t + 1
+
+    def last_scores(self, state: RunState, departed: Ints, tested: list[Ints], size: int) -> list[Scores]:
+        """Scores of clients that have left, each with the model that it was served last; a cohort at a time."""
+        kept, scores = state.memory[LAST_SERVED], list[Scores]()
+        for some in np.split(np.arange(len(departed)), range(size, len(departed), size)):
+            rows = kept[torch.from_numpy(departed[some]).to(kept.device)].to(state.w.device)
+            models = rows[:, : self.layout.size], rows[:, self.layout.size :]
+            scores += self.evaluator.each(models, range(len(some)), [tested[place] for place in some])
         return scores
 
     def _each(self, models: ModelValues, of: list[int], tested: list[Ints]) -> list[Scores]:
@@ -47,9 +83,10 @@ class ServedModels:
         scores = dict(zip(places, found, strict=True))
         return [scores[first[pair]] for pair in pairs]
 
-    def _models(self, state: RunState, result: RoundResult, t: int, some: slice) -> Served:
+    def _served(self, state: RunState, result: RoundResult, t: int, clients: Ints) -> Served:
+        """What the algorithm answers for some of the clients present in round ``t``, ascending ids."""
         evaluator, here = self.evaluator, self.evaluator.timeline.at(t)
-        clients, held = here.clients[some], here.shards[some]
+        held = here.shards[np.searchsorted(here.clients, clients)]
 
         def losses(models: Tensor) -> Tensor:
             shards = [evaluator.timeline.shards[shard] for shard in held]

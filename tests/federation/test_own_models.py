@@ -1,0 +1,207 @@
+"""What clients' own models are worth: their test samples, the gain, and clients that leave and return."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from fedtide.algorithms.base import Served
+from fedtide.core.errors import SettingsError
+from fedtide.federation.federation import Federation
+from fedtide.federation.scoring.client_samples import sample_counts, samples_of
+from fedtide.world.timeline import Timeline
+from support import assert_same, deal, federation, run_rounds, settings, steady, timeline, vectors
+
+pytestmark = pytest.mark.usefixtures("drop_in")
+
+MODEL = {"name": "mlp", "widths": [6]}
+SIZES = (12, 9, 14, 10)
+
+
+def made(world: Timeline, algorithm: Any = "in_parts", cohorts: Any = None, **values: Any) -> Federation:
+    local = {"amount": 2, "batch_size": 3, "lr": 0.2}
+    values["evaluation"] = {"clients_every": 1, **values.get("evaluation", {})}
+    chosen = settings(**{"algorithm": algorithm, "model": MODEL, "local": local, **values})
+    return federation(chosen, world, vectors(), cohorts=cohorts)
+
+
+def away(rounds: int = 5) -> Timeline:
+    """Client 3 is absent in rounds 3 and 4."""
+    everybody = {client: client for client in range(4)}
+    present = [{client: client for client in range(3 if t in (2, 3) else 4)} for t in range(rounds)]
+    assert present[0] == everybody
+    return timeline(deal(SIZES), present, clients=4)
+
+
+def test_samples_stand_for_a_client_by_its_shares_of_labels() -> None:
+    assert sample_counts(np.array([50, 30, 19, 1]), np.array([100, 5, 100, 100]), 20).tolist() == [10, 5, 4, 1]
+    assert sample_counts(np.zeros(3), np.array([4, 4, 4]), 20).tolist() == [0, 0, 0]
+
+
+def test_samples_belong_to_the_client_and_are_nested() -> None:
+    def positions(clients: list[int], **values: Any) -> list[set[int]]:
+        fed = made(steady(SIZES, 2), **values)
+        tested = samples_of(fed.parts.evaluator, 1, np.array(clients))
+        fed.parts.workers.close()
+        assert tested.counts is not None
+        found = [set(own.tolist()) for own in tested.positions]
+        assert [len(own) for own in tested.positions] == [len(own) for own in found]
+        return found
+
+    few, many = (positions([0, 1, 2, 3], evaluation={"client_samples": m}) for m in (7, 19))
+    assert all(one < other for one, other in zip(few, many, strict=True))
+    assert len({tuple(sorted(own)) for own in few}) == 4
+    assert positions([2], algorithm="fedavg", evaluation={"client_samples": 7}) == [few[2]]
+    assert positions([2], seed=1, evaluation={"client_samples": 7}) != [few[2]]
+
+
+def test_many_samples_are_all_of_them() -> None:
+    """Where every sample of a label is taken, accuracies are those of the whole test set."""
+    tables = []
+    for number in (None, 10_000):
+        _, records = run_rounds(made(steady(SIZES, 2), evaluation={"client_samples": number}))
+        tables.append(records[-1].client_scores)
+    for name in ("accuracy", "loss", "served_accuracy", "served_loss", "served_gain"):
+        assert tables[0][name] == pytest.approx(tables[1][name], abs=1e-12)
+    assert tables[0]["samples"] == [None] * 4
+    assert tables[1]["samples"] != tables[0]["samples"]
+
+
+@pytest.mark.parametrize("number", [None, 6])
+def test_gains_are_differences_on_the_same_samples(number: int | None) -> None:
+    evaluation = {"client_samples": number, "personalise": 2}
+    fed = made(steady(SIZES, 3), cohorts=[[0, 3]] * 3, evaluation=evaluation)
+    _, records = run_rounds(fed)
+    table, row = records[-1].client_scores, records[-1].row
+    for prefix in ("served", "personal"):
+        gain = np.subtract(table[f"{prefix}_accuracy"], table["accuracy"])
+        assert table[f"{prefix}_gain"] == pytest.approx(gain)
+        assert row[f"{prefix}_gain"] == pytest.approx(gain.mean())
+        assert row[f"{prefix}_hurt"] == pytest.approx((gain < 0).mean())
+    assert [value == 0 for value in table["served_gain"]][1:3] == [True, True]
+    assert table["known"] == [True, False, False, True]
+    assert row["served_known"] == 0.5
+    assert row["served_accuracy_known"] == pytest.approx(np.mean([table["served_accuracy"][k] for k in (0, 3)]))
+    assert row["served_accuracy_unknown"] == pytest.approx(np.mean([table["served_accuracy"][k] for k in (1, 2)]))
+    assert row["served_accuracy_samples"] == pytest.approx(np.average(table["served_accuracy"], weights=SIZES))
+    assert set(fed.scoring.columns) <= set(row)
+
+
+def test_one_drawn_sample_set_is_what_a_pass_over_it_gives() -> None:
+    fed = made(steady(SIZES, 1), "fedavg", evaluation={"client_samples": 5})
+    evaluator = fed.parts.evaluator
+    state, records = run_rounds(fed)
+    tested = samples_of(evaluator, 0, np.arange(4))
+    assert tested.counts is not None
+    for client, positions in enumerate(tested.positions):
+        inputs, labels = evaluator.data.read("test", torch.from_numpy(positions))
+        hits = (evaluator.workers.forward(state.w, state.b, inputs).argmax(1) == labels).double()
+        share = tested.counts[client] / tested.counts[client].sum()
+        weights = (share / torch.bincount(labels, minlength=3).clamp(min=1))[labels]
+        assert records[0].client_scores["accuracy"][client] == pytest.approx(float((weights * hits).sum()))
+
+
+def test_personal_steps_begin_at_the_served_model() -> None:
+    """No steps to speak of leave the served model, and what is not trained stays as it was served."""
+    steady_world = steady(SIZES, 2)
+    evaluation = {"personalise": 2, "personalise_part": "head"}
+    fed = made(steady_world, evaluation=evaluation)
+    each, models = fed.parts.evaluator.each, []
+
+    def noted(rows: Any, of: Any, tested: Any) -> Any:
+        models.append(rows[0][list(of)].clone())
+        return each(rows, of, tested)
+
+    object.__setattr__(fed.parts.evaluator, "each", noted)
+    run_rounds(fed)
+    served, personal = models[-2:]
+    head = fed.parts.layout.mask("head")
+    assert torch.equal(served[:, ~head], personal[:, ~head])
+    assert bool((served[:, head] != personal[:, head]).any(1).all())
+
+
+def test_the_last_model_served_is_that_of_the_last_round_present() -> None:
+    """Frozen when a client leaves, whatever becomes of its memory, on the samples of its last round."""
+    world = away()
+    sessions = timeline(
+        world.shards,
+        [dict(zip(world.at(t).clients.tolist(), world.at(t).shards.tolist(), strict=True)) for t in range(5)],
+        clients=4,
+        session_of_round=[0, 0, 1, 1, 1],
+    )
+    fed = made(sessions, evaluation={"departed": "last", "client_samples": 8})
+    before = fed.parts.evaluator.timeline.at(1).clients.tolist()
+    assert before == [0, 1, 2, 3]
+    _, records = run_rounds(fed)
+    then, later = records[1].client_scores, records[3].client_scores
+    assert later["client"] == [0, 1, 2, 3]
+    assert later["group"][3] == "departed"
+    assert later["served_accuracy"][3] == then["served_accuracy"][3]
+    assert later["served_loss"][3] == then["served_loss"][3]
+    assert later["loss"][3] != then["loss"][3]
+    assert records[3].row["served_accuracy_departed"] == then["served_accuracy"][3]
+    _, plain = run_rounds(made(sessions))
+    assert "served_accuracy_departed" not in plain[3].row
+    assert plain[3].client_scores["served_accuracy"][3] is None
+
+
+def test_keeping_last_models_changes_nothing_else() -> None:
+    states = [run_rounds(made(away(), evaluation={"departed": departed}))[0] for departed in ("global", "last")]
+    del states[1].memory["last_served"]
+    states[1].written = states[0].written
+    assert_same(*states)
+
+
+@pytest.mark.parametrize("returners", ["forget", "keep"])
+def test_a_client_that_returns(returners: str) -> None:
+    """Kept, its memory is what it was when it left; forgotten, it is served the global model until it is drawn."""
+    cohorts = [[0, 1, 2, 3], [3], [0], [1], [2]]
+    state, _ = run_rounds(made(away(), "local", cohorts=cohorts), 2)
+    own = state.memory["own"][3]
+    state, records = run_rounds(made(away(), "local", cohorts=cohorts, federation={"returners": returners}))
+    table, kept = records[-1].client_scores, returners == "keep"
+    assert table["known"][3] is kept
+    assert torch.equal(state.memory["own"][3], own) is kept
+    assert (table["served_loss"][3] == table["loss"][3]) is not kept
+
+
+def test_only_models_of_clients_own_are_kept() -> None:
+    """A drift memory is no such model: it leaves with its client, as before."""
+    states = [
+        run_rounds(made(away(), "scaffold", federation={"returners": returners}))[0] for returners in ("forget", "keep")
+    ]
+    assert_same(*states)
+
+
+def test_clusters_need_no_more_passes() -> None:
+    fed = made(steady(SIZES, 1))
+    asked: list[int] = []
+    each = fed.parts.evaluator.each
+
+    def two(s: Any) -> Served:
+        return Served(torch.stack([s.w, 2 * s.w]), np.array([0, 1, 1, 0])[s.ids])
+
+    def noted(rows: Any, of: Any, tested: Any) -> Any:
+        asked.append(len(of))
+        return each(rows, of, tested)
+
+    fed.parts.algorithm.served = two  # type: ignore[method-assign]
+    object.__setattr__(fed.parts.evaluator, "each", noted)
+    run_rounds(fed)
+    assert asked == [2]
+
+
+@pytest.mark.parametrize(
+    ("evaluation", "line"),
+    [
+        ({"personalise_part": "head"}, "evaluation.personalise_part = head needs evaluation.personalise > 0"),
+        ({"clients_every": 0, "client_samples": 3}, "evaluation.client_samples = 3 needs evaluation.clients_every > 0"),
+        ({"clients_every": 0, "departed": "last"}, "evaluation.departed = last needs evaluation.clients_every > 0"),
+    ],
+)
+def test_settings_that_do_not_fit_are_one_line(evaluation: dict[str, Any], line: str) -> None:
+    with pytest.raises(SettingsError, match=line):
+        settings(evaluation={"clients_every": 1, **evaluation})
