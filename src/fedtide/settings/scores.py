@@ -26,7 +26,13 @@ RECORDED: Mapping[TaskName, tuple[str, ...]] = {
 _NEXT = "_next"
 _LOWER = ("loss", "calibration_error", "mae")
 _NO_SHARE = ("loss", "r2", "mae")
-_WORDS = {
+_OF_CLIENTS = {
+    "accuracy_mean": "mean accuracy of clients",
+    "accuracy_newcomers": "accuracy of newcomers",
+    "accuracy_worst_decile": "accuracy of the worst decile of clients",
+}
+"""Scores of clients in a search, by the end of their column's name."""
+_WORDS = _OF_CLIENTS | {
     "auroc": "AUROC",
     "macro_f1": "macro F1",
     "r2": "R²",
@@ -55,11 +61,17 @@ class Score:
     def metric(self) -> str | None:
         """What ``evaluation.metrics`` has to list; None for what is always recorded."""
         base = self._base
-        return None if any(base in names for names in RECORDED.values()) else base
+        return None if self.of_clients or any(base in names for names in RECORDED.values()) else base
 
     def fits(self, task: TaskName) -> bool:
         """Whether runs of a task can record it."""
-        return self._base in RECORDED[task] or (task == "classification" and self.metric is not None)
+        classifies = task == "classification" and (self.metric is not None or self.of_clients)
+        return self._base in RECORDED[task] or classifies
+
+    @property
+    def of_clients(self) -> bool:
+        """Whether it is one over clients, which are then evaluated."""
+        return self.name in _OF_CLIENTS
 
     @property
     def words(self) -> str:

@@ -75,9 +75,9 @@ TuneMetric = Literal[
     "validation_calibration_error", "validation_r2", "validation_mae", "validation_mean_ap",
     "validation_accuracy_next", "validation_loss_next", "validation_balanced_accuracy_next", "validation_macro_f1_next",
     "validation_auroc_next", "validation_calibration_error_next", "validation_r2_next", "validation_mae_next",
-    "validation_mean_ap_next",
+    "validation_mean_ap_next", "served_accuracy_mean", "served_accuracy_newcomers", "served_accuracy_worst_decile",
 ]  # fmt: skip
-"""Every score of ``ScoreName`` on the validation split."""
+"""Every score of ``ScoreName`` on the validation split, and accuracies over clients, each with the model it is served."""
 
 
 class TuneSettings(SettingsModel):
@@ -92,7 +92,8 @@ class TuneSettings(SettingsModel):
     metric: TuneMetric = Field(
         "validation_accuracy",
         description="metric to optimise, averaged over some rounds; loss, calibration error and mean absolute error are "
-        "minimised; `_next`: on the next period, with `scenario.ahead: 1`; if not given, r2 for regression, mean_ap for "
+        "minimised; `_next`: on the next period, with `scenario.ahead: 1`; served_accuracy: over clients, each on its validation samples with "
+        "the model it is served; if not given, r2 for regression, mean_ap for "
         "multilabel, and with `scenario.ahead: 1` that on the next period",
     )
     over: Literal["auto", "end", "changes", "periods", "drifts"] = Field(

@@ -71,10 +71,12 @@ class Space:
     def settings(self, values: Values, seed: int | None = None) -> RunSettings:
         """Settings of a trial's run: with a seed (the first) and the metric of the search, evaluated for validation only."""
         run = self._merged(values).run(seed=self._tune.run_seeds[0] if seed is None else seed)
-        wanted, recorded = score_of(self._tune.metric).metric, run.evaluation.metrics
-        metrics = recorded if wanted is None or wanted in recorded else (*recorded, wanted)
-        evaluation = run.evaluation.model_copy(update={"splits": ("validation",), "metrics": metrics})
-        return run.model_copy(update={"evaluation": evaluation})
+        score, recorded = score_of(self._tune.metric), run.evaluation.metrics
+        metrics = recorded if score.metric is None or score.metric in recorded else (*recorded, score.metric)
+        changed: dict[str, Any] = {"splits": ("validation",), "metrics": metrics}
+        if score.of_clients and not run.evaluation.clients_every:
+            changed["clients_every"] = run.evaluation.every
+        return run.model_copy(update={"evaluation": run.evaluation.model_copy(update=changed)})
 
     def raw(self, values: Values) -> dict[str, Any]:
         """The settings file with ``values`` merged in."""

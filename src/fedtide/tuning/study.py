@@ -110,7 +110,8 @@ def tune(
         timeline = timeline_for(until.cut(space.settings({}, seed)), data)
         if len(timeline.validation) == 0:
             raise SettingsError(f"validation = {space.base.validation:g}: a search needs a share > 0 to measure on")
-        ahead, every = score_of(options.metric).ahead, space.base.evaluation.every
+        scored, evaluation = score_of(options.metric), space.base.evaluation
+        ahead, every = scored.ahead, evaluation.clients_every if scored.of_clients else evaluation.every
         rounds[seed] = evaluated_rounds(timeline, options.over, every, ahead=ahead)
         length = length or timeline.rounds
     if until.text:

@@ -94,7 +94,7 @@ class Pruner(L.Callback):
             trainer.should_stop |= self.pruned
 
     def _consider(self, row: Mapping[str, Any]) -> None:
-        round_, cell = int(row["round"]), row.get(self.metric)
+        round_, cell = int(row["round"]), measured(row, self.metric)
         if round_ > self._last and cell not in (None, "") and math.isfinite(float(cell)):
             self._last = round_
             self.pruned |= self.should_prune(round_, float(cell))
@@ -135,8 +135,8 @@ def _run_seed(task: Task, member: SeedRun, ask: Ask | None) -> Outcome:
     state, history = str(summary["state"]), directory.history()
     value = score(history, task.metric, member.rounds) if state == "complete" else None
     if state == "complete" and value is None:
-        measured = any(row[task.metric] for row in history if int(row["round"]) in member.rounds)
-        state = "diverged" if measured else "undetermined"
+        found = any(measured(row, task.metric) for row in history if int(row["round"]) in member.rounds)
+        state = "diverged" if found else "undetermined"
     tracking = tuple(line for line in remarks if line.startswith("MLflow"))
     if value is None:
         return Outcome(state, None, summary.get("signal"), tracking)
@@ -233,8 +233,14 @@ def evaluated_rounds(timeline: Timeline, over: str, every: int, ahead: bool = Fa
     return rounds
 
 
+def measured(row: Mapping[str, Any], metric: str) -> Any:
+    """A metric after a round; where clients are served no models of their own, it is that of the reported one."""
+    return row[metric] if metric in row else row.get(metric.replace("served_", "client_", 1))
+
+
 def score(history: Iterable[Mapping[str, str]], metric: str, rounds: Collection[int]) -> float | None:
     """Mean of a metric over some rounds, as far as they are evaluated; ``None`` if it is not finite or none was."""
-    values = [float(row[metric]) for row in history if int(row["round"]) in rounds and row[metric]]
+    cells = [measured(row, metric) for row in history if int(row["round"]) in rounds]
+    values = [float(cell) for cell in cells if cell]
     mean = sum(values) / len(values) if values else math.nan
     return mean if math.isfinite(mean) else None
