@@ -35,7 +35,7 @@ def test_every_score_can_be_searched_for() -> None:
 def test_clients_are_evaluated_with_the_models_they_are_served(
     params: Make, tmp_path: Path, algorithm: str, column: str
 ) -> None:
-    """Every round and on validation samples, where nothing else is said; FedAvg's clients are served the global model."""
+    """On validation samples; FedAvg's clients are served the global model."""
     chosen = params({"trials": 2, "metric": "served_accuracy_worst_decile", "prune": False}, algorithm=algorithm)
     result = search(chosen, tmp_path)
     with (tmp_path / "tuning" / "trials.csv").open(encoding="utf-8") as stream:
@@ -43,7 +43,6 @@ def test_clients_are_evaluated_with_the_models_they_are_served(
     for row in rows:
         history = RunDirectory(tmp_path / "runs" / row["run"]).history()
         assert float(row["value"]) == float(history[-1][f"{column}_accuracy_worst_decile"])
-        assert all(each[f"{column}_accuracy_worst_decile"] for each in history)
     assert result.value == max(float(row["value"]) for row in rows)
 
 

@@ -100,8 +100,6 @@ class FedCcfa(Algorithm):
 
     settings: Settings
 
-    personal = True
-
     needs_classes = True
     linear_head = True
     needs_body = True

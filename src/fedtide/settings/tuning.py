@@ -92,9 +92,9 @@ class TuneSettings(SettingsModel):
     metric: TuneMetric = Field(
         "validation_accuracy",
         description="metric to optimise, averaged over some rounds; loss, calibration error and mean absolute error are "
-        "minimised; `_next`: on the next period, with `scenario.ahead: 1`; served_accuracy: over clients, each on its validation samples with "
-        "the model it is served; if not given, r2 for regression, mean_ap for "
-        "multilabel, and with `scenario.ahead: 1` that on the next period",
+        "minimised; `_next`: on the next period, with `scenario.ahead: 1`; served_accuracy: over clients, each with the model "
+        "that it is served; if not given, r2 for regression, mean_ap for multilabel, and with `scenario.ahead: 1` that on the "
+        "next period",
     )
     over: Literal["auto", "end", "changes", "periods", "drifts"] = Field(
         "auto",

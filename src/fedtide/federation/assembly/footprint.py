@@ -109,7 +109,9 @@ def footprint(chosen: Chosen, timeline: Timeline, data: Dataset, device: torch.d
     if settings.federation.memory == "disk" and LATEST not in kept:  # a row takes space once it is written
         seen = min(timeline.num_clients, cohort * timeline.rounds)
         rows_kept = min(rows_kept, seen * sum(number * numbers + _BLOCK for numbers in kept.values()))
-    separate = [numbers for name, numbers in kept.items() if name not in (LATEST, LAST_SERVED)] if initialiser.trains else []
+    separate = (
+        [numbers for name, numbers in kept.items() if name not in (LATEST, LAST_SERVED)] if initialiser.trains else []
+    )
     rows = _ROWS + _ROWS_PER_MEMORY * sum(kept[name] for name in algorithm.client) / layout.size
     rows += len(optimiser(local).vectors)
     rows += bool(algorithm.server) + algorithm.gradients
