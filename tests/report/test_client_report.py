@@ -16,6 +16,7 @@ from fedtide.records.client_scores import encoded, file_name
 from fedtide.report import fairness
 from fedtide.report.build import Contents, build
 from fedtide.report.charts import clients
+from fedtide.report.charts import own_models as own
 from fedtide.report.charts.pictures import picture
 
 EVERY, CLIENTS = 4, 20
@@ -122,14 +123,14 @@ def test_methods_are_compared_seed_by_seed(out):
 
 def test_the_figures_are_reproducible(dirs, out):
     read = records.load(dirs)
-    charts = {"client_accuracy": clients.distribution(read, clients.quantiles(dirs, read))}
+    charts = {"client_accuracy": clients.distribution(read, clients.quantiles(clients.evaluations(dirs, read)))}
     charts["newcomers"] = clients.newcomers(read)
     for name, chart in charts.items():
         assert picture(name, "", "", chart, ()).files["png"] == (out / f"{name}.png").read_bytes()
 
 
 def test_quantiles_are_of_the_clients_present(dirs):
-    found = clients.quantiles(dirs, records.load(dirs))
+    found = clients.quantiles(clients.evaluations(dirs, records.load(dirs)))
     assert found.groupby("key").size().tolist() == [9] * 6
     row = found[(found["key"] == dirs[0].name) & (found["round"] == 24)].iloc[0]
     scores = pd.read_parquet(dirs[0] / file_name(24))
@@ -168,6 +169,56 @@ def test_without_a_later_session_there_are_no_newcomers(tmp_path):
     assert [column.key for column in table.columns] == ["client_mean"]
     assert clients.newcomers(read) is None
     assert fairness.fairness(records.load([write_run(tmp_path, "scaffold")]), 6) is None
+
+
+def own_models(present, every=2):
+    """Evaluations of clients by one run of ``fedavg``: accuracy 0.1 times the client, a tenth more with the model served."""
+    rows = [
+        {"client": client, "round": every * (place + 1), "group": "", "accuracy": client / 10, "session": 1}
+        for place, clients_ in enumerate(present)
+        for client in clients_
+    ]
+    frame = pd.DataFrame(rows).assign(key="a", label="fedavg", initialiser="previous", personal_accuracy=np.nan)
+    frame["served_accuracy"], frame["served_gain"] = frame["accuracy"] + 0.1, 0.1 * (frame["client"] % 3 - 1)
+    return frame.assign(personal_gain=np.nan)
+
+
+def lines(chart):
+    (panel,) = chart.panels
+    (line,) = [series for series in panel.series if series.listed]
+    return line.x.tolist(), line.y.tolist()
+
+
+def test_gains_are_sorted_and_of_the_last_evaluation(dirs):
+    x, y = lines(own.gains(records.load(dirs[:1]), own_models([[0], [0, 1, 2]])))
+    assert [y[x.index(place)] for place in (0, 25, 50, 100)] == pytest.approx([-0.1, -0.05, 0.0, 0.1])
+
+
+def test_newcomers_are_followed_from_their_arrival_and_returners_apart(dirs):
+    """Clients 1 and 2 arrive at the second and third evaluation, client 0 is away for two; one newcomer of two is half."""
+    table = own_models([[0], [0, 1], [1, 2], [1], [0, 1, 2]])
+    read = records.load(dirs[:1])
+    assert lines(own.since_arrival(read, table)) == ([0, 2, 4, 6], pytest.approx([0.25, 0.2, 0.2, 0.2]))
+    assert lines(own.by_absence(read, table)) == ([2, 4], pytest.approx([0.3, 0.1]))
+    assert own.since_arrival(read, own_models([[0, 1], [0]])) is None
+    assert own.by_absence(read, own_models([[0, 1], [0]])) is None
+
+
+def test_what_models_of_their_own_are_worth_is_in_the_table(tmp_path):
+    path = write_clients(tmp_path)
+    history = pd.read_csv(path / "history.csv")
+    for name, value in (("accuracy_mean", 0.7), ("gain", 0.05), ("hurt", 0.25)):
+        history[f"served_{name}"] = np.where(history["client_accuracy_mean"].notna(), value, np.nan)
+    history.to_csv(path / "history.csv", index=False)
+    finish_again(path)
+    table = fairness.fairness(records.load([path]), 6)
+    assert table is not None
+    row = dict(zip([column.title for column in table.columns], fairness.sheet(table, 6).rows[0][1], strict=True))
+    assert (row["Mean with the model served, %"], row["Gain, points"], row["Hurt, % of clients"]) == (
+        "70.0",
+        "+5.0",
+        "25.0",
+    )
 
 
 @pytest.mark.parametrize("damage", ["missing", "changed"])

@@ -36,7 +36,7 @@ _OPTIONAL = [
     *("test_accuracy", "latency", "energy", "gradient_rounds", "kappa", "alpha", "momentum_norm"),
     *("exchanges", "seconds_simulated", "refused", "cancelled", drifts.COLUMN),
 ]
-_SCORES = r"test_|client_(accuracy|r2|mae)_|personal_accuracy_|served_accuracy_"
+_SCORES = r"test_|client_(accuracy|r2|mae)_|personal_|served_"
 _CLIENTS = ["gate", "local_loss", "global_loss", "staleness"]
 _NEURONS = ["round", "layer", *MEASURES]
 _BOUNDARY = ["session", "returning", "start_accuracy", "mu", "losses"]
@@ -60,7 +60,7 @@ class Records:
             ``exchanges`` of models, ``refused`` and ``cancelled`` results (NaN in lockstep), ``gradient_rounds`` (cumulative),
             ``kappa`` (normalised communication cost of the round), ``alpha`` and ``momentum_norm`` (NaN where the algorithm
             has none), ``concepts_changed`` (clients whose concept has changed in the round, NaN without drift); and the other
-            ``test_*``, ``client_*`` scores, ``personal_accuracy_*`` and ``served_accuracy_*`` of the runs that have them.
+            ``test_*``, ``client_*`` scores, ``personal_*`` and ``served_*`` of the runs that have them.
         boundaries: one row per run and session whose start was recorded: the run's columns, ``session`` (from 1),
             ``returning`` (to clients of an earlier session after the pilot), ``start_accuracy`` (share, NaN where not
             recorded), ``mu`` (weight by stored session) and ``losses`` (training loss by model), both possibly empty.

@@ -26,6 +26,7 @@ from fedtide.report.charts.chart import Chart
 from fedtide.report.charts.concepts import CAPTION as CONCEPTS
 from fedtide.report.charts.drifts import CAPTION as AROUND
 from fedtide.report.charts.drifts import around_drifts
+from fedtide.report.charts.own_models import ABSENCE, ARRIVAL, GAINS, by_absence, gains, since_arrival
 from fedtide.report.charts.pictures import Picture, picture
 from fedtide.report.charts.session_marks import drift_marks
 from fedtide.report.method_table import MethodTable
@@ -128,8 +129,8 @@ def build(run_dirs: Sequence[Path], out: Path, contents: Contents) -> ReportSumm
     ]
     warnings = [*findings.warnings(read), *periods.falls(read, names)]
     results = [*findings.results(table), *(findings.results(fair) if fair else [])]
-    spread = clients.quantiles(run_dirs, read)
-    pictures = [*_pictures(read, table, spread, formats), *(front for _, front in found)]
+    evaluated = clients.evaluations(run_dirs, read)
+    pictures = [*_pictures(read, table, evaluated, formats), *(front for _, front in found)]
     if contents.moves is not None and (drawn := ribbon.ribbon(read, pd.DataFrame(contents.moves))) is not None:
         pictures.insert(0, picture("population", "Population over the sessions", ribbon.caption(read), drawn, formats))
     world = [
@@ -189,7 +190,7 @@ _RANGE = (
 _MARKED = " Dashed, vertical: a drift begins."
 
 
-def _pictures(read: Records, table: Table, spread: pd.DataFrame, formats: Sequence[str]) -> list[Picture]:
+def _pictures(read: Records, table: Table, evaluated: pd.DataFrame, formats: Sequence[str]) -> list[Picture]:
     """The figures that have data, the key figure first."""
     score, models = read.score, drifts.accuracies(read)
     possible = [
@@ -213,7 +214,7 @@ def _pictures(read: Records, table: Table, spread: pd.DataFrame, formats: Sequen
         ),
         (
             "client_accuracy",
-            clients.distribution(read, spread),
+            clients.distribution(read, clients.quantiles(evaluated)),
             "Distribution of accuracy over the clients",
             "Percentiles over the clients present, each on its own held-out samples, or expected under its labels; mean of the "
             "complete runs of a method.",
@@ -226,6 +227,14 @@ def _pictures(read: Records, table: Table, spread: pd.DataFrame, formats: Sequen
             "absence; departed: absent, on their last samples. Lines: mean of the complete runs; shading: range over the "
             "seeds.",
         ),
+        ("gains", gains(read, evaluated), "Gain of a model of one's own", GAINS),
+        (
+            "since_arrival",
+            since_arrival(read, evaluated),
+            "Newcomers since their arrival",
+            ARRIVAL,
+        ),
+        ("by_absence", by_absence(read, evaluated), "Returners by length of absence", ABSENCE),
         (
             "weights",
             boundaries.weights(read, table.rules.reference),

@@ -16,7 +16,7 @@ from fedtide.report.sheets import Sheet
 
 PREFIX = "client_accuracy_"
 _FIT = "client_r2_"
-_GROUPS = {"client": PREFIX, "personal": "personal_accuracy_"}
+_GROUPS = {"client": PREFIX, "served": "served_accuracy_", "personal": "personal_accuracy_"}
 _FIT_GROUPS = {"client": _FIT, "error": "client_mae_"}
 _FIGURES = Scale(share=False)
 _SPREAD = ("mean", "std", "worst_decile", "below")
@@ -27,8 +27,9 @@ def fairness(records: Records, last: int) -> MethodTable | None:
 
     ``client_mean``, ``client_std``, ``client_worst_decile`` and ``client_below`` are means over the evaluations in the last
     ``last`` rounds. ``client_newcomers``, and ``client_gap`` to the stayers, are means over the sessions that have such
-    clients. ``personal_*`` are the same after local steps, ``error_*`` those of a
-    regression's mean absolute error.
+    clients. ``served_*`` are the same of the models that clients are served, ``personal_*`` after local steps, with their
+    ``gain`` over the reported model and the share of clients whom they ``hurt``; ``error_*`` those of a regression's mean
+    absolute error.
     """
     has_classes = f"{PREFIX}mean" in records.history
     if not has_classes and f"{_FIT}mean" not in records.history:
@@ -67,6 +68,8 @@ def sheet(table: MethodTable, last: int) -> Sheet:
         notes.append("Newcomers: clients in their first session; mean over the later sessions that have some.")
     if "client_gap" in keys:
         notes.append("Stayers: present in the session before as well.")
+    if {"served_gain", "personal_gain"} & keys:
+        notes.append("Gain: over the reported model, on the same samples; hurt: clients for whom it is negative.")
     cells = [
         (method, [column.text(row[f"{column.key}_mean"], row[f"{column.key}_std"]) for column in table.columns])
         for method, row in table.rows()
@@ -80,6 +83,8 @@ def _of_run(history: pd.DataFrame, last: int, prefixes: dict[str, str]) -> dict[
         values = history.reindex(columns=[f"{prefix}{ending}" for ending in (*_SPREAD, "newcomers", "stayers")])
         values.columns = [*_SPREAD, "newcomers", "stayers"]
         found |= {f"{name}_{ending}": metrics.mean_of_last(values[ending], last) for ending in _SPREAD}
+        worth = history.reindex(columns=[f"{name}_gain", f"{name}_hurt"])
+        found |= {str(column): metrics.mean_of_last(each, last) for column, each in worth.items()}
         found[f"{name}_newcomers"] = _over_sessions(values["newcomers"], history["session"])
         found[f"{name}_gap"] = _over_sessions(values["newcomers"] - values["stayers"], history["session"])
     return found
@@ -109,7 +114,18 @@ def _columns(records: Records, last: int) -> list[Column]:
         Column("client_below", f"{below}, % of clients", PERCENT.value, good="low"),
         Column("client_newcomers", "Newcomers, %", PERCENT.value, headline="accuracy of newcomers"),
         Column("client_gap", "Newcomers minus stayers, points", lambda mean, _: formats.points(mean)),
+        Column(
+            "served_mean",
+            "Mean with the model served, %",
+            PERCENT.value,
+            headline=f"accuracy of the models served {rounds}",
+        ),
+        Column("served_gain", "Gain, points", lambda mean, _: formats.points(mean)),
+        Column("served_hurt", "Hurt, % of clients", PERCENT.value, good="low"),
+        Column("served_worst_decile", "Worst decile with the model served, %", PERCENT.value),
+        Column("served_newcomers", "Newcomers with the model served, %", PERCENT.value),
         Column("personal_mean", f"Mean {after}, %", PERCENT.value),
+        Column("personal_gain", f"Gain {after}, points", lambda mean, _: formats.points(mean)),
         Column("personal_worst_decile", f"Worst decile {after}, %", PERCENT.value),
         Column("personal_newcomers", f"Newcomers {after}, %", PERCENT.value),
     ]

@@ -30,36 +30,49 @@ _GROUPS = {
 """Colour, dashes and marker of each group of clients."""
 
 
-def quantiles(run_dirs: Sequence[Path], records: Records) -> pd.DataFrame:
-    """Quantiles over the clients present: the run's columns, ``session``, ``round`` and one column per :data:`SHARES`.
+_READ = ("client", "group", "accuracy", "served_accuracy", "served_gain", "personal_accuracy", "personal_gain")
 
-    A row per evaluation of the clients by a complete run; a missing or changed table of client scores is a SettingsError.
+
+def evaluations(run_dirs: Sequence[Path], records: Records) -> pd.DataFrame:
+    """Evaluations of clients by complete runs, a row each: the run's columns, ``session``, ``round``, and scores of the client.
+
+    Scores that a run has not recorded are NaN; a missing or changed table of client scores is a SettingsError.
     """
     measured = records.history[records.history["state"] == "complete"].reindex(
         columns=["key", *METHOD, "session", "round", f"{PREFIX}mean"]
     )
-    evaluations = dict(list(measured.dropna(subset=[f"{PREFIX}mean"]).groupby("key")))
-    rows = []
-    for path in (path for path in run_dirs if path.name in evaluations):
+    by_run = dict(list(measured.dropna(subset=[f"{PREFIX}mean"]).groupby("key")))
+    tables = []
+    for path in (path for path in run_dirs if path.name in by_run):
         directory = RunDirectory(path)
         directory.verify(*(name for name in directory.marks() if name.startswith(f"{client_scores.FOLDER}/")))
-        for row in evaluations[path.name].to_dict("records"):
-            accuracy = _accuracies(path / client_scores.file_name(int(row["round"])))
-            tags = {name: row[name] for name in ("key", *METHOD, "session", "round")}
-            rows.append(tags | dict(zip(SHARES, np.percentile(accuracy, SHARES).tolist(), strict=True)))
-    return pd.DataFrame(rows, columns=["key", *METHOD, "session", "round", *SHARES])
+        for row in by_run[path.name].to_dict("records"):
+            table = _table(path / client_scores.file_name(int(row["round"])))
+            tables.append(table.assign(**{name: row[name] for name in ("key", *METHOD, "session", "round")}))
+    columns = ["key", *METHOD, "session", "round", *_READ]
+    return pd.concat(tables, ignore_index=True) if tables else pd.DataFrame(columns=columns)
 
 
-def _accuracies(path: Path) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
-    """Known accuracies of the clients present."""
+def _table(path: Path) -> pd.DataFrame:
     try:
-        frame = pd.read_parquet(path, columns=["group", "accuracy"])
+        frame = pd.read_parquet(path)
     except FileNotFoundError:
         raise SettingsError(f"{path}: this record of the run is missing; put it back, or delete the run") from None
     except (OSError, ValueError) as error:
         raise SettingsError(f"{path} is not a table of client scores: {' '.join(str(error).split())}") from None
-    present = frame.loc[frame["group"] != "departed", "accuracy"]
-    return present.dropna().to_numpy(dtype=np.float64)
+    found = frame.reindex(columns=list(_READ))
+    return found.astype({name: "float64" for name in _READ if name not in ("client", "group")})
+
+
+def quantiles(clients: pd.DataFrame) -> pd.DataFrame:
+    """Quantiles over the clients present: the run's columns, ``session``, ``round`` and one column per :data:`SHARES`."""
+    present = clients[clients["group"] != "departed"].dropna(subset=["accuracy"])
+    tags = ["key", *METHOD, "session", "round"]
+    rows = [
+        dict(zip(tags, of, strict=True)) | dict(zip(SHARES, np.percentile(own, SHARES).tolist(), strict=True))
+        for of, own in present.groupby(tags, sort=False)["accuracy"]
+    ]
+    return pd.DataFrame(rows, columns=[*tags, *SHARES])
 
 
 def distribution(records: Records, found: pd.DataFrame) -> Chart | None:

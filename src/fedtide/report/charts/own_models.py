@@ -1,0 +1,123 @@
+"""Figures of what a model of its own is worth to a client: gains, and what newcomers and returners get."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+import pandas as pd
+
+from fedtide.records.frames import METHOD, Method, Records, by_method
+from fedtide.report.charts.chart import MOST_MARKERS, Axis, Chart, Panel, Series, floats, ranged
+from fedtide.report.charts.figures import method_names
+from fedtide.report.charts.style import GREY, line_look, percent_limits
+
+GAINS = (
+    "Accuracy of the model that a client is served, or has after its local steps, minus that of the global one, on the same "
+    "samples; clients in ascending order, at the last evaluation. Lines: mean of the complete runs of a method; shading: range "
+    "over its seeds."
+)
+ARRIVAL = (
+    "Mean over clients that arrive after the first evaluation, each with the model that it is served (the global one where a "
+    "method has no others); rounds from its first evaluation on, as long as half of these clients are present. Lines: mean of "
+    "the complete runs of a method; shading: range over its seeds."
+)
+ABSENCE = (
+    "Mean over the returns of clients, at their first evaluation; rounds of absence are counted between evaluations. Points: "
+    "mean of the complete runs of a method; bars: range over its seeds."
+)
+_MODELS = {"served": "Model served", "personal": "After local steps"}
+_BINS = 8
+"""Most lengths of absence shown one by one."""
+
+
+def gains(records: Records, clients: pd.DataFrame) -> Chart | None:
+    """Gains of the clients, sorted; a panel for models served and for local steps. None if no run has either."""
+    places = np.linspace(0, 100, 101)
+    last = clients[clients["round"] == clients.groupby("key")["round"].transform("max")]
+    found: dict[str, pd.DataFrame] = {}
+    for model, title in _MODELS.items():
+        rows = last.dropna(subset=[f"{model}_gain"])
+        if len(rows):
+            per_run = rows.groupby(["key", *METHOD], sort=False)[f"{model}_gain"]
+            wide = per_run.apply(lambda values: pd.Series(np.percentile(values, places), index=places))
+            found[title] = wide.rename_axis(["key", *METHOD, "x"]).rename("y").reset_index()
+    if not found:
+        return None
+    values = np.concatenate([rows["y"].to_numpy() for rows in found.values()])
+    zero = Series("none", floats([0, 100]), floats([0, 0]), GREY, dash=1, width=0.8, listed=False)
+    y = Axis("Gain in accuracy", True, low=float(values.min()) - 0.02, high=float(values.max()) + 0.02)
+    return _chart(records, found, Axis("Clients, % of all, by gain", low=0.0, high=100.0), y, first=zero)
+
+
+def since_arrival(records: Records, clients: pd.DataFrame) -> Chart | None:
+    """Accuracy of newcomers by rounds since they arrived; None without any."""
+    stays = _stays(clients)
+    rows = stays[(stays["stay"] == 0) & (stays["began"] > stays.groupby("key")["round"].transform("min"))]
+    rows = rows.assign(x=rows["round"] - rows["began"])
+    counts = rows.groupby(["key", "x"])["client"].transform("nunique")
+    rows = rows[counts >= 0.5 * counts[rows["x"] == 0].groupby(rows["key"]).first().reindex(rows["key"]).to_numpy()]
+    return _accuracies(records, rows, Axis("Rounds since arrival", low=0.0, whole=True))
+
+
+def by_absence(records: Records, clients: pd.DataFrame) -> Chart | None:
+    """Accuracy of clients that have just returned by the length of their absence; None without any."""
+    stays = _stays(clients)
+    rows = stays[(stays["stay"] > 0) & (stays["round"] == stays["began"])]
+    if rows["absent"].nunique() > _BINS:
+        middle = rows.groupby(pd.qcut(rows["absent"], _BINS, duplicates="drop"), observed=True)["absent"]
+        rows = rows.assign(x=middle.transform("median"))
+    else:
+        rows = rows.assign(x=rows["absent"])
+    return _accuracies(records, rows, Axis("Rounds of absence", low=0.0, whole=True), points=True)
+
+
+def _stays(clients: pd.DataFrame) -> pd.DataFrame:
+    """Evaluations of clients present, with the number of the stay (from 0), its first round, and the absence before it."""
+    rows = clients[clients["group"] != "departed"].sort_values(["key", "client", "round"], kind="stable")
+    evaluated = clients[["key", "round"]].drop_duplicates().sort_values(["key", "round"])
+    before = evaluated.assign(before=evaluated.groupby("key")["round"].shift())
+    rows = rows.merge(before, on=["key", "round"], how="left")
+    absent = (rows["before"] - rows.groupby(["key", "client"])["round"].shift()).fillna(0)
+    rows = rows.assign(absent=absent, new=absent > 0)
+    rows = rows.assign(stay=rows.groupby(["key", "client"])["new"].cumsum())
+    began = rows.groupby(["key", "client", "stay"])["round"].transform("min")
+    served = rows["served_accuracy"].fillna(rows["accuracy"])
+    return rows.assign(began=began, served=served, personal=rows["personal_accuracy"])
+
+
+def _accuracies(records: Records, rows: pd.DataFrame, x: Axis, points: bool = False) -> Chart | None:
+    """Mean accuracy over the clients of a run by ``x``, a panel per model."""
+    found = {}
+    for model, title in _MODELS.items():
+        known = rows.dropna(subset=[model])
+        if len(known):
+            found[title] = known.groupby(["key", *METHOD, "x"], sort=False)[model].mean().rename("y").reset_index()
+    if not found:
+        return None
+    values = np.concatenate([part["y"].to_numpy() for part in found.values()])
+    low, high = percent_limits(float(values.min()), float(values.max()))
+    return _chart(records, found, x, Axis("Mean accuracy", True, low=low, high=high), points)
+
+
+def _chart(
+    records: Records,
+    found: dict[str, pd.DataFrame],
+    x: Axis,
+    y: Axis,
+    points: bool = False,
+    first: Series | None = None,
+) -> Chart:
+    """A panel per model from columns ``x`` and ``y`` of runs: a line per method with the range over its runs."""
+
+    def lines(rows: pd.DataFrame) -> Iterator[Series]:
+        names: dict[Method, str] = method_names(records.methods)
+        if first is not None:
+            yield first
+        for method, own in by_method(rows).items():
+            look, of = line_look(records.methods.index(method)), own.groupby("x")["y"].agg(["mean", "min", "max"])
+            marker = "o" if points or len(of) <= MOST_MARKERS else ""
+            yield ranged(names[method], of, look.colour, dash=look.dash, marker=marker, bars=points)
+
+    panels = tuple(Panel(title if len(found) > 1 else "", tuple(lines(rows))) for title, rows in found.items())
+    return Chart(x, y, panels, 1, 3.2 if len(panels) == 1 else 0.6 + 2.4 * len(panels))
