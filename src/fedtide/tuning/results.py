@@ -25,6 +25,17 @@ def best(study: Any) -> Any:
     return study.best_trial if any(trial.state.name == "COMPLETE" for trial in study.trials) else None
 
 
+def why_none(study: Any, metric: str) -> str:
+    """Why none of the ended trials is complete, and what to change."""
+    ended = list(_ended(study))
+    if any(trial.user_attrs["outcome"] == "undetermined" for trial in ended):
+        return (
+            f"tune.metric = {metric}: the validation samples do not determine it in any of {len(ended)} trials; raise "
+            "`validation`, or choose another metric"
+        )
+    return f"tune.space: none of {len(ended)} trials is complete, all diverged; lower the ranges"
+
+
 def settings_line(values: Mapping[str, Value]) -> str:
     """Settings in one line."""
     return ", ".join(f"{key} = {format_value(value)}" for key, value in values.items())

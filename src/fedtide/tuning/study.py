@@ -137,18 +137,15 @@ def tune(
     where, hosts = dataclasses.replace(workspace, comparison=name, options=sent), params.experiment.hosts
 
     per_card, places = share_cards([space.base], hosts, where.worlds, watch.log)
-    with _held(folder, name), executor(hosts, options.workers, per_card, where.runs, watch.log) as run_jobs:
-        study = _Study(folder / name, space, until, options, proposals, length, rounds, partial(run_key, data=data))
-        search = _Search(study, where, watch)
-        search.workers = min(search.workers, places)
-        if hosts.away:
-            with Mirroring(where, watch.log) as mirroring:
-                search.mirroring = mirroring
-                search.stopped = run_jobs(run_trial, search, options.workers)
-        elif search.workers > 1:
-            search.stopped = run_jobs(run_trial, search, search.workers)
-        else:
-            run_here(run_trial, search)
+    study = _Study(folder / name, space, until, options, proposals, length, rounds, partial(run_key, data=data))
+    jobs = executor(hosts, options.workers, per_card, where.runs, watch.log)
+    with _held(folder, name):
+        with jobs as run_jobs, Mirroring(where, watch.log) as mirroring:
+            search = _Search(study, where, watch, places, mirroring if hosts.away else None)
+            if hosts.away or search.workers > 1:
+                search.stopped = run_jobs(run_trial, search, options.workers if hosts.away else search.workers)
+            else:
+                run_here(run_trial, search)
         return search.result()
 
 
@@ -188,25 +185,25 @@ class _Search:
     """The study and its open trials; :class:`fedtide.runs.jobs.jobs.Jobs`.
 
     Attributes:
-        stopped: the signal that stopped it, or ``None``. workers: processes at once. mirroring: mirrors the runs where a
-            cluster executes them; None where they do it themselves.
+        stopped: the signal that stopped it, or ``None``. workers: processes at once, as many as there are ``places``, or less.
     """
 
-    def __init__(self, study: _Study, workspace: Workspace, watch: Watch) -> None:
+    def __init__(
+        self, study: _Study, workspace: Workspace, watch: Watch, places: int, mirroring: Mirroring | None
+    ) -> None:
+        """``mirroring`` mirrors the runs where a cluster executes them; None where they do it themselves."""
         import optuna
 
         optuna.logging.set_verbosity(optuna.logging.WARNING)
-        options, proposals, path = study.options, study.proposals, study.path
-        self._space, self._options, self._proposals, self._path = study.space, options, proposals, path
-        self._until, self._rounds, self._key = study.until, study.rounds, study.key
+        self._what, self._options, options = study, study.options, study.options
         self._states = optuna.trial.TrialState
         self._workspace, self._log, self._display = workspace, watch.log, watch.display
-        self.mirroring: Mirroring | None = None
+        self._mirroring = mirroring
         self._objectives: list[str] = [options.metric, *([options.cost] if options.cost else [])]
         up, down = optuna.study.StudyDirection.MAXIMIZE, optuna.study.StudyDirection.MINIMIZE
         self._study = optuna.create_study(
-            study_name=path.name,
-            storage=open_journal(path.with_suffix(SUFFIX)),
+            study_name=study.path.name,
+            storage=open_journal(study.path.with_suffix(SUFFIX)),
             directions=[down if score_of(options.metric).lower else up, down][: len(self._objectives)],
             pruner=pruner(options.pruner, study.length),
             load_if_exists=True,
@@ -220,14 +217,14 @@ class _Search:
         self._failures: dict[str, Failure] = {}
         self._remarks: set[str] = set()
         self.stopped: int | None = None
-        self._wanted = options.trials if proposals.most is None else min(options.trials, proposals.most)
+        self._wanted = min(options.trials, study.proposals.most or options.trials)
         if self._wanted < options.trials:
             self._log(
                 f"tune.trials = {options.trials}: the grid has {self._wanted} points, so {self._wanted} trials are run"
             )
         self._repeat_lost()
         self._enough = self._promises_little()
-        self.workers = min(options.workers or available_cores(), self._wanted - self._ended)
+        self.workers = min(options.workers or available_cores(), self._wanted - self._ended, places)
         self._count()
 
     def _repeat_lost(self) -> None:
@@ -279,16 +276,16 @@ class _Search:
                 continue
             self._open[name], self._answers[name] = trial, {}
             self._display.begin(_title(trial), [directory.path for directory in self._directories(name)])
-            where = self._workspace if self.mirroring is None else dataclasses.replace(self._workspace, mlruns=None)
+            where = self._workspace if self._mirroring is None else dataclasses.replace(self._workspace, mlruns=None)
             return Task(name, runs, where, self._options.metric)
         return None
 
     def _run(self, values: Mapping[str, Value], seed: int, name: str) -> SeedRun:
-        settings = self._until.cut(self._space.settings(values, seed))
-        key = self._key(settings)
-        if self.workers > 1 or self.mirroring is not None:  # they share the cores; results do not depend on it
+        settings = self._what.until.cut(self._what.space.settings(values, seed))
+        key = self._what.key(settings)
+        if self.workers > 1 or self._mirroring is not None:  # they share the cores; results do not depend on it
             settings = settings.model_copy(update={"engine": settings.engine.model_copy(update={"workers": 1})})
-        return SeedRun(name, settings.model_dump(mode="json"), self._rounds[seed], key)
+        return SeedRun(name, settings.model_dump(mode="json"), self._what.rounds[seed], key)
 
     @property
     def _begun(self) -> int:
@@ -297,11 +294,11 @@ class _Search:
 
     def _ask(self, number: int) -> Any:
         """A trial of the sampler, or one that is repeated; ``number`` gives the former its sampler and name."""
-        self._study.sampler = self._proposals.sampler(number)
+        self._study.sampler = self._what.proposals.sampler(number)
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", category=RuntimeWarning, module="cmaes")  # a distance of zero
-            trial = self._study.ask(self._proposals.distributions)
-        trial.set_user_attr("run", trial.user_attrs.get("run", f"{self._path.name}-{number:04d}"))
+            trial = self._study.ask(self._what.proposals.distributions)
+        trial.set_user_attr("run", trial.user_attrs.get("run", f"{self._study.study_name}-{number:04d}"))
         return trial
 
     def answer(self, job: Task, question: tuple[int, float]) -> bool:
@@ -326,9 +323,9 @@ class _Search:
     def finish(self, job: Task, end: Outcome | Failure) -> None:
         trial = self._open.pop(job.name)
         self._display.end(_title(trial))
-        if self.mirroring is not None:
+        if self._mirroring is not None:
             for member in job.runs:
-                self.mirroring.add(parse(RunSettings, member.settings), member.name)
+                self._mirroring.add(parse(RunSettings, member.settings), member.name)
         self._settle(trial, end)
         self._count()
 
@@ -353,13 +350,12 @@ class _Search:
             text = end.state
         else:
             values = end.values[: len(self._objectives)]
+            text = results.values_line(self._objectives, values)
             if len(end.seeds) > 1:
                 trial.set_user_attr("seeds", dict(zip(map(str, self._options.run_seeds), end.seeds, strict=True)))
                 report_seeds(trial, end.seeds)
-            self._study.tell(trial, values)
-            text = results.values_line(self._objectives, values)
-            if len(end.seeds) > 1:
                 text += f" (standard deviation over {len(end.seeds)} seeds {statistics.stdev(end.seeds):.4f})"
+            self._study.tell(trial, values)
             self._enough = self._promises_little()
         self._log(f"{self._ended}/{self._wanted}  {results.settings_line(trial.params)}  {text}")
 
@@ -375,24 +371,17 @@ class _Search:
 
     def result(self) -> TuneResult:
         """The outcome; results are written unless the search was stopped."""
-        name, ended = self._path.name, self._ended
+        name, folder, ended = self._what.path.name, self._what.path.parent, self._ended
         failed = tuple(f"{run}: {failure.message}" for run, failure in self._failures.items())
         if self.stopped is not None and not self._enough and ended + len(failed) < self._wanted:
             text = f"stopped after {ended} of {self._wanted} trials; the same command continues"
             return TuneResult(name, ended, None, {}, self.stopped, failed, text)
         if failed and not ended and all(failure.refused for failure in self._failures.values()):
             raise SettingsError(next(iter(self._failures.values())).message)
-        folder = self._path.parent
-        files = results.write(self._study, self._space, self._objectives, folder, self._log)
+        files = results.write(self._study, self._what.space, self._objectives, folder, self._log)
         best = results.best(self._study)
         if best is None and not failed:
-            outcomes = {trial.user_attrs.get("outcome") for trial in self._study.get_trials(deepcopy=False)}
-            if "undetermined" in outcomes:
-                raise SettingsError(
-                    f"tune.metric = {self._options.metric}: the validation samples do not determine it in any of {ended} "
-                    "trials; raise `validation`, or choose another metric"
-                )
-            raise SettingsError(f"tune.space: none of {ended} trials is complete, all diverged; lower the ranges")
+            raise SettingsError(results.why_none(self._study, self._options.metric))
         if best is None:
             return TuneResult(name, ended, None, {}, None, failed, f"none of {ended} ended trials is complete")
         if self._workspace.mlruns is not None:
