@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
+import os
 import signal
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
-
-import yaml
+from typing import Any
 
 from fedtide.mirror.workspace import Workspace
+from fedtide.runs.jobs.processes import main_module_hidden, worker_context
 from fedtide.runs.progress import Watch
 from fedtide.settings.params import Params
 from fedtide.tuning.study import TuneResult, tune
+from fedtide.tuning.trial import Pruner
 
 
 def search(params: Params, home: Path, log: Callable[[str], None] = lambda _: None) -> TuneResult:
@@ -21,33 +21,25 @@ def search(params: Params, home: Path, log: Callable[[str], None] = lambda _: No
     return tune(params, Workspace(home / "runs"), home / "tuning", Watch(log))
 
 
-KILLED = """
-import os, signal, sys
-from pathlib import Path
-from fedtide.mirror.workspace import Workspace
-from fedtide.settings.params import Params
-from fedtide.runs.progress import Watch
-from fedtide.tuning.study import tune
-from fedtide.tuning.trial import Pruner
+def _search_to_death(params: Params, home: Path, count: int) -> None:
+    """A search that kills its process: after ``count`` rounds, or ``count`` trials with several workers."""
+    alone, left = params.experiment.tune.workers == 1, [count]
 
-home, workers, rounds = Path(sys.argv[1]), int(sys.argv[2]), [int(sys.argv[3])]
+    def kill(*_: Any) -> None:
+        left[0] -= 1
+        if left[0] == 0:
+            os.kill(os.getpid(), signal.SIGKILL)
 
-def kill():
-    rounds[0] -= 1
-    if rounds[0] == 0:
-        os.kill(os.getpid(), signal.SIGKILL)
-
-if __name__ == "__main__":
-    if workers == 1:
-        Pruner.on_train_batch_start = lambda *_: kill()
-    params = Params.read(home / "params.yaml", [f"tune.workers={workers}"])
-    tune(params, Workspace(home / "runs"), home / "tuning", Watch(lambda _: kill() if workers > 1 else None))
-"""
+    if alone:
+        Pruner.on_train_batch_start = kill  # type: ignore[method-assign]
+    search(params, home, (lambda _: None) if alone else kill)
 
 
 def killed(params: Params, home: Path, workers: int, count: int) -> None:
-    """A search in a process of its own that kills itself: after ``count`` rounds, or ``count`` trials with several workers."""
-    (home / "params.yaml").write_text(yaml.safe_dump(params.raw))
-    (home / "killed.py").write_text(KILLED)
-    command = [sys.executable, str(home / "killed.py"), str(home), str(workers), str(count)]
-    assert subprocess.run(command, capture_output=True).returncode == -signal.SIGKILL
+    """A search in a process of its own that kills itself; see above."""
+    several = Params({**params.raw, "tune": {**params.raw["tune"], "workers": workers}})
+    process = worker_context().Process(target=_search_to_death, args=(several, home, count))
+    with main_module_hidden():
+        process.start()
+    process.join()
+    assert process.exitcode == -signal.SIGKILL
