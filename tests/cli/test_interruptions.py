@@ -30,9 +30,7 @@ main()
 """
 
 
-@pytest.mark.parametrize(
-    ("module", "number", "status"), [("yaml", *SIGNALS[0]), *(("torch._C", *one) for one in SIGNALS)]
-)
+@pytest.mark.parametrize(("module", "number", "status"), [("torch._C", *SIGNALS[0]), ("yaml", *SIGNALS[1])])
 def test_while_a_command_imports(folder, module, number, status):
     command = [sys.executable, "-c", WHILE_IMPORTING, str(int(number)), module]
     called = subprocess.run(command, capture_output=True, text=True, check=False)

@@ -1,6 +1,4 @@
 import json
-import subprocess
-import sys
 
 import pytest
 import torch
@@ -59,10 +57,3 @@ def test_without_json_it_prints_folder_and_accuracy(fedtide):
 
 def test_quiet_is_quiet(fedtide):
     assert fedtide("run", "-q").err == []
-
-
-def test_as_a_program(folder):
-    command = [sys.executable, "-m", "fedtide.cli.main", "run", "--set", "local.lr=-1"]
-    called = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert (called.returncode, called.stdout) == (2, "")
-    assert called.stderr == "fedtide: --set local.lr=-1: local.lr = -1: should be greater than 0\n"

@@ -21,28 +21,29 @@ for arguments in json.loads(sys.argv[1]):
 
 
 def imported(*commands):
-    """Exit status of some commands called in one process, and the heavy libraries it has imported after each; without
-    arguments a command only imports its module."""
+    """Exit status of some commands called in one process, and the heavy libraries it has imported after each, and what they
+    printed as errors; without arguments a command only imports its module."""
     program = [sys.executable, "-c", PROGRAM, json.dumps(commands)]
     called = subprocess.run(program, capture_output=True, text=True, check=False)
     assert called.returncode == 0, called.stderr
     found = [json.loads(line[9:]) for line in called.stdout.splitlines() if line.startswith("imported:")]
-    return [(status, HEAVY & set(modules)) for status, modules in found]
+    return [(status, HEAVY & set(modules)) for status, modules in found], called.stderr
 
 
 def test_asking_what_there_is_imports_nothing_heavy():
     commands = [(), ("--help",), ("run", "--help"), ("list", "algorithms"), ("list", "models", "--json")]
-    assert imported(*commands) == [(0, set())] * len(commands)
+    assert imported(*commands)[0] == [(0, set())] * len(commands)
 
 
 def test_what_has_nothing_to_train_imports_no_library_for_training_tracking_or_clusters(fedtide, folder):
     """A wrong setting, a finished run, a finished comparison."""
     assert fedtide("run", "-q").status == 0
     assert fedtide("compare", "-q").status == 0
-    wrong, run, comparison = imported(
+    (wrong, run, comparison), errors = imported(
         ("run", "--set", "local.lr=-1"), ("run", "--set", "tracking.mlflow=true"), ("compare", "-q")
     )
     assert wrong[0] == 2
+    assert errors.startswith("fedtide: --set local.lr=-1: local.lr = -1: should be greater than 0\n")
     assert not {"lightning", "mlflow", "dvc"} & wrong[1]
     assert run[0] == comparison[0] == 0
     assert not {"lightning", "mlflow", "dvc", "optuna", "matplotlib", "plotly"} & run[1]

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from matplotlib import image
 
+from fedtide.report.charts import style
 from fedtide.report.charts.pictures import picture
 from fedtide.report.charts.raster import raster
 from fedtide.runs.cohorts import presence_and_cohorts
@@ -36,6 +37,6 @@ def test_the_picture_is_reproducible_and_left_out_for_full_participation() -> No
     figures = [raster(*tables) for _ in range(2)]
     first, second = (picture("cohorts", "", "", figure, ()).files["png"] for figure in figures if figure)
     assert first == second
-    assert image.imread(io.BytesIO(first)).shape[1] == 9 * 180
+    assert image.imread(io.BytesIO(first)).shape[1] == 9 * style.DPI
     everybody = presence_and_cohorts(settings(participation="all"), WORLD, vectors().train_labels.numpy())
     assert raster(*everybody) is None

@@ -11,6 +11,7 @@ from matplotlib import image
 from synthetic_runs import write_run
 
 from fedtide.records.frames import load
+from fedtide.report.charts import style
 from fedtide.report.charts.pictures import picture
 from fedtide.report.charts.ribbon import per_session, ribbon
 from fedtide.runs.cohorts import movements
@@ -59,5 +60,5 @@ def test_the_picture_is_reproducible_and_needs_sessions(tmp_path) -> None:
     moves = pd.DataFrame(movements(world()))
     first, again = (picture("population", "", "", ribbon(read, moves), ()).files["png"] for _ in range(2))
     assert first == again
-    assert image.imread(io.BytesIO(first)).shape[1] == 9 * 180
+    assert image.imread(io.BytesIO(first)).shape[1] == 9 * style.DPI
     assert ribbon(read, moves[:1]) is None

@@ -2,7 +2,6 @@ import gzip
 import importlib.util
 import os
 import struct
-import subprocess
 import sys
 from dataclasses import replace
 
@@ -219,12 +218,3 @@ def test_two_processes_prepare_once(plugin, root, together, monkeypatch, tmp_pat
     monkeypatch.setattr(Mnist, "read", logged)
     assert together(lambda: load(plugin, root), 2) == [0, 0]
     assert len(log.read_text().splitlines()) == 1
-
-
-def test_the_libraries_of_readers_are_imported_only_when_used():
-    readers, world = "digits, svhn, tiny_imagenet, ag_news, newsgroups20", "world import dataset, sources"
-    heavy = "{'sklearn', 'scipy', 'torchvision', 'pandas', 'PIL'}"
-    code = f"import sys; from fedtide.data import {readers}; from fedtide.{world}; import fedtide.worlds.prepared\n"
-    code += f"print(sorted({heavy} & set(sys.modules)))"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "[]"

@@ -20,6 +20,9 @@ _LOWEST = -1.0  # of an R² in a figure
 WIDTH = 9.0
 """Width of every figure in inches, that of the page."""
 
+DPI = 180
+"""Dots per inch of a PNG."""
+
 DASHES = ("solid", (0, (4, 1.5)), (0, (1, 1)), (0, (4, 1, 1, 1)))
 _METADATA: dict[str, dict[str, None]] = {
     "png": {"Software": None},
@@ -129,5 +132,5 @@ def png(figure: Figure) -> bytes:
 def saved(figure: Figure, form: str) -> bytes:
     """The figure as ``png``, ``svg`` or ``pdf``, without dates or versions."""
     stream = io.BytesIO()
-    figure.savefig(stream, format=form, dpi=180, metadata=_METADATA[form])
+    figure.savefig(stream, format=form, dpi=DPI, metadata=_METADATA[form])
     return stream.getvalue()
