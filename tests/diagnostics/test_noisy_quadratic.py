@@ -106,7 +106,7 @@ def test_fedprox_without_its_term_and_cfl_in_its_first_round_are_fedavg():
     assert cfl[2] != plain[2]
 
 
-@pytest.mark.parametrize("window", [10, 100])
+@pytest.mark.parametrize("window", [10, pytest.param(100, marks=pytest.mark.slow)])
 def test_cfl_is_the_best_in_all_settings(window):
     for setting in SETTINGS:
         found = best_rates(setting, (0,), COARSE, window)

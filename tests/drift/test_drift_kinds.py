@@ -168,3 +168,5 @@ def test_a_table_of_labels_is_part_of_the_data(tmp_path: Path) -> None:
     inputs, labels = seen.read("train", positions)
     assert torch.equal(inputs, data.train_inputs[:30])
     assert torch.equal(labels, 1 - data.train_labels[:30])
+    _, tested = seen.read("test", torch.arange(20, 40))
+    assert torch.equal(tested, 1 - data.test_labels)

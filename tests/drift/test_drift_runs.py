@@ -103,16 +103,17 @@ def test_accuracy_is_that_of_each_client_under_its_own_concept() -> None:
 
 def test_inputs_are_turned_once_and_labels_are_not_stored_again() -> None:
     data = images(12)
-    world = drifting(
-        data, name="sudden", sizes=(6, 6), start=1, concepts=[{"turns": 1}, {"turns": 1, "swap": [[0, 1]]}]
-    )
-    seen = under(data, world.concepts)
+    swapped, turned = {"swap": [[0, 1]]}, {"turns": 1}
+    concepts = [swapped, turned, swapped | turned]
+    seen = under(data, drifting(data, name="sudden", sizes=(6, 6), start=1, concepts=concepts).concepts)
     assert len(seen.train_inputs) == 24
-    assert len(seen.train_labels) == 36
-    pictures, labels = seen.read("train", torch.tensor([3, 15, 27]))
-    assert torch.equal(pictures[1], torch.rot90(data.train_inputs[3], 1, (-2, -1)))
-    assert torch.equal(pictures[2], pictures[1])
-    assert labels.tolist() == [y := int(data.train_labels[3]), y, {0: 1, 1: 0, 2: 2}[y]]
+    assert len(seen.train_labels) == 48
+    pictures, labels = seen.read("train", torch.tensor([3, 15, 27, 39]))
+    before, after = data.train_inputs[3], torch.rot90(data.train_inputs[3], 1, (-2, -1))
+    assert torch.equal(pictures, torch.stack([before, before, after, after]))
+    y = int(data.train_labels[3])
+    other = {0: 1, 1: 0, 2: 2}[y]
+    assert labels.tolist() == [y, other, y, other]
 
 
 def test_samples_with_owners_are_tested_under_their_concept() -> None:
@@ -132,6 +133,23 @@ def test_samples_with_owners_are_tested_under_their_concept() -> None:
     assert world.evaluated_at(0).test.tolist() == list(range(12))  # type: ignore[union-attr]
     assert world.changed_at(1).tolist() == [1]
     assert world.drifts == [1]
+
+
+def test_the_next_period_is_tested_as_clients_see_it_when_it_begins() -> None:
+    """Two periods of two rounds; everybody changes with the second."""
+    owner, period = np.tile([0, 1, 2], 8), np.repeat([0, 1], 12)
+    data = replace(vectors(24), origins=Origins(owner, owner, period, period, ("a", "b", "c"), "step"))
+    chosen = settings(
+        scenario={"name": "calendar", "period": 1, "rounds_per_period": 2},
+        partition="natural",
+        drift={"name": "sudden", "start": {"session": 2}, "concepts": [{"swap": [[0, 1]]}]},
+    )
+    world = build_timeline(chosen, data)
+    now, ahead = world.evaluated_at(1), world.evaluated_ahead_at(1)
+    assert now is not None
+    assert ahead is not None
+    assert now.test.tolist() == list(range(12))
+    assert ahead.test.tolist() == list(range(24 + 12, 24 + 24))
 
 
 def test_a_world_under_drift_is_stored_whole(tmp_path: Path) -> None:

@@ -126,15 +126,14 @@ class _World:
         none = np.full(old.rounds, -1, dtype=np.int64)
         now = old.held_out_of_round if len(old.held_out_of_round) else none
         ahead = old.next_of_round if len(old.next_of_round) else none
-        first = {
-            int(index): t for t, index in reversed(list(enumerate(now)))
-        }  # a later period is seen as when it begins
+        begins = [*old.session_starts[1:], -1]  # a later period is seen as when it begins
+        later = [
+            -1 if index < 0 else number(int(index), int(begins[session]))
+            for index, session in zip(ahead, old.session_of_round, strict=True)
+        ]
         return {
             "held_out_of_round": np.array([number(int(index), t) for t, index in enumerate(now)], dtype=np.int64),
-            "next_of_round": np.array(
-                [-1 if index < 0 else number(int(index), first.get(int(index), t)) for t, index in enumerate(ahead)],
-                dtype=np.int64,
-            ),
+            "next_of_round": np.array(later, dtype=np.int64),
             "held_out": sets,
         }
 
