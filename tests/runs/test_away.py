@@ -1,6 +1,8 @@
 """Runs on machines that may have other code, and that share no folder."""
 
+import json
 import socket
+import zlib
 
 import pytest
 
@@ -66,6 +68,47 @@ def test_a_run_in_use_at_home_is_not_given_away(home, tmp_path):
     (tmp_path / "home" / "x").mkdir()
     with held(tmp_path / "home" / "x" / ".lock", "x"):
         assert "another process is working on this run (process " in home.answer(object(), Fetch("x"))
+
+
+def test_who_is_refused_leaves_the_run_to_its_owner(home, tmp_path):
+    """Also one of which nothing has come home yet."""
+    other, jobs = JobsFromHome(Inner(), tmp_path / "home"), (object(), object())
+    assert home.answer(jobs[0], Fetch("x")) == ()
+    assert "another process is working on this run (process " in other.answer(jobs[1], Fetch("x"))
+    other.release(jobs[1])
+    assert home.answer(jobs[0], Store("x", (("y", zlib.compress(b"z")),), ("y",))) is None
+    assert (tmp_path / "home" / "x" / "y").read_bytes() == b"z"
+
+
+def take_over(folder):
+    """As a process of another machine, which took this one's for dead."""
+    (folder / ".lock.owner").write_text(json.dumps({"process": 7, "host": "elsewhere", "since": "noon"}))
+
+
+@pytest.mark.parametrize("removed", [False, True])
+def test_a_run_taken_over_while_it_is_read_is_not_given_away(home, tmp_path, monkeypatch, removed):
+    """What was read is not of one state, and what was to be read may be gone: no fault of the other runs of this command."""
+    folder = tmp_path / "home" / "x"
+    folder.mkdir()
+    (folder / "y").write_bytes(b"z")
+
+    def read(*arguments):
+        take_over(folder)
+        if removed:
+            (folder / "y").unlink()
+        return read_files(*arguments)
+
+    monkeypatch.setattr("fedtide.runs.jobs.cluster.home.read_files", read)
+    refusal = home.answer(object(), Fetch("x"))
+    assert "another process has taken over (process 7 on elsewhere since noon)" in str(refusal)
+
+
+def test_a_run_that_was_taken_over_is_left_to_its_owner(home, tmp_path):
+    job = object()
+    home.answer(job, Fetch("x"))
+    take_over(tmp_path / "home" / "x")
+    home.release(job)
+    assert (tmp_path / "home" / "x" / ".lock.owner").is_file()
 
 
 def test_a_run_that_was_refused_leaves_nothing(home, tmp_path):

@@ -186,6 +186,12 @@ class SimPath(PurePosixPath):
         disk, name = self._at()
         disk.folders |= {name, *map(str, self.parents)}
 
+    def rmdir(self) -> None:
+        disk, name = self._at()
+        if any(other.startswith(f"{name}/") for other in (*disk.files, *disk.folders)):
+            raise OSError(errno.ENOTEMPTY, "Folder not empty", name)
+        disk.folders.discard(name)
+
     def iterdir(self) -> Iterator[SimPath]:
         return iter(self._below("*", False))
 

@@ -7,7 +7,7 @@ import schedule
 import unshared
 
 from fedtide.core import locks, system
-from fedtide.runs.jobs.cluster import worker
+from fedtide.runs.jobs.cluster import home, worker
 
 
 @pytest.mark.parametrize(("simulate", "schedules"), [(schedule.simulate, 70), (unshared.simulate, 30)])
@@ -62,3 +62,9 @@ def test_a_question_that_nobody_answers_is_found(monkeypatch):
         worker._Call, "reply", lambda call, content: content is worker.NOBODY or call.child.send(content)
     )
     assert "nobody finishes" in found(unshared.simulate).problems[0]
+
+
+def test_a_command_that_gives_a_run_away_which_it_has_lost_is_found(monkeypatch):
+    """It was paused while it read the records, does not look at the note afterwards, and the owner goes on."""
+    monkeypatch.setattr(home, "fence", lambda path: None)
+    assert "a former owner changes" in found(unshared.simulate, 1300).problems[0]

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import shutil
 import zlib
 from collections.abc import Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Generic
@@ -124,12 +123,15 @@ class JobsFromHome(Generic[Job, Taken]):
             make_folder(folder)
             lock = held(folder / ".lock", f"{folder}: another process is working on this run")
             holding = self._holding.setdefault(id(job), ExitStack())
-            holding.callback(_remove_empty, folder)
             holding.enter_context(lock)
+            holding.callback(_remove_empty, folder)
             remove_all_parts(folder)  # also of an owner that was taken over: see fedtide.core.locks
+            try:
+                return read_files(folder, file_names(folder))
+            finally:
+                fence(folder / "*")  # a new owner changes files that were read, and removes others
         except (SettingsError, OSError) as error:
             return str(error)
-        return read_files(folder, file_names(folder))
 
     def _stored(self, job: Job, folder: Path, question: Store) -> str | None:
         """A reason to refuse, if the directory is not this process's any more."""
@@ -159,6 +161,12 @@ def _data(settings: RunSettings) -> bytes | None:
 
 
 def _remove_empty(folder: Path) -> None:
-    """Remove the directory of a run that was refused before it began."""
-    if not file_names(folder):
-        shutil.rmtree(folder, ignore_errors=True)
+    """Remove the locked directory of a run that was refused before it began, unless it is another process's by now."""
+    left = sorted(folder.rglob("*"), reverse=True)  # what is in a folder before the folder
+    if file_names(folder):
+        return
+    with suppress(OSError):
+        fence(folder / "*")
+        for path in left:
+            path.rmdir() if path.is_dir() else path.unlink()
+        folder.rmdir()
