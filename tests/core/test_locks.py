@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import socket
 import subprocess
 import sys
@@ -90,6 +91,17 @@ def test_a_process_waits_for_another_machine(tmp_path):
     threading.Timer(0.1, owner.unlink).start()
     with held(lock, REFUSAL, timeout=-1):
         assert json.loads(owner.read_text())["process"] == os.getpid()
+
+
+@pytest.mark.parametrize("timeout", [-1, 60])
+def test_a_process_outlasts_the_folder_of_a_refused_owner(tmp_path, monkeypatch, timeout):
+    """On another machine, which removes all that there is, also this one's lock."""
+    lock = tmp_path / "run" / ".lock"
+    lock.parent.mkdir()
+    note_of(lock, "elsewhere", 0)
+    monkeypatch.setattr(system.here, "sleep", lambda seconds: shutil.rmtree(lock.parent))
+    with held(lock, REFUSAL, timeout):
+        assert f"process {os.getpid()} " in refused(lock)
 
 
 def test_an_owner_that_was_taken_for_dead_leaves_the_note_of_its_successor(tmp_path):

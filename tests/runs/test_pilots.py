@@ -13,8 +13,9 @@ import pytest
 import torch
 from filelock import FileLock
 
+from fedtide.core.errors import SettingsError
 from fedtide.federation.federation import Federation
-from fedtide.records.run_directory import TABLES
+from fedtide.records.run_directory import TABLES, RunDirectory
 from fedtide.runs import pilots
 from fedtide.settings.params import Params
 from fedtide.settings.run import RunSettings
@@ -177,9 +178,50 @@ def test_a_second_run_waits_for_the_first(chosen: Any, tmp_path: Path, rounds_ru
 
 
 def test_a_wait_can_be_ended(tmp_path: Path) -> None:
-    from fedtide.records.run_directory import RunDirectory
-
     directory, asked = RunDirectory(tmp_path / "run"), iter([False, True])
     with FileLock(str(tmp_path / ".lock")), pilots.SharedPilot(tmp_path, 3, directory, "key", print) as pilot:
         assert pilot.adopt(None, lambda: next(asked)) is None
     assert not (tmp_path / "run").exists()
+
+
+def refused_and_waiting(folder: Path) -> tuple[pilots.SharedPilot, pilots.SharedPilot]:
+    """Two runs of one pilot, the first of which has it."""
+    first, second = (
+        pilots.SharedPilot(folder / "pilots/pilot", 3, RunDirectory(folder / name), name, print) for name in "ab"
+    )
+    assert first.adopt(None) is None
+    return first, second
+
+
+def refuse(run: pilots.SharedPilot) -> None:
+    run.__exit__(SettingsError, SettingsError("bad"), None)
+
+
+def test_a_run_that_waits_goes_on_when_the_one_that_trains_is_refused(tmp_path: Path) -> None:
+    """It has removed its folder."""
+    first, second = refused_and_waiting(tmp_path)
+    tries = iter(range(9))
+
+    def stopped() -> bool:
+        if next(tries) == 1:
+            refuse(first)
+        return False
+
+    with second:
+        assert second.adopt(None, stopped) is None
+        assert (tmp_path / "pilots/pilot/.lock.owner").is_file()
+
+
+def test_a_run_that_is_refused_leaves_the_pilot_to_the_next(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    first, second = refused_and_waiting(tmp_path)
+    release = pilots.Lock.release
+
+    def then_next(lock: pilots.Lock) -> None:
+        release(lock)
+        if lock is first._lock:
+            second.adopt(None)
+
+    monkeypatch.setattr(pilots.Lock, "release", then_next)
+    with second:
+        refuse(first)
+        assert (tmp_path / "pilots/pilot/.lock.owner").is_file()

@@ -149,9 +149,10 @@ class RunDirectory:
         new = not self.path.exists()
         with ExitStack() as holding:
             try:
-                make_folder(self.state)
+                make_folder(self.path)
                 refusal = f"{self.path}: another process is working on this run"
                 holding.enter_context(held(self.path / ".lock", refusal, -1 if wait else 0.5))
+                make_folder(self.state)  # under the lock: an owner that was refused removes all
             except OSError as error:
                 raise SettingsError(f"{error.filename}: cannot write the run's records ({error.strerror})") from None
             remove_all_parts(self.path)

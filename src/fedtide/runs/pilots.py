@@ -57,11 +57,12 @@ class SharedPilot(L.Callback):
         return self
 
     def __exit__(self, kind: object, error: object, traceback: object) -> None:
-        self._lock.release()
-        if self._new and isinstance(error, SettingsError):  # bad settings leave nothing behind
-            shutil.rmtree(self.folder, ignore_errors=True)
+        if self._new and self._lock.is_locked and isinstance(error, SettingsError):  # bad settings leave nothing behind
             with contextlib.suppress(OSError):
+                fence(self.folder / "*")
+                shutil.rmtree(self.folder)
                 self.folder.parent.rmdir()
+        self._lock.release()
 
     def adopt(self, saved: Saved | None, stopped: Callable[[], bool] = lambda: False) -> Saved | None:
         """The state to continue from: the run's own if it has done the pilot, else the shared one, with its records.
