@@ -103,6 +103,19 @@ def test_a_run_taken_over_while_it_is_read_is_not_given_away(home, tmp_path, mon
     assert "another process has taken over (process 7 on elsewhere since noon)" in str(refusal)
 
 
+def test_who_is_taken_over_while_it_looks_at_states_stores_nothing_more(home, tmp_path, monkeypatch):
+    """The new owner may have removed one of them."""
+    job, folder = object(), tmp_path / "home" / "x"
+    home.answer(job, Fetch("x"))
+
+    def sweep(states):
+        take_over(folder)
+        raise FileNotFoundError(states / "state-00000001.pt")
+
+    monkeypatch.setattr("fedtide.runs.jobs.cluster.home.sweep", sweep)
+    assert "another process has taken over (process 7 on elsewhere" in home.answer(job, Store("x", (), ()))
+
+
 def test_a_run_that_was_taken_over_is_left_to_its_owner(home, tmp_path):
     job = object()
     home.answer(job, Fetch("x"))

@@ -138,7 +138,11 @@ class JobsFromHome(Generic[Job, Taken]):
         if id(job) not in self._holding:
             return f"{folder}: the run was given to another worker"
         try:
-            _store(folder, question)
+            try:
+                _store(folder, question)
+            except FileNotFoundError:
+                fence(folder / "*")  # a new owner removes older states
+                raise
         except TakenOver as error:
             return str(error)
         return None
