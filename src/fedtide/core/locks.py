@@ -65,7 +65,7 @@ class Lock:
                     self._file.release()
                     return False
                 here.sleep(max(0.0, min(_POLL, deadline - here.monotonic())))
-                if not self.path.parent.is_dir():  # its owner was refused and has left nothing: a new folder, a new lock
+                if not self.path.parent.is_dir():  # its owner was refused and left nothing: begin anew
                     self._file.release()
                     return self.acquire(timeout if timeout < 0 else max(0.0, deadline - here.monotonic()))
         except BaseException:
