@@ -22,6 +22,7 @@ class Phase:
         trains: bool [d], the parameters that are trained (``r.layout.mask``); None for all. The others stay as they are and
             do not count in the norm that a gradient is clipped by.
         amount: of local work, in ``local.unit``; None for ``local.amount``.
+        buffers: floating buffers that it starts from, [q] or [C, q]; None for those of the global model.
         lr: learning rate; None for that of the round.
     """
 
@@ -30,3 +31,4 @@ class Phase:
     trains: Tensor | None = None
     amount: int | None = None
     lr: float | None = None
+    buffers: Tensor | None = None

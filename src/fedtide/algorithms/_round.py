@@ -160,6 +160,8 @@ class Round:
             [C, 1] where they differ, as with ``clock: events``.
         w: [d] global model before the round. W: [C, d] local models: before training where they start, after it what arrives at
             the server. trained: [C, d], after training the local models as the clients have them.
+        b: [q] floating buffers of the global model before the round. buffers: [C, q] of the local models, as the clients have
+            them.
         base: [C, d] the global models that the local ones started from, ``w`` unless ``clock: events``.
         staleness: [C, 1] updates of the global model since then, 0.0 unless ``clock: events``.
         keeps: [C, 1] 1.0 where the client's vectors are kept after the round: always unless ``clock: events``, where only the
@@ -192,6 +194,8 @@ class Round:
     w: Tensor
     W: Tensor
     trained: Tensor
+    b: Tensor
+    buffers: Tensor
     base: Tensor
     staleness: Tensor
     keeps: Tensor
@@ -251,7 +255,7 @@ class Round:
     def rows(self, rows: slice) -> Round:
         """The same round seen by some participants only, for hooks that work on a part of the cohort."""
         names = (
-            *("W", "trained", "base", "staleness", "keeps", "n", "omega", "steps", "effective_steps"),
+            *("W", "trained", "buffers", "base", "staleness", "keeps", "n", "omega", "steps", "effective_steps"),
             *("weights", "counts", "seen", "label_counts"),
         )
         parts = {name: getattr(self, name)[rows] for name in names}

@@ -18,10 +18,12 @@ class Served(NamedTuple):
 
     Attributes:
         models: [M, d]. of: int64 [n], a row of ``models`` for each client asked for.
+        buffers: floating buffers [M, q] of the models; None for those of the global model.
     """
 
     models: Tensor
     of: Ints
+    buffers: Tensor | None = None
 
 
 @dataclass(frozen=True)
@@ -29,7 +31,7 @@ class ServedTo:
     """Some of the clients present after a round, participants or not, n of them.
 
     Attributes:
-        ids: of the clients, ascending. w: [d], the new global model.
+        ids: of the clients, ascending. w: [d], the new global model. b: [q], its floating buffers.
         client: their memories [n, d], zero where a client has none. seen: [n, 1], 1.0 where it has one.
         extra: named tensors that the algorithm keeps. layout: names and slices of the parameters.
         losses: mean cross-entropy [n, M] of models [M, d] on the clients' training samples, infinite without any.
@@ -38,6 +40,7 @@ class ServedTo:
 
     ids: list[int]
     w: Tensor
+    b: Tensor
     client: Vectors
     seen: Tensor
     extra: dict[str, Tensor]

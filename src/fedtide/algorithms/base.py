@@ -81,6 +81,12 @@ class Problem:
     concepts: tuple[Concept, ...] = (Concept(),)
 
 
+def shared_size(algorithm: Algorithm, layout: Layout) -> int:
+    """How many parameters participants and server exchange."""
+    shared = algorithm.shared(layout)
+    return layout.size if shared is None else int(shared.sum())
+
+
 class Algorithm(Plugin):
     """A federated algorithm.
 
@@ -121,6 +127,7 @@ class Algorithm(Plugin):
         apart: names in ``up`` that clients compute from their data, not from their models; links do not touch them.
         linear_head: whether the model's logits must be one linear map of its features.
         needs_body: whether the model must have parameters before its last layer.
+        keeps_buffers: whether clients keep the network's floating buffers to themselves: the global ones then stay as they are.
         personal: whether what clients remember is a model of their own, which a device that leaves can keep; see
             ``federation.returners``.
         problem: the learning problem, set before all other calls.
@@ -145,6 +152,7 @@ class Algorithm(Plugin):
     apart: Sequence[str] = ()
     linear_head: bool = False
     needs_body: bool = False
+    keeps_buffers: bool = False
     personal: ClassVar[bool] = False
     problem: Problem
 
@@ -236,10 +244,22 @@ class Algorithm(Plugin):
         """Numbers in a client's vector ``name`` for a network, by default those of a model; asked before :meth:`bind`, too."""
         return layout.size
 
+    def shared(self, layout: Layout) -> Tensor | None:
+        """The parameters that participants and server exchange, bool [d]; None for all. Asked before :meth:`bind`, too.
+
+        Links change these alone, of the others the server gets to see nothing: :meth:`finish` must not use them.
+        """
+        return None
+
     def payload(self, name: str) -> int:
-        """Numbers (4 bytes each) in one transfer of ``name``, by default those of a client's vector, or of a model."""
+        """Numbers (4 bytes each) in one transfer of ``name``, by default those of a client's vector, or of a model.
+
+        Of ``w`` and ``W`` the floating buffers do not count, and parameters count that are :meth:`shared`.
+        """
         layout = self.problem.layout
-        return self.width(name, layout) if name in self.client else layout.size
+        if name in self.client:
+            return self.width(name, layout)
+        return shared_size(self, layout) if name in ("w", "W") else layout.size
 
     def session_traffic(self, clients: int) -> tuple[int, int]:
         """Bytes that all clients present together send and receive once, at the beginning of a session."""

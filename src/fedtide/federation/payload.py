@@ -23,23 +23,28 @@ class Payload:
 def payload(algorithm: Algorithm, links: Sequence[Link], size: int, buffers: int) -> Payload:
     """Bytes that one participant receives and sends in one exchange.
 
-    The model (``w``, ``W``) has d parameters and q floating buffers; the size of any other name is :meth:`Algorithm.payload`,
-    d unless overridden. What a link makes of an update's size holds for the parameters of ``W`` and for the declared vectors
-    that the server derives from them, all that are sent but :attr:`Algorithm.apart`. The normalised cost kappa of a round
-    (DynamicFL, section 4) is ``models`` times its exchanges over n L, the steps of n participants of mean size: 1 if the model
-    is exchanged after every step.
+    The model (``w``, ``W``) has d parameters, or those that are :meth:`Algorithm.shared`, and q floating buffers, unless
+    clients keep these; the size of any other name is :meth:`Algorithm.payload`, d unless overridden. What a link makes of an
+    update's size holds for the parameters of ``W`` and for the declared vectors that the server derives from them, all that are
+    sent but :attr:`Algorithm.apart`. The normalised cost kappa of a round (DynamicFL, section 4) is ``models`` times its
+    exchanges over n L, the steps of n participants of mean size: 1 if the model is exchanged after every step.
     """
     vectors = {*algorithm.client, *(vector.name for vector in algorithm.server_vectors())}
-    update = BYTES * size
-    for link in links:
-        bits = link.bits(size)
-        update = update if bits is None else -(-bits // 8)
+    with_model = 0 if algorithm.keeps_buffers else BYTES * buffers
+
+    def update(numbers: int) -> int:
+        found = BYTES * numbers
+        for link in links:
+            bits = link.bits(numbers)
+            found = found if bits is None else -(-bits // 8)
+        return found
 
     def bytes_of(name: str, sent: bool) -> int:
+        numbers = algorithm.payload(name)
         if name in ("w", "W"):
-            return (update if sent else BYTES * size) + BYTES * buffers
+            return (update(numbers) if sent else BYTES * numbers) + with_model
         derived = sent and name in vectors and name not in algorithm.apart
-        return update if links and derived else BYTES * algorithm.payload(name)
+        return update(size) if links and derived else BYTES * numbers
 
     down = sum(bytes_of(name, False) for name in algorithm.down)
     up = sum(bytes_of(name, True) for name in algorithm.up)

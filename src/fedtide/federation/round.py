@@ -75,15 +75,17 @@ def train_round(parts: Parts, state: RunState, plan: RoundPlan) -> RoundResult:
     batches = sit_out(r, schedule, batches)
     trained = train(Training(parts, state, plan, services.counts, memory, schedule, share), r, batches)
     cohort = trained.cohort
-    services.buffers, r.trained = cohort.buffers, cohort.W
+    services.buffers = r.buffers = cohort.buffers
+    r.trained = cohort.W
     drift = _drift(cohort.W, r.base, share)
     combining: Combining | None = None
-    sent = pass_links(parts.links, r, trained.start, memory, Trip(plan, share, state))
+    trip = Trip(plan, share, state, algorithm.shared(parts.layout))
+    sent = pass_links(parts.links, r, trained.start, memory, trip)
     if parts.rule is not None:
         r.rule = combining = Combining(parts.rule, r, trained.start)
     r.weights = contract.tensor(algorithm, "weights", algorithm.weights(r), r.n, tuple(r.n.shape))
     w = contract.tensor(algorithm, "finish", algorithm.finish(r), state.w, tuple(state.w.shape))
-    b = r.weighted_mean(cohort.buffers)
+    b = state.b if algorithm.keeps_buffers else r.weighted_mean(cohort.buffers)
     if LATEST in memory:
         memory[LATEST] = cohort.W
     if plan.local.keeps_momentum:
@@ -151,6 +153,8 @@ def _make_round(
         w=state.w,
         W=rows,
         trained=rows,
+        b=state.b,
+        buffers=state.b.expand(len(plan.ids), -1) if plan.starts is None else plan.starts.b,
         base=rows,
         staleness=column(torch.tensor(behind)),
         keeps=column(_keeps(plan)),

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from fedtide.algorithms.base import Algorithm
+from fedtide.algorithms.base import Algorithm, shared_size
 from fedtide.core.errors import SettingsError
 from fedtide.federation.clocks.queue import Job, Queue
 from fedtide.federation.parts import Parts
@@ -91,7 +91,7 @@ def _without_memory(parts: Parts) -> RunState:
         seen=torch.zeros(clients, dtype=torch.bool),
         counts=torch.zeros(clients, dtype=torch.int64),
         written=torch.zeros(clients, dtype=torch.int64),
-        uplink={link.settings.name: link.extra(parts.layout.size) for link in parts.links},
+        uplink={link.settings.name: link.extra(shared_size(parts.algorithm, parts.layout)) for link in parts.links},
         extra=parts.algorithm.extra(),
     )
 

@@ -108,6 +108,10 @@ def _cohort(t: Training, r: Round, phase: Phase, batches: BatchPlan, number: int
     hook, shapes = "phases" if algorithm.has_phases else "start", ((len(r.w),), (clients, len(r.w)))
     start = contract.tensor(algorithm, hook, phase.start, r.w, *shapes).expand(clients, -1)
     W, trains = start.clone(), phase.trains
+    buffers = state.b.expand(clients, -1) if t.plan.starts is None else t.plan.starts.b
+    if phase.buffers is not None:
+        form = len(state.b)
+        buffers = contract.tensor(algorithm, "phases", phase.buffers, state.b, (form,), (clients, form))
     if trains is not None:
         trains = contract.mask(algorithm, trains, len(r.w)).to(W.device)
     if number or phase.amount is not None:
@@ -115,7 +119,7 @@ def _cohort(t: Training, r: Round, phase: Phase, batches: BatchPlan, number: int
         batches = phase_batches(t.plan, local, t.parts.data.classes, W.device, number)
     cohort = Cohort(
         W=W,
-        buffers=(state.b.expand(clients, -1) if t.plan.starts is None else t.plan.starts.b).clone(),
+        buffers=buffers.expand(clients, -1).clone(),
         moments=optimiser(r.local).at_rest(W) if number else _moments(t.memory, W, r.local),
         b=state.b,
         plan=batches,

@@ -29,7 +29,8 @@ def pass_links(
     if not links or start is None:
         return {}
     rows, columns = slice(None) if trip.share.whole else trip.share.rows, dict[str, Tensor | float]()
-    D = r.W - start
+    moved = r.W - start
+    D = moved if trip.shared is None else moved[:, trip.shared]
     numbers = trip.plan.ids if trip.plan.starts is None else trip.plan.starts.numbers
     for link in links:
         name = link.settings.name
@@ -48,17 +49,23 @@ def pass_links(
             if not isinstance(values, Tensor):
                 raise broken_contract(link, "apply", f"columns [c, 1], got a number for {column}")
             columns[column] = trip.share.spread(values)
-    r.W = D.add_(start)
+    if trip.shared is not None:
+        moved[:, trip.shared] = D
+    r.W = moved.add_(start)
     return columns
 
 
 @dataclass(frozen=True)
 class Trip:
-    """Circumstances under which updates are sent: the state before the round, whose server tensors links change."""
+    """Circumstances under which updates are sent: the state before the round, whose server tensors links change.
+
+    ``shared``: the parameters that are sent, bool [d]; None for all.
+    """
 
     plan: RoundPlan
     share: Share
     state: RunState
+    shared: Tensor | None
 
 
 @dataclass

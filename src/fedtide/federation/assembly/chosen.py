@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from fedtide.aggregation.base import Rule
-from fedtide.algorithms.base import Algorithm
+from fedtide.algorithms.base import Algorithm, shared_size
 from fedtide.core import plugins
 from fedtide.engine.flat import Layout
 from fedtide.engine.optimisers import optimiser
@@ -68,7 +68,7 @@ class Chosen:
         if self.settings.evaluation.departed == "last":
             rows[LAST_SERVED] = size + layout.buffer_size
         for link in self.links:
-            rows |= {memory_name(link, name): size for name in link.memory}
+            rows |= {memory_name(link, name): shared_size(self.algorithm, layout) for name in link.memory}
         return rows
 
     def evaluates(self, model: str) -> bool:

@@ -40,16 +40,15 @@ class ServedModels:
         scores: list[Scores] = []
         for start in range(0, len(clients), size):
             some = slice(start, start + size)
-            found = self._served(state, result, t, clients[some])
-            scores += self._each(
-                (found.models, result.b.expand(len(found.models), -1)), found.of.tolist(), tested[some]
-            )
+            models, of = self._served(state, result, t, clients[some])
+            scores += self._each(models, of.tolist(), tested[some])
         return scores
 
     def rows(self, state: RunState, result: RoundResult, t: int, some: slice | Ints) -> ModelValues:
         """The models of some of the clients present, by place: parameters [c, d] and floating buffers [c, q]."""
-        found = self._served(state, result, t, self.evaluator.timeline.at(t).clients[some])
-        return found.models[torch.from_numpy(found.of).to(found.models.device)], result.b.expand(len(found.of), -1)
+        (models, buffers), of = self._served(state, result, t, self.evaluator.timeline.at(t).clients[some])
+        places = torch.from_numpy(of).to(models.device)
+        return models[places], buffers[places]
 
     def keep_last(self, state: RunState, result: RoundResult, t: int) -> None:
         """Keep the models of clients that are present in round ``t`` for the last time."""
@@ -83,8 +82,8 @@ class ServedModels:
         scores = dict(zip(places, found, strict=True))
         return [scores[first[pair]] for pair in pairs]
 
-    def _served(self, state: RunState, result: RoundResult, t: int, clients: Ints) -> Served:
-        """What the algorithm answers for some of the clients present in round ``t``, ascending ids."""
+    def _served(self, state: RunState, result: RoundResult, t: int, clients: Ints) -> tuple[ModelValues, Ints]:
+        """Models, and which of them some of the clients present in round ``t`` use, ascending ids."""
         evaluator, here = self.evaluator, self.evaluator.timeline.at(t)
         held = here.shards[np.searchsorted(here.clients, clients)]
 
@@ -99,14 +98,16 @@ class ServedModels:
         seen = state.seen[ids].unsqueeze(1).to(w)
         shares = torch.from_numpy(evaluator.timeline.shares_of(held)).to(w)
         found = self.algorithm.served(
-            ServedTo(clients.tolist(), w, Vectors(rows), seen, dict(state.extra), self.layout, losses, shares)
+            ServedTo(clients.tolist(), w, result.b, Vectors(rows), seen, dict(state.extra), self.layout, losses, shares)
         )
         if found is None:
-            return Served(w.unsqueeze(0), ids.new_zeros(len(ids)).numpy())
+            return (w.unsqueeze(0), result.b.unsqueeze(0)), ids.new_zeros(len(ids)).numpy()
         if not isinstance(found, Served):
             raise broken_contract(self.algorithm, "served", f"Served or None, got {type(found).__name__}")
         models = contract.tensor(self.algorithm, "served", found.models, w, (len(found.models), len(w)))
         (of,) = contract.positions(self.algorithm, "served", [found.of], 1, len(models))
         if len(of) != len(ids):
             raise broken_contract(self.algorithm, "served", f"a model for each of {len(ids)} clients, got {len(of)}")
-        return Served(models, of)
+        buffers = result.b.expand(len(models), -1) if found.buffers is None else found.buffers
+        contract.tensor(self.algorithm, "served", buffers, result.b, (len(models), len(result.b)))
+        return (models, buffers), of
