@@ -85,7 +85,8 @@ class Seen:
         self._watched, self._plans, begin = watch(self.fed), list[Any](), self.fed.parts.executor.begin
 
         def note(cohort: Any) -> Any:
-            self._plans.append((cohort.plan.indices.tolist(), cohort.plan.keys.tolist(), cohort.plan.steps))
+            if len(self._plans) == len(self._watched):  # the first phase of a round
+                self._plans.append((cohort.plan.indices.tolist(), cohort.plan.keys.tolist(), cohort.plan.steps))
             return begin(cohort)
 
         self.fed.parts.executor.begin = note  # type: ignore[method-assign]

@@ -22,7 +22,7 @@ from fedtide.federation.gradient_rounds import GradientRounds
 from fedtide.federation.services import RoundServices
 from fedtide.federation.state import restored_state
 from fedtide.uplink.base import Sending
-from support import assert_same, closest, federation, largest_gap, run_rounds, settings, steady, vectors, watch
+from support import assert_same, closest, federation, largest_gap, needs, run_rounds, settings, steady, vectors, watch
 
 pytestmark = pytest.mark.usefixtures("drop_in")
 
@@ -229,7 +229,7 @@ def test_an_algorithm_that_permits_rules_moves_by_them_alone(name: str) -> None:
         values = (
             {"clock": "events", "algorithm": {"name": name, "buffer": 3}} if name == "fedbuff" else {"algorithm": name}
         )
-        chosen = settings(local={**PLAIN, "momentum": 0.0}, aggregation="nobody", **values)
+        chosen = settings(local={**PLAIN, "momentum": 0.0}, aggregation="nobody", **needs(name) | values)
         data = vectors(seed=seed)
         labels = vectors().train_labels
         return run_rounds(federation(chosen, steady(SIZES, 3), replace(data, train_labels=labels, test_labels=labels)))[

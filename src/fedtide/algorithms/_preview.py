@@ -14,6 +14,7 @@ class RunPreview:
         steps: K, local steps of a client of mean size. rounds: T.
         participation_fraction: p, expected share of the clients that take part in a round.
         smallest: relative size omega of the smallest client that has data.
+        fresh_starts: whether clients keep memories over a session's start from an untrained model.
     """
 
     lr: float
@@ -22,3 +23,4 @@ class RunPreview:
     rounds: int
     participation_fraction: float
     smallest: float
+    fresh_starts: bool = False

@@ -69,6 +69,7 @@ class Initialiser(Plugin):
 
     Attributes:
         trains: whether it trains at session starts, on memories separate from the run's.
+        fresh: whether its sessions start from an untrained model.
     """
 
     kind: ClassVar[str] = "initialisation"
@@ -76,6 +77,7 @@ class Initialiser(Plugin):
     Settings: ClassVar[type[PluginSettings]] = InitialiserSettings
     settings: InitialiserSettings
     trains: ClassVar[bool] = False
+    fresh: ClassVar[bool] = False
 
     def start(self, s: Boundary) -> Start:
         """Model that session ``s.session`` starts from."""

@@ -80,6 +80,13 @@ def _unknown_owners(parts: Parts) -> list[str]:
     ]
 
 
+def _starts_afresh(parts: Parts) -> bool:
+    """Whether a session but the first starts from the run's initial model."""
+    initialiser, timeline = parts.initialiser, parts.timeline
+    after_pilot = initialiser.settings.post_pilot_start == "reset" and 0 < timeline.pilot < timeline.sessions
+    return after_pilot or (initialiser.fresh and timeline.sessions > timeline.pilot + 1)
+
+
 def advice(parts: Parts) -> list[str]:
     """What to know about settings and data: what has no effect, hashed columns, remarks of the model and the algorithm."""
     timeline, local = parts.timeline, parts.settings.local
@@ -93,6 +100,7 @@ def advice(parts: Parts) -> list[str]:
         rounds=timeline.rounds,
         participation_fraction=parts.participation.participation_fraction(int((sizes > 0).sum())),
         smallest=float(sizes[sizes > 0].min()) / mean,
+        fresh_starts=parts.settings.federation.at_session == "keep" and _starts_afresh(parts),
     )
     return [
         *unused_partition(parts.settings),
