@@ -210,14 +210,15 @@ def _served(end: dict[str, Any], outcome: Outcome) -> Iterator[Check]:
     here = timeline.at(t)
     yield "end: present", here.clients, end["present"]
     server = ServedModels(parts.algorithm, parts.layout, parts.evaluator)
-    found = server._models(state, SimpleNamespace(w=state.w, b=state.b), t, slice(None))  # type: ignore[arg-type]
+    result: Any = SimpleNamespace(w=state.w, b=state.b)
+    (models, _), of = server._served(state, result, t, here.clients)
     concept = timeline.concept_shares(t).argmax(1).tolist()
 
     def accuracy(model: torch.Tensor, number: int) -> float:
         scores = parts.evaluator.by_concept((model, state.b), "test", [number])[number]
         return scores.accuracy() or 0.0
 
-    own = [accuracy(found.models[of], number) for of, number in zip(found.of.tolist(), concept, strict=True)]
+    own = [accuracy(models[row], number) for row, number in zip(of.tolist(), concept, strict=True)]
     sizes = timeline.sizes_at(t)
     ours = {
         "present": here.clients,
@@ -225,8 +226,8 @@ def _served(end: dict[str, Any], outcome: Outcome) -> Iterator[Check]:
         "accuracy_mean": float(np.mean(own)),
         "accuracy_by_samples": float(np.average(own, weights=sizes)),
         "cloud_accuracy": [accuracy(state.w, number) for number in concept],
-        "served_identity": state.extra["used"].nonzero()[:, 0][found.of] if "used" in state.extra else found.of,
-        "served": found.models[found.of],
+        "served_identity": state.extra["used"].nonzero()[:, 0][of] if "used" in state.extra else of,
+        "served": models[of],
     }
     for name, value in end.items():
         yield f"end: {name}", ours.get(name, "unknown"), value

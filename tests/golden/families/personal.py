@@ -101,8 +101,7 @@ def _watch(federation: Federation, seen: Seen, fine_tune: dict[str, Any] | None)
         seen.phases.append([])
         record = run_round(state)
         result: Any = SimpleNamespace(w=state.w, b=state.b)
-        found = server._models(state, result, t, slice(None))
-        models = found.models[found.of]
+        models, _ = server.rows(state, result, t, slice(None))
         if fine_tune is not None:
             models = _fine_tuned(federation, models, t, float(record.row["lr"] or 0), **fine_tune)
         memory = {name: state.memory[name].clone() for name in parts.algorithm.client}
@@ -155,10 +154,13 @@ def _checks(
         ours = _round(fields, outcome, seen, t)
         for name, value in record.items():
             yield f"round {t + 1}: {name}", ours.get(name, "unknown"), value
-        row = outcome.rows[t]
         if parts.algorithm.serves and fine_tune is None:
-            yield f"round {t + 1}: recorded mean", row["served_accuracy_mean"], record["mean"]
+            yield f"round {t + 1}: recorded mean", outcome.rows[t]["served_accuracy_mean"], record["mean"]
     yield from _end(fields["final"], outcome, seen)
+    if parts.algorithm.serves and fine_tune is None:
+        names = {"served_accuracy_samples": "samples_mean", "served_accuracy_worst_decile": "worst_decile"}
+        for ours, theirs in {**names, "served_gain": "gain", "served_hurt": "hurt"}.items():
+            yield f"recorded {ours}", outcome.rows[-1][ours], fields["final"][theirs]
 
 
 def _round(fields: Fields, outcome: Outcome, seen: Seen, t: int) -> dict[str, Any]:
