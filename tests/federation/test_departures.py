@@ -10,7 +10,7 @@ import torch
 from fedtide.core import plugins
 from fedtide.federation.federation import Federation
 from fedtide.federation.state import RunState, initial_state
-from support import assert_same, closest, deal, federation, images, light, settings, timeline, vectors
+from support import assert_same, closest, deal, federation, images, light, needs, settings, timeline, vectors
 
 SIZES = (5, 2, 7, 4)
 LOCAL = {"amount": 2, "batch_size": 3, "lr": 0.05}
@@ -32,7 +32,8 @@ def prepared(algorithm: Any, kept: bool, who: Any = WHO, data: Any = None, **val
     world = timeline(deal(SIZES), [{k: k for k in here} for here in who], clients=4)
     chosen = settings(
         algorithm=light(algorithm) if isinstance(algorithm, str) else algorithm,
-        **{"local": LOCAL, "federation": {"at_session": "keep" if kept else "reset"}, **values},
+        **needs(algorithm if isinstance(algorithm, str) else algorithm["name"])
+        | {"local": LOCAL, "federation": {"at_session": "keep" if kept else "reset"}, **values},
     )
     return federation(chosen, world, data or vectors(), cohorts=COHORTS)
 

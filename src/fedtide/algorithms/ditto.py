@@ -10,10 +10,11 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
-from fedtide.algorithms.base import Algorithm, AlgorithmSettings, Local, Phase, Round, Served, ServedTo, Tunable
+from fedtide.algorithms._whole_models import WholeModels
+from fedtide.algorithms.base import AlgorithmSettings, Local, Phase, Round, Served, ServedTo, Tunable
 
 
-class Ditto(Algorithm):
+class Ditto(WholeModels):
     """Ditto: beside FedAvg every client trains a model v_i of its own, which is pulled towards the global one.
 
     Li et al. 2021, arXiv 2012.04221::

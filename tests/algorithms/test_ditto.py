@@ -1,0 +1,76 @@
+"""Ditto: FedAvg, and beside it models that are pulled towards it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from fedtide.federation.state import RunState
+from support import closest, deal, federation, run_rounds, settings, steady, timeline, trajectory, vectors, watch
+
+SIZES = (5, 2, 7, 4)
+COHORTS = [[0, 2], [1, 2], [2], [0, 1, 2]]  # client 3 never
+STORED = {"amount": 2, "batch_size": 3, "lr": 0.2, "order": "stored", "weight_decay": 0.01, "clip": 0.5}
+
+
+def run(algorithm: Any, cohorts: Any = COHORTS, local: Any = STORED) -> tuple[list[Tensor], RunState]:
+    return trajectory(algorithm, steady(SIZES, len(cohorts)), vectors(), cohorts=cohorts, local=local)
+
+
+@pytest.mark.parametrize("newcomers", ["current", "initial"])
+def test_without_a_pull_it_is_local_training_that_begins_at(newcomers: str) -> None:
+    """The initial model for everybody, or the current one."""
+    _, state = run({"name": "ditto", "lambda_": 0.0, "newcomers": newcomers})
+    _, local = run("local")
+    same = [torch.equal(state.memory["v"][k], local.memory["own"][k]) for k in range(4)]
+    assert same == [True, newcomers == "initial", True, True]  # client 1 is first drawn in the second round
+
+
+def test_without_a_pull_an_own_model_begins_as_the_local_one() -> None:
+    fed = federation(
+        settings(algorithm={"name": "ditto", "lambda_": 0.0}, local=STORED),
+        steady(SIZES, 1),
+        vectors(),
+        cohorts=COHORTS,
+    )
+    seen = watch(fed)
+    state, _ = run_rounds(fed)
+    assert torch.equal(state.memory["v"][[0, 2]], seen[0][0].W)
+
+
+def test_a_strong_pull_leaves_own_models_at_the_global_one() -> None:
+    """At a distance that falls as 1 / lambda: tenfold, with a rate that stays stable."""
+    gaps = []
+    for pull in (10.0, 100.0, 1000.0):
+        chosen = {"name": "ditto", "lambda_": pull, "personal_lr": 1 / pull, "personal_epochs": 20}
+        (w,), state = run(chosen, COHORTS[:1], {"amount": 2, "batch_size": 3, "lr": 1e-12})
+        gaps.append(float((state.memory["v"][0] - w).norm()))
+    assert gaps[0] > 5 * gaps[1] > 25 * gaps[2] > 0
+
+
+def test_epochs_and_rate_of_own_models_are_theirs() -> None:
+    half = {**STORED, "amount": 1, "lr": 0.1, "schedule": "exponential", "decay": 0.5}
+    longer = {"name": "ditto", "lambda_": 0.0, "newcomers": "initial", "personal_epochs": 2, "personal_lr": 0.2}
+    decaying = {**STORED, "schedule": "exponential", "decay": 0.5}
+    ours, theirs = run(longer, local=half)[1].memory["v"], run("local", local=decaying)[1].memory["own"]
+    assert closest(ours, theirs) < 1e-14
+
+
+def test_the_initial_model_is_that_of_the_session() -> None:
+    everybody = {client: client for client in range(4)}
+    world = timeline(deal(SIZES), [everybody] * 4, clients=4, session_of_round=[0, 0, 1, 1])
+    for kept in ("keep", "reset"):
+        chosen = settings(
+            algorithm={"name": "ditto", "newcomers": "initial", "personal_lr": 1e-300},
+            local=STORED,
+            federation={"at_session": kept},
+        )
+        half, fed = (federation(chosen, world, vectors(), cohorts=[[0], [0], [1], [2]]) for _ in range(2))
+        state, _ = run_rounds(half, 2)
+        second = state.w.clone()
+        state, _ = run_rounds(fed, state=state)
+        assert torch.equal(state.memory["v"][2], second)
+        assert torch.equal(state.memory["v"][0], fed.parts.w0 if kept == "keep" else torch.zeros_like(second))

@@ -1,0 +1,357 @@
+"""FedPer, LG-FedAvg, FedBN, FedRep and FedBABU: clients keep a part of the model, or train one."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from federation.test_ranks import compare
+from fedtide.algorithms._own_part import OwnPart
+from fedtide.algorithms.fedper import FedPer
+from fedtide.core.errors import SettingsError
+from fedtide.federation.assembly.preview import advice
+from fedtide.federation.federation import Federation
+from fedtide.federation.scoring.served import ServedModels
+from fedtide.federation.state import RunState, initial_state, restored_state
+from support import (
+    assert_same,
+    deal,
+    federation,
+    planned,
+    run_rounds,
+    settings,
+    steady,
+    timeline,
+    trajectory,
+    vectors,
+    watch,
+)
+
+pytestmark = pytest.mark.usefixtures("drop_in")
+
+SIZES = (5, 2, 7, 4)
+COHORTS = [[0, 2], [1, 2], [2], [0, 1, 2]]  # client 3 never
+MODEL = {"name": "mlp", "widths": [4]}
+BODY, HEAD = 4 * 5 + 4, 3 * 4 + 3
+LOCAL = {"amount": 2, "batch_size": 3, "lr": 0.2, "momentum": 0.5, "weight_decay": 0.01, "clip": 0.5}
+NORMS = {"name": "fedper", "personal": "norms"}
+EVERYTHING = {"name": "fedper", "personal": ["hidden", "head"]}
+
+
+def made(algorithm: Any, cohorts: Any = COHORTS, **values: Any) -> Federation:
+    chosen = settings(**{"algorithm": algorithm, "model": MODEL, "local": LOCAL, **values})
+    return federation(chosen, steady(SIZES, len(cohorts)), vectors(), cohorts=cohorts)
+
+
+def models(algorithm: Any, cohorts: Any = COHORTS, **values: Any) -> tuple[list[Tensor], RunState]:
+    chosen = {"model": MODEL, "local": LOCAL, **values}
+    return trajectory(algorithm, steady(SIZES, len(cohorts)), vectors(), cohorts=cohorts, **chosen)
+
+
+def served(fed: Federation, state: RunState) -> tuple[Tensor, Tensor]:
+    """Models [N, d] and floating buffers [N, q] of all clients at the end."""
+    server: Any = ServedModels(fed.parts.algorithm, fed.parts.layout, fed.parts.evaluator)
+    rows: tuple[Tensor, Tensor] = server.rows(state, state, state.round - 1, slice(None))
+    return rows
+
+
+def equal(first: list[Tensor], second: list[Tensor]) -> bool:
+    return all(torch.equal(a, b) for a, b in zip(first, second, strict=True))
+
+
+@pytest.mark.parametrize("newcomers", ["initial", "mean"])
+def test_without_a_part_it_is_fedavg(newcomers: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(FedPer, "part", lambda _, layout: torch.zeros(layout.size, dtype=torch.bool))
+    monkeypatch.setattr(FedPer, "bind", OwnPart.bind)
+    fed = made({"name": "fedper", "newcomers": newcomers})
+    seen = watch(fed)
+    state, _ = run_rounds(fed)
+    assert equal([w for _, w in seen], models("fedavg")[0])
+    assert torch.equal(served(fed, state)[0], state.w.expand(len(SIZES), -1))
+
+
+def test_with_everything_as_the_part_it_is_local_training() -> None:
+    trained, state = models(EVERYTHING)
+    assert equal(trained, [trained[0]] * len(COHORTS))
+    assert torch.equal(state.memory["own"], models("local")[1].memory["own"])
+
+
+@pytest.mark.parametrize("part", ["head", "body"])
+def test_at_first_what_is_shared_is_fedavgs_and_the_rest_stays(part: str) -> None:
+    (ours,), _ = models({"name": "fedper", "personal": part}, COHORTS[:1])
+    (theirs,), _ = models("fedavg", COHORTS[:1])
+    fed = made("fedavg", COHORTS[:1])
+    own = fed.parts.layout.mask(part)
+    assert torch.equal(ours, torch.where(own, fed.parts.w0, theirs))
+
+
+def test_a_client_alone_with_the_mean_is_fedavg() -> None:
+    alone = [[2]] * 3
+    assert equal(models({"name": "fedper", "newcomers": "mean"}, alone)[0], models("fedavg", alone)[0])
+    normed = {"model": "normed"}
+    (ours, first), (theirs, second) = (
+        models(name, alone, **normed) for name in ({**NORMS, "newcomers": "mean"}, "fedavg")
+    )
+    assert equal(ours, theirs)
+    assert torch.equal(first.b, second.b)
+
+
+@pytest.mark.parametrize("executor", ["threads", "stacked"])
+def test_fedrep_without_epochs_of_the_head_is_fedbabu_whose_head_never_moves(executor: str) -> None:
+    engine = {"engine": {"executor": executor, "workers": 1}}
+    ours, _ = models({"name": "fedrep", "head_epochs": 0}, **engine)
+    theirs, _ = models("fedbabu", **engine)
+    assert equal(ours, theirs)
+    fed = made("fedbabu")
+    head = fed.parts.layout.mask("head")
+    assert all(torch.equal(w[head], fed.parts.w0[head]) for w in theirs)
+    assert all((w != fed.parts.w0)[~head].any() for w in theirs)
+
+
+@pytest.mark.parametrize("algorithm", ["fedper", "fedrep", {"name": "fedper", "personal": "body"}], ids=str)
+def test_clients_are_served_their_own_part_and_the_model_before_they_have_one(algorithm: Any) -> None:
+    fed = made(algorithm)
+    state, _ = run_rounds(fed)
+    found, _ = served(fed, state)
+    own: Any = fed.parts.algorithm
+    assert torch.equal(found[:, ~own.P], state.w[~own.P].expand(4, -1))
+    assert torch.equal(found[:3, own.P], state.memory["own"][:3])
+    assert torch.equal(found[3], state.w)
+
+
+def test_the_part_of_newcomers_may_be_the_mean_of_the_participants() -> None:
+    fed = made({"name": "fedrep", "newcomers": "mean"}, COHORTS[-1:])
+    seen = watch(fed)
+    state, _ = run_rounds(fed)
+    r, w = seen[0]
+    own: Any = fed.parts.algorithm
+    assert torch.equal(w[own.P], r.weighted_mean(state.memory["own"][:3]))
+
+
+def test_the_head_and_the_body_of_fedrep_are_trained_one_after_the_other() -> None:
+    """As two runs in which the other part stays as it is."""
+    stored = {"local": {"amount": 2, "batch_size": 20, "lr": 0.2}}
+    alone: list[list[int]] = [[2]]
+    (w,), state = models({"name": "fedrep", "head_epochs": 3, "personal_lr": 0.1}, alone, **stored)
+    fed = made("fedavg", alone)
+    head, w0 = fed.parts.layout.mask("head"), fed.parts.w0
+    assert torch.equal(w[head], w0[head])
+    assert bool((state.memory["own"][2] != w0[head]).any())
+    assert bool((w != w0)[~head].all())
+    longer = models({"name": "fedrep", "head_epochs": 6, "personal_lr": 0.1}, alone, **stored)[1].memory["own"][2]
+    assert float((longer - w0[head]).norm()) > float((state.memory["own"][2] - w0[head]).norm())
+
+
+# Normalisation layers and their statistics.
+
+
+def normed(algorithm: Any = NORMS, cohorts: Any = COHORTS, **values: Any) -> Federation:
+    return made(algorithm, cohorts, model="normed", **values)
+
+
+def test_norms_stay_with_their_clients_and_so_do_their_statistics() -> None:
+    fed = normed()
+    seen = watch(fed)
+    state, _ = run_rounds(fed)
+    own: Any = fed.parts.algorithm
+    assert own.P.sum() == 8
+    assert torch.equal(state.b, fed.parts.b0)
+    assert torch.equal(state.w[own.P], fed.parts.w0[own.P])
+    r, _ = seen[-1]
+    assert torch.equal(state.memory["own"][:3], torch.cat([r.trained[:, own.P], r.buffers], 1))
+    models_, buffers = served(fed, state)
+    assert torch.equal(torch.cat([models_[:3, own.P], buffers[:3]], 1), state.memory["own"][:3])
+    assert torch.equal(models_[3], state.w)
+    assert torch.equal(buffers[3], state.b)
+    assert len({tuple(row) for row in buffers.tolist()}) == 4
+
+
+def test_training_goes_on_from_a_clients_own_statistics() -> None:
+    """A round that trains nothing moves them as far as one batch does."""
+    still = {"local": {"amount": 1, "unit": "steps", "batch_size": 20, "lr": 1e-300}}
+    fed = normed(cohorts=[[2], [2], [2]], **still)
+    seen = watch(fed)
+    run_rounds(fed)
+    first, second, third = (r.buffers[0] for r, _ in seen)
+    mean = [name.name for name in fed.parts.layout.buffers].index("body.1.running_mean")
+    slot = fed.parts.layout.buffers[mean]
+    a, b, c = (buffers[slot.start : slot.stop] for buffers in (first, second, third))
+    assert torch.allclose(c - b, 0.9 * (b - a), rtol=1e-9, atol=0)
+    assert torch.allclose(b - a, 0.9 * a, rtol=1e-9, atol=0)
+
+
+def test_norms_are_the_same_with_more_workers_and_after_a_stop() -> None:
+    whole, _ = run_rounds(normed())
+    assert_same(whole, run_rounds(normed(engine={"workers": 3}))[0])
+    half, _ = run_rounds(normed(), 2)
+    fed = normed()
+    rest, _ = run_rounds(fed, state=restored_state(fed.parts, half.tensors()))
+    assert_same(whole, rest)
+
+
+@pytest.mark.parametrize("algorithm", ["fedper", "fedbabu"])
+def test_statistics_of_a_shared_body_are_shared(algorithm: str) -> None:
+    fed = normed(algorithm)
+    state, _ = run_rounds(fed)
+    assert not torch.equal(state.b, fed.parts.b0)
+    assert torch.equal(served(fed, state)[1], state.b.expand(4, -1))
+
+
+# What it costs.
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "model", "numbers"),
+    [
+        ("fedper", MODEL, BODY),
+        ({"name": "fedper", "newcomers": "mean"}, MODEL, BODY + HEAD),
+        ({"name": "fedper", "personal": "body"}, MODEL, HEAD),
+        ({"name": "fedper", "personal": ["head.bias"]}, MODEL, BODY + HEAD - 3),
+        ("fedrep", MODEL, BODY),
+        ({"name": "fedrep", "newcomers": "mean"}, MODEL, BODY + HEAD),
+        ("fedbabu", MODEL, BODY),
+        ("ditto", MODEL, BODY + HEAD),
+        ("fedper", "normed", BODY + 8 + 8),
+        (NORMS, "normed", BODY + HEAD),
+        ({**NORMS, "newcomers": "mean"}, "normed", BODY + 8 + HEAD + 8),
+    ],
+    ids=str,
+)
+def test_what_is_shared_is_sent(algorithm: Any, model: Any, numbers: int) -> None:
+    payload = made(algorithm, model=model).parts.payload
+    assert (payload.down, payload.up) == (4 * numbers, 4 * numbers)
+
+
+def test_the_head_of_fedbabu_is_sent_once() -> None:
+    state, _ = run_rounds(made("fedbabu"))
+    exchanges = sum(map(len, COHORTS))
+    assert state.totals["bytes_down"] == 4 * (exchanges * BODY + 4 * HEAD)
+    assert state.totals["bytes_up"] == 4 * exchanges * BODY
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "model", "numbers"),
+    [
+        ("fedper", MODEL, HEAD),
+        ("fedrep", MODEL, HEAD),
+        ({"name": "fedper", "personal": "body"}, MODEL, BODY),
+        (NORMS, "normed", 8 + 8),
+        ("ditto", MODEL, BODY + HEAD),
+        ("fedbabu", MODEL, 0),
+    ],
+    ids=str,
+)
+def test_what_clients_keep_is_what_memory_is_planned_and_made_for(algorithm: Any, model: Any, numbers: int) -> None:
+    chosen = settings(algorithm=algorithm, model=model)
+    kept = planned(chosen, steady(SIZES, 2), vectors()).kept
+    assert kept.size == 4 * len(SIZES) * numbers
+    memory = initial_state(made(algorithm, model=model).parts).memory
+    assert sum(rows.shape[1] for rows in memory.values()) == numbers
+
+
+def test_links_see_what_is_sent_alone() -> None:
+    """The part stays as it was trained, and what links keep and count is of the length of the rest."""
+    fed = made("fedper", uplink=[{"name": "shrink", "share": 0.25, "remember": True}])
+    seen = watch(fed)
+    state, _ = run_rounds(fed)
+    own: Any = fed.parts.algorithm
+    assert fed.parts.payload.up == -(-(3 * BODY + 5) // 8)
+    assert state.memory["uplink.shrink.lost"].shape == (4, BODY)
+    assert state.uplink["shrink"]["passed"].shape == (BODY,)
+    r, w = seen[0]
+    assert torch.equal(state.memory["own"][[0, 1, 2]], seen[-1][0].trained[:, own.P])
+    arrived = r.base + 0.25 * (r.trained - r.base)
+    assert torch.allclose(w[~own.P], r.weighted_mean(arrived)[~own.P], rtol=0, atol=1e-14)
+    assert torch.equal(w[own.P], fed.parts.w0[own.P])
+
+
+@pytest.mark.parametrize("algorithm", ["fedper", "fedrep", "ditto"])
+def test_processes_may_share_a_round(algorithm: str) -> None:
+    compare(algorithm, "threads", 2, {"amount": 2, "batch_size": 3, "lr": 0.2}, exchange=False, model=MODEL)
+
+
+# Sessions.
+
+
+def sessions(algorithm: Any, initialiser: str, kept: bool) -> Federation:
+    everybody = {client: client for client in range(4)}
+    world = timeline(deal(SIZES), [everybody] * 4, clients=4, session_of_round=[0, 0, 1, 1])
+    values = {"initialiser": initialiser, "federation": {"at_session": "keep" if kept else "reset"}}
+    chosen = settings(algorithm=algorithm, model=MODEL, local=LOCAL, **values)
+    return federation(chosen, world, vectors(), cohorts=[[0, 1, 2], [0, 1, 2], [3], [3]])
+
+
+@pytest.mark.parametrize("algorithm", ["fedper", "fedrep", "ditto"])
+def test_a_new_session_begins_without_parts_or_with_all_of_them(algorithm: str) -> None:
+    for kept in (False, True):
+        half, fed = (sessions(algorithm, "previous", kept) for _ in range(2))
+        state, _ = run_rounds(half, 2)
+        before = next(iter(state.memory.values()))[:3].clone()
+        state, _ = run_rounds(fed, state=state)
+        found, _ = served(fed, state)
+        assert state.seen.tolist() == [kept, kept, kept, True]
+        after = next(iter(state.memory.values()))[:3]
+        assert torch.equal(after, before if kept else torch.zeros_like(before))
+        assert torch.equal(found[:3], state.w.expand(3, -1)) is not kept
+
+
+@pytest.mark.parametrize("algorithm", ["fedper", "fedrep"])
+def test_a_kept_part_over_another_start_is_advised_against(algorithm: str) -> None:
+    def lines(initialiser: str, kept: bool) -> list[str]:
+        return [line for line in advice(sessions(algorithm, initialiser, kept).parts) if "keeps parts" in line]
+
+    (line,) = lines("restart", True)
+    assert line.startswith(
+        f"algorithm {algorithm} keeps parts of models over sessions that start from an untrained model"
+    )
+    assert lines("restart", False) == lines("previous", True) == []
+
+
+# What is refused.
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "model", "line"),
+    [
+        (
+            "fedper",
+            "logistic",
+            "algorithm fedper trains the last layer of a model apart from the others; model logistic has no",
+        ),
+        ({"name": "fedper", "personal": "body"}, "logistic", "algorithm fedper trains the last layer"),
+        ("fedrep", "logistic", "algorithm fedrep trains the last layer"),
+        ("fedbabu", "logistic", "algorithm fedbabu trains the last layer"),
+        (NORMS, MODEL, "algorithm.personal = norms: the model has no normalisation layers"),
+        ({"name": "fedper", "personal": ["hiden"]}, MODEL, "algorithm.personal: the model has no parameter 'hiden'"),
+        ({"name": "fedper", "personal": "body"}, "normed", "algorithm.personal keeps layers of the body per client"),
+        (
+            {"name": "fedper", "personal": ["body.0"]},
+            "normed",
+            "algorithm.personal keeps layers of the body per client",
+        ),
+        ("ditto", "normed", "algorithm ditto keeps a whole model for every client, but the statistics of BatchNorm"),
+    ],
+    ids=str,
+)
+def test_other_networks_are_refused(algorithm: Any, model: Any, line: str) -> None:
+    with pytest.raises(SettingsError) as caught:
+        made(algorithm, model=model)
+    assert str(caught.value).startswith(line)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("personal", ["tail", [], 3])
+def test_a_part_is_a_word_or_a_list_of_names(personal: Any) -> None:
+    with pytest.raises(SettingsError) as caught:
+        settings(algorithm={"name": "fedper", "personal": personal}, model=MODEL)
+    assert "algorithm.personal" in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_rule_is_refused_where_it_would_see_what_is_not_sent() -> None:
+    with pytest.raises(SettingsError, match="algorithm fedper adds up"):
+        made("fedper", aggregation="middle")
+    run_rounds(made({"name": "fedper", "newcomers": "mean"}, aggregation="middle"))
