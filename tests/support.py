@@ -43,6 +43,7 @@ LIGHT: dict[str, dict[str, Any]] = {
     "cfl_generative": {"size": 10, "steps": 10},
     "creff": {"per_class": 8, "match_steps": 5, "head_epochs": 5},
     "fedgen": {"hidden": 32, "generator_steps": 5},
+    "fedrep": {"head_epochs": 2},
 }
 """Less work for algorithms whose server, or whose clients before they train, do much; the others keep their defaults."""
 

@@ -18,7 +18,7 @@ from fedtide.core.plugins import PluginSettings
 from fedtide.exchange.base import Exchange, Schedule
 from fedtide.federation.federation import Federation
 from fedtide.federation.ranks import Alone, Group
-from support import closest, federation, run_rounds, settings, steady, vectors
+from support import closest, federation, needs, run_rounds, settings, steady, vectors
 
 pytestmark = pytest.mark.usefixtures("drop_in")
 
@@ -134,9 +134,9 @@ ADDING = [name for name in plugins.names("algorithms") if plugins.load(Algorithm
 @pytest.mark.parametrize("algorithm", ADDING)
 def test_sums_are_enough_where_an_algorithm_says_so(algorithm: str) -> None:
     """The rows of other processes are NaN, so none is read; models are sent for each sum, not for each client."""
-    size, rounds = 3, 3
-    threads = compare(algorithm, "threads", size, {"amount": 2, "batch_size": 3, "lr": 0.2}, exchange=False)
-    vector = size * 3 * (5 + 1)  # d in each process
+    size, rounds, local = 3, 3, {"amount": 2, "batch_size": 3, "lr": 0.2}
+    threads = compare(algorithm, "threads", size, local, exchange=False, **needs(algorithm))
+    vector = size * (4 * (5 + 1) + 3 * (4 + 1) if needs(algorithm) else 3 * (5 + 1))  # d in each process
     losses_and_distances = 2 * len(SIZES) * rounds
     sums, rest = divmod(threads.sent - losses_and_distances, rounds * vector)
     assert sums in range(1, 4)
