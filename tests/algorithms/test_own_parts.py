@@ -252,6 +252,10 @@ def test_what_clients_keep_is_what_memory_is_planned_and_made_for(algorithm: Any
     assert sum(rows.shape[1] for rows in memory.values()) == numbers
 
 
+def test_parts_on_disk_are_the_same() -> None:
+    assert_same(*(run_rounds(made("fedper", federation={"memory": place}))[0] for place in ("device", "disk")))
+
+
 def test_links_see_what_is_sent_alone() -> None:
     """The part stays as it was trained, and what links keep and count is of the length of the rest."""
     fed = made("fedper", uplink=[{"name": "shrink", "share": 0.25, "remember": True}])
@@ -325,6 +329,7 @@ def test_a_kept_part_over_another_start_is_advised_against(algorithm: str) -> No
         ("fedrep", "logistic", "algorithm fedrep trains the last layer"),
         ("fedbabu", "logistic", "algorithm fedbabu trains the last layer"),
         (NORMS, MODEL, "algorithm.personal = norms: the model has no normalisation layers"),
+        ({"name": "fedper", "personal": "tail"}, MODEL, "algorithm.personal: the model has no parameter 'tail'"),
         ({"name": "fedper", "personal": ["hiden"]}, MODEL, "algorithm.personal: the model has no parameter 'hiden'"),
         ({"name": "fedper", "personal": "body"}, "normed", "algorithm.personal keeps layers of the body per client"),
         (
@@ -343,7 +348,7 @@ def test_other_networks_are_refused(algorithm: Any, model: Any, line: str) -> No
     assert "\n" not in str(caught.value)
 
 
-@pytest.mark.parametrize("personal", ["tail", [], 3])
+@pytest.mark.parametrize("personal", ["", [], 3])
 def test_a_part_is_a_word_or_a_list_of_names(personal: Any) -> None:
     with pytest.raises(SettingsError) as caught:
         settings(algorithm={"name": "fedper", "personal": personal}, model=MODEL)

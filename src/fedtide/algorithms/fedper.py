@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Generator
-from typing import Annotated, Literal
 
 from pydantic import Field
 from torch import Tensor
@@ -38,8 +37,9 @@ class FedPer(OwnPart):
 
     class Settings(OwnPartSettings):
         name: str = "fedper"
-        personal: Literal["head", "body", "norms"] | Annotated[tuple[str, ...], Field(min_length=1)] = Field(
+        personal: str | tuple[str, ...] = Field(
             "head",
+            min_length=1,
             description="what every client keeps: head: the last layer; body: all else (LG-FedAvg); norms: normalisation "
             "layers and their statistics (FedBN); or a list of layers or parameters by name",
         )
