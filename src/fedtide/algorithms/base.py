@@ -16,7 +16,7 @@ from fedtide.core.array_types import Ints
 from fedtide.core.plugins import Plugin, PluginSettings, Tunable
 from fedtide.core.randomness import Randomness
 from fedtide.engine.flat import Layout
-from fedtide.engine.local import Gradient, GradientAt, Local, Term, TermBatch
+from fedtide.engine.local import Gradient, GradientAt, Local, NoStep, Term, TermBatch
 from fedtide.settings.kinds import AlgorithmSettings
 from fedtide.world.concepts import Concept
 
@@ -28,6 +28,7 @@ __all__ = [
     "GradientAt",
     "Ints",
     "Local",
+    "NoStep",
     "Phase",
     "Population",
     "Problem",
@@ -128,6 +129,10 @@ class Algorithm(Plugin):
         linear_head: whether the model's logits must be one linear map of its features.
         needs_body: whether the model must have parameters before its last layer.
         keeps_buffers: whether clients keep the network's floating buffers to themselves: the global ones then stay as they are.
+        takes_momentum: whether ``local.momentum`` goes with it; it does not where the algorithm takes local steps itself.
+        gradients_per_step: gradients on a batch that :meth:`direction` takes in a local step, for the record and the costs.
+        personal_lr: learning rate of the steps of ``evaluation.personalise``, where the algorithm has one for them; None: the
+            round's.
         personal: whether what clients remember is a model of their own, which a device that leaves can keep; see
             ``federation.returners``.
         problem: the learning problem, set before all other calls.
@@ -143,6 +148,9 @@ class Algorithm(Plugin):
     averages_inside_round: ClassVar[bool] = False
     clocks: ClassVar[Sequence[str]] = ("rounds",)
     needs_sgd: bool = False
+    takes_momentum: bool = True
+    gradients_per_step: int = 1
+    personal_lr: float | None = None
     buffer: int = 1
     synthetic_per_shard: int = 0
     gradients: int = 0
@@ -178,7 +186,7 @@ class Algorithm(Plugin):
         """Extra losses of the first phase, with the reference models they need."""
         return []
 
-    def direction(self, grad: Gradient, W: Tensor, r: Round) -> Tensor | GradientAt:
+    def direction(self, grad: Gradient, W: Tensor, r: Round) -> Tensor | GradientAt | NoStep:
         """The general form, called at every local step of the first phase if overridden.
 
         Args:
@@ -189,7 +197,7 @@ class Algorithm(Plugin):
 
         Returns:
             [c, d], takes the place of the loss gradient; what :meth:`local` adds comes on top. Where it is a gradient at some
-            point, ``GradientAt(point)`` is faster than ``grad(point)``.
+            point, ``GradientAt(point)`` is faster than ``grad(point)``. ``NoStep()`` for a batch that only prepares the next step.
         """
         raise NotImplementedError
 

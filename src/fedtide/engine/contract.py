@@ -13,7 +13,7 @@ from torch import Tensor
 
 from fedtide.core.array_types import Ints
 from fedtide.core.faults import broken_contract
-from fedtide.engine.local import GradientAt, Local, Term
+from fedtide.engine.local import GradientAt, Local, NoStep, Term
 
 
 def tensor(plugin: Any, hook: str, value: Any, like: Tensor | None, *shapes: tuple[int, ...]) -> Tensor:
@@ -73,8 +73,10 @@ def mask(plugin: Any, value: Any, size: int) -> Tensor:
     return value
 
 
-def direction(plugin: Any, value: Any, W: Tensor) -> Tensor | GradientAt:
-    """What :meth:`Algorithm.direction` returned, if it is like the parameters ``W`` [c, d] or a gradient at such a point."""
+def direction(plugin: Any, value: Any, W: Tensor) -> Tensor | GradientAt | NoStep:
+    """What :meth:`Algorithm.direction` returned, if it is like the parameters ``W`` [c, d], a gradient there, or no step."""
+    if isinstance(value, NoStep):
+        return value
     if isinstance(value, GradientAt):
         shape = tuple(W.shape)
         tensor(plugin, "direction", value.point, W, shape)

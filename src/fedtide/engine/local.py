@@ -110,8 +110,12 @@ class GradientAt:
     minus: Tensor | None = None
 
 
+class NoStep:
+    """A direction that leaves parameters and moments as they are: the batch only prepares the next step."""
+
+
 Gradient = Callable[[Tensor], Tensor]
-Direction = Callable[[Gradient, Tensor, slice], Tensor | GradientAt]
+Direction = Callable[[Gradient, Tensor, slice], Tensor | GradientAt | NoStep]
 """(gradient at any point on the current batch, parameters [c, d], rows) -> direction [c, d]."""
 
 

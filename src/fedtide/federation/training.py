@@ -15,7 +15,7 @@ from fedtide.core.faults import broken_contract
 from fedtide.costs.wireless import Segment
 from fedtide.engine import contract
 from fedtide.engine.flat import weighted_sum
-from fedtide.engine.local import Cohort, Gradient, GradientAt, momentum_steps
+from fedtide.engine.local import Cohort, Gradient, GradientAt, NoStep, momentum_steps
 from fedtide.engine.optimisers import Moments, optimiser
 from fedtide.engine.plan import BatchPlan, Classes, plan_batches
 from fedtide.exchange.base import Schedule
@@ -140,7 +140,7 @@ def _cohort(t: Training, r: Round, phase: Phase, batches: BatchPlan, number: int
     if algorithm.has_direction:
         own = cache(lambda start, stop: r.rows(slice(start, stop)))  # views, which stay up to date
 
-        def direction(grad: Gradient, W: Tensor, rows: slice) -> Tensor | GradientAt:
+        def direction(grad: Gradient, W: Tensor, rows: slice) -> Tensor | GradientAt | NoStep:
             before = W._version
             found = algorithm.direction(grad, W, own(rows.start, rows.stop))
             if W._version != before:

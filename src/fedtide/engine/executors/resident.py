@@ -10,7 +10,7 @@ from torch import Tensor
 
 from fedtide.engine.executors.executor import Advance, Executor
 from fedtide.engine.flat import ResidentModule
-from fedtide.engine.local import Cohort, Direction, GradientAt, Term, Update, rows_of
+from fedtide.engine.local import Cohort, Direction, GradientAt, NoStep, Term, Update, rows_of
 from fedtide.engine.task import Task
 from fedtide.engine.workers import Workers, WorkerState
 from fedtide.models.base import Outputs
@@ -80,11 +80,12 @@ class Resident(Executor):
 
             if cohort.direction is None:
                 update.seed(g)
-                value = collect()
+                value, moves = collect(), True
             else:
-                value = self._own_direction(cohort.direction, module, collect, rows)
+                value, moves = self._own_direction(cohort.direction, module, collect, rows)
             total += value
-            update.step(w, g)
+            if moves:
+                update.step(w, g)
         cohort.W[row].copy_(module.w)
         cohort.buffers[row].copy_(module.b)
         cohort.losses[row] += total
@@ -92,10 +93,13 @@ class Resident(Executor):
     @staticmethod
     def _own_direction(
         direction: Direction, module: ResidentModule, collect: Callable[[], Tensor], rows: slice
-    ) -> Tensor:
-        """Write the algorithm's own direction into ``module.g``; returns the loss of the first gradient it takes."""
+    ) -> tuple[Tensor, bool]:
+        """Write the algorithm's own direction into ``module.g``; returns a loss, and whether there is a step.
+
+        The loss is that of the first gradient it takes, or at the parameters, where the direction is the gradient there.
+        """
         values: list[Tensor] = []
-        here = module.w.clone()
+        here = module.w.clone().unsqueeze(0)
 
         def gradient(at: Tensor) -> Tensor:
             module.w.copy_(at.expand(1, -1)[0])
@@ -107,13 +111,16 @@ class Resident(Executor):
             values.append(value)
             return module.g.clone().unsqueeze(0)
 
-        step = direction(gradient, here.unsqueeze(0), rows)
+        step, which = direction(gradient, here, rows), 0
         if isinstance(step, GradientAt):
+            which = len(values) if step.point is here else 0
             found = gradient(step.point)
             step = found if step.minus is None else found - gradient(step.minus)
-        module.w.copy_(here)
+        module.w.copy_(here[0])
+        if isinstance(step, NoStep):
+            return values[0], False
         module.g.copy_(step[0])
-        return values[0]
+        return values[which], True
 
     @staticmethod
     def _references(worker: WorkerState, place: int, term: Term, row: int, b: Tensor) -> dict[str, ResidentModule]:

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from fedtide.engine.gradient import Gradient
-from fedtide.engine.local import Cohort, Direction, GradientAt, Update, accumulate, rows_of
+from fedtide.engine.local import Cohort, Direction, GradientAt, NoStep, Update, accumulate, rows_of
 from fedtide.programs.program import Gradients
 
 Value = TypeVar("Value")
@@ -169,7 +169,10 @@ class Rows:
         return total
 
     def _own_direction(self, direction: Direction, samples: Samples) -> Tensor:
-        """A step along the algorithm's own direction; returns the loss of the first gradient it takes."""
+        """A step along the algorithm's own direction, if any; returns the loss of the first gradient it takes.
+
+        Or the loss at the parameters, where the direction is the gradient there.
+        """
         values: list[Tensor] = []
         here = self.w.data  # counts changes of its own, not those of other rows of the matrix
 
@@ -179,10 +182,12 @@ class Rows:
             return result
 
         found = direction(loss_gradient, here, self.rows)
+        if isinstance(found, NoStep):
+            return values[0]
         if isinstance(found, GradientAt):
             minus = None if found.minus is None else self._at(found.minus, here)
             value = self._descend(self._at(found.point, here), minus, samples)
-            return values[0] if values else value
+            return values[0] if values and found.point is not here else value
         # The step overwrites its direction: a gradient may be, another tensor could be one that the algorithm keeps.
         own = any(found is result for result, _ in self._taken)
         self.update.step(self.w, found if own else self._g.copy_(found))

@@ -20,6 +20,11 @@ def refuse_other_optimiser(settings: RunSettings, algorithm: Algorithm) -> None:
             f"local.optimiser = {chosen.name}: the formulas of algorithm {settings.algorithm.name}, with these settings, hold "
             "for sgd only; fedavg and fedopt, for example, take any"
         )
+    if settings.local.momentum and not algorithm.takes_momentum:
+        raise SettingsError(
+            f"local.momentum = {settings.local.momentum:g}: algorithm {settings.algorithm.name} takes local steps of its own, "
+            "without momentum; set it to 0"
+        )
 
 
 def refuse_other_phases(settings: RunSettings, algorithm: Algorithm) -> None:
