@@ -197,7 +197,8 @@ class Algorithm(Plugin):
 
         Returns:
             [c, d], takes the place of the loss gradient; what :meth:`local` adds comes on top. Where it is a gradient at some
-            point, ``GradientAt(point)`` is faster than ``grad(point)``. ``NoStep()`` for a batch that only prepares the next step.
+            point, ``GradientAt(point)`` is faster than ``grad(point)``; ``NoStep()`` where the batch only prepares the next
+            step.
         """
         raise NotImplementedError
 

@@ -33,6 +33,7 @@ class FedSmoo(Dual):
     down = ("w", "s")
     up = ("W", "mu")
     apart = ("mu",)
+    gradients_per_step = 2
 
     def direction(self, grad: Gradient, W: Tensor, r: Round) -> GradientAt:
         """g(y + e), with mu_k advanced."""

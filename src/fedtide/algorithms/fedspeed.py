@@ -28,6 +28,10 @@ class FedSpeed(Dual):
 
     settings: Settings
 
+    def __init__(self, settings: Settings) -> None:
+        super().__init__(settings)
+        self.gradients_per_step = 2 if settings.mix else 1
+
     def direction(self, grad: Gradient, W: Tensor, r: Round) -> Tensor | GradientAt:
         """(1)."""
         mix = self.settings.mix

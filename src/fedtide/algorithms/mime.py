@@ -25,6 +25,7 @@ class Mime(MimeLite):
     settings: Settings
 
     robust = True
+    gradients_per_step = 2
 
     down = ("w", "m", "c")
 

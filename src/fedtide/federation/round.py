@@ -92,6 +92,8 @@ def train_round(parts: Parts, state: RunState, plan: RoundPlan) -> RoundResult:
         memory.update(cohort.moments)
     _scatter(state, ids, memory, _keeps(plan))
     values = sent | contract.record(algorithm, algorithm.record(r), len(plan.ids))
+    if trained.gradients is not None:
+        values["gradients"] = trained.gradients
     if combining is not None and combining.kept is not None:
         values["kept"] = combining.kept
     clients, server = _recorded(plan.ids, values)

@@ -42,14 +42,22 @@ class Training:
     schedule: Schedule
     share: Share
 
+    def gradients_per_step(self, cohort: Cohort) -> int:
+        """Gradients on a batch that a local step of a phase takes."""
+        return 1 if cohort.direction is None else self.parts.algorithm.gradients_per_step
+
 
 @dataclass(frozen=True)
 class Trained:
-    """The phase that a round's local models are from, where it started ([C, d], None if nobody asks), and all segments."""
+    """The phase that a round's local models are from, where it started ([C, d], None if nobody asks), and all segments.
+
+    ``gradients``: on batches that participants took in all phases, their mean; None where they are the local steps.
+    """
 
     cohort: Cohort
     start: Tensor | None
     segments: list[Segment]
+    gradients: float | None = None
 
 
 def phase_batches(
@@ -81,7 +89,17 @@ def train(t: Training, r: Round, batches: BatchPlan) -> Trained:
         )
     if kept.cohort.plan is not batches:
         count_steps(r, kept.cohort.plan)
-    return replace(kept, segments=_joined([trained.segments for trained in done]))
+    segments = _joined([trained.segments for trained in done])
+    return replace(kept, segments=segments, gradients=_gradients(t, [trained.cohort for trained in done]))
+
+
+def _gradients(t: Training, phases: list[Cohort]) -> float | None:
+    """Gradients on batches that a participant took, on average; None where it took one in every step of a single phase."""
+    per_step = [t.gradients_per_step(cohort) for cohort in phases]
+    if per_step == [1]:
+        return None
+    taken = [each * sum(cohort.plan.steps) for each, cohort in zip(per_step, phases, strict=True)]
+    return sum(taken) / len(phases[0].plan.steps)
 
 
 def _joined(phases: list[list[Segment]]) -> list[Segment]:
@@ -178,6 +196,7 @@ def _advance(t: Training, r: Round, cohort: Cohort, exchanges: bool) -> list[Seg
     segments = []
     trained = np.zeros(len(r.ids), dtype=np.int64)  # steps of each client that are part of a segment
     samples = np.pad(cohort.plan.sizes.numpy().cumsum(1), ((0, 0), (1, 0)))  # processed after 0, 1, ... steps
+    samples *= t.gradients_per_step(cohort)
 
     def close(rows: list[int], step: int) -> None:
         segments.append(Segment(rows, (samples[rows, step] - samples[rows, trained[rows]]).tolist()))
