@@ -18,6 +18,7 @@ EVERYBODY = [[0, 1, 2, 3]] * 5
 PLAIN = {"amount": 2, "batch_size": 3, "lr": 0.2}
 MOMENTUM = {**PLAIN, "momentum": 0.5, "weight_decay": 0.01, "clip": 0.5}
 DECAYING = {**PLAIN, "lr": 0.1, "weight_decay": 0.01, "schedule": "exponential", "decay": 0.8}
+CLIPPED = {**PLAIN, "weight_decay": 0.01, "clip": 0.3}
 ONE_STEP = {**PLAIN, "amount": 1, "unit": "steps"}
 EQUAL_STEPS = {**PLAIN, "amount": 4, "unit": "steps", "lr": 0.1, "weight_decay": 0.01}
 RATE_ONE = {"amount": 5, "unit": "capped_steps", "batch_size": 2, "momentum": 0.9, "lr": 1.0}
@@ -82,6 +83,13 @@ TABLE = [
     Reduction(named("fedspeed", a=0.3, rho=0.0), FEDSPEED, local=MOMENTUM),
     Reduction(named("fedsmoo", a=0.3, rho=0.0), FEDSPEED, local=MOMENTUM),
     Reduction(named("fedlesam", rho=0.0, base="feddyn", a=0.3, weighting="uniform"), FEDSPEED, local=MOMENTUM),
+    Reduction(named("apfl"), FEDAVG),
+    Reduction(named("apfl", adaptive="paper", newcomers="initial"), FEDAVG, local=CLIPPED),
+    Reduction(named("apfl", mix="after", adaptive="release", serve="own"), FEDAVG, local=CLIPPED),
+    Reduction(named("apfl", mix="after"), FEDAVG, 1e-14),
+    Reduction(named("pfedme", steps=1, lambda_=20.0, personal_lr=0.05), FEDAVG, 1e-14, ONE_STEP),
+    Reduction(named("per_fedavg", inner_lr=0.0, batches="same"), FEDAVG, local=MOMENTUM),
+    Reduction(named("per_fedavg", inner_lr=0.0, batches="same", variant="hf"), FEDAVG, 1e-14, CLIPPED),
     *(
         Reduction({**method, **common}, {**FEDAVG, **common}, 1e-11, DECAYING, EVERYBODY)
         for method in STORED

@@ -191,7 +191,7 @@ def _round(fields: Fields, outcome: Outcome, seen: Seen, t: int) -> dict[str, An
         "local_models": r.W,
         "mean": _accuracies(outcome, models, clients).mean(),
         "personal": memory[algorithm.client[0]][r.ids] if algorithm.client else [],
-        "alpha": memory["alpha"][r.ids] if "alpha" in memory else [],
+        "alpha": memory["alpha"][r.ids, 0] if "alpha" in memory else [],
     }
 
 

@@ -1,0 +1,282 @@
+"""Clients with models of their own that a local step trains (pFedMe, APFL), or that a few steps make (Per-FedAvg)."""
+
+from __future__ import annotations
+
+import json
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from fedtide.core import plugins
+from fedtide.core.errors import SettingsError
+from fedtide.federation.federation import Federation
+from fedtide.federation.scoring.served import ServedModels
+from fedtide.federation.state import RunState
+from fedtide.settings.yaml_files import read_value
+from support import (
+    closest,
+    deal,
+    federation,
+    images,
+    largest_gap,
+    preview,
+    run_rounds,
+    settings,
+    steady,
+    timeline,
+    trajectory,
+    vectors,
+    watch,
+)
+
+SIZES = (5, 2, 7, 4)
+COHORTS = [[0, 2], [1, 2], [2], [0, 1], [1]]  # client 3 is never drawn
+LOCAL = {"amount": 2, "batch_size": 3, "lr": 0.2, "weight_decay": 0.01, "clip": 0.5}
+EXECUTORS = ["threads", "stacked"]
+
+
+def named(name: str, **values: Any) -> dict[str, Any]:
+    return {"name": name, **values}
+
+
+def trained(algorithm: Any, executor: str = "threads", **chosen: Any) -> tuple[Federation, RunState]:
+    """A federation after its rounds."""
+    values = {"local": LOCAL, "engine": {"executor": executor, "workers": 1}, **chosen}
+    fed = federation(settings(algorithm=algorithm, **values), steady(SIZES, len(COHORTS)), vectors(), cohorts=COHORTS)
+    return fed, run_rounds(fed)[0]
+
+
+def served(fed: Federation, state: RunState) -> Tensor:
+    """The models [K, d] that clients are served after the last round."""
+    server = ServedModels(fed.parts.algorithm, fed.parts.layout, fed.parts.evaluator)
+    found = server._models(state, SimpleNamespace(w=state.w, b=state.b), state.round - 1, slice(None))  # type: ignore[arg-type]
+    return found.models[found.of]
+
+
+@pytest.mark.parametrize("executor", EXECUTORS)
+@pytest.mark.parametrize(
+    ("alpha", "expected"), [(0.0, lambda v, w: w), (1.0, lambda v, w: v), (0.5, lambda v, w: (v + w) / 2)]
+)
+def test_apfl_serves_the_mixture_and_others_the_global_model(alpha: float, expected: Any, executor: str) -> None:
+    fed, state = trained(named("apfl", alpha=alpha), executor)
+    models = served(fed, state)
+    assert torch.equal(models[:3], expected(state.memory["v"][:3], state.w.expand(3, -1)))
+    assert torch.equal(models[3], state.w)
+    assert closest(state.memory["v"][0], state.w) > 1e-3
+
+
+@pytest.mark.parametrize("executor", EXECUTORS)
+@pytest.mark.parametrize("mix", ["before", "after"])
+def test_apfl_with_alpha_one_trains_alone(mix: str, executor: str) -> None:
+    """From the session's first model on each client's own batches, whichever y is mixed in with weight zero."""
+    _, ours = trained(named("apfl", alpha=1.0, mix=mix, newcomers="initial"), executor)
+    _, alone = trained("local", executor)
+    assert closest(ours.memory["v"], alone.memory["own"]) < 1e-14
+
+
+def test_a_learned_alpha_follows_the_slope_of_the_first_batch(quadratics: Any) -> None:
+    """Losses a/2 |theta - z|^2: the slope at the mixture is a <v - y, m - z>."""
+    a, z, rate, eta = 0.5, torch.tensor([1.0, -2.0], dtype=torch.float64), 0.2, 0.3
+    data, chosen = quadratics([4], [a], [z.tolist()])
+    local = {"amount": 2, "unit": "steps", "batch_size": 4, "lr": rate}
+    algorithm = named("apfl", adaptive="paper", alpha_lr=eta)
+    _, state = trajectory(
+        algorithm, steady((4,), 3, classes=2), data, local=local, engine={"executor": "threads"}, **chosen
+    )
+    w = v = torch.zeros(2, dtype=torch.float64)
+    alpha = 0.5
+    for t in range(3):
+        y = w
+        v = w if t == 0 else v
+        for step in range(2):
+            m = alpha * v + (1 - alpha) * y
+            slope = float(((v - y) * a * (m - z)).sum())
+            y, v = y - rate * a * (y - z), v - rate * alpha * a * (m - z)
+            alpha = alpha - eta * slope if step == 0 else alpha
+        w = y
+    assert abs(float(state.memory["alpha"][0]) - alpha) < 1e-14
+    assert abs(alpha - 0.5) > 1e-4
+    assert closest(state.memory["v"][0], v) < 1e-14
+
+
+@pytest.mark.parametrize("adaptive", ["paper", "release"])
+def test_alpha_stays_a_share(adaptive: str) -> None:
+    _, state = trained(named("apfl", adaptive=adaptive, alpha_lr=1e3))
+    shares = state.memory["alpha"][:3, 0]
+    assert bool(((shares == 0) | (shares == 1)).any())
+    assert bool(((shares >= 0) & (shares <= 1)).all())
+
+
+def test_a_client_that_left_returns_without_its_model_and_share() -> None:
+    world = timeline(deal(SIZES), [{0: 0, 1: 1}, {1: 1}, {0: 0, 1: 1}])
+    chosen = settings(algorithm=named("apfl", adaptive="paper", alpha_lr=1.0, alpha=0.25), local=LOCAL)
+    fed = federation(chosen, world, vectors(), cohorts=[[0, 1], [1], [1]])
+    state, _ = run_rounds(fed)
+    assert not state.memory["v"][0].any()
+    assert not state.memory["alpha"][0].any()
+    models = served(fed, state)
+    assert torch.equal(models[0], state.w)
+    assert closest(models[1], state.w) > 1e-3
+
+
+def test_no_is_a_word_in_settings_files() -> None:
+    chosen: Any = settings(algorithm=named("apfl", adaptive=read_value("no"))).algorithm
+    assert chosen.adaptive == "no"
+
+
+@pytest.mark.parametrize("executor", EXECUTORS)
+def test_pfedme_without_a_server_step_leaves_the_model(executor: str) -> None:
+    fed, state = trained(named("pfedme", server_lr=0.0), executor)
+    assert torch.equal(state.w, fed.parts.w0)
+    assert closest(served(fed, state)[0], state.w) > 1e-3
+
+
+@pytest.mark.parametrize("executor", EXECUTORS)
+def test_many_steps_of_theta_find_the_proximal_point(executor: str, quadratics: Any) -> None:
+    """Of a/2 |theta - z|^2 + lambda/2 |theta - y|^2, and y moves towards it."""
+    a, z, lambda_, rate = 0.5, torch.tensor([1.0, -2.0], dtype=torch.float64), 4.0, 0.05
+    data, chosen = quadratics([4], [a], [z.tolist()])
+    local = {"amount": 3, "unit": "steps", "batch_size": 4, "lr": rate}
+    algorithm = named("pfedme", lambda_=lambda_, steps=100, personal_lr=0.2)
+    engine = {"executor": executor, "workers": 1}
+    (w,), state = trajectory(algorithm, steady((4,), 1, classes=2), data, local=local, engine=engine, **chosen)
+    y = torch.zeros(2, dtype=torch.float64)
+    for _ in range(3):
+        theta = (a * z + lambda_ * y) / (a + lambda_)
+        y = y - rate * lambda_ * (y - theta)
+    assert closest(w, y) < 1e-14
+    assert closest(state.memory["theta"][0], theta) < 1e-14
+
+
+def test_pfedme_as_released_serves_the_local_models() -> None:
+    chosen = settings(algorithm=named("pfedme", serve="local"), local=LOCAL)
+    fed = federation(chosen, steady(SIZES, 5), vectors(), cohorts=COHORTS)
+    rounds = watch(fed)
+    state, _ = run_rounds(fed)
+    assert torch.equal(served(fed, state)[1], rounds[-1][0].W[0])
+
+
+@pytest.mark.parametrize("executor", EXECUTORS)
+@pytest.mark.parametrize("variant", ["fo", "hf"])
+def test_pairs_of_full_batches_are_one_batch_taken_twice(variant: str, executor: str) -> None:
+    """Momentum too: a batch that prepares a step leaves it alone."""
+    models = []
+    for batches, epochs in (("alternate", 6), ("alternate", 7), ("same", 3)):
+        local = {**LOCAL, "amount": epochs, "batch_size": 7, "momentum": 0.5}
+        algorithm = named("per_fedavg", inner_lr=0.1, batches=batches, variant=variant)
+        values: dict[str, Any] = {"local": local, "engine": {"executor": executor, "workers": 1}}
+        models.append(trajectory(algorithm, steady(SIZES, 5), vectors(), cohorts=COHORTS, **values)[0])
+    assert largest_gap(models[0], models[2]) < 1e-14
+    assert all(map(torch.equal, models[0], models[1]))  # a last single batch is left out
+
+
+@pytest.mark.parametrize("executor", EXECUTORS)
+def test_the_hessian_of_per_fedavg_is_the_losses(executor: str, quadratics: Any) -> None:
+    """Losses a/2 |theta - z|^2: v = (1 - alpha a) a (y - alpha a (y - z) - z), exact for differences of any size."""
+    a, z, inner, rate, steps = 0.5, torch.tensor([1.0, -2.0], dtype=torch.float64), 0.4, 0.2, 4
+    data, chosen = quadratics([4], [a], [z.tolist()])
+    local = {"amount": steps, "unit": "steps", "batch_size": 4, "lr": rate}
+    algorithm = named("per_fedavg", inner_lr=inner, batches="same", variant="hf", delta=0.5)
+    engine = {"executor": executor, "workers": 1}
+    (w,), _ = trajectory(algorithm, steady((4,), 1, classes=2), data, local=local, engine=engine, **chosen)
+    y = torch.zeros(2, dtype=torch.float64)
+    for _ in range(steps):
+        y = y - rate * (1 - inner * a) ** 2 * a * (y - z)
+    assert closest(w, y) < 1e-14
+
+
+def test_a_pair_of_batches_counts_once_in_running_statistics_each() -> None:
+    """BatchNorm: steps of rate 0 leave the statistics of FedAvg at rate 0."""
+    local = {"amount": 2, "batch_size": 4, "lr": 1e-30}
+    (_, ours), (_, plain) = (
+        trajectory(name, steady((3, 5), 1), images(), model="cnn_svhn", local=local)
+        for name in (named("per_fedavg", inner_lr=0.0), "fedavg")
+    )
+    assert plain.b.numel()
+    assert closest(ours.b, plain.b) < 1e-12
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "per_step"),
+    [
+        ("fedavg", 1),
+        ("fedlesam", 1),
+        ("fedsam", 2),
+        (named("fedspeed", mix=0.0), 1),
+        (named("apfl", mix="after"), 2),
+        (named("pfedme", steps=3), 3),
+        (named("per_fedavg"), 1),
+        (named("per_fedavg", variant="hf", batches="same"), 4),
+    ],
+)
+def test_gradients_are_recorded_and_charged(algorithm: Any, per_step: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As many as the declared ones, which are as many as are taken; a mean over participants."""
+    taken = []
+    fed = federation(
+        settings(algorithm=algorithm, local={**LOCAL, "amount": 2, "unit": "steps"}, engine={"executor": "threads"}),
+        steady((6, 6), 1),
+        vectors(),
+    )
+    cls = type(fed.parts.executor.gradient)  # type: ignore[attr-defined]
+    call = cls.__call__
+    monkeypatch.setattr(cls, "__call__", lambda self, *a, **kw: (taken.append(1), call(self, *a, **kw))[1])
+    _, (record,) = run_rounds(fed)
+    assert len(taken) == 2 * 2 * per_step
+    assert record.row.get("gradients") == (None if per_step == 1 else 2 * per_step)
+
+
+def test_computation_of_several_gradients_takes_as_much_longer() -> None:
+    once, twice = (
+        trained(name, costs={"wireless": True, "phi": 1e12}, local={**LOCAL, "clip": None})[1].totals["latency"]
+        for name in (named("fedsam", rho=0.0), named("per_fedavg"))
+    )
+    assert once / twice == pytest.approx(2, rel=1e-2)
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "local", "message"),
+    [
+        ("apfl", {"momentum": 0.9}, r"local\.momentum = 0\.9: algorithm apfl .* without momentum"),
+        ("apfl", {"optimiser": {"name": "adam"}}, r"local\.optimiser = adam"),
+        ("pfedme", {"optimiser": {"name": "adam"}}, r"local\.optimiser = adam"),
+    ],
+)
+def test_a_local_optimiser_that_does_not_go_with_it(algorithm: str, local: dict[str, Any], message: str) -> None:
+    with pytest.raises(SettingsError, match=message):
+        federation(settings(algorithm=algorithm, local=local), steady(SIZES, 1), vectors())
+
+
+@pytest.mark.parametrize("algorithm", ["apfl", "pfedme"])
+def test_statistics_of_the_global_model_do_not_go_with_own_models(algorithm: str) -> None:
+    with pytest.raises(SettingsError, match=rf"algorithm {algorithm} keeps a whole model .* BatchNorm"):
+        federation(settings(algorithm=algorithm, model="cnn_svhn"), steady((3, 5), 1), images())
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "value"),
+    [
+        ("apfl", {"alpha": 1.5}),
+        ("apfl", {"adaptive": "yes"}),
+        ("apfl", {"alpha_lr": 0.0}),
+        ("pfedme", {"steps": 0}),
+        ("pfedme", {"personal_lr": 0.0}),
+        ("per_fedavg", {"delta": 0.0}),
+        ("per_fedavg", {"inner_lr": -0.1}),
+    ],
+)
+def test_values_that_are_refused(algorithm: str, value: dict[str, Any]) -> None:
+    cls = plugins.load("algorithms", algorithm).Settings
+    with pytest.raises(ValueError, match=next(iter(value))):
+        cls.model_validate_json(json.dumps(value), strict=True)
+
+
+@pytest.mark.parametrize(
+    ("lr", "chosen", "warned"),
+    [(0.1, {"lambda_": 15.0}, 0), (0.2, {"lambda_": 15.0}, 1), (0.01, {"lambda_": 20.0, "personal_lr": 0.1}, 1)],
+)
+def test_unstable_steps_of_pfedme_are_reported(lr: float, chosen: dict[str, Any], warned: int) -> None:
+    cls = plugins.load("algorithms", "pfedme")
+    assert len(cls(cls.Settings(**chosen)).advice(preview(lr=lr))) == warned  # type: ignore[attr-defined]
