@@ -280,3 +280,11 @@ def test_values_that_are_refused(algorithm: str, value: dict[str, Any]) -> None:
 def test_unstable_steps_of_pfedme_are_reported(lr: float, chosen: dict[str, Any], warned: int) -> None:
     cls = plugins.load("algorithms", "pfedme")
     assert len(cls(cls.Settings(**chosen)).advice(preview(lr=lr))) == warned  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize(("steps", "warned"), [(0, True), (1, False)])
+def test_per_fedavg_is_evaluated_after_inner_steps(steps: int, warned: bool) -> None:
+    cls = plugins.load("algorithms", "per_fedavg")
+    made: Any = cls(cls.Settings(inner_lr=0.03))
+    assert bool(made.advice(preview(personalise=steps))) is warned
+    assert made.personal_lr == 0.03

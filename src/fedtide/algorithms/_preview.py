@@ -15,6 +15,7 @@ class RunPreview:
         participation_fraction: p, expected share of the clients that take part in a round.
         smallest: relative size omega of the smallest client that has data.
         fresh_starts: whether clients keep memories over a session's start from an untrained model.
+        personalise: local steps of clients before their own evaluation.
     """
 
     lr: float
@@ -24,3 +25,4 @@ class RunPreview:
     participation_fraction: float
     smallest: float
     fresh_starts: bool = False
+    personalise: int = 0

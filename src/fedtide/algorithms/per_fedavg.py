@@ -8,7 +8,7 @@ from pydantic import Field
 from torch import Tensor
 
 from fedtide.algorithms._averaging import Averaging, AveragingSettings
-from fedtide.algorithms.base import Gradient, GradientAt, NoStep, Round, Tunable
+from fedtide.algorithms.base import Gradient, GradientAt, NoStep, Round, RunPreview, Tunable
 
 
 class PerFedAvg(Averaging):
@@ -73,3 +73,10 @@ class PerFedAvg(Averaging):
         u = grad(inner)
         ahead, behind = grad(W + s.delta * u), grad(W - s.delta * u)
         return u - s.inner_lr * (ahead - behind) / (2 * s.delta)  # (3)
+
+    def advice(self, run: RunPreview) -> list[str]:
+        """What clients are served takes steps at evaluation."""
+        return [
+            "algorithm per_fedavg: clients are served the model after inner steps, so set evaluation.personalise (and "
+            "evaluation.clients_every)"
+        ] * (run.personalise == 0)

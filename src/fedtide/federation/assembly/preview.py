@@ -101,6 +101,7 @@ def advice(parts: Parts) -> list[str]:
         participation_fraction=parts.participation.participation_fraction(int((sizes > 0).sum())),
         smallest=float(sizes[sizes > 0].min()) / mean,
         fresh_starts=parts.settings.federation.at_session == "keep" and _starts_afresh(parts),
+        personalise=parts.settings.evaluation.personalise,
     )
     return [
         *unused_partition(parts.settings),
