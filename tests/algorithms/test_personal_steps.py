@@ -52,8 +52,8 @@ def trained(algorithm: Any, executor: str = "threads", **chosen: Any) -> tuple[F
 def served(fed: Federation, state: RunState) -> Tensor:
     """The models [K, d] that clients are served after the last round."""
     server = ServedModels(fed.parts.algorithm, fed.parts.layout, fed.parts.evaluator)
-    found = server._models(state, SimpleNamespace(w=state.w, b=state.b), state.round - 1, slice(None))  # type: ignore[arg-type]
-    return found.models[found.of]
+    result: Any = SimpleNamespace(w=state.w, b=state.b)
+    return server.rows(state, result, state.round - 1, slice(None))[0]
 
 
 @pytest.mark.parametrize("executor", EXECUTORS)
@@ -110,15 +110,18 @@ def test_alpha_stays_a_share(adaptive: str) -> None:
     assert bool(((shares >= 0) & (shares <= 1)).all())
 
 
-def test_a_client_that_left_returns_without_its_model_and_share() -> None:
+@pytest.mark.parametrize("returners", ["forget", "keep"])
+def test_a_client_that_left_returns_without_its_model_and_share_or_with_both(returners: str) -> None:
     world = timeline(deal(SIZES), [{0: 0, 1: 1}, {1: 1}, {0: 0, 1: 1}])
-    chosen = settings(algorithm=named("apfl", adaptive="paper", alpha_lr=1.0, alpha=0.25), local=LOCAL)
+    algorithm = named("apfl", adaptive="paper", alpha_lr=1.0, alpha=0.25)
+    chosen = settings(algorithm=algorithm, local=LOCAL, federation={"returners": returners})
     fed = federation(chosen, world, vectors(), cohorts=[[0, 1], [1], [1]])
     state, _ = run_rounds(fed)
-    assert not state.memory["v"][0].any()
-    assert not state.memory["alpha"][0].any()
+    v, alpha = state.memory["v"][0], state.memory["alpha"][0]
+    expected = alpha * v + (1 - alpha) * state.w if returners == "keep" else state.w
+    assert bool(v.any()) is bool(alpha.any()) is (returners == "keep")
     models = served(fed, state)
-    assert torch.equal(models[0], state.w)
+    assert torch.equal(models[0], expected)
     assert closest(models[1], state.w) > 1e-3
 
 
