@@ -6,6 +6,8 @@ from typing import Any
 import pytest
 import torch
 
+from fedtide.algorithms.base import Algorithm
+from fedtide.core import plugins
 from fedtide.settings.run import RunSettings
 from fedtide.world.dataset import Dataset
 from fedtide.world.timeline import Timeline
@@ -52,12 +54,14 @@ def world(data: Dataset, tmp_path_factory: pytest.TempPathFactory) -> World:
         chosen = {"name": scenario, **SCENARIOS.get(scenario, {})}
         if scenario in files:
             chosen["file"] = str(files[scenario])
+        momentum = 0.5
         if isinstance(values.get("algorithm"), str):
+            momentum *= plugins.load(Algorithm, values["algorithm"]).takes_momentum
             values = {**needs(values["algorithm"]), **values, "algorithm": light(values["algorithm"])}
         base = {
             "partition": "iid",
             "participation": {"name": "fixed", "fraction": 0.6},
-            "local": {"amount": 2, "unit": "steps", "batch_size": 4, "lr": 0.05, "momentum": 0.5},
+            "local": {"amount": 2, "unit": "steps", "batch_size": 4, "lr": 0.05, "momentum": momentum},
             "engine": {"workers": 1},
         }
         run = settings(**{**base, "scenario": chosen, **values})

@@ -15,7 +15,7 @@ from fedtide.engine.flat import Layout
 
 
 class Apfl(WholeModels):
-    """Adaptive personalised federated learning (Deng et al. 2020, arXiv:2003.13461): a mixture of an own and the global model.
+    """Adaptive personalised federated learning (Deng et al. 2020): mixtures of an own and the global model.
 
     Participants train y, which is averaged as in FedAvg, and their own model v; on every batch B::
 
@@ -28,7 +28,7 @@ class Apfl(WholeModels):
     last had it, in the place of w). A client never seen starts v from the model it receives, or from the session's first
     one (``newcomers: initial``). The global model is FedAvg's, to the bit where y's gradient is taken once, by the step.
 
-    Only the abstract was available: formulas are those of programs. That of the authors, FedTorch, is ``mix: after`` (y in
+    Only the abstract (arXiv:2003.13461) was available: formulas are those of programs. That of the authors, FedTorch, is ``mix: after`` (y in
     (1) after its step), ``serve: own`` and ``adaptive: release``: v and y in (4) after their steps, with the slope
     ``(alpha^2 + (1 - alpha)^2) <v - y, g_B(m)> + 0.02 alpha``. It mixes outputs, not parameters, which is the same for linear
     models alone. Slips of other programs are not reproduced: ``alpha w`` in (1) for ``(1 - alpha) w`` (FedRep's authors), no
