@@ -123,6 +123,14 @@ def test_personal_steps_begin_at_the_served_model() -> None:
     assert bool((served[:, head] != personal[:, head]).any(1).all())
 
 
+@pytest.mark.parametrize("rate", [0.0, 0.3])
+def test_an_algorithm_may_have_a_rate_for_steps_of_evaluation(rate: float) -> None:
+    algorithm = {"name": "per_fedavg", "inner_lr": rate, "batches": "same"}
+    _, records = run_rounds(made(steady(SIZES, 1), algorithm, evaluation={"personalise": 2}))
+    table = records[0].client_scores
+    assert (table["personal_loss"] == pytest.approx(table["loss"], abs=1e-12)) is (rate == 0)
+
+
 def test_the_last_model_served_is_that_of_the_last_round_present() -> None:
     """Frozen when a client leaves, whatever becomes of its memory, on the samples of its last round."""
     world = away()

@@ -11,7 +11,6 @@ from typing import Any
 import pytest
 import torch
 
-from fedtide.core import plugins
 from fedtide.federation import gradient_rounds
 from fedtide.federation.plan import RoundPlan, plan_gradient_round
 from fedtide.federation.scoring.scores import latest_mean
@@ -19,7 +18,7 @@ from fedtide.federation.state import initial_state
 from fedtide.world.timeline import Timeline
 from golden import families
 from golden.clipping import ClippedSteps
-from golden.families.case import AS_SETTINGS, TOLERANCE, Case, Outcome, difference
+from golden.families.case import TOLERANCE, Case, Outcome, difference
 from support import federation, settings, watch
 
 FILES = sorted(Path(__file__).parent.glob("*.json"))
@@ -44,16 +43,8 @@ def runs() -> Iterator[Any]:
                     marks.append(
                         pytest.mark.skip(reason="local work is planned before it begins, so nothing stops it early")
                     )
-                if not _known(run):
-                    marks.append(pytest.mark.skip(reason="not yet"))
                 name = f"{file.stem}-{number}-{run['algorithm']}-{executor}"
                 yield pytest.param(content, run, executor, id=name, marks=marks)
-
-
-def _known(run: dict[str, Any]) -> bool:
-    """Whether there is such an algorithm."""
-    name, _ = AS_SETTINGS.get(run["algorithm"], (run["algorithm"], {}))
-    return name in plugins.names("algorithms")
 
 
 def run_case(case: Case, executor: str, monkeypatch: pytest.MonkeyPatch) -> Outcome:

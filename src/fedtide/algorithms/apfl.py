@@ -31,9 +31,9 @@ class Apfl(WholeModels):
     Only the abstract (arXiv:2003.13461) was available: formulas are those of programs. That of the authors, FedTorch, is
     ``mix: after`` (y in (1) after its step), ``serve: own`` and ``adaptive: release``: v and y in (4) after their steps, with
     the slope ``(alpha^2 + (1 - alpha)^2) <v - y, g_B(m)> + 0.02 alpha``. It mixes outputs, not parameters, which is the same
-    for linear models alone. Slips of other programs are not reproduced: ``alpha w`` in (1) for ``(1 - alpha) w`` (FedRep's authors), no
-    mixture in (3) and v replaced by it afterwards (PFLlib), the last round's mixture at a round's first gradient (Ditto's
-    authors), an average in every third round only (fluke).
+    for linear models alone. Slips of other programs are not reproduced: ``alpha w`` in (1) for ``(1 - alpha) w`` (FedRep's
+    authors), no mixture in (3) and v replaced by it afterwards (PFLlib), the last round's mixture at a round's first gradient
+    (Ditto's authors), an average in every third round only (fluke).
 
     alpha tends to 0 or 1 for large eta_a; with ``release`` it goes to 0 where v = y.
     """

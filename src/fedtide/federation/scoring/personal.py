@@ -27,19 +27,20 @@ class Personal:
     """Plain local steps of every client present, ``evaluation.personalise`` of them.
 
     Each client trains a copy of the model that it is served on its training samples with the run's local settings and
-    objective and the round's learning rate, without the algorithm's terms, corrections and memories; all of it or the part
+    objective, without the algorithm's terms, corrections and memories; all of it or the part
     ``evaluation.personalise_part``. The copies are thrown away, nothing
     is charged, and the draws have their own keys, so that training is the same with and without. Cohorts are as large as that
     of the round, which bounds the memory. A client without training samples keeps its model.
 
     Attributes:
-        trains: bool [d], the parameters that are trained, None for all.
+        trains: bool [d], the parameters that are trained, None for all. lr: their learning rate, None for that of the round.
     """
 
     settings: RunSettings
     evaluator: Evaluator
     executor: Executor
     trains: Tensor | None
+    lr: float | None
 
     def scores(
         self, result: RoundResult, t: int, lr: float, tested: list[Ints], start: Start | None = None
@@ -67,7 +68,7 @@ class Personal:
                 b=result.b,
                 plan=plan,
                 label_counts=data.label_counts(shards[some]).to(W),
-                lr=lr,
+                lr=lr if self.lr is None else self.lr,
                 added=Local(),
                 losses=torch.zeros(count, dtype=W.dtype, device=W.device),
                 trains=self.trains,

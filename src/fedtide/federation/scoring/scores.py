@@ -89,7 +89,9 @@ class Scoring:
         part = None if evaluation.personalise_part == "all" else parts.layout.mask(evaluation.personalise_part)
         self._clients = ClientScores(
             evaluator,
-            Personal(parts.settings, evaluator, parts.executor, part) if evaluation.personalise else None,
+            Personal(parts.settings, evaluator, parts.executor, part, parts.algorithm.personal_lr)
+            if evaluation.personalise
+            else None,
             served if parts.algorithm.serves or served.keeps_last else None,
         )
         self._values: dict[str, Value] = {}
