@@ -195,3 +195,13 @@ def test_the_true_concepts_keep_a_model_that_returns() -> None:
     fed = federation(run_of(algorithm=oracle), world, data)
     state, _ = run_rounds(fed, 4)
     assert torch.equal(state.extra["models"][0], half)
+
+
+def test_clients_with_one_served_model_are_tested_under_their_own_concepts() -> None:
+    data = vectors(60)
+    world = drifting(data, name="sudden", start=1, clients=[[1]], concepts=[{"swap": [[0, 1]]}])
+    chosen = run_of(algorithm={"name": "ifca", "clusters": 1}, evaluation={"clients_every": 1})
+    _, records = run_rounds(federation(chosen, world, data))
+    table = records[-1].client_scores
+    assert table["served_accuracy"] == pytest.approx(table["accuracy"], abs=1e-12)
+    assert len({*table["accuracy"]}) > 1
