@@ -102,6 +102,17 @@ def test_a_learned_alpha_follows_the_slope_of_the_first_batch(quadratics: Any) -
     assert closest(state.memory["v"][0], v) < 1e-14
 
 
+@pytest.mark.parametrize("executor", EXECUTORS)
+@pytest.mark.parametrize("mix", ["before", "after"])
+def test_the_training_loss_of_apfl_is_that_of_y(mix: str, executor: str) -> None:
+    losses = []
+    for algorithm in (named("apfl", mix=mix), "fedavg"):
+        chosen = settings(algorithm=algorithm, local=LOCAL, engine={"executor": executor, "workers": 1})
+        _, records = run_rounds(federation(chosen, steady(SIZES, 5), vectors(), cohorts=COHORTS))
+        losses.append([record.row["train_loss"] for record in records])
+    assert losses[0] == losses[1]
+
+
 @pytest.mark.parametrize("adaptive", ["paper", "release"])
 def test_alpha_stays_a_share(adaptive: str) -> None:
     _, state = trained(named("apfl", adaptive=adaptive, alpha_lr=1e3))
