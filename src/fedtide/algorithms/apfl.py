@@ -28,12 +28,12 @@ class Apfl(WholeModels):
     last had it, in the place of w). A client never seen starts v from the model it receives, or from the session's first
     one (``newcomers: initial``). The global model is FedAvg's, to the bit where y's gradient is taken once, by the step.
 
-    Only the abstract (arXiv:2003.13461) was available: formulas are those of programs. That of the authors, FedTorch, is
-    ``mix: after`` (y in (1) after its step), ``serve: own`` and ``adaptive: release``: v and y in (4) after their steps, with
-    the slope ``(alpha^2 + (1 - alpha)^2) <v - y, g_B(m)> + 0.02 alpha``. It mixes outputs, not parameters, which is the same
-    for linear models alone. Slips of other programs are not reproduced: ``alpha w`` in (1) for ``(1 - alpha) w`` (FedRep's
-    authors), no mixture in (3) and v replaced by it afterwards (PFLlib), the last round's mixture at a round's first gradient
-    (Ditto's authors), an average in every third round only (fluke).
+    Only the abstract (arXiv:2003.13461) was available: formulas are those of programs, and ``paper`` in (4) is unchecked. That
+    of the authors, FedTorch, is ``mix: after`` (y in (1) after its step), ``serve: own`` and ``adaptive: release``: v and y in
+    (4) after their steps, with the slope ``(alpha^2 + (1 - alpha)^2) <v - y, g_B(m)> + 0.02 alpha``. It mixes outputs, not
+    parameters, which is the same for linear models alone. Slips of other programs are not reproduced: ``alpha w`` in (1) for
+    ``(1 - alpha) w`` (FedRep's authors), no mixture in (3) and v replaced by it afterwards (PFLlib), the last round's mixture
+    at a round's first gradient (Ditto's authors), an average in every third round only (fluke).
 
     alpha tends to 0 or 1 for large eta_a; with ``release`` it goes to 0 where v = y.
     """
