@@ -18,7 +18,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("settings",),
     ("world",),
     ("adapters",),
-    ("data", "models", "participation", "partitions", "weighting"),
+    ("data", "detectors", "models", "participation", "partitions", "weighting"),
     ("drift", "objectives", "scenarios"),
     ("worlds",),
     ("costs", "privacy", "programs"),

@@ -34,6 +34,7 @@ KINDS = (
     "aggregation",
     "algorithms",
     "data",
+    "detectors",
     "drift",
     "exchange",
     "initialisation",

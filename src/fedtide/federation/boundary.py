@@ -36,7 +36,7 @@ def begin_session(parts: Parts, state: RunState, t: int) -> dict[str, Any] | Non
     if parts.settings.federation.at_session == "keep":
         _keep_means(parts.algorithm, state, parts.timeline, parts.timeline.at(t))
     else:
-        _forget_all(parts.algorithm, state)
+        forget_all(parts.algorithm, state)
     if not parts.hardware.leads:
         return None
     return session_record(parts.evaluator, boundary, parts.settings.initialiser.name, (state.w, state.b), t)
@@ -81,7 +81,7 @@ def change_population(parts: Parts, state: RunState, plan: RoundPlan) -> None:
     _keep_means(parts.algorithm, state, parts.timeline, plan.present)
 
 
-def _forget_all(algorithm: Algorithm, state: RunState) -> None:
+def forget_all(algorithm: Algorithm, state: RunState) -> None:
     """Clients, server and further state start again, but for the latest models."""
     state.server = server_vectors(algorithm, state.w)
     _clear(state, state.written.nonzero()[:, 0])

@@ -10,6 +10,7 @@ import torch
 from fedtide.core.errors import Diverged
 from fedtide.federation.boundary import begin_session, boundary_at, change_population
 from fedtide.federation.clocks.clock import make_clock
+from fedtide.federation.detection import Detection
 from fedtide.federation.ledger import charge_session
 from fedtide.federation.parts import Parts
 from fedtide.federation.plan import RoundPlan
@@ -25,6 +26,7 @@ class Federation:
 
     def __init__(self, parts: Parts) -> None:
         self.parts, self.clock, self.scoring = parts, make_clock(parts), Scoring(parts)
+        self.detection = Detection(parts)
 
     def run_round(self, state: RunState) -> RoundRecord:
         """Run round ``state.round`` and advance the state.
@@ -34,23 +36,27 @@ class Federation:
                 round, and the exception's ``record`` holds its row.
         """
         parts, began, t, before = self.parts, time.perf_counter(), state.round, dict(state.totals)
+        self.detection.begin_sessions(state)
         first, _ = parts.timeline.session_span(t)
         session = initial = None
         if t == first:
             session = begin_session(parts, state, t)
             initial = state.w
-        plan = self.clock.plan(state, t)
+        self.detection.respond(state, t)
+        plan = self.detection.changed(self.clock.plan(state, t), state)
         if t > first:
             change_population(parts, state, plan)
         watched = parts.settings.evaluation.consistency and parts.hardware.leads
         fits = consistency(parts.evaluator, (state.w, state.b), plan) if watched else {}
-        if t == first:
+        if plan.session_round == 0:
             charge_session(state, parts.algorithm, plan.population)
         result = train_round(parts, state, plan)
         state.w, state.b, state.round = result.w, result.b, t + 1
         exchanges = self.clock.charge(state, plan, result)
         failed = self._failed(result)
+        alarms = self.detection.observe(state, plan, result, failed)
         record = self._record(state, plan, result, t, failed)
+        record.row |= alarms
         record.clients |= fits
         self.clock.record(record, plan, state)
         record.session, record.initial = session, initial

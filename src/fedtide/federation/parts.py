@@ -63,9 +63,10 @@ class Hardware:
 
 @dataclass
 class Parts(Chosen):
-    """One run's plug-ins, world and engine; only the synthetic samples at the end of ``data`` change.
+    """One run's plug-ins, world and engine; only the synthetic samples at the end of ``data`` and the ``timeline`` change.
 
     Attributes:
+        timeline: with the sessions that a detector's alarms have begun.
         data, network, task, layout: resident data; the whole network; what of it is trained; its parameters.
         w0 [d], b0 [q]: the initial model and its floating buffers.
         memory: where the clients' memories are kept.
@@ -113,6 +114,8 @@ def assemble(chosen: Chosen, timeline: Timeline, data: Dataset, hardware: Hardwa
     """
     hardware, settings, algorithm = hardware or Hardware(), chosen.settings, chosen.algorithm
     _refuse_unsuitable(chosen, timeline, data)
+    if chosen.detector is not None:
+        chosen.detector.require()
     own, synthetic = data.size("train"), capacity(timeline, algorithm.synthetic_per_shard)
     data = data.resident(hardware.device, hardware.dtype).with_capacity(synthetic)
     build, network = partial(_built, chosen, data), _network(chosen, data)

@@ -32,7 +32,8 @@ class RoundResult:
 
     Attributes:
         w, b: the new model. members: the local models. participants: their mean, or the new model where that is not evaluated.
-        train_loss: mean training loss. drift: mean distance of the local models from the broadcast model.
+        train_loss: mean training loss. losses: of each participant, float64 [C], NaN where it took no step.
+        drift: mean distance of the local models from the broadcast model.
         segments: local work before each exchange of models, in order.
         trained: participants that took local steps.
         clients, server: columns to record of the participants, empty if there are none, and numbers of the server.
@@ -43,6 +44,7 @@ class RoundResult:
     participants: tuple[Tensor, Tensor]
     members: tuple[Tensor, Tensor]
     train_loss: float
+    losses: Tensor
     drift: float
     segments: list[Segment]
     trained: int
@@ -97,12 +99,14 @@ def train_round(parts: Parts, state: RunState, plan: RoundPlan) -> RoundResult:
     if combining is not None and combining.kept is not None:
         values["kept"] = combining.kept
     clients, server = _recorded(plan.ids, values)
+    mean, losses = _losses(cohort, plan)
     return RoundResult(
         w=w,
         b=b,
         participants=(r.mean(r.W), b) if parts.evaluates("participants") else (w, b),
         members=(cohort.W, cohort.buffers),
-        train_loss=_mean_loss(cohort, plan),
+        train_loss=mean,
+        losses=losses,
         drift=drift,
         segments=trained.segments,
         trained=sum(count > 0 for count in cohort.plan.steps),
@@ -194,12 +198,14 @@ def _recorded(
     return ({"client": ids, **columns} if columns else {}), numbers
 
 
-def _mean_loss(cohort: Cohort, plan: RoundPlan) -> float:
+def _losses(cohort: Cohort, plan: RoundPlan) -> tuple[float, Tensor]:
+    """Mean training loss, and that of each participant, float64 [C], NaN without a step."""
     steps = torch.tensor(cohort.plan.steps, dtype=torch.float64)
     n = torch.tensor([len(shard) for shard in plan.shards], dtype=torch.float64)
     trained = n * (steps > 0)
     losses = cohort.losses.to(torch.float64).cpu() / steps.clamp(min=1)
-    return float((losses * trained).sum() / trained.sum().clamp(min=1))
+    mean = float((losses * trained).sum() / trained.sum().clamp(min=1))
+    return mean, torch.where(steps > 0, losses, torch.nan)
 
 
 def _drift(W: Tensor, base: Tensor, share: Share) -> float:

@@ -29,6 +29,9 @@ class RunState:
         written: int64 [N], number of the last round (from 1) in which a client's rows of ``memory`` were written; 0 for never.
         uplink: tensors that links keep at the server, by link and name.
         extra: the algorithm's further tensors. initialiser: the initialiser's. events: with ``clock: events``, jobs under way.
+        detector: with one, ``streams`` int64 [n] and ``losses`` float64 [n], what each stream of losses has seen since it
+            began, in order, 16 bytes for every participant of a round at most; ``responses`` int64 [k], rounds that one came
+            before; and with ``reset_model`` the session's first model, ``w`` [d] and ``b`` [q].
         totals: up to now: bytes, gradient rounds, seconds on this machine, simulated latency [s] and energy [J], and the
             sum of the rounds' normalised communication costs kappa.
     """
@@ -44,6 +47,7 @@ class RunState:
     uplink: dict[str, dict[str, Tensor]] = field(default_factory=dict)
     extra: dict[str, Tensor] = field(default_factory=dict)
     initialiser: dict[str, Tensor] = field(default_factory=dict)
+    detector: dict[str, Tensor] = field(default_factory=dict)
     events: dict[str, Any] = field(default_factory=dict)
     totals: dict[str, float] = field(
         default_factory=lambda: (
@@ -93,7 +97,16 @@ def _without_memory(parts: Parts) -> RunState:
         written=torch.zeros(clients, dtype=torch.int64),
         uplink={link.settings.name: link.extra(shared_size(parts.algorithm, parts.layout)) for link in parts.links},
         extra=parts.algorithm.extra(),
+        detector={} if parts.detector is None else _of_detector(parts),
     )
+
+
+def _of_detector(parts: Parts, losses: int = 0, responses: int = 0) -> dict[str, Tensor]:
+    """A detector's state after so many losses and responses; before the first round there are none."""
+    chosen: Any = parts.settings.detector
+    ids = torch.zeros(losses, dtype=torch.int64)
+    first = {"w": parts.w0, "b": parts.b0} if chosen.response == "reset_model" else {}
+    return {"streams": ids, "losses": ids.double(), "responses": ids.new_zeros(responses), **first}
 
 
 def restored_state(parts: Parts, saved: dict[str, Any]) -> RunState:
@@ -102,6 +115,10 @@ def restored_state(parts: Parts, saved: dict[str, Any]) -> RunState:
     expected = _expected(first, parts.client_rows(parts.layout))
     if isinstance(parts.settings.clock, Events):
         expected |= _of_events(first, saved.get("events", {}))
+    if parts.detector is not None:
+        found = (saved.get("detector", {}).get(name) for name in ("losses", "responses"))
+        lengths = [value.numel() if isinstance(value, Tensor) else 0 for value in found]
+        expected |= _forms("detector", _of_detector(parts, *lengths))
     _refuse_other_shapes(expected, saved)
     memory = saved.get("memory", {})
     values = {"written": first.written, **saved, "memory": {}}
@@ -132,7 +149,8 @@ def _refuse_other_shapes(expected: dict[str, str], saved: dict[str, Any]) -> Non
     found |= {f"server.{name}": _form(value) for name, value in saved.get("server", {}).items()}
     found |= {f"memory.{name}": _form(value) for name, value in forms.items()}
     found |= {f"extra.{name}": "a tensor" for name in saved.get("extra", {}) if f"extra.{name}" in expected}
-    found |= _forms("uplink", saved.get("uplink", {})) | _forms("events", saved.get("events", {}))
+    for name in ("uplink", "events", "detector"):
+        found |= _forms(name, saved.get(name, {}))
     for name in (*expected, *found):
         is_, should = found.get(name, "missing"), expected.get(name, "absent")
         if is_ != should:

@@ -16,7 +16,7 @@ from fedtide.core import plugins
 from fedtide.core.errors import SettingsError
 from fedtide.core.files import read_text
 from fedtide.engine.passes.neurons import MEASURES
-from fedtide.records import brief, drifts, session_scores
+from fedtide.records import brief, detections, drifts, session_scores
 from fedtide.records.forgetting import NOTHING, Forgetting, accuracy_matrix, forgetting
 from fedtide.records.run_directory import RunDirectory, read_json
 from fedtide.scenarios.base import Scenario
@@ -34,7 +34,7 @@ _RUN = ["key", *METHOD, "seed", "state"]
 _HISTORY = ["round", "session", "bytes_up", "bytes_down", "present"]
 _OPTIONAL = [
     *("test_accuracy", "latency", "energy", "gradient_rounds", "kappa", "alpha", "momentum_norm"),
-    *("exchanges", "seconds_simulated", "refused", "cancelled", drifts.COLUMN),
+    *("exchanges", "seconds_simulated", "refused", "cancelled", drifts.COLUMN, detections.COLUMN),
 ]
 _SCORES = r"test_|client_(accuracy|r2|mae)_|personal_|served_"
 _CLIENTS = ["gate", "local_loss", "global_loss", "staleness"]
@@ -59,7 +59,8 @@ class Records:
             ``latency`` [s] and ``energy`` [J] of the round and ``elapsed`` [s] at its end (NaN where not simulated),
             ``exchanges`` of models, ``refused`` and ``cancelled`` results (NaN in lockstep), ``gradient_rounds`` (cumulative),
             ``kappa`` (normalised communication cost of the round), ``alpha`` and ``momentum_norm`` (NaN where the algorithm
-            has none), ``concepts_changed`` (clients whose concept has changed in the round, NaN without drift); and the other
+            has none), ``concepts_changed`` (clients whose concept has changed in the round, NaN without drift), ``alarm`` (1
+            where a detector has alarmed, NaN without one); and the other
             ``test_*``, ``client_*`` scores, ``personal_*`` and ``served_*`` of the runs that have them.
         boundaries: one row per run and session whose start was recorded: the run's columns, ``session`` (from 1),
             ``returning`` (to clients of an earlier session after the pilot), ``start_accuracy`` (share, NaN where not

@@ -20,10 +20,11 @@ from fedtide.core import plugins
 from fedtide.core.errors import SettingsError
 from fedtide.core.files import fence, replacing, write_json
 from fedtide.core.plugins import naming_plugins
+from fedtide.detectors.base import Detector
 from fedtide.federation.saving import checkpoint
 from fedtide.mirror.workspace import Workspace
 from fedtide.models.base import Model
-from fedtide.records import drifts
+from fedtide.records import detections, drifts
 from fedtide.records.marks import wrong_size
 from fedtide.records.periods import alarms_in, means_next
 from fedtide.records.run_directory import ENCODING, MODEL, RunDirectory
@@ -179,6 +180,7 @@ def _world_and_callbacks(job: _Job) -> tuple[Timeline, OwnCallbacks]:
 
     refuse_missing_device(job.settings)
     refuse_bad_loggers(job.workspace.loggers)
+    plugins.create(Detector, job.settings.detector).require()
     own = OwnCallbacks(job.settings.engine.callbacks)
     return timeline_for(job.settings, job.data, job.workspace.worlds), own
 
@@ -263,7 +265,8 @@ def _announce(job: _Job, own: OwnCallbacks, parts: Parts, wanted: Footprint, pro
     """Record versions, log what is known of the run before its first round, and start to mirror it."""
     from fedtide.federation.assembly.preview import advice, memory_plan
 
-    if libraries := plugins.create(Model, job.settings.model).libraries() | own.libraries():
+    made = plugins.create(Model, job.settings.model), plugins.create(Detector, job.settings.detector)
+    if libraries := made[0].libraries() | made[1].libraries() | own.libraries():
         job.directory.event("libraries", versions=libraries)
     for line in (*advice(parts), memory_plan(parts, wanted), process):
         job.watch.log(line)
@@ -355,7 +358,7 @@ def _scores(directory: RunDirectory, task: TaskName, state: State) -> Summary:
     """Final, best and mean-of-the-last-ten accuracies, or values of another task's main score, from the history.
 
     Where periods are evaluated ahead, means over the periods of a complete run instead of the best value; under drift, means
-    over the drifts of a complete run.
+    over the drifts of a complete run; and with a detector what its alarms in a complete run were worth.
     """
     rows, main = directory.history(), main_score(task)
     split = "test" if any(row.get(f"test_{main.name}") for row in rows) else "validation"
@@ -366,7 +369,7 @@ def _scores(directory: RunDirectory, task: TaskName, state: State) -> Summary:
     if means := means_next(rows, split):
         del named[f"best_{main.name}"]
         named |= means if state == "complete" else dict.fromkeys(means)
-    around = drifts.summary(rows, f"{split}_{main.name}")
+    around = drifts.summary(rows, f"{split}_{main.name}") | detections.summary(rows)
     return cast(Summary, named | (around if state == "complete" else dict.fromkeys(around)))
 
 

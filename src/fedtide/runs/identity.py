@@ -22,6 +22,7 @@ _PACKAGES = frozenset(
         *(
             "aggregation",
             "algorithms",
+            "detectors",
             "exchange",
             "initialisation",
             "models",
@@ -50,6 +51,7 @@ def modules(settings: RunSettings) -> list[str]:
     chosen = {
         "aggregation": settings.aggregation.name,
         "algorithms": settings.algorithm.name,
+        "detectors": settings.detector.name,
         "drift": settings.drift.name,
         "exchange": settings.exchange.name,
         "initialisation": settings.initialiser.name,

@@ -22,6 +22,7 @@ from fedtide.settings.scores import TaskName
 
 AlgorithmChoice = Annotated[SerializeAsAny[AlgorithmSettings], *choice("algorithms", "fedavg")]
 DataChoice = Annotated[SerializeAsAny[DatasetSettings], *choice("data", "digits")]
+DetectorChoice = Annotated[SerializeAsAny[PluginSettings], *choice("detectors", "none")]
 DriftChoice = Annotated[SerializeAsAny[PluginSettings], *choice("drift", "none")]
 ExchangeChoice = Annotated[SerializeAsAny[PluginSettings], *choice("exchange", "end")]
 InitialiserChoice = Annotated[SerializeAsAny[InitialiserSettings], *choice("initialisation", "previous")]
@@ -310,6 +311,9 @@ class RunSettings(SettingsModel):
     algorithm: AlgorithmChoice = choice_field("fedavg", "federated algorithm")
     initialiser: InitialiserChoice = choice_field("previous", "initial model of each session")
     exchange: ExchangeChoice = choice_field("end", "when clients average inside a round")
+    detector: Annotated[DetectorChoice, OMIT_DEFAULT] = choice_field(
+        "none", "what looks for change in the training losses, and what follows its alarms"
+    )
     clock: Annotated[ClockChoice, OMIT_DEFAULT] = Field(Rounds(), description="what the server waits for")
     uplink: Annotated[tuple[UplinkChoice, ...], OMIT_DEFAULT] = Field(
         (), description="links that an update passes on its way to the server; their order is fixed"

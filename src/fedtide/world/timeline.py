@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Container
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
@@ -199,6 +199,14 @@ class Timeline:
         indices = [array[self._session_ends] for array in (self.held_out_of_round, self.view_of_round) if len(array)]
         seen = {None if mixture is None else mixture.tobytes() for mixture in map(self.mixture_at, self._session_ends)}
         return len(seen) > 1 or any(len(np.unique(index)) > 1 for index in indices)
+
+    def with_session(self, round_: int) -> Timeline:
+        """The timeline with a session that begins in a round, unless one does; pilot sessions are not divided."""
+        session = self.session_of_round[round_ : round_ + 1]
+        if not len(session) or session[0] < self.pilot or self.session_span(round_)[0] == round_:
+            return self
+        later = np.arange(self.rounds) >= round_
+        return replace(self, session_of_round=self.session_of_round + later)
 
     def ends_session(self, round_: int) -> bool:
         """Whether a round (0-based) is the last of its session."""

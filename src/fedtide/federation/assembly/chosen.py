@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from fedtide.aggregation.base import Rule
 from fedtide.algorithms.base import Algorithm, shared_size
 from fedtide.core import plugins
+from fedtide.detectors.base import Detector
 from fedtide.engine.flat import Layout
 from fedtide.engine.optimisers import optimiser
 from fedtide.exchange.base import Exchange
@@ -26,7 +27,10 @@ LATEST, LAST_SERVED = "latest", "last_served"
 
 @dataclass
 class Chosen:
-    """What a run's settings choose by name; ``links`` are in order, ``rule`` is None for the weighted mean."""
+    """What a run's settings choose by name.
+
+    ``links`` are in order, ``rule`` is None for the weighted mean, ``detector`` None for none.
+    """
 
     settings: RunSettings
     algorithm: Algorithm
@@ -38,6 +42,7 @@ class Chosen:
     model: Model
     links: list[Link]
     rule: Rule | None
+    detector: Detector | None
 
     @staticmethod
     def of(settings: RunSettings, timeline: Timeline, data: Dataset) -> Chosen:
@@ -55,6 +60,7 @@ class Chosen:
             model=plugins.create(Model, settings.model),
             links=sorted((plugins.create(Link, link) for link in settings.uplink), key=lambda link: link.place),
             rule=None if settings.aggregation.name == "mean" else plugins.create(Rule, settings.aggregation),
+            detector=None if settings.detector.name == "none" else plugins.create(Detector, settings.detector),
         )
 
     def client_rows(self, layout: Layout) -> dict[str, int]:

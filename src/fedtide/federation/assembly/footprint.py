@@ -115,7 +115,9 @@ def footprint(chosen: Chosen, timeline: Timeline, data: Dataset, device: torch.d
     rows = _ROWS + _ROWS_PER_MEMORY * sum(kept[name] for name in algorithm.client) / layout.size
     rows += len(optimiser(local).vectors)
     rows += bool(algorithm.server) + algorithm.gradients
-    models = 2 * workers + 6 + len(algorithm.server) + (4 if timeline.sessions > 1 else 0)
+    response = getattr(settings.detector, "response", "none")
+    models = 2 * workers + 6 + len(algorithm.server) + (response == "reset_model")
+    models += 4 if timeline.sessions > 1 or response == "start_session" else 0
     if type(initialiser).keep is not Initialiser.keep:
         models += 2 * timeline.sessions
     if isinstance(settings.clock, Events):

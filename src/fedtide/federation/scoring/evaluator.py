@@ -25,7 +25,7 @@ ModelValues = tuple[Tensor, Tensor]
 """Parameters [d] and floating buffers [q] of a model, or [C, d] and [C, q] of an ensemble."""
 
 
-@dataclass(frozen=True)
+@dataclass
 class Evaluator:
     """Evaluates models on training samples and the splits ``test`` and ``validation``, held out of test and training set."""
 

@@ -1,0 +1,1 @@
+"""Detectors of change in training losses, one file each."""
