@@ -1,0 +1,120 @@
+"""Detectors against river's own objects."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import numpy as np
+import pytest
+
+from fedtide.core import plugins
+from fedtide.core.errors import SettingsError
+from fedtide.detectors import _river
+from fedtide.detectors.base import Detector
+from support import settings
+
+NAMES = [name for name in plugins.names("detectors") if name != "none"]
+
+
+def detector(**chosen: Any) -> Detector:
+    return plugins.create(Detector, settings(detector=chosen).detector)
+
+
+def alarms(test: Callable[[float], bool], losses: Iterable[float]) -> list[int]:
+    return [t for t, loss in enumerate(losses) if test(float(loss))]
+
+
+def of_river(test: Any, losses: Iterable[float]) -> list[int]:
+    def step(loss: float) -> bool:
+        test.update(loss)
+        return bool(test.drift_detected)
+
+    return alarms(step, losses)
+
+
+def noisy(*pieces: tuple[int, float]) -> Any:
+    """Losses around some levels, each for some rounds."""
+    rng = np.random.default_rng(1)
+    return np.concatenate([level + 0.05 * rng.normal(size=count) for count, level in pieces])
+
+
+def test_a_jump_is_found_where_river_finds_it() -> None:
+    drift = pytest.importorskip("river.drift")
+    binary = pytest.importorskip("river.drift.binary")
+    losses = noisy((60, 0.5), (60, 1.5))
+    own = {
+        "adwin": drift.ADWIN(0.05, clock=1),
+        "page_hinkley": drift.PageHinkley(10, 0.005, 1.0, mode="up"),
+        "kswin": drift.KSWIN(0.005, 30, 10, seed=7),
+        "ddm": binary.DDM(10),
+    }
+    assert sorted(own) == NAMES
+    for name, test in own.items():
+        chosen = {"delta": 0.05} if name == "adwin" else {}
+        first = of_river(test, losses > 1.0 if name == "ddm" else losses)[0]
+        found = alarms(detector(name=name, **chosen).begin(7), losses)
+        assert 60 <= found[0] == first < 80, name
+
+
+@pytest.mark.parametrize("name", ["adwin", "page_hinkley", "kswin"])
+def test_a_fall_is_an_alarm_only_if_it_is_asked_for(name: str) -> None:
+    pytest.importorskip("river")
+    losses = noisy((60, 1.5), (60, 0.5))
+    chosen = {"delta": 0.05} if name == "adwin" else {}
+    assert alarms(detector(name=name, **chosen).begin(7), losses) == []
+    assert 60 <= alarms(detector(name=name, direction="both", **chosen).begin(7), losses)[0] < 80
+
+
+def test_the_errors_of_ddm_are_losses_above_its_limit() -> None:
+    pytest.importorskip("river")
+    losses = noisy((60, 0.5), (60, 1.5))
+    for limit in (0.1, 2.0):
+        assert alarms(detector(name="ddm", limit=limit).begin(0), losses) == []
+
+
+def test_draws_of_kswin_have_the_seed_it_is_given() -> None:
+    drift = pytest.importorskip("river.drift")
+    losses = noisy((100, 0.5))
+    found = {seed: alarms(detector(name="kswin", alpha=0.3, direction="both").begin(seed), losses) for seed in range(4)}
+    assert found == {seed: of_river(drift.KSWIN(0.3, 30, 10, seed=seed), losses) for seed in range(4)}
+    assert len(set(map(tuple, found.values()))) > 1
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_missing_library_is_one_line_that_names_the_extra(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_river, "find_spec", lambda name: None)
+    with pytest.raises(SettingsError, match=rf"detector = {name}: .* pip install 'fedtide\[drift\]'"):
+        detector(name=name).require()
+
+
+def test_no_detector_is_the_default_and_enters_no_key() -> None:
+    assert "detector" not in settings().canonical()
+    assert "detector" not in settings(detector="none").canonical()
+    assert settings(detector="adwin").canonical()["detector"]["response"] == "none"
+    detector(name="none").require()
+
+
+@pytest.mark.parametrize(
+    ("chosen", "message"),
+    [
+        ({"response": "panic"}, "detector.response = 'panic'"),
+        ({"watch": "everybody"}, "detector.watch = 'everybody'"),
+        ({"watch": "clients", "share": 0.0}, "detector.share = 0.0: should be greater than 0"),
+        ({"watch": "clients", "share": 1.5}, "detector.share = 1.5: should be less than or equal to 1"),
+        ({"share": 0.5}, "share = 0.5 is for watch = clients"),
+        ({"response": "raise_rate"}, "response = raise_rate needs factor"),
+        ({"factor": 2.0}, "factor = 2 is for response = raise_rate"),
+        ({"response": "raise_rate", "factor": 0.0}, "detector.factor = 0.0: should be greater than 0"),
+        ({"name": "none", "response": "reset_model"}, "response = reset_model needs a detector"),
+        ({"name": "none", "watch": "clients"}, "watch = clients needs a detector"),
+        ({"name": "kswin", "stat_size": 16}, "stat_size = 16 should be at most half of window_size = 30"),
+        ({"name": "adwim"}, "adwin"),
+    ],
+    ids=str,
+)
+def test_bad_settings_are_one_line(chosen: dict[str, Any], message: str) -> None:
+    with pytest.raises(SettingsError) as error:
+        settings(detector={"name": "adwin", **chosen})
+    assert message in str(error.value)
+    assert "\n" not in str(error.value)
