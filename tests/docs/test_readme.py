@@ -29,7 +29,7 @@ CHOSEN_BY = {
     "initialisation": "initialiser={}", "models": "model={}", "objectives": "objective={}",
     "participation": "participation={}", "partitions": "partition={}", "scenarios": "scenario={{name: {}}}",
     "selection": "exchange={{name: intervals, selection: {}}}", "uplink": "uplink=[{}]",
-    "drift": "drift={}", "weighting": "algorithm={{name: fedavg, weighting: {}}}",
+    "detectors": "detector={}", "drift": "drift={}", "weighting": "algorithm={{name: fedavg, weighting: {}}}",
 }  # fmt: skip
 EXAMPLES = {
     f"{kind}-{name}": (code, kind, name)

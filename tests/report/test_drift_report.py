@@ -15,7 +15,7 @@ from synthetic_runs import finish_again, write_run
 from fedtide.core import plugins
 from fedtide.drift.base import Drift
 from fedtide.records import frames as records
-from fedtide.report import drifts
+from fedtide.report import detections, drifts
 from fedtide.report.build import Contents, build
 from fedtide.report.charts.concepts import seen_concepts
 from fedtide.report.charts.drifts import around_drifts
@@ -134,3 +134,41 @@ def test_the_report_has_them(dirs: list[Path], tmp_path: Path) -> None:
     found = re.search(r"<script[^>]*application/json[^>]*>(.*?)</script>", page, re.DOTALL)
     assert found is not None
     assert json.loads(found[1])["figures"]["concepts"]["data"][0]["colorbar"]["ticktext"] == ["concept 0", "concept 1"]
+
+
+ALARMS = {("fedavg", 0): [1, 0, 0, 1, 0, 0, 0, 1], ("fedavg", 1): [0, 0, 0, 1, 1, 0, 0, 0]}
+
+
+def test_alarms_have_a_table_and_marks(tmp_path: Path) -> None:
+    """Drifts begin in rounds 3 and 6. Alarms of a run on a round that is not evaluated lie on the line."""
+    scores = [0.8, 0.8, 0.4, None, 0.8, 0.5, 0.6, 0.6]
+    dirs = [write(tmp_path, *run, alarm=alarm) for run, alarm in ALARMS.items()]
+    dirs.append(write(tmp_path, "drift_reset", 0))
+    history = pd.read_csv(dirs[0] / "history.csv").assign(test_accuracy=scores)
+    history.to_csv(dirs[0] / "history.csv", index=False)
+    finish_again(dirs[0])
+    read = records.load(dirs)
+    found = detections.per_run(read)
+    assert found[["seed", "drifts", "detected", "delay", "false_alarms"]].to_numpy().tolist() == [
+        [0, 2, 2, 1.5, 1],
+        [1, 2, 1, 1, 0],
+    ]
+    (sheet,) = detections.sheets(found)
+    assert [cells for _, cells in sheet.rows] == [["3 of 4", "1.2 ± 0.4", "0.5 ± 0.7"]]
+    chart = score_over_rounds(read)
+    assert chart is not None
+    marks = [series for panel in chart.panels for series in panel.series if series.note == "alarm"]
+    assert [(series.x.tolist(), series.listed) for series in marks] == [([1, 4, 8, 4, 5], False)]
+    assert marks[0].y is not None
+    assert marks[0].y == pytest.approx([0.8, 0.6, 0.6, 0.7, 0.7])
+    build(dirs, tmp_path / "out", Contents("A", 2, "fedtide report"))
+    assert pd.read_csv(tmp_path / "out" / "alarms.csv")["detected"].tolist() == [2, 1]
+    assert "Triangle: an alarm" in (tmp_path / "out" / "report.html").read_text()
+
+
+def test_runs_without_a_detector_have_neither(dirs: list[Path], tmp_path: Path) -> None:
+    read = records.load(dirs)
+    assert detections.sheets(detections.per_run(read)) == []
+    build(dirs, tmp_path / "out", Contents("A", 2, "fedtide report"))
+    assert not (tmp_path / "out" / "alarms.csv").exists()
+    assert "Triangle: an alarm" not in (tmp_path / "out" / "report.html").read_text()

@@ -20,15 +20,15 @@ from fedtide.core.files import write_bytes
 from fedtide.records import frames as records
 from fedtide.records import statistics
 from fedtide.records.frames import Method, Records
-from fedtide.report import drifts, fairness, findings, gaps, pace, periods, search, seconds
+from fedtide.report import detections, drifts, fairness, findings, gaps, pace, periods, search, seconds
 from fedtide.report.charts import boundaries, clients, dynamics, earlier, figures, pareto, participants, raster, ribbon
+from fedtide.report.charts.alarms import marks_caption
 from fedtide.report.charts.chart import Chart
 from fedtide.report.charts.concepts import CAPTION as CONCEPTS
 from fedtide.report.charts.drifts import CAPTION as AROUND
 from fedtide.report.charts.drifts import around_drifts
 from fedtide.report.charts.own_models import ABSENCE, ARRIVAL, GAINS, by_absence, gains, since_arrival
 from fedtide.report.charts.pictures import Picture, picture
-from fedtide.report.charts.session_marks import drift_marks
 from fedtide.report.method_table import MethodTable
 from fedtide.report.pace import Pace
 from fedtide.report.page import Comparison, render, rows
@@ -148,6 +148,7 @@ def build(run_dirs: Sequence[Path], out: Path, contents: Contents) -> ReportSumm
         *gaps.sheet(read, run_dirs, _shown_method(table), contents.table),
         *sheets(changes, rules),
         *drifts.sheets(read),
+        *detections.sheets(alarms := detections.per_run(read)),
         *([fairness.sheet(fair, last)] if fair else []),
         *(sheet for sheet, _ in found),
     ]
@@ -161,6 +162,7 @@ def build(run_dirs: Sequence[Path], out: Path, contents: Contents) -> ReportSumm
         "comparison.csv": _csv(_comparison_frame(comparisons)),
         **({"transitions.csv": _csv(per_session(changes))} if len(changes) else {}),
         **({"drifts.csv": _csv(events)} if len(events := drifts.all_events(read)) else {}),
+        **({"alarms.csv": _csv(alarms)} if len(alarms) else {}),
         **({"fairness.csv": _csv(fair.methods.reset_index())} if fair else {}),
         "metrics.json": json.dumps(_flat(table) | (_flat(fair) if fair else {}), indent=2, allow_nan=False).encode()
         + b"\n",
@@ -187,9 +189,6 @@ _RANGE = (
 )
 
 
-_MARKED = " Dashed, vertical: a drift begins."
-
-
 def _pictures(read: Records, table: Table, evaluated: pd.DataFrame, formats: Sequence[str]) -> list[Picture]:
     """The figures that have data, the key figure first."""
     score, models = read.score, drifts.accuracies(read)
@@ -198,7 +197,7 @@ def _pictures(read: Records, table: Table, evaluated: pd.DataFrame, formats: Seq
             f"{score.name}_over_rounds",
             figures.score_over_rounds(read),
             f"Test {score.words} over communication rounds",
-            _RANGE + (_MARKED if drift_marks(read.history) else ""),
+            _RANGE + marks_caption(read.history),
         ),
         (
             "around_drifts",

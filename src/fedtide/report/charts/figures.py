@@ -10,6 +10,7 @@ import numpy as np
 import pandas as pd
 
 from fedtide.records.frames import METHOD, Method, Records, by_method
+from fedtide.report.charts.alarms import alarm_marks
 from fedtide.report.charts.chart import MOST_MARKERS, Axis, Cells, Chart, Panel, Series, floats, joined, score_axis
 from fedtide.report.charts.session_marks import drift_marks, groups_in_turn, session_spans
 from fedtide.report.charts.style import GREY, INK, PALETTE, line_look
@@ -130,9 +131,12 @@ def _curves(records: Records, x: str, axis: Callable[[float], tuple[float, str]]
     panels = list(dict.fromkeys(place.panel for place in places.values()))
     size, title = axis(records.history[x].max())
     series: dict[str, list[Series]] = {panel: [] for panel in panels}
+    rounds = by_method(records.history)
     for method, group in by_method(history).items():
         place = places[method]
         series[place.panel] += lines(place, group.assign(x=group[x], score=group[column]), size)
+        if x == "round":
+            series[place.panel] += alarm_marks(place.name, rounds[method], column, line_look(place.number).colour)
     if _apart(places):
         first, *others = panels
         behind = [_background(line, first) for line in series[first] if line.y is not None and not line.note]
