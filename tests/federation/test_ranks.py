@@ -128,6 +128,15 @@ def test_any_number_of_processes_gives_the_same_run(
     compare(algorithm, executor, size, local, exchange=True)
 
 
+@pytest.mark.parametrize("response", ["reset_memories", "reset_model", "start_session"])
+def test_every_process_responds_to_the_same_alarms(response: str) -> None:
+    detector = {"name": "after", "losses": 1, "least": 1.1, "watch": "clients", "share": 0.4, "response": response}
+    compare("scaffold", "threads", 2, LOCAL, exchange=True, detector=detector)
+    _, records = run_rounds(member("scaffold", "threads", Alone(), LOCAL, detector=detector))
+    assert records[0].row["alarm"] == 1
+    assert any(record.row["alarmed_clients"] not in (0, len(SIZES)) for record in records)
+
+
 ADDING = [name for name in plugins.names("algorithms") if plugins.load(Algorithm, name).sums_only]
 
 

@@ -9,6 +9,7 @@ from typing import Any
 from fedtide.algorithms.base import Algorithm
 from fedtide.core import plugins
 from fedtide.core.errors import SettingsError
+from fedtide.detectors.base import Detector
 from fedtide.engine.workers import available_cores
 from fedtide.federation.assembly.compatibility import refuse_other_optimiser
 from fedtide.mirror.workspace import Workspace
@@ -42,7 +43,13 @@ _Result = tuple[Summary, list[str]]
 
 
 def refuse_bad_imports(grid: Iterable[RunSettings], workspace: Workspace) -> None:
-    """Refuse loggers and callbacks that cannot be imported and made, before any run; Lightning is imported if there are any."""
+    """Refuse loggers, callbacks and detectors that cannot be imported and made, before any run.
+
+    Lightning is imported if there are loggers or callbacks.
+    """
+    grid = list(grid)
+    for settings in grid:
+        plugins.create(Detector, settings.detector).require()
     chosen = [settings.engine.callbacks for settings in grid if settings.engine.callbacks]
     if not (chosen or workspace.loggers):
         return
