@@ -16,7 +16,7 @@ from fedtide.records import drifts
 from fedtide.records.drifts import Event, after_first, aligned, events, means, starts, summary
 from fedtide.world.timeline import Timeline
 from fedtide.worlds.drifting import with_drift
-from support import federation, run_rounds, settings, steady, vectors
+from support import deal, federation, run_rounds, settings, steady, timeline, vectors
 
 NAN = math.nan
 
@@ -121,20 +121,34 @@ def drifting(**drift: Any) -> Timeline:
 
 
 @pytest.mark.parametrize(
-    "drift",
+    ("drift", "begun"),
     [
-        {"name": "sudden", "start": 3, "clients": [[0, 2]]},
-        {"name": "recurrent", "start": 2, "period": 2},
-        {"name": "gradual", "start": 3, "length": 4},
+        ({"name": "sudden", "start": 3, "clients": [[0, 2]]}, [3]),
+        ({"name": "recurrent", "start": 2, "period": 2}, [2, 4, 6]),
+        ({"name": "gradual", "start": 3, "length": 4}, [3]),
     ],
-    ids=lambda drift: drift["name"],
+    ids=["sudden", "recurrent", "gradual"],
 )
-def test_the_column_of_a_run_finds_the_drifts_of_its_timeline_again(drift: dict[str, Any]) -> None:
+def test_the_column_of_a_run_finds_the_drifts_of_its_timeline_again(drift: dict[str, Any], begun: list[int]) -> None:
     world = drifting(**drift)
     _, records = run_rounds(federation(settings(), world, vectors(40)))
     changed = [record.row[drifts.COLUMN] for record in records]
     assert changed == [len(world.changed_at(t)) for t in range(world.rounds)]
-    assert starts(np.array(changed, dtype=float)) == world.drifts != []
+    assert starts(np.array(changed, dtype=float)) == begun
+
+
+def test_a_session_that_replaces_everybody_is_no_drift() -> None:
+    """Client 0 is there until client 1 is, and returns, each time under another concept."""
+    who = [{0: 0}, {0: 0}, {1: 1}, {0: 0}, {0: 0, 1: 1}]
+    world = timeline(deal((12, 8)), who, session_of_round=[0, 0, 1, 2, 2])
+    steps = [[0, 0], [0, 0], [0, 1], [1, 0], [1, 1]]
+    chosen = settings(drift={"name": "table", "steps": steps}).drift
+    world = with_drift(world, plugins.create(Drift, chosen), vectors(20), seed=0)
+    assert [world.changed_at(t).tolist() for t in range(5)] == [[]] * 5
+    steps[4] = [0, 1]
+    chosen = settings(drift={"name": "table", "steps": steps}).drift
+    again = with_drift(timeline(deal((12, 8)), who), plugins.create(Drift, chosen), vectors(20), seed=0)
+    assert again.changed_at(4).tolist() == [0]
 
 
 def test_runs_without_drift_have_no_such_column() -> None:

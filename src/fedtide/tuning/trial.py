@@ -13,6 +13,7 @@ import lightning as L
 from fedtide.core.errors import SettingsError
 from fedtide.federation.module import FederatedModule
 from fedtide.mirror.workspace import Workspace
+from fedtide.records.drifts import starts
 from fedtide.records.run_directory import RunDirectory
 from fedtide.runs.execution import execute
 from fedtide.runs.jobs.jobs import Ask
@@ -165,8 +166,8 @@ def after_changes(timeline: Timeline) -> tuple[int, ...]:
     """
     if not (sessions := timeline.transition_sessions):
         raise SettingsError("tune.over = 'changes': no session follows another one after the pilot; use end")
-    starts = timeline.session_starts
-    spans = [timeline.session_span(starts[number - 1]) for number in sessions]
+    firsts = timeline.session_starts
+    spans = [timeline.session_span(firsts[number - 1]) for number in sessions]
     return tuple(first + round_ for first, length in spans for round_ in range(1, min(_WINDOW, length) + 1))
 
 
@@ -176,10 +177,15 @@ def after_drifts(timeline: Timeline) -> tuple[int, ...]:
     Raises:
         SettingsError: no client's concept changes.
     """
-    if not (drifts := timeline.drifts):
+    if not (drifts := _drifts(timeline)):
         raise SettingsError("tune.over = 'drifts': no concept of a client changes; use end, or choose a drift")
     rounds = {round_ for start in drifts for round_ in range(start + 1, start + 1 + _WINDOW)}
     return tuple(sorted(round_ for round_ in rounds if round_ <= timeline.rounds))
+
+
+def _drifts(timeline: Timeline) -> list[int]:
+    """Rounds (0-based) in which drifts begin."""
+    return starts([len(timeline.changed_at(round_)) for round_ in range(timeline.rounds)])
 
 
 def period_ends(timeline: Timeline, every: int) -> tuple[int, ...]:
@@ -217,7 +223,7 @@ def evaluated_rounds(timeline: Timeline, over: str, every: int, ahead: bool = Fa
         raise SettingsError(f"tune.metric: there is no next period to evaluate on{why}")
     which = over
     if over == "auto":
-        there = {"periods": timeline.has_periods, "drifts": timeline.drifts, "changes": timeline.transition_sessions}
+        there = {"periods": timeline.has_periods, "drifts": _drifts(timeline), "changes": timeline.transition_sessions}
         which = next((name for name, found in there.items() if found), "end")
     if which == "periods":
         rounds = period_ends(timeline, every)

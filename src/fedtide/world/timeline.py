@@ -242,19 +242,17 @@ class Timeline:
         return np.asarray(sizes @ self.concept_shares(round_) / sizes.sum(), dtype=np.float64)
 
     def changed_at(self, round_: int) -> Ints:
-        """Clients present in a round and in the one before it whose concepts differ, ascending."""
+        """Clients present in a round and in the one before it whose concepts differ, ascending.
+
+        None where everybody is replaced: clients that arrive or return under another concept are a change of the population,
+        not of a concept.
+        """
         if round_ == 0 or not self.concepts or self.at(round_) is self.at(round_ - 1):
             return np.zeros(0, dtype=np.int64)
         now, before = self.at(round_).clients, self.at(round_ - 1).clients
         both, here, there = np.intersect1d(now, before, return_indices=True)
         differ = self.concept_shares(round_)[here] != self.concept_shares(round_ - 1)[there]
         return np.asarray(both[differ.any(1)], dtype=np.int64)
-
-    @cached_property
-    def drifts(self) -> list[int]:
-        """Rounds (0-based) in which clients' concepts begin to change; a gradual change is one."""
-        changed = [bool(len(self.changed_at(round_))) for round_ in range(self.rounds)]
-        return [t for t in range(1, self.rounds) if changed[t] and not changed[t - 1]]
 
     @cached_property
     def _concepts_of_shards(self) -> Floats:
