@@ -112,7 +112,7 @@ class Progress(L.Callback):
         score = "" if self._score is None else f"  {split} {main.words} {main.shown(self._score)}"
         sent = (row["bytes_up"] or 0) + (row["bytes_down"] or 0)
         self.update(
-            f"round {row['round']}/{rounds}  session {row['session']}/{module.timeline.sessions}{score}  "
+            f"round {row['round']}/{rounds}  session {row['session']}/{module.parts.timeline.sessions}{score}  "
             f"loss {row['train_loss']:.4f}  clients {row['selected']}/{row['present']}  "
             f"{sent / 1e6:,.1f} MB  {left:.0f} s left"
         )
