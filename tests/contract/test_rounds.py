@@ -134,12 +134,11 @@ def other(run: Run, **engine: Any) -> Run:
 
 
 def assert_resumes_on_any_engine(run: Run) -> Seen:
-    """The same bits with several workers, stopped and resumed; the same numbers when clients are trained together, some or
-    all."""
+    """The same bits with several workers, stopped and resumed; the same numbers when clients are trained together."""
     threads = Seen(other(run))
     assert_resumes(other(run, workers=3), threads.state, threads.records)
-    for each in (run, other(run, executor="stacked", chunk=2)):
-        assert_close(threads.state, run_rounds(federation(*each))[0], 1e-9)
+    stacked = federation(*other(run, executor="stacked", chunk=2))
+    assert_close(threads.state, run_rounds(stacked)[0], 1e-9)
     return threads
 
 
@@ -206,8 +205,14 @@ def assert_charged(seen: Seen) -> None:
         assert state.totals[f"bytes_{direction}"] == counted == records[-1].row[f"bytes_{direction}"]
 
 
-@pytest.mark.parametrize("executor", ["threads", "stacked"])
-@pytest.mark.parametrize("algorithm", OF_ROUNDS)
+@pytest.mark.parametrize(
+    ("algorithm", "executor"),
+    [
+        pytest.param(name, executor, marks=[pytest.mark.slow] * ((number + place) % 2))
+        for number, name in enumerate(OF_ROUNDS)
+        for place, executor in enumerate(("threads", "stacked"))
+    ],
+)
 def test_one_sample_is_enough_and_none_is_never_drawn(data: Dataset, algorithm: str, executor: str) -> None:
     local = {"amount": 2, "batch_size": 3, "lr": 0.05}
     chosen = settings(**needs(algorithm), algorithm=algorithm, local=local, engine={"executor": executor, "workers": 1})
