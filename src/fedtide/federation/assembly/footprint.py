@@ -113,6 +113,7 @@ def footprint(chosen: Chosen, timeline: Timeline, data: Dataset, device: torch.d
         [numbers for name, numbers in kept.items() if name not in (LATEST, LAST_SERVED)] if initialiser.trains else []
     )
     rows = _ROWS + _ROWS_PER_MEMORY * sum(kept[name] for name in algorithm.client) / layout.size
+    rows += 2 * algorithm.has_phases  # where a phase starts, and the models of the phase before
     rows += len(optimiser(local).vectors)
     rows += bool(algorithm.server) + algorithm.gradients
     response = getattr(settings.detector, "response", "none")
