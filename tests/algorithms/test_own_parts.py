@@ -314,6 +314,14 @@ def test_a_kept_part_over_another_start_is_advised_against(algorithm: str) -> No
     assert lines("restart", False) == lines("previous", True) == []
 
 
+def test_a_random_head_is_advised_to_be_adapted() -> None:
+    def lines(steps: int) -> list[str]:
+        evaluation = {"clients_every": 1, "personalise": steps}
+        return [line for line in advice(made("fedbabu", evaluation=evaluation).parts) if "head is random" in line]
+
+    assert (len(lines(0)), len(lines(3))) == (1, 0)
+
+
 # What is refused.
 
 

@@ -7,7 +7,7 @@ from collections.abc import Generator
 import torch
 from torch import Tensor
 
-from fedtide.algorithms.base import Algorithm, AlgorithmSettings, Phase, Problem, Round
+from fedtide.algorithms.base import Algorithm, AlgorithmSettings, Phase, Problem, Round, RunPreview
 from fedtide.engine.flat import Layout
 
 
@@ -47,6 +47,13 @@ class FedBabu(Algorithm):
 
     def shared(self, layout: Layout) -> Tensor:
         return layout.mask("body")
+
+    def advice(self, run: RunPreview) -> list[str]:
+        """What clients are served takes steps at evaluation."""
+        return [
+            "algorithm fedbabu: the head is random until clients adapt the model, so set evaluation.personalise (and "
+            "evaluation.clients_every)"
+        ] * (run.personalise == 0)
 
     def session_traffic(self, clients: int) -> tuple[int, int]:
         """The head, once for every client."""
