@@ -1,37 +1,63 @@
 """Mean accuracy of clients before, under and after a drift that lasts for a while, by method, from run directories.
 
-``python experiments/drift/table.py RUNS OUT`` writes ``OUT/accuracy.csv``: the mean over clients of the accuracy of the model
-that each is served, under its own concept, in percent; mean and standard deviation over the seeds.
+    python experiments/drift/table.py results/drift_digits/params.yaml results/drift_digits
+
+reads the settings and their complete runs in ``runs/`` and writes ``accuracy.csv``, the mean over clients of the accuracy of
+the model that each is served, under its own concept, in percent (mean, standard deviation and number of seeds), ``above.csv``,
+the same of the differences to FedAvg, seed by seed, and ``curves.csv``, means by round.
 """
 
 from __future__ import annotations
 
+import runpy
 import sys
 from pathlib import Path
 
 import pandas as pd
 
-import fedtide
+from fedtide.core.files import write_text
+from fedtide.records.frames import load
+from fedtide.runs.stages import run_directories
+from fedtide.settings.params import Params
 
-SPANS = {"before": (16, 20), "under": (21, 40), "end of it": (36, 40), "after": (41, 45), "end": (56, 60)}
-"""First and last rounds of the means."""
-
-
-def accuracy(run: pd.DataFrame) -> pd.Series[float]:
-    """Means over the spans of one run; that of the models served, where the method has any."""
-    served = run.get("served_accuracy_mean", run["client_accuracy_mean"]).fillna(run["client_accuracy_mean"])
-    rounds = served.set_axis(run["round"])
-    return pd.Series({name: 100 * rounds.loc[first:last].mean() for name, (first, last) in SPANS.items()})
+accuracy = runpy.run_path(str(Path(__file__).with_name("search.py")))["accuracy"]
+REFERENCE = "fedavg"
 
 
-def main(runs: Path, out: Path) -> None:
-    """Write the table."""
-    history = fedtide.load(runs).history
-    found = (
-        history.groupby(["label", "seed"]).apply(accuracy, include_groups=False).groupby("label").agg(["mean", "std"])
-    )
+def spans(params: Params) -> dict[str, tuple[int, int]]:
+    """First and last rounds of the means: of five rounds, and of the whole drift."""
+    start, until = (int(params.raw["drift"][key]) for key in ("start", "until"))
+    end = int(params.raw["scenario"]["rounds"])
+    return {
+        "before": (start - 4, start),
+        "under": (start + 1, until),
+        "end of it": (until - 4, until),
+        "after": (until + 1, until + 5),
+        "end": (end - 4, end),
+    }
+
+
+def main(file: Path, out: Path, runs: Path = Path("runs")) -> None:
+    """Write the tables."""
+    params = Params.read(file)
+    read = load([folder for folder in run_directories(params, runs) if (folder / "summary.json").is_file()])
+    done = read.history[read.history["state"] == "complete"]
+    by_round = pd.DataFrame({key: 100 * accuracy(run) for key, run in done.groupby(["label", "seed"])})
+    by_round.columns.names = ["label", "seed"]
+    means = pd.DataFrame({name: by_round.loc[first:last].mean() for name, (first, last) in spans(params).items()})
+    above = means - means.loc[[REFERENCE]].droplevel("label").reindex(means.index, level="seed")
     out.mkdir(parents=True, exist_ok=True)
-    found.sort_values(("under", "mean"), ascending=False).round(1).to_csv(out / "accuracy.csv")
+    _write(means, out / "accuracy.csv")
+    _write(above.drop(index=REFERENCE, level="label"), out / "above.csv")
+    each = by_round.T.groupby("label").mean().T.melt(ignore_index=False, var_name="label", value_name="mean")
+    write_text(out / "curves.csv", each.reset_index().to_csv(index=False, float_format="%.2f"))
+
+
+def _write(means: pd.DataFrame, file: Path) -> None:
+    found = means.groupby("label").agg(["mean", "std"])
+    found[("seeds", "")] = means.groupby("label").size()
+    found = found.sort_values(("under", "mean"), ascending=False)
+    write_text(file, found.to_csv(float_format="%.1f"))
 
 
 if __name__ == "__main__":

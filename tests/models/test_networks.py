@@ -15,7 +15,7 @@ from fedtide.core.errors import SettingsError
 from fedtide.models.base import Model
 
 GREY = (1, 16, 16)
-IMAGES = ("logistic", "mlp", "lenet", "cnn_5x5", "cnn_svhn", "resnet18", "preact_resnet18")
+IMAGES = ("logistic", "mlp", "lenet", "cnn_5x5", "cnn_leaky", "cnn_svhn", "resnet18", "preact_resnet18")
 
 
 @pytest.fixture
@@ -57,14 +57,16 @@ def test_mlp_is_affine_maps_with_relu_between(build: Any, images: Tensor) -> Non
     torch.testing.assert_close(network.features(images), expected)
 
 
-@pytest.mark.parametrize(("name", "settings"), [("cnn_5x5", {}), ("lenet", {}), ("lenet", {"norm": "none"})])
+@pytest.mark.parametrize(
+    ("name", "settings"), [("cnn_5x5", {}), ("cnn_leaky", {}), ("lenet", {}), ("lenet", {"norm": "none"})]
+)
 def test_pooling_before_relu_changes_neither_values_nor_gradients(
     build: Any, images: Tensor, name: str, settings: dict[str, Any]
 ) -> None:
     network = build(name, GREY, 4, **settings).double()
     layers = list(network.body)
     for place in [i for i, layer in enumerate(layers) if isinstance(layer, nn.MaxPool2d)]:
-        assert isinstance(layers[place + 1], nn.ReLU)
+        assert isinstance(layers[place + 1], nn.ReLU | nn.LeakyReLU)
         layers[place], layers[place + 1] = layers[place + 1], layers[place]
     published = nn.Sequential(*layers, network.head)
     values, expected = network(images.double()), published(images.double())
@@ -201,6 +203,7 @@ class TestEmbeddingBag:
         ("lenet", (1, 8, 8), 0, "16 x 16"),
         ("cnn_5x5", (1, 15, 32), 0, "16 x 16"),
         ("cnn_5x5", (64,), 100, "images"),
+        ("cnn_leaky", (1, 12, 11), 0, "12 x 12"),
         ("cnn_svhn", (3, 7, 8), 0, "8 x 8"),
         ("resnet18", (784,), 0, "images"),
         ("preact_resnet18", (64,), 100, "images"),
@@ -221,7 +224,9 @@ def test_inputs_that_do_not_fit_are_refused_in_one_line(
     assert "\n" not in message
 
 
-@pytest.mark.parametrize(("name", "smallest"), [("lenet", 16), ("cnn_5x5", 16), ("cnn_svhn", 8), ("resnet18", 1)])
+@pytest.mark.parametrize(
+    ("name", "smallest"), [("lenet", 16), ("cnn_5x5", 16), ("cnn_leaky", 12), ("cnn_svhn", 8), ("resnet18", 1)]
+)
 def test_the_smallest_image_that_is_not_refused_works(build: Any, name: str, smallest: int) -> None:
     network = build(name, (1, smallest, smallest), 3).eval()
     assert network(torch.zeros(1, 1, smallest, smallest)).shape == (1, 3)

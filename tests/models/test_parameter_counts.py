@@ -27,6 +27,7 @@ CIFAR = {"norm": "batch", "stem": "cifar"}
         ("cnn_5x5", RGB, 10, {}, 797_962),
         ("cnn_5x5", RGB, 100, {}, 815_332),
         ("cnn_svhn", RGB, 10, {}, 667_178),
+        ("cnn_leaky", GREY, 10, {}, 117_066),
         ("cnn_1d", (4, 24), 2, {}, 11_106),
         ("resnet18", RGB, 10, PROJECTED, 11_573_066),
         ("resnet18", RGB, 100, PROJECTED, 11_596_196),

@@ -1,0 +1,113 @@
+"""The experiments with drift: the planted table, and their scripts on small worlds."""
+
+from __future__ import annotations
+
+import runpy
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+import yaml
+
+import fedtide
+import fedtide.data
+from fedtide.core import plugins
+from fedtide.settings.params import Params
+
+FOLDER = Path(__file__).parents[2] / "experiments/drift"
+
+
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty working directory, with the experiment's data sets at hand."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("FEDTIDE_PLUGINS", str(FOLDER / "plugins"))
+    monkeypatch.setattr(fedtide.data, "__path__", list(fedtide.data.__path__))
+    return tmp_path
+
+
+def script(name: str) -> dict[str, Any]:
+    return runpy.run_path(str(FOLDER / f"{name}.py"))
+
+
+def small(name: str, *labels: str) -> dict[str, Any]:
+    """An experiment with four clients and eight rounds, three of them under drift."""
+    settings: dict[str, Any] = yaml.safe_load((FOLDER / name / f"{name}.yaml").read_text())
+    settings["scenario"] |= {"num_clients": 4, "rounds": 8}
+    settings["drift"] |= {"start": 2, "until": 5}
+    settings["data"] |= {"samples": 80, "tested": 100}
+    settings["compare"] |= {"algorithms": list(labels), "seeds": [0, 1]}
+    return settings
+
+
+@pytest.mark.parametrize("apart", [0.0, 30.0, 90.0, 140.0, 180.0])
+def test_accuracy_of_a_turned_rule_is_what_its_points_give(apart: float) -> None:
+    found = script("plugins/data/planted")
+    data = found["Planted"](found["Planted"].Settings(angle=apart, tested=200_000)).read(Path())
+    known = (data.test_inputs[:, 0] > 0).long()
+    assert (known == data.tables[1][0]).double().mean().item() == pytest.approx(found["accuracy"](4.0, 0.0), abs=4e-3)
+    assert (known == data.tables[1][1]).double().mean().item() == pytest.approx(found["accuracy"](4.0, apart), abs=4e-3)
+
+
+def test_the_best_single_model_is_between_the_rules() -> None:
+    planted = script("planted")
+    bayes, accuracy = planted["planted"]["accuracy"](4.0, 0.0), planted["planted"]["accuracy"]
+    lost = {(world.angle, world.share): planted["one_model"](world, 4.0) for world in planted["WORLDS"]}
+    assert lost[0, 0.0] == lost[180, 1.0] == pytest.approx(0, abs=1e-9)
+    assert lost[180, 0.5] == pytest.approx(100 * (bayes - 0.5))
+    assert lost[90, 0.5] == pytest.approx(100 * (bayes - accuracy(4.0, 45.0)))
+
+
+def test_rates_are_searched_and_regrets_written(here: Path) -> None:
+    file, out = here / "planted.yaml", here / "out"
+    file.write_text(yaml.safe_dump(small("planted", "fedavg", "feddrift", "true_concepts")))
+    plan = {"default": {"local.lr": [1e-6, 0.2]}, "grids": {"feddrift": {"delta": [0.1, 0.5]}}, "first": 3}
+    plan |= {"as": {"true_concepts": "fedavg"}, "seeds": [5], "shorter": {"scenario.rounds": 6}}
+    (here / "search.yaml").write_text(yaml.safe_dump(plan))
+    script("search")["main"](file, out)
+    best = yaml.safe_load((out / "best.yaml").read_text())
+    rates = pd.read_csv(out / "rates.csv").set_index("label")
+    assert best["algorithms"]["fedavg"] == {"with": {"local": {"lr": 0.2}}}
+    assert best["algorithms"]["true_concepts"] == {"name": "ifca", "assign": "concept", "with": {"local": {"lr": 0.2}}}
+    assert best["algorithms"]["feddrift"]["delta"] == rates.loc["feddrift"].set_index("delta")["accuracy"].idxmax()
+    assert best["scenario"]["rounds"] == 8
+    planted = script("planted")
+    planted["main"].__globals__["WORLDS"] = planted["WORLDS"][:2]
+    planted["main"](out)
+    regret = pd.read_csv(out / "regret.csv").set_index(["angle", "share", "label", "span"])["mean"]
+    assert len(regret) == 2 * (3 * 4 + 1)
+    assert regret[0, 0.0, "fedavg", "drift"] == regret[0, 0.0, "true_concepts", "drift"]
+    assert regret[90, 0.5, "fedavg", "drift"] != regret[0, 0.0, "fedavg", "drift"]
+
+
+def test_spans_and_curves_are_those_of_the_runs(here: Path) -> None:
+    file = here / "params.yaml"
+    file.write_text(yaml.safe_dump(small("planted", "fedavg", "ifca")))
+    history = fedtide.compare(Params.read(file), workers=1).history
+    script("table")["main"](file, here / "out")
+    table = pd.read_csv(here / "out/accuracy.csv", header=[0, 1], index_col=0)
+    one = history[history["label"] == "ifca"]
+    under = one[one["round"].between(3, 5)].groupby("seed")["served_accuracy_mean"].mean()
+    assert table.loc["ifca", ("under", "mean")] == pytest.approx(100 * under.mean(), abs=0.05)
+    assert table.loc["ifca", ("under", "std")] == pytest.approx(100 * under.std(), abs=0.05)
+    above = pd.read_csv(here / "out/above.csv", header=[0, 1], index_col=0)
+    plain = history[(history["label"] == "fedavg") & history["round"].between(3, 5)].groupby("seed")[
+        "client_accuracy_mean"
+    ]
+    assert above.loc["ifca", ("under", "mean")] == pytest.approx(100 * (under - plain.mean()).mean(), abs=0.05)
+    curves = pd.read_csv(here / "out/curves.csv")
+    assert curves.groupby("label").size().to_dict() == {"fedavg": 8, "ifca": 8}
+
+
+@pytest.mark.parametrize("name", ["fmnist", "planted"])
+def test_every_method_has_as_many_trials(here: Path, name: str) -> None:
+    plan = yaml.safe_load((FOLDER / name / "search.yaml").read_text())
+    params = Params.read(FOLDER / name / f"{name}.yaml")
+    labels = params.experiment.compare.algorithms
+    counts = pd.Series([label for label, _ in script("search")["trials"](labels, plan)]).value_counts()
+    assert set(counts) == {5 if name == "fmnist" else 8}
+    assert not set(plan["seeds"]) & set(params.experiment.compare.seeds)
+    assert plan["shorter"].keys() & {"data.draw", "data.held_out"}
+    assert {run.drift.name for run in params.grid()} == {"window"}
+    assert "fashion_part" in plugins.names("data")
