@@ -7,7 +7,7 @@ other ones by label, ``as``, labels that take the learning rate of another one, 
 which are to test on other samples, and ``first``, the first round that counts. Writes ``rates.csv`` with every trial, where a
 run that diverged scores 0, and ``best.yaml``, the settings with every method at its best. Repeated, it continues.
 
-``fedtide tune`` scores the global model, which is not what methods with several models serve.
+Trials are the same grid for all, scored on samples drawn anew; ``experiments/search.py`` samples ranges and holds out.
 """
 
 from __future__ import annotations
