@@ -12,6 +12,7 @@ Trials are the same grid for all, scored on samples drawn anew; ``experiments/se
 
 from __future__ import annotations
 
+import copy
 import itertools
 import sys
 from pathlib import Path
@@ -30,11 +31,12 @@ SEARCHES = Path("tuning")  # ignored by git
 
 def at(settings: dict[str, Any], chosen: dict[str, float]) -> dict[str, Any]:
     """Settings of a label with the values chosen: of the algorithm or, with a dot, of the run."""
-    own = {key: value for key, value in chosen.items() if "." not in key}
-    for key in chosen.keys() - own.keys():
-        group, name = key.split(".")
-        own.setdefault("with", {}).setdefault(group, {})[name] = chosen[key]
-    return {**settings, **own}
+    found = copy.deepcopy(settings)
+    for key, value in chosen.items():
+        group, _, name = key.rpartition(".")
+        place = found.setdefault("with", {}).setdefault(group, {}) if group else found
+        place[name] = value
+    return found
 
 
 def trials(labels: list[str], plan: dict[str, Any]) -> list[tuple[str, dict[str, float]]]:
