@@ -1,8 +1,8 @@
 """Mean accuracy of clients before, under and after a drift that lasts for a while, by method, from run directories.
 
-    python experiments/drift/table.py results/drift_digits/params.yaml results/drift_digits
+    python experiments/drift/table.py results/drift_digits/params.yaml results/drift_digits [KEY=VALUE ...]
 
-reads the settings and their complete runs in ``runs/`` and writes ``accuracy.csv``, the mean over clients of the accuracy of
+reads the settings, with overrides, and their complete runs in ``runs/`` and writes ``accuracy.csv``, the mean over clients of the accuracy of
 the model that each is served, under its own concept, in percent (mean, standard deviation and number of seeds), ``above.csv``,
 the same of the differences to FedAvg, seed by seed, and ``curves.csv``, means by round.
 """
@@ -37,10 +37,10 @@ def spans(params: Params) -> dict[str, tuple[int, int]]:
     }
 
 
-def main(file: Path, out: Path, runs: Path = Path("runs")) -> None:
+def main(file: Path, out: Path, overrides: list[str]) -> None:
     """Write the tables."""
-    params = Params.read(file)
-    read = load([folder for folder in run_directories(params, runs) if (folder / "summary.json").is_file()])
+    params = Params.read(file, overrides)
+    read = load([folder for folder in run_directories(params, Path("runs")) if (folder / "summary.json").is_file()])
     done = read.history[read.history["state"] == "complete"]
     by_round = pd.DataFrame({key: 100 * accuracy(run) for key, run in done.groupby(["label", "seed"])})
     by_round.columns.names = ["label", "seed"]
@@ -61,4 +61,4 @@ def _write(means: pd.DataFrame, file: Path) -> None:
 
 
 if __name__ == "__main__":
-    main(*map(Path, sys.argv[1:]))
+    main(Path(sys.argv[1]), Path(sys.argv[2]), sys.argv[3:])
