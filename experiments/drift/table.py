@@ -2,9 +2,9 @@
 
     python experiments/drift/table.py results/drift_digits/params.yaml results/drift_digits [KEY=VALUE ...]
 
-reads the settings, with overrides, and their complete runs in ``runs/`` and writes ``accuracy.csv``, the mean over clients of the accuracy of
-the model that each is served, under its own concept, in percent (mean, standard deviation and number of seeds), ``above.csv``,
-the same of the differences to FedAvg, seed by seed, and ``curves.csv``, means by round.
+reads the settings, with overrides, and their complete runs in ``runs/`` and writes ``accuracy.csv``, the mean over clients of
+the accuracy of the model that each is served, under its own concept, in percent (mean, standard deviation and number of seeds),
+``above.csv``, the same of the differences to FedAvg, seed by seed, and ``curves.csv``, means by round.
 """
 
 from __future__ import annotations
