@@ -4,7 +4,7 @@
 
 reads the settings, with overrides, and their complete runs in ``runs/`` and writes ``accuracy.csv``, the mean over clients of
 the accuracy of the model that each is served, under its own concept, in percent (mean, standard deviation and number of seeds),
-``above.csv``, the same of the differences to FedAvg, seed by seed, and ``curves.csv``, means by round.
+``above.csv``, differences to FedAvg in points, paired over seeds, and ``curves.csv``, means by round.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from pathlib import Path
 import pandas as pd
 
 from fedtide.core.files import write_text
+from fedtide.records import statistics
 from fedtide.records.frames import load
 from fedtide.runs.stages import run_directories
 from fedtide.settings.params import Params
@@ -45,19 +46,16 @@ def main(file: Path, out: Path, overrides: list[str]) -> None:
     by_round = pd.DataFrame({key: 100 * accuracy(run) for key, run in done.groupby(["label", "seed"])})
     by_round.columns.names = ["label", "seed"]
     means = pd.DataFrame({name: by_round.loc[first:last].mean() for name, (first, last) in spans(params).items()})
-    above = means - means.loc[[REFERENCE]].droplevel("label").reindex(means.index, level="seed")
     out.mkdir(parents=True, exist_ok=True)
-    _write(means, out / "accuracy.csv")
-    _write(above.drop(index=REFERENCE, level="label"), out / "above.csv")
+    table = means.groupby("label").agg(["mean", "std"])
+    table[("seeds", "")] = means.groupby("label").size()
+    table = table.sort_values(("under", "mean"), ascending=False)
+    write_text(out / "accuracy.csv", table.to_csv(float_format="%.1f"))
+    pairs = {name: statistics.compare(values.unstack("label"), REFERENCE) for name, values in means.items()}
+    above = pd.concat(pairs, names=["span"])[["pairs", "difference", "low", "high", "p_holm"]]
+    write_text(out / "above.csv", above.to_csv(float_format="%.3g"))
     each = by_round.T.groupby("label").mean().T.melt(ignore_index=False, var_name="label", value_name="mean")
     write_text(out / "curves.csv", each.reset_index().to_csv(index=False, float_format="%.2f"))
-
-
-def _write(means: pd.DataFrame, file: Path) -> None:
-    found = means.groupby("label").agg(["mean", "std"])
-    found[("seeds", "")] = means.groupby("label").size()
-    found = found.sort_values(("under", "mean"), ascending=False)
-    write_text(file, found.to_csv(float_format="%.1f"))
 
 
 if __name__ == "__main__":
