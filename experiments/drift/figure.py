@@ -47,14 +47,14 @@ def curves(axes: Axes, found: pd.DataFrame) -> None:
         axes.plot(one["round"], one["mean"], color=look.colour, label=NAMES[label], linewidth=1.2)
     axes.set_xlabel("round")
     axes.set_ylabel("accuracy of the clients, %")
-    axes.set_ylim(bottom=50)
+    axes.set_ylim(bottom=60)
     axes.set_title("Fashion-MNIST: labels are swapped, and back")
-    axes.legend(loc="lower right", ncols=2, fontsize=8)
+    axes.legend(loc="upper center", bbox_to_anchor=(0.5, -0.16), ncols=3, fontsize=8)
 
 
 def regrets(axes: Axes, found: pd.DataFrame) -> None:
     """Points lost in each world; methods from best to worst where half of the clients turn."""
-    by = found.set_index(["angle", "share", "span", "label"])["mean"]
+    by = found.set_index(["angle", "share", "span", "label"])["mean"].sort_index()
     order = [label for label in by[90.0, 0.5, "drift"].sort_values(ascending=False).index if label in NAMES]
     for (name, (angle, share, span, marker)), colour in zip(MARKS.items(), PALETTE, strict=False):
         lost = by[angle, share, span].reindex(order)
