@@ -26,16 +26,11 @@ REFERENCE = "fedavg"
 
 
 def spans(params: Params) -> dict[str, tuple[int, int]]:
-    """First and last rounds of the means: of five rounds, and of the whole drift."""
-    start, until = (int(params.raw["drift"][key]) for key in ("start", "until"))
-    end = int(params.raw["scenario"]["rounds"])
-    return {
-        "before": (start - 4, start),
-        "under": (start + 1, until),
-        "end of it": (until - 4, until),
-        "after": (until + 1, until + 5),
-        "end": (end - 4, end),
-    }
+    """First and last rounds of the means: of five rounds, and of the whole drift; ``after`` where it ends."""
+    drift, end = params.raw["drift"], int(params.raw["scenario"]["rounds"])
+    start, until = int(drift["start"]), int(drift.get("until", end))
+    after = {"after": (until + 1, until + 5), "end": (end - 4, end)} if until < end else {}
+    return {"before": (start - 4, start), "under": (start + 1, until), "end of it": (until - 4, until), **after}
 
 
 def main(file: Path, out: Path, overrides: list[str]) -> None:
