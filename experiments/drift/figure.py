@@ -27,6 +27,8 @@ NAMES = {
     "adaptive_fedavg": "Adaptive-FedAvg",
     "flash": "Flash",
     "drift_reset": "told, starts again",
+    "detector_rate": "detector, raises rate",
+    "detector_reset": "detector, starts again",
 }
 DRAWN = ["feddrift", "ifca", "true_concepts", "fedccfa", "cfl_core_set", "fedavg"]
 DRIFT = (50, 75)
