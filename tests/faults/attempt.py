@@ -147,6 +147,7 @@ def _work(
     sys.argv = ["fedtide", *arguments]
     if arguments[0].endswith(".py"):
         sys.argv = arguments
+        sys.path.insert(0, str(Path(arguments[0]).parent))  # as Python does for a script
         runpy.run_path(arguments[0], run_name="__main__")
         return
     from fedtide.cli.main import main

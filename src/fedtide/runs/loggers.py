@@ -111,7 +111,7 @@ class RoundLog(L.Callback):
         before = dict(self._last)
         self._last = {name: max(last, rows[-1][0]) for name, last in before.items()}
         # First: the process may be killed before the end, and no round is logged twice.
-        write_json(self._directory.path / LOGGERS, hashed(self._last))
+        write_json(self._directory.path / LOGGERS, hashed(self._last), durable=True)
         for logger, last in zip(self.loggers, before.values(), strict=True):
             for round_, metrics in rows:
                 if round_ > last:
