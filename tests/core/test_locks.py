@@ -75,6 +75,26 @@ def test_another_machine_owns_what_its_note_says_although_the_file_system_grants
     assert {path.name for path in tmp_path.iterdir()} <= {".lock", ".lock.owner"}
 
 
+def test_the_age_of_a_note_is_by_the_clock_of_the_file_system(tmp_path, monkeypatch):
+    lock = tmp_path / ".lock"
+    note_of(lock, "elsewhere", STALE / 2)
+    monkeypatch.setattr(system.here, "time", lambda: time.time() + 10 * STALE)  # this machine's is fast
+    assert refused(lock).startswith(REFUSAL)
+
+
+def test_an_owner_that_cannot_show_signs_of_life_does_not_begin(tmp_path, monkeypatch):
+    def no_thread(call, seconds):
+        raise RuntimeError("can't start new thread")
+
+    lock, repeat = held(tmp_path / ".lock", REFUSAL), system.here.repeat
+    monkeypatch.setattr(system.here, "repeat", no_thread)
+    with pytest.raises(RuntimeError, match="new thread"):
+        lock.__enter__()
+    monkeypatch.setattr(system.here, "repeat", repeat)
+    with held(tmp_path / ".lock", REFUSAL):
+        pass
+
+
 def test_a_note_without_a_heartbeat_is_stale(tmp_path):
     lock = tmp_path / ".lock"
     owner = note_of(lock, "elsewhere", 2 * STALE)

@@ -68,11 +68,11 @@ class Lock:
                 if not self.path.parent.is_dir():  # its owner was refused and left nothing: begin anew
                     self._file.release()
                     return self.acquire(timeout if timeout < 0 else max(0.0, deadline - here.monotonic()))
+            self._stop = here.repeat(self._beat, HEARTBEAT)  # fails where there is no memory for a thread
         except BaseException:
             self._file.release()
             raise
         here.fences[self.path] = self.check
-        self._stop = here.repeat(self._beat, HEARTBEAT)
         return True
 
     def release(self) -> None:
