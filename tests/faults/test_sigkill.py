@@ -8,7 +8,7 @@ from fedtide.algorithms.base import Algorithm
 from fedtide.core import plugins
 from fedtide.core.randomness import generator
 from records import same_records
-from support import clock, light
+from support import light, needs
 
 MOMENTS = [Moment(rows, number % 5) for number, rows in enumerate((0, 2, 4, 5, 6, 9, 10, 11, 13, 14))]
 """Before the first state, inside a session, around each session change, between saved states, in the last round."""
@@ -27,9 +27,13 @@ def has_more_state(algorithm):
 
 def kill_and_compare(folder, algorithm, moments):
     """Kill a run at some moments, with changing intervals between saved states; its records equal those of a whole one."""
-    settings = {**clock(algorithm), "algorithm": light(algorithm)}
+    settings, known = {**needs(algorithm), "algorithm": light(algorithm)}, plugins.load(Algorithm, algorithm)
     if "clock" in settings:  # these are of rounds
-        settings |= {"local.momentum_scope": "round", "evaluation.models": ["cloud", "participants"]}
+        settings["evaluation.models"] = ["cloud", "participants"]
+    if "clock" in settings or known.phases is not Algorithm.phases:
+        settings["local.momentum_scope"] = "round"
+    if not known.takes_momentum:
+        settings["local.momentum"] = 0.0
     chosen = [item for key, value in settings.items() for item in ("--set", f"{key}={json.dumps(value)}")]
     assert Attempt(folder, *chosen, name="whole").end() == 0
     for number, moment in enumerate(moments):
