@@ -16,8 +16,9 @@ LOCAL = {"amount": 2, "batch_size": 3, "lr": 0.02, "optimiser": "adam"}
 REFUSED = {
     *("scaffold", "scaffold_released", "fednova", "feddc", "fedssg"),
     *("fedcm", "mofedsam", "fedwcm", "fedwcm_x", "mime", "mimelite"),
+    *("apfl", "pfedme"),
 }
-"""With default settings: displacements stand for gradients, or the method is a local optimiser itself."""
+"""With default settings: displacements stand for gradients, or the method takes local steps or is a local optimiser itself."""
 
 
 @pytest.mark.parametrize("name", sorted(plugins.names("algorithms")))

@@ -263,12 +263,10 @@ class Algorithm(Plugin):
     def payload(self, name: str) -> int:
         """Numbers (4 bytes each) in one transfer of ``name``, by default those of a client's vector, or of a model.
 
-        Of ``w`` and ``W`` the floating buffers do not count, and parameters count that are :meth:`shared`.
+        Of ``w`` and ``W`` it is not asked: these are the parameters that are :meth:`shared`, and floating buffers.
         """
         layout = self.problem.layout
-        if name in self.client:
-            return self.width(name, layout)
-        return shared_size(self, layout) if name in ("w", "W") else layout.size
+        return self.width(name, layout) if name in self.client else layout.size
 
     def session_traffic(self, clients: int) -> tuple[int, int]:
         """Bytes that all clients present together send and receive once, at the beginning of a session."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from fedtide.algorithms.base import Algorithm
+from fedtide.algorithms.base import Algorithm, shared_size
 from fedtide.uplink.base import Link
 
 BYTES = 4  # bytes of one number on the wire, independent of the simulation's precision
@@ -40,9 +40,10 @@ def payload(algorithm: Algorithm, links: Sequence[Link], size: int, buffers: int
         return found
 
     def bytes_of(name: str, sent: bool) -> int:
-        numbers = algorithm.payload(name)
         if name in ("w", "W"):
+            numbers = shared_size(algorithm, algorithm.problem.layout)
             return (update(numbers) if sent else BYTES * numbers) + with_model
+        numbers = algorithm.payload(name)
         derived = sent and name in vectors and name not in algorithm.apart
         return update(size) if links and derived else BYTES * numbers
 

@@ -88,7 +88,7 @@ class ClientScores:
             return own
 
         if self._served is not None:
-            scores, known = self._served.scores(state, result, t, here), state.seen.numpy()[present]
+            scores, known = self._served.scores(state, result, t, here), state.seen.cpu().numpy()[present]
             members = {**groups, "known": present[known], "unknown": present[~known]}
             if self._served.keeps_last:
                 left = tested.positions[len(present) :]
