@@ -189,7 +189,7 @@ def test_the_default_pruner_is_that_of_before(params: Make) -> None:
 
 def test_hyperband_gives_up_trials_after_powers_of_its_factor(params: Make, tmp_path: Path) -> None:
     space = {"local.lr": {"choices": [1e-9, 0.5]}}
-    tune = {"trials": 12, "pruner": {"name": "hyperband", "reduction": 2}, "sampler": "random", "space": space}
+    tune = {"trials": 20, "pruner": {"name": "hyperband", "reduction": 2}, "sampler": "random", "space": space}
     search(params(tune), tmp_path)
     pruned = [row for row in table(tmp_path) if row["outcome"] == "pruned"]
     assert pruned
