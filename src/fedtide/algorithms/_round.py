@@ -223,6 +223,10 @@ class Round:
     sums: Sums = _here
     rule: Callable[[Tensor], Tensor] | None = None
 
+    def scheduled(self, rate: float) -> float:
+        """Another learning rate in this round, with the run's schedule."""
+        return rate * self.lr / self.lr0
+
     def mean(self, rows: Tensor) -> Tensor:
         """Average [d] of local models, or other rows [C, d] that clients send: the weighted mean, or by the run's rule."""
         return self.weighted_mean(rows) if self.rule is None else self.rule(rows)

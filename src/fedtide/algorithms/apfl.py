@@ -98,7 +98,7 @@ class Apfl(WholeModels):
         gm = grad(m)
         own = stepped(v, alpha * gm, r)
         if s.adaptive != "no" and r.ids[0] in self._first:
-            rate = r.lr if s.alpha_lr is None else s.alpha_lr * r.lr / r.lr0
+            rate = r.lr if s.alpha_lr is None else r.scheduled(s.alpha_lr)
             if s.adaptive == "paper":
                 slope = ((v - W) * gm).sum(1, keepdim=True)
             else:

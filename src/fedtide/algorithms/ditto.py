@@ -73,7 +73,7 @@ class Ditto(WholeModels):
         r.W = yield Phase(r.base)  # (1)
         start = torch.where(r.seen > 0, r.client.v, first)
         pull = Local(pull=s.lambda_, towards=r.w) if s.lambda_ else Local()
-        lr = None if s.personal_lr is None else s.personal_lr * r.lr / r.lr0
+        lr = None if s.personal_lr is None else r.scheduled(s.personal_lr)
         r.client.v = yield Phase(start, pull, amount=s.personal_epochs, lr=lr)  # (2)
 
     def served(self, s: ServedTo) -> Served:

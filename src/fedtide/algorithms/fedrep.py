@@ -50,6 +50,6 @@ class FedRep(OwnPart):
         s, head = self.settings, self.P
         y, _ = self.composed(r.base, r.b, r.client.own, r.seen)
         if s.head_epochs:
-            lr = None if s.personal_lr is None else s.personal_lr * r.lr / r.lr0
+            lr = None if s.personal_lr is None else r.scheduled(s.personal_lr)
             y = yield Phase(y, trains=head, amount=s.head_epochs, lr=lr)  # (1)
         r.W = yield Phase(y, trains=~head)  # (2)

@@ -65,7 +65,7 @@ class PFedMe(WholeModels):
     def direction(self, grad: Gradient, W: Tensor, r: Round) -> Tensor:
         """lambda (y - theta), with theta advanced."""
         s, theta = self.settings, r.client.theta
-        rate = s.personal_lr * r.lr / r.lr0
+        rate = r.scheduled(s.personal_lr)
         for _ in range(s.steps):
             v = grad(theta).add_(theta - W, alpha=s.lambda_).add_(theta, alpha=s.mu)
             theta.sub_(v, alpha=rate)  # (1)

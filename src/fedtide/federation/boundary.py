@@ -65,7 +65,7 @@ def boundary_at(parts: Parts, state: RunState, t: int) -> Boundary:
 def change_population(parts: Parts, state: RunState, plan: RoundPlan) -> None:
     """Within a session: clients that have left before a round are forgotten, and declared means follow who is present.
 
-    With ``federation.returners: keep`` models of clients' own stay with them until they return.
+    With ``federation.returners: keep`` clients keep their own models until they return.
 
     A device that leaves takes its memories along, so a mean that kept its part would pull the model towards data that is gone,
     and count it twice when the device returns as a new client; one that arrives counts with its zero. What

@@ -226,7 +226,7 @@ def _pictures(read: Records, table: Table, evaluated: pd.DataFrame, formats: Seq
             "absence; departed: absent, on their last samples. Lines: mean of the complete runs; shading: range over the "
             "seeds.",
         ),
-        ("gains", gains(read, evaluated), "Gain of a model of one's own", GAINS),
+        ("gains", gains(read, evaluated), "Gain of the clients' own models", GAINS),
         (
             "since_arrival",
             since_arrival(read, evaluated),

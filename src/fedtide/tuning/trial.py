@@ -240,7 +240,7 @@ def evaluated_rounds(timeline: Timeline, over: str, every: int, ahead: bool = Fa
 
 
 def measured(row: Mapping[str, Any], metric: str) -> Any:
-    """A metric after a round; where clients are served no models of their own, it is that of the reported one."""
+    """A metric after a round; where clients have no models of their own, that of the reported one."""
     return row[metric] if metric in row else row.get(metric.replace("served_", "client_", 1))
 
 

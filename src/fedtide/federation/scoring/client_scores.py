@@ -33,15 +33,15 @@ class ClientScores:
     A client's accuracy is that on its own samples of the split, those of the last round in which it was present. Where the
     data does not know whose they are, it is the expected accuracy on samples with the client's share of labels: the mean of
     the accuracies per class (under drift: per concept and class), weighted by its training samples. Clients without samples
-    have none. Mean, standard deviation,
-    mean of the worst tenth and share below ``evaluation.client_threshold`` are over the clients present.
+    have none. Mean, standard deviation, mean of the worst tenth and share below ``evaluation.client_threshold`` are over the
+    clients present.
 
-    ``gain`` is the mean over the clients present of what a model of their own is better by than the reported one on the same
-    samples, ``hurt`` the share of clients for whom it is worse. A client is ``known`` once it has taken part.
+    ``gain`` is the mean over the clients present of the accuracy of a client's own model minus that of the reported one on the
+    same samples, ``hurt`` the share of clients for whom it is negative. A client is ``known`` once it has taken part.
 
     Args:
         evaluator: of the run. personal: local steps, None without ``evaluation.personalise``.
-        served: models of the clients' own, None where all are served the reported one.
+        served: the clients' own models, None where all are served the reported one.
     """
 
     def __init__(self, evaluator: Evaluator, personal: Personal | None, served: ServedModels | None) -> None:

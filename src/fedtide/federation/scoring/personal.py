@@ -47,7 +47,7 @@ class Personal:
     ) -> list[Scores]:
         """Scores per class after these steps, of the clients present in order, each on the samples ``tested``.
 
-        ``start`` gives models of clients' own; without it all start from the global one.
+        ``start`` gives the clients' own models; without it all start from the global one.
         """
         evaluator, timeline, data = self.evaluator, self.evaluator.timeline, self.evaluator.data
         clients, shards, sizes = timeline.at(t).clients.tolist(), timeline.shards_at(t), timeline.sizes_at(t)
