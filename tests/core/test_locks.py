@@ -105,6 +105,21 @@ def test_a_note_without_a_heartbeat_is_stale(tmp_path):
     assert {path.name for path in tmp_path.iterdir()} <= {".lock"}
 
 
+def test_a_stale_note_that_another_process_has_just_replaced_is_put_back(tmp_path, monkeypatch):
+    lock = tmp_path / ".lock"
+    owner = note_of(lock, "elsewhere", 2 * STALE)
+    rename = type(owner).rename
+
+    def late(path, target):
+        monkeypatch.undo()
+        note_of(lock, "a third machine", 0)
+        return rename(path, target)
+
+    monkeypatch.setattr(type(owner), "rename", late)
+    assert refused(lock) == f"{REFUSAL} (process 7 on a third machine since noon)"
+    assert {path.name for path in tmp_path.iterdir()} <= {".lock", ".lock.owner"}
+
+
 def test_a_process_waits_for_another_machine(tmp_path):
     lock = tmp_path / ".lock"
     owner = note_of(lock, "elsewhere", 0)
