@@ -83,14 +83,13 @@ def test_the_age_of_a_note_is_by_the_clock_of_the_file_system(tmp_path, monkeypa
 
 
 def test_an_owner_that_cannot_show_signs_of_life_does_not_begin(tmp_path, monkeypatch):
-    def no_thread(call, seconds):
+    def no_thread(thread):
         raise RuntimeError("can't start new thread")
 
-    lock, repeat = held(tmp_path / ".lock", REFUSAL), system.here.repeat
-    monkeypatch.setattr(system.here, "repeat", no_thread)
-    with pytest.raises(RuntimeError, match="new thread"):
-        lock.__enter__()
-    monkeypatch.setattr(system.here, "repeat", repeat)
+    monkeypatch.setattr(threading.Thread, "start", no_thread)
+    with pytest.raises(OSError, match="new thread: too little memory"), held(tmp_path / ".lock", REFUSAL):
+        pass
+    monkeypatch.undo()
     with held(tmp_path / ".lock", REFUSAL):
         pass
 

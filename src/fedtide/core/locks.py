@@ -51,7 +51,7 @@ class Lock:
         """Wait up to ``timeout`` seconds, or with -1 for as long as it takes; whether the lock is held.
 
         Raises:
-            OSError: the file cannot be written.
+            OSError: the file cannot be written, or no thread can be started.
         """
         here = system.here
         deadline = here.monotonic() + timeout if timeout >= 0 else float("inf")
@@ -68,7 +68,7 @@ class Lock:
                 if not self.path.parent.is_dir():  # its owner was refused and left nothing: begin anew
                     self._file.release()
                     return self.acquire(timeout if timeout < 0 else max(0.0, deadline - here.monotonic()))
-            self._stop = here.repeat(self._beat, HEARTBEAT)  # fails where there is no memory for a thread
+            self._stop = here.repeat(self._beat, HEARTBEAT)  # may fail
         except BaseException:
             self._file.release()
             raise

@@ -73,14 +73,21 @@ class System:
             os.close(descriptor)
 
     def repeat(self, action: Callable[[], None], seconds: float) -> Callable[[], None]:
-        """Repeat an action in a thread until the function that is returned is called."""
+        """Repeat an action in a thread until the function that is returned is called.
+
+        Raises:
+            OSError: no thread can be started.
+        """
         stopped = threading.Event()
 
         def work() -> None:
             while not stopped.wait(seconds):
                 action()
 
-        threading.Thread(target=work, name="heartbeat", daemon=True).start()
+        try:
+            threading.Thread(target=work, name="heartbeat", daemon=True).start()
+        except RuntimeError as error:  # where memory or the number of processes is limited
+            raise OSError(f"{error}: too little memory, or too many processes") from error
         return stopped.set
 
 
