@@ -18,7 +18,7 @@ from fedtide.core.errors import SettingsError
 from fedtide.core.files import part_suffix
 from fedtide.federation.saving import checkpoint
 from fedtide.mirror.check import check_run
-from fedtide.records.run_directory import TABLES, RunDirectory
+from fedtide.records.run_directory import PILOTS, TABLES, RunDirectory
 from fedtide.settings.run import RunSettings
 from small_runs import execute
 
@@ -285,7 +285,9 @@ def test_a_run_that_is_found_complete_is_swept_too(
     complete: Path, settings: RunSettings, dead_part: Callable[[Path], Path]
 ) -> None:
     """Such as a picture for MLflow; what a living process is writing stays."""
+    (pilot := complete.parent / PILOTS / "x").mkdir(parents=True)
     dead, alive = dead_part(complete / "timeline.png"), complete / f"model.pt{part_suffix()}"
+    dead_of_pilot = dead_part(pilot / ".lock.owner.aside")
     alive.touch()
     execute(settings, complete.parent, name=complete.name)
-    assert [dead.exists(), alive.exists()] == [False, True]
+    assert [dead.exists(), dead_of_pilot.exists(), alive.exists()] == [False, False, True]

@@ -10,14 +10,11 @@ from fedtide.core.errors import SettingsError
 from fedtide.core.hashing import short_hash
 from fedtide.mirror.store import is_held
 from fedtide.records.marks import different
-from fedtide.records.run_directory import LOGGERS, RunDirectory, read_hashed, read_json, read_manifest
+from fedtide.records.run_directory import LOGGERS, PILOTS, RunDirectory, read_hashed, read_json, read_manifest
 from fedtide.records.states import generations, read_state_header
 
 _SIGNS = ("settings.json", "manifest.json", "history.csv", "summary.json", "state")
 """Any of these makes a folder a run directory, even if most of it is lost."""
-
-PILOTS = "pilots"
-"""Folder of the shared pilots among the run directories."""
 
 
 @dataclass(frozen=True)

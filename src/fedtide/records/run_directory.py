@@ -47,6 +47,9 @@ HISTORY_COLUMNS = (
     "bytes_up", "bytes_down", "gradient_rounds", "lr", "seconds",
 )  # fmt: skip
 
+PILOTS = "pilots"
+"""Folder of the shared pilots among the run directories."""
+
 LOGGERS = "loggers.json"
 """The last round that each Lightning logger has."""
 
@@ -202,7 +205,8 @@ class RunDirectory:
         ended = summary is not None and summary.get("run_key") == key and summary.get("state") != "interrupted"
         if not ended or wrong_size(self.path, marks):
             return None
-        remove_dead_parts(self.path)
+        for folder in (self.path, self.path.parent / PILOTS):
+            remove_dead_parts(folder)
         sweep(self.state)
         return summary
 

@@ -27,7 +27,7 @@ from fedtide.models.base import Model
 from fedtide.records import detections, drifts
 from fedtide.records.marks import wrong_size
 from fedtide.records.periods import alarms_in, means_next
-from fedtide.records.run_directory import ENCODING, MODEL, RunDirectory
+from fedtide.records.run_directory import ENCODING, MODEL, PILOTS, RunDirectory
 from fedtide.records.summary import State, Summary
 from fedtide.runs.failures import failure_kept
 from fedtide.runs.identity import run_key
@@ -211,7 +211,7 @@ def _train(job: _Job, decision: Decision, wait: bool) -> Summary:
         if job.data.encoding is not None:
             write_json(directory.path / ENCODING, job.data.encoding.model_dump(mode="json"), durable=True)
         alone = directory.path.name != job.key or bool(own)  # own callbacks see every round
-        shared = job.workspace.runs / "pilots" / pilot_key(settings, job.data)
+        shared = job.workspace.runs / PILOTS / pilot_key(settings, job.data)
         pilot = SharedPilot(shared, 0 if alone else pilot_rounds(timeline), directory, job.key, watch.log)
         saved = open_.enter_context(pilot).adopt(saved, lambda: stop.received is not None)
         values, rounds = own.continued(saved)

@@ -18,6 +18,7 @@ from fedtide.core import plugins, system
 from fedtide.core.errors import SettingsError, TakenOver
 from fedtide.core.files import write_bytes
 from fedtide.data.base import DatasetPlugin
+from fedtide.records.run_directory import PILOTS
 from fedtide.records.states import generations
 from fedtide.runs.jobs.cluster.home import Fetch, FetchData, Store, file_names, read_files, write_files
 from fedtide.runs.jobs.jobs import Ask, Work
@@ -36,13 +37,13 @@ class Away:
         self._work, self._data, self._every = work, scratch / "data", every
         place = scratch / home
         self.runs = place / str(os.getpid())
-        (place / "pilots").mkdir(parents=True, exist_ok=True)
+        (place / PILOTS).mkdir(parents=True, exist_ok=True)
         for left in place.iterdir():
             if left.name.isdecimal() and not system.here.is_alive(int(left.name)):
                 shutil.rmtree(left, ignore_errors=True)
         shutil.rmtree(self.runs, ignore_errors=True)  # of a process of the same number
         self.runs.mkdir()
-        (self.runs / "pilots").symlink_to(place / "pilots")  # one process of the machine trains a pilot for all
+        (self.runs / PILOTS).symlink_to(place / PILOTS)  # one process of the machine trains a pilot for all
 
     def __call__(self, job: Any, ask: Ask) -> Any:
         visits = _Visits(self._data, self._every, ask)
