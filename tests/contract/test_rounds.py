@@ -39,6 +39,8 @@ from support import (
 
 HEAVY = {"resnet18", "resnet34", "preact_resnet18", "torchvision"}
 ALGORITHMS = plugins.names("algorithms")
+LONG = {"balancefl", "fedgen", "fedgrab"}
+"""They have networks of their own, or train much at the server."""
 OF_ROUNDS = [name for name in ALGORITHMS if not clock(name)]
 """The others are in tests/federation/test_events.py, where they differ."""
 OF_BOTH = [name for name in OF_ROUNDS if "events" in plugins.load(Algorithm, name).clocks]
@@ -157,7 +159,9 @@ def test_algorithms_resume_on_every_engine_in_one_world(world: Any, fedavg_world
         assert_charged(seen)
 
 
-@pytest.mark.parametrize("algorithm", ALGORITHMS)
+@pytest.mark.parametrize(
+    "algorithm", [pytest.param(name, marks=[pytest.mark.slow] * (name in LONG)) for name in ALGORITHMS]
+)
 def test_algorithms_resume_after_gradient_rounds_which_leave_no_trace(world: Any, algorithm: str) -> None:
     """One stored model is the previous one, so a run with gradient rounds ends as one without them; nor does it matter where
     memories are."""

@@ -116,8 +116,14 @@ def test_executors_agree(algorithm: str, dtype: torch.dtype, relative: float) ->
     assert_close(threads, stacked, relative)
 
 
-@pytest.mark.parametrize("model", [name for name in plugins.names("models") if name not in HEAVY])
-@pytest.mark.parametrize("algorithm", ["fedavg", "contrast"])
+@pytest.mark.parametrize(
+    ("algorithm", "model"),
+    [
+        pytest.param(algorithm, name, marks=[pytest.mark.slow] * (algorithm == "contrast" and number % 3 != 0))
+        for algorithm in ("fedavg", "contrast")
+        for number, name in enumerate(name for name in plugins.names("models") if name not in HEAVY)
+    ],
+)
 def test_executors_agree_on_every_model(model: str, algorithm: str) -> None:
     data, built = smallest(model)
     if any(value.is_floating_point() for value in built.buffers()):

@@ -49,7 +49,7 @@ def files(run: Path) -> list[Path]:
 def damaged(content: bytes, name: str) -> Iterator[bytes]:
     """Damages of a file: a flipped bit (many for JSON, where it may leave another value), cut off, emptied."""
     draws = generator(0, f"damage {name}")
-    for place in draws.integers(len(content), size=20 if name.endswith(".json") else 3):
+    for place in draws.integers(len(content), size=12 if name.endswith(".json") else 3):
         yield content[:place] + bytes([content[place] ^ (1 << int(draws.integers(8)))]) + content[place + 1 :]
     yield b""
     yield content[: draws.integers(len(content))]

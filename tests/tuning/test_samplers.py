@@ -187,6 +187,7 @@ def test_the_default_pruner_is_that_of_before(params: Make) -> None:
         assert (made._n_startup_trials, made._n_warmup_steps) == (4, rounds // 5)
 
 
+@pytest.mark.slow
 def test_hyperband_gives_up_trials_after_powers_of_its_factor(params: Make, tmp_path: Path) -> None:
     space = {"local.lr": {"choices": [1e-9, 0.5]}}
     tune = {"trials": 20, "pruner": {"name": "hyperband", "reduction": 2}, "sampler": "random", "space": space}
