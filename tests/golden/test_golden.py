@@ -20,6 +20,7 @@ from fedtide.world.timeline import Timeline
 from golden import families
 from golden.clipping import ClippedSteps
 from golden.families.case import AS_SETTINGS, TOLERANCE, Case, Outcome, difference
+from golden.families import uplink
 from support import federation, settings, watch
 
 FILES = sorted(Path(__file__).parent.glob("*.json"))
@@ -46,6 +47,8 @@ def runs() -> Iterator[Any]:
                     )
                 if not _known(run["algorithm"]):
                     marks.append(pytest.mark.skip(reason="not yet"))
+                if content.get("family") == "uplink" and (reason := uplink.missing(run)):
+                    marks.append(pytest.mark.skip(reason=reason))
                 name = f"{file.stem}-{number}-{run['algorithm']}-{executor}"
                 yield pytest.param(content, run, executor, id=name, marks=marks)
 

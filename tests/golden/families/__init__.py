@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from golden.families import asynchronous, cfl, drift, dynamicfl, lockstep, momentum_sam, personal, sessions
+from golden.families import asynchronous, cfl, drift, dynamicfl, lockstep, momentum_sam, personal, sessions, uplink
 from golden.families.case import Case
 
 READERS: dict[str, Callable[[dict[str, Any], dict[str, Any]], Case]] = {
@@ -15,6 +15,7 @@ READERS: dict[str, Callable[[dict[str, Any], dict[str, Any]], Case]] = {
     "dynamicfl": dynamicfl.read,
     "personal": personal.read,
     "sessions": sessions.read,
+    "uplink": uplink.read,
 }
 
 

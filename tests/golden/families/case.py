@@ -32,6 +32,8 @@ RENAMED = {
     "lr_g": "server_lr",
     "fedavgm.beta": "beta1",
     "fedacg.lambda": "lambda_",
+    "fedacg.lam": "lambda_",
+    "fedacg.pull": "beta",
     "mime.b": "beta",
     "mimelite.b": "beta",
     "moon.tau": "temperature",
