@@ -255,8 +255,8 @@ def watch(fed: Federation) -> list[tuple[Round, Tensor]]:
 
 def preview(**values: Any) -> RunPreview:
     """An ordinary run: 15 % of equal clients, 300 rounds of five steps."""
-    usual = {"lr": 0.1, "last_lr": 0.05, "steps": 5, "rounds": 300, "participation_fraction": 0.15, "smallest": 1.0}
-    return RunPreview(**{**usual, **values})  # type: ignore[arg-type]
+    usual = {"lr": 0.1, "last_lr": 0.05, "steps": 5, "rounds": 300, "participation_fraction": 0.15}
+    return RunPreview(**{**usual, "smallest": 1.0, "size": 1000, **values})  # type: ignore[arg-type]
 
 
 def problem(layout: Layout, *, clients: int = 4, classes: int = 10) -> Problem:

@@ -62,7 +62,9 @@ def test_the_algorithm_sees_the_run_as_planned() -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(FedAvg, "advice", lambda self, run: given.append(run) or [])
         advice(federation(chosen, steady(SIZES, 3), vectors()).parts)
-    assert given == [RunPreview(lr=0.1, last_lr=0.025, steps=4, rounds=3, participation_fraction=0.5, smallest=2 / 4.5)]
+    assert given == [
+        RunPreview(lr=0.1, last_lr=0.025, steps=4, rounds=3, participation_fraction=0.5, smallest=2 / 4.5, size=18)
+    ]
 
 
 @pytest.mark.parametrize("algorithm", FAMILY)

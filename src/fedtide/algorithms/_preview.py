@@ -14,6 +14,7 @@ class RunPreview:
         steps: K, local steps of a client of mean size. rounds: T.
         participation_fraction: p, expected share of the clients that take part in a round.
         smallest: relative size omega of the smallest client that has data.
+        size: d, trained parameters.
         fresh_starts: whether clients keep memories over a session's start from an untrained model.
         personalise: local steps of clients before their own evaluation.
     """
@@ -24,5 +25,6 @@ class RunPreview:
     rounds: int
     participation_fraction: float
     smallest: float
+    size: int
     fresh_starts: bool = False
     personalise: int = 0

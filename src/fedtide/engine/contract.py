@@ -91,12 +91,12 @@ def terms(plugin: Any, value: Any) -> list[Term]:
     return [instance(plugin, "terms", item, Term) for item in instance(plugin, "terms", value, list, tuple)]
 
 
-def record(plugin: Any, value: Any, clients: int) -> dict[str, Tensor | float]:
-    """What :meth:`Algorithm.record` returned, if it maps names to numbers and columns [C, 1]."""
-    for item in instance(plugin, "record", value, dict).values():
+def record(plugin: Any, value: Any, clients: int, hook: str = "record") -> dict[str, Tensor | float]:
+    """What a hook returned, if it maps names to numbers and columns [C, 1]."""
+    for item in instance(plugin, hook, value, dict).values():
         if isinstance(item, Tensor):
-            tensor(plugin, "record", item, item, (clients, 1))
+            tensor(plugin, hook, item, item, (clients, 1))
         else:
-            instance(plugin, "record", item, Real)
+            instance(plugin, hook, item, Real)
     found: dict[str, Tensor | float] = value
     return found

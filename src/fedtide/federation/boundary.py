@@ -15,6 +15,7 @@ from fedtide.federation.parts import Parts
 from fedtide.federation.plan import RoundPlan
 from fedtide.federation.scoring.evaluator import Evaluator
 from fedtide.federation.state import RunState, server_vectors
+from fedtide.federation.uplink import forget
 from fedtide.initialisation.base import Boundary, Start, average
 from fedtide.settings.scores import main_score
 from fedtide.world.timeline import Assignment, Timeline
@@ -36,7 +37,7 @@ def begin_session(parts: Parts, state: RunState, t: int) -> dict[str, Any] | Non
     if parts.settings.federation.at_session == "keep":
         _keep_means(parts.algorithm, state, parts.timeline, parts.timeline.at(t))
     else:
-        forget_all(parts.algorithm, state)
+        forget_all(parts, state)
     if not parts.hardware.leads:
         return None
     return session_record(parts.evaluator, boundary, parts.settings.initialiser.name, (state.w, state.b), t)
@@ -75,22 +76,23 @@ def change_population(parts: Parts, state: RunState, plan: RoundPlan) -> None:
         return
     if not (parts.algorithm.personal and parts.settings.federation.returners == "keep"):
         departed = torch.from_numpy(plan.departed)
-        _clear(state, departed[state.written[departed] > 0])
+        _clear(parts, state, departed[state.written[departed] > 0])
         state.seen[departed] = False
         parts.algorithm.forget(state.extra, departed)
     _keep_means(parts.algorithm, state, parts.timeline, plan.present)
 
 
-def forget_all(algorithm: Algorithm, state: RunState) -> None:
+def forget_all(parts: Parts, state: RunState) -> None:
     """Clients, server and further state start again, but for the latest models."""
-    state.server = server_vectors(algorithm, state.w)
-    _clear(state, state.written.nonzero()[:, 0])
+    state.server = server_vectors(parts.algorithm, state.w)
+    _clear(parts, state, state.written.nonzero()[:, 0])
     state.seen.zero_()
-    state.extra = algorithm.extra()
+    state.extra = parts.algorithm.extra()
 
 
-def _clear(state: RunState, clients: Tensor) -> None:
+def _clear(parts: Parts, state: RunState, clients: Tensor) -> None:
     """Clear the memories of clients, int64 [m]. Those never written to are clear, and on disk would begin to take space."""
+    forget(parts.links, state.memory, clients)
     for name, rows in state.memory.items():
         if name not in (LATEST, LAST_SERVED):
             rows.index_fill_(0, clients.to(rows.device), 0)

@@ -55,7 +55,7 @@ class Detection:
         elif response == "reset_model" and t in _rounds(state):
             state.w, state.b = state.detector["w"].clone(), state.detector["b"].clone()
         elif response == "reset_memories" and t in _rounds(state):
-            forget_all(self.parts.algorithm, state)
+            forget_all(self.parts, state)
 
     def changed(self, plan: RoundPlan, state: RunState) -> RoundPlan:
         """The plan with raised learning rates, or with the rounds since memories were reset as those of the session."""

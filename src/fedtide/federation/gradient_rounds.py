@@ -20,8 +20,8 @@ class GradientRounds:
     """Training at the start of the session that begins with round ``t``, with separate memories.
 
     All clients with data take part, whatever fraction the run's own rounds draw. The memories of server and clients start as
-    in a new run, last for the rounds of one call and are discarded. Batches have their own keys, so those of training stay
-    the same.
+    in a new run, last for the rounds of one call and are discarded; what links keep at the server is as in the run. Batches
+    have their own keys, so those of training stay the same.
     """
 
     parts: Parts
@@ -46,6 +46,9 @@ class GradientRounds:
         for name in (LATEST, LAST_SERVED):  # for evaluation only
             scratch.memory.pop(name, None)
         scratch.w, scratch.b = w, b
+        scratch.uplink = {
+            link: {name: value.clone() for name, value in kept.items()} for link, kept in self.state.uplink.items()
+        }
         for v in range(rounds):
             plan = plan_gradient_round(parts.timeline, self.t, v, local, parts.settings.seed)
             result = train_round(parts, scratch, plan)

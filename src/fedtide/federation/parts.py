@@ -130,6 +130,8 @@ def assemble(chosen: Chosen, timeline: Timeline, data: Dataset, hardware: Hardwa
 
     sizes = timeline.num_clients, data.num_classes, data.input_shape
     algorithm.bind(Problem(layout, *sizes, randomness, drawn, timeline.concepts.maps))
+    for link in chosen.links:
+        link.bind(chosen.links, layout)
     w0, b0 = flatten(task.network, hardware.dtype, hardware.device)
     workers = Workers(task, settings.engine.workers)
     return Parts(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+import torch
 from torch import Tensor
 
 from fedtide.aggregation.base import Combined, Rule
@@ -17,42 +18,70 @@ from fedtide.federation.ranks import Share
 from fedtide.federation.state import RunState
 from fedtide.uplink.base import Link, Sending, memory_name
 
+_NUMBERS = 1 << 22  # numbers of a few clients' vectors
+
 
 def pass_links(
     links: Sequence[Link], r: Round, start: Tensor | None, memory: dict[str, Tensor], trip: Trip
 ) -> dict[str, Tensor | float]:
     """Let the updates of a round pass the links; ``r.W`` becomes what arrives, another tensor than the trained models.
 
-    ``start`` [C, d] is where the training of ``r.W`` started; of ``memory``, the participants' vectors [C, d] by name, those of
-    links change. Returns columns [C, 1] to record.
+    ``start`` [C, d] is where the training of ``r.W`` started; of ``memory``, the participants' vectors by name, those of links
+    change. Returns columns [C, 1] and numbers to record.
     """
     if not links or start is None:
         return {}
-    rows, columns = slice(None) if trip.share.whole else trip.share.rows, dict[str, Tensor | float]()
+    rows = slice(None) if trip.share.whole else trip.share.rows
     moved = r.W - start
     D = moved if trip.shared is None else moved[:, trip.shared]
-    numbers = trip.plan.ids if trip.plan.starts is None else trip.plan.starts.numbers
+    passed = []
     for link in links:
-        name = link.settings.name
-        own = Vectors({short: memory[memory_name(link, short)][rows] for short in link.memory})
-        sending = Sending(
-            ids=trip.plan.ids[rows],
-            numbers=numbers[rows],
-            memory=own,
-            extra=trip.state.uplink[name],
-            seed=r.randomness.seed,
-            purpose=f"uplink.{name}" if trip.plan.purpose == "batches" else f"uplink.{name}.{trip.plan.purpose}",
-            keys=trip.plan.keys,
-        )
-        found = contract.record(link, link.apply(D[rows], sending), len(sending.ids))
-        for column, values in found.items():
-            if not isinstance(values, Tensor):
-                raise broken_contract(link, "apply", f"columns [c, 1], got a number for {column}")
-            columns[column] = trip.share.spread(values)
+        sending = _sending(link, r, memory, trip, rows)
+        found = contract.record(link, link.apply(D[rows], sending), len(sending.ids), "apply")
+        if number := next((name for name, values in found.items() if not isinstance(values, Tensor)), None):
+            raise broken_contract(link, "apply", f"columns [c, 1], got a number for {number}")
+        passed.append((link, sending, {name: trip.share.spread(column) for name, column in found.items()}))
     if trip.shared is not None:
         moved[:, trip.shared] = D
-    r.W = moved.add_(start)
-    return columns
+    for update, trained, begun in zip(moved[rows], r.W[rows], start[rows], strict=True):
+        if torch.equal(update, trained - begun):
+            update.copy_(trained)
+        else:
+            update.add_(begun)
+    r.W = moved
+    recorded = dict[str, Tensor | float]()
+    if trip.plan.purpose != "gradient":
+        for link, sending, columns in passed:
+            recorded |= contract.record(link, link.finish(columns, sending), len(r.ids), "finish")
+    return recorded
+
+
+def _sending(link: Link, r: Round, memory: dict[str, Tensor], trip: Trip, rows: slice) -> Sending:
+    """The participants of some rows, as a link sees them."""
+    plan, name = trip.plan, link.settings.name
+    numbers = plan.ids if plan.starts is None else plan.starts.numbers
+    return Sending(
+        t=plan.t,
+        participants=len(plan.ids),
+        ids=plan.ids[rows],
+        numbers=numbers[rows],
+        memory=Vectors({short: memory[memory_name(link, short)][rows] for short in link.memory}),
+        extra=trip.state.uplink[name],
+        extras=trip.state.uplink,
+        seed=r.randomness.seed,
+        purpose=f"uplink.{name}" if plan.purpose == "batches" else f"uplink.{name}.{plan.purpose}",
+        keys=plan.keys,
+    )
+
+
+def forget(links: Sequence[Link], memory: dict[str, Tensor], clients: Tensor) -> None:
+    """Tell the links that their vectors of some clients, int64 [m], are about to be lost."""
+    for link in links:
+        if link.memory:
+            own = {short: memory[memory_name(link, short)] for short in link.memory}
+            few = max(1, _NUMBERS // sum(rows.shape[1] for rows in own.values()))
+            for some in clients.split(few):
+                link.forget(Vectors({short: rows[some.to(rows.device)] for short, rows in own.items()}))
 
 
 @dataclass(frozen=True)

@@ -10,9 +10,10 @@ from typing import ClassVar
 import numpy as np
 from torch import Tensor
 
-from fedtide.algorithms.base import Vectors
+from fedtide.algorithms.base import RunPreview, Vectors
 from fedtide.core.plugins import Plugin
 from fedtide.core.randomness import generator
+from fedtide.engine.flat import Layout
 
 
 @dataclass(frozen=True)
@@ -20,16 +21,20 @@ class Sending:
     """The participants whose updates pass a link, c of them.
 
     Attributes:
+        t: round, for what changes over rounds. participants: how many there are, also in other processes.
         ids: of the clients. numbers: their last keys in the run's draws: the ids, with ``clock: events`` the jobs' numbers.
-        memory: the vectors [c, d] that the link declares, zero for a client never seen; assignments are kept.
-        extra: the tensors that the link keeps at the server.
+        memory: the vectors [c, width] that the link declares, zero for a client never seen; assignments are kept.
+        extra: the tensors that the link keeps at the server. extras: those of all links, by their names.
         seed, purpose, keys: of the draws of this link in this round.
     """
 
+    t: int
+    participants: int
     ids: list[int]
     numbers: list[int]
     memory: Vectors
     extra: dict[str, Tensor]
+    extras: dict[str, dict[str, Tensor]]
     seed: int
     purpose: str
     keys: tuple[int, ...]
@@ -38,18 +43,34 @@ class Sending:
         """The draws of one participant in this round, whoever else takes part."""
         return generator(self.seed, self.purpose, *self.keys, self.numbers[row])
 
+    def shared(self, *keys: int) -> np.random.Generator:
+        """Draws that all participants have in common: those of this round, or those of other keys."""
+        return generator(self.seed, self.purpose, *(keys or self.keys))
+
 
 class Link(Plugin):
     """Changes the participants' updates, or what they cost.
 
     Attributes:
-        place: in the order of the links, ascending, whatever their order in the settings; one link has a place.
-        memory: names of vectors [d] kept for every client, zero at the start, lost when a client leaves.
+        place: in the order of the links, ascending, whatever their order in the settings; one link has a place. Clipping is at
+            10, compression at 20.
+        memory: names of vectors kept for every client, zero at the start, lost when a client leaves.
     """
 
     kind: ClassVar[str] = "uplink"
     place: ClassVar[int]
     memory: Sequence[str] = ()
+
+    def bind(self, links: Sequence[Link], layout: Layout) -> None:
+        """Called once, with all links of the run in order and the model's parameters.
+
+        Raises:
+            SettingsError: the link does not go with them.
+        """
+
+    def width(self, name: str, size: int) -> int:
+        """Length of a vector of ``memory``; ``size``: d."""
+        return size
 
     def extra(self, size: int) -> dict[str, Tensor]:
         """Initial values of tensors of any shape that the server keeps, also over sessions; ``size``: d."""
@@ -61,15 +82,36 @@ class Link(Plugin):
 
     @abstractmethod
     def apply(self, D: Tensor, s: Sending) -> dict[str, Tensor]:
-        """Change updates in place.
+        """Change updates in place. A row that no link changes arrives as it was trained, to the bit.
 
         Args:
             D: [c, d], where each participant's model has moved to from where its training started.
             s: the participants. Of several processes each has rows of its own, so that no row may depend on others.
 
         Returns:
-            Columns [c, 1] to record, by name.
+            Columns [c, 1], by name.
         """
+
+    def finish(self, columns: dict[str, Tensor], s: Sending) -> dict[str, Tensor | float]:
+        """Called once in a round, after all links: what to record, and what becomes of the server's tensors.
+
+        It is not called in the gradient rounds of an initialiser, which leave the server's tensors as they are.
+
+        Args:
+            columns: those that ``apply`` returned, of all participants [C, 1].
+            s: the participants, as in ``apply``.
+
+        Returns:
+            Columns [C, 1] and numbers to record, by name.
+        """
+        return dict(columns)
+
+    def forget(self, gone: Vectors) -> None:
+        """Called before vectors of clients [m, width] are lost, a few at a time."""
+
+    def advice(self, run: RunPreview) -> list[str]:
+        """One line for each setting that is known to do harm, logged once at the start."""
+        return []
 
 
 def memory_name(link: Link, name: str) -> str:

@@ -20,11 +20,6 @@ from golden.families.case import Case, Check, Fields, Outcome, chosen, samples, 
 from support import deal, timeline
 
 NOT_YET = {
-    "clip": "links are not there yet",
-    "qsgd": "links are not there yet",
-    "top_k": "links are not there yet",
-    "random_k": "links are not there yet",
-    "sign": "links are not there yet",
     "privacy": "noise is not there yet",
     "aggregator": "robust rules are not there yet",
     "attack": "attacks are not there yet",
@@ -152,7 +147,6 @@ class Scripted(Sending):
         return Given(self.own[row])
 
     def shared(self, *keys: int) -> Any:
-        """What all participants have in common."""
         return Given(self.common["/".join(map(str, keys))] if keys else self.common)
 
 

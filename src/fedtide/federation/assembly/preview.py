@@ -88,7 +88,7 @@ def _starts_afresh(parts: Parts) -> bool:
 
 
 def advice(parts: Parts) -> list[str]:
-    """What to know about settings and data: what has no effect, hashed columns, remarks of the model and the algorithm."""
+    """What to know about settings and data: what has no effect, hashed columns, remarks of model, algorithm and links."""
     timeline, local = parts.timeline, parts.settings.local
     sizes = timeline.sizes_at(0)
     mean = float(sizes.mean())
@@ -102,6 +102,7 @@ def advice(parts: Parts) -> list[str]:
         smallest=float(sizes[sizes > 0].min()) / mean,
         fresh_starts=parts.settings.federation.at_session == "keep" and _starts_afresh(parts),
         personalise=parts.settings.evaluation.personalise,
+        size=parts.layout.size,
     )
     return [
         *unused_partition(parts.settings),
@@ -110,4 +111,5 @@ def advice(parts: Parts) -> list[str]:
         *_unknown_owners(parts),
         *parts.network.remarks,
         *parts.algorithm.advice(preview),
+        *(line for link in parts.links for line in link.advice(preview)),
     ]
