@@ -1,0 +1,209 @@
+"""Links in whole runs: with other processes, states, departures, sessions, gradient rounds and jobs."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from federation.jobs import EQUAL, events
+from federation.test_ranks import SIZES, compare
+from fedtide.core.errors import SettingsError
+from fedtide.federation.assembly.preview import advice
+from fedtide.federation.federation import Federation
+from fedtide.federation.gradient_rounds import GradientRounds
+from fedtide.federation.record import RoundRecord
+from fedtide.federation.state import RunState, restored_state
+from fedtide.federation.uplink import forget
+from fedtide.uplink.base import Sending
+from fedtide.world.timeline import Timeline
+from support import (
+    assert_same,
+    deal,
+    federation,
+    largest_gap,
+    run_rounds,
+    settings,
+    steady,
+    timeline,
+    vectors,
+    watch,
+)
+from uplink.passing import length
+
+PLAIN = {"amount": 2, "batch_size": 3, "lr": 0.2}
+ADAPTIVE = {"name": "clip", "quantile": 0.5, "rate": 1.0}
+TOP_K = {"name": "top_k", "fraction": 0.25}
+CHAINS: dict[str, list[Any]] = {
+    "adaptive-qsgd": ["qsgd", ADAPTIVE],
+    "clip-random_k": [{"name": "random_k", "fraction": 0.3}, {"name": "clip", "bound": 0.2}],
+    "adaptive-top_k": [ADAPTIVE, TOP_K],
+    "sign": ["sign"],
+}
+
+
+def made(world: Timeline | None = None, algorithm: Any = "fedavg", rounds: int = 3, **values: Any) -> Federation:
+    chosen = settings(algorithm=algorithm, local=PLAIN, **values)
+    return federation(chosen, world or steady(SIZES, rounds), vectors())
+
+
+def after(fed: Federation, state: RunState, rounds: int = 1) -> tuple[RunState, list[RoundRecord]]:
+    """Some rounds of another process, from a saved state."""
+    return run_rounds(fed, rounds, restored_state(fed.parts, state.tensors()))
+
+
+def models(fed: Federation) -> list[Tensor]:
+    seen = watch(fed)
+    run_rounds(fed)
+    return [w for _, w in seen]
+
+
+@pytest.mark.parametrize(
+    "links",
+    [
+        [{"name": "clip", "bound": None}, {"name": "qsgd", "levels": None}],
+        [{"name": "clip", "bound": 1e6}],
+        [{"name": "clip", "bound": 1e6, "quantile": 0.99, "rate": 1e-3}],
+        [{"name": "top_k", "fraction": 1.0}],
+        [{"name": "random_k", "fraction": 1.0, "error_feedback": True}],
+    ],
+    ids=["null", "long", "adaptive", "top_k", "random_k"],
+)
+@pytest.mark.parametrize("algorithm", ["fedavg", "scaffold", "fedacg"])
+def test_links_that_change_nothing_are_no_links_to_the_bit(algorithm: str, links: list[Any]) -> None:
+    assert largest_gap(models(made(algorithm=algorithm, uplink=links)), models(made(algorithm=algorithm))) == 0.0
+
+
+@pytest.mark.parametrize("links", CHAINS.values(), ids=CHAINS)
+def test_any_number_of_processes_gives_the_same_run(links: list[Any]) -> None:
+    compare("fedavg", "threads", 3, PLAIN, exchange=False, uplink=links)
+
+
+def test_a_bound_that_follows_a_quantile_needs_no_rows_of_others() -> None:
+    """Processes exchange a column in each round, but no updates."""
+    with_links, without = (
+        compare("fedavg", "threads", 2, PLAIN, exchange=False, uplink=links).sent for links in ([ADAPTIVE], [])
+    )
+    assert with_links - without == 3 * len(SIZES)
+
+
+@pytest.mark.parametrize("memory", ["device", "disk"])
+@pytest.mark.parametrize("links", CHAINS.values(), ids=CHAINS)
+def test_a_resumed_run_is_the_same(links: list[Any], memory: str) -> None:
+    values: dict[str, Any] = {"uplink": links, "federation": {"memory": memory}}
+    whole, records = run_rounds(made(**values))
+    half, _ = run_rounds(made(**values), 1)
+    resumed, later = after(made(**values), half, 2)
+    assert_same(whole, resumed)
+    for link, kept in whole.uplink.items():
+        assert all(torch.equal(value, resumed.uplink[link][name]) for name, value in kept.items())
+    columns = ("clip_bound", "clipped", "compression_error", "error_norm", "error_lost")
+    for mine, other in zip(records[1:], later, strict=True):
+        assert [mine.row.get(name) for name in columns] == [other.row.get(name) for name in columns]
+        assert mine.clients == other.clients
+
+
+def test_what_is_recorded() -> None:
+    _, records = run_rounds(made(uplink=[ADAPTIVE, TOP_K]))
+    for record in records:
+        factors = record.clients["clip_factor"]
+        assert len(factors) == len(SIZES)
+        assert record.row["clipped"] == pytest.approx(sum(factor < 1 for factor in factors) / len(SIZES))
+    assert [record.clients["error_age"] for record in records] == [[0.0] * 5, [1.0] * 5, [1.0] * 5]
+    assert records[0].row["clip_bound"] == 0.1
+    assert records[1].row["error_norm"] == pytest.approx(records[0].row["compression_error"])
+    assert records[0].row["error_norm"] == records[1].row["error_lost"] == 0.0
+
+
+def test_bytes_of_chains() -> None:
+    for links, bits in (
+        ([ADAPTIVE], 32 * 18),
+        (["qsgd", ADAPTIVE], 32 + 18 * 5),
+        ([TOP_K], 18 + 5 * 32),
+        ([{"name": "sign", "magnitude": 1.0}], 18),
+    ):
+        fed = made(uplink=links)
+        assert fed.parts.payload.up == -(-bits // 8)
+        assert run_rounds(fed)[0].totals["bytes_up"] == 3 * len(SIZES) * -(-bits // 8)
+
+
+def test_a_client_that_leaves_takes_its_error_along() -> None:
+    """Client 1 is away in the third of four rounds, and comes back as a new one."""
+    here = {client: client for client in range(5)}
+    world = timeline(deal(SIZES), [here, here, {k: k for k in here if k != 1}, here])
+    state, first = run_rounds(made(world, uplink=[TOP_K]), 2)
+    kept = float(length(state.memory["uplink.top_k.error"])[1])
+    state, records = after(made(world, uplink=[TOP_K]), state)
+    assert float(length(state.memory["uplink.top_k.error"])[1]) == 0.0
+    assert kept > 0.01
+    assert records[0].row["error_lost"] == pytest.approx(kept)
+    assert first[1].row["error_lost"] == 0.0
+    _, last = after(made(world, uplink=[TOP_K]), state)
+    assert last[0].clients["error_age"] == [1.0, 0.0, 1.0, 1.0, 1.0]
+
+
+@pytest.mark.parametrize("at_session", ["reset", "keep"])
+def test_the_bound_continues_over_sessions_and_errors_as_other_memories(at_session: str) -> None:
+    here = {client: client for client in range(5)}
+    world = timeline(deal(SIZES), [here] * 4, session_of_round=[0, 0, 1, 1])
+    values: dict[str, Any] = {"uplink": [ADAPTIVE, TOP_K], "federation": {"at_session": at_session}}
+    state, _ = run_rounds(made(world, **values), 2)
+    bound, kept = float(state.uplink["clip"]["bound"]), float(length(state.memory["uplink.top_k.error"]).sum())
+    _, records = after(made(world, **values), state)
+    assert records[0].row["clip_bound"] == bound != 0.1
+    reset = at_session == "reset"
+    assert records[0].clients["error_age"] == [0.0 if reset else 1.0] * 5
+    assert records[0].row["error_lost"] == pytest.approx(kept if reset else 0.0)
+
+
+def test_gradient_rounds_use_the_bound_as_it_is() -> None:
+    fed = made(uplink=[ADAPTIVE, TOP_K])
+    state, _ = run_rounds(made(uplink=[ADAPTIVE, TOP_K]), 2)
+    before, clip, seen = state.uplink["clip"]["bound"].clone(), fed.parts.links[0], list[float]()
+    apply = clip.apply
+
+    def noted(D: Tensor, s: Sending) -> dict[str, Tensor]:
+        seen.append(float(s.extra["bound"]))
+        return apply(D, s)
+
+    clip.apply = noted  # type: ignore[method-assign]
+    with torch.no_grad():
+        GradientRounds(fed.parts, state, 0).train(state.w, state.b, 2, 0.1, None, None)
+    fed.parts.workers.close()
+    assert seen == [float(before)] * 2
+    assert seen[0] != 0.1
+    assert torch.equal(state.uplink["clip"]["bound"], before)
+
+
+def test_results_of_jobs_are_clipped_and_compressed() -> None:
+    links = [{"name": "clip", "bound": None}, {"name": "random_k", "fraction": 1.0}]
+    buffered = {"name": "fedbuff", "buffer": 3}
+    assert largest_gap(events(buffered, 4, EQUAL, uplink=links), events(buffered, 4, EQUAL)) == 0.0
+    assert largest_gap(events(buffered, 4, EQUAL, uplink=[ADAPTIVE, "qsgd"]), events(buffered, 4, EQUAL)) > 1e-3
+    with pytest.raises(SettingsError, match="keep no memory of clients"):
+        events(buffered, 4, EQUAL, uplink=[TOP_K])
+
+
+def test_one_compressor_at_a_time() -> None:
+    with pytest.raises(SettingsError, match="uplink lists top_k and qsgd: use one of them"):
+        made(uplink=["top_k", "clip", "qsgd"])
+    with pytest.raises(SettingsError, match=r"uplink qsgd: error_feedback with levels = 2 .* set levels >= 5"):
+        made(uplink=[{"name": "qsgd", "levels": 2, "error_feedback": True}])
+
+
+def test_links_give_advice_before_the_first_round() -> None:
+    fed = made(uplink=[{"name": "sign", "magnitude": 1.0}])
+    assert sum(line.startswith("uplink sign") for line in advice(fed.parts)) == 1
+    fed.parts.workers.close()
+
+
+def test_memories_are_forgotten_a_few_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """All clients at once need not fit into memory."""
+    fed, sizes = made(uplink=[TOP_K]), list[int]()
+    state, _ = run_rounds(fed, 1)
+    fed.parts.links[0].forget = lambda gone: sizes.append(len(gone.error))  # type: ignore[method-assign]
+    monkeypatch.setattr("fedtide.federation.uplink._NUMBERS", 2 * (18 + 1))
+    forget(fed.parts.links, state.memory, torch.arange(5))
+    assert sizes == [2, 2, 1]
