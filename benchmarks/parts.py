@@ -73,13 +73,13 @@ class Bench:
     quick: bool
     log: Callable[[str], None]
 
-    def raw(self, workload: Workload, timed: int = 0, **changes: dict[str, Any]) -> dict[str, Any]:
+    def raw(self, workload: Workload, timed: int = 0, **changes: Any) -> dict[str, Any]:
         """Settings of a run as in the settings file, with at least ``timed`` timed rounds."""
         timed = max(timed, workload.timed // 3 if self.quick else workload.timed, 1)
         engine = {**self.engine, **changes.pop("engine", {})}
         return workload.raw(self.scratch / "data", timed + EXTRA, engine=engine, **changes)
 
-    def settings(self, workload: Workload, timed: int = 0, **changes: dict[str, Any]) -> RunSettings:
+    def settings(self, workload: Workload, timed: int = 0, **changes: Any) -> RunSettings:
         """The same, validated."""
         return Params(self.raw(workload, timed, **changes)).run()
 
@@ -174,3 +174,12 @@ def measure_algorithms(bench: Bench) -> list[Row]:
         competitors[name] = library(bench.settings(workload, algorithm=chosen), bench.scratch)
     found = take_turns(competitors, bench.turns)
     return [Row("algorithms", name, "fedavg", found[name], found["fedavg"]) for name in competitors if name != "fedavg"]
+
+
+def measure_links(bench: Bench) -> list[Row]:
+    """FedAvg whose updates pass links on their way, against FedAvg."""
+    chains = [[], ["clip"], *(["clip", name] for name in ("qsgd", "top_k", "random_k", "sign"))]
+    workload = WORKLOADS["W1"]
+    competitors = {", ".join(chain): library(bench.settings(workload, uplink=chain), bench.scratch) for chain in chains}
+    found = take_turns(competitors, bench.turns)
+    return [Row("links", name, "fedavg", found[name], found[""]) for name in competitors if name]

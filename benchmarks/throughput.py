@@ -23,10 +23,19 @@ from rich.table import Table
 
 from fedtide.core.errors import SettingsError
 from fedtide.engine.workers import available_cores
-from parts import COHORTS, Bench, Row, measure_algorithms, measure_clock, measure_cohorts, measure_workload
+from parts import (
+    COHORTS,
+    Bench,
+    Row,
+    measure_algorithms,
+    measure_clock,
+    measure_cohorts,
+    measure_links,
+    measure_workload,
+)
 from workloads import WORKLOADS, crowd
 
-PARTS = (*WORKLOADS, "cohorts", "algorithms", "clock")
+PARTS = (*WORKLOADS, "cohorts", "algorithms", "links", "clock")
 
 
 def main() -> None:
@@ -79,8 +88,13 @@ def _machine(options: argparse.Namespace) -> dict[str, Any]:
 def _measure(bench: Bench, part: str) -> list[Row]:
     if part in WORKLOADS:
         return measure_workload(bench, WORKLOADS[part])
-    measure = {"cohorts": measure_cohorts, "algorithms": measure_algorithms, "clock": measure_clock}[part]
-    return measure(bench)
+    measure = {
+        "cohorts": measure_cohorts,
+        "algorithms": measure_algorithms,
+        "links": measure_links,
+        "clock": measure_clock,
+    }
+    return measure[part](bench)
 
 
 def _table(part: str, rows: list[Row]) -> Table:

@@ -33,13 +33,13 @@ class Workload:
     timed: int
     surroundings: bool
 
-    def raw(self, root: Path, rounds: int, **changes: Mapping[str, Any]) -> dict[str, Any]:
+    def raw(self, root: Path, rounds: int, **changes: Any) -> dict[str, Any]:
         """Settings of a run as in the settings file, without evaluation and saved states.
 
         Args:
             root: folder of the data.
             rounds: length of the run.
-            changes: groups of settings, each merged into the workload's own.
+            changes: settings; groups of them are merged into the workload's own.
         """
         train = self.clients * self.samples
         own: dict[str, dict[str, Any]] = {
@@ -52,8 +52,11 @@ class Workload:
             "evaluation": {"every": NEVER},
             "checkpoint": {"every": NEVER},
         }
-        merged = {group: {**own.get(group, {}), **changes.get(group, {})} for group in {*own, *changes}}
-        return {"validation": 0.0, **merged}
+        merged = {
+            key: {**own.get(key, {}), **value} if isinstance(value, Mapping) else value
+            for key, value in changes.items()
+        }
+        return {"validation": 0.0, **own, **merged}
 
 
 WORKLOADS = {

@@ -231,3 +231,12 @@ def test_plugins_of_the_tests(drop_in: None, world: Any, tmp_path: Path, algorit
 def test_links_and_rules(drop_in: None, world: Any, tmp_path: Path, aggregation: str) -> None:
     links = [{"name": "shrink", "noise": 0.01, "remember": True}, "double"]
     assert_alike(world(algorithm="fedavg", uplink=links, aggregation=aggregation, **KEPT), tmp_path)
+
+
+@pytest.mark.parametrize(
+    "links",
+    [[{"name": "clip", "quantile": 0.5, "rate": 1.0}, "qsgd"], ["top_k"], ["random_k"], ["sign"]],
+    ids=["clip-qsgd", "top_k", "random_k", "sign"],
+)
+def test_links(world: Any, tmp_path: Path, links: list[Any]) -> None:
+    assert_alike(world(algorithm="fedavg", uplink=links, **KEPT), tmp_path)

@@ -13,6 +13,7 @@ from torch import Tensor
 
 from fedtide.algorithms.base import Vectors
 from fedtide.core.errors import SettingsError
+from fedtide.engine.flat import Layout
 from support import closest, preview
 from uplink.passing import Passing, length, normal
 
@@ -95,6 +96,13 @@ def test_a_scope_of_tensors_compresses_each_by_itself(values: dict[str, Any]) ->
     sent, _ = Passing(clients=4, size=D, scope="tensor", **values)(v)
     assert torch.equal(sent[:, 11:], v[:, 11:])
     assert torch.equal(sent[:, :11], Passing(clients=4, size=11, **values)(v[:, :11])[0])
+
+
+def test_tensors_have_draws_of_their_own() -> None:
+    passing, half = Passing("qsgd", 20, D, levels=1, scope="tensor"), normal(20, D // 2)
+    passing.link.bind([passing.link], Layout(torch.nn.LayerNorm(D // 2)))
+    sent, _ = passing(torch.cat([half, half], 1))
+    assert closest(sent[:, : D // 2], sent[:, D // 2 :]) > 1.0
 
 
 COUNT = 4000
