@@ -191,6 +191,20 @@ def test_values_are_put_below_the_label_and_override_it(params: Make) -> None:
     assert best.run(algorithm="fedavg").local == file.run(algorithm="fedavg").local
 
 
+def test_settings_of_links_are_searched_by_the_name_of_the_link(params: Make) -> None:
+    ranges = {"uplink.clip.bound": {"low": 0.1, "high": 10}, "uplink.qsgd.levels": {"low": 1, "high": 255}}
+    space = Space(params({"space": ranges}, uplink=["clip", {"name": "qsgd", "scope": "tensor"}]))
+    clip, qsgd = space.settings({"uplink.clip.bound": 3.0, "uplink.qsgd.levels": 7}).uplink
+    assert (clip.bound, clip.rate, qsgd.levels, qsgd.scope) == (3.0, 0.2, 7, "tensor")  # type: ignore[attr-defined]
+    assert (
+        Params(space.raw({"uplink.clip.bound": 3.0})).run().uplink == space.settings({"uplink.clip.bound": 3.0}).uplink
+    )
+    with pytest.raises(SettingsError, match=r"unknown setting 'uplink\.clp\.bound'; did you mean 'clip'"):
+        searched(params, "uplink.clp.bound", 0.1, 1, uplink=["clip"])
+    with pytest.raises(SettingsError, match=r"tune\.space: uplink\.clip is not a number"):
+        searched(params, "uplink.clip", 0.1, 1, uplink=["clip"])
+
+
 def test_a_group_given_by_its_name_keeps_its_name(params: Make) -> None:
     space = searched(params, "partition.alpha", 0.1, 1, partition="dirichlet_client")
     chosen = space.settings({"partition.alpha": 0.5}).partition

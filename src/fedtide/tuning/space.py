@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any, Union, get_args, get_origin
 
 from fedtide.core.errors import SettingsError, nearest
-from fedtide.core.plugins import SettingsModel
+from fedtide.core.plugins import PluginSettings, SettingsModel
 from fedtide.settings.params import Params
 from fedtide.settings.run import RunSettings
 from fedtide.settings.scores import score_of
@@ -117,11 +117,17 @@ def _own_entry(raw: dict[str, Any], single: str) -> dict[str, Any]:
 
 
 def _put(raw: dict[str, Any], resolved: Any, path: list[str], value: Value) -> None:
-    """Set a nested value; a group on the path given by its name alone becomes a mapping with that name."""
+    """Set a nested value; a group on the path that is given by its name alone becomes a mapping with that name."""
     *groups, last = path
     for group in groups:
+        if isinstance(resolved, tuple):
+            resolved = _by_name(resolved)[group]
+            continue
         resolved = getattr(resolved, group)
         child = raw.get(group)
+        if isinstance(resolved, tuple):
+            raw = _entry(raw, group, resolved, path[path.index(group) + 1])
+            continue
         raw[group] = dict(child) if isinstance(child, Mapping) else {}
         if (name := getattr(resolved, "name", None)) is not None:
             raw[group].setdefault("name", name)
@@ -129,15 +135,30 @@ def _put(raw: dict[str, Any], resolved: Any, path: list[str], value: Value) -> N
     raw[last] = value
 
 
+def _by_name(listed: tuple[Any, ...]) -> dict[str, Any]:
+    """Settings of plug-ins in a list, such as the links of the uplink."""
+    return {item.name: item for item in listed if isinstance(item, PluginSettings)}
+
+
+def _entry(raw: dict[str, Any], group: str, resolved: tuple[Any, ...], name: str) -> dict[str, Any]:
+    """The entry of a plug-in in a list of settings, which becomes a list of mappings."""
+    given = {entry["name"]: entry for entry in raw.get(group) or () if isinstance(entry, Mapping)}
+    raw[group] = [dict(given.get(item.name) or item.model_dump(mode="json")) for item in resolved]
+    found: dict[str, Any] = next(entry for entry in raw[group] if entry["name"] == name)
+    return found
+
+
 def _find(settings: RunSettings, key: str) -> tuple[SettingsModel, str, Any]:
     """Group, field and value of a dotted key; a SettingsError if there is no such setting."""
     group: Any = settings
     *path, last = key.split(".")
     for part in (*path, last):
-        known = type(group).model_fields if isinstance(group, SettingsModel) else {}
+        known: Any = type(group).model_fields if isinstance(group, SettingsModel) else {}
+        if isinstance(group, tuple):
+            known = _by_name(group)
         if part not in known:
             raise SettingsError(nearest(f"tune.space: unknown setting {key!r}", part, known))
-        owner, group = group, getattr(group, part)
+        owner, group = group, known[part] if isinstance(group, tuple) else getattr(group, part)
     return owner, last, group
 
 
@@ -149,7 +170,7 @@ def _dimension(settings: RunSettings, key: str, wanted: SearchRange | SearchChoi
         if not isinstance(present, Value):
             raise SettingsError(f"tune.space: {key} is neither a word nor a number, so it cannot be searched")
         return Choice(key, wanted.choices)
-    annotation = type(owner).model_fields[field].annotation
+    annotation = type(owner).model_fields[field].annotation if isinstance(owner, SettingsModel) else None
     union = get_origin(annotation) in (Union, types.UnionType)
     kinds = set(get_args(annotation)) if union else {annotation}
     if not kinds & {int, float}:
