@@ -31,6 +31,15 @@ def planned(**values: Any) -> Footprint:
     return support.planned(settings(**values), world, data)
 
 
+def test_links_take_a_row_for_what_arrives_and_the_rows_that_they_keep() -> None:
+    def cohort(*links: str) -> int:
+        return planned(uplink=links).device[1].size
+
+    row = 6 * 18 * 4  # six clients, 18 parameters in single precision
+    assert cohort("clip", "qsgd") - cohort() == row
+    assert cohort("top_k") - cohort() == 2 * row + 6 * 4  # an error, and the round that it is from
+
+
 def largest(found: Footprint) -> str:
     return max((*found.device, *found.host, found.kept), key=lambda part: part.size).what
 

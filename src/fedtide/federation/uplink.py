@@ -40,7 +40,8 @@ def pass_links(
         found = contract.record(link, link.apply(D[rows], sending), len(sending.ids), "apply")
         if number := next((name for name, values in found.items() if not isinstance(values, Tensor)), None):
             raise broken_contract(link, "apply", f"columns [c, 1], got a number for {number}")
-        passed.append((link, sending, {name: trip.share.spread(column) for name, column in found.items()}))
+        columns = {name: trip.share.spread(column) for name, column in found.items() if isinstance(column, Tensor)}
+        passed.append((link, sending, columns))
     if trip.shared is not None:
         moved[:, trip.shared] = D
     for update, trained, begun in zip(moved[rows], r.W[rows], start[rows], strict=True):
@@ -80,7 +81,7 @@ def forget(links: Sequence[Link], memory: dict[str, Tensor], clients: Tensor) ->
         if link.memory:
             own = {short: memory[memory_name(link, short)] for short in link.memory}
             few = max(1, _NUMBERS // sum(rows.shape[1] for rows in own.values()))
-            for some in clients.split(few):
+            for some in torch.split(clients, few):
                 link.forget(Vectors({short: rows[some.to(rows.device)] for short, rows in own.items()}))
 
 

@@ -142,4 +142,4 @@ class ByNorm(Compressor):
 
     def compressed(self, v: Tensor, draws: Draws) -> Tensor:
         rng = cache(draws)
-        return torch.cat([self.part(numbers, rng) for numbers in v.split(self.sizes(len(v)))])
+        return torch.cat([self.part(numbers, rng) for numbers in torch.split(v, self.sizes(len(v)))])

@@ -51,8 +51,8 @@ class Qsgd(ByNorm):
         uniform = torch.from_numpy(draws().random(len(v))).to(v)
         if levels is None or not norm:
             return v.clone()
-        rounded = (v.abs() * (levels / norm)).add_(uniform).floor_().clamp_(max=levels)  # in float32 a draw may be 1
-        return rounded.mul_(norm / levels).mul_(v.sign())
+        level = torch.floor(v.abs() * (levels / norm) + uniform).clamp(max=levels)  # in float32 a draw may be 1
+        return v.sign() * level * (norm / levels)
 
     def advice(self, run: RunPreview) -> list[str]:
         levels, largest = self.settings.levels, max(self.sizes(run.size))

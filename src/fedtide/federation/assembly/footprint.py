@@ -115,6 +115,8 @@ def footprint(chosen: Chosen, timeline: Timeline, data: Dataset, device: torch.d
     rows = _ROWS + _ROWS_PER_MEMORY * sum(kept[name] for name in algorithm.client) / layout.size
     rows += 2 * algorithm.has_phases  # where a phase starts, and the models of the phase before
     rows += len(optimiser(local).vectors)
+    if chosen.links:  # what arrives besides what was trained, and what links keep
+        rows += 1 + sum(link.width(name, layout.size) for link in chosen.links for name in link.memory) / layout.size
     rows += bool(algorithm.server) + algorithm.gradients
     response = getattr(settings.detector, "response", "none")
     models = 2 * workers + 6 + len(algorithm.server) + (response == "reset_model")
