@@ -11,6 +11,7 @@ from torch import Tensor
 from federation.jobs import EQUAL, events
 from federation.test_ranks import SIZES, compare
 from fedtide.core.errors import SettingsError
+from fedtide.core.faults import PluginError
 from fedtide.federation.assembly.preview import advice
 from fedtide.federation.federation import Federation
 from fedtide.federation.gradient_rounds import GradientRounds
@@ -74,6 +75,28 @@ def models(fed: Federation) -> list[Tensor]:
 @pytest.mark.parametrize("algorithm", ["fedavg", "scaffold", "fedacg"])
 def test_links_that_change_nothing_are_no_links_to_the_bit(algorithm: str, links: list[Any]) -> None:
     assert largest_gap(models(made(algorithm=algorithm, uplink=links)), models(made(algorithm=algorithm))) == 0.0
+
+
+def test_an_update_that_no_link_changes_arrives_to_the_bit_beside_others_that_are_changed() -> None:
+    fed = made(uplink=[{"name": "clip", "bound": 0.5}], algorithm="fedacg")
+    seen = watch(fed)
+    _, records = run_rounds(fed)
+    long = torch.tensor([record.clients["clip_factor"] for record in records]) < 1
+    assert 0 < int(long.sum()) < long.numel()
+    for (r, _), clipped in zip(seen, long, strict=True):
+        assert (r.trained != r.W).any(1).tolist() == clipped.tolist()
+
+
+@pytest.mark.parametrize(
+    ("hook", "found"),
+    [("apply", {"norm": 1.0}), ("apply", {"norm": torch.zeros(2, 1)}), ("finish", {"share": "all"}), ("finish", None)],
+)
+def test_what_a_link_returns_is_checked(hook: str, found: Any) -> None:
+    fed = made(uplink=["clip"])
+    setattr(fed.parts.links[0], hook, lambda *_: found)
+    with pytest.raises(PluginError, match=f"{hook} of clip should return"):
+        run_rounds(fed)
+    fed.parts.workers.close()
 
 
 @pytest.mark.parametrize("links", CHAINS.values(), ids=CHAINS)
