@@ -52,7 +52,8 @@ class Qsgd(ByNorm):
         if levels is None or not norm:
             return v.clone()
         level = torch.floor(v.abs() * (levels / norm) + uniform).clamp(max=levels)  # in float32 a draw may be 1
-        return v.sign() * level * (norm / levels)
+        sent: Tensor = torch.sign(v) * level * (norm / levels)
+        return sent
 
     def advice(self, run: RunPreview) -> list[str]:
         levels, largest = self.settings.levels, max(self.sizes(run.size))
