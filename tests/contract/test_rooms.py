@@ -26,7 +26,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("records",),
     ("mirror",),
     ("algorithms", "initialisation"),
-    ("aggregation", "selection", "uplink"),
+    ("aggregation", "attack", "selection", "uplink"),
     ("exchange",),
     ("federation",),
     ("report",),

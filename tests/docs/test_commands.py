@@ -105,7 +105,7 @@ def validated(settings: RunSettings) -> None:
     kinds = {
         "algorithms": "algorithm", "data": "data", "scenarios": "scenario", "partitions": "partition", "models": "model",
         "participation": "participation", "objectives": "objective", "exchange": "exchange", "initialisation": "initialiser",
-        "aggregation": "aggregation", "drift": "drift", "detectors": "detector",
+        "aggregation": "aggregation", "attack": "attack", "drift": "drift", "detectors": "detector",
     }  # fmt: skip
     for kind, field in kinds.items():
         chosen = getattr(settings, field)

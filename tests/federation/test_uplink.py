@@ -182,7 +182,7 @@ def test_a_rule_decides_once_about_the_models_of_a_round() -> None:
     rule, calls = fed.parts.rule, []
     assert rule is not None
     combine = rule.combine
-    rule.combine = lambda D, p: calls.append(1) or combine(D, p)  # type: ignore[method-assign, func-returns-value]
+    rule.combine = lambda D, p, extra: calls.append(1) or combine(D, p, extra)  # type: ignore[method-assign, func-returns-value]
     run_rounds(fed)
     assert len(calls) == 3
 

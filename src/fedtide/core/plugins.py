@@ -33,6 +33,7 @@ from fedtide.core.source import source_file, tree
 KINDS = (
     "aggregation",
     "algorithms",
+    "attack",
     "data",
     "detectors",
     "drift",

@@ -34,6 +34,8 @@ def begin_session(parts: Parts, state: RunState, t: int) -> dict[str, Any] | Non
         state.written.fill_(t + 1)
     if t == 0:
         return None
+    if parts.rule is not None:
+        state.uplink |= parts.rule.begin(state.w)
     if parts.settings.federation.at_session == "keep":
         _keep_means(parts.algorithm, state, parts.timeline, parts.timeline.at(t))
     else:

@@ -91,7 +91,8 @@ class Parts(Chosen):
     @property
     def sums_only(self) -> bool:
         """Whether the end of a round needs sums over the participants alone, and not all local models in one process."""
-        return self.algorithm.sums_only and self.rule is None and not self.evaluates("ensemble")
+        together = self.rule is not None or (self.attackers is not None and self.attackers.attack.colludes)
+        return self.algorithm.sums_only and not together and not self.evaluates("ensemble")
 
     @property
     def payload(self) -> Payload:
@@ -116,6 +117,7 @@ def assemble(chosen: Chosen, timeline: Timeline, data: Dataset, hardware: Hardwa
     _refuse_unsuitable(chosen, timeline, data)
     if chosen.detector is not None:
         chosen.detector.require()
+    data = data if chosen.attackers is None else chosen.attackers.relabelled(data)
     own, synthetic = data.size("train"), capacity(timeline, algorithm.synthetic_per_shard)
     data = data.resident(hardware.device, hardware.dtype).with_capacity(synthetic)
     build, network = partial(_built, chosen, data), _network(chosen, data)

@@ -61,7 +61,8 @@ def train_round(parts: Parts, state: RunState, plan: RoundPlan) -> RoundResult:
     parts.synthetic.load(state.extra)
     samples = algorithm.training_samples(plan.ids, plan.shard_ids, plan.shards, state.extra)
     shards = contract.positions(algorithm, "training_samples", samples, len(plan.ids), parts.data.size("train"))
-    plan = replace(plan, shards=shards)
+    attackers, attacking = parts.attackers, _attacking(parts, plan)
+    plan = replace(plan, shards=shards if attackers is None else attackers.poisoned(shards, attacking))
     batches = phase_batches(plan, plan.local, parts.data.classes, state.w.device)
     ids = torch.tensor(plan.ids, dtype=torch.int64)
     places = ids.to(state.counts.device)
@@ -82,12 +83,18 @@ def train_round(parts: Parts, state: RunState, plan: RoundPlan) -> RoundResult:
     drift = _drift(cohort.W, r.base, share)
     combining: Combining | None = None
     trip = Trip(plan, share, state, algorithm.shared(parts.layout))
+    if attackers is not None and trained.start is not None:
+        here = range(len(ids))[slice(None) if share.whole else share.rows]
+        r.W = attackers.forged(r.W, trained.start, attacking, here)
     sent = pass_links(parts.links, r, trained.start, memory, trip)
     if parts.rule is not None:
-        r.rule = combining = Combining(parts.rule, r, trained.start)
+        r.rule = combining = Combining(parts.rule, r, trained.start, trip)
     r.weights = contract.tensor(algorithm, "weights", algorithm.weights(r), r.n, tuple(r.n.shape))
     w = contract.tensor(algorithm, "finish", algorithm.finish(r), state.w, tuple(state.w.shape))
-    b = state.b if algorithm.keeps_buffers else r.weighted_mean(cohort.buffers)
+    if algorithm.keeps_buffers:
+        b = state.b
+    else:
+        b = r.weighted_mean(cohort.buffers) if combining is None else combining.statistics(cohort.buffers)
     if LATEST in memory:
         memory[LATEST] = cohort.W
     if plan.local.keeps_momentum:
@@ -98,6 +105,8 @@ def train_round(parts: Parts, state: RunState, plan: RoundPlan) -> RoundResult:
         values["gradients"] = trained.gradients
     if combining is not None and combining.kept is not None:
         values["kept"] = combining.kept
+    if attackers is not None:
+        values["attacker"] = _column(attacking, r.n)
     clients, server = _recorded(plan.ids, values)
     mean, losses = _losses(cohort, plan)
     return RoundResult(
@@ -113,6 +122,19 @@ def train_round(parts: Parts, state: RunState, plan: RoundPlan) -> RoundResult:
         clients=clients,
         server=server,
     )
+
+
+def _attacking(parts: Parts, plan: RoundPlan) -> list[int]:
+    """Rows of the participants that attack; in gradient rounds as in the round that follows them."""
+    t = plan.t if plan.purpose != "gradient" else int(parts.timeline.session_starts[plan.session])
+    return [] if parts.attackers is None else parts.attackers.rows(plan.ids, t)
+
+
+def _column(rows: list[int], like: Tensor) -> Tensor:
+    """1.0 in some rows of a column [C, 1]."""
+    found = torch.zeros_like(like)
+    found[rows] = 1.0
+    return found
 
 
 def _keeps(plan: RoundPlan) -> Tensor:

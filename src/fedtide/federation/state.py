@@ -27,7 +27,7 @@ class RunState:
             steps is [N, 1]), and models kept for evaluation.
         seen: bool [N], clients that have a memory. counts: int64 [N], rounds each client took part in.
         written: int64 [N], number of the last round (from 1) in which a client's rows of ``memory`` were written; 0 for never.
-        uplink: tensors that links keep at the server, by link and name.
+        uplink: tensors that links and the aggregation rule keep at the server, by link, or combination of a round, and name.
         extra: the algorithm's further tensors. initialiser: the initialiser's. events: with ``clock: events``, jobs under way.
         detector: with one, ``streams`` int64 [n] and ``losses`` float64 [n], what each stream of losses has seen since it
             began, in order, 16 bytes for every participant of a round at most; ``responses`` int64 [k], rounds that one came
@@ -95,7 +95,8 @@ def _without_memory(parts: Parts) -> RunState:
         seen=torch.zeros(clients, dtype=torch.bool),
         counts=torch.zeros(clients, dtype=torch.int64),
         written=torch.zeros(clients, dtype=torch.int64),
-        uplink={link.settings.name: link.extra(shared_size(parts.algorithm, parts.layout)) for link in parts.links},
+        uplink={link.settings.name: link.extra(shared_size(parts.algorithm, parts.layout)) for link in parts.links}
+        | ({} if parts.rule is None else parts.rule.begin(parts.w0)),
         extra=parts.algorithm.extra(),
         detector={} if parts.detector is None else _of_detector(parts),
     )

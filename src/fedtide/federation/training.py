@@ -147,7 +147,7 @@ def _cohort(t: Training, r: Round, phase: Phase, batches: BatchPlan, number: int
         losses=torch.zeros(clients, dtype=state.w.dtype, device=state.w.device),
         trains=trains,
     )
-    kept = start if t.parts.links or t.parts.rule else None
+    kept = start if t.parts.links or t.parts.rule or t.parts.attackers else None
     if number:
         return cohort, kept
     r.W = W

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor
 
-from fedtide.aggregation.base import Combined, Rule
+from fedtide.aggregation.base import Rule, shares
 from fedtide.algorithms.base import Round, Vectors
 from fedtide.core.faults import broken_contract
 from fedtide.engine import contract
@@ -102,26 +102,46 @@ class Trip:
 class Combining:
     """A rule behind ``r.mean``. Models are combined as updates from ``start`` [C, d], once in a round.
 
-    ``kept``: share of each participant's update that counts, of the last rows combined.
+    ``kept`` [C, 1]: share of each participant's update that counts, of the models, or else of the last rows combined.
     """
 
     rule: Rule
     r: Round
     start: Tensor | None
+    trip: Trip
     kept: Tensor | None = None
     _models: Tensor | None = field(default=None, init=False)
+    _combinations: int = field(default=0, init=False)
 
     def __call__(self, rows: Tensor) -> Tensor:
         if rows is not self.r.W or self.start is None:
-            return self._combined(rows)
+            update, kept = self._combined(rows)
+            self.kept = kept if self._models is None else self.kept
+            return update
         if self._models is None:
-            self._models = weighted_sum(self.r.weights[:, 0], self.start) + self._combined(rows - self.start)
+            update, self.kept = self._combined(rows - self.start)
+            self._models = weighted_sum(self.r.weights[:, 0], self.start) + update
         return self._models
 
-    def _combined(self, rows: Tensor) -> Tensor:
-        found, p = self.rule.combine(rows, self.r.weights[:, 0]), self.r.weights[:, 0]
-        if not isinstance(found, Combined):
-            raise broken_contract(self.rule, "combine", f"Combined, got {type(found).__name__}")
-        contract.tensor(self.rule, "combine", found.update, rows, tuple(rows.shape[1:]))
-        self.kept = contract.tensor(self.rule, "combine", found.kept, p, tuple(p.shape)).unsqueeze(1)
-        return found.update
+    def statistics(self, buffers: Tensor) -> Tensor:
+        """BatchNorm's statistics [q] from those of the participants [C, q], as the rule declares; see :class:`Rule`."""
+        if not buffers.numel() or self.kept is None:
+            return self.r.weighted_mean(buffers)
+        if self.rule.statistics == "rule":
+            return self._combined(buffers)[0]
+        p = self.r.weights[:, 0] * (self.kept[:, 0] if self.rule.statistics == "kept" else 1.0)
+        here = buffers.isfinite().all(1) & (p > 0)
+        return weighted_sum(shares(p[here]), buffers[here]) if here.any() else self.r.weighted_mean(buffers)
+
+    def _combined(self, rows: Tensor) -> tuple[Tensor, Tensor]:
+        """One row [...] from those of the participants, and what is kept of each, [C, 1]."""
+        r, plan, p = self.r, self.trip.plan, self.r.weights[:, 0]
+        extra = self.trip.state.uplink.get(f"aggregation.{self._combinations}", {})
+        self._combinations += 1
+        if rows.shape[1:] != r.w.shape:
+            extra = self.rule.extra(rows[0])
+        draws = r.randomness.generator(
+            "uplink.bucket" if plan.purpose != "gradient" else "uplink.bucket.gradient", *(plan.keys or (plan.t,))
+        )
+        update, kept = self.rule.over(rows, p, extra, draws)
+        return update, kept.unsqueeze(1)

@@ -22,6 +22,7 @@ _PACKAGES = frozenset(
         *(
             "aggregation",
             "algorithms",
+            "attack",
             "detectors",
             "exchange",
             "initialisation",
@@ -52,6 +53,7 @@ def modules(settings: RunSettings) -> list[str]:
         "aggregation": settings.aggregation.name,
         "algorithms": settings.algorithm.name,
         "detectors": settings.detector.name,
+        "attack": settings.attack.name,
         "drift": settings.drift.name,
         "exchange": settings.exchange.name,
         "initialisation": settings.initialiser.name,

@@ -96,4 +96,5 @@ def choice_field(default: str, description: str) -> Any:
 WeightingChoice = Annotated[SerializeAsAny[PluginSettings], *choice("weighting", "samples")]
 UplinkChoice = Annotated[SerializeAsAny[PluginSettings], *choice("uplink", "")]
 AggregationChoice = Annotated[SerializeAsAny[PluginSettings], *choice("aggregation", "mean")]
+AttackChoice = Annotated[SerializeAsAny[PluginSettings], *choice("attack", "none")]
 SelectionChoice = Annotated[SerializeAsAny[PluginSettings], *choice("selection", "dynacomm")]

@@ -30,6 +30,7 @@ def _plugins(run: Any) -> list[tuple[str, str]]:
         **({"partition": _made("partitions", run.partition)} if deals else {}),
         "participation": _made("participation", run.participation),
         "algorithm": _made("algorithms", run.algorithm),
+        "attack": _made("attack", run.attack),
         "algorithm.weighting": _made("weighting", run.algorithm.weighting),
         "initialiser": _made("initialisation", run.initialiser),
         "exchange": _made("exchange", run.exchange),

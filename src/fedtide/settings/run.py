@@ -11,7 +11,7 @@ from fedtide.core import plugins
 from fedtide.core.bounds import MOST_THREADS, AtMost, Threads
 from fedtide.core.errors import SettingsError
 from fedtide.core.plugins import INCIDENTAL, OMIT_DEFAULT, PluginSettings, SettingsModel
-from fedtide.settings.choices import AggregationChoice, UplinkChoice, choice, choice_field
+from fedtide.settings.choices import AggregationChoice, AttackChoice, UplinkChoice, choice, choice_field
 from fedtide.settings.classes import refuse_without_classes
 from fedtide.settings.clock import ClockChoice, Rounds
 from fedtide.settings.costs import CostSettings
@@ -319,6 +319,7 @@ class RunSettings(SettingsModel):
         (), description="links that an update passes on its way to the server; their order is fixed"
     )
     aggregation: Annotated[AggregationChoice, OMIT_DEFAULT] = choice_field("mean", "how the server combines updates")
+    attack: Annotated[AttackChoice, OMIT_DEFAULT] = choice_field("none", "what some clients do to harm the model")
     local: LocalSettings = Field(LocalSettings(), description="training on a client")
     federation: FederationSettings = Field(FederationSettings(), description="state of server and clients")
     evaluation: EvaluationSettings = Field(EvaluationSettings(), description="what is evaluated")

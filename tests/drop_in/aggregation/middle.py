@@ -11,7 +11,7 @@ from fedtide.aggregation.base import Combined, Rule
 class Middle(Rule):
     """The lower median of every coordinate."""
 
-    def combine(self, D: Tensor, p: Tensor) -> Combined:
+    def combine(self, D: Tensor, p: Tensor, extra: dict[str, Tensor]) -> Combined:
         found = D.median(0)
         kept = torch.zeros_like(D).scatter_(0, found.indices.unsqueeze(0), 1.0).mean(1)
         return Combined(found.values, kept)

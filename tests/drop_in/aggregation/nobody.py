@@ -11,5 +11,5 @@ from fedtide.aggregation.base import Combined, Rule
 class Nobody(Rule):
     """No update counts."""
 
-    def combine(self, D: Tensor, p: Tensor) -> Combined:
+    def combine(self, D: Tensor, p: Tensor, extra: dict[str, Tensor]) -> Combined:
         return Combined(torch.zeros_like(D[0]), torch.zeros_like(p))

@@ -11,6 +11,7 @@ from fedtide.detectors.base import Detector
 from fedtide.engine.flat import Layout
 from fedtide.engine.optimisers import optimiser
 from fedtide.exchange.base import Exchange
+from fedtide.federation.assembly.attackers import Attackers
 from fedtide.initialisation.base import Initialiser
 from fedtide.models.base import Model
 from fedtide.objectives.base import Objective
@@ -29,7 +30,7 @@ LATEST, LAST_SERVED = "latest", "last_served"
 class Chosen:
     """What a run's settings choose by name.
 
-    ``links`` are in order, ``rule`` is None for the weighted mean, ``detector`` None for none.
+    ``links`` are in order, ``rule`` is None for the weighted mean, ``detector`` and ``attackers`` None for none.
     """
 
     settings: RunSettings
@@ -43,6 +44,7 @@ class Chosen:
     links: list[Link]
     rule: Rule | None
     detector: Detector | None
+    attackers: Attackers | None
 
     @staticmethod
     def of(settings: RunSettings, timeline: Timeline, data: Dataset) -> Chosen:
@@ -61,6 +63,7 @@ class Chosen:
             links=sorted((plugins.create(Link, link) for link in settings.uplink), key=lambda link: link.place),
             rule=None if settings.aggregation.name == "mean" else plugins.create(Rule, settings.aggregation),
             detector=None if settings.detector.name == "none" else plugins.create(Detector, settings.detector),
+            attackers=Attackers.of(settings, timeline, data.size("train")),
         )
 
     def client_rows(self, layout: Layout) -> dict[str, int]:

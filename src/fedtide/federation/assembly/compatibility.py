@@ -63,6 +63,11 @@ def refuse_other_uplink(chosen: Chosen) -> None:
             "itself, or needs each of them; use aggregation: mean, or an algorithm like fedavg, fedprox, fedcm or fedwcm",
         ),
         (
+            chosen.attackers is not None and chosen.attackers.attack.forges and settings.exchange.name != "end",
+            f"attack {settings.attack.name}: exchange {settings.exchange.name} averages inside rounds, so that a client has no "
+            "update of its own; use exchange: end",
+        ),
+        (
             any(link.memory for link in links) and events,
             "clock: events may use two results of a client at once; use links that keep no memory of clients",
         ),

@@ -118,6 +118,7 @@ def footprint(chosen: Chosen, timeline: Timeline, data: Dataset, device: torch.d
     if chosen.links:  # what arrives besides what was trained, and what links keep
         rows += 1 + sum(link.width(name, layout.size) for link in chosen.links for name in link.memory) / layout.size
     rows += bool(algorithm.server) + algorithm.gradients
+    rows += (chosen.rule is not None) + (chosen.attackers is not None)  # updates, and what is sent instead
     response = getattr(settings.detector, "response", "none")
     models = 2 * workers + 6 + len(algorithm.server) + (response == "reset_model")
     models += 4 if timeline.sessions > 1 or response == "start_session" else 0

@@ -1,0 +1,1 @@
+"""Clients that want to harm the model."""
