@@ -12,11 +12,10 @@ from torch import Tensor
 from federation.jobs import EQUAL, events
 from federation.jobs import made as jobs
 from federation.test_ranks import SIZES, compare
-from fedtide.aggregation.base import Rule
+from fedtide.aggregation.base import Rule, RuleSettings
 from fedtide.algorithms.base import Algorithm
 from fedtide.core import plugins
 from fedtide.core.errors import SettingsError
-from fedtide.core.plugins import PluginSettings
 from fedtide.federation.federation import Federation
 from fedtide.federation.gradient_rounds import GradientRounds
 from fedtide.federation.services import RoundServices
@@ -246,7 +245,7 @@ def test_without_an_update_that_counts_a_model_stays_where_training_started() ->
 
 def test_one_that_does_not_would_move_by_its_sums() -> None:
     fed = made("feddyn")
-    fed.parts.rule = plugins.create(Rule, PluginSettings(name="nobody"))
+    fed.parts.rule = plugins.create(Rule, RuleSettings(name="nobody"))
     state, _ = run_rounds(fed)
     assert closest(state.w, fed.parts.w0) > 1e-3
 

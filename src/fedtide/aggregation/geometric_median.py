@@ -15,8 +15,9 @@ from fedtide.engine.flat import weighted_sum
 class GeometricMedian(Rule):
     """Steps of Weiszfeld's algorithm from the weighted mean, RFA (Pillutla et al. 2022), all of them.
 
-    z+ = sum beta_k D_k / sum beta_k with beta_k = p_k / max(floor, |D_k - z|). A participant's kept share is beta_k / p_k of
-    the last step, relative to the largest one.
+    z+ = sum beta_k D_k / sum beta_k with beta_k = p_k / max(floor, |D_k - z|). Far from the median a step comes closer by a
+    factor only, about 1 / p_k of a single update far away, so updates of any length need more steps or a bound. A participant's
+    kept share is beta_k / p_k of the last step, relative to the largest one.
     """
 
     class Settings(RuleSettings):

@@ -24,8 +24,8 @@ NOT_YET = {
 }
 """What files ask for and does not exist, by name, and why."""
 
-CONVENTIONS: dict[str, dict[str, Any]] = {"mifa": {"units": "gradient", "begin": "zero"}}
-"""Forms of an algorithm that the file's notes name."""
+CONVENTIONS: dict[str, dict[str, Any]] = {"mifa": {"units": "gradient", "begin": "zero"}, "alie": {"z": None}}
+"""Forms of an algorithm or an attack that the file's notes name."""
 
 NOISE = "noise"
 """Name of the link that a file calls privacy."""
@@ -34,7 +34,7 @@ NOISE = "noise"
 def missing(run: dict[str, Any]) -> str | None:
     """Why a run cannot be made yet, if it cannot."""
     links = run.get("uplink", {})
-    wanted = {*links, links.get("compress", {}).get("name"), *({"aggregator", "attack"} & run.keys())}
+    wanted = {*links, links.get("compress", {}).get("name")}
     return next((reason for name, reason in NOT_YET.items() if name in wanted), None)
 
 
@@ -70,7 +70,7 @@ def read(run: dict[str, Any], problems: dict[str, Any]) -> Case:
     if "aggregator" in fields:
         settings["aggregation"] = _rule(fields["aggregator"])
     if "attack" in fields:
-        settings["attack"] = fields["attack"]
+        settings["attack"] = CONVENTIONS.get(fields["attack"]["name"], {}) | fields["attack"]
     conventions = {"weighting": fields["weighting"], **CONVENTIONS.get(fields["algorithm"], {})}
     settings["algorithm"] = chosen(fields, "algorithms", fields["algorithm"], conventions)
     draws = {key: fields[key] for key in ("uniform", "normal", "nodes", "bit_normal", "permutations") if key in fields}

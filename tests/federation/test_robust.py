@@ -1,0 +1,149 @@
+"""Rounds in which a robust rule combines what arrives: what the server keeps, statistics of BatchNorm, several processes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from federation.test_ranks import SIZES, compare
+from fedtide.core.errors import SettingsError
+from fedtide.federation.federation import Federation
+from fedtide.federation.services import RoundServices
+from fedtide.federation.state import initial_state, restored_state
+from support import assert_same, closest, deal, federation, run_rounds, settings, steady, timeline, vectors, watch
+
+pytestmark = pytest.mark.usefixtures("drop_in")
+
+PLAIN = {"amount": 2, "batch_size": 3, "lr": 0.2}
+CENTRED = {"name": "centred_clipping", "radius": 0.05}
+BUCKETS = {"name": "median", "bucket": 2}
+
+
+def made(aggregation: Any, algorithm: Any = "fedavg", rounds: int = 3, **values: Any) -> Federation:
+    chosen = settings(algorithm=algorithm, local=PLAIN, aggregation=aggregation, **values)
+    return federation(chosen, steady(SIZES, rounds), vectors())
+
+
+@pytest.mark.parametrize("algorithm", ["fedavg", "fedcm", "fedawe", "fednova"])
+@pytest.mark.parametrize("rule", [CENTRED, BUCKETS], ids=["centred", "buckets"])
+def test_any_number_of_processes_gives_the_same_run(algorithm: str, rule: dict[str, Any]) -> None:
+    compare(algorithm, "threads", 3, PLAIN, exchange=False, aggregation=rule)
+
+
+@pytest.mark.parametrize("algorithm", ["fedavg", "fedcm"])
+def test_a_resumed_run_goes_on_from_its_centres(algorithm: str) -> None:
+    whole, _ = run_rounds(made(CENTRED, algorithm))
+    half, _ = run_rounds(made(CENTRED, algorithm), 1)
+    fed = made(CENTRED, algorithm)
+    assert_same(whole, run_rounds(fed, 2, restored_state(fed.parts, half.tensors()))[0])
+    with pytest.raises(SettingsError, match=r"uplink\.aggregation\.0\.centre is missing"):
+        restored_state(fed.parts, {**half.tensors(), "uplink": {}})
+
+
+def test_the_centre_is_the_last_result() -> None:
+    fed = made(CENTRED)
+    seen = watch(fed)
+    state, _ = run_rounds(fed)
+    for (r, w), (_, before) in zip(seen[1:], seen, strict=False):
+        start = before - (seen[0][0].w if before is seen[0][1] else seen[0][1])
+        D = r.W - r.w - start
+        factors = (0.05 / D.norm(dim=1, keepdim=True)).clamp(max=1)
+        assert closest(w - r.w, start + (r.weights * factors * D).sum(0)) < 1e-14
+    assert closest(state.uplink["aggregation.0"]["centre"], seen[-1][1] - seen[-1][0].w) < 1e-15
+
+
+def test_what_an_algorithm_combines_first_and_second_have_centres_of_their_own() -> None:
+    """FedCM: gradients, then models, both combined from the same updates."""
+    fed = made(CENTRED, "fedcm")
+    state, _ = run_rounds(fed)
+    first, second = (state.uplink[f"aggregation.{number}"]["centre"] for number in range(2))
+    assert closest(first, state.server["Delta"]) < 1e-15
+    assert closest(first, second) > 1e-3
+
+
+def test_a_session_begins_with_the_centre_zero() -> None:
+    everybody = {client: client for client in range(5)}
+    chosen = settings(local=PLAIN, aggregation=CENTRED)
+    one = federation(chosen, timeline(deal(SIZES), [everybody] * 2, session_of_round=[0, 1]), vectors())
+    (first, w0), (second, w1) = _models(one)
+    assert closest(second - first, w1 - w0) < 1e-15
+
+
+def _models(fed: Federation) -> list[tuple[Tensor, Tensor]]:
+    """Models after two rounds, and what they would be if the second began with the centre zero."""
+    seen = watch(fed)
+    run_rounds(fed)
+    found = []
+    for r, w in seen:
+        D = r.W - r.w
+        factors = (0.05 / D.norm(dim=1, keepdim=True)).clamp(max=1)
+        found.append((w, r.w + (r.weights * factors * D).sum(0)))
+    return found
+
+
+def test_buckets_are_the_rounds_own() -> None:
+    """Other permutations in other rounds, the same for another algorithm and for both combinations of a round."""
+    fed = made({"name": "krum", "f": 0, "keep": 1, "bucket": 2}, rounds=4)
+    _, records = run_rounds(fed)
+    kept = [tuple(record.clients["kept"]) for record in records]
+    assert all(sum(row) in (1.0, 2.0) for row in kept)
+    assert len(set(kept)) > 1
+    again = run_rounds(made({"name": "krum", "f": 0, "keep": 1, "bucket": 2}, rounds=4))[1]
+    assert kept == [tuple(record.clients["kept"]) for record in again]
+
+
+@pytest.mark.parametrize(
+    "rule",
+    [
+        {"name": "median"},
+        {"name": "trimmed_mean", "trim": 0.2},
+        {"name": "krum", "f": 1},
+        {"name": "krum", "f": 1, "keep": None},
+        {"name": "geometric_median"},
+        CENTRED,
+    ],
+    ids=lambda rule: f"{rule['name']}-{rule.get('keep', 1)}",
+)
+def test_statistics_of_batchnorm_are_combined_like_updates_where_that_makes_sense(rule: dict[str, Any]) -> None:
+    fed = made(rule, model="normed", rounds=1)
+    seen = watch(fed)
+    state, records = run_rounds(fed)
+    r, services = seen[0][0], seen[0][0].services
+    assert isinstance(services, RoundServices)
+    p, rows = r.weights[:, 0], services.buffers
+    if rule["name"] == "krum":
+        p = p * torch.tensor(records[0].clients["kept"], dtype=torch.float64)
+    wanted = (p / p.sum()) @ rows
+    if rule["name"] == "median":
+        wanted = rows.median(0).values  # of five
+    if rule["name"] == "trimmed_mean":
+        wanted = rows.sort(0).values[1:4].mean(0)
+    assert closest(state.b, wanted) < 1e-14
+
+
+def test_kept_shares_are_those_of_the_models() -> None:
+    """Not of gradients, which FedCM combines first, nor of statistics of BatchNorm."""
+    fed = made("median", "fedcm", model="normed", rounds=1)
+    seen = watch(fed)
+    _, records = run_rounds(fed)
+    r, _ = seen[0]
+    D = r.W - r.w
+    assert records[0].clients["kept"] == pytest.approx((D == D.median(0).values).double().mean(1).tolist())
+
+
+def test_gradient_rounds_keep_a_centre_of_their_own() -> None:
+    fed = made(CENTRED)
+    first, other = initial_state(fed.parts), initial_state(fed.parts)
+    fed.parts.workers.close()
+    first.uplink["aggregation.0"]["centre"] += 1.0
+    assert not bool(other.uplink["aggregation.0"]["centre"].any())
+
+
+def test_algorithms_that_sum_refuse_rules_in_one_line() -> None:
+    with pytest.raises(SettingsError) as caught:
+        made("median", "feddyn")
+    assert "aggregation median: algorithm feddyn adds up" in str(caught.value)
+    assert "\n" not in str(caught.value)
