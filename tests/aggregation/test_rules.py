@@ -212,7 +212,8 @@ def test_updates_that_are_no_numbers_are_absent(values: dict[str, Any], seed: in
     assert likewise(Combined(found.update, found.kept[here]), without)
     assert not bool(found.kept[~here].any())
     nobody = over(rule(**values), torch.full_like(D, torch.nan), p)
-    assert not bool(nobody.update.any()) and not bool(nobody.kept.any())
+    assert not bool(nobody.update.any())
+    assert not bool(nobody.kept.any())
 
 
 def test_finite_updates_whose_sum_is_not_are_there() -> None:
@@ -257,5 +258,6 @@ def test_a_bucket_of_one_is_everyone_alone(values: dict[str, Any]) -> None:
 def test_settings_that_make_no_rule_are_refused_in_one_line(values: dict[str, Any], message: str) -> None:
     with pytest.raises(SettingsError) as caught:
         Params({"aggregation": values}).run()
-    assert "aggregation" in str(caught.value) and message in str(caught.value)
+    assert "aggregation" in str(caught.value)
+    assert message in str(caught.value)
     assert "\n" not in str(caught.value)

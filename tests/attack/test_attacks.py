@@ -93,9 +93,7 @@ def test_attackers_train_on_flipped_labels_and_are_tested_on_true_ones() -> None
     assert [record.row["train_loss"] for record in records] == [record.row["train_loss"] for record in others]
     assert [record.row["test_accuracy"] for record in records] == [record.row["test_accuracy"] for record in others]
     assert sum(records[0].per_class["held"]) == sum(SIZES)
-    assert records[0].per_class == run_rounds(made(rounds=1))[1][0].per_class | {
-        "test": records[0].per_class["test"]
-    }
+    assert records[0].per_class == run_rounds(made(rounds=1))[1][0].per_class | {"test": records[0].per_class["test"]}
 
 
 def test_full_gradients_of_attackers_are_of_flipped_labels_too() -> None:
@@ -103,9 +101,7 @@ def test_full_gradients_of_attackers_are_of_flipped_labels_too() -> None:
     data, shards = vectors(), deal(SIZES)
     labels = data.train_labels.clone()
     labels[shards[1]] = 2 - labels[shards[1]]
-    other = federation(
-        settings(algorithm="mime", local=PLAIN), steady(SIZES, 3), replace(data, train_labels=labels)
-    )
+    other = federation(settings(algorithm="mime", local=PLAIN), steady(SIZES, 3), replace(data, train_labels=labels))
     state, _ = run_rounds(made({"name": "label_flip", "clients": [1]}, "mime"))
     assert torch.equal(state.w, run_rounds(other)[0].w)
 

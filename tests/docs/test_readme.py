@@ -25,7 +25,8 @@ DOCUMENTS = {str(path.relative_to(ROOT)): path.read_text(encoding="utf-8") for p
 GUIDES = ("README.md", "CONTRIBUTING.md", "docs/start.md", "docs/concepts.md", "docs/systems.md", "docs/extend.md")
 TEXT = "\n".join(DOCUMENTS[name] for name in GUIDES)
 CHOSEN_BY = {
-    "aggregation": "aggregation={}", "attack": "attack={{name: {}, share: 0.5}}", "algorithms": "algorithm={}", "data": "data={}", "exchange": "exchange={}",
+    "aggregation": "aggregation={}", "attack": "attack={{name: {}, share: 0.5}}",
+    "algorithms": "algorithm={}", "data": "data={}", "exchange": "exchange={}",
     "initialisation": "initialiser={}", "models": "model={}", "objectives": "objective={}",
     "participation": "participation={}", "partitions": "partition={}", "scenarios": "scenario={{name: {}}}",
     "selection": "exchange={{name: intervals, selection: {}}}", "uplink": "uplink=[{}]",

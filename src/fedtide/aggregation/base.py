@@ -25,7 +25,7 @@ class RuleSettings(PluginSettings):
     bucket: int | None = Field(
         None,
         ge=1,
-        description="participants of a bucket: drawn anew in every round, their weighted mean takes their place; null: everyone "
+        description="participants of a bucket, drawn anew in every round, whose mean takes their place; null: everyone "
         "alone",
     )
 

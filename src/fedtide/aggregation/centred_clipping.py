@@ -24,7 +24,12 @@ class CentredClipping(Rule):
     class Settings(RuleSettings):
         name: str = "centred_clipping"
         radius: float = Tunable(
-            1.0, low=0.01, high=10.0, log=True, gt=0, description="largest difference from the centre that is not clipped"
+            1.0,
+            low=0.01,
+            high=10.0,
+            log=True,
+            gt=0,
+            description="largest difference from the centre that is not clipped",
         )
         iterations: int = Tunable(1, low=1, high=5, ge=1, description="passes in a round")
         centre: Literal["previous", "zero"] = Field(

@@ -27,6 +27,7 @@ class TrimmedMean(Rule):
         )
 
     settings: Settings
+    statistics = "rule"
 
     def combine(self, D: Tensor, p: Tensor, extra: dict[str, Tensor]) -> Combined:
         cut = math.floor(self.settings.trim * len(D) + 1e-9)  # 0.29 times 100 is a little less than 29

@@ -20,7 +20,8 @@ class AttackSettings(PluginSettings):
     number: int | None = Field(None, ge=1, description="how many clients attack, drawn, instead of `share`")
     clients: tuple[int, ...] = Field((), description="ids of the clients that attack, instead of `share`")
     start: When = Field(
-        None, description="rounds before the first attack, {session: 3} or {period: 2013-07}; null: none, they always attack"
+        None,
+        description="rounds before the first attack, {session: 3} or {period: 2013-07}; null: none, they always attack",
     )
 
     @model_validator(mode="after")

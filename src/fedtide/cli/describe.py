@@ -65,7 +65,7 @@ def describe(kind: str, name: str) -> str:
     for key, field in cls.Settings.model_fields.items():
         if key == "name":
             continue
-        default = field.get_default(call_default_factory=True)
+        default = "required" if field.is_required() else field.get_default(call_default_factory=True)
         default = _plain(getattr(default, "name", default))
         lines.append(f"  {key} = {default}  ({_allowed(field)})  {field.description or ''}".replace("  ()", ""))
     if kind == "algorithms":
