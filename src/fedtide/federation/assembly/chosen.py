@@ -77,7 +77,9 @@ class Chosen:
         if self.settings.evaluation.departed == "last":
             rows[LAST_SERVED] = size + layout.buffer_size
         for link in self.links:
-            rows |= {memory_name(link, name): link.width(name, shared_size(self.algorithm, layout)) for name in link.memory}
+            rows |= {
+                memory_name(link, name): link.width(name, shared_size(self.algorithm, layout)) for name in link.memory
+            }
         return rows
 
     def evaluates(self, model: str) -> bool:
