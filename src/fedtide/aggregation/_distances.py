@@ -11,13 +11,13 @@ _NUMBERS = 1 << 18  # of differences at a time
 
 def to_point(D: Tensor, z: Tensor) -> Tensor:
     """Distances [n] of the rows of ``D`` [n, d] from ``z`` [d]."""
-    few = D.split(max(1, _NUMBERS // D.shape[1]))
+    few = torch.split(D, max(1, _NUMBERS // D.shape[1]))
     return torch.cat([torch.linalg.vector_norm(rows - z, dim=1) for rows in few])
 
 
 def squared(D: Tensor) -> Tensor:
     """Squared distances [n, n] of the rows of ``D`` [n, d] from one another."""
     found, (first, second) = D.new_zeros(len(D), len(D)), torch.triu_indices(len(D), len(D), 1, device=D.device)
-    for part in D.split(max(1, _NUMBERS // len(D)), dim=1):
+    for part in torch.split(D, max(1, _NUMBERS // len(D)), dim=1):
         found[first, second] += pdist(part).square_()
     return found + found.T

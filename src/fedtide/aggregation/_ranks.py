@@ -20,7 +20,7 @@ def middle(D: Tensor, cut: int) -> Combined:
     n = len(D)
     weights = D.new_full((n - 2 * cut,), 1 / (n - 2 * cut))
     updates, counts = [], torch.zeros(n, dtype=torch.int64, device=D.device)
-    for part in D.split(_COLUMNS, dim=1):
+    for part in torch.split(D, _COLUMNS, dim=1):
         between = _ascending(part)[cut : n - cut]
         updates.append(weighted_sum(weights, between))
         counts += _inside(part, between[0], between[-1])

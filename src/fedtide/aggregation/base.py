@@ -95,7 +95,7 @@ class Rule(Plugin):
         size = self.settings.bucket
         if size is None:
             return self._combined(D, p, extra)
-        buckets = torch.from_numpy(draws.permutation(len(D))).to(D.device).split(size)
+        buckets = torch.split(torch.from_numpy(draws.permutation(len(D))).to(D.device), size)
         means = torch.stack([weighted_sum(shares(p[rows]), D[rows]) for rows in buckets])
         found = self._combined(means, torch.stack([p[rows].sum() for rows in buckets]), extra)
         kept = torch.empty_like(p)
