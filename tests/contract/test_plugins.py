@@ -14,11 +14,16 @@ from fedtide.core.errors import SettingsError
 
 EVERY = [(kind, name) for kind in plugins.KINDS for name in plugins.names(kind)]
 
+REQUIRED: dict[tuple[str, str], dict[str, Any]] = {("aggregation", "krum"): {"f": 1}}
+REQUIRED |= {("attack", name): {"share": 0.1} for name in plugins.names("attack") if name != "none"}
+"""Settings that have to be given, since they decide what a result means: how many attackers there are."""
+
 
 def settings_of(kind: str, name: str, **values: Any) -> Any:
     """Settings as they are read from a file."""
     cls = plugins.load(kind, name).Settings
-    return cls.model_validate_json(json.dumps({"name": name, **values}), strict=True)
+    given = {"name": name, **REQUIRED.get((kind, name), {}), **values}
+    return cls.model_validate_json(json.dumps(given), strict=True)
 
 
 @pytest.mark.parametrize(("kind", "name"), EVERY)

@@ -11,7 +11,7 @@ from fedtide.attack.base import Attack, AttackSettings
 
 
 class Alie(Attack):
-    """A little is enough (Baruch et al. 2019): attackers send the honest mean minus z standard deviations of every coordinate.
+    """A little is enough (Baruch et al. 2019): the honest mean minus z standard deviations of every coordinate.
 
     The published z is the largest with which enough honest updates lie farther from the mean for a majority. In small cohorts
     it is 0, no attack at all.
