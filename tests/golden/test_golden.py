@@ -19,8 +19,8 @@ from fedtide.federation.state import initial_state
 from fedtide.world.timeline import Timeline
 from golden import families
 from golden.clipping import ClippedSteps
-from golden.families.case import AS_SETTINGS, TOLERANCE, Case, Outcome, difference
 from golden.families import uplink
+from golden.families.case import AS_SETTINGS, TOLERANCE, Case, Outcome, difference
 from support import federation, settings, watch
 
 FILES = sorted(Path(__file__).parent.glob("*.json"))
