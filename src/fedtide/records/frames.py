@@ -17,6 +17,7 @@ from fedtide.core.errors import SettingsError
 from fedtide.core.files import read_text
 from fedtide.engine.passes.neurons import MEASURES
 from fedtide.records import brief, detections, drifts, session_scores
+from fedtide.records.arrivals import since_arrival
 from fedtide.records.forgetting import NOTHING, Forgetting, accuracy_matrix, forgetting
 from fedtide.records.run_directory import RunDirectory, read_json
 from fedtide.scenarios.base import Scenario
@@ -38,6 +39,7 @@ _OPTIONAL = [
 ]
 _SCORES = r"test_|client_(accuracy|r2|mae)_|personal_|served_"
 _CLIENTS = ["gate", "local_loss", "global_loss", "staleness"]
+_KEPT, _ARRIVAL = ["kept", "clip_factor", "attacker"], ["age", "stay"]
 _NEURONS = ["round", "layer", *MEASURES]
 _BOUNDARY = ["session", "returning", "start_accuracy", "mu", "losses"]
 _TEXT = ["split", "layer"]
@@ -66,7 +68,8 @@ class Records:
             ``returning`` (to clients of an earlier session after the pilot), ``start_accuracy`` (share, NaN where not
             recorded), ``mu`` (weight by stored session) and ``losses`` (training loss by model), both possibly empty.
         clients: records of participants: the run's columns, ``round``, ``client``, ``gate``, ``local_loss``,
-            ``global_loss`` and ``staleness``, NaN where not recorded.
+            ``global_loss``, ``staleness``, ``kept``, ``clip_factor`` and ``attacker``, NaN where not recorded, and where one of
+            the last three is, ``age`` and ``stay``, see :func:`fedtide.records.arrivals.since_arrival`.
         per_class: per run, the test accuracies of its last evaluated model: the run's columns, then one per class.
         session_scores: one row per run, ``session`` and session ``tested`` up to it (both from 1), if sessions have held-out
             samples of their own: the run's columns, these two, ``round``, and the ``test_*`` and ``validation_*`` scores of the
@@ -262,7 +265,10 @@ def _boundaries(path: Path) -> pd.DataFrame:
 
 def _clients(path: Path) -> pd.DataFrame:
     named = ["round", "client"]
-    return _read_csv(path / "clients.csv", named).reindex(columns=[*named, *_CLIENTS])
+    rows = _read_csv(path / "clients.csv", named)
+    if not set(_KEPT).isdisjoint(rows.columns):
+        rows = rows.join(since_arrival(path / "timeline.npz", rows))
+    return rows.reindex(columns=[*named, *_CLIENTS, *_KEPT, *_ARRIVAL])
 
 
 def _per_class(path: Path) -> pd.DataFrame:

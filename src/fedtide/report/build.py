@@ -21,7 +21,18 @@ from fedtide.records import frames as records
 from fedtide.records import statistics
 from fedtide.records.frames import Method, Records
 from fedtide.report import detections, drifts, fairness, findings, gaps, pace, periods, search, seconds
-from fedtide.report.charts import boundaries, clients, dynamics, earlier, figures, pareto, participants, raster, ribbon
+from fedtide.report.charts import (
+    boundaries,
+    clients,
+    dynamics,
+    earlier,
+    figures,
+    kept,
+    pareto,
+    participants,
+    raster,
+    ribbon,
+)
 from fedtide.report.charts.alarms import marks_caption
 from fedtide.report.charts.chart import Chart
 from fedtide.report.charts.concepts import CAPTION as CONCEPTS
@@ -227,13 +238,9 @@ def _pictures(read: Records, table: Table, evaluated: pd.DataFrame, formats: Seq
             "seeds.",
         ),
         ("gains", gains(read, evaluated), "Gain of the clients' own models", GAINS),
-        (
-            "since_arrival",
-            since_arrival(read, evaluated),
-            "Newcomers since their arrival",
-            ARRIVAL,
-        ),
+        ("since_arrival", since_arrival(read, evaluated), "Newcomers since their arrival", ARRIVAL),
         ("by_absence", by_absence(read, evaluated), "Returners by length of absence", ABSENCE),
+        ("kept", kept.kept(read), "What is kept of newcomers' updates", kept.ABOUT),
         (
             "weights",
             boundaries.weights(read, table.rules.reference),

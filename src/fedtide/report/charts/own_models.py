@@ -47,7 +47,7 @@ def gains(records: Records, clients: pd.DataFrame) -> Chart | None:
     values = np.concatenate([rows["y"].to_numpy() for rows in found.values()])
     zero = Series("none", floats([0, 100]), floats([0, 0]), GREY, dash=1, width=0.8, listed=False)
     y = Axis("Gain in accuracy", True, low=float(values.min()) - 0.02, high=float(values.max()) + 0.02)
-    return _chart(records, found, Axis("Clients, % of all, by gain", low=0.0, high=100.0), y, first=zero)
+    return lines_of_methods(records, found, Axis("Clients, % of all, by gain", low=0.0, high=100.0), y, first=zero)
 
 
 def since_arrival(records: Records, clients: pd.DataFrame) -> Chart | None:
@@ -97,10 +97,10 @@ def _accuracies(records: Records, rows: pd.DataFrame, x: Axis, points: bool = Fa
         return None
     values = np.concatenate([part["y"].to_numpy() for part in found.values()])
     low, high = percent_limits(float(values.min()), float(values.max()))
-    return _chart(records, found, x, Axis("Mean accuracy", True, low=low, high=high), points)
+    return lines_of_methods(records, found, x, Axis("Mean accuracy", True, low=low, high=high), points)
 
 
-def _chart(
+def lines_of_methods(
     records: Records,
     found: dict[str, pd.DataFrame],
     x: Axis,
@@ -108,7 +108,7 @@ def _chart(
     points: bool = False,
     first: Series | None = None,
 ) -> Chart:
-    """A panel per model from columns ``x`` and ``y`` of runs: a line per method with the range over its runs."""
+    """A panel for each table with columns ``x`` and ``y`` of runs: a line per method with the range over its runs."""
 
     def lines(rows: pd.DataFrame) -> Iterator[Series]:
         names: dict[Method, str] = method_names(records.methods)
