@@ -1,10 +1,10 @@
 """What compression saves and costs: accuracy over bytes and joules, with clients that come and go and with clients that stay.
 
-    python experiments/uplink/compressors.py experiments/uplink/compressors_fmnist.yaml results/compressors_fmnist [KEY=VALUE ...]
+    python experiments/uplink/compressors.py experiments/uplink/compressors_fmnist.yaml results/compressors_fmnist [KEY=VALUE]
 
 trains what is missing and writes ``curves.csv`` (score by round, megabytes sent by clients, joules; means over the seeds) and
-``table.csv``: the main score at the end, megabytes, joules, megabytes until the uncompressed run's score less one point, and the
-lengths of errors that have left with their clients over those of all updates (means and standard deviations over the seeds).
+``table.csv``: the main score at the end, megabytes, joules, megabytes until the score of the uncompressed run less one point,
+and the lengths of the errors that left with their clients, summed (means and standard deviations over the seeds).
 """
 
 from __future__ import annotations

@@ -5,8 +5,8 @@
 
 trains what is missing of all rules, without attackers and with a fifth of the clients as attackers, and writes
 
-* ``kept.csv``: by attack, rule and group, the kept share in a client's first rounds over that of the residents in the same rounds
-  (mean and standard deviation over the seeds), see :mod:`fedtide.report.charts.kept`,
+* ``kept.csv``: by attack, rule and group, the kept share in a client's first rounds over that of the residents in the same
+  rounds (mean and standard deviation over the seeds), see :mod:`fedtide.report.charts.kept`,
 * ``ages.csv``: the same by rounds since the arrival, without attackers,
 * ``accuracy.csv``: accuracy in percent, of the global model at the end and of newcomers on the mean of all evaluations.
 """
