@@ -15,7 +15,7 @@ from filelock import FileLock
 
 from fedtide.core import system
 from fedtide.core.errors import SettingsError, TakenOver
-from fedtide.core.files import replacing, write_text
+from fedtide.core.files import part_suffix, replacing, write_text
 from fedtide.core.locks import STALE, held, is_held_elsewhere
 from fedtide.records.marks import GrowingFiles
 from waiting import until
@@ -45,10 +45,14 @@ def test_what_a_dead_process_left_is_not_taken_for_the_owner(tmp_path):
     script += "with held(pathlib.Path(sys.argv[1]), ''):\n    os.kill(os.getpid(), 9)\n"
     assert subprocess.run([sys.executable, "-c", script, str(lock)], check=False).returncode == -9
     assert (tmp_path / ".lock.owner").exists()
+    host = part_suffix().rsplit("-", 1)[0]
+    for name in (".lock.owner", ".lock.owner.aside"):
+        (tmp_path / f"{name}{host}-{2**30}.part").touch()  # of another one, which was killed while it took the lock
     with FileLock(str(lock)):  # held by a program that does not say who it is
         assert refused(lock) == REFUSAL
     with held(lock, REFUSAL):
         assert f"process {os.getpid()} " in refused(lock)
+    assert {path.name for path in tmp_path.iterdir()} <= {".lock"}
 
 
 @pytest.mark.parametrize("content", ["", "[]", '{"process": 1}', "\xff"])

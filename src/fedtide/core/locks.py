@@ -22,7 +22,7 @@ from filelock import Timeout
 
 from fedtide.core import system
 from fedtide.core.errors import SettingsError, TakenOver
-from fedtide.core.files import part_suffix
+from fedtide.core.files import part_suffix, remove_stale_parts
 
 HEARTBEAT = 10.0
 """Seconds between signs of life of an owner."""
@@ -73,6 +73,7 @@ class Lock:
             self._file.release()
             raise
         here.fences[self.path] = self.check
+        remove_stale_parts(self.owner)  # of processes that were killed while they took the lock or gave it back
         return True
 
     def release(self) -> None:
