@@ -41,10 +41,6 @@ def runs() -> Iterator[Any]:
         for number, run in enumerate(content["runs"]):
             for place, executor in enumerate(EXECUTORS):
                 marks = [pytest.mark.slow] * ((number + place) % 2)
-                if "early_stop" in run:
-                    marks.append(
-                        pytest.mark.skip(reason="local work is planned before it begins, so nothing stops it early")
-                    )
                 if not _known(run["algorithm"]):
                     marks.append(pytest.mark.skip(reason="not yet"))
                 if content.get("family") == "uplink" and (reason := uplink.missing(run)):

@@ -17,6 +17,7 @@ from fedtide.core.plugins import Plugin, PluginSettings, Tunable
 from fedtide.core.randomness import Randomness
 from fedtide.engine.flat import Layout
 from fedtide.engine.local import Gradient, GradientAt, Local, NoStep, Term, TermBatch
+from fedtide.engine.stop import StopRule
 from fedtide.settings.kinds import AlgorithmSettings
 from fedtide.world.concepts import Concept
 
@@ -131,6 +132,8 @@ class Algorithm(Plugin):
         keeps_buffers: whether clients keep the network's floating buffers to themselves: the global ones then stay as they are.
         takes_momentum: whether ``local.momentum`` goes with it; it does not where the algorithm takes local steps itself.
         gradients_per_step: gradients on a batch that :meth:`direction` takes in a local step, for the record and the costs.
+        early_stop: whether a client ends its first phase after a local epoch, by its mean cross-entropy on its training
+            samples; None: none does. Costs are those of the steps taken; the passes for the loss are not charged.
         personal_lr: learning rate of the steps of ``evaluation.personalise``, where the algorithm has one for them; None: the
             round's.
         personal: whether what clients remember is a model of their own, which a device that leaves can keep; see
@@ -150,6 +153,7 @@ class Algorithm(Plugin):
     needs_sgd: bool = False
     takes_momentum: bool = True
     gradients_per_step: int = 1
+    early_stop: StopRule | None = None
     personal_lr: float | None = None
     buffer: int = 1
     synthetic_per_shard: int = 0

@@ -24,6 +24,7 @@ from torch import Tensor
 
 from fedtide.engine.optimisers import Coefficient, Moments, Sgd, add, optimiser
 from fedtide.engine.plan import BatchPlan
+from fedtide.engine.stop import EarlyStop
 from fedtide.models.base import Outputs
 from fedtide.programs.program import Gradients, Product
 from fedtide.settings.run import LocalSettings
@@ -131,7 +132,7 @@ class Cohort:
         losses: [C] sum over steps of the mean batch loss, written by the executor.
         direction: the algorithm's own step direction, or None. memories: rows [C, d] that it may write; those of a finished
             client are frozen.
-        trains: bool [d], the parameters that are trained; None for all.
+        trains: bool [d], the parameters that are trained; None for all. stop: ends rows early; None: none.
     """
 
     W: Tensor
@@ -147,6 +148,7 @@ class Cohort:
     direction: Direction | None = None
     memories: list[Tensor] = field(default_factory=list)
     trains: Tensor | None = None
+    stop: EarlyStop | None = None
 
 
 def rows_of(value: Any, rows: slice) -> Any:

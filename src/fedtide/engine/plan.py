@@ -14,6 +14,7 @@ from fedtide.core.randomness import generator, key64
 from fedtide.settings.run import LocalSettings
 
 Classes = Callable[[Ints], Ints]  # classes of the training samples at some positions
+EPOCHS = ("epochs", "mean_epochs")  # units of local work that are passes over a client's samples
 _BETWEEN = 1181783497276652981  # an odd multiplier keeps the keys of a step's batches apart
 
 
@@ -42,9 +43,12 @@ class BatchPlan:
 
     def without(self, rows: Sequence[int]) -> BatchPlan:
         """The same plan, with no steps for some clients."""
-        sizes = self.sizes.clone()
-        sizes[list(rows)] = 0
-        return replace(self, sizes=sizes, steps=[0 if row in rows else count for row, count in enumerate(self.steps)])
+        return self.until([0 if row in rows else count for row, count in enumerate(self.steps)])
+
+    def until(self, steps: list[int]) -> BatchPlan:
+        """The same plan, with fewer steps for some clients."""
+        taken = torch.arange(self.sizes.shape[1]) < torch.tensor(steps, dtype=torch.int64).unsqueeze(1)
+        return replace(self, sizes=self.sizes * taken, steps=steps)
 
     @property
     def longest(self) -> int:

@@ -25,6 +25,7 @@ from fedtide.engine.task import Task
 from fedtide.engine.workers import Workers
 from fedtide.federation.assembly.chosen import Chosen
 from fedtide.federation.assembly.compatibility import (
+    refuse_early_stop,
     refuse_other_clock,
     refuse_other_optimiser,
     refuse_other_phases,
@@ -163,6 +164,7 @@ def _refuse_unsuitable(chosen: Chosen, timeline: Timeline, data: Dataset) -> Non
     refuse_other_clock(chosen)
     refuse_other_optimiser(settings, algorithm)
     refuse_other_phases(settings, algorithm)
+    refuse_early_stop(settings, algorithm)
     refuse_other_uplink(chosen)
     chosen.exchange.require(algorithm, settings.local)
     if algorithm.synthetic_per_shard and data.kind == "text":

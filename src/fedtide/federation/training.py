@@ -11,13 +11,16 @@ import torch
 from torch import Tensor
 
 from fedtide.algorithms.base import Phase, Round
+from fedtide.core.array_types import Ints
 from fedtide.core.faults import broken_contract
 from fedtide.costs.wireless import Segment
 from fedtide.engine import contract
 from fedtide.engine.flat import weighted_sum
 from fedtide.engine.local import Cohort, Gradient, GradientAt, NoStep, momentum_steps
 from fedtide.engine.optimisers import Moments, optimiser
-from fedtide.engine.plan import BatchPlan, Classes, plan_batches
+from fedtide.engine.passes.evaluation import own_loss
+from fedtide.engine.plan import EPOCHS, BatchPlan, Classes, plan_batches, step_count
+from fedtide.engine.stop import EarlyStop
 from fedtide.exchange.base import Schedule
 from fedtide.federation.parts import Parts
 from fedtide.federation.plan import RoundPlan
@@ -94,9 +97,9 @@ def train(t: Training, r: Round, batches: BatchPlan) -> Trained:
 
 
 def _gradients(t: Training, phases: list[Cohort]) -> float | None:
-    """Gradients on batches that a participant took, on average; None where it took one in every step of a single phase."""
+    """Gradients on batches that a participant took, on average; None where it took one in every planned step of one phase."""
     per_step = [t.gradients_per_step(cohort) for cohort in phases]
-    if per_step == [1]:
+    if per_step == [1] and phases[0].stop is None:
         return None
     taken = [each * sum(cohort.plan.steps) for each, cohort in zip(per_step, phases, strict=True)]
     return sum(taken) / len(phases[0].plan.steps)
@@ -132,8 +135,8 @@ def _cohort(t: Training, r: Round, phase: Phase, batches: BatchPlan, number: int
         buffers = contract.tensor(algorithm, "phases", phase.buffers, state.b, (form,), (clients, form))
     if trains is not None:
         trains = contract.mask(algorithm, trains, len(r.w)).to(W.device)
+    local = t.plan.local if phase.amount is None else t.plan.local.model_copy(update={"amount": phase.amount})
     if number or phase.amount is not None:
-        local = t.plan.local if phase.amount is None else t.plan.local.model_copy(update={"amount": phase.amount})
         batches = phase_batches(t.plan, local, t.parts.data.classes, W.device, number)
     cohort = Cohort(
         W=W,
@@ -151,6 +154,7 @@ def _cohort(t: Training, r: Round, phase: Phase, batches: BatchPlan, number: int
     if number:
         return cohort, kept
     r.W = W
+    cohort.stop = _early_stop(t, local, batches.steps)
     cohort.terms = [
         *contract.terms(algorithm, algorithm.terms(r)),
         *contract.terms(t.parts.initialiser, t.parts.initialiser.terms(state.initialiser)),
@@ -168,6 +172,23 @@ def _cohort(t: Training, r: Round, phase: Phase, batches: BatchPlan, number: int
         cohort.direction = direction
         cohort.memories = [rows for _, rows in r.client]
     return cohort, kept
+
+
+def _early_stop(t: Training, local: LocalSettings, steps: list[int]) -> EarlyStop | None:
+    """Where the algorithm lets participants stop that are to take ``steps``; None if nowhere, or work is not in epochs."""
+    rule, parts, shards = t.parts.algorithm.early_stop, t.parts, t.plan.shards
+    if rule is None or local.unit not in EPOCHS:
+        return None
+    first = [local.model_copy(update={"amount": epochs}) for epochs in range(1, local.amount + 1)]
+
+    def loss(row: int, w: Tensor, b: Tensor) -> float:
+        return own_loss(parts.workers, w, b, shards[row], parts.settings.evaluation.batch_size)
+
+    ends = [
+        [step_count(len(shard), t.plan.mean_size, part) for part in first] if count else []
+        for shard, count in zip(shards, steps, strict=True)
+    ]
+    return EarlyStop(rule, ends, loss)
 
 
 def _moments(memory: dict[str, Tensor], W: Tensor, local: LocalSettings) -> Moments:
@@ -191,12 +212,17 @@ def sit_out(r: Round, schedule: Schedule, batches: BatchPlan) -> BatchPlan:
     return batches
 
 
+def _processed(t: Training, cohort: Cohort) -> Ints:
+    """Samples that each row processes in its first 0, 1, ... steps, int64 [C, S + 1], in all gradients of a step."""
+    samples: Ints = np.pad(cohort.plan.sizes.numpy().cumsum(1), ((0, 0), (1, 0)))
+    return samples * t.gradients_per_step(cohort)
+
+
 def _advance(t: Training, r: Round, cohort: Cohort, exchanges: bool) -> list[Segment]:
     """Local steps, with ``exchanges`` in segments that end where clients average, the last at the round's end; else in one."""
     segments = []
     trained = np.zeros(len(r.ids), dtype=np.int64)  # steps of each client that are part of a segment
-    samples = np.pad(cohort.plan.sizes.numpy().cumsum(1), ((0, 0), (1, 0)))  # processed after 0, 1, ... steps
-    samples *= t.gradients_per_step(cohort)
+    samples = _processed(t, cohort)
 
     def close(rows: list[int], step: int) -> None:
         segments.append(Segment(rows, (samples[rows, step] - samples[rows, trained[rows]]).tolist()))
@@ -211,6 +237,11 @@ def _advance(t: Training, r: Round, cohort: Cohort, exchanges: bool) -> list[Seg
         cohort.buffers[members] = weighted_sum(weights, cohort.buffers[members])
         close(rows, step)
     advance(cohort.plan.longest)
+    if cohort.stop is not None:
+        taken = torch.tensor(cohort.stop.steps, device=cohort.W.device)
+        t.share.combine(taken)
+        cohort.plan = cohort.plan.until(taken.tolist())
+        samples = _processed(t, cohort)
     if active := [row for row in range(len(r.ids)) if row not in t.schedule.idle]:
         close(active, cohort.plan.longest)
     return segments

@@ -86,6 +86,8 @@ class Resident(Executor):
             total += value
             if moves:
                 update.step(w, g)
+            if cohort.stop is not None and cohort.stop(row, step + 1, module.w, module.b):
+                break
         cohort.W[row].copy_(module.w)
         cohort.buffers[row].copy_(module.b)
         cohort.losses[row] += total

@@ -57,4 +57,17 @@ class Stacked(Executor):
             for after, old in zip(written if before else [], before, strict=True):
                 after.copy_(torch.where(running, after, old))
             losses += torch.where(running[:, 0], value, 0.0)
+            if stopped := _stopped(cohort, rows, step):
+                steps[stopped] = shortest = step + 1
+                if shortest >= steps.max():
+                    return
             yield
+
+
+def _stopped(cohort: Cohort, rows: slice, step: int) -> list[int]:
+    """The rows of a chunk, from 0, that a step was the last of before the end of their plan."""
+    stop = cohort.stop
+    if stop is None:
+        return []
+    running = [row for row in range(rows.start, rows.stop) if cohort.plan.steps[row] > step]
+    return [row - rows.start for row in running if stop(row, step + 1, cohort.W[row], cohort.buffers[row])]

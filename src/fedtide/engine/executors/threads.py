@@ -38,7 +38,7 @@ class Threads(Executor):
         return f"threads, {self.workers.at_a_time('client')}"
 
     def _client(self, cohort: Cohort, row: int) -> Iterator[None]:
-        task, plan, loss = self.task, cohort.plan, cohort.losses[row]
+        task, plan, stop, loss = self.task, cohort.plan, cohort.stop, cohort.losses[row]
         training = Rows(cohort, slice(row, row + 1), self.gradient)
         grain = -(-plan.indices.shape[-1] // _WIDTHS)
         sizes = plan.sizes[row].tolist()[: plan.steps[row]]
@@ -52,6 +52,8 @@ class Threads(Executor):
                 keep = None if width == sizes[step] else torch.arange(width, device=task.device) < sizes[step]
                 place = None if places is None else places[step, :width]
                 loss += training.step(inputs, labels, keep, plan.keys[row, step], place)
+                if stop is not None and stop(row, step + 1, training.w[0], cohort.buffers[row]):
+                    return
                 yield
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -187,24 +188,38 @@ def evaluate_each(
         models: parameters [M, d] and floating buffers [M, q]. of: the model of each client.
         concepts: number C of concepts and samples of the part under each; scores are then per concept and class, [C L].
     """
-    task = workers.task
-    (W, B), classes = models, task.data.num_classes
-    size = classes if concepts is None else classes * concepts[0]
+    W, B = models
 
     def client(_: WorkerState, row: int) -> Scores:
-        total, count = torch.zeros(2, size, dtype=torch.float64), torch.zeros(size, dtype=torch.int64)
-        positions, model = torch.from_numpy(shards[row]).to(task.device), of[row]
-        with torch.inference_mode():
-            for part in torch.split(positions, batch) if len(positions) else ():
-                inputs, labels = task.data.read(split, part)
-                prepared = task.lay_out(task.data.prepare(inputs, task.dtype))
-                logits = workers.forward(W[model], B[model], prepared)
-                groups = labels if concepts is None else labels + part // concepts[1] * classes
-                total += _tally(logits, labels, groups, size, None)
-                count += torch.bincount(groups.cpu(), minlength=size)
-        return Scores(total[1].to(torch.int64), count, total[0])
+        return _of_client(workers, W[of[row]], B[of[row]], split, shards[row], batch, concepts)
 
     return workers.map(client, range(len(shards)))
+
+
+def own_loss(workers: Workers, w: Tensor, b: Tensor, shard: Ints, batch: int) -> float:
+    """Mean cross-entropy of one model on a client's training samples, in the calling thread; NaN without any."""
+    loss = _of_client(workers, w, b, "train", shard, batch, None).mean_loss()
+    return math.nan if loss is None else loss
+
+
+def _of_client(
+    workers: Workers, w: Tensor, b: Tensor, split: Split, shard: Ints, batch: int, concepts: tuple[int, int] | None
+) -> Scores:
+    """Scores of one model on the samples of one client; arguments as above."""
+    task = workers.task
+    classes = task.data.num_classes
+    size = classes if concepts is None else classes * concepts[0]
+    total, count = torch.zeros(2, size, dtype=torch.float64), torch.zeros(size, dtype=torch.int64)
+    positions = torch.from_numpy(shard).to(task.device)
+    with torch.inference_mode():
+        for part in torch.split(positions, batch) if len(positions) else ():
+            inputs, labels = task.data.read(split, part)
+            prepared = task.lay_out(task.data.prepare(inputs, task.dtype))
+            logits = workers.forward(w, b, prepared)
+            groups = labels if concepts is None else labels + part // concepts[1] * classes
+            total += _tally(logits, labels, groups, size, None)
+            count += torch.bincount(groups.cpu(), minlength=size)
+    return Scores(total[1].to(torch.int64), count, total[0])
 
 
 def predict(workers: Workers, w: Tensor, b: Tensor, inputs: Tensor, batch: int) -> Tensor:

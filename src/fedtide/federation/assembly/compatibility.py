@@ -6,6 +6,7 @@ from itertools import pairwise
 
 from fedtide.algorithms.base import Algorithm
 from fedtide.core.errors import SettingsError
+from fedtide.engine.plan import EPOCHS
 from fedtide.federation.assembly.chosen import Chosen
 from fedtide.settings.clock import Events
 from fedtide.settings.optimiser import Sgd
@@ -39,6 +40,25 @@ def refuse_other_phases(settings: RunSettings, algorithm: Algorithm) -> None:
             f"exchange {settings.exchange.name} averages inside rounds, but algorithm {name} trains in phases; "
             "use exchange: end"
         )
+
+
+def refuse_early_stop(settings: RunSettings, algorithm: Algorithm) -> None:
+    """Refuse an early stop by loss where it has nothing to stop, or where something is planned by the steps to come."""
+    local, name, exchange = settings.local, settings.algorithm.name, settings.exchange.name
+    if algorithm.early_stop is None:
+        return
+    what = f"algorithm {name} stops clients early"
+    refused = [
+        (local.unit not in EPOCHS, f"local.unit = {local.unit}: {what} after a local epoch; use epochs or mean_epochs"),
+        (
+            local.amount < 2,
+            f"local.amount = {local.amount}: {what} after the second local epoch at first; use 2 or more",
+        ),
+        (exchange != "end", f"exchange {exchange} averages after planned steps, but {what}; use exchange: end"),
+        (settings.clock.name == "events", f"clock: events plans when a client is done, but {what}; use clock: rounds"),
+    ]
+    if problems := [problem for found, problem in refused if found]:
+        raise SettingsError(problems[0])
 
 
 def refuse_other_uplink(chosen: Chosen) -> None:

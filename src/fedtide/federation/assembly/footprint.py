@@ -150,7 +150,7 @@ def footprint(chosen: Chosen, timeline: Timeline, data: Dataset, device: torch.d
                 at_once * number * (2 * size.parameters + 2 * batch * size.activations + (width - batch) * sample),
                 _smaller("local.batch_size", "engine.chunk" if executor == "stacked" else "engine.workers"),
             ),
-            _evaluation(settings, timeline, data, size, workers, number),
+            _evaluation(chosen, timeline, data, size, workers, number),
             *([_gradients(chosen, timeline, size, min(cohort, workers), number)] if algorithm.gradients else []),
             *([plan] if moved else []),
             Part(
@@ -217,13 +217,14 @@ def _gradients(chosen: Chosen, timeline: Timeline, size: Size, at_once: int, num
     )
 
 
-def _evaluation(
-    settings: RunSettings, timeline: Timeline, data: Dataset, size: Size, workers: int, number: int
-) -> Part:
+def _evaluation(chosen: Chosen, timeline: Timeline, data: Dataset, size: Size, workers: int, number: int) -> Part:
     """Batches in evaluation mode, and the samples that are gathered for it."""
-    evaluation, sample = settings.evaluation, math.prod(data.input_shape)
+    evaluation, sample = chosen.settings.evaluation, math.prod(data.input_shape)
     batch = min(evaluation.batch_size, max(data.size("test"), len(timeline.validation)))
     batches = min(workers, -(-max(data.size("test"), 1) // evaluation.batch_size))
+    if chosen.algorithm.early_stop is not None:  # every worker with a client of its own
+        held = min(evaluation.batch_size, max(map(len, timeline.shards), default=0))
+        batch, batches = max(batch, held), max(batches, min(workers, _cohort(chosen, timeline)))
     gathered = len(timeline.validation) if "validation" in evaluation.splits else 0
     if evaluation.consistency or (evaluation.boundary_losses and timeline.sessions > 1):
         gathered = max(gathered, sum(map(len, timeline.shards_at(0))))
