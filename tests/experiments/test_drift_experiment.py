@@ -102,6 +102,36 @@ def test_spans_and_curves_are_those_of_the_runs(here: Path) -> None:
     assert curves.groupby("label").size().to_dict() == {"fedavg": 8, "ifca": 8}
 
 
+def test_accuracy_around_changes_that_nobody_present_has_seen() -> None:
+    """Sessions of three rounds; labels change in the fourth and the tenth round."""
+    accuracy = [0.1, 0.5, 0.9, 0.3, 0.8, 0.9, 0.4, 0.9, 0.9, 0.2, 0.6, 0.7]
+    session = [1, 1, 1, 2, 2, 2, 3, 3, 3, 4, 4, 4]
+    found = script("sessions")["measures"](pd.DataFrame({"test_accuracy": accuracy, "session": session}), 3, 6)
+    means = {"before": 100 * (0.5 + 0.78) / 2, "dip": 25.0, "rounds": 1.0, "recovered": 50.0}
+    assert found == pytest.approx(means | {"first": 20.0, "mean": 50.0, "final": 66.0})
+
+
+def test_returning_populations_are_compared_in_every_world(here: Path) -> None:
+    experiment, file, out = script("sessions"), here / "sessions.yaml", here / "out"
+    settings: dict[str, Any] = yaml.safe_load((FOLDER / "sessions/sessions.yaml").read_text())
+    settings["scenario"] |= {"num_devices": 3, "num_sessions": 5, "rounds_per_session": 2}
+    settings["drift"] |= {"start": 4, "period": 4}
+    settings["compare"] |= {"algorithms": ["fedavg"], "initialisers": ["previous", "oracle"], "seeds": [0]}
+    file.write_text(yaml.safe_dump(settings))
+    experiment["main"].__globals__.update(WORLDS={"between": 5, "nothing drifts": None}, RATES=(1e-6, 0.1))
+    experiment["main"](file, out)
+    assert pd.read_csv(out / "rates.csv").set_index("lr")["accuracy"].idxmax() == 0.1
+    table = pd.read_csv(out / "accuracy.csv", header=[0, 1], index_col=[0, 1, 2])
+    settings["drift"]["start"], settings["local"]["lr"] = 5, 0.1
+    runs = fedtide.compare(Params(settings), workers=1).history.set_index(["initialiser", "round"])["test_accuracy"]
+    for name in ("previous", "oracle"):
+        row, accuracy = table.loc[("between", "fedavg", name)], 100 * runs[name]
+        assert row["first", "mean"] == pytest.approx((accuracy[7] + accuracy[9]) / 2, abs=0.06)
+        assert row["mean", "mean"] == pytest.approx(accuracy.loc[7:].mean(), abs=0.06)
+        assert row["dip", "mean"] == pytest.approx((accuracy.loc[6:9].min() + accuracy[10]) / 2, abs=0.06)
+    assert set(table.index.get_level_values(0)) == {"between", "nothing drifts"}
+
+
 @pytest.mark.parametrize("name", ["fmnist", "planted"])
 def test_every_method_has_as_many_trials(here: Path, name: str) -> None:
     plan = yaml.safe_load((FOLDER / name / "search.yaml").read_text())
