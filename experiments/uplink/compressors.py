@@ -1,21 +1,22 @@
 """What compression saves and costs: accuracy over bytes and joules, with clients that come and go and with clients that stay.
 
-    python experiments/uplink/compressors.py experiments/uplink/compressors_fmnist.yaml results/compressors_fmnist [KEY=VALUE]
+    python experiments/uplink/compressors.py experiments/uplink/settings/compressors_fmnist.yaml results/compressors_fmnist
 
 trains what is missing and writes ``curves.csv`` (score by round, megabytes sent by clients, joules; means over the seeds) and
 ``table.csv``: the main score at the end, megabytes, joules, megabytes until the score of the uncompressed run less one point,
-and the lengths of the errors that left with their clients, summed (means and standard deviations over the seeds).
+and the lengths of the errors that left with their clients, summed (means and standard deviations over the seeds). Further
+arguments override settings.
 """
 
 from __future__ import annotations
 
-import subprocess
 import sys
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 
+import fedtide
 from fedtide.core.files import write_text
 from fedtide.records.run_directory import RunDirectory, read_json
 from fedtide.runs.stages import run_directories
@@ -26,9 +27,9 @@ REFERENCE = "none"
 
 def main(file: Path, out: Path, overrides: list[str]) -> None:
     """Train, and write the tables."""
-    sets = [word for item in overrides for word in ("--set", item)]
-    subprocess.run([sys.executable, "-m", "fedtide", "compare", "-q", "--params", str(file), *sets], check=True)
-    curves = pd.concat([curve(path) for path in run_directories(Params.read(file, overrides), Path("runs"))])
+    params = Params.read(file, overrides)
+    fedtide.compare(params)
+    curves = pd.concat([curve(path) for path in run_directories(params, Path("runs"))])
     run = ["label", "seed"]
     last = curves.groupby(run).last()
     enough = last.loc[REFERENCE, "score"] - 0.01

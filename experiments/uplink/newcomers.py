@@ -1,9 +1,10 @@
 """What aggregation rules keep of newcomers, of returners and of attackers, and how well those who have come are served.
 
     export FEDTIDE_PLUGINS=experiments/uplink/plugins
-    python experiments/uplink/newcomers.py experiments/uplink/newcomers_fmnist.yaml results/newcomers_fmnist [KEY=VALUE ...]
+    python experiments/uplink/newcomers.py experiments/uplink/settings/newcomers_fmnist.yaml results/newcomers_fmnist
 
-trains what is missing of all rules, without attackers and with a fifth of the clients as attackers, and writes
+trains what is missing of all rules, without attackers and with a fifth of the clients as attackers, and writes (further
+arguments override settings)
 
 * ``kept.csv``: by attack, rule and group, the kept share in a client's first rounds over that of the residents in the same
   rounds (mean and standard deviation over the seeds), see :mod:`fedtide.report.charts.kept`,
@@ -13,16 +14,14 @@ trains what is missing of all rules, without attackers and with a fifth of the c
 
 from __future__ import annotations
 
-import subprocess
 import sys
 from pathlib import Path
 
 import pandas as pd
 
+import fedtide
 from fedtide.core.files import write_text
-from fedtide.records.frames import load
 from fedtide.report.charts.kept import relative
-from fedtide.runs.stages import run_directories
 from fedtide.settings.params import Params
 
 ATTACKS = {
@@ -39,10 +38,7 @@ def main(file: Path, out: Path, overrides: list[str]) -> None:
     """Train, and write the tables."""
     kept, scores = {}, {}
     for attack, setting in ATTACKS.items():
-        chosen = [*overrides, setting]
-        sets = [word for item in chosen for word in ("--set", item)]
-        subprocess.run([sys.executable, "-m", "fedtide", "compare", "-q", "--params", str(file), *sets], check=True)
-        read = load(run_directories(Params.read(file, chosen), Path("runs")))
+        read = fedtide.compare(Params.read(file, [*overrides, setting]))
         kept[attack] = relative(read.clients)
         history = read.history.dropna(subset=["test_accuracy"])
         run = ["label", "seed"]

@@ -1,0 +1,61 @@
+"""The experiments with updates on their way, on small worlds."""
+
+from __future__ import annotations
+
+import runpy
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+import yaml
+
+import fedtide.uplink
+
+FOLDER = Path(__file__).parents[2] / "experiments/uplink"
+
+
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty working directory, with the experiment's link at hand."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("FEDTIDE_PLUGINS", str(FOLDER / "plugins"))
+    monkeypatch.setattr(fedtide.uplink, "__path__", list(fedtide.uplink.__path__))
+    return tmp_path
+
+
+def small(here: Path, name: str, *labels: str) -> Path:
+    """Settings of an experiment on digits, of some methods, one seed and twelve rounds in three sessions."""
+    settings: dict[str, Any] = yaml.safe_load((FOLDER / "settings" / f"{name}.yaml").read_text())
+    settings["data"] = {"name": "digits"}
+    settings["scenario"] |= {"num_sessions": 3, "rounds_per_session": 4, "rounds_pilot": 4}
+    settings["model"], settings["local"]["amount"] = {"name": "logistic"}, 2
+    settings["evaluation"] |= {"every": 2, "clients_every": 2}
+    settings["compare"] |= {"algorithms": list(labels), "seeds": [0]}
+    (here / f"{name}.yaml").write_text(yaml.safe_dump(settings))
+    return here / f"{name}.yaml"
+
+
+def test_what_is_kept_of_newcomers_and_attackers(here: Path) -> None:
+    script = runpy.run_path(str(FOLDER / "newcomers.py"))
+    every = script["main"].__globals__["ATTACKS"]
+    script["main"].__globals__["ATTACKS"] = {name: every[name] for name in ("none", "sign_flip")}
+    script["main"](small(here, "newcomers_fmnist", "patient_clip", "median"), here / "out", [])
+    kept = pd.read_csv(here / "out/kept.csv").set_index(["attack", "label", "group"])["mean"]
+    assert 0 < kept["sign_flip", "median", "Attackers"] != 1
+    assert kept["none", "patient_clip", "Newcomers"] > 1  # whose bound is the upper one
+    accuracy = pd.read_csv(here / "out/accuracy.csv").set_index(["attack", "label"])
+    assert len(accuracy) == 4
+    assert accuracy["newcomers"].notna().all()
+    assert {"Newcomers"} <= set(pd.read_csv(here / "out/ages.csv")["group"]) <= {"Newcomers", "Returners"}
+
+
+def test_what_compression_saves(here: Path) -> None:
+    script = runpy.run_path(str(FOLDER / "compressors.py"))
+    script["main"](small(here, "compressors_fmnist", "none", "qsgd", "top_k"), here / "out", [])
+    table = pd.read_csv(here / "out/table.csv", index_col="label")
+    ratio = table["megabytes"] / table.loc["none", "megabytes"]
+    assert ratio["qsgd"] == pytest.approx((32 + 650 * 4) / (32 * 650), rel=0.01)
+    assert table.loc["none", "lost"] == 0 < table.loc["top_k", "lost"]
+    curves = pd.read_csv(here / "out/curves.csv")
+    assert curves.groupby("label").size().to_dict() == {"none": 6, "qsgd": 6, "top_k": 6}
