@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-import importlib
 import json
-import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from commands import Fedtide
-from fedtide.core import plugins, source
 
 ALGORITHM = "from fedtide.algorithms.base import Algorithm, Local, Term\n"
 MODEL = "from torch import nn\nfrom fedtide.models.base import Model, Network\n"
@@ -61,23 +57,6 @@ READS = {
     "missing": ("'missing', 'vector', x / 0 * 0, y, x, y", "finite inputs, got train sample 0 with one that is not"),
     "flat": ("'flat', 'image', x, y, x, y", "train_inputs of kind image, numbers [n, channels, height, width], got"),
 }  # fmt: skip
-
-
-@pytest.fixture
-def own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """A folder of plug-ins, forgotten afterwards."""
-    root = tmp_path / "own"
-    monkeypatch.setenv("FEDTIDE_PLUGINS", str(root))
-    loaded = set(sys.modules)
-    yield root
-    for kind in plugins.KINDS:
-        package = importlib.import_module(f"fedtide.{kind}")
-        package.__path__[:] = [path for path in package.__path__ if not path.startswith(str(root))]
-        for name in [name for name in sys.modules if name not in loaded and name.startswith(f"{package.__name__}.")]:
-            if (sys.modules[name].__file__ or "").startswith(str(root)):
-                delattr(package, name.rpartition(".")[2])
-                del sys.modules[name]
-    source.source_file.cache_clear()
 
 
 def write(own: Path, kind: str, name: str, content: str | bytes) -> Path:

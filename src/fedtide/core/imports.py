@@ -5,23 +5,20 @@ They are found as Python finds modules, and in the working directory.
 
 from __future__ import annotations
 
-import ast
-import functools
 import importlib
-import importlib.util
 import inspect
 import sys
 import sysconfig
 import typing
 from collections.abc import Iterator, Mapping
-from importlib.machinery import PathFinder
 from importlib.metadata import packages_distributions, version
 from pathlib import Path
 from typing import Any, TypeVar
 
 from fedtide.core.errors import SettingsError, nearest, shortened
 from fedtide.core.faults import describe_fault
-from fedtide.core.source import tree
+from fedtide.core.installed import spec_of
+from fedtide.core.source import imported_names
 
 Made = TypeVar("Made")
 
@@ -133,16 +130,7 @@ def libraries(path: str, key: str) -> dict[str, str]:
 def module_file(module: str) -> Path | None:
     """The file of a module, ``None`` if there is none; nothing is imported for it."""
     _search_working_directory()
-    top, *below = module.split(".")
-    try:
-        spec = importlib.util.find_spec(top)
-    except (ImportError, ValueError):
-        return None
-    for part in below:
-        if spec is None or spec.submodule_search_locations is None:
-            return None
-        spec = PathFinder.find_spec(f"{spec.name}.{part}", list(spec.submodule_search_locations))
-    if spec is None:
+    if (spec := spec_of(module)) is None:
         return None
     if spec.origin is None or not Path(spec.origin).is_file():  # a package without __init__.py
         folders = list(spec.submodule_search_locations or ())
@@ -215,24 +203,6 @@ def _reached(module: str, key: str) -> Iterator[tuple[str, Path]]:
             todo.append(name.rpartition(".")[0])  # a package is imported before what is in it
         if file.suffix and _is_own(file):
             try:
-                todo.extend(sorted(_imports(name, file), reverse=True))
+                todo.extend(sorted(imported_names(name, file), reverse=True))
             except (SyntaxError, ValueError, RecursionError, OSError) as error:
                 raise SettingsError(f"{key}: {describe_fault(error, [file.parent], file)}") from None
-
-
-@functools.cache
-def _imports(module: str, file: Path) -> set[str]:
-    """Names that may be modules in the import statements of a source file."""
-    package = module if file.name == "__init__.py" else module.rpartition(".")[0]
-    found: set[str] = set()
-    for node in ast.walk(tree(file)):
-        if isinstance(node, ast.Import):
-            found |= {alias.name for alias in node.names}
-        elif isinstance(node, ast.ImportFrom):
-            base = node.module or ""
-            if node.level:
-                outer = package.split(".")[: len(package.split(".")) - node.level + 1]
-                base = ".".join([*outer, *filter(None, [node.module])])
-            if base:
-                found |= {base, *(f"{base}.{alias.name}" for alias in node.names if alias.name != "*")}
-    return found

@@ -4,9 +4,10 @@ A *kind* is a sub-package (``algorithms``, ``models``, ...) whose ``base.py`` de
 other module of that sub-package without a leading underscore defines exactly one public subclass of it. Nothing is
 imported before it is asked for.
 
-Folders named in the environment variable ``FEDTIDE_PLUGINS`` (separated as in ``PATH``) are searched too: a file
-``algorithms/foo.py`` below one of them is the algorithm ``foo``. A file that cannot be used is an error where it is used, a
-mark in lists, and nothing anywhere else.
+Folders named in the environment variable ``FEDTIDE_PLUGINS`` (separated as in ``PATH``) are searched too, and those of
+installed packages (:mod:`fedtide.core.installed`): a file ``algorithms/foo.py`` below one of them is the algorithm ``foo``. A
+file that cannot be used, or a name that two files have, is an error where it is used, a mark in lists, and nothing anywhere
+else.
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 from fedtide.core.bounds import LARGEST
 from fedtide.core.errors import SettingsError, nearest, shortened
 from fedtide.core.faults import PluginCrash, PluginError, describe_fault
+from fedtide.core.installed import installed_packages
 from fedtide.core.source import source_file, tree
 
 KINDS = (
@@ -141,30 +143,44 @@ def Tunable(  # noqa: N802 - reads as a field type in a Settings class
     return Field(default, description=description, json_schema_extra=extra, **bounds)
 
 
-def _user_folders(*kinds: str) -> list[Path]:
-    """The user's folders of plug-ins of some kinds."""
-    roots = filter(None, os.environ.get("FEDTIDE_PLUGINS", "").split(os.pathsep))
-    return [Path(root).resolve() / kind for root in roots for kind in kinds]
+def user_roots() -> list[Path]:
+    """The folders named in ``FEDTIDE_PLUGINS``."""
+    return [Path(root).resolve() for root in os.environ.get("FEDTIDE_PLUGINS", "").split(os.pathsep) if root]
+
+
+def _other_folders(*kinds: str) -> list[Path]:
+    """Folders of plug-ins of some kinds that do not ship with fedtide: the user's and those of installed packages."""
+    roots = dict.fromkeys([*user_roots(), *installed_packages().values()])
+    return [root / kind for root in roots for kind in kinds]
 
 
 def _package(kind: str) -> Any:
     if kind not in KINDS:
         raise SettingsError(f"no kind {kind!r}; known kinds: {', '.join(KINDS)}")
     package = importlib.import_module(f"fedtide.{kind}")
-    package.__path__.extend(str(folder) for folder in _user_folders(kind) if str(folder) not in package.__path__)
+    package.__path__.extend(str(folder) for folder in _other_folders(kind) if str(folder) not in package.__path__)
     return package
 
 
 def names(kind: str) -> list[str]:
     """Names of all plug-ins of a kind, sorted."""
-    return list(_names(tuple((path, _changed(path)) for path in _package(kind).__path__)))
+    return list(_places(kind))
+
+
+def _places(kind: str) -> dict[str, list[Path]]:
+    """The folders that have a plug-in of a name; more than one is a clash."""
+    return _found(tuple((path, _changed(path)) for path in dict.fromkeys(_package(kind).__path__)))
 
 
 @functools.lru_cache(maxsize=256)
-def _names(folders: tuple[tuple[str, int], ...]) -> tuple[str, ...]:
+def _found(folders: tuple[tuple[str, int], ...]) -> dict[str, list[Path]]:
     """Names in folders, each with the time of its last change: thousands of settings may be read that name plug-ins."""
-    found = {module.name for module in pkgutil.iter_modules([path for path, _ in folders])}
-    return tuple(sorted(name for name in found if name != "base" and not name.startswith("_")))
+    found: dict[str, list[Path]] = {}
+    for path, _ in folders:
+        for module in pkgutil.iter_modules([path]):
+            if module.name != "base" and not module.name.startswith("_"):
+                found.setdefault(module.name, []).append(Path(path))
+    return dict(sorted(found.items()))
 
 
 def _changed(folder: str) -> int:
@@ -179,10 +195,14 @@ def module_of(kind: str, name: str) -> str:
 
     Raises:
         SettingsError: there is no such plug-in; the message names the nearest one.
+        PluginError: several files have this name.
     """
-    known = names(kind)
+    known = _places(kind)
     if name not in known:
         raise SettingsError(nearest(f"unknown name {shortened(name)!r} in {kind}", name, known))
+    if len(known[name]) > 1:
+        files = " and ".join(str(folder / f"{name}.py") for folder in known[name])
+        raise PluginError(f"{kind} has two plug-ins named {name}: {files}; rename or remove one")
     return f"fedtide.{kind}.{name}"
 
 
@@ -285,7 +305,7 @@ def broken(kind: str, name: str) -> str | None:
     """Why a plug-in cannot be used, in one line; ``None`` if it can. Files in the user's folders are imported for it."""
     try:
         file = source_file(module_of(kind, name))
-        if file is None or file.parent in _user_folders(kind):
+        if file is None or file.parent in _other_folders(kind):
             load(kind, name)
         else:
             summary(kind, name)
@@ -302,6 +322,6 @@ def naming_plugins() -> Iterator[None]:
     except (SettingsError, PluginCrash):
         raise
     except (Exception, SystemExit) as error:
-        if fault := describe_fault(error, _user_folders(*KINDS)):
+        if fault := describe_fault(error, _other_folders(*KINDS)):
             raise PluginCrash(fault) from error
         raise

@@ -9,12 +9,14 @@ import importlib.util
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
+from fedtide.core.installed import installed_packages, spec_of
+
 
 @functools.cache
 def source_file(module: str) -> Path | None:
-    """The file of a module of this project (or of a plug-in folder), ``None`` if there is none."""
+    """The file of a module of this project, of a plug-in folder or of a package that brings plug-ins; else ``None``."""
     try:
-        spec = importlib.util.find_spec(module)
+        spec = importlib.util.find_spec(module) if module.startswith("fedtide.") else spec_of(module)
     except ModuleNotFoundError:
         return None
     return Path(spec.origin) if spec and spec.origin and spec.origin.endswith(".py") else None
@@ -74,19 +76,37 @@ def _meaning(file: Path) -> bytes:
 
 
 @functools.cache
-def _imports(module: str) -> frozenset[str]:
-    file = source_file(module)
+def imported_names(module: str, file: Path) -> frozenset[str]:
+    """Names that may be modules in the import statements of a source file."""
+    package = module if file.name == "__init__.py" else module.rpartition(".")[0]
     found: set[str] = set()
-    for node in ast.walk(tree(file)) if file else ():
+    for node in ast.walk(tree(file)):
         if isinstance(node, ast.Import):
             found |= {alias.name for alias in node.names}
-        elif isinstance(node, ast.ImportFrom) and node.module:
-            found |= {node.module, *(f"{node.module}.{alias.name}" for alias in node.names)}
-    return frozenset(name for name in found if name.startswith("fedtide.") and source_file(name))
+        elif isinstance(node, ast.ImportFrom):
+            base = node.module or ""
+            if node.level:
+                outer = package.split(".")[: len(package.split(".")) - node.level + 1]
+                base = ".".join([*outer, *filter(None, [node.module])])
+            if base:
+                found |= {base, *(f"{base}.{alias.name}" for alias in node.names if alias.name != "*")}
+    return frozenset(found)
+
+
+@functools.cache
+def _imports(module: str) -> frozenset[str]:
+    file = source_file(module)
+    tops = {"fedtide", *(package.partition(".")[0] for package in installed_packages())}
+    found = imported_names(module, file) if file else ()
+    return frozenset(
+        name for name in found if name.partition(".")[0] in tops and name != "fedtide" and source_file(name)
+    )
 
 
 def closure(modules: Iterable[str], within: Callable[[str], bool] = lambda _: True) -> list[str]:
-    """The modules and all modules of this project they import, directly or not, anywhere in their source; sorted.
+    """The modules and all modules they import of this project and of packages that bring plug-ins, directly or not; sorted.
+
+    Imports count anywhere in a source.
 
     Modules that are not ``within`` are neither listed nor looked into.
     """

@@ -44,6 +44,8 @@ _TEXTS = frozenset({"fedtide.algorithms._preview", "fedtide.algorithms._stabilit
 def _can_change_numbers(module: str) -> bool:
     if module in _TEXTS:
         return False
+    if not module.startswith("fedtide."):  # of a package that brings plug-ins
+        return True
     return module.split(".")[1] in _PACKAGES or module == "fedtide.core.randomness"
 
 

@@ -1,0 +1,3 @@
+from own_plugins import own
+
+__all__ = ["own"]
