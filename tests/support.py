@@ -12,8 +12,10 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from fedtide.algorithms.base import Algorithm, Problem, Round, RunPreview, Vectors
+from fedtide.authoring import samples
+from fedtide.authoring.rounds import assembled, assert_close, assert_same, run_rounds, tensors
+from fedtide.authoring.samples import dataset, images, series, tokens
 from fedtide.core import plugins
-from fedtide.core.errors import SettingsError
 from fedtide.core.plugins import PluginSettings
 from fedtide.core.randomness import Randomness
 from fedtide.engine.flat import Layout
@@ -22,19 +24,20 @@ from fedtide.engine.plan import BatchPlan
 from fedtide.federation.assembly.chosen import Chosen
 from fedtide.federation.assembly.footprint import Footprint, footprint
 from fedtide.federation.federation import Federation
-from fedtide.federation.parts import Hardware, Parts, assemble
+from fedtide.federation.parts import Hardware
 from fedtide.federation.payload import Payload, payload
 from fedtide.federation.record import RoundRecord
 from fedtide.federation.saving.rows import StoredRows
-from fedtide.federation.state import RunState, initial_state
+from fedtide.federation.state import RunState
 from fedtide.models.base import Network
 from fedtide.participation.base import Participation
 from fedtide.selection.base import Candidates, Selection
 from fedtide.settings.params import Params
 from fedtide.settings.run import RunSettings
-from fedtide.world.concepts import under
 from fedtide.world.dataset import Dataset
 from fedtide.world.timeline import Assignment, Timeline
+
+__all__ = ["assembled", "assert_close", "assert_same", "dataset", "images", "run_rounds", "series", "tensors", "tokens"]
 
 Ints = NDArray[np.int64]
 
@@ -89,33 +92,6 @@ def vectors(count: int = 60, features: int = 5, classes: int = 3, seed: int = 0)
     inputs = rng.normal(size=(count, features))
     labels = (inputs @ rng.normal(size=(features, classes)) + rng.normal(size=(count, classes))).argmax(1)
     return dataset(torch.from_numpy(inputs), torch.from_numpy(labels), classes)
-
-
-def images(count: int = 40, side: int = 8, channels: int = 1, classes: int = 3, seed: int = 0) -> Dataset:
-    """Random images with random labels, float64."""
-    rng = np.random.default_rng(seed)
-    inputs = torch.from_numpy(rng.normal(size=(count, channels, side, side)))
-    return dataset(inputs, torch.from_numpy(rng.integers(0, classes, count)), classes, kind="image")
-
-
-def series(count: int = 40, length: int = 6, channels: int = 2, classes: int = 3, seed: int = 0) -> Dataset:
-    """Random series with random labels, float64."""
-    rng = np.random.default_rng(seed)
-    inputs = torch.from_numpy(rng.normal(size=(count, channels, length)))
-    return dataset(inputs, torch.from_numpy(rng.integers(0, classes, count)), classes, kind="series")
-
-
-def tokens(count: int = 40, length: int = 6, vocabulary: int = 30, classes: int = 3, seed: int = 0) -> Dataset:
-    """Random texts of token ids, some padding included."""
-    rng = np.random.default_rng(seed)
-    inputs = torch.from_numpy(rng.integers(0, vocabulary, (count, length)))
-    labels = torch.from_numpy(rng.integers(0, classes, count))
-    return dataset(inputs, labels, classes, kind="text", vocabulary=vocabulary)
-
-
-def dataset(inputs: Tensor, labels: Tensor, classes: int, kind: Any = "vector", vocabulary: int = 0) -> Dataset:
-    """A dataset that is tested on its training samples."""
-    return Dataset("tiny", kind, inputs, labels, inputs, labels, classes, digest="tiny", vocabulary=vocabulary)
 
 
 def deal(sizes: Sequence[int], start: int = 0) -> list[Ints]:
@@ -185,12 +161,6 @@ class Listed(Selection):
         return [row for row, id_ in enumerate(r.ids) if id_ in self.groups[r.t]]
 
 
-def assembled(chosen: RunSettings, world: Timeline, data: Dataset, hardware: Hardware) -> Parts:
-    """The parts of a run."""
-    data = under(data, world.concepts)
-    return assemble(Chosen.of(chosen, world, data), world, data, hardware)
-
-
 def planned(chosen: RunSettings, world: Timeline, data: Dataset, dtype: torch.dtype = torch.float32) -> Footprint:
     """The memory that a run on the CPU takes."""
     return footprint(Chosen.of(chosen, world, data), world, data, torch.device("cpu"), dtype)
@@ -212,19 +182,6 @@ def federation(
     if start is not None:
         parts.w0 = start.to(dtype)
     return Federation(parts)
-
-
-def run_rounds(
-    fed: Federation, rounds: int | None = None, state: RunState | None = None
-) -> tuple[RunState, list[RoundRecord]]:
-    """Run some rounds (all by default), as the Lightning module does; the threads are stopped."""
-    state = state or initial_state(fed.parts)
-    with torch.no_grad():
-        records = [
-            fed.run_round(state) for _ in range(fed.parts.timeline.rounds - state.round if rounds is None else rounds)
-        ]
-    fed.parts.workers.close()
-    return state, records
 
 
 def watch(fed: Federation) -> list[tuple[Round, Tensor]]:
@@ -317,19 +274,9 @@ def largest_gap(first: Sequence[Tensor], second: Sequence[Tensor]) -> float:
 def smallest(model: str) -> tuple[Dataset, Network]:
     """The smallest data a model takes, and its network for them."""
     plugin: Any = plugins.load("models", model)
-    for data in (images(side=8), images(side=16), images(side=32), images(side=32, channels=3), tokens(), series()):
-        try:
-            built = plugin(plugin.Settings(**network(model))).build(data.input_shape, data.num_classes, data.vocabulary)
-        except SettingsError:
-            continue
-        return data, built
-    raise AssertionError(f"no data here suits {model}")
-
-
-def tensors(state: RunState) -> dict[str, Tensor]:
-    """Everything a run carries on."""
-    named = {"w": state.w, "b": state.b, "seen": state.seen, "counts": state.counts}
-    return named | state.server | state.memory | state.extra
+    built = plugin(plugin.Settings(**network(model)))
+    data = samples.smallest(built)
+    return data, built.build(data.input_shape, data.num_classes, data.vocabulary)
 
 
 def in_full(saved: dict[str, Any]) -> dict[str, Any]:
@@ -340,22 +287,3 @@ def in_full(saved: dict[str, Any]) -> dict[str, Any]:
     memory = {name: torch.zeros(form.shape, dtype=form.dtype) for name, form in stored.forms.items()}
     stored.write_into(memory)
     return {**saved, "memory": memory}
-
-
-def assert_same(first: RunState, second: RunState) -> None:
-    """Equal to the bit."""
-    a, b = tensors(first), tensors(second)
-    assert a.keys() == b.keys()
-    for name, value in a.items():
-        assert torch.equal(value, b[name]), name
-
-
-def assert_close(first: RunState, second: RunState, relative: float) -> None:
-    """Equal up to rounding."""
-    a, b = tensors(first), tensors(second)
-    for name, value in a.items():
-        finite = value.isfinite()
-        assert torch.equal(finite, b[name].isfinite()), name
-        if value.is_floating_point() and finite.any():
-            near, far = closest(value[finite], b[name][finite]), float(value[finite].abs().max())
-            assert near <= relative * max(1.0, far), name

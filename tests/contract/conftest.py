@@ -4,15 +4,15 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-import torch
 
 from fedtide.algorithms.base import Algorithm
+from fedtide.authoring.samples import clusters
 from fedtide.core import plugins
 from fedtide.settings.run import RunSettings
 from fedtide.world.dataset import Dataset
 from fedtide.world.timeline import Timeline
 from fedtide.worlds.build import build_timeline
-from support import dataset, light, needs, settings
+from support import light, needs, settings
 from traces import fedscale_file, flash_file
 
 World = Callable[..., tuple[RunSettings, Timeline, Dataset]]
@@ -33,10 +33,7 @@ SCENARIOS: dict[str, dict[str, Any]] = {
 @pytest.fixture(scope="session")
 def data() -> Dataset:
     """Three hundred samples of four features, ten classes of thirty each."""
-    draw = torch.Generator().manual_seed(0)
-    labels = torch.arange(300) % 10
-    inputs = torch.randn(300, 4, generator=draw, dtype=torch.float64) + 0.3 * labels.unsqueeze(1)
-    return dataset(inputs, labels, 10)
+    return clusters()
 
 
 @pytest.fixture(scope="session")

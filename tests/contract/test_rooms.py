@@ -31,7 +31,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("federation",),
     ("report",),
     ("runs",),
-    ("diagnostics", "reproduce", "tuning"),
+    ("authoring", "diagnostics", "reproduce", "tuning"),
     ("",),
     ("cli",),
     ("__main__",),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import math
 from dataclasses import replace
 from typing import Any
@@ -11,17 +10,16 @@ import pytest
 import torch
 
 from fedtide.algorithms.base import Algorithm
+from fedtide.authoring.rounds import Run, assert_resumes, assert_same_on_any_engine, with_engine
+from fedtide.authoring.trial import short
 from fedtide.core import plugins
 from fedtide.core.errors import SettingsError
 from fedtide.federation.payload import Payload
 from fedtide.federation.saving.memory import MemoryStore
-from fedtide.federation.state import RunState
 from fedtide.objectives.base import Objective
-from fedtide.settings.run import RunSettings
 from fedtide.world.dataset import Dataset
 from fedtide.world.timeline import Timeline
 from support import (
-    assert_close,
     assert_same,
     clock,
     deal,
@@ -60,23 +58,6 @@ OTHERS = [
     )
     for name in (plugins.names(kind) if key != "objective" else OF_CLASSES)
 ]
-Run = tuple[RunSettings, Timeline, Dataset]
-
-
-def rows(records: list[Any]) -> list[Any]:
-    """Records of rounds, wall-clock apart."""
-    return [
-        ({k: v for k, v in record.row.items() if k != "seconds"}, record.per_class, record.session)
-        for record in records
-    ]
-
-
-def saved_and_restored(state: RunState) -> RunState:
-    """A state that went through a file; loading refuses anything but tensors, numbers and plain containers."""
-    stream = io.BytesIO()
-    torch.save(state.tensors(), stream)
-    stream.seek(0)
-    return RunState.restore(torch.load(stream, weights_only=True), torch.device("cpu"), torch.device("cpu"))
 
 
 class Seen:
@@ -108,39 +89,10 @@ class Seen:
         return [self.fed.parts.w0.tolist(), [r.ids for r, _ in self._watched], self._plans]
 
 
-def assert_resumes(run: Run, whole: RunState | None = None, records: list[Any] | None = None) -> RunState:
-    """The same bits as those of an uninterrupted run, or as ``whole`` and its ``records``, after a stop between sessions or
-    inside one, and one before the last round; so also of a run that is executed twice."""
-    if whole is None or records is None:
-        whole, records = run_rounds(federation(*run))
-    rest, found = None, []
-    for stop in sorted({run[1].rounds // 2, run[1].rounds - 1, run[1].rounds}):
-        begun = 0 if rest is None else rest.round
-        rest, more = run_rounds(federation(*run), stop - begun, rest and saved_and_restored(rest))
-        found += more
-    assert rest is not None
-    assert_same(whole, rest)
-    assert rows(found) == rows(records)
-    assert {**rest.totals, "seconds": 0} == {**whole.totals, "seconds": 0}
-    assert whole.initialiser.keys() == rest.initialiser.keys()
-    for name, value in whole.initialiser.items():
-        assert torch.equal(value, rest.initialiser[name])
-    return whole
-
-
-def other(run: Run, **engine: Any) -> Run:
-    """The run with another engine."""
-    chosen, world, data = run
-    update = chosen.engine.model_copy(update={"executor": "threads", **engine})
-    return chosen.model_copy(update={"engine": update}), world, data
-
-
 def assert_resumes_on_any_engine(run: Run) -> Seen:
-    """The same bits with several workers, stopped and resumed; the same numbers when clients are trained together."""
-    threads = Seen(other(run))
-    assert_resumes(other(run, workers=3), threads.state, threads.records)
-    stacked = federation(*other(run, executor="stacked", chunk=2))
-    assert_close(threads.state, run_rounds(stacked)[0], 1e-9)
+    """See :func:`assert_same_on_any_engine`; returns the run by threads."""
+    threads = Seen(with_engine(run))
+    assert_same_on_any_engine(run, (threads.state, threads.records))
     return threads
 
 
@@ -243,14 +195,8 @@ def test_every_other_part_resumes(world: Any, key: str, name: str) -> None:
     choice = {} if key == "scenario" else {key: name}
     algorithm = "fedavg" if key == "exchange" else "scaffold"  # whose control variates forbid averages inside a round
     run = world(**scenario, **choice, algorithm=algorithm)
-    assert_resumes((run[0], short(run[1], 8), run[2]))
+    assert_resumes((run[0], short(run[1]), run[2]))
     planned(*run).refuse_excess(torch.device("cpu"), federation(*run).parts.memory)
-
-
-def short(world: Timeline, rounds: int) -> Timeline:
-    """The first rounds of a world."""
-    names = ("assignment_of_round", "session_of_round", "view_of_round")
-    return replace(world, **{name: getattr(world, name)[:rounds] for name in names})
 
 
 @pytest.mark.parametrize("weighting", plugins.names("weighting"))

@@ -1,0 +1,1 @@
+"""Writing plug-ins: files to start from, and the tests that every plug-in passes."""

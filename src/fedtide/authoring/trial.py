@@ -1,0 +1,113 @@
+"""A small run through any plug-in, on synthetic samples unless the plug-in is a dataset."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from fedtide.authoring.rounds import Run, begin, run_rounds, with_engine
+from fedtide.authoring.samples import clusters, smallest
+from fedtide.core import plugins
+from fedtide.federation.record import RoundRecord
+from fedtide.federation.state import RunState
+from fedtide.models.base import Model
+from fedtide.settings.params import Params
+from fedtide.settings.run import RunSettings
+from fedtide.world.dataset import Dataset
+from fedtide.world.timeline import Timeline
+from fedtide.worlds.build import build_timeline
+from fedtide.worlds.prepared import load
+
+_KEYS = {
+    "algorithms": "algorithm",
+    "detectors": "detector",
+    "initialisation": "initialiser",
+    "models": "model",
+    "objectives": "objective",
+    "partitions": "partition",
+    "scenarios": "scenario",
+}
+"""Settings that choose a plug-in of a kind; the others have the kind's name."""
+
+_ROUNDS = 8
+"""Most rounds of a trial; scenarios may have more."""
+
+_OBJECTIVES = {"regression": "mean_squared_error", "multilabel": "binary_cross_entropy"}
+
+
+@dataclass(frozen=True)
+class Trial:
+    """A plug-in and a small run of it.
+
+    Attributes:
+        kind, name: of the plug-in.
+        overrides: further settings of the run, ``a.b=value``, as a scenario may need that replays a file.
+    """
+
+    kind: str
+    name: str
+    overrides: Sequence[str] = field(default=())
+
+    @property
+    def plugin(self) -> Any:
+        """Its class."""
+        return plugins.load(self.kind, self.name)
+
+    def settings(self, data: Dataset | None = None, **values: Any) -> RunSettings:
+        """Settings of the run; ``values`` are settings of the plug-in."""
+        raw: dict[str, Any] = {
+            "model": "logistic",
+            "validation": 0.0,
+            "scenario": {"name": "sessions", "num_sessions": 4, "rounds_per_session": 2, "num_devices": 5},
+            "partition": "iid",
+            "participation": {"name": "fixed", "fraction": 0.6},
+            "local": {"amount": 2, "unit": "steps", "batch_size": 4, "lr": 0.05},
+            "engine": {"workers": 1},
+        }
+        own, algorithm = {"name": self.name, **values}, {"name": "fedavg"}
+        if self.kind == "algorithms":
+            if "rounds" not in self.plugin.clocks:
+                raw |= {"clock": "events", "participation": "all"}
+            if self.plugin.needs_body:
+                raw["model"] = {"name": "mlp", "widths": [4]}
+        if self.kind == "weighting":
+            raw["algorithm"] = {**algorithm, "weighting": own}
+        elif self.kind == "selection":
+            raw["exchange"] = {"name": "intervals", "intervals": "1-4", "selection": own}
+        elif self.kind == "uplink":
+            raw["uplink"] = [own]
+        else:
+            raw[_KEYS.get(self.kind, self.kind)] = own
+        if data is not None and self.kind == "data":
+            raw["model"] = "embedding_bag" if data.kind == "text" else "logistic"
+            raw |= {"objective": _OBJECTIVES[data.task]} if data.task in _OBJECTIVES else {}
+        return Params.read(raw, self.overrides).run()
+
+    def data(self) -> Dataset:
+        """What the run is trained on: a dataset itself, the smallest samples that a model takes, or ten clusters."""
+        chosen = self.settings()
+        if self.kind == "data":
+            root, mirror = chosen.data.root, chosen.data.mirror
+            return load(self.plugin(chosen.data), Path(root), Path(mirror) if mirror else None)
+        return smallest(plugins.create(Model, chosen.model)) if self.kind == "models" else clusters()
+
+    def run(self) -> Run:
+        """Settings, timeline and data, built anew."""
+        data = self.data()
+        chosen = self.settings(data)
+        return chosen, short(build_timeline(chosen, data)), data
+
+    @functools.cached_property
+    def whole(self) -> tuple[Run, tuple[RunState, list[RoundRecord]]]:
+        """The run, and its final state and records with clients trained one by one."""
+        run = self.run()
+        return run, run_rounds(begin(with_engine(run)))
+
+
+def short(timeline: Timeline, rounds: int = _ROUNDS) -> Timeline:
+    """The first rounds of a timeline."""
+    names = ("assignment_of_round", "session_of_round", "view_of_round")
+    return replace(timeline, **{name: getattr(timeline, name)[:rounds] for name in names})
