@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from fedtide import participation
+from fedtide.authoring.contract import is_documented, refuses_bad_settings
+from fedtide.authoring.trial import Trial
 from fedtide.core import plugins
 from fedtide.core.errors import SettingsError
 
@@ -19,39 +19,10 @@ REQUIRED |= {("attack", name): {"share": 0.1} for name in plugins.names("attack"
 """Settings that have to be given, since they decide what a result means: how many attackers there are."""
 
 
-def settings_of(kind: str, name: str, **values: Any) -> Any:
-    """Settings as they are read from a file."""
-    cls = plugins.load(kind, name).Settings
-    given = {"name": name, **REQUIRED.get((kind, name), {}), **values}
-    return cls.model_validate_json(json.dumps(given), strict=True)
-
-
 @pytest.mark.parametrize(("kind", "name"), EVERY)
-def test_a_plugin_keeps_its_promises(kind: str, name: str) -> None:
-    plugin = plugins.load(kind, name)
-    summary = plugins.summary(kind, name)
-    assert 0 < len(summary) < 120
-    assert summary.endswith(".")
-    assert "__doc__" in vars(plugin)  # its own line, not that of its base
-
-    fields = plugin.Settings.model_fields
-    defaults = settings_of(kind, name)
-    assert defaults.name == name
-    assert type(defaults) is plugin.Settings
-    assert plugin.Settings.model_validate_json(defaults.model_dump_json(), strict=True) == defaults
-    plugin(defaults)
-    with pytest.raises(ValueError, match="no_such_setting"):
-        settings_of(kind, name, no_such_setting=1)
-
-    for key, field in fields.items():
-        assert key == "name" or field.description, key
-        if isinstance(field.json_schema_extra, dict) and "tune" in field.json_schema_extra:
-            tune: Any = field.json_schema_extra["tune"]  # the range of a search lies within the bounds
-            assert tune["low"] < tune["high"], key
-            assert tune["low"] > 0 or not tune["log"], key
-            assert tune["low"] <= field.default <= tune["high"], key
-            for bound in ("low", "high"):
-                assert getattr(settings_of(kind, name, **{key: tune[bound]}), key) == tune[bound]
+def test_a_plugin_is_documented_and_refuses_bad_settings(kind: str, name: str) -> None:
+    is_documented(Trial(kind, name))
+    refuses_bad_settings(Trial(kind, name))
 
 
 def test_a_plugin_that_lacks_a_method_is_refused_by_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

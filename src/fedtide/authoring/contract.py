@@ -39,7 +39,8 @@ def is_documented(trial: Trial) -> None:
     for key, field in plugin.Settings.model_fields.items():
         if key != "name" and not field.description:
             raise ContractBroken(f"the setting {key} has no description")
-        if (tune := (field.json_schema_extra or {}).get("tune")) is not None:
+        extra = field.json_schema_extra
+        if (tune := extra.get("tune") if isinstance(extra, dict) else None) is not None:
             if not (tune["low"] < tune["high"] and (tune["low"] > 0 or not tune["log"])):
                 raise ContractBroken(f"{key} is searched from {tune['low']} to {tune['high']}, which is no range")
             if not tune["low"] <= field.default <= tune["high"]:
@@ -92,13 +93,15 @@ PROMISES: dict[str, Callable[[Trial], None]] = {
 
 
 def verdicts(trial: Trial) -> Iterator[tuple[str, str | None]]:
-    """Every promise, and in one line why it is not kept, or ``None``."""
+    """Every promise, and in one line why it is not kept, or ``None``; of what does not train, no further ones."""
     for promise, test in PROMISES.items():
         try:
             with naming_plugins():
                 test(trial)
         except (ContractBroken, SettingsError, PluginCrash) as error:
             yield promise, str(error)
+            if test is trains:
+                return
         else:
             yield promise, None
 

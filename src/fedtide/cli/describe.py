@@ -15,7 +15,13 @@ from fedtide.core.source import source_file, tree
 from fedtide.settings.references import REFERENCES, Reference
 
 _ALIASES = {"datasets": "data", "exchanges": "exchange", "initialisers": "initialisation"}
-_ALIASES |= {"selections": "selection", "weightings": "weighting", "drifts": "drift", "attacks": "attack"}
+_ALIASES |= {
+    "selections": "selection",
+    "weightings": "weighting",
+    "drifts": "drift",
+    "attacks": "attack",
+    "links": "uplink",
+}
 
 
 def kind_of(word: str) -> str:

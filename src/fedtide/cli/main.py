@@ -29,6 +29,7 @@ from fedtide.cli.options import (
     read_params,
     with_cluster,
 )
+from fedtide.cli.plugin import contract, new
 from fedtide.cli.predict import predict
 from fedtide.cli.quadratic import quadratic
 from fedtide.cli.reporter import log, output, print_report, progress, silent
@@ -209,6 +210,8 @@ def partition(
     stages.partition(read_params(params, overrides), out, log)
 
 
+app.command()(new)
+app.command("test")(contract)
 app.command()(predict)
 app.command()(check)
 app.command()(reproduce)
