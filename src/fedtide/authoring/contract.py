@@ -21,7 +21,7 @@ from fedtide.authoring.rounds import (
 )
 from fedtide.authoring.trial import Trial
 from fedtide.core import plugins
-from fedtide.core.errors import SettingsError
+from fedtide.core.errors import Diverged, SettingsError
 from fedtide.core.faults import PluginCrash
 from fedtide.core.plugins import naming_plugins
 from fedtide.settings.parse import parse
@@ -98,7 +98,7 @@ def verdicts(trial: Trial) -> Iterator[tuple[str, str | None]]:
         try:
             with naming_plugins():
                 test(trial)
-        except (ContractBroken, SettingsError, PluginCrash) as error:
+        except (ContractBroken, Diverged, SettingsError, PluginCrash) as error:
             yield promise, str(error)
             if test is trains:
                 return

@@ -1,0 +1,107 @@
+"""``fedtide new`` writes plug-ins that keep their contract, and nothing else, anywhere."""
+
+from __future__ import annotations
+
+import re
+import runpy
+from pathlib import Path
+
+import pytest
+
+from commands import Fedtide
+from fedtide.authoring.templates import TEMPLATES
+from fedtide.authoring.trial import Trial
+from fedtide.core import plugins
+
+GUIDE = (Path(__file__).parents[2] / "docs" / "extend.md").read_text(encoding="utf-8")
+WORDS = {
+    "algorithms": "algorithm", "data": "dataset", "detectors": "detector", "models": "model", "partitions": "partition",
+    "scenarios": "scenario", "uplink": "link",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", TEMPLATES)
+def test_a_template_is_the_example_of_the_guide(kind: str) -> None:
+    template = TEMPLATES[kind]
+    assert f"```python\n# {kind}/{template.name}.py\n{template.code}```" in GUIDE
+
+
+@pytest.mark.parametrize("kind", TEMPLATES)
+def test_a_new_plugin_keeps_its_contract(fedtide: Fedtide, own: Path, kind: str) -> None:
+    called = fedtide("new", WORDS[kind], "my_own_2")
+    plugin, test = own / kind / "my_own_2.py", own / "tests" / f"test_{kind}_my_own_2.py"
+    assert called.out == [f"wrote {plugin} and {test}; next: fedtide test my_own_2"]
+    module = runpy.run_path(str(test))
+    trial = Trial(kind, "my_own_2")
+    for promise in module["PROMISES"]:
+        module["test_contract"](trial, promise)
+    assert plugins.load(kind, "my_own_2").__name__ == "MyOwn2"
+    template = TEMPLATES[kind]
+    assert not re.search(rf"class {template.cls}\b|[\".]{template.name}\"", plugin.read_text())
+
+
+def test_fedtide_test_runs_the_contract(fedtide: Fedtide, own: Path) -> None:
+    called = fedtide("new", "link", "half")
+    assert called.out[0].endswith("; next: fedtide test half --kind link")  # half is a partition, too
+    called = fedtide("test", "half")
+    assert (called.status, called.out) == (2, [])
+    assert called.err == ["fedtide: partitions and uplink have a plug-in named 'half': choose one with --kind"]
+    called = fedtide("test", "half", "--kind", "link")
+    promises = ("is documented", "refuses bad settings", "trains", "repeats", "resumes, on any engine")
+    assert (called.status, called.out) == (0, [f"passed: half {promise}" for promise in promises])
+    called = fedtide("test", "half", "--kind", "partition", "--set", "local.lr=fast")
+    assert (called.status, called.out) == (1, [f"passed: half {promise}" for promise in promises[:2]])
+    assert called.err == ["FAILED: half trains: --set local.lr=fast: local.lr = 'fast': should be a valid number"]
+
+
+def test_the_folder_need_not_be_known_yet(fedtide: Fedtide, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("FEDTIDE_PLUGINS", raising=False)
+    called = fedtide("new", "detector", "louder")
+    assert called.out[0].endswith(f"; next: export FEDTIDE_PLUGINS={folder / 'plugins'} && fedtide test louder")
+    assert (folder / "plugins" / "detectors" / "louder.py").is_file()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "wanted"),
+    [
+        (("algorithm", "Mine"), "name = 'Mine': should be a lower-case letter and at most 49 more, digits or _; it names a"),
+        (("algorithm", "../mine"), "name = '../mine': should be"),
+        (("algorithm", "_mine"), "name = '_mine': should be"),
+        (("algorithm", "lambda"), "name = 'lambda': means something else in Python"),
+        (("algorithm", "base"), "name = 'base': means something else"),
+        (("algorithm", "on"), "name = 'on': means something else"),
+        (("algorithm", "round"), "name = 'round': its class would be Round, which is taken; choose another name"),
+        (("algorithm", "settings"), "name = 'settings': its class would be Settings, which is taken; choose another name"),
+        (("algorithm", "none"), "name = 'none': its class would be None, which is taken; choose another name"),
+        (("algorithm", "scaffold"), "name = 'scaffold': there is such a plug-in in algorithms; choose another"),
+        (("objective", "mine"), "there is no template for objectives; there is one for algorithms, data, detectors,"),
+        (("thing", "mine"), "no kind 'thing'; known: "),
+        (("algorithm", "mine", "--folder", "params.yaml"), "folder = 'params.yaml': params.yaml is no folder"),
+    ],
+)  # fmt: skip
+def test_what_cannot_be_written_is_one_line_and_nothing_is_written(
+    fedtide: Fedtide, own: Path, arguments: tuple[str, ...], wanted: str
+) -> None:
+    called = fedtide("new", *arguments)
+    assert (called.status, called.out) == (2, [])
+    (line,) = called.err
+    assert line.startswith(f"fedtide: {wanted}")
+    assert not own.exists()
+
+
+@pytest.mark.parametrize("taken", ["algorithms/mine.py", "tests/test_algorithms_mine.py"])
+def test_no_file_is_written_over(fedtide: Fedtide, own: Path, taken: str) -> None:
+    (own / taken).parent.mkdir(parents=True)
+    (own / taken).write_text("mine")
+    called = fedtide("new", "algorithm", "mine")
+    assert called.status == 2
+    assert "mine" in called.err[0]
+    assert [(path.relative_to(own).as_posix(), path.read_text()) for path in own.rglob("*.py")] == [(taken, "mine")]
+
+
+def test_an_unknown_plugin_is_one_line(fedtide: Fedtide) -> None:
+    called = fedtide("test", "scafold")
+    assert called.status == 2
+    assert called.err[0].startswith("fedtide: no plug-in named 'scafold'; did you mean 'scaffold'? (known: ")
+    called = fedtide("test", "scaffold", "--kind", "model")
+    assert called.err[0].startswith("fedtide: no plug-in named 'scaffold' in models (known: ")
