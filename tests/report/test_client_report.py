@@ -17,7 +17,7 @@ from fedtide.report import fairness
 from fedtide.report.build import Contents, build
 from fedtide.report.charts import clients
 from fedtide.report.charts import own_models as own
-from fedtide.report.charts.pictures import picture
+from fedtide.report.charts.pictures import Drawing, picture
 
 EVERY, CLIENTS = 4, 20
 LEVEL = {"fedavg": 0.6, "scaffold": 0.8}
@@ -126,7 +126,7 @@ def test_the_figures_are_reproducible(dirs, out):
     charts = {"client_accuracy": clients.distribution(read, clients.quantiles(clients.evaluations(dirs, read)))}
     charts["newcomers"] = clients.newcomers(read)
     for name, chart in charts.items():
-        assert picture(name, "", "", chart, ()).files["png"] == (out / f"{name}.png").read_bytes()
+        assert picture(Drawing(name, "", "", chart), ()).files["png"] == (out / f"{name}.png").read_bytes()
 
 
 def test_quantiles_are_of_the_clients_present(dirs):

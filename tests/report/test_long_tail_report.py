@@ -10,7 +10,7 @@ from synthetic_runs import finish_again, write_run
 
 from fedtide.records.frames import load
 from fedtide.report.charts import dynamics, figures
-from fedtide.report.charts.pictures import picture
+from fedtide.report.charts.pictures import Drawing, picture
 from fedtide.report.imbalance import accuracies, groups
 from fedtide.report.table import tabulate
 
@@ -65,7 +65,7 @@ def test_figures_of_momentum_and_neurons_where_they_were_recorded(tmp_path):
     for chart, axes in ((dynamics.momentum(read), 2), (dynamics.neurons(read), 1)):
         assert chart is not None
         assert len(chart.panels) == axes
-        assert picture("dynamics", "", "", chart, ()).files["png"].startswith(b"\x89PNG")
+        assert picture(Drawing("dynamics", "", "", chart), ()).files["png"].startswith(b"\x89PNG")
 
 
 def test_momentum_of_many_methods_has_a_panel_per_algorithm(tmp_path):

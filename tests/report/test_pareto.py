@@ -8,7 +8,7 @@ from synthetic_runs import finish_again, write_run
 
 from fedtide.records import frames as records
 from fedtide.report.charts import pareto
-from fedtide.report.charts.pictures import picture
+from fedtide.report.charts.pictures import Drawing, picture
 from fedtide.report.front import pareto_front
 from fedtide.report.table import tabulate
 
@@ -46,7 +46,7 @@ def drawing(root, exchange, kappa=True):
 def test_it_is_drawn_where_clients_average_inside_a_round(tmp_path):
     drawn = drawing(tmp_path / "inside", "intervals")
     assert drawn is not None
-    assert picture("cost", "", "", drawn, ()).files["png"].startswith(b"\x89PNG")
+    assert picture(Drawing("cost", "", "", drawn), ()).files["png"].startswith(b"\x89PNG")
     assert list(drawn.legend) == ["Pareto front", "fedavg", "scaffold"]
     assert drawing(tmp_path / "end", "end") is None
     assert drawing(tmp_path / "unknown", "intervals", kappa=False) is None

@@ -17,7 +17,7 @@ from fedtide.records import metrics
 from fedtide.report import seconds
 from fedtide.report.build import Contents, build
 from fedtide.report.charts import figures
-from fedtide.report.charts.pictures import picture
+from fedtide.report.charts.pictures import Drawing, picture
 from fedtide.report.formats import NOTHING
 from fedtide.reproduce.history import Session
 from fedtide.reproduce.measures import SimulatedTime
@@ -86,7 +86,7 @@ def test_the_page_has_time_where_a_run_is_asynchronous_and_only_there(tmp_path: 
     read = records.load([lockstep, *seeds])
     chart = figures.score_over_seconds(read)
     assert chart is not None
-    drawn = picture("accuracy_over_seconds", "", "", chart, ())
+    drawn = picture(Drawing("accuracy_over_seconds", "", "", chart), ())
     assert drawn.files["png"] == (tmp_path / "both" / "accuracy_over_seconds.png").read_bytes()
 
 

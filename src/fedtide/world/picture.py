@@ -168,7 +168,15 @@ def summary(timeline: Timeline, labels: Ints) -> dict[str, Any]:
 
 
 def draw(timeline: Timeline, labels: Ints, path_png: Path, classes: Sequence[str] = ()) -> None:
-    """Write a PNG: who holds what (clients by classes) and who is present when (clients by rounds), with totals below.
+    """Write the figure of :func:`drawn` as a PNG."""
+    whole = drawn(timeline, labels, classes)
+    path_png.parent.mkdir(parents=True, exist_ok=True)
+    with replacing(path_png) as part:
+        whole.savefig(part, format="png")
+
+
+def drawn(timeline: Timeline, labels: Ints, classes: Sequence[str] = ()) -> Figure:
+    """Who holds what (clients by classes) and who is present when (clients by rounds), with totals below.
 
     If the clients' data changes, the second panel also shows the most frequent label that each client holds; under
     drift, a further one shows the concept of each client. ``labels`` int64 [n] are those of the whole training set, ``classes``
@@ -201,9 +209,7 @@ def draw(timeline: Timeline, labels: Ints, path_png: Path, classes: Sequence[str
             axes.xaxis.set_major_locator(_whole_numbers())
         axes.tick_params(which="minor", length=0)
         axes.spines[["top", "right"]].set_visible(False)
-    path_png.parent.mkdir(parents=True, exist_ok=True)
-    with replacing(path_png) as part:
-        whole.savefig(part, format="png")
+    return whole
 
 
 def _whole_numbers() -> MaxNLocator:

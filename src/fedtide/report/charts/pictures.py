@@ -14,6 +14,27 @@ from fedtide.report.charts.style import paper, saved
 
 
 @dataclass(frozen=True)
+class Drawing:
+    """A figure of the report that is not drawn yet: its name, title and caption, and what is drawn."""
+
+    name: str
+    title: str
+    caption: str
+    content: Chart | Figure
+
+    def figure(self) -> Figure:
+        """The figure, in the style of the report."""
+        with paper():
+            return printed.drawn(self.content) if isinstance(self.content, Chart) else self.content
+
+    def files(self, formats: Sequence[str]) -> dict[str, bytes]:
+        """The same as ``png``, ``svg`` or ``pdf``, by format."""
+        figure = self.figure()
+        with paper():
+            return {form: saved(figure, form) for form in dict.fromkeys(formats)}
+
+
+@dataclass(frozen=True)
 class Picture:
     """A figure of the report.
 
@@ -55,10 +76,8 @@ _BORDERS = ("solid", "dashed", "dotted", "double")
 _THINNED = "On the page, lines show the lowest and highest of several rounds; the files of the figure show all."
 
 
-def picture(name: str, title: str, caption: str, drawing: Chart | Figure, formats: Sequence[str]) -> Picture:
+def picture(drawing: Drawing, formats: Sequence[str]) -> Picture:
     """The figure with its files in these formats and as PNG."""
-    with paper():
-        chart = drawing if isinstance(drawing, Chart) else None
-        figure = printed.drawn(drawing) if isinstance(drawing, Chart) else drawing
-        files = {form: saved(figure, form) for form in dict.fromkeys(["png", *formats])}
-    return Picture(name, title, caption, files, chart)
+    files = drawing.files(["png", *formats])
+    chart = drawing.content if isinstance(drawing.content, Chart) else None
+    return Picture(drawing.name, drawing.title, drawing.caption, files, chart)
