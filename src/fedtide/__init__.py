@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from fedtide.records.final_model import load_model
     from fedtide.records.frames import Records
     from fedtide.runs.execution import run
-    from fedtide.runs.interface import compare, load, write_report
+    from fedtide.runs.interface import compare, figure, load, write_report
     from fedtide.settings.experiment import Experiment
     from fedtide.settings.params import Params
     from fedtide.settings.run import RunSettings
@@ -66,6 +66,7 @@ __all__ = [
     "Timeline",
     "Tunable",
     "compare",
+    "figure",
     "from_huggingface",
     "from_tensors",
     "from_torch",
@@ -99,7 +100,7 @@ _SOURCES = {
     "fedtide.records.final_model": ("load_model",),
     "fedtide.records.frames": ("Records",),
     "fedtide.runs.execution": ("run",),
-    "fedtide.runs.interface": ("compare", "load", "write_report"),
+    "fedtide.runs.interface": ("compare", "figure", "load", "write_report"),
     "fedtide.settings.experiment": ("Experiment",),
     "fedtide.settings.params": ("Params",),
     "fedtide.settings.run": ("RunSettings",),

@@ -29,6 +29,7 @@ from fedtide.cli.options import (
     read_params,
     with_cluster,
 )
+from fedtide.cli.plot import plot
 from fedtide.cli.plugin import contract, new
 from fedtide.cli.predict import predict
 from fedtide.cli.quadratic import quadratic
@@ -210,6 +211,7 @@ def partition(
     stages.partition(read_params(params, overrides), out, log)
 
 
+app.command()(plot)
 app.command()(new)
 app.command("test")(contract)
 app.command()(predict)

@@ -7,14 +7,17 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from fedtide.core.errors import SettingsError
+from fedtide.core.errors import SettingsError, nearest, shortened
 from fedtide.settings.cluster import HERE
 from fedtide.settings.experiment import TrackingSettings
 from fedtide.settings.params import Params
 from fedtide.settings.run import RunSettings
 
 if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
     from fedtide.records.frames import Records
+    from fedtide.report.charts.pictures import Drawing
 
 Log = Callable[[str], None]
 
@@ -101,6 +104,34 @@ def write_report(params: Params, runs: str | Path = "runs", out: str | Path = "r
     from fedtide.runs.stages import report
 
     return report(params, Path(runs), None, Path(out), "fedtide.compare(params); fedtide.write_report(params)").page
+
+
+def figure(name: str, params: Params, runs: str | Path = "runs") -> Figure:
+    """One figure of the report about the runs of ``compare``, for Matplotlib; ``fedtide plot`` lists the names.
+
+    >>> import fedtide
+    >>> params = fedtide.Params({"model": "logistic", "scenario": {"name": "static", "num_clients": 4, "rounds": 2}})
+    >>> records = fedtide.compare(params, workers=1)
+    >>> fedtide.figure("accuracy_over_rounds", params).savefig("figure.pdf")
+
+    Args:
+        name: of the figure, such as ``accuracy_over_rounds``: that of its file in the report.
+        params: as of :func:`write_report`. runs: folder of run directories.
+
+    Raises:
+        SettingsError: bad input, there is no run of the grid yet, or the runs have no data for such a figure.
+    """
+    from fedtide.runs.stages import figures
+
+    return named_figure(name, figures(params, Path(runs), None)).figure()
+
+
+def named_figure(name: str, drawings: Sequence[Drawing]) -> Drawing:
+    """The figure of a name; a SettingsError if there is none."""
+    found = {drawing.name: drawing for drawing in drawings}
+    if name not in found:
+        raise SettingsError(nearest(f"these runs have no figure {shortened(name)!r}", name, found))
+    return found[name]
 
 
 def load(path: str | Path = "runs") -> Records:

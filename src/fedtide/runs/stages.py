@@ -5,11 +5,13 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from fedtide.core.array_types import Ints
 from fedtide.core.errors import SettingsError
 from fedtide.core.files import write_json, write_text
 from fedtide.core.hashing import short_hash
@@ -25,12 +27,14 @@ from fedtide.settings.params import Params
 from fedtide.settings.run import RunSettings
 from fedtide.settings.scores import Score, main_score
 from fedtide.world.concepts import seen_classes
+from fedtide.world.timeline import Timeline
 from fedtide.worlds.build import build_timeline
 from fedtide.worlds.files import timeline_for, world_file, world_identity, world_origin
 from fedtide.worlds.prepared import load_data
 
 if TYPE_CHECKING:
-    from fedtide.report.build import ReportSummary
+    from fedtide.report.build import Contents, ReportSummary
+    from fedtide.report.charts.pictures import Drawing
 
 Log = Callable[[str], None]
 
@@ -192,7 +196,43 @@ def report(
     params: Params, runs: Path, worlds: Path | None, out: Path, command: str, tuning: Path | None = None
 ) -> ReportSummary:
     """Build the report of the grid from its run directories, with the Pareto front of a search if its folder is given."""
-    from fedtide.report.build import Contents, build
+    from fedtide.report.build import build
+
+    directories, contents, timeline, labels = _reported(params, runs, worlds)
+    first = params.grid()[0]
+    origin = world_identity(first, load_data(first))
+    pictures = [world_file(worlds, first, origin).with_suffix(".png")] if worlds else []
+    if not pictures or not pictures[0].is_file():
+        from fedtide.world.picture import draw
+
+        pictures = [folder(out) / "world.png"]
+        draw(timeline, labels, pictures[0], class_names(first))
+    contents = replace(contents, command=command, timeline_pictures=pictures, tuning=tuning)
+    return build(directories, folder(out), contents)
+
+
+def figures(params: Params, runs: Path, worlds: Path | None) -> list[Drawing]:
+    """The figures of the report of the grid, none of them drawn yet."""
+    from fedtide.records import frames
+    from fedtide.report.charts.drawings import WORLD, of_clients, of_runs
+    from fedtide.report.charts.pictures import Drawing
+    from fedtide.report.table import tabulate
+    from fedtide.world.picture import drawn
+
+    directories, contents, timeline, labels = _reported(params, runs, worlds)
+    read = frames.load(directories, contents.score)
+    table = tabulate(read, contents.last, contents.rules, contents.speed.target)
+    world = drawn(timeline, labels, class_names(params.grid()[0]))
+    return [
+        *of_runs(read, table, directories, contents.moves),
+        Drawing("world", *WORLD, world),
+        *of_clients(contents.cohorts, contents.concepts),
+    ]
+
+
+def _reported(params: Params, runs: Path, worlds: Path | None) -> tuple[list[Path], Contents, Timeline, Ints]:
+    """Run directories, contents of the report, the timeline of the first run and its labels."""
+    from fedtide.report.build import Contents
     from fedtide.report.charts.concepts import seen_concepts
     from fedtide.report.charts.raster import raster
     from fedtide.report.pace import Pace
@@ -208,22 +248,14 @@ def report(
         )
     timeline = timeline_for(first, data, worlds)
     labels = seen_classes(data, timeline.concepts)
-    pictures = [world_file(worlds, first, world_identity(first, data)).with_suffix(".png")] if worlds else []
-    if not pictures or not pictures[0].is_file():
-        from fedtide.world.picture import draw
-
-        pictures = [folder(out) / "world.png"]
-        draw(timeline, labels, pictures[0], class_names(first))
     chosen = params.experiment.report
     few = timeline.num_clients <= _ROWS
     contents = Contents(
         chosen.title,
         chosen.last,
-        command,
-        timeline_pictures=pictures,
+        command="",
         rules=Rules(chosen.transition_window, chosen.transition_counting, chosen.reference, chosen.rho),
         speed=Pace(chosen.target, chosen.baseline),
-        tuning=tuning,
         cohorts=raster(*presence_and_cohorts(first, timeline, labels)) if few else None,
         concepts=seen_concepts(timeline),
         score=Score(chosen.metric),
@@ -231,7 +263,7 @@ def report(
         table=first.data if getattr(first.data, "client", None) and first.data.name == "table" else None,
         formats=chosen.formats,
     )
-    return build(directories, folder(out), contents)
+    return directories, contents, timeline, labels
 
 
 def code(params: Params, tuned: Sequence[RunSettings], out: Path) -> None:

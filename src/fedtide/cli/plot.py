@@ -1,0 +1,47 @@
+"""``fedtide plot``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from fedtide.cli.options import PARAMS, Override, ParamsFile, Runs, Worlds, read_params
+from fedtide.cli.reporter import output
+from fedtide.core.errors import SettingsError
+
+_FORMATS = (".pdf", ".png", ".svg")
+
+
+def plot(
+    name: Annotated[str | None, typer.Argument(help="Of the figure; default: list the names.")] = None,
+    params: ParamsFile = PARAMS,
+    overrides: Override = None,
+    runs: Runs = Path("runs"),
+    worlds: Worlds = Path("worlds"),
+    out: Annotated[Path | None, typer.Option(help="PDF, PNG or SVG file; default: NAME.pdf.")] = None,
+) -> None:
+    """Write one figure of the report of `compare`, or list the figures that its runs have data for."""
+    from rich.table import Table
+
+    file = out or Path(f"{name}.pdf")
+    if file.suffix not in _FORMATS:
+        raise SettingsError(f"out = {str(file)!r}: should end in {', '.join(_FORMATS)}")
+    if not file.parent.is_dir():
+        raise SettingsError(f"out = {str(file)!r}: no folder {file.parent}")
+    chosen = read_params(params, overrides)
+    from fedtide.core.files import write_bytes
+    from fedtide.runs.interface import named_figure
+    from fedtide.runs.stages import figures
+
+    drawings = figures(chosen, runs, worlds)
+    if name is None:
+        table = Table("name", "figure", box=None, pad_edge=False)
+        for drawing in drawings:
+            table.add_row(drawing.name, drawing.title)
+        output().print(table)
+        return
+    form = file.suffix[1:]
+    write_bytes(file, named_figure(name, drawings).files([form])[form])
+    print(file)
