@@ -13,6 +13,9 @@ from fedtide.core.array_types import Floats
 from fedtide.report.charts.style import percent_limits, r2_limits
 from fedtide.settings.scores import Score
 
+TOGETHER = " = "
+"""Between the names of a line of several methods."""
+
 MOST_MARKERS = 25
 """Points of a line that are marked one by one."""
 
@@ -147,11 +150,11 @@ class Chart:
 
     @property
     def legend(self) -> dict[str, Series]:
-        """The first series of each name in the legend; empty for a single name."""
+        """The first series of each name in the legend; empty for a single method."""
         found: dict[str, Series] = {}
         for series in (series for panel in self.panels for series in panel.series if series.listed):
             found.setdefault(series.name, series)
-        return found if len(found) > 1 else {}
+        return found if len(TOGETHER.join(found).split(TOGETHER)) > 1 else {}
 
     def described(self) -> str:
         """The figure in words: its axes, its panels, and the last value of each line."""
@@ -167,7 +170,10 @@ class Chart:
     def _last_values(self) -> Iterable[str]:
         for panel in self.panels:
             axis, many = panel.y or self.y, len(self.panels) > 1
+            names = {each.name for each in panel.series}
             for series in (each for each in panel.series if each.listed and each.y is not None and not axis.names):
+                if len(of := series.name.split(TOGETHER)) > 1 and names.intersection(of):
+                    continue  # its methods go on apart
                 known = series.y[~np.isnan(series.y)] if series.y is not None else np.empty(0)
                 if len(known):
                     words = dict.fromkeys([*([panel.title] if many else []), series.name])

@@ -11,14 +11,28 @@ import pandas as pd
 
 from fedtide.records.frames import METHOD, Method, Records, by_method
 from fedtide.report.charts.alarms import alarm_marks
-from fedtide.report.charts.chart import MOST_MARKERS, Axis, Cells, Chart, Panel, Series, floats, joined, score_axis
+from fedtide.report.charts.chart import (
+    MOST_MARKERS,
+    TOGETHER,
+    Axis,
+    Cells,
+    Chart,
+    Panel,
+    Series,
+    floats,
+    joined,
+    score_axis,
+)
+from fedtide.report.charts.coincidence import distinct_lines
 from fedtide.report.charts.session_marks import drift_marks, groups_in_turn, session_spans
-from fedtide.report.charts.style import GREY, INK, PALETTE, line_look
+from fedtide.report.charts.style import DASHES, GREY, INK, PALETTE, Look, line_look
 from fedtide.report.formats import byte_unit, second_unit
 from fedtide.report.table import Table
 
 _MOST_LINES = len(PALETTE)
 _MOST_CELLS = 20
+_SHARED = "#6e6e6e"
+"""Colour of lines of several methods."""
 
 
 def score_over_rounds(records: Records) -> Chart | None:
@@ -117,8 +131,8 @@ def method_names(methods: list[Method]) -> dict[Method, str]:
     return {(label, start): label if one else f"{label} · {start}" for label, start in methods}
 
 
-_Lines = Callable[[_Place, pd.DataFrame, float], list[Series]]
-"""The lines of one method: from its place, its rows with columns ``x`` and ``score``, and the size of a unit of x."""
+_Lines = Callable[[dict[_Place, pd.DataFrame], float], list[Series]]
+"""The lines of a panel: from its methods' places and rows with columns ``x`` and ``score``, and the size of a unit of x."""
 
 
 def _curves(records: Records, x: str, axis: Callable[[float], tuple[float, str]], lines: _Lines) -> Chart | None:
@@ -131,12 +145,14 @@ def _curves(records: Records, x: str, axis: Callable[[float], tuple[float, str]]
     panels = list(dict.fromkeys(place.panel for place in places.values()))
     size, title = axis(records.history[x].max())
     series: dict[str, list[Series]] = {panel: [] for panel in panels}
-    rounds = by_method(records.history)
-    for method, group in by_method(history).items():
-        place = places[method]
-        series[place.panel] += lines(place, group.assign(x=group[x], score=group[column]), size)
-        if x == "round":
-            series[place.panel] += alarm_marks(place.name, rounds[method], column, line_look(place.number).colour)
+    groups, rounds = by_method(history), by_method(records.history)
+    for panel, found in series.items():
+        own = {method: group for method, group in groups.items() if places[method].panel == panel}
+        rows_of = {places[method]: group.assign(x=group[x], score=group[column]) for method, group in own.items()}
+        found += lines(rows_of, size)
+        for method, place in zip(own, rows_of, strict=True) if x == "round" else ():
+            found += alarm_marks(place.name, rounds[method], column, line_look(place.number).colour)
+    _number_together(series)
     if _apart(places):
         first, *others = panels
         behind = [_background(line, first) for line in series[first] if line.y is not None and not line.note]
@@ -162,15 +178,32 @@ def _curves(records: Records, x: str, axis: Callable[[float], tuple[float, str]]
     )
 
 
-def _over_rounds(place: _Place, group: pd.DataFrame, size: float) -> list[Series]:
-    return [*_range(place, [_per_round(group)], size), *_failed(place, group, size)]
+def _over_rounds(groups: dict[_Place, pd.DataFrame], size: float) -> list[Series]:
+    return _over_sessions(groups, size, joined=True)
 
 
-def _over_bytes(place: _Place, group: pd.DataFrame, size: float) -> list[Series]:
+def _over_bytes(groups: dict[_Place, pd.DataFrame], size: float) -> list[Series]:
     """Algorithms reach a session change at different bytes: joined lines would hide each other."""
-    per_round = _per_round(group)
-    pieces = [piece for _, piece in per_round.groupby("session")]
-    return [*_range(place, pieces, size), *_failed(place, group, size)]
+    return _over_sessions(groups, size, joined=False)
+
+
+def _over_sessions(groups: dict[_Place, pd.DataFrame], size: float, joined: bool) -> list[Series]:
+    """What methods have in common over a session is drawn once, in grey, and named after all of them."""
+    looks = {place.name: line_look(place.number) for place in groups}
+    curves = {place.name: _per_round(group) for place, group in groups.items()}
+    found = list[Series]()
+    for names, pieces in distinct_lines(curves, joined):
+        look = looks[names[0]] if len(names) == 1 else Look(_SHARED, 0)
+        found += _range(TOGETHER.join(names), look, pieces, size)
+    return [*found, *(line for place, group in groups.items() for line in _failed(place, group, size))]
+
+
+def _number_together(series: dict[str, list[Series]]) -> None:
+    """Give the lines of several methods different dashes, the same in all panels."""
+    names = dict.fromkeys(line.name for lines in series.values() for line in lines if line.colour == _SHARED)
+    dashes = {name: number % len(DASHES) for number, name in enumerate(names)}
+    for panel, lines in series.items():
+        series[panel] = [replace(line, dash=dashes.get(line.name, line.dash)) for line in lines]
 
 
 def _per_round(group: pd.DataFrame) -> pd.DataFrame:
@@ -180,16 +213,20 @@ def _per_round(group: pd.DataFrame) -> pd.DataFrame:
     )
 
 
-def _range(place: _Place, pieces: list[pd.DataFrame], size: float) -> list[Series]:
+def _range(name: str, look: Look, pieces: list[pd.DataFrame], size: float) -> list[Series]:
     points = sum(len(piece) for piece in pieces)
     if not points:
         return []
     x, mean, low, high = (joined([floats(piece[name]) for piece in pieces]) for name in ("x", "mean", "low", "high"))
-    look, marker = line_look(place.number), "o" if points <= MOST_MARKERS else ""
-    return [Series(place.name, x / size, mean, look.colour, low, high, dash=look.dash, marker=marker)]
+    marker = "o" if points <= MOST_MARKERS else ""
+    return [Series(name, x / size, mean, look.colour, low, high, dash=look.dash, marker=marker)]
 
 
-def _over_seconds(place: _Place, group: pd.DataFrame, size: float) -> list[Series]:
+def _over_seconds(groups: dict[_Place, pd.DataFrame], size: float) -> list[Series]:
+    return [line for place, group in groups.items() for line in _held(place, group, size)]
+
+
+def _held(place: _Place, group: pd.DataFrame, size: float) -> list[Series]:
     """The same for models that hold until the next one: where all runs of the method have one, up to the first run's end."""
     look, complete = line_look(place.number), group[group["state"] == "complete"]
     runs = [run[["x", "score"]].to_numpy(dtype=np.float64) for _, run in complete.groupby("key", sort=False)]
