@@ -12,6 +12,7 @@ import typer
 
 from fedtide import __version__
 from fedtide.cli.check import check
+from fedtide.cli.cite import cite
 from fedtide.cli.diagnose import diagnose
 from fedtide.cli.exits import exit_with, exit_with_all, exit_with_search, guarded
 from fedtide.cli.options import (
@@ -212,6 +213,7 @@ def partition(
 
 
 app.command()(plot)
+app.command()(cite)
 app.command()(new)
 app.command("test")(contract)
 app.command()(predict)

@@ -285,8 +285,8 @@ def create(kind: type[P], settings: PluginSettings) -> P:
     return load(kind, settings.name)(settings)
 
 
-def summary(kind: str, name: str) -> str:
-    """First line of a plug-in's docstring, read from its source: nothing is imported.
+def docstrings(kind: str, name: str) -> list[str]:
+    """Docstrings of the public classes of a plug-in's file, read from its source: nothing is imported.
 
     Raises:
         PluginError: the source cannot be read.
@@ -297,8 +297,12 @@ def summary(kind: str, name: str) -> str:
     except (SyntaxError, ValueError, RecursionError) as error:
         raise PluginError(describe_fault(error, [], file)) from None
     public = [node for node in classes if not node.name.startswith("_") and not node.name.endswith("Settings")]
-    documented = next(filter(None, map(ast.get_docstring, public)), "")
-    return documented.split("\n")[0]
+    return list(filter(None, map(ast.get_docstring, public)))
+
+
+def summary(kind: str, name: str) -> str:
+    """First line of a plug-in's docstring; see :func:`docstrings`."""
+    return next(iter(docstrings(kind, name)), "").split("\n")[0]
 
 
 def broken(kind: str, name: str) -> str | None:

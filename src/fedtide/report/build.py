@@ -22,8 +22,8 @@ from fedtide.records import statistics
 from fedtide.records.frames import Method, Records
 from fedtide.report import detections, drifts, fairness, findings, gaps, pace, periods, search, seconds
 from fedtide.report.charts.chart import Chart
-from fedtide.report.charts.drawings import WORLD, of_clients, of_runs
 from fedtide.report.charts.pictures import Picture, picture
+from fedtide.report.drawings import WORLD, of_clients, of_runs
 from fedtide.report.method_table import MethodTable
 from fedtide.report.pace import Pace
 from fedtide.report.page import Comparison, render, rows

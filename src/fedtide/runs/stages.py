@@ -214,8 +214,8 @@ def report(
 def figures(params: Params, runs: Path, worlds: Path | None) -> list[Drawing]:
     """The figures of the report of the grid, none of them drawn yet."""
     from fedtide.records import frames
-    from fedtide.report.charts.drawings import WORLD, of_clients, of_runs
     from fedtide.report.charts.pictures import Drawing
+    from fedtide.report.drawings import WORLD, of_clients, of_runs
     from fedtide.report.table import tabulate
     from fedtide.world.picture import drawn
 

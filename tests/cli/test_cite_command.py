@@ -1,0 +1,62 @@
+"""``fedtide cite``: BibTeX of the papers that docstrings name."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from commands import Fedtide
+
+SCAFFOLD = """@misc{karimireddy2020scaffold,
+  author = {Karimireddy and others},
+  title = {{SCAFFOLD: Stochastic Controlled Averaging for Federated Learning}},
+  year = {2020},
+  note = {scaffold in fedtide},
+}
+"""
+MIFA = """@misc{gu2021mifa,
+  author = {Gu and others},
+  year = {2021},
+  eprint = {2106.04159},
+  archivePrefix = {arXiv},
+  note = {mifa in fedtide},
+}
+
+@misc{yan2020mifa,
+  author = {Yan and others},
+  year = {2020},
+  eprint = {2002.07399},
+  archivePrefix = {arXiv},
+  note = {mifa in fedtide},
+}
+"""
+
+
+def test_papers_are_printed_in_order_and_once(fedtide: Fedtide) -> None:
+    called = fedtide("cite", "scaffold", "mifa", "scaffold", "local", "dynamic", "continuous", "fedgen")
+    text = "\n".join(called.out)
+    assert called.status == 0
+    assert text.startswith(f"{SCAFFOLD}\n{MIFA}\n% local: its documentation names no paper\n\n@misc{{chang2025dynamic,")
+    assert text.count("scaffold in fedtide") == 1
+    assert "@misc{chang2025continuous" not in text  # the same paper as that of dynamic
+    assert "author = {Zhu and Hong and Zhou}," in text
+
+
+def test_a_users_method_is_cited_from_its_docstring(fedtide: Fedtide, own: Path) -> None:
+    (own / "algorithms").mkdir(parents=True)
+    (own / "algorithms" / "mine.py").write_text(
+        'class Mine:\n    """Averages (Doe and O\'Neil-Smith 2031,\n    arXiv:3101.00001)."""\n'
+    )
+    assert fedtide("cite", "mine").out[:5] == [
+        "@misc{doe2031mine,",
+        "  author = {Doe and O'Neil-Smith},",
+        "  year = {2031},",
+        "  eprint = {3101.00001},",
+        "  archivePrefix = {arXiv},",
+    ]
+
+
+def test_an_unknown_name_is_one_line(fedtide: Fedtide) -> None:
+    called = fedtide("cite", "fedavg", "scafold")
+    assert (called.status, called.out) == (2, [])
+    (line,) = called.err
+    assert line.startswith("fedtide: no algorithm or initialiser 'scafold'; did you mean 'scaffold'? (known: ")
