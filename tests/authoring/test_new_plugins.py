@@ -102,6 +102,6 @@ def test_no_file_is_written_over(fedtide: Fedtide, own: Path, taken: str) -> Non
 def test_an_unknown_plugin_is_one_line(fedtide: Fedtide) -> None:
     called = fedtide("test", "scafold")
     assert called.status == 2
-    assert called.err[0].startswith("fedtide: no plug-in named 'scafold'; did you mean 'scaffold'? (known: ")
+    assert called.err == ["fedtide: no plug-in named 'scafold'; did you mean 'scaffold'? (known: scaffold)"]
     called = fedtide("test", "scaffold", "--kind", "model")
     assert called.err[0].startswith("fedtide: no plug-in named 'scaffold' in models (known: ")

@@ -34,8 +34,8 @@ from fedtide.tuning.space import Space
 WITH_COMMANDS = [name for name, text in PAGES.items() if script(text).strip()]
 AT_HAND = ("digits", "table", "visits")  # data that needs no download
 SMALL = {"rounds_per_session": 1, "rounds_per_period": 1, "rounds": 1, "num_sessions": 3, "num_devices": 4}
-EXECUTED = {"list", "show", "check", "run", "predict"}
-STOPPED = {"compare", "report", "tune", "reproduce", "diagnose", "quadratic", "mirror", "watch"}
+EXECUTED = {"list", "show", "check", "run", "predict", "new", "test", "cite"}
+STOPPED = {"compare", "report", "plot", "tune", "reproduce", "diagnose", "quadratic", "mirror", "watch"}
 
 
 class Enough(Exception):

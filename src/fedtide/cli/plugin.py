@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shlex
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Annotated
 
@@ -47,6 +48,7 @@ def contract(
     found = [each for each in kinds if name in plugins.names(each)]
     if not found:
         known = {other for each in kinds for other in plugins.names(each)}
+        known = known if kind else set(get_close_matches(name, known))
         where = f" in {kinds[0]}" if kind else ""
         raise SettingsError(nearest(f"no plug-in named {shortened(name)!r}{where}", name, known))
     if len(found) > 1:
