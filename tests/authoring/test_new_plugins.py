@@ -89,6 +89,12 @@ def test_what_cannot_be_written_is_one_line_and_nothing_is_written(
     assert not own.exists()
 
 
+def test_settings_that_have_to_be_given_are(fedtide: Fedtide) -> None:
+    called = fedtide("test", "krum", "--set", "aggregation.f=1")
+    assert (called.status, len(called.out)) == (0, 5), called.err
+    assert fedtide("test", "krum").status == 1
+
+
 @pytest.mark.parametrize("taken", ["algorithms/mine.py", "tests/test_algorithms_mine.py"])
 def test_no_file_is_written_over(fedtide: Fedtide, own: Path, taken: str) -> None:
     (own / taken).parent.mkdir(parents=True)
@@ -102,6 +108,7 @@ def test_no_file_is_written_over(fedtide: Fedtide, own: Path, taken: str) -> Non
 def test_an_unknown_plugin_is_one_line(fedtide: Fedtide) -> None:
     called = fedtide("test", "scafold")
     assert called.status == 2
-    assert called.err == ["fedtide: no plug-in named 'scafold'; did you mean 'scaffold'? (known: scaffold)"]
+    assert called.err == ["fedtide: no plug-in named 'scafold'; did you mean 'scaffold'?"]
+    assert fedtide("test", "zzz").err == ["fedtide: no plug-in named 'zzz'; is its folder in FEDTIDE_PLUGINS?"]
     called = fedtide("test", "scaffold", "--kind", "model")
     assert called.err[0].startswith("fedtide: no plug-in named 'scaffold' in models (known: ")

@@ -108,7 +108,7 @@ def verdicts(trial: Trial) -> Iterator[tuple[str, str | None]]:
 
 def settings_of(trial: Trial, **values: Any) -> Any:
     """The plug-in's settings, as they are read from a file."""
-    return parse(trial.plugin.Settings, {"name": trial.name, **values}, trial.kind)
+    return parse(trial.plugin.Settings, {**trial.given, **values}, trial.kind)
 
 
 def _out_of_bounds(settings: Any) -> Iterator[tuple[str, Any]]:

@@ -14,6 +14,7 @@ from fedtide.core import plugins
 from fedtide.federation.record import RoundRecord
 from fedtide.federation.state import RunState
 from fedtide.models.base import Model
+from fedtide.settings.overrides import override
 from fedtide.settings.params import Params
 from fedtide.settings.run import RunSettings
 from fedtide.world.dataset import Dataset
@@ -29,6 +30,8 @@ _KEYS = {
     "objectives": "objective",
     "partitions": "partition",
     "scenarios": "scenario",
+    "selection": "exchange.selection",
+    "weighting": "algorithm.weighting",
 }
 """Settings that choose a plug-in of a kind; the others have the kind's name."""
 
@@ -44,7 +47,7 @@ class Trial:
 
     Attributes:
         kind, name: of the plug-in.
-        overrides: further settings of the run, ``a.b=value``, as a scenario may need that replays a file.
+        overrides: further settings of the run and of the plug-in, such as ``scenario.file=trace.csv``.
     """
 
     kind: str
@@ -55,6 +58,23 @@ class Trial:
     def plugin(self) -> Any:
         """Its class."""
         return plugins.load(self.kind, self.name)
+
+    @property
+    def _own(self) -> tuple[dict[str, Any], list[str]]:
+        """What the overrides set of the plug-in itself, and the other overrides."""
+        own, others = dict[str, Any](), list[str]()
+        for item in self.overrides:
+            group, _, key = item.partition("=")[0].strip().rpartition(".")
+            if group == _KEYS.get(self.kind, self.kind):
+                override(own, f"{key}={item.partition('=')[2]}")
+            else:
+                others.append(item)
+        return own, others
+
+    @property
+    def given(self) -> dict[str, Any]:
+        """The plug-in's settings that are not left at their defaults, and its name."""
+        return {"name": self.name, **self._own[0]}
 
     def settings(self, data: Dataset | None = None, **values: Any) -> RunSettings:
         """Settings of the run; ``values`` are settings of the plug-in."""
@@ -67,14 +87,14 @@ class Trial:
             "local": {"amount": 2, "unit": "steps", "batch_size": 4, "lr": 0.05},
             "engine": {"workers": 1},
         }
-        own, algorithm = {"name": self.name, **values}, {"name": "fedavg"}
+        own = {**self.given, **values}
         if self.kind == "algorithms":
             if "rounds" not in self.plugin.clocks:
                 raw |= {"clock": "events", "participation": "all"}
             if self.plugin.needs_body:
                 raw["model"] = {"name": "mlp", "widths": [4]}
         if self.kind == "weighting":
-            raw["algorithm"] = {**algorithm, "weighting": own}
+            raw["algorithm"] = {"name": "fedavg", "weighting": own}
         elif self.kind == "selection":
             raw["exchange"] = {"name": "intervals", "intervals": "1-4", "selection": own}
         elif self.kind == "uplink":
@@ -84,7 +104,7 @@ class Trial:
         if data is not None and self.kind == "data":
             raw["model"] = "embedding_bag" if data.kind == "text" else "logistic"
             raw |= {"objective": _OBJECTIVES[data.task]} if data.task in _OBJECTIVES else {}
-        return Params.read(raw, self.overrides).run()
+        return Params.read(raw, self._own[1]).run()
 
     def data(self) -> Dataset:
         """What the run is trained on: a dataset itself, the smallest samples that a model takes, or ten clusters."""

@@ -47,10 +47,13 @@ def contract(
     kinds = plugins.KINDS if kind is None else (kind_of(kind),)
     found = [each for each in kinds if name in plugins.names(each)]
     if not found:
-        known = {other for each in kinds for other in plugins.names(each)}
-        known = known if kind else set(get_close_matches(name, known))
-        where = f" in {kinds[0]}" if kind else ""
-        raise SettingsError(nearest(f"no plug-in named {shortened(name)!r}{where}", name, known))
+        if kind is not None:
+            raise SettingsError(
+                nearest(f"no plug-in named {shortened(name)!r} in {kinds[0]}", name, plugins.names(kinds[0]))
+            )
+        near = get_close_matches(name, {other for each in kinds for other in plugins.names(each)}, n=1)
+        hint = f"; did you mean {near[0]!r}?" if near else "; is its folder in FEDTIDE_PLUGINS?"
+        raise SettingsError(f"no plug-in named {shortened(name)!r}{hint}")
     if len(found) > 1:
         raise SettingsError(f"{' and '.join(found)} have a plug-in named {name!r}: choose one with --kind")
     plugins.load(found[0], name)
