@@ -7,8 +7,8 @@ reads an experiment's settings and ``spaces.yaml`` next to them, and writes ``be
 at its best, and ``trials/<label>.csv``. Repeated, it continues.
 
 ``spaces.yaml`` has ``spaces``, what is searched, by label of an algorithm, or of an initialiser, which is searched with the
-experiment's own algorithm; ``shorter``, settings of the trials alone; and ``rates``, labels that take the learning rate found
-for another one.
+experiment's own algorithm; ``shorter``, settings of the trials alone; ``metrics``, labels with another ``tune.metric``; and
+``rates``, labels that take the learning rate found for another one.
 """
 
 from __future__ import annotations
@@ -38,6 +38,8 @@ def commands(params: Path, out: Path, overrides: list[str]) -> dict[str, list[st
             kind: label,
         }
         what = {**chosen, "tune.space": json.dumps(space), **plan["shorter"]}
+        if label in plan.get("metrics", {}):
+            what["tune.metric"] = plan["metrics"][label]
         options = [*overrides, *(f"{key}={value}" for key, value in what.items())]
         sets = [word for item in options for word in ("--set", item)]
         found[label] = ["tune", "-q", "--params", str(params), "--out", str(out / label), *sets]
@@ -51,7 +53,7 @@ def restored(params: Path, best: dict[str, Any]) -> dict[str, Any]:
     for key in plan["shorter"]:
         _put(best, key.split("."), settings)
     best |= {kind: settings[kind] for kind in ("algorithm", "initialiser")}
-    best["tune"].pop("space")
+    best["tune"] = settings["tune"]
     for label, other in plan.get("rates", {}).items():
         local = best["algorithms"][label].setdefault("with", {}).setdefault("local", {})
         local["lr"] = best["algorithms"][other]["with"]["local"]["lr"]
@@ -70,7 +72,7 @@ def _put(best: dict[str, Any], key: list[str], settings: dict[str, Any]) -> None
 
 
 def spaces(params: Path) -> dict[str, Any]:
-    """What is searched: ``spaces``, ``shorter`` and ``rates``."""
+    """What is searched: ``spaces``, ``shorter``, ``metrics`` and ``rates``."""
     return _read(params.with_name("spaces.yaml"))
 
 

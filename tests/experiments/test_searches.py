@@ -38,7 +38,7 @@ def commands(name: str) -> dict[str, list[str]]:
 
 
 def test_all_are_found() -> None:
-    assert FILES.keys() == {"flights", "days", "minutes", "away", "seconds"}
+    assert FILES.keys() == {"flights", "days", "minutes", "away", "seconds", "personal_flights", "personal_fmnist"}
     assert "flights_logistic" in RESULTS
 
 

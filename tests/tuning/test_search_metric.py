@@ -27,7 +27,8 @@ Make = Callable[..., Params]
 
 
 def test_every_score_can_be_searched_for() -> None:
-    of_clients = [f"served_accuracy_{name}" for name in ("mean", "newcomers", "worst_decile")]
+    whose, names = ("served", "personal"), ("mean", "newcomers", "worst_decile")
+    of_clients = [f"{which}_accuracy_{name}" for which in whose for name in names]
     assert get_args(TuneMetric) == (*(f"validation_{name}" for name in get_args(ScoreName)), *of_clients)
 
 
@@ -44,6 +45,15 @@ def test_clients_are_evaluated_with_the_models_they_are_served(
         history = RunDirectory(tmp_path / "runs" / row["run"]).history()
         assert float(row["value"]) == float(history[-1][f"{column}_accuracy_worst_decile"])
     assert result.value == max(float(row["value"]) for row in rows)
+
+
+def test_local_steps_are_searched_for_where_there_are_some(params: Make, tmp_path: Path) -> None:
+    wanted = {"trials": 1, "metric": "personal_accuracy_mean", "prune": False}
+    result = search(params(wanted, evaluation={"clients_every": 1, "personalise": 2}), tmp_path)
+    (run,) = (tmp_path / "runs").iterdir()
+    assert result.value == float(RunDirectory(run).history()[-1]["personal_accuracy_mean"])
+    with pytest.raises(SettingsError, match=r"tune\.metric = personal_accuracy_mean needs evaluation\.personalise > 0"):
+        Space(params(wanted))
 
 
 @pytest.mark.parametrize(("metric", "best"), [("auroc", max), ("calibration_error", min)])

@@ -76,6 +76,8 @@ class Space:
         changed: dict[str, Any] = {"splits": ("validation",), "metrics": metrics}
         if score.of_clients and not run.evaluation.clients_every:
             changed["clients_every"] = run.evaluation.every
+        if self._tune.metric.startswith("personal_") and not run.evaluation.personalise:
+            raise SettingsError(f"tune.metric = {self._tune.metric} needs evaluation.personalise > 0")
         return run.model_copy(update={"evaluation": run.evaluation.model_copy(update=changed)})
 
     def raw(self, values: Values) -> dict[str, Any]:
