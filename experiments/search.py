@@ -38,8 +38,8 @@ def commands(params: Path, out: Path, overrides: list[str]) -> dict[str, list[st
             kind: label,
         }
         what = {**chosen, "tune.space": json.dumps(space), **plan["shorter"]}
-        if label in plan.get("metrics", {}):
-            what["tune.metric"] = plan["metrics"][label]
+        if "metrics" in plan:
+            what["tune.metric"] = plan["metrics"].get(label, settings["tune"]["metric"])
         options = [*overrides, *(f"{key}={value}" for key, value in what.items())]
         sets = [word for item in options for word in ("--set", item)]
         found[label] = ["tune", "-q", "--params", str(params), "--out", str(out / label), *sets]
