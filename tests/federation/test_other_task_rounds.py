@@ -158,6 +158,8 @@ REFUSED = {
     "evaluation.metrics = auroc, macro_f1": {"evaluation": {"metrics": ["auroc", "macro_f1"]}},
     "evaluation.neurons = 5": {"evaluation": {"neurons": 5}},
     "evaluation.personalise = 1": {"evaluation": {"clients_every": 2, "personalise": 1}},
+    "evaluation.client_samples = 9": {"evaluation": {"clients_every": 2, "client_samples": 9}},
+    "evaluation.departed = last": {"evaluation": {"clients_every": 2, "departed": "last"}},
     **{
         f"algorithm = {name}": {"algorithm": name}
         for name in (

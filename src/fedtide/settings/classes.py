@@ -51,6 +51,8 @@ def _settings(run: Any) -> list[tuple[str, Any]]:
         "evaluation.metrics": ", ".join(evaluation.metrics) or None,
         "evaluation.neurons": evaluation.neurons or None,
         "evaluation.personalise": evaluation.personalise or None,
+        "evaluation.client_samples": evaluation.client_samples,
+        "evaluation.departed": evaluation.departed if evaluation.departed != "global" else None,
         "evaluation.clients_every": None if run.task == "regression" else evaluation.clients_every or None,
     }
     return [(key, value) for key, value in found.items() if value is not None]
