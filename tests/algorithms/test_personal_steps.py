@@ -242,6 +242,26 @@ def test_gradients_are_recorded_and_charged(algorithm: Any, per_step: int, monke
     assert record.row.get("gradients") == (None if per_step == 1 else 2 * per_step)
 
 
+@pytest.mark.parametrize(("variant", "batches"), [("fo", "alternate"), ("hf", "alternate"), ("hf", "same")])
+@pytest.mark.parametrize("steps", [1, 4, 5])
+def test_the_gradient_of_a_last_single_batch_counts(
+    variant: str, batches: str, steps: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Pairs take two gradients, or four with the Hessian; of a last single batch only the inner one is taken."""
+    local = {**LOCAL, "amount": steps, "unit": "steps"}
+    engine = {"executor": "threads"}
+    chosen = settings(algorithm=named("per_fedavg", variant=variant, batches=batches), local=local, engine=engine)
+    fed, taken = federation(chosen, steady((6, 6), 1), vectors()), list[int]()
+    cls = type(fed.parts.executor.gradient)  # type: ignore[attr-defined]
+    call = cls.__call__
+    monkeypatch.setattr(cls, "__call__", lambda self, *a, **kw: (taken.append(1), call(self, *a, **kw))[1])
+    _, (record,) = run_rounds(fed)
+    each = 2 if variant == "fo" else 4
+    expected = steps * each if batches == "same" else steps // 2 * each + steps % 2
+    assert len(taken) == 2 * expected
+    assert record.row.get("gradients", steps) == expected
+
+
 def test_computation_of_several_gradients_takes_as_much_longer() -> None:
     once, twice = (
         trained(name, costs={"wireless": True, "phi": 1e12}, local={**LOCAL, "clip": None})[1].totals["latency"]

@@ -205,6 +205,23 @@ def test_a_run_builds_every_plugin_once(monkeypatch: pytest.MonkeyPatch) -> None
     assert sorted(made) == kinds
 
 
+def test_the_gradients_that_a_local_step_keeps_are_counted() -> None:
+    """Vectors of 1000 widths for each client that is trained at once."""
+    model, size = {"name": "mlp", "widths": [1000]}, 5 * 1000 + 1000 + 1000 * 3 + 3
+
+    def steps(workers: int, **algorithm: Any) -> int:
+        found = planned(model=model, engine={"workers": workers, "executor": "threads"}, algorithm=algorithm)
+        (part,) = (part.size for part in found.device if part.what.startswith("local steps"))
+        return part
+
+    for workers in (1, 3):
+        plain, few, many = (
+            steps(workers, **chosen)
+            for chosen in ({"name": "fedavg"}, {"name": "pfedme", "steps": 2}, {"name": "pfedme", "steps": 9})
+        )
+        assert (few - plain, many - plain) == (workers * 4 * 2 * size, workers * 4 * 9 * size)
+
+
 def gradients(**values: Any) -> int:
     """Bytes of full gradients and curvature in a run's footprint; 0 without such a part."""
     return sum(part.size for part in planned(**values).device if "gradients" in part.what)

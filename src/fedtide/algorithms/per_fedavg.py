@@ -20,8 +20,8 @@ class PerFedAvg(Averaging):
         v = u                                                                                      ``variant: fo``      (2)
         v = u - alpha (g_B'(y + delta u) - g_B'(y - delta u)) / (2 delta)                           ``variant: hf``      (3)
 
-    ``batches: alternate`` takes two consecutive batches of the round for a step, and leaves a last single one out; ``same``
-    takes every batch twice. The Hessian in (3) is that of B', in the paper of a third batch. The model that clients are
+    ``batches: alternate`` takes two consecutive batches of the round for a step, and leaves a last single one out (its inner
+    gradient counts, since it is taken); ``same`` takes every batch twice. The Hessian in (3) is that of B', in the paper of a third batch. The model that clients are
     served is w after inner steps on their own training samples: ``evaluation.personalise`` of them, here with the rate alpha.
     w itself is not meant to be good.
 
@@ -52,7 +52,14 @@ class PerFedAvg(Averaging):
     def __init__(self, settings: Settings) -> None:
         super().__init__(settings)
         self.personal_lr = settings.inner_lr
-        self.gradients_per_step = (1 if settings.batches == "alternate" else 2) * (1 if settings.variant == "fo" else 2)
+        self._outer = 1 if settings.variant == "fo" else 3
+        self.gradients_per_step = self._outer if settings.batches == "alternate" else 1 + self._outer
+
+    def gradients_in(self, step: int) -> int:
+        """One at the inner point and those of the step; of a pair, the first batch has the former and the second the latter."""
+        if self.settings.batches == "same":
+            return 1 + self._outer
+        return self._outer if step % 2 else 1
 
     def start(self, r: Round) -> Tensor:
         """w."""

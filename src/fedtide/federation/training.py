@@ -45,9 +45,11 @@ class Training:
     schedule: Schedule
     share: Share
 
-    def gradients_per_step(self, cohort: Cohort) -> int:
-        """Gradients on a batch that a local step of a phase takes."""
-        return 1 if cohort.direction is None else self.parts.algorithm.gradients_per_step
+    def gradients(self, cohort: Cohort) -> Ints:
+        """Gradients on its batch that each planned local step of a phase takes, int64 [S]."""
+        steps, algorithm = range(cohort.plan.sizes.shape[1]), self.parts.algorithm
+        taken = [1 if cohort.direction is None else algorithm.gradients_in(step) for step in steps]
+        return np.array(taken, dtype=np.int64)
 
 
 @dataclass(frozen=True)
@@ -98,10 +100,10 @@ def train(t: Training, r: Round, batches: BatchPlan) -> Trained:
 
 def _gradients(t: Training, phases: list[Cohort]) -> float | None:
     """Gradients on batches that a participant took, on average; None where it took one in every planned step of one phase."""
-    per_step = [t.gradients_per_step(cohort) for cohort in phases]
-    if per_step == [1] and phases[0].stop is None:
+    if len(phases) == 1 and phases[0].stop is None and (t.gradients(phases[0]) == 1).all():
         return None
-    taken = [each * sum(cohort.plan.steps) for each, cohort in zip(per_step, phases, strict=True)]
+    after = [np.append(0, t.gradients(cohort).cumsum()) for cohort in phases]  # 0, 1, ... steps
+    taken = [int(sums[cohort.plan.steps].sum()) for sums, cohort in zip(after, phases, strict=True)]
     return sum(taken) / len(phases[0].plan.steps)
 
 
@@ -214,8 +216,8 @@ def sit_out(r: Round, schedule: Schedule, batches: BatchPlan) -> BatchPlan:
 
 def _processed(t: Training, cohort: Cohort) -> Ints:
     """Samples that each row processes in its first 0, 1, ... steps, int64 [C, S + 1], in all gradients of a step."""
-    samples: Ints = np.pad(cohort.plan.sizes.numpy().cumsum(1), ((0, 0), (1, 0)))
-    return samples * t.gradients_per_step(cohort)
+    samples: Ints = (cohort.plan.sizes.numpy() * t.gradients(cohort)).cumsum(1)
+    return np.pad(samples, ((0, 0), (1, 0)))
 
 
 def _advance(t: Training, r: Round, cohort: Cohort, exchanges: bool) -> list[Segment]:
