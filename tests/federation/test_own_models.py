@@ -90,6 +90,17 @@ def test_gains_are_differences_on_the_same_samples(number: int | None) -> None:
     assert set(fed.scoring.columns) <= set(row)
 
 
+def test_there_are_no_gains_over_a_model_that_is_not_trained() -> None:
+    found = []
+    for algorithm in ("local", "ditto"):
+        fed = made(steady(SIZES, 2), algorithm, evaluation={"personalise": 2})
+        _, records = run_rounds(fed)
+        names = {*records[-1].row, *records[-1].client_scores, *fed.scoring.columns}
+        assert {"served_accuracy_mean", "served_known", "personal_accuracy_mean", "personal_loss"} <= names
+        found.append({name for name in names if name.endswith(("_gain", "_hurt"))})
+    assert found == [set(), {"served_gain", "served_hurt", "personal_gain", "personal_hurt"}]
+
+
 def test_one_drawn_sample_set_is_what_a_pass_over_it_gives() -> None:
     fed = made(steady(SIZES, 1), "fedavg", evaluation={"client_samples": 5})
     evaluator = fed.parts.evaluator

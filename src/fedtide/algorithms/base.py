@@ -139,6 +139,7 @@ class Algorithm(Plugin):
             round's.
         personal: whether what clients remember is a model of their own, which a device that leaves can keep; see
             ``federation.returners``.
+        trains_global: whether there is a trained global model; without one no gains over it are recorded.
         problem: the learning problem, set before all other calls.
     """
 
@@ -167,6 +168,7 @@ class Algorithm(Plugin):
     needs_body: bool = False
     keeps_buffers: bool = False
     personal: ClassVar[bool] = False
+    trains_global: ClassVar[bool] = True
     problem: Problem
 
     # A round, in the order of the calls.

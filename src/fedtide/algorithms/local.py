@@ -15,7 +15,8 @@ class LocalTraining(Algorithm):
     """Every client trains a model of its own on its own data and sends nothing: a bound that shows what federating is worth.
 
     A client starts with the initial model and goes on from its own whenever it takes part. The global model stays the initial
-    one, so only the clients' own scores mean anything (``served_accuracy_*``, with ``evaluation.clients_every``). With
+    one, so only the clients' own scores mean anything (``served_accuracy_*``, with ``evaluation.clients_every``), and no gains
+    over it are recorded. With
     ``federation.at_session: reset`` all clients start again in every session. BatchNorm's running statistics are those of all.
     """
 
@@ -25,6 +26,7 @@ class LocalTraining(Algorithm):
     settings: Settings
 
     personal: ClassVar[bool] = True
+    trains_global: ClassVar[bool] = False
     down = ()
     up = ()
     client = ("own",)

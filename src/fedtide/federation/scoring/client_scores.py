@@ -37,7 +37,8 @@ class ClientScores:
     clients present.
 
     ``gain`` is the mean over the clients present of the accuracy of a client's own model minus that of the reported one on the
-    same samples, ``hurt`` the share of clients for whom it is negative. A client is ``known`` once it has taken part.
+    same samples, ``hurt`` the share of clients for whom it is negative; neither is recorded
+    where no global model is trained. A client is ``known`` once it has taken part.
 
     Args:
         evaluator: of the run. personal: local steps, None without ``evaluation.personalise``.
@@ -46,6 +47,7 @@ class ClientScores:
 
     def __init__(self, evaluator: Evaluator, personal: Personal | None, served: ServedModels | None) -> None:
         self._evaluator, self._personal, self._served = evaluator, personal, served
+        self._gains = served is None or served.algorithm.trains_global
 
     @property
     def columns(self) -> list[str]:
@@ -58,10 +60,12 @@ class ClientScores:
             names += [
                 f"served_accuracy_{name}" for name in (*_SPREAD, *PRESENT, *departed, "known", "unknown", "samples")
             ]
-            names += ["served_gain", "served_hurt", "served_known"]
+            names.append("served_known")
         if self._personal is not None:
             names += [f"personal_accuracy_{name}" for name in (*_SPREAD, *PRESENT)]
-            names += ["personal_gain", "personal_hurt"]
+        if self._gains:
+            own = {"served": self._served, "personal": self._personal}
+            names += [f"{kind}_{score}" for kind, given in own.items() if given for score in ("gain", "hurt")]
         return names
 
     def score(self, record: RoundRecord, state: RunState, result: RoundResult, reported: Reported, t: int) -> None:
@@ -80,11 +84,12 @@ class ClientScores:
         def write(prefix: str, scores: list[Scores], members: dict[str, Ints]) -> Floats:
             own, own_loss = _of_each(scores, tested.counts)
             own, own_loss = (np.append(values, np.full(len(clients) - len(own), np.nan)) for values in (own, own_loss))
-            gain = (own - accuracy)[: len(present)]
             record.row |= _prefixed(f"{prefix}_accuracy", summary(own, clients, members, threshold))
-            record.row |= {f"{prefix}_gain": _mean(gain), f"{prefix}_hurt": _mean(gain < 0, ~np.isnan(gain))}
             table.update({f"{prefix}_accuracy": cells(own), f"{prefix}_loss": cells(own_loss)})
-            table[f"{prefix}_gain"] = cells(own - accuracy)
+            if self._gains:
+                gain = (own - accuracy)[: len(present)]
+                record.row |= {f"{prefix}_gain": _mean(gain), f"{prefix}_hurt": _mean(gain < 0, ~np.isnan(gain))}
+                table[f"{prefix}_gain"] = cells(own - accuracy)
             return own
 
         if self._served is not None:
