@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from fedtide.core.errors import SettingsError
+from fedtide.engine.passes.fit import mean_losses
 from fedtide.settings.params import Params
 from fedtide.world.dataset import Dataset
 from support import (
@@ -114,6 +115,22 @@ def test_samples_that_fill_up_a_batch_do_not_matter(task: Any, executor: str) ->
         run_rounds(federation(run, world, replace(given, train_labels=y)))[0] for y in (given.train_labels, labels)
     ]
     assert_same(*states)
+
+
+@pytest.mark.parametrize("task", OBJECTIVES)
+def test_a_client_chooses_its_cluster_by_the_loss_of_the_task(task: Any) -> None:
+    """IFCA: by the mean over its samples, of two models the one that is better for it."""
+    run = chosen(objective=OBJECTIVES[task], algorithm={"name": "ifca", "clusters": 2})
+    fed, other = (federation(run, steady(SIZES, 1, classes=1), data(task)) for _ in range(2))
+    state, _ = run_rounds(other)
+    models = torch.stack([state.w, torch.zeros_like(state.w)])
+    shards, evaluator = fed.parts.timeline.shards, fed.parts.evaluator
+    found = mean_losses(evaluator.workers, models, state.b, [*shards, shards[0][:0]], 5)
+    for shard, row in zip(shards, found, strict=False):
+        for model, loss in zip(models, row, strict=True):
+            scores = evaluator.scores_on((model, state.b), *evaluator.training_samples([shard]))
+            assert float(loss) == pytest.approx(scores.mean_loss(), rel=1e-12)
+    assert found[-1].isinf().all()
 
 
 def test_one_column_of_targets_is_a_matrix_of_one_column() -> None:

@@ -12,7 +12,8 @@ from fedtide.algorithms.base import ForwardPass, Population
 from fedtide.core.array_types import Ints
 from fedtide.core.randomness import generator
 from fedtide.engine.passes.curvature import fisher_diagonal, taylor, unit_vectors
-from fedtide.engine.passes.evaluation import full_gradient, mean_losses, pass_through
+from fedtide.engine.passes.evaluation import full_gradient, pass_through
+from fedtide.engine.passes.fit import mean_losses
 from fedtide.engine.passes.models import recompute_statistics, with_input_gradients
 from fedtide.federation.parts import Parts
 from fedtide.federation.plan import RoundPlan

@@ -155,24 +155,6 @@ def _tally(logits: Tensor, labels: Tensor, groups: Tensor, size: int, excluded: 
     return tally.scatter_add_(1, groups.expand(len(values), -1), torch.stack(values)).cpu()
 
 
-def mean_losses(workers: Workers, models: Tensor, b: Tensor, shards: Sequence[Ints], batch: int) -> Tensor:
-    """Mean cross-entropy [n, M], on the run's device, of each of some models [M, d] on each client's training samples.
-
-    ``b`` [q] are floating buffers, ``shards`` positions in the training set. A client without samples has infinite losses.
-    """
-    sizes = torch.tensor([len(shard) for shard in shards])
-    positions = torch.cat([torch.zeros(0, dtype=torch.int64), *map(torch.from_numpy, shards)]).to(workers.task.device)
-    losses = torch.full((len(shards), len(models)), torch.inf, dtype=torch.float64)
-    if len(positions):
-        inputs, labels = workers.task.data.read("train", positions)
-        owners = torch.repeat_interleave(torch.arange(len(shards)), sizes).to(positions.device)
-        for number, w in enumerate(models):
-            sums = evaluate(workers, w, b, inputs, labels, batch, groups=owners).loss
-            held = sizes[: len(sums)] > 0
-            losses[: len(sums), number] = torch.where(held, sums / sizes[: len(sums)].clamp(min=1), torch.inf)
-    return losses.to(models)
-
-
 def evaluate_each(
     workers: Workers,
     models: tuple[Tensor, Tensor],

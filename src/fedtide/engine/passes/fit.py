@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 from torch.nn import functional
 
-from fedtide.core.array_types import Bools
-from fedtide.engine.passes.evaluation import predict
+from fedtide.core.array_types import Bools, Ints
+from fedtide.engine.passes.evaluation import evaluate, predict
 from fedtide.engine.workers import Workers
 from fedtide.settings.scores import TaskName
 
@@ -50,6 +51,29 @@ def fit(workers: Workers, w: Tensor, b: Tensor, inputs: Tensor, labels: Tensor, 
     """Apply a model, or an ensemble that averages its outputs; arguments as for ``evaluate``."""
     outputs = predict(workers, w, b, inputs, batch)
     return Fit(workers.task.data.task, outputs, labels.to("cpu", torch.float64))
+
+
+def mean_losses(workers: Workers, models: Tensor, b: Tensor, shards: Sequence[Ints], batch: int) -> Tensor:
+    """Mean loss [n, M], on the run's device, of each of some models [M, d] on each client's training samples.
+
+    Cross-entropy, or the loss of a task without classes (:class:`Fit`). ``b`` [q] are floating buffers, ``shards`` positions in
+    the training set. A client without samples has infinite losses.
+    """
+    task, sizes = workers.task, torch.tensor([len(shard) for shard in shards])
+    positions = torch.cat([torch.zeros(0, dtype=torch.int64), *map(torch.from_numpy, shards)]).to(task.device)
+    losses = torch.full((len(shards), len(models)), torch.inf, dtype=torch.float64)
+    if len(positions):
+        inputs, labels = task.data.read("train", positions)
+        owners = torch.repeat_interleave(torch.arange(len(shards)), sizes)
+        for number, w in enumerate(models):
+            if task.data.task == "classification":
+                sums = evaluate(workers, w, b, inputs, labels, batch, groups=owners.to(positions.device)).loss
+            else:
+                own = fit(workers, w, b, inputs, labels, batch).losses
+                sums = torch.zeros(len(shards), dtype=torch.float64).index_add_(0, owners, own)
+            held = sizes[: len(sums)] > 0
+            losses[: len(sums), number] = torch.where(held, sums / sizes[: len(sums)].clamp(min=1), torch.inf)
+    return losses.to(models)
 
 
 def r_squared(outputs: Tensor, labels: Tensor) -> float | None:

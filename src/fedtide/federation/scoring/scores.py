@@ -83,8 +83,9 @@ class Scoring:
         evaluation, evaluator = parts.settings.evaluation, parts.evaluator
         self._evaluator, self._weighting, self._reported = evaluator, parts.weighting, evaluation.reported
         self._masked = evaluator.has_views
-        self._fits = ClientFits(evaluator) if parts.data.task == "regression" else None
         served = ServedModels(parts.algorithm, parts.layout, evaluator)
+        own = served if parts.algorithm.serves or served.keeps_last else None
+        self._fits = ClientFits(evaluator, own) if parts.data.task == "regression" else None
         self._keep_last = served.keep_last if served.keeps_last else None
         part = None if evaluation.personalise_part == "all" else parts.layout.mask(evaluation.personalise_part)
         self._clients = ClientScores(
@@ -92,7 +93,7 @@ class Scoring:
             Personal(parts.settings, evaluator, parts.executor, part, parts.algorithm.personal_lr)
             if evaluation.personalise
             else None,
-            served if parts.algorithm.serves or served.keeps_last else None,
+            own,
         )
         self._values: dict[str, Value] = {}
         for split in evaluation.splits:
@@ -129,7 +130,7 @@ class Scoring:
                 record.per_class[split] = scores.per_class()
         scores = moment.scores(reported, settings.splits[0], False, self._masked)
         if self._fits is not None:
-            self._fits.score(record, moment.model(reported), t)
+            self._fits.score(record, state, result, moment.model(reported), t)
         if isinstance(scores, Scores) and due(evaluator, t):
             self._clients.score(record, state, result, Reported(moment.model(reported), scores), t)
 

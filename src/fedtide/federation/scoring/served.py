@@ -13,10 +13,11 @@ from fedtide.core.array_types import Ints
 from fedtide.core.faults import broken_contract
 from fedtide.engine import contract
 from fedtide.engine.flat import Layout
-from fedtide.engine.passes.evaluation import Scores, mean_losses
+from fedtide.engine.passes.evaluation import Scores
+from fedtide.engine.passes.fit import Fit, fit, mean_losses
 from fedtide.federation.assembly.chosen import LAST_SERVED
 from fedtide.federation.round import RoundResult
-from fedtide.federation.scoring.evaluator import Evaluator, ModelValues
+from fedtide.federation.scoring.evaluator import Evaluator, ModelValues, part_of
 from fedtide.federation.state import RunState
 
 
@@ -43,6 +44,18 @@ class ServedModels:
             models, of = self._served(state, result, t, clients[some])
             scores += self._each(models, of.tolist(), tested[some])
         return scores
+
+    def fits(self, state: RunState, result: RoundResult, t: int, tested: list[Ints]) -> list[Fit]:
+        """The same for a task without classes."""
+        evaluator, size, found = self.evaluator, len(result.members[0]), list[Fit]()
+        part = part_of(evaluator.settings.splits[0])
+        for start in range(0, len(tested), size):
+            some = slice(start, start + size)
+            rows = zip(*self.rows(state, result, t, some), tested[some], strict=True)
+            for w, b, positions in rows:
+                samples = evaluator.data.read(part, evaluator.on_device(positions))
+                found.append(fit(evaluator.workers, w, b, *samples, evaluator.batch))
+        return found
 
     def rows(self, state: RunState, result: RoundResult, t: int, some: slice | Ints) -> ModelValues:
         """The models of some of the clients present, by place: parameters [c, d] and floating buffers [c, q]."""
