@@ -122,7 +122,7 @@ def test_the_models_that_clients_are_served_are_scored_too(settings: Any) -> Non
 
 
 def test_the_report_has_a_table_of_them(settings: Any, tmp_path: Path) -> None:
-    runs = [execute(settings(seed=seed), tmp_path)["run_key"] for seed in (0, 1)]
+    runs = [execute(settings(seed=seed, algorithm="ditto"), tmp_path)["run_key"] for seed in (0, 1)]
     records = frames.load([tmp_path / run for run in runs], Score("r2"))
     table = fairness.fairness(records, 6)
     assert table is not None
@@ -131,6 +131,8 @@ def test_the_report_has_a_table_of_them(settings: Any, tmp_path: Path) -> None:
     means = records.history.groupby("key").client_r2_mean.mean()
     assert table.methods.client_mean_mean.item() == pytest.approx(means.mean())
     assert {"client_worst_decile", "error_mean", "error_worst_decile"} < {column.key for column in table.columns}
+    served = records.history.groupby("key").served_mae_mean.mean()
+    assert table.methods.served_error_mean_mean.item() == pytest.approx(served.mean())
 
 
 def test_without_owners_there_are_none_and_a_line_says_so(settings: Any, tmp_path: Path) -> None:

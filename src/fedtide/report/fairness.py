@@ -17,7 +17,7 @@ from fedtide.report.sheets import Sheet
 PREFIX = "client_accuracy_"
 _FIT = "client_r2_"
 _GROUPS = {"client": PREFIX, "served": "served_accuracy_", "personal": "personal_accuracy_"}
-_FIT_GROUPS = {"client": _FIT, "error": "client_mae_"}
+_FIT_GROUPS = {"client": _FIT, "error": "client_mae_", "served": "served_r2_", "served_error": "served_mae_"}
 _FIGURES = Scale(share=False)
 _SPREAD = ("mean", "std", "worst_decile", "below")
 
@@ -147,6 +147,10 @@ def _fit_columns(last: int) -> list[Column]:
         column("error_mean", "Mean absolute error", "low"),
         column("error_worst_decile", "Worst decile, error", "low", f"mean absolute error of the {worst} {rounds}"),
         column("error_newcomers", "Newcomers, error", "low"),
+        column("served_mean", "Mean R² with the model served"),
+        column("served_error_mean", "Mean absolute error with the model served", "low"),
+        column("served_error_worst_decile", "Worst decile with the model served, error", "low"),
+        column("served_error_newcomers", "Newcomers with the model served, error", "low"),
     ]
 
 
