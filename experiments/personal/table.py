@@ -9,8 +9,8 @@ mean, standard deviation over seeds and number of seeds of
   stayers, returners and those that have not taken part yet (``unknown``), each with the model of its own, after local steps, or
   with the global one; and of the ``global`` model;
 * ``gain`` over the global model in points, and the share of clients ``hurt`` by theirs, in percent;
-* ``gradients`` on batches that all participants took in all rounds, in thousands, ``steps`` that a client takes on top before it
-  uses the model, and megabytes ``up`` and ``down``;
+* ``gradients`` on batches that all participants took in all rounds, in thousands, ``steps`` that a client takes on top before
+  it uses the model, and megabytes ``up`` and ``down``;
 
 and ``above.csv``, differences of client means and of newcomers to the methods in ``REFERENCES`` in points, paired over seeds.
 """

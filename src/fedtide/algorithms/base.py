@@ -131,8 +131,8 @@ class Algorithm(Plugin):
         needs_body: whether the model must have parameters before its last layer.
         keeps_buffers: whether clients keep the network's floating buffers to themselves: the global ones then stay as they are.
         takes_momentum: whether ``local.momentum`` goes with it; it does not where the algorithm takes local steps itself.
-        gradients_per_step: most gradients on a batch that :meth:`direction` takes in a local step, for the record, the costs and
-            the memory that a run is planned with; see :meth:`gradients_in`.
+        gradients_per_step: most gradients on a batch that :meth:`direction` takes in a local step, for the record, the costs
+            and the memory that a run is planned with; see :meth:`gradients_in`.
         early_stop: whether a client ends its first phase after a local epoch, by its mean cross-entropy on its training
             samples; None: none does. Costs are those of the steps taken; the passes for the loss are not charged.
         personal_lr: learning rate of the steps of ``evaluation.personalise``, where the algorithm has one for them; None: the

@@ -21,9 +21,9 @@ class PerFedAvg(Averaging):
         v = u - alpha (g_B'(y + delta u) - g_B'(y - delta u)) / (2 delta)                           ``variant: hf``      (3)
 
     ``batches: alternate`` takes two consecutive batches of the round for a step, and leaves a last single one out (its inner
-    gradient counts, since it is taken); ``same`` takes every batch twice. The Hessian in (3) is that of B', in the paper of a third batch. The model that clients are
-    served is w after inner steps on their own training samples: ``evaluation.personalise`` of them, here with the rate alpha.
-    w itself is not meant to be good.
+    gradient counts, since it is taken); ``same`` takes every batch twice. The Hessian in (3) is that of B', in the paper of a
+    third batch. The model that clients are served is w after inner steps on their own training samples:
+    ``evaluation.personalise`` of them, here with the rate alpha. w itself is not meant to be good.
 
     Only the abstract was available: formulas are those of pFedMe's authors, whose program adapts on *labelled test* batches
     before it evaluates; FedBABU's shares momentum between inner and outer steps; PFLlib trains twice per round. None of this

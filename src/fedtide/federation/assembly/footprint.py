@@ -133,7 +133,7 @@ def footprint(chosen: Chosen, timeline: Timeline, data: Dataset, device: torch.d
         "lower local.amount, or let fewer clients take part",
     )
     moved = device.type != "cpu"
-    taken = algorithm.gradients_per_step if algorithm.has_direction else 0  # a step keeps its gradients apart
+    copies = 2 + (algorithm.gradients_per_step if algorithm.has_direction else 0)  # a step keeps its gradients apart
     return Footprint(
         device=[
             Part(
@@ -148,7 +148,7 @@ def footprint(chosen: Chosen, timeline: Timeline, data: Dataset, device: torch.d
             ),
             Part(
                 f"local steps of {at_once} clients at once on {batch} samples",
-                at_once * number * ((2 + taken) * size.parameters + 2 * batch * size.activations + (width - batch) * sample),
+                at_once * number * (copies * size.parameters + 2 * batch * size.activations + (width - batch) * sample),
                 _smaller("local.batch_size", "engine.chunk" if executor == "stacked" else "engine.workers"),
             ),
             _evaluation(chosen, timeline, data, size, workers, number),

@@ -49,7 +49,7 @@ class ClientFits:
         return names
 
     def score(self, record: RoundRecord, state: RunState, result: RoundResult, model: ModelValues, t: int) -> None:
-        """Write ``client_r2_*``, ``client_mae_*`` and ``served_*`` into the row of round ``t``, if due, and a line per client."""
+        """Write ``client_*`` and ``served_*`` into the row of round ``t``, if it is due, and a line per client."""
         evaluator, groups = self._evaluator, membership(self._evaluator.timeline, t)
         clients = np.concatenate([evaluator.timeline.at(t).clients, groups["departed"]])
         if not due(evaluator, t) or (own := own_samples(evaluator, t, clients)) is None:
