@@ -27,6 +27,8 @@ RESULTS = {
         "away_softmax": "away",
         "away_mlp": "away",
         "away_seconds": "seconds",
+        "personal_flights": "personal_flights",
+        "personal_fmnist": "personal_fmnist",
     }.items()
     if (ROOT / "results" / folder / "best.yaml").is_file()
 }
