@@ -18,6 +18,7 @@ from fedtide.report.charts.style import GREY, PALETTE, WIDTH, paper, png
 NAMES = {
     "fedavg": "FedAvg",
     "fedavg_steps": "FedAvg, then local steps",
+    "fedavg_20": "FedAvg, then 20 at its rate",
     "scaffold": "SCAFFOLD",
     "fedssg": "FedSSG",
     "local": "each alone",
@@ -33,37 +34,42 @@ NAMES = {
 MARKS = {
     "mean": ("all clients", "o"),
     "newcomers": ("newcomers", "^"),
-    "unknown": ("not drawn yet", "x"),
     "worst_decile": ("worst tenth", "s"),
+    "unknown": ("not drawn yet", "x"),
 }
-PARTS = {"personal_fmnist": "Fashion-MNIST, Dirichlet 0.1", "personal_flights": "Late flights by aircraft"}
 
 
-def draw(axes: Axes, table: pd.DataFrame, title: str, order: list[str], marks: list[str]) -> None:
-    """Accuracies of groups of clients, a row per method."""
+def points(axes: Axes, table: pd.DataFrame, order: list[str], name: str, colour: str, marker: str) -> None:
+    """Means of one figure, a row per method, with standard deviations."""
+    means, spread = (table[name, part].reindex(order) for part in ("mean", "std"))
     rows = range(len(order), 0, -1)
-    for name, colour in zip(marks, PALETTE, strict=False):
-        label, marker = MARKS[name]
-        means, spread = (table[name, part].reindex(order) for part in ("mean", "std"))
-        axes.errorbar(means, rows, xerr=spread, fmt=marker, color=colour, label=label, markersize=5, elinewidth=0.8)
-    axes.axvline(table.loc["fedavg", ("mean", "mean")], color=GREY, linewidth=0.8, linestyle="dashed")
-    axes.grid(axis="x", color="#e4e4e4")
-    axes.set_xlabel("accuracy, %")
-    axes.set_title(title)
+    label = MARKS[name][0] if name in MARKS else None
+    axes.errorbar(means, rows, xerr=spread, fmt=marker, color=colour, label=label, markersize=5, elinewidth=0.8)
 
 
 def main(results: Path, file: Path) -> None:
-    """Draw it."""
-    tables = {name: pd.read_csv(results / name / "clients.csv", header=[0, 1], index_col=0) for name in PARTS}
-    first = next(iter(tables.values()))
-    order = [label for label in first.sort_values(("mean", "mean"), ascending=False).index if label in NAMES]
+    """Draw it: accuracies by group of clients, and gains over the method's own global model."""
+    images, flights = (
+        pd.read_csv(results / name / "clients.csv", header=[0, 1], index_col=0)
+        for name in ("personal_fmnist", "personal_flights")
+    )
+    order = [label for label in images.sort_values(("mean", "mean"), ascending=False).index if label in NAMES]
     with paper():
         figure = Figure(figsize=(WIDTH, 4.2), layout="constrained")
-        panels = figure.subplots(1, len(tables), sharey=True)
-        for axes, (name, table) in zip(panels, tables.items(), strict=True):
-            draw(axes, table, PARTS[name], order, [*MARKS][: 4 if name == "personal_fmnist" else 3])
-        panels[0].set_yticks(range(len(order), 0, -1), [NAMES[label] for label in order])
-        panels[0].legend(loc="upper center", bbox_to_anchor=(0.3, -0.14), ncols=4, fontsize=8)
+        left, right = figure.subplots(1, 2, sharey=True, width_ratios=[3, 2])
+        for (name, (_, marker)), colour in zip(MARKS.items(), PALETTE, strict=False):
+            points(left, images, order, name, colour, marker)
+        left.axvline(images.loc["fedavg", ("mean", "mean")], color=GREY, linewidth=0.8, linestyle="dashed")
+        left.set_title("Fashion-MNIST: who is served how well")
+        left.set_xlabel("accuracy, %")
+        left.set_yticks(range(len(order), 0, -1), [NAMES[label] for label in order])
+        left.legend(loc="upper center", bbox_to_anchor=(0.3, -0.14), ncols=4, fontsize=8)
+        points(right, flights, order, "gain", PALETTE[0], "o")
+        right.axvline(0, color=GREY, linewidth=0.8, linestyle="dashed")
+        right.set_title("Late flights by aircraft")
+        right.set_xlabel("gain over the method's global model, points")
+        for axes in (left, right):
+            axes.grid(axis="x", color="#e4e4e4")
         write_bytes(file, png(figure))
 
 

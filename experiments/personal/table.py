@@ -6,13 +6,14 @@ reads the settings, with overrides, and their complete runs in ``runs/``, prints
 mean, standard deviation over seeds and number of seeds of
 
 * accuracies in percent, means over the evaluations after the first session: of all clients present, the worst tenth, newcomers,
-  stayers, returners and those that have not taken part yet (``unknown``), each with the model of its own, after local steps, or
-  with the global one; and of the ``global`` model;
+  stayers, returners, those that have taken part (``known``) and those that have not (``unknown``), each with the model of its
+  own, after local steps, or with the global one; and of the ``global`` model;
 * ``gain`` over the global model in points, and the share of clients ``hurt`` by theirs, in percent;
 * ``gradients`` on batches that all participants took in all rounds, in thousands, ``steps`` that a client takes on top before
   it uses the model, and megabytes ``up`` and ``down``;
 
-and ``above.csv``, differences of client means and of newcomers to the methods in ``REFERENCES`` in points, paired over seeds.
+and ``above.csv``, differences of client means and of newcomers to each of ``REFERENCES`` that is there, in points, paired over
+seeds.
 """
 
 from __future__ import annotations
@@ -31,8 +32,8 @@ from fedtide.records.frames import load
 from fedtide.runs.stages import run_directories
 from fedtide.settings.params import Params
 
-REFERENCES = ("fedavg", "fedavg_steps")
-GROUPS = ("mean", "worst_decile", "newcomers", "stayers", "returners", "unknown")
+REFERENCES = ("fedavg", "fedavg_20", "fedavg_steps")
+GROUPS = ("mean", "worst_decile", "newcomers", "stayers", "returners", "known", "unknown")
 
 
 def measured(run: pd.DataFrame, settings: Mapping[str, Any]) -> dict[str, float]:
@@ -73,6 +74,7 @@ def tables(params: Params, runs: Path) -> tuple[pd.DataFrame, pd.DataFrame]:
     pairs = {
         (reference, name): statistics.compare(each[name].unstack("label").dropna(axis=1), reference)
         for reference in REFERENCES
+        if reference in each.index
         for name in ("mean", "newcomers")
     }
     above = pd.concat(pairs, names=["over", "of"])[["pairs", "difference", "low", "high", "p_holm"]]
@@ -83,7 +85,7 @@ def main(file: Path, out: Path, overrides: list[str]) -> None:
     """Write and print the tables."""
     table, above = tables(Params.read(file, overrides), Path("runs"))
     out.mkdir(parents=True, exist_ok=True)
-    write_text(out / "clients.csv", table.to_csv(float_format="%.2f"))
+    write_text(out / "clients.csv", table.to_csv(float_format="%.4f"))
     write_text(out / "above.csv", above.to_csv(float_format="%.3f"))
     shown = table.drop(columns="seeds", level=0)
     names = list(dict.fromkeys(shown.columns.get_level_values(0)))
