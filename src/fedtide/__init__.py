@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from fedtide.world.split import SplitSettings
     from fedtide.world.timeline import Timeline
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 __all__ = [
     "Algorithm",

@@ -16,6 +16,7 @@ import typer
 
 from fedtide.cli.reporter import log
 from fedtide.core.errors import SettingsError
+from fedtide.core.extras import not_installed
 from fedtide.core.faults import TRACEBACK, PluginCrash
 from fedtide.core.plugins import naming_plugins
 from fedtide.runs.jobs.signals import HANGUP, leave_terminal, stop_signals
@@ -56,6 +57,8 @@ def _exit_for(error: BaseException) -> None:
     """Exit for an expected error; raise others again."""
     if isinstance(error, MemoryError) or "can't start new thread" in str(error) or "Resource temporarily" in str(error):
         error = OSError(f"there is not enough memory, or no further thread is allowed ({error})")
+    if line := not_installed(error, "this"):
+        error = SettingsError(line)
     if isinstance(error, SettingsError | PluginCrash | OSError):
         if os.environ.get(TRACEBACK):
             traceback.print_exception(error)

@@ -38,6 +38,8 @@ from fedtide.cli.reporter import log, output, print_report, progress, silent
 from fedtide.cli.reproduce import reproduce
 from fedtide.cli.ui import ui
 from fedtide.cli.watch import watch
+from fedtide.core.extras import require
+from fedtide.core.shipped import DEFAULTS
 
 app = typer.Typer(name="fedtide", no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
 
@@ -70,7 +72,7 @@ def run(
     from fedtide.settings.scores import Score, main_score
 
     chosen = read_params(params, overrides)
-    where = workspace(chosen, runs, worlds, mlruns_folder(mlruns))
+    where = workspace(chosen, runs, worlds, mlruns_folder(mlruns), log)
     with progress(quiet) as watch:
         summary = execute(chosen.run(), where, name=name, watch=watch)
     main = main_score(chosen.experiment.task)
@@ -107,7 +109,7 @@ def compare(
     from fedtide.runs.stages import train, workspace
 
     chosen = read_params(params, with_cluster(overrides, cluster))
-    where = workspace(chosen, runs, worlds, mlruns_folder(mlruns))
+    where = workspace(chosen, runs, worlds, mlruns_folder(mlruns), log)
     with progress(quiet) as watch:
         summaries, stopped = train(chosen, where, watch)
     if as_json:
@@ -129,6 +131,7 @@ def report(
     as_json: Json = False,
 ) -> None:
     """Write tables, figures and an HTML page about the runs of `compare`, from their run directories."""
+    require("report", "fedtide report")
     from fedtide.cli.reporter import described
     from fedtide.mirror.results import record_report
     from fedtide.runs.stages import report as build
@@ -136,7 +139,8 @@ def report(
 
     chosen = read_params(params, overrides)
     told = [item for item in overrides or () if not item.startswith("tracking")]  # changes no number
-    settings = ["--params", params, *(word for item in told for word in ("--set", item))]
+    named = ["--params", params] if params != DEFAULTS else []
+    settings = [*named, *(word for item in told for word in ("--set", item))]
     settings += ["--runs", runs] if runs != Path("runs") else []
     folders = ["--worlds", worlds] if worlds != Path("worlds") else []
     written = ["--out", out] if out != Path("report") else []
@@ -170,15 +174,17 @@ def tune(
 ) -> None:
     """Search for good settings of `algorithm` on the validation split; the best are written to a file for --params."""
     if dashboard:
+        require("tune", "fedtide tune --dashboard")
         from fedtide.tuning.dashboard import serve_dashboard
 
         serve_dashboard(out, port, log)
         return
+    require("tune", "fedtide tune")
     from fedtide.runs.stages import workspace
     from fedtide.tuning.study import tune as search
 
     chosen = read_params(params, with_cluster(overrides, cluster))
-    where = workspace(chosen, runs, None, mlruns_folder(mlruns))
+    where = workspace(chosen, runs, None, mlruns_folder(mlruns), log)
     with progress(quiet) as watch:
         result = search(chosen, where, out, watch)
     if as_json:
@@ -207,6 +213,7 @@ def partition(
     out: Annotated[Path, typer.Option(help="Folder of the timelines.")] = Path("worlds"),
 ) -> None:
     """Write one timeline per compared seed (which clients are present when, with which data), a summary and a picture."""
+    require("report", "fedtide partition")
     from fedtide.runs import stages
 
     stages.partition(read_params(params, overrides), out, log)
@@ -269,11 +276,12 @@ def mirror(
     params: ParamsFile = PARAMS, overrides: Override = None, runs: Runs = Path("runs"), mlruns: Mlruns = None
 ) -> None:
     """Bring MLflow up to date with the run directories: missing runs, rounds and models. Exit status 1 if it left some out."""
+    require("mlflow", "fedtide mirror")
     from fedtide.core.errors import SettingsError
     from fedtide.runs.stages import update_mlflow
     from fedtide.settings.params import Params
 
-    chosen = read_params(params, overrides) if params.is_file() or overrides else Params({})
+    chosen = read_params(params, overrides) if params != DEFAULTS or overrides else Params()
     folders = sorted(path.parent for path in runs.glob("*/manifest.json"))
     if not folders:
         raise SettingsError(f"{runs}: no run directories here")

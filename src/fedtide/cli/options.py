@@ -10,11 +10,21 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from fedtide.cli.reporter import log
+from fedtide.core.shipped import DEFAULTS
 
 if TYPE_CHECKING:
     from fedtide.settings.params import Params
 
-ParamsFile = Annotated[Path, typer.Option("--params", help="Settings file.")]
+
+def _or_default(context: typer.Context, given: Path) -> Path:
+    """A settings file; where none was named and there is none, that of the default experiment."""
+    source = context.get_parameter_source("params")
+    return given if given.is_file() or (source and source.name == "COMMANDLINE") else DEFAULTS
+
+
+ParamsFile = Annotated[
+    Path, typer.Option("--params", callback=_or_default, help="Settings file; without one the default experiment.")
+]
 Override = Annotated[list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Override one setting.")]
 Runs = Annotated[Path, typer.Option("--runs", help="Folder of run directories.")]
 Worlds = Annotated[Path, typer.Option("--worlds", help="Folder of the timelines that `fedtide partition` writes.")]
@@ -37,9 +47,11 @@ PARAMS = Path("params.yaml")
 
 
 def read_params(path: Path, overrides: list[str] | None) -> Params:
-    """A command's settings; remarks about them are logged."""
+    """A command's settings, without a file those of the default experiment; remarks about them are logged."""
     from fedtide.settings.params import Params
 
+    if path == DEFAULTS:
+        log("no params.yaml here: this is the default experiment, `fedtide init` writes its settings")
     params = Params.read(path, overrides or ())
     for remark in params.remarks:
         log(remark)

@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from fedtide.cli.options import Runs
+from fedtide.core.extras import require
 
 
 def predict(
@@ -26,6 +27,7 @@ def predict(
     Regression: `prediction`, or `prediction_<target>` of several targets.
     Multilabel: `prediction_<label>`, 0 or 1, and `probability_<label>`.
     """
+    require("data", "fedtide predict")
     from fedtide.core.errors import SettingsError
     from fedtide.core.files import write_text
     from fedtide.data.table import read_rows

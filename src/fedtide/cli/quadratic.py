@@ -15,8 +15,9 @@ from fedtide.cli.options import Json
 from fedtide.cli.reporter import output
 from fedtide.core.errors import SettingsError
 from fedtide.core.files import replacing
+from fedtide.core.shipped import SHIPPED
 
-PUBLISHED = Path("experiments/cfl/table7_rates.csv")
+PUBLISHED = SHIPPED / "experiments/cfl/table7_rates.csv"
 
 
 def quadratic(
@@ -47,8 +48,6 @@ def quadratic(
 
 
 def _published() -> dict[tuple[str, str], str]:
-    """Best learning rates of Table 7 by setting and method; empty outside the project's folder."""
-    if not PUBLISHED.is_file():
-        return {}
+    """Best learning rates of Table 7 by setting and method."""
     with PUBLISHED.open(newline="", encoding="utf-8") as stream:
         return {(row["setting"], row["method"]): row["rate"] for row in csv.DictReader(stream)}

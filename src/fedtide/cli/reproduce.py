@@ -14,6 +14,7 @@ from fedtide.cli.exits import exit_with_all
 from fedtide.cli.options import AllowFailures, ClusterOption, Json, Override, Quiet, Runs, with_cluster
 from fedtide.cli.reporter import log, output, progress
 from fedtide.core.errors import SettingsError
+from fedtide.core.extras import require
 
 if TYPE_CHECKING:
     from fedtide.reproduce.recipe import Recipe
@@ -24,7 +25,7 @@ SHOWN = 20
 
 
 def reproduce(
-    name: Annotated[str | None, typer.Argument(help="An experiment: experiments/<family>/NAME.yaml.")] = None,
+    name: Annotated[str | None, typer.Argument(help="An experiment; --list lists them.")] = None,
     profile: Annotated[str | None, typer.Option(help="A profile of the experiment; default: its first.")] = None,
     runs: Runs = Path("runs"),
     results: Annotated[Path, typer.Option(help="Folder for the results.")] = Path("results"),
@@ -51,6 +52,7 @@ def reproduce(
 
     Finished runs are reused, interrupted ones continued.
     """
+    require("report", "fedtide reproduce")
     from fedtide.reproduce.recipe import Recipe
     from fedtide.reproduce.reproduce import find
     from fedtide.reproduce.reproduce import reproduce as run_table

@@ -13,6 +13,8 @@ import typer
 
 from fedtide.cli.options import PARAMS, Mlruns, Override, ParamsFile, mlruns_folder, read_params
 from fedtide.cli.reporter import log
+from fedtide.core.extras import require
+from fedtide.core.shipped import DEFAULTS
 
 _PATIENCE = 10.0  # seconds for servers to end by themselves
 _WATCH = "read -r _; kill -TERM -{}"
@@ -25,6 +27,7 @@ def ui(
     port: Annotated[int, typer.Option(min=1, max=65535, help="Port on the loopback interface.")] = 5000,
 ) -> None:
     """Open the MLflow UI on this machine, or name the page of `tracking.uri`."""
+    require("mlflow", "fedtide ui")
     from fedtide.mirror.folder import ui_command
     from fedtide.mirror.mlflow import correct_all
     from fedtide.mirror.server import Server
@@ -32,7 +35,7 @@ def ui(
     from fedtide.runs.stages import mlflow_place
     from fedtide.settings.params import Params
 
-    chosen = read_params(params, overrides) if params.is_file() or overrides else Params({})
+    chosen = read_params(params, overrides) if params != DEFAULTS or overrides else Params()
     tracking = chosen.experiment.tracking
     where = mlflow_place(tracking, mlruns_folder(mlruns))
     if isinstance(where, Server):

@@ -14,6 +14,8 @@ import typer
 
 from fedtide.cli.options import PARAMS, Override, ParamsFile, Runs, Worlds, read_params
 from fedtide.cli.reporter import log
+from fedtide.core.extras import require
+from fedtide.core.shipped import DEFAULTS
 
 _LOOK = 1.0  # seconds between two looks at the records
 
@@ -31,6 +33,7 @@ def watch(
 
     Records are only read, here or on another machine with the same folder.
     """
+    require("report", "fedtide watch")
     from fedtide.cli.live_page import LivePage, served
     from fedtide.runs.progress import title
     from fedtide.runs.stages import report, run_directories
@@ -38,7 +41,10 @@ def watch(
     chosen = read_params(params, overrides)
     titles = map(title, chosen.grid())
     directories = dict(zip(titles, run_directories(chosen, runs), strict=True))
-    words = ["--params", str(params), *(word for item in overrides or () for word in ("--set", item))]
+    words = [
+        *(["--params", str(params)] if params != DEFAULTS else []),
+        *(word for item in overrides or () for word in ("--set", item)),
+    ]
     command = shlex.join(["fedtide", "watch", *words])
     with ExitStack() as open_:
         folder = out or Path(open_.enter_context(tempfile.TemporaryDirectory()))

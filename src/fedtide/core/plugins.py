@@ -28,6 +28,7 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from fedtide.core.bounds import LARGEST
 from fedtide.core.errors import SettingsError, nearest, shortened
+from fedtide.core.extras import not_installed
 from fedtide.core.faults import PluginCrash, PluginError, describe_fault
 from fedtide.core.installed import installed_packages
 from fedtide.core.source import source_file, tree
@@ -250,6 +251,8 @@ def _imported(kind: str, name: str) -> Any:
     except (Exception, SystemExit) as error:
         folders = [Path(folder) for folder in _package(kind).__path__]
         file = next((path for folder in folders if (path := folder / f"{name}.py").is_file()), folders[0] / name)
+        if file.parent not in _user_folders(kind) and (line := not_installed(error, f"{name} in {kind}")):
+            raise PluginError(line) from None
         raise PluginError(describe_fault(error, folders, file)) from error
 
 
@@ -313,6 +316,15 @@ def broken(kind: str, name: str) -> str | None:
             load(kind, name)
         else:
             summary(kind, name)
+    except PluginError as error:
+        return str(error)
+    return None
+
+
+def unusable(kind: str, name: str) -> str | None:
+    """The same, also where packages of an extra are not installed; every file is imported for it."""
+    try:
+        load(kind, name)
     except PluginError as error:
         return str(error)
     return None

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
 
+from fedtide.core.extras import require
 from fedtide.mirror.server import Server
 from fedtide.settings.experiment import TrackingSettings
 from fedtide.settings.imported import Imported
@@ -56,6 +57,8 @@ class Workspace:
         """That of a script, with a folder of runs, which is made, and MLflow's folder or the address of its server."""
         runs.mkdir(parents=True, exist_ok=True)
         where: Path | Server | None = Path(mlruns).resolve() if mlruns else None
+        if where is not None:
+            require("mlflow", f"mlruns = {str(mlruns)!r}")
         if isinstance(mlruns, str) and mlruns.startswith(("http://", "https://")):
             where = Server.at(mlruns)
         return cls(runs, None, where, tracking.experiment, "", MlflowOptions.of(tracking), tracking.loggers)

@@ -7,13 +7,13 @@ way. A layer whose parameters are all constant runs in evaluation mode, with eve
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Mapping
 from fnmatch import fnmatchcase
 from typing import Any, Self
 
 import torch
 from torch import Tensor, nn
-from torchvision.ops import StochasticDepth
 
 from fedtide.core.errors import SettingsError, nearest, shortened
 from fedtide.models.base import KeyedDropout, Network, Outputs
@@ -264,6 +264,7 @@ def key_dropout(module: nn.Module) -> None:
 
 def _drawn_dims(part: nn.Module) -> tuple[int | None] | None:
     """Leading dimensions that a dropout layer draws for (all: None), in a tuple; ``None`` for other layers."""
-    if isinstance(part, StochasticDepth):
+    torchvision: Any = sys.modules.get("torchvision.ops")  # which a module with such a layer has imported
+    if torchvision and isinstance(part, torchvision.StochasticDepth):
         return (1 if part.mode == "row" else 0,)
     return (_DROPOUTS[type(part)],) if type(part) in _DROPOUTS else None

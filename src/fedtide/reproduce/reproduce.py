@@ -8,6 +8,7 @@ from pathlib import Path
 from fedtide.core.errors import SettingsError, nearest
 from fedtide.core.files import write_bytes
 from fedtide.core.plugins import PluginSettings
+from fedtide.core.shipped import SHIPPED
 from fedtide.mirror.workspace import Workspace
 from fedtide.records.run_directory import RunDirectory
 from fedtide.records.summary import Summary
@@ -27,15 +28,22 @@ from fedtide.world.dataset import Dataset
 from fedtide.worlds.prepared import load_data
 
 EXPERIMENTS = Path("experiments")
-"""Folder of experiments, below the current one: ``experiments/<family>/<name>.yaml``."""
+"""Folder of the user's experiments, below the current one: ``experiments/<family>/<name>.yaml``."""
 
 
-def experiments(root: Path = EXPERIMENTS) -> dict[str, Path]:
-    """Files of all experiments by name, which is the file's stem.
+def experiments(*roots: Path) -> dict[str, Path]:
+    """Files of all experiments by name, which is the file's stem; the user's take the place of shipped ones.
 
     Raises:
-        SettingsError: two families have an experiment of the same name.
+        SettingsError: two families of a folder have an experiment of the same name.
     """
+    found = dict[str, Path]()
+    for root in roots or (SHIPPED / "experiments", EXPERIMENTS):
+        found |= _experiments(root)
+    return dict(sorted(found.items(), key=lambda item: (item[1].parent.name, item[0])))
+
+
+def _experiments(root: Path) -> dict[str, Path]:
     found: dict[str, Path] = {}
     for path in sorted(root.glob("*/*.yaml")):
         if path.stem in found:
@@ -44,15 +52,13 @@ def experiments(root: Path = EXPERIMENTS) -> dict[str, Path]:
     return found
 
 
-def find(name: str, root: Path = EXPERIMENTS) -> Path:
+def find(name: str, *roots: Path) -> Path:
     """The file of the experiment ``<name>`` or ``<family>/<name>``.
 
     Raises:
         SettingsError: there is no such experiment; the message names the nearest.
     """
-    known = experiments(root)
-    if not known:
-        raise SettingsError(f"no experiments here ({root}/<family>/<name>.yaml); go to the project's folder")
+    known = experiments(*roots)
     named = known | {f"{path.parent.name}/{stem}": path for stem, path in known.items()}
     if name not in named:
         raise SettingsError(nearest(f"unknown experiment {name!r}", name.rpartition("/")[2], known))

@@ -12,7 +12,7 @@ import numpy as np
 from fedtide.core.errors import SettingsError
 from fedtide.report.formats import NOTHING
 from fedtide.reproduce.recipe import Cell, Recipe, profiles
-from fedtide.reproduce.reproduce import EXPERIMENTS, experiments
+from fedtide.reproduce.reproduce import experiments
 from fedtide.reproduce.results import markdown_table, signed
 
 HEADS = [
@@ -50,17 +50,14 @@ class Status:
     settings: str
 
 
-def status(results: Path, root: Path = EXPERIMENTS) -> list[Status]:
+def status(results: Path, *roots: Path) -> list[Status]:
     """Every experiment, under each profile that has results, or under its default profile; several if settings differ.
 
     Raises:
-        SettingsError: there are no experiments here, or a file was not written by `fedtide reproduce`.
+        SettingsError: a file was not written by `fedtide reproduce`.
     """
-    known = experiments(root)
-    if not known:
-        raise SettingsError(f"no experiments here ({root}/<family>/<name>.yaml); go to the project's folder")
     found = []
-    for name, path in known.items():
+    for name, path in experiments(*roots).items():
         known_profiles = profiles(path)
         done = [profile for profile in known_profiles if (results / name / f"{profile}.csv").is_file()]
         found += [part for profile in done or known_profiles[:1] for part in _parts(Recipe(path, profile), results)]

@@ -18,6 +18,7 @@ import torch
 
 from fedtide.core import plugins
 from fedtide.core.errors import SettingsError
+from fedtide.core.extras import require
 from fedtide.core.files import fence, replacing, write_json
 from fedtide.core.plugins import naming_plugins
 from fedtide.detectors.base import Detector
@@ -29,6 +30,7 @@ from fedtide.records.marks import wrong_size
 from fedtide.records.periods import alarms_in, means_next
 from fedtide.records.run_directory import ENCODING, MODEL, PILOTS, RunDirectory
 from fedtide.records.summary import State, Summary
+from fedtide.records.unread import records_of
 from fedtide.runs.failures import failure_kept
 from fedtide.runs.identity import run_key
 from fedtide.runs.jobs.launch import Decision, global_rank, refuse_several_processes
@@ -55,7 +57,7 @@ INTERRUPTED = "interrupted; the same call continues from what is saved"
 
 
 def run(
-    params: Params | RunSettings,
+    params: Params | RunSettings | None = None,
     runs: str | Path = "runs",
     *,
     name: str | None = None,
@@ -72,20 +74,20 @@ def run(
 
     Args:
         params: settings of the run, or a settings file, of which the run of ``algorithm``, ``initialiser`` and ``seed`` is
-            executed.
+            executed; by default the default experiment.
         runs: folder of run directories. name: of this one; by default the run key.
         mlruns: MLflow's folder, absolute or relative to the current one, or a server's address (``http://...``); None for no
             mirror. ``tracking`` sets what goes there besides records.
         log: gets remarks, one line each, such as ``print``; by default a terminal or a notebook shows progress.
 
     Returns:
-        The records, with one row in ``records.runs``; its ``state`` is ``complete`` or ``diverged``.
+        The records, with one row in ``records.runs``; its ``state`` is ``complete`` or ``diverged``. Without pandas they are
+        in the run directory alone.
 
     Raises:
         SettingsError: bad input; nothing was trained. KeyboardInterrupt: interrupted, with its state saved.
     """
-    from fedtide.records.frames import load  # with pandas
-
+    params = Params() if params is None else params
     settings = params.run() if isinstance(params, Params) else params
     refuse_several_processes(settings)
     tracking = params.experiment.tracking if isinstance(params, Params) else TrackingSettings()
@@ -96,7 +98,7 @@ def run(
         summary = execute(settings, workspace, name=name, watch=watch)
     if summary["state"] == "interrupted":
         raise KeyboardInterrupt(INTERRUPTED)
-    return load([workspace.runs / (name or summary["run_key"])])
+    return records_of([workspace.runs / (name or summary["run_key"])])
 
 
 @dataclass(frozen=True)
@@ -179,6 +181,8 @@ def _world_and_callbacks(job: _Job) -> tuple[Timeline, OwnCallbacks]:
     from fedtide.runs.trainer import refuse_missing_device
 
     refuse_missing_device(job.settings)
+    if job.settings.evaluation.clients_every:
+        require("data", "evaluation.clients_every")
     refuse_bad_loggers(job.workspace.loggers)
     plugins.create(Detector, job.settings.detector).require()
     own = OwnCallbacks(job.settings.engine.callbacks)

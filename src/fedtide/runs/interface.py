@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from fedtide.core.errors import SettingsError, nearest, shortened
+from fedtide.core.extras import require
 from fedtide.settings.cluster import HERE
 from fedtide.settings.experiment import TrackingSettings
 from fedtide.settings.params import Params
@@ -23,7 +24,7 @@ Log = Callable[[str], None]
 
 
 def compare(
-    params: Params | Sequence[RunSettings],
+    params: Params | Sequence[RunSettings] | None = None,
     runs: str | Path = "runs",
     *,
     workers: int | None = None,
@@ -47,7 +48,7 @@ def compare(
     {'fedavg': 2, 'fedprox': 2}
 
     Args:
-        params: a settings file with the grid in ``compare``, or the settings of the runs.
+        params: a settings file with the grid in ``compare``, or the settings of the runs; by default the default experiment.
         runs: folder of run directories; finished runs are reused, interrupted ones continue.
         workers: runs at once, 0 for one per core; by default ``compare.workers``.
         cluster: what executes the runs, see ``compare.cluster``, which is the default.
@@ -59,12 +60,13 @@ def compare(
         KeyboardInterrupt: interrupted; the states of runs in progress are saved.
     """
     from fedtide.mirror.workspace import Workspace
-    from fedtide.records.frames import load as load_records
+    from fedtide.records.unread import records_of
     from fedtide.runs.compare import compare as compare_all
     from fedtide.runs.compare import unsuccessful
     from fedtide.runs.execution import INTERRUPTED
     from fedtide.runs.shown import shown
 
+    params = Params() if params is None else params
     grid, experiment = (params.grid(), params.experiment) if isinstance(params, Params) else (list(params), None)
     hosts = experiment.hosts if experiment else HERE
     if cluster is not None:
@@ -82,10 +84,10 @@ def compare(
     failed = unsuccessful(summary for summary in summaries if summary["state"] == "failed")
     if failed and not allow_failures:
         raise RuntimeError(f"{len(failed)} of {len(summaries)} runs failed: {'; '.join(failed)}")
-    return load_records([folder / summary["run_key"] for summary in summaries])
+    return records_of([folder / summary["run_key"] for summary in summaries])
 
 
-def write_report(params: Params, runs: str | Path = "runs", out: str | Path = "report") -> Path:
+def write_report(params: Params | None = None, runs: str | Path = "runs", out: str | Path = "report") -> Path:
     """Write tables, figures and an HTML page about the runs of ``compare``; the page's path.
 
     >>> import fedtide
@@ -95,15 +97,19 @@ def write_report(params: Params, runs: str | Path = "runs", out: str | Path = "r
     report/report.html
 
     Args:
-        params: a settings file with the grid in ``compare`` and the settings of the page in ``report``.
+        params: a settings file with the grid in ``compare`` and the settings of the page in ``report``; by default the
+            default experiment.
         runs: folder of run directories. out: of the report; created if missing.
 
     Raises:
         SettingsError: bad input, or there is no run of the grid yet.
     """
+    require("report", "fedtide.write_report")
     from fedtide.runs.stages import report
 
-    return report(params, Path(runs), None, Path(out), "fedtide.compare(params); fedtide.write_report(params)").page
+    return report(
+        params or Params(), Path(runs), None, Path(out), "fedtide.compare(params); fedtide.write_report(params)"
+    ).page
 
 
 def figure(name: str, params: Params, runs: str | Path = "runs") -> Figure:
@@ -121,6 +127,7 @@ def figure(name: str, params: Params, runs: str | Path = "runs") -> Figure:
     Raises:
         SettingsError: bad input, there is no run of the grid yet, or the runs have no data for such a figure.
     """
+    require("report", "fedtide.figure")
     from fedtide.runs.stages import figures
 
     return named_figure(name, figures(params, Path(runs), None)).figure()
@@ -145,12 +152,12 @@ def load(path: str | Path = "runs") -> Records:
     Raises:
         SettingsError: there are none, or a file is not what a run writes.
     """
-    from fedtide.records.frames import load as load_records
+    from fedtide.records.unread import records_of
 
     folder = Path(path)
     if (folder / "settings.json").is_file():
-        return load_records([folder])
+        return records_of([folder])
     found = sorted(file.parent for file in folder.glob("*/settings.json"))
     if not found:
         raise SettingsError(f"{folder}: no run directories here")
-    return load_records(found)
+    return records_of(found)

@@ -13,6 +13,7 @@ import numpy as np
 
 from fedtide.core.array_types import Ints
 from fedtide.core.errors import SettingsError
+from fedtide.core.extras import missing, require
 from fedtide.core.files import write_json, write_text
 from fedtide.core.hashing import short_hash
 from fedtide.mirror.server import Server
@@ -50,9 +51,24 @@ def folder(path: Path) -> Path:
     return path
 
 
-def workspace(params: Params, runs: Path, worlds: Path | None, mlruns: Path | None) -> Workspace:
-    """The workspace of a comparison, which is named after the settings shared by its runs."""
+def workspace(
+    params: Params, runs: Path, worlds: Path | None, mlruns: Path | None, log: Log | None = None
+) -> Workspace:
+    """The workspace of a comparison, which is named after the settings shared by its runs.
+
+    Where MLflow is not installed it has no place in MLflow, which is logged.
+
+    Raises:
+        SettingsError: MLflow is not installed, but settings name its server or a model to register.
+    """
     tracking = params.experiment.tracking
+    if tracking.mlflow and mlruns and missing("mlflow"):
+        for key in ("uri", "register"):
+            if getattr(tracking, key) is not None:
+                require("mlflow", f"tracking.{key}")
+        mlruns = None
+        if log is not None:
+            log("MLflow is not installed, so runs are not mirrored there; pip install 'fedtide[mlflow]'")
     shared = params.run().canonical()
     for key in ("algorithm", "initialiser", "seed", "world_seed"):
         shared.pop(key)

@@ -51,7 +51,7 @@ class Choice:
         return cls.Settings.model_validate_json(json.dumps({**value, "name": name}), strict=True)
 
     def __get_pydantic_json_schema__(self, core: CoreSchema, handler: GetJsonSchemaHandler) -> dict[str, Any]:
-        options, names = [], [name for name in plugins.names(self.kind) if not plugins.broken(self.kind, name)]
+        options, names = [], [name for name in plugins.names(self.kind) if not plugins.unusable(self.kind, name)]
         for name in names:
             schema = _inlined(plugins.load(self.kind, name).Settings.model_json_schema())
             schema["properties"]["name"] = {"const": name}

@@ -10,6 +10,7 @@ from typing import Any
 
 from fedtide.core import plugins
 from fedtide.core.errors import SettingsError, nearest, shortened
+from fedtide.core.shipped import DEFAULTS
 from fedtide.settings.experiment import RUN_KEYS, TABLES, Experiment
 from fedtide.settings.overrides import apply_overrides, merge_run
 from fedtide.settings.parse import parse
@@ -31,7 +32,7 @@ class Params:
     [('fedavg', 0), ('fedavg', 1)]
 
     Args:
-        raw: content of the file.
+        raw: content of the file; by default that of the default experiment, which an empty folder has.
         source: its name, for messages.
         overrides: what of ``raw`` was set on the command line, as ``a.b=value``, for messages.
 
@@ -39,8 +40,11 @@ class Params:
         remarks: what a user should know about how the settings were read, one line each.
     """
 
-    def __init__(self, raw: Mapping[str, Any], source: str = "params.yaml", overrides: Iterable[str] = ()) -> None:
-        self.raw, self.source, self.overrides = dict(raw), source, tuple(overrides)
+    def __init__(
+        self, raw: Mapping[str, Any] | None = None, source: str = "params.yaml", overrides: Iterable[str] = ()
+    ) -> None:
+        self.raw = read_mapping(DEFAULTS) if raw is None else dict(raw)
+        self.source, self.overrides = source, tuple(overrides)
         experiment: Experiment = parse(Experiment, self._merged(self.raw), self._origin)
         try:
             self.experiment = experiment.for_its_task()
@@ -72,7 +76,7 @@ class Params:
         elif (path := Path(path)).is_file():
             raw, source = read_mapping(path), path.name
         else:
-            raise SettingsError(f"no settings file {path}; name one with --params or create it")
+            raise SettingsError(f"no settings file {path}; name one with --params, or write one with `fedtide init`")
         if not raw and not overrides:
             raise SettingsError(f"{path} is empty; write `seed: 0` for a run with all defaults")
         remarks = apply_overrides(raw, overrides, source)

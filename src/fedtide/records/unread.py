@@ -1,0 +1,44 @@
+"""Records of runs for scripts, also where pandas is not installed, which no run needs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NoReturn, cast
+
+from fedtide.core.errors import SettingsError
+from fedtide.core.extras import missing
+
+if TYPE_CHECKING:
+    from fedtide.records.frames import Records
+
+_LINE = "records need pandas, which is not installed; pip install 'fedtide[report]'"
+
+
+class Unread:
+    """What a run returns instead of :class:`Records` without pandas; its files are all there.
+
+    Attributes:
+        directories: the run directories.
+    """
+
+    def __init__(self, directories: Sequence[Path]) -> None:
+        self.directories = tuple(directories)
+
+    def __getattr__(self, name: str) -> NoReturn:
+        if name.startswith("__"):  # what Python looks for by itself
+            raise AttributeError(name)
+        raise SettingsError(f"{name}: {_LINE}")
+
+    def __repr__(self) -> str:
+        return f"{', '.join(map(str, self.directories))}: {_LINE}"
+
+
+def records_of(directories: Sequence[Path]) -> Records:
+    """The records of run directories as frames, or an :class:`Unread`; raises as :func:`fedtide.records.frames.load`."""
+    if "pandas" in missing("data"):
+        found: Any = Unread(directories)
+        return cast("Records", found)
+    from fedtide.records.frames import load  # takes long to import
+
+    return load(directories)
