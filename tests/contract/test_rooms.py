@@ -31,7 +31,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("federation",),
     ("report",),
     ("runs",),
-    ("authoring", "diagnostics", "reproduce", "tuning"),
+    ("authoring", "diagnostics", "projects", "reproduce", "tuning"),
     ("",),
     ("cli",),
     ("__main__",),

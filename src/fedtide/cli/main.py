@@ -15,6 +15,7 @@ from fedtide.cli.check import check
 from fedtide.cli.cite import cite
 from fedtide.cli.diagnose import diagnose
 from fedtide.cli.exits import exit_with, exit_with_all, exit_with_search, guarded
+from fedtide.cli.init import init
 from fedtide.cli.options import (
     PARAMS,
     AllowFailures,
@@ -223,6 +224,7 @@ app.command()(plot)
 app.command()(cite)
 app.command()(new)
 app.command("test")(contract)
+app.command()(init)
 app.command()(predict)
 app.command()(check)
 app.command()(reproduce)

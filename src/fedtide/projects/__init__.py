@@ -1,0 +1,1 @@
+"""A new project: settings from a template or for a table, and the pipeline."""
