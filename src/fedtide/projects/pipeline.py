@@ -21,8 +21,7 @@ def pipeline_files(folder: Path) -> dict[Path, str]:
     Raises:
         SettingsError: a file exists, or packages are not installed that the pipeline needs.
     """
-    for extra in ("dvc", "report", "tune"):
-        require(extra, "--dvc")
+    require("dvc", "--dvc")
     stages = re.sub(r"(deps: \[.*?)\]", _without_sources, read_text(SHIPPED / "dvc.yaml"))
     scripts = sorted((SHIPPED / "pipeline").glob("*.py"))
     files = {folder / "dvc.yaml": stages} | {folder / "pipeline" / path.name: read_text(path) for path in scripts}

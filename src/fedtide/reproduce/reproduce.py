@@ -30,20 +30,18 @@ from fedtide.worlds.prepared import load_data
 EXPERIMENTS = Path("experiments")
 """Folder of the user's experiments, below the current one: ``experiments/<family>/<name>.yaml``."""
 
+PUBLISHED = SHIPPED / "experiments"
+"""Folder of those that come with the package."""
 
-def experiments(*roots: Path) -> dict[str, Path]:
-    """Files of all experiments by name, which is the file's stem; the user's take the place of shipped ones.
+
+def experiments(root: Path | None = None) -> dict[str, Path]:
+    """Files of all experiments by name, which is the file's stem; by default the user's, without any the package's.
 
     Raises:
-        SettingsError: two families of a folder have an experiment of the same name.
+        SettingsError: two families have an experiment of the same name.
     """
-    found = dict[str, Path]()
-    for root in roots or (SHIPPED / "experiments", EXPERIMENTS):
-        found |= _experiments(root)
-    return dict(sorted(found.items(), key=lambda item: (item[1].parent.name, item[0])))
-
-
-def _experiments(root: Path) -> dict[str, Path]:
+    if root is None:
+        return experiments(EXPERIMENTS) or experiments(PUBLISHED)
     found: dict[str, Path] = {}
     for path in sorted(root.glob("*/*.yaml")):
         if path.stem in found:
@@ -52,16 +50,16 @@ def _experiments(root: Path) -> dict[str, Path]:
     return found
 
 
-def find(name: str, *roots: Path) -> Path:
-    """The file of the experiment ``<name>`` or ``<family>/<name>``.
+def find(name: str) -> Path:
+    """The file of the experiment ``<name>`` or ``<family>/<name>``, the user's before the package's.
 
     Raises:
         SettingsError: there is no such experiment; the message names the nearest.
     """
-    known = experiments(*roots)
+    known = experiments(PUBLISHED) | (own := experiments(EXPERIMENTS))
     named = known | {f"{path.parent.name}/{stem}": path for stem, path in known.items()}
     if name not in named:
-        raise SettingsError(nearest(f"unknown experiment {name!r}", name.rpartition("/")[2], known))
+        raise SettingsError(nearest(f"unknown experiment {name!r}", name.rpartition("/")[2], own or known))
     return named[name]
 
 

@@ -50,14 +50,14 @@ class Status:
     settings: str
 
 
-def status(results: Path, *roots: Path) -> list[Status]:
+def status(results: Path, root: Path | None = None) -> list[Status]:
     """Every experiment, under each profile that has results, or under its default profile; several if settings differ.
 
     Raises:
         SettingsError: a file was not written by `fedtide reproduce`.
     """
     found = []
-    for name, path in experiments(*roots).items():
+    for name, path in experiments(root).items():
         known_profiles = profiles(path)
         done = [profile for profile in known_profiles if (results / name / f"{profile}.csv").is_file()]
         found += [part for profile in done or known_profiles[:1] for part in _parts(Recipe(path, profile), results)]

@@ -1,0 +1,136 @@
+"""What an installation without extras can do: training needs no optional package, what needs one says which extra it is."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import tomllib
+from importlib.metadata import packages_distributions
+from pathlib import Path
+
+import pytest
+from packaging.requirements import Requirement
+
+from fedtide.core.extras import EXTRAS
+
+ABSENT = sorted({module for modules in EXTRAS.values() for module in modules} - {"jinja2"})  # which torch needs
+PROGRAM = """
+import contextlib, io, json, sys
+from importlib.machinery import PathFinder
+
+absent, commands = set(json.loads(sys.argv[1])), json.loads(sys.argv[2])
+
+class Without(PathFinder):
+    @classmethod
+    def find_spec(cls, name, path=None, target=None):
+        return None if name.partition(".")[0] in absent else super().find_spec(name, path, target)
+
+    @classmethod
+    def find_distributions(cls, context):
+        return [] if context.name in absent else super().find_distributions(context)
+
+sys.meta_path = [Without if finder is PathFinder else finder for finder in sys.meta_path]
+
+from fedtide.cli.main import main
+import fedtide
+
+found = []
+for arguments in commands:
+    sys.argv[1:], out, err, status = arguments, io.StringIO(), io.StringIO(), 0
+    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+        try:
+            main()
+        except SystemExit as left:
+            status = left.code or 0
+    found.append([status, out.getvalue().splitlines(), err.getvalue().splitlines()])
+small = fedtide.Params.read(fedtide.Params().raw, "scenario.rounds_per_session=1")
+records = fedtide.run(small)
+try:
+    records.history
+except fedtide.SettingsError as error:
+    told = str(error)
+print("found:", json.dumps([found, [repr(records), told]]))
+"""
+RUN = ["run", "--set", "scenario.rounds_per_session=1"]
+WORKS = (RUN, ["list"], ["list", "models"], ["show", "algorithm", "scaffold"], ["check"], ["init"], ["schema"])
+NEEDS = {
+    "report": (["report"], ["watch"], ["partition"]),
+    "reproduce": (["reproduce", "--list"],),
+    "tune": (["tune"], ["tune", "--dashboard"]),
+    "mlflow": (["ui"], ["mirror"], [*RUN, "--set", "tracking.uri=http://127.0.0.1:9"]),
+    "data": (["predict", "RUN", "rows.csv"], ["init", "--from", "rows.csv"], ["run", "--set", "data=table"],
+             [*RUN, "--set", "evaluation.clients_every=1"]),
+    "vision": (["run", "--set", "model=resnet18"],),
+    "dvc": (["init", "--dvc"],),
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def called(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("empty")
+    commands = [*(each for group in NEEDS.values() for each in group), *WORKS]
+    program = [sys.executable, "-c", PROGRAM, json.dumps(ABSENT), json.dumps(commands)]
+    done = subprocess.run(program, cwd=folder, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    (line,) = [line for line in done.stdout.splitlines() if line.startswith("found:")]
+    commands_, python = json.loads(line[6:])
+    return {json.dumps(words): result for words, result in zip(commands, commands_, strict=True)}, python, folder
+
+
+def test_an_empty_folder_runs_the_default_experiment_without_any_extra(called):
+    found, _, folder = called
+    status, out, err = found[json.dumps(RUN)]
+    assert status == 0
+    assert "final accuracy" in out[-1]
+    assert err[:2] == [
+        "no params.yaml here: this is the default experiment, `fedtide init` writes its settings",
+        "MLflow is not installed, so runs are not mirrored there; pip install 'fedtide[mlflow]'",
+    ]
+    assert not (folder / "mlruns").exists()
+
+
+@pytest.mark.parametrize("command", WORKS, ids=" ".join)
+def test_commands_that_need_no_extra(called, command):
+    assert called[0][json.dumps(command)][0] == 0
+
+
+def test_scripts_run_as_well(called):
+    (shown, told) = called[1]
+    line = "records need pandas, which is not installed; pip install 'fedtide[report]'"
+    assert shown.startswith("runs/")
+    assert shown.endswith(line)
+    assert told == f"history: {line}"
+
+
+@pytest.mark.parametrize(("extra", "command"), [(name, words) for name, group in NEEDS.items() for words in group])
+def test_commands_name_the_extra_they_need(called, extra, command):
+    status, out, err = called[0][json.dumps(command)]
+    assert (status, out) == (2, [])
+    assert err[-1].startswith("fedtide: ")
+    assert err[-1].endswith(f"pip install 'fedtide[{extra}]'")
+    assert not [line for line in err if "Traceback" in line or line.startswith("round")]
+
+
+def test_extras_bring_what_is_looked_for():
+    """Every module of an extra is of a package that the extra names, itself or by another extra."""
+    project = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text())["project"]
+    extras = project["optional-dependencies"]
+
+    def packages(extra):
+        for requirement in map(Requirement, extras[extra]):
+            if requirement.name == "fedtide":
+                for other in requirement.extras:
+                    yield from packages(other)
+            else:
+                yield requirement.name.lower().replace("_", "-")
+
+    known = packages_distributions()
+    for extra, modules in EXTRAS.items():
+        for module in modules:
+            names = {name.lower().replace("_", "-") for name in known.get(module, [module])}
+            assert names & set(packages(extra)), f"{extra}: {module}"
+    core = {Requirement(line).name for line in project["dependencies"]}
+    assert not core & {
+        name for extra in ("mlflow", "dvc", "report", "tune", "data", "vision") for name in packages(extra)
+    }

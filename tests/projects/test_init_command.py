@@ -1,0 +1,110 @@
+"""``fedtide init``: what it writes runs; nothing is overwritten, nothing is written beside an error."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+import yaml
+
+from fedtide.cli.init import Template
+from fedtide.core import plugins
+from fedtide.core.shipped import DEFAULTS
+from fedtide.projects.pipeline import pipeline_files
+from fedtide.projects.templates import TEMPLATES, template
+from fedtide.settings.params import Params
+
+PROJECT = Path(__file__).parents[2]
+ROWS = [f"2024-{1 + n % 3:02}-{1 + n % 28:02},shop {n % 4},{n % 7},{('yes', 'no')[n * n % 5 % 2]}" for n in range(240)]
+
+
+@pytest.fixture
+def empty(folder):
+    (folder / "params.yaml").unlink()
+    (folder / "orders.csv").write_text("\n".join(["day,shop,price,returned", *ROWS, ""]))
+    return folder
+
+
+def written(folder):
+    return sorted(path.name for path in folder.iterdir() if path.name != "orders.csv")
+
+
+def test_the_default_experiment_is_one_file():
+    assert DEFAULTS.samefile(PROJECT / "params.yaml")
+    assert Params().raw == Params.read(PROJECT / "params.yaml").raw
+
+
+@pytest.mark.parametrize("name", TEMPLATES)
+def test_a_template_is_valid_and_has_all_groups_that_the_pipeline_depends_on(name):
+    params = Params(yaml.safe_load(template(name)))
+    assert params.raw.keys() == Params().raw.keys()
+    assert len(params.grid()) > 1
+    for settings in params.grid():
+        plugins.load("data", settings.data.name)
+    assert all("#" in line for line in template(name).splitlines()[:2])
+
+
+def test_every_template_can_be_chosen():
+    assert [each.value for each in Template] == list(TEMPLATES)
+
+
+def test_settings_are_written_once(fedtide, empty):
+    assert fedtide("init").status == 0
+    assert (empty / "params.yaml").read_text() == DEFAULTS.read_text()
+    assert fedtide("init", "--template", "drift")[::2] == (
+        2,
+        ["fedtide: params.yaml exists and is not overwritten; rename it, or use another folder"],
+    )
+    assert (empty / "params.yaml").read_text() == DEFAULTS.read_text()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "wanted"),
+    [
+        (("--template", "drift", "--from", "orders.csv"), "--template and --from are both given: choose one"),
+        (("--from", "absent.csv"), "data.file = 'absent.csv': no such file"),
+        (("--from", "params.txt"), "params.txt: no column can be a label"),
+        (("--from", "absent.csv", "--dvc"), "data.file = 'absent.csv': no such file"),
+    ],
+)
+def test_bad_input_is_one_line_and_leaves_nothing(fedtide, empty, arguments, wanted):
+    (empty / "params.txt").write_text("a,b\n" + "".join(f"t{n},u{n}\n" for n in range(30)))
+    call = fedtide("init", *arguments)
+    assert call.status == 2
+    assert len(call.err) == 1
+    assert wanted in call.err[0]
+    assert written(empty) == ["params.txt"]
+
+
+def test_settings_for_a_table_run(fedtide, empty):
+    call = fedtide("init", "--from", "orders.csv")
+    assert call.out[:4] == [
+        "label: 'returned' is named as a label, with 2 classes.",
+        "client: 'shop' is named as an owner, with 4 values, 60 rows each on average.",
+        "time: 'day' is named as a time, with dates (2024-01-01, ...).",
+        "scenario: every month is a session with the clients that have rows in it.",
+    ]
+    assert written(empty) == ["params.yaml"]
+    small = ("--set", "scenario.rounds_per_period=1", "--set", "tracking.mlflow=false")
+    assert fedtide("run", "-q", *small).out[-1].endswith("%")
+
+
+def test_the_pipeline_comes_with_settings_that_are_there(fedtide, empty):
+    (empty / "params.yaml").write_text("seed: 5\n")
+    assert fedtide("init", "--dvc").status == 0
+    assert (empty / "params.yaml").read_text() == "seed: 5\n"
+    assert {"dvc.yaml", "pipeline", ".dvc", ".gitignore"} <= set(written(empty))
+    assert "dvc.yaml exists and is not overwritten" in fedtide("init", "--dvc").err[0]
+
+
+def test_the_pipeline_is_that_of_the_project_without_its_sources(tmp_path):
+    files = {path.relative_to(tmp_path).as_posix(): text for path, text in pipeline_files(tmp_path).items()}
+    shipped = yaml.safe_load((PROJECT / "dvc.yaml").read_text())["stages"]
+    stages = yaml.safe_load(files.pop("dvc.yaml"))["stages"]
+    for name, stage in shipped.items():
+        if "deps" in stage:
+            stage["deps"] = [path for path in stage["deps"] if not path.startswith("src/")]
+        assert stages[name] == stage
+    assert files == {f"pipeline/{path.name}": path.read_text() for path in (PROJECT / "pipeline").glob("*.py")}
+    assert {re.search(r"pipeline/\w+\.py", stage["cmd"])[0] for stage in stages.values()} <= files.keys()

@@ -1,0 +1,68 @@
+"""Which columns of a table are proposed, and how its file is written."""
+
+from __future__ import annotations
+
+import pytest
+
+from fedtide.core.errors import SettingsError
+from fedtide.projects.table import settings_for
+from fedtide.settings.params import Params
+from fedtide.settings.yaml_files import read_value
+
+
+def proposed(folder, head, rows, name="table.csv", encoding="utf-8"):
+    """Settings proposed for a table, and the sentences."""
+    path = folder / name
+    path.write_bytes("\n".join([head, *rows, ""]).encode(encoding))
+    text, sentences = settings_for(path)
+    return Params(read_value(text)).run(), sentences
+
+
+def test_a_table_without_owner_and_time_is_dealt_to_clients(tmp_path):
+    rows = [f"{n % 7 / 10},{n % 11 / 10 + n % 3},s{n % 3}" for n in range(150)]
+    settings, sentences = proposed(tmp_path, "sepal,petal,species", rows)
+    data = settings.data
+    assert (data.label, data.client, data.time) == ("species", None, None)
+    assert (settings.scenario.name, settings.partition.name) == ("static", "iid")
+    assert sentences[1:3] == ["client: no column repeats as an owner would.", "time: no column has dates."]
+
+
+def test_a_file_with_semicolons_decimal_commas_other_dates_and_another_encoding(tmp_path):
+    rows = [
+        f"{n};Zähler {n % 9};{1 + n // 6 % 28:02}.{1 + n % 6:02}.2023;0,{n % 10};{n * n % 5 % 2}" for n in range(600)
+    ]
+    settings, sentences = proposed(tmp_path, "Kennung;Gerät;Tag;Wert;Störung", rows, encoding="latin-1")
+    data = settings.data
+    assert (data.encoding, data.delimiter, data.decimal, data.date_format) == ("latin-1", ";", ",", "%d.%m.%Y")
+    assert (data.label, data.client, data.time) == ("Störung", "Gerät", "Tag")
+    assert (data.numeric, data.categorical) == (("Wert",), ())
+    assert "left out: Kennung, another value in every row." in sentences
+    assert (settings.scenario.name, settings.scenario.period) == ("calendar", "month")
+
+
+def test_numbers_are_predicted_where_no_column_is_a_class(tmp_path):
+    rows = [f"h{n % 12},{1_700_000_000 + n * 40_000},{n % 80},{n % 80 / 10 + n % 7 / 100:.3f}" for n in range(500)]
+    settings, sentences = proposed(tmp_path, "hospital,ts,age,progression", rows)
+    assert (settings.task, settings.data.label, settings.data.client) == ("regression", "progression", "hospital")
+    assert settings.data.time == "ts"
+    assert sentences[0].endswith("Regression: it is a number to predict.")
+
+
+def test_integers_in_order_become_periods_of_equal_length(tmp_path):
+    rows = [f"{n % 10},{n // 10},{n % 13 / 10},c{n % 150},{n % 3}" for n in range(1200)]
+    settings, sentences = proposed(tmp_path, "user_id,step,a,city,label", rows)
+    assert (settings.data.time, settings.data.unit, settings.scenario.period) == ("step", "step", 10)
+    assert (settings.data.split.period, settings.data.buckets) == (10, 64)
+    assert "hashed: city, more than 100 values." in sentences
+
+
+def test_values_keep_their_meaning_in_yaml(tmp_path):
+    rows = [f"{n % 9 / 2},{n % 2}" for n in range(100)]
+    settings, _ = proposed(tmp_path, "size: a,yes", rows, name="no # 1.csv")
+    assert settings.data.label == "yes"
+    assert settings.data.file.endswith("no # 1.csv")
+
+
+def test_two_rows_are_too_few(tmp_path):
+    with pytest.raises(SettingsError):
+        proposed(tmp_path, "a,y", ["1,0", "2,1"])
