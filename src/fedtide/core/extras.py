@@ -42,7 +42,8 @@ def not_installed(error: BaseException, what: str) -> str | None:
     if not isinstance(error, ModuleNotFoundError):
         return None
     module = (error.name or "").partition(".")[0]
-    return next((_line(extra, what, [module]) for extra, modules in EXTRAS.items() if module in modules), None)
+    bring = [extra for extra, modules in EXTRAS.items() if module in modules]
+    return _line(min(bring, key=lambda extra: len(EXTRAS[extra])), what, [module]) if bring else None
 
 
 def _line(extra: str, what: str, lacking: list[str]) -> str:

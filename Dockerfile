@@ -1,0 +1,15 @@
+# fedtide with all extras, at the pinned versions: docker build -t fedtide . && docker run -v "$PWD":/work fedtide run
+FROM python:3.11-slim
+
+RUN apt-get update \
+ && apt-get install -y --no-install-recommends git \
+ && rm -rf /var/lib/apt/lists/*
+
+COPY . /usr/src/fedtide
+RUN pip install --no-cache-dir -c /usr/src/fedtide/constraints.txt "/usr/src/fedtide[all]" \
+ && rm -r /usr/src/fedtide
+
+ENV DVC_NO_ANALYTICS=1 MLFLOW_DISABLE_TELEMETRY=true HOME=/work
+WORKDIR /work
+ENTRYPOINT ["fedtide"]
+CMD ["--help"]
