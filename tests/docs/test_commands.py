@@ -13,6 +13,7 @@ import runpy
 import shutil
 import subprocess
 import sys
+import tempfile
 import tomllib
 from collections.abc import Callable
 from pathlib import Path
@@ -34,7 +35,7 @@ from fedtide.tuning.space import Space
 WITH_COMMANDS = [name for name, text in PAGES.items() if script(text).strip()]
 AT_HAND = ("digits", "table", "visits")  # data that needs no download
 SMALL = {"rounds_per_session": 1, "rounds_per_period": 1, "rounds": 1, "num_sessions": 3, "num_devices": 4}
-EXECUTED = {"list", "show", "check", "run", "predict", "new", "test", "cite"}
+EXECUTED = {"list", "show", "check", "run", "predict", "new", "test", "cite", "init"}
 STOPPED = {"compare", "report", "plot", "tune", "reproduce", "diagnose", "quadratic", "mirror", "watch"}
 
 
@@ -171,6 +172,9 @@ def call_fedtide(arguments: list[str], monkeypatch, capfd) -> None:
     assert arguments[0] in EXECUTED | STOPPED, f"no rule for fedtide {arguments[0]}"
     if arguments[0] == "mirror":
         call_fedtide(["run"], monkeypatch, capfd)  # which it brings MLflow up to date with
+    if arguments[0] == "init":  # which writes into folders without settings
+        monkeypatch.chdir(tempfile.mkdtemp(dir="."))
+        shutil.copyfile("../orders.csv", "orders.csv")
     if arguments[0] == "predict":
         arguments = ["predict", run_on_a_table(monkeypatch, capfd), *arguments[2:]]
         shutil.copyfile("orders.csv", arguments[2])
