@@ -11,6 +11,7 @@ from fedtide.core.errors import SettingsError
 from fedtide.core.plugins import Plugin, PluginSettings
 from fedtide.core.randomness import generator
 from fedtide.drift.base import When
+from fedtide.world.dataset import Dataset
 
 
 class AttackSettings(PluginSettings):
@@ -51,7 +52,9 @@ class AttackSettings(PluginSettings):
 
 
 class Attack(Plugin):
-    """What attackers do: they forge the updates that they send (:meth:`forge`), or their training labels (:meth:`labels`).
+    """What attackers do: they forge the updates that they send (:meth:`forge`), or their training samples.
+
+    They take the labels of all samples for others (:meth:`labels`), or inputs and labels of a share of them (:meth:`inputs`).
 
     Attributes:
         colludes: whether they know the updates of all honest participants of the round. Without any they are honest, too.
@@ -74,6 +77,21 @@ class Attack(Plugin):
         """What attackers take the labels [n] of training samples for."""
         return labels
 
+    def inputs(self, inputs: Tensor, brightest: Tensor) -> Tensor:
+        """What attackers take training samples [n, ...] for, which are not to be changed; also what the attack is tested on.
+
+        ``brightest``: the largest value of an image, [channels, 1, 1].
+        """
+        return inputs
+
+    @property
+    def poisoned(self) -> float:
+        """The share of an attacker's samples whose inputs it changes."""
+        return 1.0
+
+    def require(self, data: Dataset) -> None:
+        """Refuse data that the attack cannot change, by a SettingsError."""
+
     @property
     def forges(self) -> bool:
         """Whether :meth:`forge` is overridden."""
@@ -83,3 +101,8 @@ class Attack(Plugin):
     def relabels(self) -> bool:
         """Whether :meth:`labels` is overridden."""
         return type(self).labels is not Attack.labels
+
+    @property
+    def repaints(self) -> bool:
+        """Whether :meth:`inputs` is overridden."""
+        return type(self).inputs is not Attack.inputs

@@ -118,13 +118,14 @@ def assemble(chosen: Chosen, timeline: Timeline, data: Dataset, hardware: Hardwa
     _refuse_unsuitable(chosen, timeline, data)
     if chosen.detector is not None:
         chosen.detector.require()
-    data = data if chosen.attackers is None else chosen.attackers.relabelled(data)
+    data = data if chosen.attackers is None else chosen.attackers.poisoned_data(data)
     own, synthetic = data.size("train"), capacity(timeline, algorithm.synthetic_per_shard)
     data = data.resident(hardware.device, hardware.dtype).with_capacity(synthetic)
     build, network = partial(_built, chosen, data), _network(chosen, data)
     task = _task(chosen, network, data, hardware)
     wireless = _wireless(settings, network, Layout(network), data) if settings.costs.wireless else None
-    task = on_fixed_features(task, settings, synthetic)
+    if chosen.attackers is None or not chosen.attackers.attack.repaints:  # which is tested on others
+        task = on_fixed_features(task, settings, synthetic)
     data, layout, randomness = task.data, Layout(task.network, hardware.device), Randomness(settings.seed)
 
     def drawn(number: int) -> Tensor:

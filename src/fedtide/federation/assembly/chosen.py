@@ -63,7 +63,7 @@ class Chosen:
             links=sorted((plugins.create(Link, link) for link in settings.uplink), key=lambda link: link.place),
             rule=None if settings.aggregation.name == "mean" else plugins.create(Rule, settings.aggregation),
             detector=None if settings.detector.name == "none" else plugins.create(Detector, settings.detector),
-            attackers=Attackers.of(settings, timeline, data.size("train")),
+            attackers=Attackers.of(settings, timeline, data),
         )
 
     def client_rows(self, layout: Layout) -> dict[str, int]:

@@ -133,7 +133,10 @@ def footprint(chosen: Chosen, timeline: Timeline, data: Dataset, device: torch.d
         "lower local.amount, or let fewer clients take part",
     )
     moved = device.type != "cpu"
-    copies = 2 + (algorithm.gradients_per_step if algorithm.has_direction else 0)  # a step keeps its gradients apart
+    rows_each = 2 + (algorithm.gradients_per_step if algorithm.has_direction else 0)  # a step keeps its gradients apart
+    copies = 0 if chosen.attackers is None else len(chosen.attackers.repainted)
+    added = capacity(timeline, algorithm.synthetic_per_shard) + copies
+    copied = (len(data.train_inputs) + copies) * sample * data.train_inputs.element_size()
     return Footprint(
         device=[
             Part(
@@ -148,7 +151,7 @@ def footprint(chosen: Chosen, timeline: Timeline, data: Dataset, device: torch.d
             ),
             Part(
                 f"local steps of {at_once} clients at once on {batch} samples",
-                at_once * number * (copies * size.parameters + 2 * batch * size.activations + (width - batch) * sample),
+                at_once * number * (rows_each * size.parameters + 2 * batch * size.activations + (width - batch) * sample),
                 _smaller("local.batch_size", "engine.chunk" if executor == "stacked" else "engine.workers"),
             ),
             _evaluation(chosen, timeline, data, size, workers, number),
@@ -156,11 +159,14 @@ def footprint(chosen: Chosen, timeline: Timeline, data: Dataset, device: torch.d
             *([plan] if moved else []),
             Part(
                 "the data",
-                resident_bytes(data, device, dtype, capacity(timeline, algorithm.synthetic_per_shard)),
+                resident_bytes(data, device, dtype, added),
                 "choose a smaller dataset, or run it where there is more memory",
             ),
         ],
-        host=[plan],
+        host=[
+            plan,
+            *([Part(f"the data with {copies} poisoned samples", copied, "lower attack.poisoned")] if copies else []),
+        ],
         kept=Part(
             f"federation.memory: {', '.join(kept)} of {timeline.num_clients} clients",
             rows_kept + timeline.num_clients * number * sum(separate),
@@ -229,5 +235,7 @@ def _evaluation(chosen: Chosen, timeline: Timeline, data: Dataset, size: Size, w
     gathered = len(timeline.validation) if "validation" in evaluation.splits else 0
     if evaluation.consistency or (evaluation.boundary_losses and timeline.sessions > 1):
         gathered = max(gathered, sum(map(len, timeline.shards_at(0))))
+    if chosen.attackers is not None and chosen.attackers.attack.repaints:  # before and after they are changed
+        gathered = max(gathered, 2 * batches * batch)
     wanted = number * (int(_LAYERS * batches * batch * (size.widest + sample)) + gathered * sample)
     return Part(f"evaluation, {batches} times {batch} samples at once", wanted, _smaller("evaluation.batch_size"))

@@ -12,10 +12,12 @@ from fedtide.engine.flat import weighted_sum
 from fedtide.engine.passes.evaluation import Scores
 from fedtide.engine.passes.fit import Fit
 from fedtide.engine.passes.neurons import activities, concentration, probe
+from fedtide.federation.assembly.attackers import Attackers
 from fedtide.federation.assembly.chosen import LATEST
 from fedtide.federation.parts import Parts
 from fedtide.federation.record import RoundRecord
 from fedtide.federation.round import RoundResult
+from fedtide.federation.scoring.attack_success import attack_success
 from fedtide.federation.scoring.client_fits import ClientFits
 from fedtide.federation.scoring.client_scores import ClientScores, Reported, due
 from fedtide.federation.scoring.evaluator import Evaluator, ModelValues
@@ -73,7 +75,7 @@ class Moment:
             return None if later is None else evaluator.count(split, later)
 
         self.model, self.scores, self.row, self.metrics, self.held_out = model, scores, row, metrics, held_out
-        self.rows_ahead = rows_ahead
+        self.rows_ahead, self.mixture = rows_ahead, mixture
 
 
 class Scoring:
@@ -98,6 +100,8 @@ class Scoring:
         self._values: dict[str, Value] = {}
         for split in evaluation.splits:
             self._values |= self._of_split(split, [name for name in MODELS if parts.evaluates(name)])
+        if parts.attackers is not None and parts.attackers.attack.repaints:
+            self._values["attack_success"] = self._success(parts.attackers)
 
     @property
     def columns(self) -> list[str]:
@@ -133,6 +137,15 @@ class Scoring:
             self._fits.score(record, state, result, moment.model(reported), t)
         if isinstance(scores, Scores) and due(evaluator, t):
             self._clients.score(record, state, result, Reported(moment.model(reported), scores), t)
+
+    def _success(self, attackers: Attackers) -> Value:
+        """Success of an attack on the reported model."""
+
+        def success(moment: Moment) -> float | None:
+            model, samples = moment.model(self._reported), (moment.held_out, moment.mixture, moment.view)
+            return attack_success(self._evaluator, attackers, model, *samples)
+
+        return success
 
     def _of_split(self, split: str, models: list[str]) -> dict[str, Value]:
         """The columns of a split, and where their values come from."""
