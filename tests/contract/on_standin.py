@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -240,3 +241,15 @@ def test_links_and_rules(drop_in: None, world: Any, tmp_path: Path, aggregation:
 )
 def test_links(world: Any, tmp_path: Path, links: list[Any]) -> None:
     assert_alike(world(algorithm="fedavg", uplink=links, **KEPT), tmp_path)
+
+
+@pytest.mark.parametrize("executor", ["stacked", "threads"])
+@pytest.mark.parametrize("byte", [True, False])
+def test_a_backdoor(world: Any, tmp_path: Path, executor: str, byte: bool) -> None:
+    data = images()
+    if byte:
+        stored = (data.train_inputs * 50).clamp(0, 255).to(torch.uint8)
+        data = replace(data, train_inputs=stored, test_inputs=stored, mean=(0.3,), std=(0.2,))
+    engine, attack = {"executor": executor, "workers": 1}, {"name": "backdoor", "share": 0.5, "factor": 2.0}
+    chosen, _, _ = world(algorithm="fedavg", model="logistic", engine=engine, attack=attack, **KEPT)
+    assert_alike((chosen, build_timeline(chosen, data), data), tmp_path, 2)

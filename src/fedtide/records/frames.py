@@ -35,7 +35,7 @@ _RUN = ["key", *METHOD, "seed", "state"]
 _HISTORY = ["round", "session", "bytes_up", "bytes_down", "present"]
 _OPTIONAL = [
     *("test_accuracy", "latency", "energy", "gradient_rounds", "gradients", "kappa", "alpha", "momentum_norm"),
-    *("exchanges", "seconds_simulated", "refused", "cancelled", drifts.COLUMN, detections.COLUMN),
+    *("exchanges", "seconds_simulated", "refused", "cancelled", drifts.COLUMN, detections.COLUMN, "attack_success"),
 ]
 _SCORES = r"test_|client_(accuracy|r2|mae)_|personal_|served_"
 _CLIENTS = ["gate", "local_loss", "global_loss", "staleness"]
@@ -62,8 +62,9 @@ class Records:
             ``exchanges`` of models, ``refused`` and ``cancelled`` results (NaN in lockstep), ``gradient_rounds`` (cumulative),
             ``gradients`` (of a participant, NaN where every step takes one), ``kappa`` (normalised communication cost of the
             round), ``alpha`` and ``momentum_norm`` (NaN where the algorithm has none), ``concepts_changed`` (clients whose
-            concept has changed in the round, NaN without drift), ``alarm`` (1 where a detector has alarmed, NaN without one);
-            and the other ``test_*``, ``client_*`` scores, ``personal_*`` and ``served_*`` of the runs that have them.
+            concept has changed in the round, NaN without drift), ``alarm`` (1 where a detector has alarmed, NaN without one),
+            ``attack_success`` (share, NaN without a backdoor); and the other ``test_*``, ``client_*`` scores, ``personal_*``
+            and ``served_*`` of the runs that have them.
         boundaries: one row per run and session whose start was recorded: the run's columns, ``session`` (from 1),
             ``returning`` (to clients of an earlier session after the pilot), ``start_accuracy`` (share, NaN where not
             recorded), ``mu`` (weight by stored session) and ``losses`` (training loss by model), both possibly empty.

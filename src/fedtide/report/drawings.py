@@ -92,6 +92,7 @@ def of_runs(
         ),
         ("by_absence", by_absence(read, evaluated), "Returners by length of absence", ABSENCE),
         ("kept", kept.kept(read), "What is kept of newcomers' updates", kept.ABOUT),
+        ("attack_success", kept.success(read), "Success of the attack", kept.SUCCESS),
         (
             "weights",
             boundaries.weights(read, table.rules.reference),

@@ -1,4 +1,4 @@
-"""A figure of how much of the newcomers' updates is kept, compared with residents and attackers."""
+"""Figures of what is kept of the newcomers' updates, compared with residents and attackers, and of successful attacks."""
 
 from __future__ import annotations
 
@@ -15,6 +15,10 @@ ABOUT = (
     "Share of a participant's update that enters the model (by the aggregation rule and by a clip), over that of the residents "
     f"in the same rounds: honest participants that were there from the start or arrived at least {NEW} rounds ago. Attackers: "
     "the mean over all rounds. Lines: mean of the complete runs of a method; shading: range over its seeds."
+)
+SUCCESS = (
+    "Share of test samples with the attackers' patch, of other labels than their target, that the model takes for the target. "
+    "Lines: mean of the runs of a method; shading: range over its seeds."
 )
 _GROUPS = ("Newcomers", "Returners", "Attackers")
 
@@ -52,3 +56,13 @@ def relative(clients: pd.DataFrame) -> pd.DataFrame:
     rows["age"] = rows["age"].where(~rows["attacks"], 0)
     sums = rows[rows["new"] | rows["attacks"]].groupby([*run, "group", "age"], sort=False)[["share", "residents"]].sum()
     return (sums["share"] / sums["residents"]).rename("kept").reset_index()
+
+
+def success(records: Records) -> Chart | None:
+    """Success of a backdoor by round; None without one."""
+    found = records.history.dropna(subset=["attack_success"]).rename(columns={"round": "x", "attack_success": "y"})
+    if not len(found):
+        return None
+    return lines_of_methods(
+        records, {"": found}, Axis("Round", whole=True), Axis("Attack success", True, low=0, high=1)
+    )
