@@ -29,7 +29,10 @@ def attack_success(
     split = evaluator.settings.splits[0]
     parts = [(1.0, evaluator.samples(split, held_out))]
     if mixture is not None:
-        seen = {concept: evaluator.on_device(evaluator.under(split, concept)) for concept in np.flatnonzero(mixture)}
+        seen = {
+            concept: evaluator.on_device(evaluator.under(split, concept))
+            for concept in np.flatnonzero(mixture).tolist()
+        }
         parts = [(float(mixture[c]), evaluator.data.read(part_of(split), places)) for c, places in seen.items()]
     hits, count = 0.0, 0.0
     for share, (inputs, labels) in parts:
