@@ -251,7 +251,7 @@ def _imported(kind: str, name: str) -> Any:
     except (Exception, SystemExit) as error:
         folders = [Path(folder) for folder in _package(kind).__path__]
         file = next((path for folder in folders if (path := folder / f"{name}.py").is_file()), folders[0] / name)
-        if file.parent not in _user_folders(kind) and (line := not_installed(error, f"{name} in {kind}")):
+        if file.parent not in _other_folders(kind) and (line := not_installed(error, f"{name} in {kind}")):
             raise PluginError(line) from None
         raise PluginError(describe_fault(error, folders, file)) from error
 

@@ -133,7 +133,7 @@ def footprint(chosen: Chosen, timeline: Timeline, data: Dataset, device: torch.d
         "lower local.amount, or let fewer clients take part",
     )
     moved = device.type != "cpu"
-    rows_each = 2 + (algorithm.gradients_per_step if algorithm.has_direction else 0)  # a step keeps its gradients apart
+    each = 2 + (algorithm.gradients_per_step if algorithm.has_direction else 0)  # a step keeps its gradients apart
     copies = 0 if chosen.attackers is None else len(chosen.attackers.repainted)
     added = capacity(timeline, algorithm.synthetic_per_shard) + copies
     copied = (len(data.train_inputs) + copies) * sample * data.train_inputs.element_size()
@@ -151,7 +151,7 @@ def footprint(chosen: Chosen, timeline: Timeline, data: Dataset, device: torch.d
             ),
             Part(
                 f"local steps of {at_once} clients at once on {batch} samples",
-                at_once * number * (rows_each * size.parameters + 2 * batch * size.activations + (width - batch) * sample),
+                at_once * number * (each * size.parameters + 2 * batch * size.activations + (width - batch) * sample),
                 _smaller("local.batch_size", "engine.chunk" if executor == "stacked" else "engine.workers"),
             ),
             _evaluation(chosen, timeline, data, size, workers, number),
