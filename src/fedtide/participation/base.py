@@ -36,6 +36,16 @@ class Participation(Plugin):
 
     kind: ClassVar[str] = "participation"
 
+    @property
+    def private(self) -> bool:
+        """Whether who takes part says nothing of the clients' data, as client-level privacy needs."""
+        return False
+
+    @property
+    def rate(self) -> float | None:
+        """Probability with which each client joins by a draw of its own that nobody else sees; None if cohorts are drawn otherwise."""
+        return None
+
     def bind(self, timeline: Timeline, labels: Ints, seed: int) -> None:
         """Receive the run's timeline, the labels int64 [n] of its whole training set and its seed, before any draw.
 

@@ -1,0 +1,1 @@
+"""Client-level differential privacy: correlated noise, and what it costs each client."""

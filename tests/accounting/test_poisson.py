@@ -1,0 +1,54 @@
+"""Amplification by Poisson sampling; needs the library of the extra ``dp``."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fedtide.accounting import poisson
+
+pytest.importorskip("dp_accounting")
+
+GOLDEN = json.loads(Path(__file__).with_name("uplink_accounting.json").read_text(encoding="utf-8"))
+SAME: float = GOLDEN["tolerance"]["epsilon"]
+
+
+def of_kind(kind: str) -> list[dict[str, Any]]:
+    return [entry for entry in GOLDEN["entries"] if entry["kind"] == kind]
+
+
+@pytest.mark.parametrize("entry", of_kind("poisson"), ids=lambda entry: str(entry["q"]))
+def test_poisson(entry: dict[str, Any]) -> None:
+    found = poisson.epsilon(entry["q"], entry["z"], entry["rounds"], entry["delta"])
+    assert found == pytest.approx(entry["epsilon"], abs=SAME)
+
+
+@pytest.mark.parametrize("entry", of_kind("fixed_size"), ids=lambda entry: str(entry["population"]))
+def test_poisson_at_the_rate_of_a_fixed_size(entry: dict[str, Any]) -> None:
+    found = poisson.epsilon(entry["cohort"] / entry["population"], entry["z"], entry["rounds"], entry["delta"])
+    assert found == pytest.approx(entry["epsilon_poisson_same_rate"], abs=SAME)
+
+
+def test_clients_that_are_present_longer_spend_more() -> None:
+    (entry,) = of_kind("per_client")
+    for after, expected in zip(entry["after_rounds"], entry["epsilon"], strict=True):
+        counts = [max(0, min(after, end) - first) for first, end in entry["present"]]
+        found = [poisson.epsilon(entry["q"], entry["z"], count, entry["delta"]) for count in counts]
+        assert found == pytest.approx(expected, abs=SAME)
+
+
+def test_noise_for_a_budget() -> None:
+    (entry,) = of_kind("calibration")
+    z = poisson.multiplier(entry["q"], entry["rounds"], entry["target_epsilon"], entry["delta"])
+    assert z == pytest.approx(entry["z"], abs=1e-4)
+
+
+def test_rounds_that_are_drawn_again() -> None:
+    (entry,) = of_kind("empty_rounds")
+    spent = poisson.epsilon(entry["q"], entry["z"], entry["rounds"], entry["delta"])
+    assert spent == pytest.approx(entry["epsilon"], abs=SAME)
+    added = poisson.redrawn(entry["q"], [entry["population"]] * entry["rounds"], spent)
+    assert added == pytest.approx(entry["delta_added"], rel=1e-6)
