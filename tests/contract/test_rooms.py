@@ -21,7 +21,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("data", "detectors", "models", "participation", "partitions", "weighting"),
     ("drift", "objectives", "scenarios"),
     ("worlds",),
-    ("costs", "privacy", "programs"),
+    ("accounting", "costs", "privacy", "programs"),
     ("engine",),
     ("records",),
     ("mirror",),

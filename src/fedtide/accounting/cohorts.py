@@ -17,8 +17,8 @@ class Cohorts:
 
     Attributes:
         present, eligible, drawn: bool [N, T], whether a client is present, holds data too, and takes part.
-        expected: m [T], the number of participants that is known without knowing who they are: the expected one of a Poisson sample, else
-            that of the cohort. starts: int64 [T], first round of each round's session.
+        expected: m [T], the number of participants that is known without knowing who they are: the expected one of a Poisson
+            sample, else that of the cohort. starts: int64 [T], first round of each round's session.
         rate: probability with which each eligible client joins a Poisson sample, None under other rules.
     """
 

@@ -1,7 +1,7 @@
 """Exact (epsilon, delta) of a Gaussian mechanism.
 
-``mu`` is the sensitivity over the noise's standard deviation. Mechanisms that are applied one after the other, with noise of their
-own, are one of ``mu^2 = sum mu_i^2``. Balle and Wang (2018, theorem 8); mu is that of Dong, Roth and Su (2022).
+``mu`` is the sensitivity over the noise's standard deviation. Mechanisms that are applied one after the other, with noise of
+their own, are one of ``mu^2 = sum mu_i^2``. Balle and Wang (2018, theorem 8); mu is that of Dong, Roth and Su (2022).
 """
 
 from __future__ import annotations

@@ -1,11 +1,12 @@
 """Noise that is independent or correlated over rounds, as the inverse of a strategy matrix C [T, T]: ``C x = nu``.
 
-``nu_t`` are independent standard normals. All matrices here are lower triangular and have no negative entry, so a client that takes part in
-the rounds pi with updates of at most length 1 moves C's side by at most ``sens = |C 1_pi|``, attained by equal updates; the noise
-costs it ``mu = sens / z`` of a Gaussian mechanism (Kairouz et al. 2021; Denisov et al. 2022; Choquette-Choo et al. 2023). Row t of C acts
-on rounds up to t only, so ``|C 1_pi|^2`` after t rounds is the sum of the first t squares.
+``nu_t`` are independent standard normals. All matrices here are lower triangular and have no negative entry, so a client that
+takes part in the rounds pi with updates of at most length 1 moves C's side by at most ``sens = |C 1_pi|``, attained by equal
+updates; the noise costs it ``mu = sens / z`` of a Gaussian mechanism (Kairouz et al. 2021; Denisov et al. 2022; Choquette-Choo
+et al. 2023). Row t of C acts on rounds up to t only, so ``|C 1_pi|^2`` after t rounds is the sum of the first t squares.
 
-Rounds of a block are coupled, blocks are not: C is block-diagonal. ``starts`` int64 [T] is the first round of each round's block.
+Rounds of a block are coupled, blocks are not: C is block-diagonal. ``starts`` int64 [T] is the first round of each round's
+block.
 """
 
 from __future__ import annotations
@@ -52,8 +53,8 @@ class Independent(Mechanism):
 class Tree(Mechanism):
     """Noise of a node for each dyadic span of rounds whose sum is used: DP-FTRL.
 
-    The noise T(j) of the first j rounds is the sum of the nodes that the binary digits of j name; one node, of length 2^l with l the
-    number of trailing zeros of j, ends with round j of a block.
+    The noise T(j) of the first j rounds is the sum of the nodes that the binary digits of j name; one node, of length 2^l with
+    l the number of trailing zeros of j, ends with round j of a block.
     """
 
     def encode(self, taken: Floats, starts: Ints) -> Floats:

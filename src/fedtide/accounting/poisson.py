@@ -1,7 +1,7 @@
 """Amplification by Poisson sampling, from the privacy loss distributions of the library dp-accounting.
 
-A client takes part in each round with a probability q of its own draw, and nobody but the server learns in which. Neighbours differ in all
-updates of one client, which are replaced by zero.
+A client takes part in each round with a probability q of its own draw, and nobody but the server learns in which. Neighbours
+differ in all updates of one client, which are replaced by zero.
 """
 
 from __future__ import annotations
@@ -60,6 +60,8 @@ def multiplier(q: float, rounds: int, epsilon_: float, delta: float) -> float:
 
 
 def redrawn(q: float, populations: Sequence[int], epsilon_: float) -> float:
-    """What is added to delta since rounds of some populations without a participant are drawn again: ``(1 + e^epsilon)`` times
-    the total variation between their samples and Poisson's, ``sum_t (1 - q)^K_t``."""
+    """What is added to delta since rounds without a participant are drawn again.
+
+    ``(1 + e^epsilon)`` times the total variation between such samples of some populations and Poisson's, ``sum_t (1 - q)^K_t``.
+    """
     return float((1 + np.exp(epsilon_)) * np.sum((1 - q) ** np.asarray(populations, dtype=np.float64)))

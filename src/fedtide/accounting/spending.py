@@ -1,7 +1,7 @@
 """What each client has spent of its privacy after each round of a run, computed before training.
 
-Neighbours: all updates of one client are replaced by zero, while the timeline, the sizes of cohorts and, but for Poisson samples, the cohorts
-themselves are public. No amplification is claimed of any other sample.
+Neighbours: all updates of one client are replaced by zero, while the timeline, the sizes of cohorts and, but for Poisson
+samples, the cohorts themselves are public. No amplification is claimed of any other sample.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ class Spending:
 
     Attributes:
         z: noise multiplier. delta: with what is added for rounds drawn again. amplified: whether samples are Poisson.
-        participations, separation: int64 [N]; the fewest rounds between two. sensitivity: [N], of all updates of a client to what has noise,
-            NaN where amplified. epsilon: [N]. after: [T], largest epsilon of any client after each round.
+        participations, separation: int64 [N]; the fewest rounds between two. sensitivity: [N], of all updates of a client to
+            what has noise, NaN where amplified. epsilon: [N]. after: [T], largest epsilon of any client after each round.
     """
 
     z: float
@@ -40,20 +40,23 @@ class Spending:
 
 
 def spend(cohorts: Cohorts, mechanism: Mechanism, starts: Ints, z: float, delta: float) -> Spending:
-    """What noise of multiplier ``z`` costs; ``starts`` as in :mod:`fedtide.accounting.mechanisms`.
+    """What noise of multiplier ``z`` costs, everything for 0; ``starts`` as in :mod:`fedtide.accounting.mechanisms`.
 
     Raises:
         SettingsError: so many empty rounds are to be expected that the sample is no Poisson sample; or a library is missing.
     """
-    taken = cohorts.drawn.astype(np.float64)
+    taken, participations = cohorts.drawn.astype(np.float64), cohorts.drawn.sum(axis=1)
     amplified = cohorts.rate is not None and isinstance(mechanism, Independent)
-    if amplified:
+    if not z:
+        sens, epsilon = np.full(len(taken), np.nan), np.where(participations > 0, np.inf, 0.0)
+        after = np.full(taken.shape[1], np.inf)
+    elif amplified:
         sens, (epsilon, after, delta) = np.full(len(taken), np.nan), _poisson(cohorts, z, delta)
     else:
         so_far = sensitivities(mechanism, taken, starts)
         sens = so_far[:, -1]
         epsilon, after = gaussian.epsilon(sens / z, delta), gaussian.epsilon(so_far.max(axis=0) / z, delta)
-    return Spending(z, delta, amplified, cohorts.drawn.sum(axis=1), separation(taken), sens, epsilon, after)
+    return Spending(z, delta, amplified, participations, separation(taken), sens, epsilon, after)
 
 
 def multiplier(cohorts: Cohorts, mechanism: Mechanism, starts: Ints, epsilon: float, delta: float) -> float:
@@ -69,7 +72,7 @@ def _poisson(cohorts: Cohorts, z: float, delta: float) -> tuple[Floats, Floats, 
     """Epsilon [N] of each client and [T] of the one that has spent most after each round, and the delta they hold at."""
     poisson.require()
     q = cohorts.rate or 0.0
-    chances = np.cumsum(cohorts.eligible, axis=1)  # [N, T]
+    chances = np.cumsum(cohorts.eligible, axis=1, dtype=np.int64)  # [N, T]
     most = int(chances.max())
     grid = np.unique(np.ceil(np.linspace(0, most, min(most, _MOST) + 1)).astype(np.int64))
     values = np.array([poisson.epsilon(q, z, count, delta) for count in grid.tolist()])
@@ -82,7 +85,7 @@ def _poisson(cohorts: Cohorts, z: float, delta: float) -> tuple[Floats, Floats, 
     added = poisson.redrawn(q, cohorts.eligible.sum(axis=0).tolist(), float(after[-1]))
     if added > delta / 10:
         raise SettingsError(
-            f"uplink noise: participation.probability = {q:g} leaves rounds empty too often, which are then drawn again (this would "
-            f"add {added:.1e} to delta = {delta:.1e}); raise it, have more clients, or use participation: fixed"
+            f"uplink noise: participation.probability = {q:g} leaves rounds empty too often, which are then drawn again (this "
+            f"would add {added:.1e} to delta = {delta:.1e}); raise it, have more clients, or use participation: fixed"
         )
     return epsilon, after, delta + added

@@ -39,6 +39,7 @@ class BalanceFl(Averaging):
     linear_head = True
     sums_only = True
     robust = True
+    private = True
 
     def terms(self, r: Round) -> list[Term]:
         """The whole loss."""

@@ -126,6 +126,9 @@ class Algorithm(Plugin):
             that share a round then exchange sums instead of local models, where nothing else needs these.
         robust: whether other rules than the mean may stand behind ``r.mean``: :meth:`finish` and :meth:`weights` combine the
             participants by ``r.mean``, ``r.average`` and ``r.mean_update`` alone.
+        private: whether client-level privacy goes with it: clients keep nothing that the server adds up, and the server reads
+            the models by ``r.mean(r.W)`` and ``r.average`` alone. divides_by_steps: whether it divides updates by the clients'
+            local steps first, which then have to be equal.
         apart: names in ``up`` that clients compute from their data, not from their models; links do not touch them.
         linear_head: whether the model's logits must be one linear map of its features.
         needs_body: whether the model must have parameters before its last layer.
@@ -163,6 +166,8 @@ class Algorithm(Plugin):
     curvature: ClassVar[bool] = False
     sums_only: ClassVar[bool] = False
     robust: bool = False
+    private: bool = False
+    divides_by_steps: ClassVar[bool] = False
     apart: Sequence[str] = ()
     linear_head: bool = False
     needs_body: bool = False

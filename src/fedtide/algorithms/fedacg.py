@@ -30,6 +30,7 @@ class FedAcg(Algorithm):
     server = ("m",)
     sums_only = True
     robust = True
+    private = True
 
     def start(self, r: Round) -> Tensor:
         """x~."""

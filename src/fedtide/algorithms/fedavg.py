@@ -21,4 +21,5 @@ class FedAvg(Averaging):
 
     averages_inside_round: ClassVar[bool] = True
     robust = True
+    private = True
     sums_only = True

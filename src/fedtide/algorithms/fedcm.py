@@ -32,6 +32,8 @@ class FedCm(ClientMomentum):
     settings: Settings
 
     robust = True
+    private = True
+    divides_by_steps = True
 
     def alpha(self, r: Round) -> float:
         """Constant."""

@@ -45,6 +45,7 @@ class FedOpt(Algorithm):
     averages_inside_round: ClassVar[bool] = True
     sums_only = True
     robust = True
+    private = True
 
     def __init__(self, settings: Settings) -> None:
         super().__init__(settings)

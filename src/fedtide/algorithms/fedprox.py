@@ -21,6 +21,7 @@ class FedProx(Averaging):
 
     averages_inside_round: ClassVar[bool] = True
     robust = True
+    private = True
     sums_only = True
 
     def local(self, r: Round) -> Local:

@@ -23,6 +23,7 @@ class FedSam(Averaging):
 
     sums_only = True
     robust = True
+    private = True
     gradients_per_step = 2
 
     def direction(self, grad: Gradient, W: Tensor, r: Round) -> GradientAt:

@@ -30,6 +30,7 @@ class SlowMo(Algorithm):
     models = ("cloud", "participants")
     sums_only = True
     robust = True
+    private = True
 
     def finish(self, r: Round) -> Tensor:
         """b+ and x+."""

@@ -10,6 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from fedtide.accounting.cohorts import cohorts
 from fedtide.algorithms.base import Problem
 from fedtide.core.errors import SettingsError, shortened
 from fedtide.core.faults import broken_contract
@@ -32,6 +33,7 @@ from fedtide.federation.assembly.compatibility import (
     refuse_other_uplink,
 )
 from fedtide.federation.assembly.features import HeadAlone, on_fixed_features
+from fedtide.federation.assembly.leaks import refuse_what_leaks
 from fedtide.federation.payload import Payload, payload
 from fedtide.federation.ranks import Alone, Group
 from fedtide.federation.saving.memory import MemoryStore
@@ -136,6 +138,7 @@ def assemble(chosen: Chosen, timeline: Timeline, data: Dataset, hardware: Hardwa
     algorithm.bind(Problem(layout, *sizes, randomness, drawn, timeline.concepts.maps))
     for link in chosen.links:
         link.bind(chosen.links, layout)
+        link.foresee(partial(cohorts, chosen.participation, timeline, settings.seed))
     w0, b0 = flatten(task.network, hardware.dtype, hardware.device)
     workers = Workers(task, settings.engine.workers)
     return Parts(
@@ -167,6 +170,7 @@ def _refuse_unsuitable(chosen: Chosen, timeline: Timeline, data: Dataset) -> Non
     refuse_other_phases(settings, algorithm)
     refuse_early_stop(settings, algorithm)
     refuse_other_uplink(chosen)
+    refuse_what_leaks(chosen)
     chosen.exchange.require(algorithm, settings.local)
     if algorithm.synthetic_per_shard and data.kind == "text":
         raise SettingsError(f"algorithm {name} makes synthetic samples, but data {data.name} is text")

@@ -70,6 +70,7 @@ class Initialiser(Plugin):
     Attributes:
         trains: whether it trains at session starts, on memories separate from the run's.
         fresh: whether its sessions start from an untrained model.
+        private: whether it chooses by released models and the timeline alone, as client-level privacy needs.
     """
 
     kind: ClassVar[str] = "initialisation"
@@ -78,6 +79,7 @@ class Initialiser(Plugin):
     settings: InitialiserSettings
     trains: ClassVar[bool] = False
     fresh: ClassVar[bool] = False
+    private: ClassVar[bool] = False
 
     def start(self, s: Boundary) -> Start:
         """Model that session ``s.session`` starts from."""

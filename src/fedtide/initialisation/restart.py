@@ -9,6 +9,7 @@ class Restart(Initialiser):
     """Each session after the pilot starts from the run's initial, random model."""
 
     fresh: ClassVar[bool] = True
+    private: ClassVar[bool] = True
 
     def construct(self, s: Boundary) -> Start:
         return s.w0, s.b0

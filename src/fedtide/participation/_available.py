@@ -39,6 +39,10 @@ class Available(Participation):
 
     settings: AvailableSettings
 
+    @property
+    def private(self) -> bool:
+        return True
+
     def bind(self, timeline: Timeline, labels: Ints, seed: int) -> None:
         self.timeline, self.labels, self.seed = timeline, labels, seed
         self._history: tuple[int, int, Ints] | None = None  # seed, round, last participation of everybody before it
@@ -111,6 +115,10 @@ class Shared(Available):
     @property
     def needs_classes(self) -> bool:
         return self.settings.shares in ("labels", "smallest_label")
+
+    @property
+    def private(self) -> bool:
+        return not self.needs_classes
 
     def bind(self, timeline: Timeline, labels: Ints, seed: int) -> None:
         super().bind(timeline, labels, seed)

@@ -21,6 +21,7 @@ class Active(Available):
         name: str = "active"
 
     settings: Settings
+    private = False  # the dates of a client's samples decide
 
     def bind(self, timeline: Timeline, labels: Ints, seed: int) -> None:
         if not timeline.active:

@@ -16,6 +16,7 @@ class All(Participation):
         name: str = "all"
 
     settings: Settings
+    private = True
 
     def draw(self, present: Ints, round_: int, seed: int) -> Ints:
         return np.arange(len(present), dtype=np.int64)

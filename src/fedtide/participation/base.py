@@ -43,7 +43,7 @@ class Participation(Plugin):
 
     @property
     def rate(self) -> float | None:
-        """Probability with which each client joins by a draw of its own that nobody else sees; None if cohorts are drawn otherwise."""
+        """Probability with which each client joins a Poisson sample, by a draw of its own; None under other rules."""
         return None
 
     def bind(self, timeline: Timeline, labels: Ints, seed: int) -> None:

@@ -21,6 +21,11 @@ class Bernoulli(Participation):
         probability: float = Field(0.1, gt=0, le=1, description="probability that a present client takes part")
 
     settings: Settings
+    private = True
+
+    @property
+    def rate(self) -> float | None:
+        return float(self.settings.probability)
 
     def draw(self, present: Ints, round_: int, seed: int) -> Ints:
         """See :meth:`Participation.draw`; raises :class:`SettingsError` after 100,000 draws without a client."""

@@ -20,6 +20,7 @@ class BernoulliReference(Bernoulli):
         name: str = "bernoulli_reference"
 
     settings: Settings
+    rate = None  # who knows the stream knows the cohorts
 
     def joined(self, present: Ints, round_: int, seed: int, attempt: int) -> Ints:
         stream = np.random.RandomState((round_ + seed + attempt) % 2**32)  # not that of fedtide.core.randomness

@@ -18,6 +18,7 @@ class Fixed(Participation):
         count: int | None = Field(None, ge=1, description="clients per round, instead of a fraction; all if fewer")
 
     settings: Settings
+    private = True
 
     def draw(self, present: Ints, round_: int, seed: int) -> Ints:
         """See :meth:`Participation.draw`; the clients with the smallest uniform numbers."""

@@ -23,6 +23,7 @@ class Sampled(Participation):
         count: int = Field(100, ge=1, description="clients per round; all if fewer are present")
 
     settings: Settings
+    private = True
 
     def draw(self, present: Ints, round_: int, seed: int) -> Ints:
         rng = generator(seed, "participation.sampled", round_)

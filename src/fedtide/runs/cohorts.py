@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import numpy as np
-
+from fedtide.accounting.cohorts import cohorts
 from fedtide.core import plugins
 from fedtide.core.array_types import Bools, Ints
-from fedtide.federation.plan import eligible_clients
 from fedtide.participation.base import Participation
 from fedtide.settings.run import RunSettings
 from fedtide.world.membership import membership
@@ -17,15 +15,8 @@ def presence_and_cohorts(settings: RunSettings, timeline: Timeline, labels: Ints
     """Whether each client is present, and participates, in each round: bool [N, rounds]. ``labels``: of the training set."""
     rule = plugins.create(Participation, settings.participation)
     rule.bind(timeline, labels, settings.seed)
-    present = np.zeros((timeline.num_clients, timeline.rounds), dtype=np.bool_)
-    drawn, eligible = np.zeros_like(present), dict[int, Ints]()
-    for t, which in enumerate(timeline.assignment_of_round.tolist()):
-        if which not in eligible:
-            eligible[which] = eligible_clients(timeline, t).clients
-        here = eligible[which]
-        present[timeline.at(t).clients, t] = True
-        drawn[here[rule.draw(here, t, settings.seed)], t] = True
-    return present, drawn
+    found = cohorts(rule, timeline, settings.seed)
+    return found.present, found.drawn
 
 
 def movements(timeline: Timeline) -> dict[str, list[str] | list[int]]:

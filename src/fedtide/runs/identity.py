@@ -32,7 +32,7 @@ _PACKAGES = frozenset(
             "partitions",
         ),
         *("scenarios", "selection", "uplink", "weighting"),
-        *("costs", "engine", "federation", "privacy", "programs", "world", "worlds"),
+        *("accounting", "costs", "engine", "federation", "privacy", "programs", "world", "worlds"),
     }
 )
 """Packages that can change a number of a run. Settings enter the key by value, data by content."""

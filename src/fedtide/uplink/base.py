@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
 from torch import Tensor
 
+from fedtide.accounting.cohorts import Cohorts
 from fedtide.algorithms.base import RunPreview, Vectors
 from fedtide.core.plugins import Plugin
 from fedtide.core.randomness import generator
@@ -53,19 +54,28 @@ class Link(Plugin):
 
     Attributes:
         place: in the order of the links, ascending, whatever their order in the settings; one link has a place. Clipping is at
-            10, compression at 20.
+            10, compression at 20, noise at 30.
         memory: names of vectors kept for every client, zero at the start, lost when a client leaves.
+        private: whether it makes the models of the run private, which all else then must not undo.
     """
 
     kind: ClassVar[str] = "uplink"
     place: ClassVar[int]
     memory: Sequence[str] = ()
+    private: ClassVar[bool] = False
 
     def bind(self, links: Sequence[Link], layout: Layout) -> None:
         """Called once, with all links of the run in order and the model's parameters.
 
         Raises:
             SettingsError: the link does not go with them.
+        """
+
+    def foresee(self, cohorts: Callable[[], Cohorts]) -> None:
+        """Called once after :meth:`bind`: ``cohorts()`` is who takes part in which round of the run, which takes time to draw.
+
+        Raises:
+            SettingsError: as :meth:`bind`.
         """
 
     def width(self, name: str, size: int) -> int:
@@ -108,6 +118,10 @@ class Link(Plugin):
 
     def forget(self, gone: Vectors) -> None:
         """Called before vectors of clients [m, width] are lost, a few at a time."""
+
+    def guarantees(self) -> Mapping[str, Sequence[float]]:
+        """What each client of the timeline is guaranteed in this run, for ``privacy.csv``: columns [N], or none."""
+        return {}
 
     def advice(self, run: RunPreview) -> list[str]:
         """One line for each setting that is known to do harm, logged once at the start."""

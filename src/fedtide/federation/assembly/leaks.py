@@ -1,0 +1,67 @@
+"""What client-level privacy does not go with: all by which more of a client reaches the model than its clipped update."""
+
+from __future__ import annotations
+
+from fedtide.core.errors import SettingsError
+from fedtide.federation.assembly.chosen import Chosen
+
+
+def refuse_what_leaks(chosen: Chosen) -> None:
+    """Refuse a run with a private link that something undoes; the message names the setting and a way out."""
+    link = next((link for link in chosen.links if link.private), None)
+    if link is None:
+        return
+    settings, algorithm = chosen.settings, chosen.algorithm
+    rule, weighting, name = settings.participation, settings.algorithm.weighting.name, settings.algorithm.name
+    leaks = [
+        (
+            settings.clock.name == "events",
+            "clock = events uses results one by one, not in sums of cohorts; use clock: rounds",
+        ),
+        (
+            not algorithm.private,
+            f"algorithm {name} has the server read more of a client than its clipped update; use one like fedavg, fedprox, "
+            "fedopt or fedacg",
+        ),
+        (
+            algorithm.divides_by_steps and settings.local.unit != "steps",
+            f"algorithm {name} divides updates by each client's local steps, so that few steps count more than a clip allows; "
+            "set local.unit = steps",
+        ),
+        (
+            weighting != "uniform",
+            f"algorithm.weighting = {weighting} lets one client outweigh all others; set it to uniform",
+        ),
+        (
+            chosen.rule is not None,
+            f"aggregation {settings.aggregation.name} is no sum, to which noise could be added; use aggregation: mean",
+        ),
+        (
+            not chosen.participation.private,
+            f"participation {rule.name} lets clients take part by their data, with these settings, so that who does is private "
+            "itself; use participation: bernoulli or fixed",
+        ),
+        (
+            not chosen.initialiser.private,
+            f"initialiser {settings.initialiser.name} learns from clients or their labels besides the rounds; use previous, "
+            "average or restart",
+        ),
+        (
+            chosen.detector is not None,
+            f"detector {settings.detector.name} reads the clients' training losses, which have no noise; use detector: none",
+        ),
+        (
+            chosen.attackers is not None and chosen.attackers.attack.colludes,
+            f"attack {settings.attack.name} sends what depends on others' updates, which are then not hidden; use one like "
+            "sign_flip or scale",
+        ),
+        *(
+            (
+                chosen.evaluates(model),
+                f"evaluation of the model {model} shows the clients' own models; evaluate cloud or participants",
+            )
+            for model in ("all", "ensemble")
+        ),
+    ]
+    if problem := next((problem for found, problem in leaks if found), None):
+        raise SettingsError(f"uplink {link.settings.name}: {problem}")
