@@ -19,7 +19,6 @@ from fedtide.federation.state import initial_state
 from fedtide.world.timeline import Timeline
 from golden import families
 from golden.clipping import ClippedSteps
-from golden.families import uplink
 from golden.families.case import AS_SETTINGS, TOLERANCE, Case, Outcome, difference
 from support import federation, settings, watch
 
@@ -43,8 +42,6 @@ def runs() -> Iterator[Any]:
                 marks = [pytest.mark.slow] * ((number + place) % 2)
                 if not _known(run["algorithm"]):
                     marks.append(pytest.mark.skip(reason="not yet"))
-                if content.get("family") == "uplink" and (reason := uplink.missing(run)):
-                    marks.append(pytest.mark.skip(reason=reason))
                 name = f"{file.stem}-{number}-{run['algorithm']}-{executor}"
                 yield pytest.param(content, run, executor, id=name, marks=marks)
 

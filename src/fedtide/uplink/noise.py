@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Literal, Self
+from typing import Literal, Self
 
 import numpy as np
 import torch
@@ -17,7 +17,7 @@ from fedtide.accounting.spending import Spending, multiplier, spend
 from fedtide.algorithms.base import RunPreview
 from fedtide.core.array_types import Floats, Ints
 from fedtide.core.errors import SettingsError
-from fedtide.core.plugins import PluginSettings, Tunable
+from fedtide.core.plugins import PluginSettings
 from fedtide.engine.flat import Layout
 from fedtide.uplink.base import Link, Sending
 from fedtide.uplink.clip import Clip, NoisyCounts, clip
@@ -49,13 +49,8 @@ class Noise(Link):
 
     class Settings(PluginSettings):
         name: str = "noise"
-        multiplier: float | None = Tunable(
-            1.0,
-            low=0.1,
-            high=10.0,
-            log=True,
-            ge=0,
-            description="noise multiplier z, in clip bounds; null with `epsilon`",
+        multiplier: float | None = Field(
+            None, ge=0, description="noise multiplier z: deviation in clip bounds; null: 1, or what `epsilon` needs"
         )
         epsilon: float | None = Field(
             None, gt=0, description="what the client that spends most may spend in the run, instead of `multiplier`"
@@ -81,16 +76,10 @@ class Noise(Link):
             None, description="rounds, or session, after which coupled noise starts anew; null: never"
         )
 
-        @model_validator(mode="before")
-        @classmethod
-        def _multiplier_or_epsilon(cls, values: Any) -> Any:
-            target = isinstance(values, dict) and values.get("epsilon") is not None
-            return {"multiplier": None, **values} if target else values
-
         @model_validator(mode="after")
         def _fits(self) -> Self:
-            if (self.multiplier is None) == (self.epsilon is None):
-                raise SettingsError("multiplier or epsilon: give one of them, and leave the other out or null")
+            if self.multiplier is not None and self.epsilon is not None:
+                raise SettingsError("multiplier or epsilon: give one of them")
             for key, mechanisms in _ONLY.items():
                 if getattr(self, key) is not None and self.mechanism not in mechanisms:
                     raise SettingsError(f"{key} is for mechanism {' or '.join(mechanisms)}, not {self.mechanism}")
@@ -150,12 +139,11 @@ class Noise(Link):
             self.starts = t - t % s.restart
         self.mechanism = self._mechanism()
         delta = max(clients, 2) ** -1.1 if s.delta is None else s.delta
-        self.z = s.multiplier if s.multiplier is not None else self._needed(s.epsilon or 0.0, delta)
+        self.z = 1.0 if s.multiplier is None else s.multiplier
+        if s.epsilon is not None:
+            self.z = multiplier(self.cohorts, self.mechanism, self.starts, s.epsilon, delta)
         self._split()
         self.spending = spend(self.cohorts, self.mechanism, self.starts, self.z, delta)
-
-    def _needed(self, epsilon: float, delta: float) -> float:
-        return multiplier(self.cohorts, self.mechanism, self.starts, epsilon, delta)
 
     def _mechanism(self) -> Mechanism:
         s = self.settings

@@ -19,23 +19,11 @@ from fedtide.uplink.base import Link, Sending
 from golden.families.case import Case, Check, Fields, Outcome, chosen, samples, vectors_at_end
 from support import deal, timeline
 
-NOT_YET = {
-    "privacy": "noise is not there yet",
-}
-"""What files ask for and does not exist, by name, and why."""
-
 CONVENTIONS: dict[str, dict[str, Any]] = {"mifa": {"units": "gradient", "begin": "zero"}, "alie": {"z": None}}
 """Forms of an algorithm or an attack that the file's notes name."""
 
 NOISE = "noise"
 """Name of the link that a file calls privacy."""
-
-
-def missing(run: dict[str, Any]) -> str | None:
-    """Why a run cannot be made yet, if it cannot."""
-    links = run.get("uplink", {})
-    wanted = {*links, links.get("compress", {}).get("name")}
-    return next((reason for name, reason in NOT_YET.items() if name in wanted), None)
 
 
 @dataclass
@@ -85,9 +73,7 @@ def read(run: dict[str, Any], problems: dict[str, Any]) -> Case:
         fields["selected"],
         settings,
         check,
-        # the expected cohort, by which sums with noise are divided, is a share of everybody present
-        share=links["privacy"]["denominator"] / len(sizes) if "privacy" in links else 1.0,
-        script=lambda federation: _script(federation, draws, seen),
+        script=lambda federation: _script(federation, links, draws, seen),
     )
 
 
@@ -102,7 +88,8 @@ def _links(links: dict[str, Any], d: int) -> list[dict[str, Any]]:
             given.setdefault("error_feedback", False)
         found.append(given)
     if "privacy" in links:
-        found.append({"name": NOISE, **{key: value for key, value in links["privacy"].items() if key != "denominator"}})
+        given = {key: value for key, value in links["privacy"].items() if key != "denominator"}
+        found.append({"name": NOISE, "multiplier": given.pop("z"), **given})
     return found
 
 
@@ -148,9 +135,12 @@ class Scripted(Sending):
         return Given(self.common["/".join(map(str, keys))] if keys else self.common)
 
 
-def _script(federation: Federation, draws: dict[str, Any], seen: Seen) -> None:
-    """Put the file's draws into links and rule, and note what happens in every round."""
+def _script(federation: Federation, links: dict[str, Any], draws: dict[str, Any], seen: Seen) -> None:
+    """Put the file's draws and its expected cohort into links and rule, and note what happens in every round."""
     parts, run_round = federation.parts, federation.run_round
+    if "privacy" in links:
+        noise: Any = parts.links[-1]
+        noise.expected[:] = links["privacy"]["denominator"]
 
     def scripted(s: Sending, name: str) -> Sending:
         (t,) = s.keys
