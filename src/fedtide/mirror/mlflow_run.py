@@ -17,6 +17,7 @@ from fedtide.mirror.inputs import dataset_inputs
 from fedtide.mirror.logged_model import log_model
 from fedtide.mirror.store import Store, git_commit
 from fedtide.mirror.workspace import RECORDS_ONLY, MlflowOptions
+from fedtide.records.guarantees import PRIVACY
 from fedtide.records.run_directory import ENCODING, MODEL, RunDirectory, finite, read_json
 from fedtide.settings.scores import Score, main_score
 from fedtide.world.concepts import seen_classes
@@ -27,7 +28,16 @@ _MAX_VALUE = 250  # characters of a parameter's value
 _MAX_METRICS = 1000  # per call, MLflow's limit
 _MAX_PARAMS = 100  # per call, MLflow's limit
 _EVERY_ROUND = "session"  # a metric that is finite in every round, so it tells which rounds are logged
-_FILES = ("settings.json", "history.csv", "per_class.csv", "session_scores.csv", "timeline.png", ENCODING, MODEL)
+_FILES = (
+    "settings.json",
+    "history.csv",
+    "per_class.csv",
+    "session_scores.csv",
+    "timeline.png",
+    ENCODING,
+    PRIVACY,
+    MODEL,
+)
 _MODEL = "model_id"  # tag: the final model in MLflow
 
 _PICTURES: dict[tuple[str, str], bytes] = {}  # pictures by what they show: digests of the timeline and of the labels

@@ -19,6 +19,7 @@ from fedtide.engine.passes.neurons import MEASURES
 from fedtide.records import brief, detections, drifts, session_scores
 from fedtide.records.arrivals import since_arrival
 from fedtide.records.forgetting import NOTHING, Forgetting, accuracy_matrix, forgetting
+from fedtide.records.guarantees import COLUMNS, PRIVACY
 from fedtide.records.run_directory import RunDirectory, read_json
 from fedtide.scenarios.base import Scenario
 from fedtide.settings.scores import ACCURACY, Score
@@ -35,7 +36,8 @@ _RUN = ["key", *METHOD, "seed", "state"]
 _HISTORY = ["round", "session", "bytes_up", "bytes_down", "present"]
 _OPTIONAL = [
     *("test_accuracy", "latency", "energy", "gradient_rounds", "gradients", "kappa", "alpha", "momentum_norm"),
-    *("exchanges", "seconds_simulated", "refused", "cancelled", drifts.COLUMN, detections.COLUMN, "attack_success"),
+    *("exchanges", "seconds_simulated", "refused", "cancelled", drifts.COLUMN, detections.COLUMN),
+    *("attack_success", "epsilon"),
 ]
 _SCORES = r"test_|client_(accuracy|r2|mae)_|personal_|served_"
 _CLIENTS = ["gate", "local_loss", "global_loss", "staleness"]
@@ -45,6 +47,7 @@ _BOUNDARY = ["session", "returning", "start_accuracy", "mu", "losses"]
 _TEXT = ["split", "layer"]
 _READ = (
     "settings.json", "history.csv", "per_class.csv", "clients.csv", "neurons.csv", "session_scores.csv", "events.jsonl",
+    PRIVACY,
 )  # fmt: skip
 _NOT_A_METHOD = ("label", "initialiser_label", "seed", "world_seed", "engine.chunk")
 
@@ -63,8 +66,9 @@ class Records:
             ``gradients`` (of a participant, NaN where every step takes one), ``kappa`` (normalised communication cost of the
             round), ``alpha`` and ``momentum_norm`` (NaN where the algorithm has none), ``concepts_changed`` (clients whose
             concept has changed in the round, NaN without drift), ``alarm`` (1 where a detector has alarmed, NaN without one),
-            ``attack_success`` (share, NaN without a backdoor); and the other ``test_*``, ``client_*`` scores, ``personal_*``
-            and ``served_*`` of the runs that have them.
+            ``attack_success`` (share, NaN without a backdoor), ``epsilon`` (largest that a client has spent so far, NaN
+            without noise); and the other ``test_*``, ``client_*`` scores, ``personal_*`` and ``served_*`` of the runs that
+            have them.
         boundaries: one row per run and session whose start was recorded: the run's columns, ``session`` (from 1),
             ``returning`` (to clients of an earlier session after the pilot), ``start_accuracy`` (share, NaN where not
             recorded), ``mu`` (weight by stored session) and ``losses`` (training loss by model), both possibly empty.
@@ -79,6 +83,8 @@ class Records:
         estimated: by run without session scores, estimated from accuracies per class; NaN where data does not change.
         neurons: one row per run, round and layer where it was recorded: the run's columns, ``round``, ``layer`` and
             measures of concentration.
+        privacy: one row per client of each run with noise: the run's columns and those of
+            :data:`fedtide.records.guarantees.COLUMNS`.
         settings: the settings of each run by key, flat with dotted names, without those of a partition that its scenario
             does not use.
         missing: names of directories without settings.
@@ -94,6 +100,7 @@ class Records:
     forgetting: dict[str, Forgetting]
     estimated: dict[str, Forgetting]
     neurons: pd.DataFrame
+    privacy: pd.DataFrame
     settings: dict[str, Settings]
     missing: tuple[str, ...]
     score: Score = ACCURACY
@@ -186,6 +193,7 @@ def load(run_dirs: Sequence[Path], score: Score = ACCURACY) -> Records:
             for path, history, known in zip(found, histories, measured, strict=True)
         },
         neurons=joined(_read_csv(path / "neurons.csv", _NEURONS) for path in found),
+        privacy=joined(_read_csv(path / PRIVACY, COLUMNS) for path in found),
         settings={key: _in_use(values) for key, values in settings.items()},
         missing=tuple(path.name for path in run_dirs if path not in found),
         score=score,

@@ -5,7 +5,8 @@ round and participant, if the algorithm records any) · ``neurons.csv`` (a row p
 ``session_scores.csv`` (a row per session and earlier session, if sessions have test samples of their own) ·
 ``client_scores/`` (a Parquet file per evaluation of the clients, if enabled) ·
 ``events.jsonl`` · ``loggers.json`` · ``state/`` · ``timeline.npz`` · ``encoding.json`` (if rows of a table
-are encoded) · ``model.pt`` and ``summary.json`` at the end · ``error.txt`` after a failure.
+are encoded) · ``privacy.csv`` (a row per client, with noise) ·
+``model.pt`` and ``summary.json`` at the end · ``error.txt`` after a failure.
 
 Records are never trusted blindly: a saved state holds marks of the records that it continues, and the summary holds marks of
 all files of the run and a hash of itself. Until then the manifest holds hashes of the settings and of itself.
@@ -36,6 +37,7 @@ from fedtide.core.files import (
 from fedtide.core.hashing import short_hash
 from fedtide.core.locks import held
 from fedtide.records import client_scores
+from fedtide.records.guarantees import PRIVACY
 from fedtide.records.marks import GrowingFiles, Marks, different, mark_file, wrong_beginning, wrong_size
 from fedtide.records.repair import restored
 from fedtide.records.states import sweep
@@ -64,7 +66,7 @@ SESSION = "session"
 
 _EVENTS = "events.jsonl"
 _SPLITS = ("test", "validation")
-_DURABLE = ("settings.json", "manifest.json", ENCODING, MODEL)  # on the disk since they were written
+_DURABLE = ("settings.json", "manifest.json", ENCODING, PRIVACY, MODEL)  # on the disk since they were written
 _TIMELINE = "timeline.npz"
 _AGAIN = "delete it, and the same run writes it again"
 

@@ -20,7 +20,7 @@ from fedtide.core.files import write_bytes
 from fedtide.records import frames as records
 from fedtide.records import statistics
 from fedtide.records.frames import Method, Records
-from fedtide.report import detections, drifts, fairness, findings, gaps, pace, periods, search, seconds
+from fedtide.report import detections, drifts, fairness, findings, gaps, pace, periods, privacy, search, seconds
 from fedtide.report.charts.chart import Chart
 from fedtide.report.charts.pictures import Picture, picture
 from fedtide.report.drawings import WORLD, of_clients, of_runs
@@ -135,6 +135,7 @@ def build(run_dirs: Sequence[Path], out: Path, contents: Contents) -> ReportSumm
         *sheets(changes, rules),
         *drifts.sheets(read),
         *detections.sheets(alarms := detections.per_run(read)),
+        *privacy.sheets(read),
         *([fairness.sheet(fair, last)] if fair else []),
         *(sheet for sheet, _ in found),
     ]

@@ -10,7 +10,7 @@ import pandas as pd
 from matplotlib.figure import Figure
 
 from fedtide.records.frames import Records
-from fedtide.report import drifts, seconds
+from fedtide.report import drifts, privacy, seconds
 from fedtide.report.charts import (
     boundaries,
     clients,
@@ -92,6 +92,7 @@ def of_runs(
         ),
         ("by_absence", by_absence(read, evaluated), "Returners by length of absence", ABSENCE),
         ("kept", kept.kept(read), "What is kept of newcomers' updates", kept.ABOUT),
+        ("privacy", privacy.chart(read), "Privacy spent by rounds present", privacy.FIGURE),
         ("attack_success", kept.success(read), "Success of the attack", kept.SUCCESS),
         (
             "weights",

@@ -26,6 +26,7 @@ from fedtide.federation.saving import checkpoint
 from fedtide.mirror.workspace import Workspace
 from fedtide.models.base import Model
 from fedtide.records import detections, drifts
+from fedtide.records.guarantees import write_guarantees
 from fedtide.records.marks import wrong_size
 from fedtide.records.periods import alarms_in, means_next
 from fedtide.records.run_directory import ENCODING, MODEL, PILOTS, RunDirectory
@@ -266,12 +267,14 @@ def _follow(job: _Job) -> Summary:
 
 
 def _announce(job: _Job, own: OwnCallbacks, parts: Parts, wanted: Footprint, process: str) -> None:
-    """Record versions, log what is known of the run before its first round, and start to mirror it."""
+    """Record versions and guarantees, log what is known of the run before its first round, and start to mirror it."""
     from fedtide.federation.assembly.preview import advice, memory_plan
 
     made = plugins.create(Model, job.settings.model), plugins.create(Detector, job.settings.detector)
     if libraries := made[0].libraries() | made[1].libraries() | own.libraries():
         job.directory.event("libraries", versions=libraries)
+    for found in filter(None, (link.guarantees() for link in parts.links)):
+        write_guarantees(job.directory.path, found)
     for line in (*advice(parts), memory_plan(parts, wanted), process):
         job.watch.log(line)
     if job.watch.tracker is not None:
