@@ -32,6 +32,7 @@ def test_poisson_at_the_rate_of_a_fixed_size(entry: dict[str, Any]) -> None:
     assert found == pytest.approx(entry["epsilon_poisson_same_rate"], abs=SAME)
 
 
+@pytest.mark.slow
 def test_clients_that_are_present_longer_spend_more() -> None:
     (entry,) = of_kind("per_client")
     for after, expected in zip(entry["after_rounds"], entry["epsilon"], strict=True):
@@ -40,6 +41,7 @@ def test_clients_that_are_present_longer_spend_more() -> None:
         assert found == pytest.approx(expected, abs=SAME)
 
 
+@pytest.mark.slow
 def test_noise_for_a_budget() -> None:
     (entry,) = of_kind("calibration")
     z = poisson.multiplier(entry["q"], entry["rounds"], entry["target_epsilon"], entry["delta"])

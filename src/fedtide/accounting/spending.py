@@ -72,7 +72,8 @@ def _poisson(cohorts: Cohorts, z: float, delta: float) -> tuple[Floats, Floats, 
     """Epsilon [N] of each client and [T] of the one that has spent most after each round, and the delta they hold at."""
     poisson.require()
     q = cohorts.rate or 0.0
-    chances = np.cumsum(cohorts.eligible, axis=1, dtype=np.int64)  # [N, T]
+    chances, populations = np.cumsum(cohorts.eligible, axis=1, dtype=np.int64), cohorts.eligible.sum(axis=0).tolist()
+    _refuse_empty_rounds(q, poisson.redrawn(q, populations, 0.0), delta)
     most = int(chances.max())
     grid = np.unique(np.ceil(np.linspace(0, most, min(most, _MOST) + 1)).astype(np.int64))
     values = np.array([poisson.epsilon(q, z, count, delta) for count in grid.tolist()])
@@ -82,10 +83,14 @@ def _poisson(cohorts: Cohorts, z: float, delta: float) -> tuple[Floats, Floats, 
         return found
 
     epsilon, after = upwards(chances[:, -1]), upwards(chances.max(axis=0))
-    added = poisson.redrawn(q, cohorts.eligible.sum(axis=0).tolist(), float(after[-1]))
+    _refuse_empty_rounds(q, added := poisson.redrawn(q, populations, float(after[-1])), delta)
+    return epsilon, after, delta + added
+
+
+def _refuse_empty_rounds(q: float, added: float, delta: float) -> None:
+    """Refuse samples that are drawn again too often, which adds to delta."""
     if added > delta / 10:
         raise SettingsError(
             f"uplink noise: participation.probability = {q:g} leaves rounds empty too often, which are then drawn again (this "
-            f"would add {added:.1e} to delta = {delta:.1e}); raise it, have more clients, or use participation: fixed"
+            f"would add {added:.1e} or more to delta = {delta:.1e}); raise it, have more clients, or use participation: fixed"
         )
-    return epsilon, after, delta + added

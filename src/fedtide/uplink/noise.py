@@ -89,7 +89,7 @@ class Noise(Link):
                 raise SettingsError("bands or coefficients: give one of them")
             for key, most in (("coefficients", math.inf), ("decay", 1.0), ("scale", math.inf)):
                 if wrong := [number for number in getattr(self, key) or () if not 0 <= number <= most]:
-                    raise SettingsError(f"{key}: {wrong[0]:g} should be 0 or more{', up to 1' if most == 1 else ''}")
+                    raise SettingsError(f"{key}: {wrong[0]:g} should be {'from 0 to 1' if most == 1 else '0 or more'}")
             if self.coefficients is not None and not (self.coefficients and self.coefficients[0]):
                 raise SettingsError("coefficients: the first one should be above 0")
             if isinstance(self.restart, int) and self.restart < 1:

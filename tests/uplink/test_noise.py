@@ -1,0 +1,400 @@
+"""Noise in sums of clipped updates: what is added, what it costs each client, and what it does not go with."""
+
+from __future__ import annotations
+
+import csv
+import json
+import math
+import re
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from torch import Tensor
+
+from commands import Fedtide, fedtide, folder, shared_data
+from federation.test_ranks import SIZES, compare
+from fedtide.accounting import gaussian
+from fedtide.accounting.mechanisms import Banded, Blt, square_root
+from fedtide.algorithms.base import Vectors
+from fedtide.core import plugins
+from fedtide.core.errors import SettingsError
+from fedtide.core.randomness import generator
+from fedtide.federation.assembly.preview import advice
+from fedtide.federation.federation import Federation
+from fedtide.federation.state import restored_state
+from fedtide.participation.base import Participation
+from fedtide.uplink.base import Sending
+from fedtide.world.timeline import Timeline
+from support import assert_same, deal, federation, largest_gap, run_rounds, settings, steady, timeline, vectors, watch
+from uplink.passing import length
+
+__all__ = ["fedtide", "folder", "shared_data"]
+
+PLAIN = {"amount": 2, "batch_size": 3, "lr": 0.2}
+ADAPTIVE = {"name": "clip", "quantile": 0.5, "rate": 1.0, "bit_noise": 2.0}
+CLIP = {"name": "clip", "bound": 0.3}
+BLT = {"mechanism": "blt", "decay": [0.9, 0.4], "scale": [0.2, 0.25]}
+BANDED = {"mechanism": "banded", "bands": 3}
+TREE = {"mechanism": "tree", "restart": 3}
+ALL = {"name": "all"}
+
+
+def noise(multiplier: float | None = 0.5, **values: Any) -> dict[str, Any]:
+    return {"name": "noise", "multiplier": multiplier, **values}
+
+
+def made(
+    links: list[Any], world: Timeline | None = None, rounds: int = 5, algorithm: str = "fedavg", **values: Any
+) -> Federation:
+    chosen = settings(
+        algorithm={"name": algorithm, "weighting": "uniform"},
+        **{"local": PLAIN, "uplink": links, "participation": ALL, **values},
+    )
+    return federation(chosen, world or steady(SIZES, rounds), vectors())
+
+
+def models(fed: Federation) -> list[Tensor]:
+    seen = watch(fed)
+    run_rounds(fed)
+    return [w for _, w in seen]
+
+
+def added(fed: Federation) -> list[Tensor]:
+    """What the noise of each round adds to the mean, [d], from the updates before and after the link."""
+    link, apply, found = fed.parts.links[-1], fed.parts.links[-1].apply, list[Tensor]()
+
+    def watched(D: Tensor, s: Sending) -> dict[str, Tensor]:
+        before = D.sum(0)
+        columns = apply(D, s)
+        found.append(D.mean(0) - before / float(link.expected[s.t]))  # type: ignore[attr-defined]
+        return columns
+
+    link.apply = watched  # type: ignore[method-assign]
+    run_rounds(fed)
+    return found
+
+
+@pytest.mark.parametrize("algorithm", ["fedavg", "fedacg", "fedopt"])
+@pytest.mark.parametrize("values", [{}, TREE, BANDED, BLT], ids=["independent", "tree", "banded", "blt"])
+def test_no_noise_is_no_link_to_the_bit(algorithm: str, values: dict[str, Any]) -> None:
+    silent = made([CLIP, noise(0.0, **values)], algorithm=algorithm)
+    assert "uplink noise with multiplier = 0 adds none: nothing is private" in advice(silent.parts)
+    assert largest_gap(models(silent), models(made([CLIP], algorithm=algorithm))) == 0.0
+
+
+def test_independent_noise_of_a_public_cohort() -> None:
+    m, d = len(SIZES), 18
+    for t, found in enumerate(added(made([CLIP, noise(0.5)]))):
+        nu = generator(0, "uplink.noise", t).standard_normal(d)
+        np.testing.assert_allclose(m * found, 0.5 * 0.3 * nu, atol=1e-12)
+
+
+def test_sums_of_tree_noise_are_sums_of_nodes() -> None:
+    """Of the first j rounds of a tree: a node for each binary digit of j, the largest first."""
+    d, restart, m = 18, 6, len(SIZES)
+    found = torch.stack(added(made([CLIP, noise(0.5, mechanism="tree", restart=restart)], rounds=13))) * m
+    for tree in range(3):
+        for j in range(1, min(restart, 13 - tree * restart) + 1):
+            expected, start = np.zeros(d), 0
+            for level in reversed(range(j.bit_length())):
+                if j >> level & 1:
+                    expected += generator(0, "uplink.noise", tree, level, start >> level).standard_normal(d)
+                    start += 1 << level
+            here = found[tree * restart : tree * restart + j].sum(0)
+            np.testing.assert_allclose(here, 0.5 * 0.3 * expected, atol=1e-12)
+
+
+@pytest.mark.parametrize("restart", [None, 3, "session"])
+@pytest.mark.parametrize(
+    ("values", "mechanism"),
+    [(BANDED, Banded(square_root(3))), (BLT, Blt(BLT["decay"], BLT["scale"]))],  # type: ignore[arg-type]
+    ids=["banded", "blt"],
+)
+def test_coupled_noise_is_decoded_by_its_strategy(values: dict[str, Any], mechanism: Any, restart: Any) -> None:
+    d, rounds, m = 18, 7, len(SIZES)
+    world = timeline(deal(SIZES), [{k: k for k in range(5)}] * rounds, session_of_round=[0] * 4 + [1] * 3)
+    starts = {None: [0] * 7, 3: [0, 0, 0, 3, 3, 3, 6], "session": [0] * 4 + [4] * 3}[restart]
+    found = torch.stack(added(made([CLIP, noise(0.5, restart=restart, **values)], world))) * m
+    nu = np.stack([generator(0, "uplink.noise", t).standard_normal(d) for t in range(rounds)])
+    decoded = mechanism.encode(found.numpy().T, np.array(starts)).T
+    np.testing.assert_allclose(decoded, 0.5 * 0.3 * nu, atol=1e-12)
+
+
+def test_a_poisson_sample_is_divided_by_its_expected_size(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As if no accounting were needed: five clients are too few for it."""
+    monkeypatch.setattr("fedtide.uplink.noise.spend", lambda *_: None)
+    fed = made([CLIP, noise(0.0)], participation={"name": "bernoulli", "probability": 0.5})
+    seen = watch(fed)
+    fed.parts.links[-1].finish = lambda columns, s: {}  # type: ignore[method-assign]
+    run_rounds(fed)
+    sizes = set()
+    for r, w in seen:
+        Delta = r.trained - r.w
+        total = (Delta * (0.3 / length(Delta).unsqueeze(1)).clamp(max=1)).sum(0)
+        torch.testing.assert_close(w, r.w + total / 2.5, atol=1e-12, rtol=0)
+        sizes.add(len(r.ids))
+    assert len(sizes) > 1
+
+
+CHAINS: dict[str, list[Any]] = {
+    "independent": ["qsgd", CLIP, noise()],
+    "adaptive": [noise(), ADAPTIVE],
+    "tree": [CLIP, noise(**TREE)],
+    "banded": [CLIP, {"name": "top_k", "fraction": 0.25}, noise(**BANDED)],
+    "blt": [CLIP, noise(**BLT, restart="session")],
+}
+
+
+@pytest.mark.parametrize("links", CHAINS.values(), ids=CHAINS)
+def test_any_number_of_processes_adds_the_same_noise_once(links: list[Any]) -> None:
+    algorithm = {"name": "fedavg", "weighting": "uniform"}
+    compare(algorithm, "threads", 3, PLAIN, exchange=False, uplink=links, participation=ALL)
+
+
+@pytest.mark.parametrize("links", CHAINS.values(), ids=CHAINS)
+def test_a_resumed_run_has_the_same_noise(links: list[Any]) -> None:
+    whole, records = run_rounds(made(links))
+    half, _ = run_rounds(made(links), 2)
+    again = made(links)
+    resumed, later = run_rounds(again, 3, restored_state(again.parts, half.tensors()))
+    assert_same(whole, resumed)
+    columns = ("epsilon", "noise_norm", "clip_bound")
+    for mine, other in zip(records[2:], later, strict=True):
+        assert [mine.row.get(name) for name in columns] == [other.row.get(name) for name in columns]
+
+
+ROWS = st.lists(st.lists(st.floats(width=32), min_size=4, max_size=4), min_size=3, max_size=3)
+
+
+@given(ROWS, st.booleans())
+def test_one_client_moves_a_sum_by_the_bound_at_most(rows: list[list[float]], compressed: bool) -> None:
+    """Whatever it sends, infinite numbers included, and whatever compression makes of it."""
+    links = [CLIP, *([{"name": "sign", "magnitude": 50.0}] if compressed else []), noise(0.0)]
+    fed = federation(
+        settings(algorithm={"name": "fedavg", "weighting": "uniform"}, uplink=links, participation=ALL),
+        steady([2, 2, 2], 1),
+        vectors(6, features=1, classes=2),
+    )
+    D = torch.tensor(rows, dtype=torch.float64)
+    for link in fed.parts.links:
+        memory = {name: torch.zeros(3, link.width(name, 4), dtype=torch.float64) for name in link.memory}
+        link.apply(D, Sending(0, 3, [0, 1, 2], [0, 1, 2], Vectors(memory), {}, {"clip": {}}, 0, "x", (0,)))
+    fed.parts.workers.close()
+    assert float(length(D).max()) <= 0.3 * (1 + 1e-12)
+
+
+def test_the_adaptive_bound_follows_a_noisy_share() -> None:
+    """And what is left of the budget goes to the updates."""
+    m, d, bound = len(SIZES), 18, 0.1
+    fed = made([ADAPTIVE, noise(1.0)])
+    _, records = run_rounds(fed)
+    z = (1 - 1 / 16) ** -0.5
+    for t, record in enumerate(records):
+        assert record.row["clip_bound"] == pytest.approx(bound)
+        inside = sum(factor >= 1 for factor in record.clients["clip_factor"])
+        share = 0.5 + (inside - m / 2 + 2.0 * generator(0, "uplink.clip", t).standard_normal()) / m
+        nu = generator(0, "uplink.noise", t).standard_normal(d)
+        assert record.row["noise_norm"] == pytest.approx(z * bound * float(np.linalg.norm(nu)) / m)
+        bound *= math.exp(-(share - 0.5))
+
+
+def moving() -> Timeline:
+    """Client 0 is there in all eight rounds, 1 leaves, 2 arrives, 3 comes for a round."""
+    here = [{0, 1}, {0, 1}, {0, 1}, {0, 2}, {0, 2}, {0, 2, 3}, {0, 2}, {0}]
+    return timeline(deal(SIZES), [{k: k for k in sorted(ids)} for ids in here], clients=5)
+
+
+def test_every_client_has_an_epsilon_of_its_own() -> None:
+    fed = made([CLIP, noise(2.0, delta=1e-3)], moving())
+    _, records = run_rounds(fed)
+    kept: Any = fed.parts.links[-1].guarantees()
+    assert kept["participations"] == kept["present"] == [8, 3, 4, 1, 0]
+    assert (kept["arrival"][1:4], kept["departure"][1:4]) == ([1, 4, 6], [3, 7, 6])
+    assert kept["sensitivity"] == pytest.approx(np.sqrt([8, 3, 4, 1, 0]))
+    expected = [float(gaussian.epsilon(math.sqrt(n) / 2, 1e-3)) for n in (8, 3, 4, 1, 0)]
+    assert kept["epsilon"] == pytest.approx(expected)
+    so_far = [float(gaussian.epsilon(math.sqrt(n) / 2, 1e-3)) for n in range(1, 9)]
+    assert [record.row["epsilon"] for record in records] == pytest.approx(so_far)
+
+
+@pytest.mark.parametrize("values", [{}, TREE, BANDED, BLT], ids=["independent", "tree", "banded", "blt"])
+def test_a_budget_is_that_of_the_client_that_spends_most(values: dict[str, Any]) -> None:
+    fed = made([CLIP, noise(None, epsilon=8.0, delta=1e-3, **values)], moving())
+    _, records = run_rounds(fed)
+    kept: Any = fed.parts.links[-1].guarantees()
+    assert max(kept["epsilon"]) == pytest.approx(8.0)
+    assert sorted(kept["epsilon"])[-2] < 7.0
+    assert records[-1].row["epsilon"] == pytest.approx(8.0)
+
+
+def test_bands_are_the_fewest_rounds_between_two_participations() -> None:
+    world = timeline(deal(SIZES), [{k: k for k in ids} for ids in ([0], [1], [2], [0], [1], [2], [3])], clients=4)
+    fed = made([CLIP, noise(mechanism="banded")], world)
+    link: Any = fed.parts.links[-1]
+    assert link.mechanism.coefficients == square_root(3)
+    assert link.guarantees()["sensitivity"][0] == pytest.approx(math.sqrt(2 * (1 + 1 / 4 + 9 / 64)))
+    fed.parts.workers.close()
+    often = made([CLIP, noise(mechanism="banded")])
+    assert any("one band is independent noise" in line for line in advice(often.parts))
+    often.parts.workers.close()
+
+
+KNOWN: dict[str, dict[str, Any]] = {
+    "active": {},
+    "bernoulli": {},
+    "dpfl_reference": {},
+    "heterogeneous": {"shares": "given", "values": [0.5] * 5},
+}
+
+
+@pytest.mark.parametrize("name", plugins.names("participation"))
+def test_only_poisson_samples_are_amplified(name: str) -> None:
+    plugin = plugins.load(Participation, name)
+    rule = plugin(plugin.Settings(name=name, **KNOWN.get(name, {})))
+    assert rule.private is (name != "active")
+    assert (rule.rate is not None) is (name == "bernoulli")
+    if "shares" in plugin.Settings.model_fields:
+        for shares in ("labels", "smallest_label"):
+            assert not plugin(plugin.Settings(name=name, shares=shares)).private
+
+
+def test_poisson_samples_are_amplified() -> None:
+    pytest.importorskip("dp_accounting")
+    from fedtide.accounting import poisson
+
+    world = timeline(deal([1] * 60), [{k: k for k in range(60)}] * 2 + [{k: k for k in range(50)}] * 2)
+    fed = made([CLIP, noise(2.0)], world, participation={"name": "bernoulli", "probability": 0.5})
+    _, records = run_rounds(fed)
+    kept, delta = fed.parts.links[-1].guarantees(), 60**-1.1
+    spent = [poisson.epsilon(0.5, 2.0, rounds, delta) for rounds in (1, 2, 3, 4)]
+    assert [record.row["epsilon"] for record in records] == spent
+    assert kept["epsilon"] == [spent[3]] * 50 + [spent[1]] * 10
+    assert kept["delta"][0] == pytest.approx(delta + (1 + math.exp(spent[3])) * 2 * (0.5**60 + 0.5**50), rel=1e-12)
+    assert spent[3] < float(gaussian.epsilon(math.sqrt(2) / 2.0, delta))  # than for two of four rounds known to all
+    known = made(
+        [CLIP, noise(2.0, mechanism="banded", bands=2)], world, participation={"name": "bernoulli", "probability": 0.5}
+    )
+    assert max(known.parts.links[-1].guarantees()["participations"]) == 4
+    assert max(known.parts.links[-1].guarantees()["epsilon"]) > 2 * spent[3]
+    known.parts.workers.close()
+
+
+BERNOULLI = {"name": "bernoulli", "probability": 0.5}
+
+
+def test_poisson_samples_need_their_library_and_many_clients(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "dp_accounting.pld", None)
+    with pytest.raises(SettingsError, match=r"needs the library dp-accounting: pip install 'fedtide\[dp\]', or use"):
+        made([CLIP, noise()], participation=BERNOULLI)
+    monkeypatch.undo()
+    pytest.importorskip("dp_accounting")
+    with pytest.raises(SettingsError, match=r"participation.probability = 0.5 leaves rounds empty too often"):
+        made([CLIP, noise()], participation=BERNOULLI)
+
+
+REFUSED: dict[str, tuple[dict[str, Any], str]] = {
+    "no clip": ({"uplink": ["noise"]}, "list clip, with a bound"),
+    "no bound": ({"uplink": [{"name": "clip", "bound": None}, "noise"]}, "list clip, with a bound"),
+    "two budgets": ({"uplink": [CLIP, noise(1.0, epsilon=3.0)]}, "multiplier or epsilon: give one of them"),
+    "weighting": ({"algorithm": {"weighting": "samples"}}, "algorithm.weighting = samples .* set it to uniform"),
+    "second vector": ({"algorithm": {"name": "scaffold"}}, "algorithm scaffold has the server read more"),
+    "memories": ({"algorithm": {"name": "moon"}}, "algorithm moon has the server read more"),
+    "steps": (
+        {"algorithm": {"name": "fedcm"}, "local": {"unit": "epochs"}},
+        "algorithm fedcm divides updates .* set local.unit = steps",
+    ),
+    "buffers": ({"model": {"name": "resnet18", "norm": "batch"}}, "running statistics .* model.norm: group"),
+    "rule": ({"aggregation": "median"}, "aggregation median is no sum, .* use aggregation: mean"),
+    "gradient rounds": ({"initialiser": "dynamic"}, "initialiser dynamic learns .* use previous, average or restart"),
+    "labels": (
+        {"participation": {"name": "heterogeneous", "shares": "labels"}},
+        "participation heterogeneous .* use participation: bernoulli or fixed",
+    ),
+    "jobs": (
+        {"clock": "events", "algorithm": {"name": "fedbuff"}, "participation": "all"},
+        "clock = events uses results one by one, .* use clock: rounds",
+    ),
+    "exchange": ({"exchange": "intervals"}, "exchange intervals averages inside rounds, .* use exchange: end"),
+    "ensemble": ({"evaluation": {"models": ["ensemble"]}}, "evaluation of the model ensemble .* evaluate cloud"),
+    "all": ({"evaluation": {"models": ["cloud", "all"]}}, "evaluation of the model all .* evaluate cloud"),
+    "attack": ({"attack": {"name": "ipm", "share": 0.3}}, "attack ipm sends what depends on others' updates"),
+    "coupled and adaptive": (
+        {"uplink": [{"name": "clip", "quantile": 0.5}, noise(**TREE)]},
+        "mechanism = tree needs the same bound in all rounds; set clip.quantile = null",
+    ),
+    "no budget left": ({"uplink": [ADAPTIVE, noise(4.0)]}, "multiplier = 4 .* twice clip.bit_noise = 2, .* raise"),
+    "bit noise alone": ({"uplink": [ADAPTIVE]}, "bit_noise = 2 has no effect without link noise; list noise"),
+    "bit noise of a fixed bound": ({"uplink": [{"name": "clip", "bit_noise": 1.0}]}, "bit_noise = 1: only a bound"),
+    "bands": ({"uplink": [CLIP, noise(bands=2)]}, "bands is for mechanism banded, not independent"),
+    "both bands": (
+        {"uplink": [CLIP, noise(**BANDED, coefficients=[1.0])]},
+        "bands or coefficients: give one of them",
+    ),
+    "first band": (
+        {"uplink": [CLIP, noise(mechanism="banded", coefficients=[0.0])]},
+        "the first one should be above 0",
+    ),
+    "negative": (
+        {"uplink": [CLIP, noise(mechanism="banded", coefficients=[1.0, -0.5])]},
+        "coefficients: -0.5 should be 0 or more",
+    ),
+    "blt": ({"uplink": [CLIP, noise(mechanism="blt", decay=[0.5])]}, "decay and scale: mechanism blt needs both"),
+    "decay": (
+        {"uplink": [CLIP, noise(mechanism="blt", decay=[1.5], scale=[1.0])]},
+        "decay: 1.5 should be from 0 to 1",
+    ),
+    "restart": ({"uplink": [CLIP, noise(mechanism="tree", restart=0)]}, "restart = 0: should be 1 or more rounds"),
+}
+
+
+@pytest.mark.parametrize(("values", "message"), REFUSED.values(), ids=REFUSED)
+def test_what_it_does_not_go_with_is_one_line_before_anything_is_written(
+    fedtide: Fedtide, folder: Path, values: dict[str, Any], message: str
+) -> None:
+    usual: dict[str, Any] = {"uplink": [CLIP, "noise"], "algorithm": {"name": "fedavg", "weighting": "uniform"}}
+    sets = {key: {**usual[key], **value} if key == "algorithm" else value for key, value in values.items()}
+    before = sorted(folder.rglob("*"))
+    overrides = (("--set", f"{key}={json.dumps(value)}") for key, value in {**usual, **sets}.items())
+    found = fedtide("run", *(word for pair in overrides for word in pair))
+    assert found.status == 2
+    (line,) = found.err
+    assert re.search(message, line), line
+    assert not [path for path in folder.rglob("*") if path not in before and path.is_file()]
+
+
+@pytest.mark.usefixtures("drop_in")
+def test_detectors_are_refused() -> None:
+    with pytest.raises(
+        SettingsError, match=r"detector after reads the clients' training losses, .* use detector: none"
+    ):
+        made([CLIP, noise()], detector={"name": "after", "losses": 2})
+
+
+@pytest.mark.usefixtures("drop_in")
+def test_nothing_follows_the_noise() -> None:
+    fed = made([CLIP, noise()])
+    first, last = fed.parts.links
+    fed.parts.workers.close()
+    with pytest.raises(SettingsError, match="link clip would change single updates after it; leave it out"):
+        last.bind([last, first], fed.parts.layout)
+
+
+def test_what_is_recorded_of_each_client(fedtide: Fedtide, folder: Path) -> None:
+    links = "[clip, {name: noise, epsilon: 6, delta: 0.001}]"
+    uniform = "algorithm={name: fedavg, weighting: uniform}"
+    assert fedtide("run", "--set", f"uplink={links}", "--set", uniform, "--runs", "r").status == 0
+    (run,) = (path for path in folder.glob("r/*") if (path / "history.csv").is_file())
+    rows = list(csv.DictReader((run / "privacy.csv").open()))
+    history = list(csv.DictReader((run / "history.csv").open()))
+    assert [row["client"] for row in rows] == [str(client) for client in range(6)]
+    assert max(float(row["epsilon"]) for row in rows) == pytest.approx(float(history[-1]["epsilon"]))
+    assert float(history[-1]["epsilon"]) == pytest.approx(6.0)
+    assert fedtide("check", "r").status == 0
+    (run / "privacy.csv").write_text("client\n")
+    assert "privacy.csv has 7 instead of" in " ".join(fedtide("check", "r").out)
