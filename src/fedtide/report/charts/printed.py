@@ -92,7 +92,7 @@ def _draw(axes: Axes, series: Series) -> None:
         return
     look: dict[str, Any] = {"linestyle": DASHES[series.dash], "linewidth": series.width, "label": series.name}
     if not series.width:
-        look = {"linestyle": "none", "mew": 1.8 if series.marker in "|x" else 0}
+        look |= {"linestyle": "none", "mew": 1.8 if series.marker in "|x" else 0}
     axes.plot(
         series.x,
         series.y,
