@@ -9,9 +9,9 @@ import pytest
 from synthetic_runs import finish_again, write_run
 
 from fedtide.records.frames import load
+from fedtide.records.imbalance import accuracies, groups
 from fedtide.report.charts import dynamics, figures
 from fedtide.report.charts.pictures import Drawing, picture
-from fedtide.report.imbalance import accuracies, groups
 from fedtide.report.table import tabulate
 
 TAIL = {"long_tail.imbalance": 0.1}

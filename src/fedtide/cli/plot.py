@@ -10,6 +10,7 @@ import typer
 from fedtide.cli.options import PARAMS, Override, ParamsFile, Runs, Worlds, read_params
 from fedtide.cli.reporter import output
 from fedtide.core.errors import SettingsError
+from fedtide.core.extras import require
 
 _FORMATS = (".pdf", ".png", ".svg")
 
@@ -25,6 +26,7 @@ def plot(
     """Write one figure of the report of `compare`, or list the figures that its runs have data for."""
     from rich.table import Table
 
+    require("report", "fedtide plot")
     file = out or Path(f"{name}.pdf")
     if file.suffix not in _FORMATS:
         raise SettingsError(f"out = {str(file)!r}: should end in {', '.join(_FORMATS)}")

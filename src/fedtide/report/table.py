@@ -8,10 +8,10 @@ from typing import Literal
 
 import pandas as pd
 
-from fedtide.records import metrics
+from fedtide.records import imbalance, metrics
 from fedtide.records.forgetting import Forgetting
 from fedtide.records.frames import METHOD, Records
-from fedtide.report import formats, imbalance
+from fedtide.report import formats
 from fedtide.report.formats import Scale
 from fedtide.report.method_table import Column, MethodTable, over_seeds
 from fedtide.report.transitions import Rules
