@@ -7,10 +7,12 @@ import json
 import math
 import re
 import sys
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 from hypothesis import given
@@ -31,10 +33,11 @@ from fedtide.federation.state import restored_state
 from fedtide.participation.base import Participation
 from fedtide.uplink.base import Sending
 from fedtide.world.timeline import Timeline
+from small_runs import execute, small, stop_after
 from support import assert_same, deal, federation, largest_gap, run_rounds, settings, steady, timeline, vectors, watch
 from uplink.passing import length
 
-__all__ = ["fedtide", "folder", "shared_data"]
+__all__ = ["fedtide", "folder", "shared_data", "small", "stop_after"]
 
 PLAIN = {"amount": 2, "batch_size": 3, "lr": 0.2}
 ADAPTIVE = {"name": "clip", "quantile": 0.5, "rate": 1.0, "bit_noise": 2.0}
@@ -383,6 +386,35 @@ def test_nothing_follows_the_noise() -> None:
     fed.parts.workers.close()
     with pytest.raises(SettingsError, match="link clip would change single updates after it; leave it out"):
         last.bind([last, first], fed.parts.layout)
+
+
+@pytest.mark.parametrize("links", [CHAINS["adaptive"], CHAINS["banded"]], ids=["adaptive", "banded"])
+def test_an_interrupted_run_continues_with_the_same_records(
+    small: Any, stop_after: Any, tmp_path: Path, links: list[Any]
+) -> None:
+    chosen = small(algorithm={"name": "fedavg", "weighting": "uniform"}, uplink=links)
+    execute(chosen, tmp_path, "whole")
+    for stopped in (1, 4):
+        assert execute(chosen, tmp_path, "x", callbacks=[stop_after(stopped)])["state"] == "interrupted"
+    execute(chosen, tmp_path, "x")
+    first, second = (pd.read_csv(tmp_path / name / "history.csv").drop(columns="seconds") for name in ("whole", "x"))
+    pd.testing.assert_frame_equal(first, second, check_exact=True)
+    assert first["epsilon"].is_monotonic_increasing
+    assert (tmp_path / "whole" / "privacy.csv").read_bytes() == (tmp_path / "x" / "privacy.csv").read_bytes()
+
+
+def test_the_version_of_the_library_is_recorded(small: Any, tmp_path: Path) -> None:
+    pytest.importorskip("dp_accounting")
+    chosen = small(
+        algorithm={"name": "fedavg", "weighting": "uniform"},
+        scenario={"rounds": 1, "num_clients": 12},
+        participation={"name": "bernoulli", "probability": 0.8},
+        uplink=[CLIP, noise()],
+    )
+    execute(chosen, tmp_path, "x")
+    events = [json.loads(line) for line in (tmp_path / "x" / "events.jsonl").read_text().splitlines()]
+    versions = [event["versions"] for event in events if event["event"] == "libraries"]
+    assert versions == [{"dp-accounting": version("dp-accounting")}]
 
 
 def test_what_is_recorded_of_each_client(fedtide: Fedtide, folder: Path) -> None:

@@ -271,10 +271,13 @@ def _announce(job: _Job, own: OwnCallbacks, parts: Parts, wanted: Footprint, pro
     from fedtide.federation.assembly.preview import advice, memory_plan
 
     made = plugins.create(Model, job.settings.model), plugins.create(Detector, job.settings.detector)
-    if libraries := made[0].libraries() | made[1].libraries() | own.libraries():
+    libraries = made[0].libraries() | made[1].libraries() | own.libraries()
+    for link in parts.links:
+        libraries |= link.libraries()
+        if found := link.guarantees():
+            write_guarantees(job.directory.path, found)
+    if libraries:
         job.directory.event("libraries", versions=libraries)
-    for found in filter(None, (link.guarantees() for link in parts.links)):
-        write_guarantees(job.directory.path, found)
     for line in (*advice(parts), memory_plan(parts, wanted), process):
         job.watch.log(line)
     if job.watch.tracker is not None:

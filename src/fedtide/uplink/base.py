@@ -123,6 +123,10 @@ class Link(Plugin):
         """What each client of the timeline is guaranteed in this run, for ``privacy.csv``: columns [N], or none."""
         return {}
 
+    def libraries(self) -> dict[str, str]:
+        """Versions of the packages that the guarantees depend on, by name; recorded with the run."""
+        return {}
+
     def advice(self, run: RunPreview) -> list[str]:
         """One line for each setting that is known to do harm, logged once at the start."""
         return []

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
+from importlib.metadata import version
 from typing import Literal, Self
 
 import numpy as np
@@ -214,6 +215,9 @@ class Noise(Link):
             "epsilon": found.epsilon.tolist(),
             "delta": [found.delta] * len(present),
         }
+
+    def libraries(self) -> dict[str, str]:
+        return {"dp-accounting": version("dp-accounting")} if self.spending.amplified and self.z else {}
 
     def advice(self, run: RunPreview) -> list[str]:
         found, m = self.spending, float(self.expected.min())
