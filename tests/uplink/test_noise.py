@@ -226,6 +226,19 @@ def test_every_client_has_an_epsilon_of_its_own() -> None:
     assert [record.row["epsilon"] for record in records] == pytest.approx(so_far)
 
 
+@pytest.mark.parametrize("values", [{}, BANDED], ids=["independent", "banded"])
+def test_clients_are_accounted_for_a_few_at_a_time(monkeypatch: pytest.MonkeyPatch, values: dict[str, Any]) -> None:
+    """All of a large population at once need not fit into memory."""
+    whole = made([CLIP, noise(2.0, **values)], moving())
+    monkeypatch.setattr("fedtide.accounting.spending._NUMBERS", 16)
+    split = made([CLIP, noise(2.0, **values)], moving())
+    first, second = (fed.parts.links[-1] for fed in (whole, split))
+    assert first.guarantees() == second.guarantees()
+    assert first.spending.after.tolist() == second.spending.after.tolist()  # type: ignore[attr-defined]
+    for fed in (whole, split):
+        fed.parts.workers.close()
+
+
 @pytest.mark.parametrize("values", [{}, TREE, BANDED, BLT], ids=["independent", "tree", "banded", "blt"])
 def test_a_budget_is_that_of_the_client_that_spends_most(values: dict[str, Any]) -> None:
     fed = made([CLIP, noise(None, epsilon=8.0, delta=1e-3, **values)], moving())

@@ -16,7 +16,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from fedtide.core.array_types import Floats, Ints
+from fedtide.core.array_types import Bools, Floats, Ints
 
 Draw = Callable[..., Floats]
 """Standard normals [d], those of this round or, with keys, of something that several rounds share."""
@@ -135,7 +135,7 @@ def sensitivities(mechanism: Mechanism, taken: Floats, starts: Ints) -> Floats:
     return found
 
 
-def separation(taken: Floats) -> Ints:
+def separation(taken: Floats | Bools) -> Ints:
     """Fewest rounds from one participation to the next of each row of ``taken`` [N, T]; T with fewer than two."""
     rounds = taken.shape[1]
     found = np.full(len(taken), rounds, dtype=np.int64)

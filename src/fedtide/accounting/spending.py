@@ -6,6 +6,7 @@ samples, the cohorts themselves are public. No amplification is claimed of any o
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -13,10 +14,11 @@ import numpy as np
 from fedtide.accounting import gaussian, poisson
 from fedtide.accounting.cohorts import Cohorts
 from fedtide.accounting.mechanisms import Independent, Mechanism, sensitivities, separation
-from fedtide.core.array_types import Floats, Ints
+from fedtide.core.array_types import Bools, Floats, Ints
 from fedtide.core.errors import SettingsError
 
 _MOST = 50  # different numbers of rounds whose privacy loss is computed, up to a second each
+_NUMBERS = 1 << 22  # of the clients and rounds that are looked at at once
 
 
 @dataclass(frozen=True)
@@ -45,7 +47,7 @@ def spend(cohorts: Cohorts, mechanism: Mechanism, starts: Ints, z: float, delta:
     Raises:
         SettingsError: so many empty rounds are to be expected that the sample is no Poisson sample; or a library is missing.
     """
-    taken, participations = cohorts.drawn.astype(np.float64), cohorts.drawn.sum(axis=1)
+    taken, participations = cohorts.drawn, cohorts.drawn.sum(axis=1)
     amplified = cohorts.rate is not None and isinstance(mechanism, Independent)
     if not z:
         sens, epsilon = np.full(len(taken), np.nan), np.where(participations > 0, np.inf, 0.0)
@@ -53,9 +55,9 @@ def spend(cohorts: Cohorts, mechanism: Mechanism, starts: Ints, z: float, delta:
     elif amplified:
         sens, (epsilon, after, delta) = np.full(len(taken), np.nan), _poisson(cohorts, z, delta)
     else:
-        so_far = sensitivities(mechanism, taken, starts)
-        sens = so_far[:, -1]
-        epsilon, after = gaussian.epsilon(sens / z, delta), gaussian.epsilon(so_far.max(axis=0) / z, delta)
+        sens, largest = _last_and_largest(taken, lambda few: sensitivities(mechanism, few, starts))
+        values, places = np.unique(sens, return_inverse=True)
+        epsilon, after = gaussian.epsilon(values / z, delta)[places], gaussian.epsilon(largest / z, delta)
     return Spending(z, delta, amplified, participations, separation(taken), sens, epsilon, after)
 
 
@@ -64,25 +66,36 @@ def multiplier(cohorts: Cohorts, mechanism: Mechanism, starts: Ints, epsilon: fl
     if cohorts.rate is not None and isinstance(mechanism, Independent):
         poisson.require()
         return poisson.multiplier(cohorts.rate, int(cohorts.eligible.sum(axis=1).max()), epsilon, delta)
-    sens = sensitivities(mechanism, cohorts.drawn.astype(np.float64), starts)[:, -1]
+    sens, _ = _last_and_largest(cohorts.drawn, lambda few: sensitivities(mechanism, few, starts))
     return float(sens.max()) / gaussian.mu(epsilon, delta)
+
+
+def _last_and_largest(clients: Bools, so_far: Callable[[Floats], Floats]) -> tuple[Floats, Floats]:
+    """The last column [N] and the largest of each column [T] of ``so_far``, which is given a few rows [n, T] at a time."""
+    last, largest = [], np.zeros(clients.shape[1])
+    for first in range(0, len(clients), few := max(1, _NUMBERS // clients.shape[1])):
+        found = so_far(clients[first : first + few].astype(np.float64))
+        last.append(found[:, -1].copy())
+        np.maximum(largest, found.max(axis=0), out=largest)
+    return np.concatenate(last), largest
 
 
 def _poisson(cohorts: Cohorts, z: float, delta: float) -> tuple[Floats, Floats, float]:
     """Epsilon [N] of each client and [T] of the one that has spent most after each round, and the delta they hold at."""
     poisson.require()
     q = cohorts.rate or 0.0
-    chances, populations = np.cumsum(cohorts.eligible, axis=1, dtype=np.int64), cohorts.eligible.sum(axis=0).tolist()
+    populations = cohorts.eligible.sum(axis=0).tolist()
     _refuse_empty_rounds(q, poisson.redrawn(q, populations, 0.0), delta)
+    chances, largest = _last_and_largest(cohorts.eligible, lambda few: np.cumsum(few, axis=1))
     most = int(chances.max())
     grid = np.unique(np.ceil(np.linspace(0, most, min(most, _MOST) + 1)).astype(np.int64))
     values = np.array([poisson.epsilon(q, z, count, delta) for count in grid.tolist()])
 
-    def upwards(counts: Ints) -> Floats:
+    def upwards(counts: Floats) -> Floats:
         found: Floats = values[np.searchsorted(grid, counts)]
         return found
 
-    epsilon, after = upwards(chances[:, -1]), upwards(chances.max(axis=0))
+    epsilon, after = upwards(chances), upwards(largest)
     _refuse_empty_rounds(q, added := poisson.redrawn(q, populations, float(after[-1])), delta)
     return epsilon, after, delta + added
 

@@ -153,7 +153,7 @@ class Noise(Link):
         if s.mechanism == "blt":
             return Blt(s.decay or (), s.scale or ())
         if s.mechanism == "banded":
-            bands = s.bands or int(separation(self.cohorts.drawn.astype(np.float64)).min())
+            bands = s.bands or int(separation(self.cohorts.drawn).min())
             return Banded(s.coefficients or square_root(bands))
         return Independent()
 
