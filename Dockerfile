@@ -1,4 +1,4 @@
-# fedtide with all extras, at the pinned versions: docker build -t fedtide . && docker run -v "$PWD":/work fedtide run
+# fedtide with all extras, at the pinned versions: docker build -t fedtide . && docker run -v "$PWD":/project fedtide run
 FROM python:3.11-slim
 
 RUN apt-get update \
@@ -9,7 +9,7 @@ COPY . /usr/src/fedtide
 RUN pip install --no-cache-dir -c /usr/src/fedtide/constraints.txt "/usr/src/fedtide[all]" \
  && rm -r /usr/src/fedtide
 
-ENV DVC_NO_ANALYTICS=1 MLFLOW_DISABLE_TELEMETRY=true HOME=/work
-WORKDIR /work
+ENV DVC_NO_ANALYTICS=1 MLFLOW_DISABLE_TELEMETRY=true HOME=/project
+WORKDIR /project
 ENTRYPOINT ["fedtide"]
 CMD ["--help"]
