@@ -196,14 +196,17 @@ def module_of(kind: str, name: str) -> str:
 
     Raises:
         SettingsError: there is no such plug-in; the message names the nearest one.
-        PluginError: several files have this name.
+        PluginError: several files have this name, and not the same content.
     """
     known = _places(kind)
     if name not in known:
         raise SettingsError(nearest(f"unknown name {shortened(name)!r} in {kind}", name, known))
     if len(known[name]) > 1:
-        files = " and ".join(str(folder / f"{name}.py") for folder in known[name])
-        raise PluginError(f"{kind} has two plug-ins named {name}: {files}; rename or remove one")
+        files = [folder / f"{name}.py" for folder in known[name]]
+        # Copies are one plug-in: a saved model brings those that it needs.
+        if len({file.read_bytes() if file.is_file() else file for file in files}) > 1:
+            several = " and ".join(map(str, files))
+            raise PluginError(f"{kind} has two plug-ins named {name}: {several}; rename or remove one")
     return f"fedtide.{kind}.{name}"
 
 
