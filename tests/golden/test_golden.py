@@ -47,8 +47,8 @@ def runs() -> Iterator[Any]:
 
 
 def _known(algorithm: str) -> bool:
-    """Whether there is such an algorithm, by its name in a file."""
-    return AS_SETTINGS.get(algorithm, (algorithm, {}))[0] in plugins.names("algorithms")
+    """Whether there is such an algorithm, by its name in a file; DynamicFL's is FedAvg with exchanges inside the round."""
+    return AS_SETTINGS.get(algorithm, (algorithm, {}))[0] in (*plugins.names("algorithms"), "dynamicfl")
 
 
 def run_case(case: Case, executor: str, monkeypatch: pytest.MonkeyPatch) -> Outcome:
