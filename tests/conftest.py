@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import functools
 import gc
-import importlib
 import importlib.metadata
 import os
 import sys
@@ -16,7 +15,7 @@ import typer.main
 from hypothesis import settings
 from torch import Tensor
 
-from fedtide.core import plugins
+from fedtide.core import plugins, source
 from fedtide.world.dataset import Dataset
 from support import dataset
 
@@ -79,14 +78,34 @@ Quadratics = Callable[[list[int], list[float], list[list[float]]], tuple[Dataset
 DROP_IN = Path(__file__).parent / "drop_in"
 
 
-@pytest.fixture
-def drop_in(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """The plug-ins of ``tests/drop_in``, found the way a user's are."""
-    monkeypatch.setenv("FEDTIDE_PLUGINS", str(DROP_IN))
+@pytest.fixture(autouse=True)
+def _no_foreign_plugins() -> Iterator[None]:
+    """Folders of plug-ins, and what was imported from them, are forgotten with the test that brought them."""
     yield
     for kind in plugins.KINDS:
-        path = importlib.import_module(f"fedtide.{kind}").__path__
-        path[:] = [folder for folder in path if not folder.startswith(str(DROP_IN))]
+        package = sys.modules.get(f"fedtide.{kind}")
+        if package is None or list(package.__path__) == [home := str(Path(str(package.__file__)).parent)]:
+            continue
+        package.__path__ = [home]
+        for name in [name for name in sys.modules if name.startswith(f"{package.__name__}.")]:
+            if not str(sys.modules[name].__file__).startswith(home):
+                vars(package).pop(name.rpartition(".")[2], None)
+                del sys.modules[name]
+        source.source_file.cache_clear()
+
+
+@pytest.fixture
+def drop_in(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The plug-ins of ``tests/drop_in``, found the way a user's are."""
+    monkeypatch.setenv("FEDTIDE_PLUGINS", str(DROP_IN))
+
+
+@pytest.fixture
+def own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder of plug-ins."""
+    root = tmp_path / "own"
+    monkeypatch.setenv("FEDTIDE_PLUGINS", str(root))
+    return root
 
 
 @pytest.fixture

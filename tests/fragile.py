@@ -2,14 +2,9 @@
 
 from __future__ import annotations
 
-import importlib
-import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-
-from fedtide.core import plugins
 
 CODE = '''
 import os
@@ -47,15 +42,11 @@ class Fragile(Algorithm):
 
 
 @pytest.fixture
-def marks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+def marks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A folder of marks, one for each failure; the algorithm ``fragile`` is found as a user's is."""
     root = tmp_path / "plugins"
     (root / "algorithms").mkdir(parents=True)
     (root / "algorithms" / "fragile.py").write_text(CODE)
     (tmp_path / "marks").mkdir()
     monkeypatch.setenv("FEDTIDE_PLUGINS", str(root))
-    yield tmp_path / "marks"
-    sys.modules.pop("fedtide.algorithms.fragile", None)
-    for kind in plugins.KINDS:
-        path = importlib.import_module(f"fedtide.{kind}").__path__
-        path[:] = [folder for folder in path if not folder.startswith(str(root))]
+    return tmp_path / "marks"

@@ -1,5 +1,4 @@
 from commands import fedtide, folder, shared_data
 from fragile import marks
-from own_plugins import own
 
-__all__ = ["fedtide", "folder", "marks", "own", "shared_data"]
+__all__ = ["fedtide", "folder", "marks", "shared_data"]

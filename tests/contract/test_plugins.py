@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 
-from fedtide import participation
 from fedtide.authoring.contract import is_documented, refuses_bad_settings
 from fedtide.authoring.trial import Trial
 from fedtide.core import plugins
@@ -34,7 +33,6 @@ def test_a_plugin_that_lacks_a_method_is_refused_by_name(tmp_path: Path, monkeyp
         "    def draw(self, present, round_, seed):\n        return present[:1]\n"
     )
     monkeypatch.setenv("FEDTIDE_PLUGINS", str(tmp_path))
-    monkeypatch.setattr(participation, "__path__", list(participation.__path__))
     with pytest.raises(
         SettingsError, match=r"participation/nobody\.py:4: Nobody does not define participation_fraction"
     ):

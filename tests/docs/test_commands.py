@@ -58,9 +58,6 @@ def page_folder(tmp_path, monkeypatch, shared_data):
     monkeypatch.setattr(sys, "path", list(sys.path))
     loaded = set(sys.modules)
     yield folder
-    for kind in plugins.KINDS:
-        package = sys.modules[f"fedtide.{kind}"]
-        package.__path__[:] = [path for path in package.__path__ if not path.startswith(str(tmp_path))]
     for name in set(sys.modules) - loaded:
         if str(getattr(sys.modules[name], "__file__", None) or "").startswith(str(tmp_path)):
             parent, _, last = name.rpartition(".")

@@ -1,7 +1,6 @@
 """What README.md, CONTRIBUTING.md and the guides show works: example plug-ins run, commands parse, links lead somewhere."""
 
 import csv
-import importlib
 import json
 import math
 import re
@@ -45,22 +44,6 @@ PYTHON = re.findall(r"```python\n(import fedtide\n.*?)```", TEXT, re.DOTALL)
 MAKEFILE = (ROOT / "Makefile").read_text(encoding="utf-8")
 
 
-@pytest.fixture
-def own_plugins(tmp_path, monkeypatch):
-    """A folder of plug-ins, forgotten afterwards."""
-    root = tmp_path / "own"
-    monkeypatch.setenv("FEDTIDE_PLUGINS", str(root))
-    loaded = set(sys.modules)
-    yield root
-    for kind in plugins.KINDS:
-        package = importlib.import_module(f"fedtide.{kind}")
-        package.__path__[:] = [path for path in package.__path__ if not path.startswith(str(root))]
-        for name in [name for name in sys.modules if name not in loaded and name.startswith(f"{package.__name__}.")]:
-            if (sys.modules[name].__file__ or "").startswith(str(root)):
-                delattr(package, name.rpartition(".")[2])
-                del sys.modules[name]
-
-
 def test_every_kind_of_plugin_is_shown():
     assert {kind for _, kind, _ in EXAMPLES.values()} == set(plugins.KINDS) == set(CHOSEN_BY)
 
@@ -72,9 +55,9 @@ def test_the_readme_shows_the_algorithm_of_the_guide():
 
 
 @pytest.mark.parametrize(("code", "kind", "name"), EXAMPLES.values(), ids=EXAMPLES)
-def test_an_example_is_listed_described_and_run(own_plugins, fedtide, code, kind, name):
-    (own_plugins / kind).mkdir(parents=True)
-    (own_plugins / kind / f"{name}.py").write_text(code)
+def test_an_example_is_listed_described_and_run(own, fedtide, code, kind, name):
+    (own / kind).mkdir(parents=True)
+    (own / kind / f"{name}.py").write_text(code)
     rows = {row["name"]: row["summary"] for row in json.loads(fedtide("list", kind, "--json").out[-1])}
     assert rows[name]
     described = "\n".join(fedtide("show", kind, name).out)
@@ -88,10 +71,10 @@ def test_an_example_is_listed_described_and_run(own_plugins, fedtide, code, kind
     assert math.isfinite(summary["final_accuracy"])
 
 
-def test_clients_and_times_of_an_own_dataset_are_those_of_the_run(own_plugins, fedtide):
+def test_clients_and_times_of_an_own_dataset_are_those_of_the_run(own, fedtide):
     code, kind, name = EXAMPLES["data-visits"]
-    (own_plugins / kind).mkdir(parents=True)
-    (own_plugins / kind / f"{name}.py").write_text(code)
+    (own / kind).mkdir(parents=True)
+    (own / kind / f"{name}.py").write_text(code)
     (line,) = (line for line in COMMANDS if f"data={name}" in line)
     called = fedtide("run", "--json", *shlex.split(line)[2:])
     assert called.status == 0, called.err

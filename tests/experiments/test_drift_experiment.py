@@ -11,7 +11,6 @@ import pytest
 import yaml
 
 import fedtide
-import fedtide.data
 from fedtide.core import plugins
 from fedtide.settings.params import Params
 
@@ -23,7 +22,6 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """An empty working directory, with the experiment's data sets at hand."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("FEDTIDE_PLUGINS", str(FOLDER / "plugins"))
-    monkeypatch.setattr(fedtide.data, "__path__", list(fedtide.data.__path__))
     return tmp_path
 
 

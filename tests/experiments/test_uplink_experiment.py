@@ -10,8 +10,6 @@ import pandas as pd
 import pytest
 import yaml
 
-import fedtide.uplink
-
 FOLDER = Path(__file__).parents[2] / "experiments/uplink"
 
 
@@ -20,7 +18,6 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """An empty working directory, with the experiment's link at hand."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("FEDTIDE_PLUGINS", str(FOLDER / "plugins"))
-    monkeypatch.setattr(fedtide.uplink, "__path__", list(fedtide.uplink.__path__))
     return tmp_path
 
 

@@ -1,3 +1,0 @@
-from own_plugins import own
-
-__all__ = ["own"]
