@@ -36,6 +36,9 @@ class Apfl(WholeModels):
     at a round's first gradient (Ditto's authors), an average in every third round only (fluke).
 
     alpha tends to 0 or 1 for large eta_a; with ``release`` it goes to 0 where v = y.
+
+    References:
+        Deng et al. 2020. Adaptive Personalized Federated Learning.
     """
 
     class Settings(AlgorithmSettings):

@@ -24,6 +24,9 @@ class CflCoreSet(Replay):
 
     Not given in the paper and chosen here: features have unit length as in iCaRL's released code, no sample is picked twice,
     and classes have equal shares as far as their samples go.
+
+    References:
+        Guo, Lin and Tang 2021. Towards Federated Learning on Time-Evolving Heterogeneous Data.
     """
 
     class Settings(ContinualSettings):

@@ -29,6 +29,9 @@ class CflGenerative(Replay):
     The paper defines E only as a distance to the local distribution; (2) is ours, with labels y drawn from those of the subset
     and w the client's own trained model, TV only for images. Samples stay in the cube. BatchNorm's statistics, which
     synthetic samples would spoil, are recomputed from real ones before the upload.
+
+    References:
+        Guo, Lin and Tang 2021. Towards Federated Learning on Time-Evolving Heterogeneous Data.
     """
 
     class Settings(ContinualSettings):

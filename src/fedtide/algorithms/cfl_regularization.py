@@ -42,6 +42,9 @@ class CflRegularization(Continual):
     Not given in the paper and chosen here: a_j = 1/n rather than 1, the window counts triples, the last stage is that of
     the last weight matrix before the head, 10 probes, single-sample gradients in the Fisher information (its formula
     squares "the gradient"; ``fisher_group`` > 1 squares those of batches). BatchNorm's statistics are the broadcast ones.
+
+    References:
+        Guo, Lin and Tang 2021. Towards Federated Learning on Time-Evolving Heterogeneous Data.
     """
 
     class Settings(ContinualSettings):

@@ -29,6 +29,9 @@ class Ditto(WholeModels):
     depends on the other; clients are drawn by size and averaged plainly, and those never drawn tested with the initial model.
     Its choice of lambda per device, by the loss on validation samples, is not offered. Copies in other programs add the pull
     outside of the optimiser's momentum, or keep its state over rounds, which makes a difference with momentum alone.
+
+    References:
+        Li et al. 2021. Ditto: Fair and Robust Federated Learning Through Personalization.
     """
 
     class Settings(AlgorithmSettings):

@@ -11,6 +11,9 @@ class FedAvg(Averaging):
 
     ``w+ = w + eta_g sum_k p_k (theta_k - w)`` over the participants, the mean of their models for ``eta_g = 1``; ``p_k`` by
     samples or uniform.
+
+    References:
+        McMahan et al. 2017. Communication-Efficient Learning of Deep Networks from Decentralized Data.
     """
 
     class Settings(AveragingSettings):

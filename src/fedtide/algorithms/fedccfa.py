@@ -69,6 +69,9 @@ class FedCcfa(Algorithm):
     Their averaging of anchors adds up into the first participant's, which then enter its group as the sum over all
     participants; that is not reproduced. A client never drawn is served the global model, a drawn one today's body with its
     head. A class that a client lacks has no anchor, and no share in the entropy.
+
+    References:
+        Chen et al. 2024. Classifier Clustering and Feature Alignment for Federated Learning under Distributed Concept Drift.
     """
 
     class Settings(AlgorithmSettings):

@@ -27,6 +27,9 @@ class FedDc(Algorithm):
     relative size), K the steps of a client of mean size, the undecayed eta (``control_lr: initial``), equal weights. Local
     momentum, which the authors do not use, enlarges the control variates by up to 1 / (1 - momentum). Without the correction
     any local optimiser will do.
+
+    References:
+        Gao et al. 2022. FedDC: Federated Learning with Non-IID Data via Local Drift Decoupling and Correction.
     """
 
     class Settings(AlgorithmSettings):

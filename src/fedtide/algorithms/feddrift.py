@@ -53,6 +53,9 @@ class FedDrift(Algorithm):
     detect it; the default here are the samples of the client's latest participation, as it saw them then. FedCCFA's code
     also leaves ids of absent clients stale after a merger, and starts new models at random. The global model that is
     evaluated beside the served ones is the mean of the round's local models.
+
+    References:
+        Jothimurugesan et al. 2023. Federated Learning under Distributed Concept Drift.
     """
 
     class Settings(AlgorithmSettings):

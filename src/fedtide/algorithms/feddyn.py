@@ -27,6 +27,9 @@ class FedDyn(Algorithm):
     and ``alpha_k theta`` joins the weight decay, outside the clip (with ``adamw`` it stays part of the gradient). Any
     local optimiser may minimise eq. 1. ``alpha = 0`` is *not* FedAvg: local training is, but the server still adds the mean
     memory unless ``memory_in_server`` is off.
+
+    References:
+        Acar et al. 2021. Federated Learning Based on Dynamic Regularization.
     """
 
     class Settings(AlgorithmSettings):

@@ -36,6 +36,9 @@ class FedGen(Averaging):
     ``alpha = beta = 0`` is FedAvg. As in the released code the first round has no extra terms and N_k(y) starts at 1 every
     round; the expected number of samples seen replaces the counted one. The generator is sent down only; DynamicFL's tables
     charge it both ways.
+
+    References:
+        Zhu, Hong and Zhou 2021. Data-Free Knowledge Distillation for Heterogeneous Federated Learning.
     """
 
     class Settings(AveragingSettings):

@@ -23,6 +23,9 @@ class FedNova(Algorithm):
     For local momentum *and* a proximal term together the released code applies two separate rules; here ``|a_k|`` is the exact
     displacement of the combined recursion, which is theirs for either alone. It includes Nesterov's lookahead, but neither
     clipping nor weight decay, and assumes momentum that starts at zero every round, whatever ``local.momentum_scope``.
+
+    References:
+        Wang et al. 2020. Tackling the Objective Inconsistency Problem in Heterogeneous Federated Optimization.
     """
 
     class Settings(AlgorithmSettings):

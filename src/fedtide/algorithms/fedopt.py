@@ -28,6 +28,10 @@ class FedOpt(Algorithm):
 
     ``torch.optim`` provides the momentum form; its Adam corrects the bias and its Adagrad has no first moment, so the adaptive
     three are written out. Buffers (BatchNorm statistics) are averaged, never optimised.
+
+    References:
+        Hsu et al. 2019. Measuring the Effects of Non-Identical Data Distribution for Federated Visual Classification.
+        Reddi et al. 2021. Adaptive Federated Optimization.
     """
 
     class Settings(AlgorithmSettings):

@@ -33,6 +33,10 @@ class FedPer(OwnPart):
     LG-FedAvg's released code starts from a late FedAvg model, shares three of four layers on MNIST, and keeps of every client
     the model that was best on its test samples; none of that is done here. Norms are known by the type of their layer; programs
     that look for names with "bn" leave the statistics shared.
+
+    References:
+        Li et al. 2021. FedBN: Federated Learning on Non-IID Features via Local Batch Normalization.
+        Liang et al. 2020. Think Locally, Act Globally: Federated Learning with Local and Global Representations.
     """
 
     class Settings(OwnPartSettings):

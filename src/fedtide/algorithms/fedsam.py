@@ -13,6 +13,9 @@ class FedSam(Averaging):
     """Sharpness-aware local steps (Qu et al. 2022; Caldarola et al. 2022), averaged as in FedAvg.
 
     ``v = g(y + rho g(y) / |g(y)|)`` on the same batch, one norm over all parameters; decay acts at y. ``rho = 0`` is FedAvg.
+
+    References:
+        Qu et al. 2022. Generalized Federated Learning via Sharpness Aware Minimization.
     """
 
     class Settings(AveragingSettings):

@@ -39,6 +39,9 @@ class FedSsg(Algorithm):
     the parts that the ablation (Table 6) switches off. T is fixed in advance: a run that is cut short is another algorithm
     unless ``horizon`` is the planned number of rounds. Local momentum, which the paper does not use, would enlarge the
     control variates. Without the correction any local optimiser will do.
+
+    References:
+        Zhou et al. 2025. FedSSG: Expectation-Gated and History-Aware Drift Alignment for Federated Learning.
     """
 
     class Settings(AlgorithmSettings):

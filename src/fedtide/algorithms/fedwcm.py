@@ -36,6 +36,9 @@ class FedWcm(ClientMomentum):
     "A higher score means scarcer data" is false for eq. 3, under which head classes score most: ``score: scarce`` is what the
     text means. The clients present in a session's first round exchange class histograms once (``label_histogram``); the
     ledger counts the bytes in that round, the cost model neither their seconds nor joules.
+
+    References:
+        Li et al. FedWCM: Unleashing the Potential of Momentum-based Federated Learning in Long-Tailed Scenarios.
     """
 
     class Settings(MomentumSettings):

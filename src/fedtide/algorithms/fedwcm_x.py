@@ -24,6 +24,9 @@ class FedWcmX(FedWcm):
     Rounded step counts cannot make Delta grow, since ``lr_k B_k`` is the same for all. The paper does not divide the weights
     by their sum, which shrinks the server step and Delta by the number of participants (``renormalise: false``; BatchNorm's
     statistics shrink too). Tiny clients get large rates; ``lr_cap`` bounds them. Equal sizes give FedWCM.
+
+    References:
+        Li et al. FedWCM: Unleashing the Potential of Momentum-based Federated Learning in Long-Tailed Scenarios.
     """
 
     class Settings(FedWcm.Settings):

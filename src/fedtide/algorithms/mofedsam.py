@@ -14,6 +14,9 @@ class MoFedSam(FedCm):
 
     FedCM's (1) is ``v = alpha g(y + rho g(y) / |g(y)|) + (1 - alpha) Delta``. ``alpha = 1`` is FedSAM; ``rho = 0`` is FedCM,
     with the same instability under the nominal step count.
+
+    References:
+        Qu et al. 2022. Generalized Federated Learning via Sharpness Aware Minimization.
     """
 
     class Settings(FedCm.Settings):

@@ -20,6 +20,9 @@ class Moon(Averaging):
     A client without a previous model trains on f_k alone (in the released code its first z_p is that of a random network).
     z_p is taken with the broadcast normalisation statistics, not with those the client had. ``mu = 0`` is FedAvg to the bit:
     the term is left out.
+
+    References:
+        Li, He and Song 2021. Model-Contrastive Federated Learning.
     """
 
     class Settings(AveragingSettings):

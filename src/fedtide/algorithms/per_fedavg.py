@@ -28,6 +28,10 @@ class PerFedAvg(Averaging):
     Only the abstract was available: formulas are those of pFedMe's authors, whose program adapts on *labelled test* batches
     before it evaluates; FedBABU's shares momentum between inner and outer steps; PFLlib trains twice per round. None of this
     is reproduced: momentum is that of the outer steps.
+
+    References:
+        Fallah et al. 2020. Personalized Federated Learning with Theoretical Guarantees: A Model-Agnostic Meta-Learning
+            Approach.
     """
 
     class Settings(AveragingSettings):

@@ -31,6 +31,9 @@ class PFedMe(WholeModels):
     theta (``serve: local``). PFLlib evaluates the model just broadcast.
 
     y moves a share eta lambda of a small distance per batch, so w lags behind FedAvg's at equal batches.
+
+    References:
+        Dinh et al. 2020. Personalized Federated Learning with Moreau Envelopes.
     """
 
     class Settings(AlgorithmSettings):

@@ -31,6 +31,9 @@ class Scaffold(Algorithm):
     * ``fedssg``: the SCAFFOLD of the FedSSG family's released code. ``a_k`` is the number of steps of a client of mean size and
       eta undecayed; in the local correction c is divided by the relative size omega_k, and the changes of c_k are multiplied
       by it.
+
+    References:
+        Karimireddy et al. 2020. SCAFFOLD: Stochastic Controlled Averaging for Federated Learning.
     """
 
     class Settings(AlgorithmSettings):

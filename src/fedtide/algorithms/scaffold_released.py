@@ -17,6 +17,10 @@ class ScaffoldReleased(Algorithm):
 
     Control variates are sent as in SCAFFOLD but correct nothing. Kept to compare with the published rows; ``scaffold`` is the
     algorithm. Unlike the released code, BatchNorm statistics are averaged, not damped.
+
+    References:
+        Chang et al. Communication-Efficient Federated Learning under Dynamic Device Arrival and Departure: Convergence
+            Analysis and Algorithm Design.
     """
 
     server = ("c",)

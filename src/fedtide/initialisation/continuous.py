@@ -34,6 +34,10 @@ class Continuous(Initialiser):
     The first teacher is the model at the end of the pilot, in the first session after it; with ``post_pilot_start: reset``
     that session has none (in the released code an all-zero network, ``reset_teacher: uniform``). The teacher is the
     session's first broadcast, so its bytes are not counted again.
+
+    References:
+        Chang et al. 2025. Communication-Efficient Federated Learning under Dynamic Device Arrival and Departure: Convergence
+            Analysis and Algorithm Design.
     """
 
     class Settings(InitialiserSettings):

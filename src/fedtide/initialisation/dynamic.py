@@ -44,6 +44,10 @@ class Dynamic(Initialiser):
     clients' memories; here they use memories of their own, empty at the start and then discarded. Their costs are counted,
     and the history records their number. Without pilot sessions the run's initial model is the pilot model. ``history`` and
     ``retention`` are extensions, which the paper suggests without giving a rule.
+
+    References:
+        Chang et al. 2025. Communication-Efficient Federated Learning under Dynamic Device Arrival and Departure: Convergence
+            Analysis and Algorithm Design.
     """
 
     class Settings(InitialiserSettings):
