@@ -1,4 +1,4 @@
-"""Accuracy over epsilon: Poisson samples with independent noise, and known cohorts with independent and coupled noise.
+"""Accuracy over epsilon: Poisson samples, cohorts drawn at random, and clients in turns; independent and coupled noise.
 
     python experiments/uplink/privacy.py experiments/uplink/settings/privacy_flights.yaml results/privacy_flights
 
@@ -19,12 +19,17 @@ from fedtide.core.files import write_text
 from fedtide.settings.params import Params
 
 EPSILONS = (2.0, 4.0, 8.0, 16.0)
-MECHANISMS = {
-    "poisson": {"mechanism": "independent"},
-    "known": {"mechanism": "independent"},
-    "tree": {"mechanism": "tree"},
-    "banded": {"mechanism": "banded"},
+TURNS = {"name": "oldest_first", "count": 100}
+"""Cohorts of the settings' size in which a client comes again after as many rounds as possible."""
+METHODS: dict[str, tuple[str, dict[str, object] | None]] = {
+    "poisson": ("independent", {"name": "bernoulli"}),
+    "known": ("independent", None),
+    "tree": ("tree", None),
+    "turns": ("independent", TURNS),
+    "turns_banded": ("banded", TURNS),
 }
+"""Mechanism, and participation if it is not that of the settings: there some client is drawn in consecutive rounds, and
+``banded`` is ``independent``."""
 SHARE = {"flights": 0.05, "fashion_mnist": 0.1}
 """Of the clients present that Poisson samples take: about as many as the cohorts of the settings have."""
 
@@ -33,11 +38,12 @@ def main(file: Path, out: Path, overrides: list[str]) -> None:
     """Train, and write the table."""
     raw = yaml.safe_load(file.read_text())
     labels = {"none": raw["algorithms"]["fedavg"]}
-    for name, noise in MECHANISMS.items():
+    poisson = {"probability": SHARE[raw["data"]["name"]]}
+    for name, (mechanism, participation) in METHODS.items():
         for epsilon in EPSILONS:
-            chosen = {"uplink": [*raw["uplink"], {"name": "noise", "epsilon": epsilon, **noise}]}
-            if name == "poisson":
-                chosen["participation"] = {"name": "bernoulli", "probability": SHARE[raw["data"]["name"]]}
+            chosen = {"uplink": [*raw["uplink"], {"name": "noise", "epsilon": epsilon, "mechanism": mechanism}]}
+            if participation:
+                chosen["participation"] = {**participation, **(poisson if name == "poisson" else {})}
             labels[f"{name}_{epsilon:g}"] = {"name": "fedavg", "weighting": "uniform", "with": chosen}
     raw["algorithms"] = {**labels, "none": {"name": "fedavg", **labels["none"]}}
     raw["compare"]["algorithms"] = list(labels)

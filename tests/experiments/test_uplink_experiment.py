@@ -56,3 +56,28 @@ def test_what_compression_saves(here: Path) -> None:
     assert table.loc["none", "lost"] == 0 < table.loc["top_k", "lost"]
     curves = pd.read_csv(here / "out/curves.csv")
     assert curves.groupby("label").size().to_dict() == {"none": 6, "qsgd": 6, "top_k": 6}
+
+
+def test_clients_in_turns_spend_alike_and_need_less_noise(here: Path) -> None:
+    script = runpy.run_path(str(FOLDER / "privacy.py"))
+    known = script["main"].__globals__
+    every, turns = known["METHODS"], {"name": "oldest_first", "count": 5}
+    known["METHODS"] = {
+        "known": every["known"],
+        **{name: (every[name][0], turns) for name in ("turns", "turns_banded")},
+    }
+    known["EPSILONS"], known["SHARE"] = (8.0,), {"digits": 0.1}
+    settings: dict[str, Any] = yaml.safe_load((FOLDER / "settings/privacy_fmnist.yaml").read_text())
+    settings |= {"data": {"name": "digits"}, "participation": {"name": "fixed", "count": 5}}
+    settings["scenario"] |= {"num_clients": 30, "rounds": 12}
+    settings["compare"] |= {"seeds": [0]}
+    (here / "privacy.yaml").write_text(yaml.safe_dump(settings))
+    script["main"](here / "privacy.yaml", here / "out", [])
+    table = pd.read_csv(here / "out/accuracy.csv", index_col="label")
+    assert list(table.index) == ["none", "known_8", "turns_8", "turns_banded_8"]
+    assert table.loc["known_8", "median_epsilon"] < 7 < 7.9 < table.loc["turns_8", "median_epsilon"] <= 8
+    runs = {label: next((here / "runs").glob(f"{label}-*")) for label in table.index[1:]}
+    apart = {label: pd.read_csv(run / "privacy.csv")["separation"].min() for label, run in runs.items()}
+    assert apart == {"known_8": 1, "turns_8": 6, "turns_banded_8": 6}
+    noise = {label: pd.read_csv(run / "history.csv")["noise_norm"].mean() for label, run in runs.items()}
+    assert noise["turns_8"] < noise["known_8"]
