@@ -124,13 +124,13 @@ def legend_layout(names: list[str]) -> tuple[list[str], int]:
     return lines, max(1, min(len(names), 7, _LEGEND_LETTERS // (longest + 7)))
 
 
-def png(figure: Figure) -> bytes:
-    """The figure as a PNG without dates or versions."""
-    return saved(figure, "png")
+def png(figure: Figure, **about: str) -> bytes:
+    """The figure as a PNG without dates or versions; ``about``: texts in the file, by keyword (``Description``)."""
+    return saved(figure, "png", **about)
 
 
-def saved(figure: Figure, form: str) -> bytes:
+def saved(figure: Figure, form: str, **about: str) -> bytes:
     """The figure as ``png``, ``svg`` or ``pdf``, without dates or versions."""
     stream = io.BytesIO()
-    figure.savefig(stream, format=form, dpi=DPI, metadata=_METADATA[form])
+    figure.savefig(stream, format=form, dpi=DPI, metadata={**_METADATA[form], **about})
     return stream.getvalue()
