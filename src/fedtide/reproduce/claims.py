@@ -127,7 +127,7 @@ def _read(path: Path, where: Mapping[str, tuple[str, ...]]) -> pd.DataFrame:
     frame = pd.read_csv(path, dtype=str, keep_default_na=False)
     for column, values in where.items():
         if column not in frame:
-            raise SettingsError(nearest(f"{path}: no column {column!r}", column, list(frame)))
+            raise SettingsError(nearest(f"{path}: no column {column!r}", column, map(str, frame)))
         for value in values:
             if value not in set(frame[column]):
                 raise SettingsError(nearest(f"{path}: no {column} {value!r}", value, sorted(set(frame[column]))))
@@ -191,7 +191,7 @@ _Row = tuple[Any, Any]
 def _rows(frame: pd.DataFrame, one: Measured, values: pd.Series[float], path: Path) -> list[_Row]:
     """The rows of the table in which both have a value."""
     if one.column not in frame:
-        raise SettingsError(nearest(f"{path}: no column {one.column!r}", one.column, list(frame)))
+        raise SettingsError(nearest(f"{path}: no column {one.column!r}", one.column, map(str, frame)))
     known = sorted(set(frame[one.column]))
     for name in (one.of, *(name for name in one.against if name != BEST)):
         if name not in known:

@@ -1,0 +1,162 @@
+"""Claims: differences between methods in tables of results, published and obtained, and what is written and drawn of them."""
+
+import io
+import math
+import runpy
+from pathlib import Path
+
+import pytest
+import yaml
+from PIL import Image
+
+from fedtide.core.errors import SettingsError
+from fedtide.records.statistics import Sample, half_width
+from fedtide.reproduce.claims import Claim, evidence, read_paper, summary
+from fedtide.reproduce.forest import described, forest_png, table, weigh
+
+SCRIPT = runpy.run_path(str(Path(__file__).parents[2] / "experiments/findings.py"))
+RESULTS = """alpha,algorithm,quantity,variant,published,published_std,obtained,std,difference,seeds,rounds,settings
+0.1,own,accuracy,,80,,70,1,-10,3,9,a
+0.1,weak,accuracy,,60,,50,1,-10,3,9,a
+0.1,strong,accuracy,,75,,66,1,-9,3,9,a
+0.2,own,accuracy,,,,74,2,,3,9,a
+0.2,weak,accuracy,,,,75,0,,3,9,a
+0.2,strong,accuracy,,,,,,,0,0,
+0.3,own,accuracy,,,,40,,,1,9,a
+0.3,weak,accuracy,,,,42,,,1,9,a
+0.1,own,rounds,,9,,4,0,-5,3,9,a
+0.1,strong,rounds,,8,,inf,,,3,9,a
+0.1,weak,rounds,,9,,6,0,-3,3,9,a
+"""
+ELSEWHERE = "algorithm,mean,std\nown,90,\nweak,86,\nstrong,\n"
+COMPARISONS = "score,method,pairs,difference,low,high\nauroc,own,11,0.01,-0.01,0.03\naccuracy,own,11,0,0,0\n"
+PAPER = {
+    "title": "A paper",
+    "limits": {"Accuracy": [-2, 6]},
+    "claims": [
+        {
+            "claim": "own is best",
+            "verdict": "in part",
+            "panel": "Accuracy",
+            "measured": {"results": "tiny/plain", "of": "own", "against": ["best"]},
+            "rows": {"low": {"where": {"alpha": ["0.1"]}}, "high": {"where": {"alpha": ["0.2"]}}},
+        },
+        {
+            "claim": "own beats weak elsewhere",
+            "verdict": "not tested yet",
+            "panel": "Elsewhere",
+            "measured": {"of": "own", "against": ["weak"]},
+            "rows": {"elsewhere": {"published": "small/published/other"}},
+        },
+        {"claim": "own is pretty", "verdict": "holds", "remark": "see for yourself"},
+    ],
+}
+
+
+@pytest.fixture
+def here(tmp_path):
+    for name, text in {
+        "results/tiny/plain.csv": RESULTS,
+        "results/months/comparisons.csv": COMPARISONS,
+        "experiments/small/published/other.csv": ELSEWHERE,
+        "experiments/small/published/claims.yaml": yaml.safe_dump(PAPER, sort_keys=False),
+    }.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(text)
+    return tmp_path
+
+
+def found(here, **measured):
+    claim = Claim(claim="a", verdict="b", measured={"results": "tiny/plain", "of": "own"}, rows={"row": measured})
+    (row,) = evidence(claim, here / "results", here / "experiments")
+    return row
+
+
+def test_the_best_other_counts_in_every_row(here):
+    low = found(here, against=["best"], where={"alpha": ["0.1"]})
+    assert (low.obtained, low.published, low.seeds, low.signed) == (4, 5, 3, True)
+    assert low.half == half_width(Sample(70, 1, 3), Sample(66, 1, 3))
+    both = found(here, against=["best"], where={"alpha": ["0.1", "0.2"]})
+    assert (both.obtained, both.published) == ((4 - 1) / 2, 5)
+    assert both.half == pytest.approx((low.half + half_width(Sample(74, 2, 3), Sample(75, 0, 3))) / 2)
+    assert found(here, against=["strong", "weak"], where={"alpha": ["0.1"]}) == low
+    assert found(here, against=["weak"], where={"alpha": ["0.1"]}).obtained == 20
+
+
+def test_fewer_rounds_are_better_and_what_was_never_reached_is_not_the_best(here):
+    row = found(here, quantity="rounds", against=["best"], lower=True)
+    assert (row.obtained, row.published, row.half) == (6 - 4, 8 - 9, 0)
+    assert math.isnan(found(here, quantity="rounds", against=["best"], lower=True, spread=False).half)
+
+
+def test_a_value_itself(here):
+    row = found(here, where={"alpha": ["0.1"]})
+    assert (row.obtained, row.published, row.signed) == (70, 80, False)
+    assert row.half == half_width(Sample(70, 1, 3))
+
+
+def test_one_seed_has_no_interval_nor_has_a_mean_with_it(here):
+    row = found(here, against=["weak"], where={"alpha": ["0.3"]})
+    assert (row.obtained, row.seeds) == (-2, 1)
+    assert math.isnan(row.half)
+    both = found(here, against=["weak"])
+    assert math.isnan(both.half)
+    assert both.seeds == 1
+    claim = Claim(claim="a", verdict="b")
+    assert math.isnan(summary(claim, [row, row._replace(half=1.0)]).half)
+
+
+def test_published_values_of_another_file_and_paired_comparisons(here):
+    other = found(here, against=["best"], where={"alpha": ["0.1"]}, published="small/published/other")
+    assert (other.published, other.obtained) == (4, 4)
+    paired = found(here, results="months/comparisons", where={"score": ["auroc"]}, scale=100.0)
+    assert (paired.obtained, paired.half, paired.seeds) == (1, pytest.approx(2), 11)
+    assert math.isnan(paired.published)
+    assert paired.signed
+
+
+@pytest.mark.parametrize(
+    ("measured", "problem"),
+    [
+        ({"of": "owm"}, "no algorithm 'owm'; did you mean 'own'"),
+        ({"against": ["week"]}, "no algorithm 'week'; did you mean 'weak'"),
+        ({"where": {"alpa": ["0.1"]}}, "no column 'alpa'; did you mean 'alpha'"),
+        ({"where": {"alpha": ["9"]}}, "no alpha '9'"),
+        ({"results": "tiny/none"}, "no file"),
+        ({"results": "months/comparisons"}, "2 rows of own instead of one"),
+        ({"ofs": "own"}, "a, row: unknown key 'ofs'"),
+    ],
+)
+def test_what_does_not_exist_is_one_line(here, measured, problem):
+    with pytest.raises(SettingsError) as raised:
+        found(here, **measured)
+    assert problem in str(raised.value)
+    assert "\n" not in str(raised.value)
+
+
+def test_what_is_written_and_drawn(here):
+    paper = read_paper(here / "experiments/small/published/claims.yaml")
+    lines, rows = weigh(paper, here / "results", here / "experiments")
+    assert [line[2] for line in lines] == ["+1.5 points (\N{MINUS SIGN}2.1, +5.1)", "not run", "see for yourself"]
+    assert described(rows).splitlines() == [
+        "Accuracy: low: published +5.0, ours +4.0 (+1.7, +6.3)",
+        "Accuracy: high: published none, ours \N{MINUS SIGN}1.0 (\N{MINUS SIGN}6.0, +4.0)",
+        "Elsewhere: elsewhere: published +4.0, ours not run",
+    ]
+    assert table(lines).splitlines()[2].startswith("| own is best | in part | +1.5")
+    picture = Image.open(io.BytesIO(forest_png(paper, rows)))
+    assert picture.text["Description"] == described(rows)
+    assert forest_png(paper, rows) == forest_png(paper, rows)
+
+
+def test_the_command_writes_tables_below_their_headings_and_figures_beside_the_page(here):
+    page = here / "docs/page.md"
+    (here / "docs/images").mkdir(parents=True)
+    page.write_text("# Page\n\n## A paper\n\nText.\n\n| old |\n|---|\n\nMore.\n\n| kept |\n|---|\n")
+    SCRIPT["main"](here / "results", page, here / "experiments")
+    assert page.read_text().startswith("# Page\n\n## A paper\n\nText.\n\n| claim | verdict |")
+    assert page.read_text().endswith("see for yourself |\n\nMore.\n\n| kept |\n|---|\n")
+    assert (here / "docs/images/forest_small.png").is_file()
+    page.write_text("# Page\n\n## A paper\n\n## Another\n\n| old |\n|---|\n")
+    with pytest.raises(SettingsError, match="no table below the heading '## A paper'"):
+        SCRIPT["main"](here / "results", page, here / "experiments")
