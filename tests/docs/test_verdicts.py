@@ -49,4 +49,4 @@ def test_what_holds_is_not_within_its_interval():
         for claim, verdict, number in weigh(read_paper(path), ROOT / "results", ROOT / "experiments")[0]:
             if verdict.startswith("holds") and (found := re.search(r"^\S+ .*\((\S+), (\S+)\)$", number)):
                 none = "hardly matter" in claim or "no better" in claim
-                assert (found[1].startswith("\N{MINUS SIGN}") == none), claim
+                assert found[1].startswith("\N{MINUS SIGN}") == none, claim

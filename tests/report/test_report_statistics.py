@@ -99,7 +99,7 @@ def test_caveats_name_the_number_of_seeds():
     assert "signed-rank test (Wilcoxon) does not need" in statistics.caveat(6)
 
 
-@pytest.mark.parametrize("others", [[4.0, 4.5, 9.0, 3.0], [1.0, 2.0], [5.0, 5.0, 5.0]])
+@pytest.mark.parametrize("others", [[4.0, 4.5, 9.0, 3.0], [1.0, 2.0]])
 def test_unpaired_intervals_are_those_of_welch(others):
     own = [1.0, 2.5, 2.0]
     one, other = (statistics.Sample(np.mean(of), np.std(of, ddof=1), len(of)) for of in (own, others))

@@ -104,7 +104,7 @@ def evidence(claim: Claim, results: Path, experiments: Path) -> list[Evidence]:
     for name, rest in claim.rows.items():
         one: Measured = parse(Measured, deep_merge(claim.measured, rest), f"{claim.claim}, {name}")
         own = _obtained(one, results) if one.results else (math.nan, math.nan, 0)
-        found.append(Evidence(name, _published(one, results, experiments), *own, _signed(one)))
+        found.append(Evidence(name, _published(one, results, experiments), *own, bool(one.against) or _paired(one)))
     return found
 
 
@@ -112,12 +112,14 @@ def summary(claim: Claim, rows: Sequence[Evidence]) -> Evidence:
     """The mean over the rows of a claim; see the module for its interval."""
     if not rows:
         return Evidence(claim.claim, math.nan, math.nan, math.nan, 0, False)
-    published, obtained, half = (float(np.mean([row[place] for row in rows])) for place in (1, 2, 3))
-    return Evidence(claim.claim, published, obtained, half, min(row.seeds for row in rows), rows[0].signed)
+    columns = ([row.published for row in rows], [row.obtained for row in rows], [row.half for row in rows])
+    means = (float(np.mean(column)) for column in columns)
+    return Evidence(claim.claim, *means, min(row.seeds for row in rows), rows[0].signed)
 
 
-def _signed(one: Measured) -> bool:
-    return bool(one.against) or "comparisons" in str(one.results)
+def _paired(one: Measured) -> bool:
+    """Whether the results are differences already, paired over seeds or months, with their intervals."""
+    return one.results is not None and Path(one.results).name == "comparisons"
 
 
 def _read(path: Path, where: Mapping[str, tuple[str, ...]]) -> pd.DataFrame:
@@ -138,9 +140,9 @@ def _read(path: Path, where: Mapping[str, tuple[str, ...]]) -> pd.DataFrame:
 def _obtained(one: Measured, results: Path) -> tuple[float, float, int]:
     """Value, half-width of its interval and number of seeds."""
     path = results / f"{one.results}.csv"
-    where = {**one.where, **({"method": (one.of,)} if path.stem == "comparisons" else {})}
-    frame = _read(path, where)
-    if path.stem == "comparisons":
+    frame = _read(path, one.where)
+    if _paired(one):
+        frame = frame[frame["method"] == one.of]
         if len(frame) != 1:
             raise SettingsError(f"{path}: {len(frame)} rows of {one.of} instead of one; choose with `where`")
         low, high, difference = (one.scale * float(frame[name].iloc[0]) for name in ("low", "high", "difference"))
@@ -161,7 +163,7 @@ def _obtained(one: Measured, results: Path) -> tuple[float, float, int]:
 def _published(one: Measured, results: Path, experiments: Path) -> float:
     if one.published is not None:
         path, column = experiments / f"{one.published}.csv", "mean"
-    elif one.results and not one.results.endswith("comparisons"):
+    elif one.results is not None and not _paired(one):
         path, column = results / f"{one.results}.csv", "published"
     else:
         return math.nan
