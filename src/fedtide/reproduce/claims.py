@@ -113,8 +113,8 @@ def summary(claim: Claim, rows: Sequence[Evidence]) -> Evidence:
     if not rows:
         return Evidence(claim.claim, math.nan, math.nan, math.nan, 0, False)
     columns = ([row.published for row in rows], [row.obtained for row in rows], [row.half for row in rows])
-    means = (float(np.mean(column)) for column in columns)
-    return Evidence(claim.claim, *means, min(row.seeds for row in rows), rows[0].signed)
+    published, obtained, half = (float(np.mean(column)) for column in columns)
+    return Evidence(claim.claim, published, obtained, half, min(row.seeds for row in rows), rows[0].signed)
 
 
 def _paired(one: Measured) -> bool:
