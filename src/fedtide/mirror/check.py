@@ -78,7 +78,8 @@ def _records(directory: RunDirectory) -> list[str]:
     read_hashed(directory.path / LOGGERS)
     if directory.summary() is None:
         directory.history()
-    return different(directory.path, directory.marks())
+    lost = ["summary.json is missing"] if directory.has_lost_summary else []
+    return lost + different(directory.path, directory.marks())
 
 
 def _states(directory: RunDirectory) -> list[str]:

@@ -19,7 +19,7 @@ import json
 import math
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any, cast
 
@@ -40,7 +40,7 @@ from fedtide.records import client_scores
 from fedtide.records.guarantees import PRIVACY
 from fedtide.records.marks import GrowingFiles, Marks, different, mark_file, wrong_beginning, wrong_size
 from fedtide.records.repair import restored
-from fedtide.records.states import sweep
+from fedtide.records.states import generations, sweep
 from fedtide.records.summary import Summary
 from fedtide.settings.scores import RECORDED
 
@@ -68,7 +68,7 @@ _EVENTS = "events.jsonl"
 _SPLITS = ("test", "validation")
 _DURABLE = ("settings.json", "manifest.json", ENCODING, PRIVACY, MODEL)  # on the disk since they were written
 _TIMELINE = "timeline.npz"
-_AGAIN = "delete it, and the same run writes it again"
+_AGAIN = "delete it, and the same run writes it again (a summary: if there is a saved state)"
 
 
 def read_json(path: Path) -> dict[str, Any] | None:
@@ -209,8 +209,14 @@ class RunDirectory:
             return None
         for folder in (self.path, self.path.parent / PILOTS):
             remove_dead_parts(folder)
-        sweep(self.state)
+        with suppress(FileNotFoundError):  # its last owner is removing the states
+            sweep(self.state)
         return summary
+
+    @property
+    def has_lost_summary(self) -> bool:
+        """Whether only the summary of a complete run is missing, which no saved state can give again."""
+        return (self.path / MODEL).is_file() and not ((self.path / "summary.json").exists() or generations(self.state))
 
     def verify(self, *names: str) -> None:
         """Refuse records of a run that has ended if they, or its summary, are missing or not as it left them."""

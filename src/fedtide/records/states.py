@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +28,11 @@ def generations(folder: Path) -> list[Path]:
     return sorted(folder.glob("state-*.pt"), reverse=True)
 
 
+def state_files(folder: Path) -> list[Path]:
+    """All saved states, then all logs: removed in this order, a state never names a log that is gone."""
+    return [*generations(folder), *folder.glob("rows-*.npys")]
+
+
 def files_of(path: Path) -> list[Path]:
     """Logs of rows that a state names, and the state."""
     return [*(path.with_name(name) for name in (peek_header(path) or {}).get("rows", ())), path]
@@ -39,6 +46,20 @@ def sweep(folder: Path) -> None:
     for path in logs:
         if path not in named:
             path.unlink(missing_ok=True)
+
+
+def remove_states(folder: Path, kept: Collection[Path] = ()) -> int:
+    """Remove the saved states of a run that is complete, all but those ``kept``; the bytes freed. Under the run's lock."""
+    stay = {file for path in kept for file in files_of(path)}
+    found = [path for path in state_files(folder) if path not in stay]
+    fence(folder / "state-*.pt")
+    freed = 0
+    for path in found:
+        with suppress(FileNotFoundError):  # a process that finds the run complete sweeps it, too
+            size = path.stat().st_size
+            path.unlink()
+            freed += size
+    return freed
 
 
 def read_state_header(path: Path, owner: str) -> dict[str, Any] | None:

@@ -19,6 +19,7 @@ from fedtide.reproduce.leads import heading, leads
 from fedtide.reproduce.recipe import Cell, Recipe
 from fedtide.reproduce.results import Results, Sheet, csv_text, markdown, tabulate
 from fedtide.runs.compare import compare
+from fedtide.runs.finished_states import free_unless_kept
 from fedtide.runs.identity import run_key
 from fedtide.runs.progress import UNWATCHED, Watch
 from fedtide.runs.stages import folder
@@ -124,7 +125,12 @@ def reproduce(
     earlier = read_earlier(recipe, target / f"{recipe.profile}.csv", target / f"{recipe.profile}_rounds.csv")
     store = _RunStore(folder(runs), recipe.score)
     complete = {id(settings): store.load(store.key(settings)) for settings in _distinct(recipe, recipe.cells)}
-    missing = [settings for settings in _distinct(recipe, chosen) if not complete[id(settings)]]
+    missing = []
+    for settings in _distinct(recipe, chosen):
+        if complete[id(settings)]:
+            free_unless_kept(RunDirectory(store.root / store.key(settings)), settings, watch.log)
+        else:
+            missing.append(settings)
 
     def write() -> Results:
         results = tabulate(recipe, store.history, earlier)

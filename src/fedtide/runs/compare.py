@@ -17,6 +17,7 @@ from fedtide.records.run_directory import RunDirectory
 from fedtide.records.summary import Summary, headline
 from fedtide.runs.execution import execute
 from fedtide.runs.failures import with_traceback
+from fedtide.runs.finished_states import free_unless_kept
 from fedtide.runs.identity import run_key
 from fedtide.runs.jobs.card_plan import share_cards
 from fedtide.runs.jobs.executors import executor
@@ -139,7 +140,9 @@ class _Comparison:
         workspace = replace(self._workspace, mlruns=None) if self._away else self._workspace
         for number, (key, summary) in enumerate(_finished(self._grid, self._workspace)):
             if summary is not None:
-                self._end(number, summary, [f"{key}: already {summary['state']}, nothing to do"])
+                remarks = [f"{key}: already {summary['state']}, nothing to do"]
+                free_unless_kept(RunDirectory(self._workspace.runs / key), self._grid[number], remarks.append)
+                self._end(number, summary, remarks)
                 continue
             settings = self._grid[number]
             if not alone:  # one worker thread each; results do not depend on it

@@ -30,9 +30,11 @@ from fedtide.records.guarantees import write_guarantees
 from fedtide.records.marks import wrong_size
 from fedtide.records.periods import alarms_in, means_next
 from fedtide.records.run_directory import ENCODING, MODEL, PILOTS, RunDirectory
+from fedtide.records.states import remove_states
 from fedtide.records.summary import State, Summary
 from fedtide.records.unread import records_of
 from fedtide.runs.failures import failure_kept
+from fedtide.runs.finished_states import free_unless_kept
 from fedtide.runs.identity import run_key
 from fedtide.runs.jobs.launch import Decision, global_rank, refuse_several_processes
 from fedtide.runs.mirroring import correct_mirror
@@ -159,6 +161,7 @@ def execute(
         if global_rank() > 0:
             return _follow(job) if decision.wait() else {"state": "follower"}
         if (done := _ended(job)) is not None:
+            free_unless_kept(directory, settings, watch.log)
             correct_mirror(workspace, watch.log)
             return done
         watch.display.begin(title(settings), [directory.path])
@@ -236,6 +239,8 @@ def _train(job: _Job, decision: Decision, wait: bool) -> Summary:
                 module.build()
         pruned = any(getattr(callback, "pruned", False) for callback in called)
         summary = _conclude(directory, manifest, module, pruned, stop.received)
+        if summary["state"] == "complete" and not settings.checkpoint.keep_finished:
+            remove_states(directory.state)
     for remark in _alarms(job, timeline) if summary["state"] == "complete" else ():
         watch.log(remark)
     return summary
@@ -310,7 +315,7 @@ def _resume(job: _Job) -> checkpoint.Saved | None:
     """The newest saved state that the records hold; later records are dropped."""
     directory, log = job.directory, job.watch.log
     saved, skipped = checkpoint.load(directory.state, job.key, directory.lost_for_good)
-    ended = wrong_size(directory.path, directory.marks())
+    ended = ["summary.json is missing"] if directory.has_lost_summary else wrong_size(directory.path, directory.marks())
     if ended and saved is None:
         raise SettingsError(
             f"{directory.path}: the run has ended, but {', '.join(ended)}, and no saved state is left to restore it from; put "

@@ -290,6 +290,7 @@ class CheckpointSettings(SettingsModel):
     """Saved state."""
 
     every: int = Field(10, ge=1, description="rounds between saved states")
+    keep_finished: bool = Field(False, description="keep the last two saved states of a complete run")
 
 
 class RunSettings(SettingsModel):

@@ -149,10 +149,14 @@ class JobsFromHome(Generic[Job, Taken]):
 
 
 def _store(folder: Path, question: Store) -> None:
-    """Write what has changed, and drop what the run no longer has; an older saved state is kept, as at any save."""
+    """Write what has changed, and drop what the run no longer has; an older saved state is kept, as at any save.
+
+    A run that has ended without a saved state keeps none here either.
+    """
     write_files(folder, question.files)
     dropped = [folder / name for name in set(file_names(folder)) - {*question.names} if not name.startswith("state/")]
-    dropped += generations(folder / "state")[2:]
+    ended = "summary.json" in question.names and not any(name.startswith("state/") for name in question.names)
+    dropped += generations(folder / "state")[0 if ended else 2 :]
     fence(folder / "*")
     for path in dropped:
         path.unlink(missing_ok=True)
