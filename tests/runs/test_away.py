@@ -37,10 +37,12 @@ def home(tmp_path):
     jobs.release()
 
 
-def test_records_come_home_and_go_on_elsewhere(home, tmp_path, small, run_once, stop_after):
+@pytest.mark.parametrize(("kept", "states"), [(False, []), (True, ["state-00000006.pt", "state-00000003.pt"])])
+def test_records_come_home_and_go_on_elsewhere(home, tmp_path, small, run_once, stop_after, kept, states):
     """Half of a run here, sent home, fetched by another machine, which finishes it: as if it had never moved."""
     job, here, there = object(), tmp_path / "x", tmp_path / "elsewhere" / "x"
-    run_once(small(), callbacks=[stop_after(3)])
+    settings = small(checkpoint={"keep_finished": kept})
+    run_once(settings, callbacks=[stop_after(3)])
     names = file_names(here)
     assert names[-1] == "state/state-00000003.pt"  # after the records that it continues
     assert home.answer(job, Fetch("x")) == ()
@@ -51,7 +53,7 @@ def test_records_come_home_and_go_on_elsewhere(home, tmp_path, small, run_once, 
 
     from small_runs import execute
 
-    assert execute(small(), there.parent, name="x")["state"] == "complete"
+    assert execute(settings, there.parent, name="x")["state"] == "complete"
     names = file_names(there)
     assert names[-1] == "summary.json"
     home.answer(job, Store("x", read_files(there, names), names))
@@ -59,9 +61,9 @@ def test_records_come_home_and_go_on_elsewhere(home, tmp_path, small, run_once, 
     arrived = RunDirectory(tmp_path / "home" / "x")
     arrived.verify(*names)
     assert [row["round"] for row in arrived.history()] == [str(number) for number in range(1, 7)]
-    states = generations(arrived.state)
-    assert [path.name for path in states] == ["state-00000006.pt", "state-00000003.pt"]
-    assert set(arrived.state.iterdir()) == {file for state in states for file in files_of(state)}
+    left = generations(arrived.state)
+    assert [path.name for path in left] == states
+    assert set(arrived.state.iterdir()) == {file for state in left for file in files_of(state)}
 
 
 def test_a_run_in_use_at_home_is_not_given_away(home, tmp_path):

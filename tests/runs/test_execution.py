@@ -18,6 +18,7 @@ from small_runs import execute
 from support import in_full
 
 Play = Callable[..., dict[str, Any]]
+KEPT = {"keep_finished": True}
 
 
 def history(folder: Path) -> list[dict[str, str]]:
@@ -48,7 +49,7 @@ def same(first: Any, second: Any) -> bool:
 
 def test_a_complete_run_leaves_its_records(small: Any, run_once: Play, tmp_path: Path) -> None:
     lines: list[str] = []
-    summary = run_once(small(), update=lines.append)
+    summary = run_once(small(checkpoint=KEPT), update=lines.append)
     folder = tmp_path / "x"
     rows = history(folder)
     assert (summary["state"], summary["rounds"], len(rows), len(lines)) == ("complete", 6, 6, 6)
@@ -69,10 +70,10 @@ def test_a_complete_run_leaves_its_records(small: Any, run_once: Play, tmp_path:
 
 def test_a_finished_run_returns_its_record(small: Any, run_once: Play, tmp_path: Path) -> None:
     first = run_once(small())
-    before = {path: path.stat().st_mtime_ns for path in (tmp_path / "x" / "state").iterdir()}
+    before = {path: path.stat().st_mtime_ns for path in (tmp_path / "x").iterdir()}
     remarks: list[str] = []
     assert run_once(small(), log=remarks.append) == first
-    assert {path: path.stat().st_mtime_ns for path in (tmp_path / "x" / "state").iterdir()} == before
+    assert {path: path.stat().st_mtime_ns for path in (tmp_path / "x").iterdir()} == before
     assert remarks == ["x: already complete, nothing to do"]
 
 
@@ -80,7 +81,7 @@ def test_a_finished_run_returns_its_record(small: Any, run_once: Play, tmp_path:
 def test_an_interrupted_run_continues_to_the_same_bits(
     small: Any, run_once: Play, stop_after: Any, tmp_path: Path, stopped: int
 ) -> None:
-    settings = small(local={"momentum": 0.9, "momentum_scope": "client"})
+    settings = small(local={"momentum": 0.9, "momentum_scope": "client"}, checkpoint=KEPT)
     execute(settings, tmp_path, name="whole")
     summary = run_once(settings, callbacks=[stop_after(stopped)])
     assert (summary["state"], summary["rounds"]) == ("interrupted", stopped)
@@ -96,7 +97,7 @@ def test_a_run_with_jobs_under_way_continues_to_the_same_bits(
     small: Any, run_once: Play, stop_after: Any, tmp_path: Path, algorithm: dict[str, Any]
 ) -> None:
     clock = {"name": "events", "concurrency": 3, "max_staleness": 2}
-    settings = small(clock=clock, algorithm=algorithm, participation="all")
+    settings = small(clock=clock, algorithm=algorithm, participation="all", checkpoint=KEPT)
     execute(settings, tmp_path, name="whole")
     for stopped in (1, 4):
         assert run_once(settings, callbacks=[stop_after(stopped)])["rounds"] == stopped
@@ -108,7 +109,7 @@ def test_a_run_with_jobs_under_way_continues_to_the_same_bits(
 
 def test_a_torn_state_and_a_torn_line_are_repaired(small: Any, run_once: Play, stop_after: Any, tmp_path: Path) -> None:
     """The newest state is damaged, so the run continues from an older one and drops the rows after it."""
-    settings, folder = small(), tmp_path / "x"
+    settings, folder = small(checkpoint=KEPT), tmp_path / "x"
     execute(settings, tmp_path, name="whole")
     run_once(settings, callbacks=[stop_after(5)])
     newest, older = checkpoint.generations(folder / "state")

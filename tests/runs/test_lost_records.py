@@ -28,12 +28,13 @@ KEPT = (*TABLES, "events.jsonl")
 
 @pytest.fixture(scope="module")
 def settings(small: Any) -> RunSettings:
-    """Six rounds with a state after every second, and a row in every table and among the events in each of them."""
+    """Six rounds with a state after every second, the last two of which stay, a row in every table and an event in each."""
     chosen: RunSettings = small(
         scenario=SESSIONS,
         participation="all",
         algorithm={"name": "fedgrab"},
         evaluation={"neurons": 8, "clients_every": 2},
+        checkpoint={"keep_finished": True},
     )
     return chosen
 
@@ -211,11 +212,13 @@ def test_lost_records_of_a_complete_run_are_refused_by_name(complete: Path, sett
     assert "per_class.csv is missing" in refusal(complete, settings)
 
 
-def test_a_complete_run_never_starts_over(complete: Path, settings: RunSettings) -> None:
-    (complete / "model.pt").unlink()
+@pytest.mark.parametrize("name", ["model.pt", "summary.json", "history.csv"])
+def test_a_complete_run_without_a_state_never_starts_over(complete: Path, settings: RunSettings, name: str) -> None:
+    (complete / name).unlink()
     shutil.rmtree(complete / "state")
     (complete / "state").mkdir()
-    assert "model.pt is missing, and no saved state is left to restore it from" in refusal(complete, settings)
+    assert f"{name} is missing, and no saved state is left to restore it from" in refusal(complete, settings)
+    assert check_run(complete).problems == (f"{name} is missing",)
 
 
 @pytest.mark.parametrize(
