@@ -78,17 +78,24 @@ class Attempt:
         name: of the run directory.
         moments: when it gets which signal, in order; operations in the run directory count.
         largest: bytes that a file can have at most, as on a disk that is full; 0 for any.
+        trace: folder for what it does; see :class:`injection.Injection`.
     """
 
     def __init__(
-        self, folder: Path, *arguments: str, name: str = "run", moments: tuple[Moment, ...] = (), largest: int = 0
+        self,
+        folder: Path,
+        *arguments: str,
+        name: str = "run",
+        moments: tuple[Moment, ...] = (),
+        largest: int = 0,
+        trace: Path | None = None,
     ) -> None:
         self.run = folder / "runs" / name
         self._process = Process(
             folder,
             ["run", "--name", name, *arguments],
             folder / f"{name}.output",
-            Injection(self.run, moments),
+            Injection(self.run, moments, trace),
             {"FEDTIDE_PLUGINS": "."},
             {resource.RLIMIT_FSIZE: largest} if largest else {},
         )

@@ -7,6 +7,7 @@ from attempt import Attempt, Moment
 from fedtide.algorithms.base import Algorithm
 from fedtide.core import plugins
 from fedtide.core.randomness import generator
+from fedtide.mirror.check import check_run
 from records import same_records
 from support import light, needs
 
@@ -70,3 +71,28 @@ def test_kills_change_nothing_where_memories_are_on_disk(folder):
         assert Attempt(folder, *disk, moments=(Moment(rows, operation),)).end() == -signal.SIGKILL
     assert Attempt(folder, *disk).end() == 0
     same_records(folder / "runs/run", folder / "runs/whole")
+
+
+def test_a_kill_between_the_end_and_the_removal_of_states_leaves_a_complete_run(folder):
+    """Before the first state is removed, and between states and logs; the next call removes the rest."""
+    (trace := folder / "trace").mkdir()
+    whole = Attempt(folder, name="whole", trace=trace)
+    assert whole.end() == 0
+    operations = [json.loads(line) for line in (trace / "operations.jsonl").read_text().splitlines()]
+    ended = max(number for _, number, _, path in operations if path.startswith("summary.json"))
+    removed = {number: path for _, number, event, path in operations[ended:] if event == "os.remove"}
+    removed = {number: path.removeprefix("state/") for number, path in removed.items() if path.startswith("state/")}
+    states = ["state-00000015.pt", "state-00000012.pt", "rows-00000012.npys", "rows-00000015.npys"]
+    assert list(removed.values()) == states
+    for number in list(removed)[::2]:
+        name = f"killed-{number}"
+        attempt = Attempt(folder, name=name, moments=(Moment(operation=number),))
+        assert attempt.end() == -signal.SIGKILL
+        left = {path.name for path in (attempt.run / "state").iterdir()}
+        assert left == set(states[states.index(removed[number]) :])
+        assert check_run(attempt.run).state == "intact"
+        again = Attempt(folder, name=name)
+        assert again.end() == 0
+        assert again.lines[0] == f"{name}: already complete, nothing to do"
+        assert list((again.run / "state").iterdir()) == []
+        same_records(again.run, whole.run)

@@ -34,7 +34,7 @@ def accuracies(folder, label, start, alpha, seed, session):
 
 def test_a_part_is_run_then_the_rest_and_finished_runs_stay(fedtide, folder, tiny):
     assert count_runs(Recipe(tiny)) == 4
-    part = fedtide("reproduce", "tiny", "--only", "algorithm=fedavg", "-q")
+    part = fedtide("reproduce", "tiny", "--only", "algorithm=fedavg", "-q", "--set", "checkpoint.keep_finished=true")
     assert part.status == 0
     assert part.out[-2:] == [
         "missing: alpha=0.7 algorithm=scaffold method=average (seeds 1, 2)",
@@ -43,11 +43,13 @@ def test_a_part_is_run_then_the_rest_and_finished_runs_stay(fedtide, folder, tin
     assert [(row["seeds"], row["obtained"] == "") for row in table(folder)] == [("2", False)] * 4 + [("0", True)] * 2
     done = {path: path.read_bytes() for path in folder.rglob("runs/*/*") if path.is_file()}
     assert len({path.parent for path in done}) == 2
+    assert len(list(folder.glob("runs/*/state/*.pt"))) == 2
 
     whole = fedtide("reproduce", "tiny", "-q")
     assert whole.status == 0
     assert not any(line.startswith("missing") for line in whole.out)
     assert {path: path.read_bytes() for path in done} == done
+    assert list(folder.glob("runs/*/state/*")) == []
     rows = table(folder)
     assert [row["seeds"] for row in rows] == ["2"] * 6
     for row, (label, start, session) in zip(

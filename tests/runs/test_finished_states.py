@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+import fedtide
 from fedtide.core.locks import held
 from fedtide.federation.federation import Federation
 from fedtide.mirror.check import check_run
@@ -100,6 +101,26 @@ def test_a_run_in_use_is_left_alone(kept: RunDirectory, small: Any, untrained: N
         assert free_states(kept) == 0
         assert again(kept.path, small()) == ["kept: already complete, nothing to do"]
     assert len(state_files(kept.state)) == 4
+
+
+def test_a_comparison_leaves_no_states_and_is_not_trained_again(
+    small: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    grid = [small(algorithm=name) for name in ("fedavg", "scaffold")]
+    first = fedtide.compare(grid, tmp_path, workers=1).runs
+    assert [check_run(tmp_path / key).state for key in first["key"]] == ["intact", "intact"]
+    assert list(tmp_path.glob("*/state/*")) == []
+    monkeypatch.setattr(Federation, "run_round", lambda *_: pytest.fail("trained again"))
+    assert fedtide.compare(grid, tmp_path, workers=1).runs.equals(first)
+
+
+def test_a_comparison_frees_finished_runs(small: Any, tmp_path: Path) -> None:
+    fedtide.compare([small(checkpoint={"keep_finished": True})], tmp_path, workers=1)
+    assert len(list(tmp_path.glob("*/state/*.pt"))) == 2
+    lines: list[str] = []
+    fedtide.compare([small()], tmp_path, workers=1, log=lines.append)
+    assert any("bytes of saved states removed" in line for line in lines)
+    assert list(tmp_path.glob("*/state/*")) == []
 
 
 def test_runs_that_are_not_complete_keep_their_states(small: Any, stop_after: Any, tmp_path: Path) -> None:

@@ -30,7 +30,7 @@ def generations(folder: Path) -> list[Path]:
 
 def state_files(folder: Path) -> list[Path]:
     """All saved states, then all logs: removed in this order, a state never names a log that is gone."""
-    return [*generations(folder), *folder.glob("rows-*.npys")]
+    return [*generations(folder), *sorted(folder.glob("rows-*.npys"))]
 
 
 def files_of(path: Path) -> list[Path]:
