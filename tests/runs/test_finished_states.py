@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 import fedtide
+from fedtide.core.errors import SettingsError
 from fedtide.core.locks import held
 from fedtide.federation.federation import Federation
 from fedtide.mirror.check import check_run
@@ -94,6 +95,17 @@ def test_states_that_can_repair_records_stay(kept: RunDirectory, small: Any, unt
     history.write_text(history.read_text().replace("6,1,0.", "6,1,1.", 1))
     assert again(kept.path, small()) == ["kept: already complete, nothing to do"]
     assert len(state_files(kept.state)) == 4
+
+
+def test_records_that_no_state_can_repair_are_refused(kept: RunDirectory) -> None:
+    history = kept.path / "history.csv"
+    history.write_text(history.read_text().replace("6,1,0.", "6,1,1.", 1))
+    put_back = "history.csv was changed; put it back, or delete"
+    with pytest.raises(SettingsError, match=f"{put_back} its summary.json, and the same run restores it"):
+        kept.history()
+    remove_states(kept.state)
+    with pytest.raises(SettingsError, match=f"{put_back} the run's folder to start the run again$"):
+        kept.history()
 
 
 def test_a_run_in_use_is_left_alone(kept: RunDirectory, small: Any, untrained: None) -> None:

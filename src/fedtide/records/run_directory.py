@@ -222,10 +222,9 @@ class RunDirectory:
         """Refuse records of a run that has ended if they, or its summary, are missing or not as it left them."""
         marks = self.marks()
         if problems := different(self.path, {name: marks[name] for name in names if name in marks}):
-            raise SettingsError(
-                f"{self.path}: {', '.join(problems)}; put it back, or delete its summary.json, and the same run restores it "
-                "if its saved state allows"
-            )
+            restoring = "its summary.json, and the same run restores it if its saved state allows"
+            advice = restoring if generations(self.state) else "the run's folder to start the run again"
+            raise SettingsError(f"{self.path}: {', '.join(problems)}; put it back, or delete {advice}")
 
     def finish(self, summary: Summary) -> None:
         """Write the summary, with marks of all files, once these are on the disk."""
