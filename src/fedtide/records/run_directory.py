@@ -216,7 +216,8 @@ class RunDirectory:
     @property
     def has_lost_summary(self) -> bool:
         """Whether only the summary of a complete run is missing, which no saved state can give again."""
-        return (self.path / MODEL).is_file() and not ((self.path / "summary.json").exists() or generations(self.state))
+        restorable = not (self.path / MODEL).is_file() or generations(self.state)
+        return not (restorable or (self.path / "summary.json").exists())  # in this order: states go after it has come
 
     def verify(self, *names: str) -> None:
         """Refuse records of a run that has ended if they, or its summary, are missing or not as it left them."""

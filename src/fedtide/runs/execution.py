@@ -57,6 +57,10 @@ if TYPE_CHECKING:
     from fedtide.runs.own_callbacks import OwnCallbacks
 
 INTERRUPTED = "interrupted; the same call continues from what is saved"
+_NO_STATE = (
+    "{}: the run has ended, but {}, and no saved state is left to restore it from; put it back, or delete the run's folder to "
+    "start the run again"
+)
 
 
 def run(
@@ -175,6 +179,8 @@ def execute(
 def _ended(job: _Job) -> Summary | None:
     if (done := job.directory.finished(job.key)) is not None:
         job.watch.log(f"{job.directory.path.name}: already {done['state']}, nothing to do")
+    elif job.directory.has_lost_summary:
+        raise SettingsError(_NO_STATE.format(job.directory.path, "summary.json is missing"))
     return done
 
 
@@ -315,12 +321,9 @@ def _resume(job: _Job) -> checkpoint.Saved | None:
     """The newest saved state that the records hold; later records are dropped."""
     directory, log = job.directory, job.watch.log
     saved, skipped = checkpoint.load(directory.state, job.key, directory.lost_for_good)
-    ended = ["summary.json is missing"] if directory.has_lost_summary else wrong_size(directory.path, directory.marks())
+    ended = wrong_size(directory.path, directory.marks())
     if ended and saved is None:
-        raise SettingsError(
-            f"{directory.path}: the run has ended, but {', '.join(ended)}, and no saved state is left to restore it from; put "
-            "it back, or delete the run's folder to start the run again"
-        )
+        raise SettingsError(_NO_STATE.format(directory.path, ", ".join(ended)))
     for path, problem in skipped.items():
         log(f"{problem}; continuing from an older state")
         fence(path)
