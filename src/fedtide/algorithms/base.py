@@ -132,6 +132,8 @@ class Algorithm(Plugin):
         apart: names in ``up`` that clients compute from their data, not from their models; links do not touch them.
         linear_head: whether the model's logits must be one linear map of its features.
         needs_body: whether the model must have parameters before its last layer.
+        starts_from_w: with :meth:`start` or :meth:`phases` overridden: whether all training starts from ``r.w``, or ``r.base``,
+            nonetheless, so that the server may compress what it sends.
         keeps_buffers: whether clients keep the network's floating buffers to themselves: the global ones then stay as they are.
         takes_momentum: whether ``local.momentum`` goes with it; it does not where the algorithm takes local steps itself.
         gradients_per_step: most gradients on a batch that :meth:`direction` takes in a local step, for the record, the costs
@@ -171,6 +173,7 @@ class Algorithm(Plugin):
     apart: Sequence[str] = ()
     linear_head: bool = False
     needs_body: bool = False
+    starts_from_w: ClassVar[bool] = False
     keeps_buffers: bool = False
     personal: ClassVar[bool] = False
     trains_global: ClassVar[bool] = True

@@ -54,6 +54,7 @@ class FedGrab(Averaging):
     settings: Settings
 
     robust = True
+    starts_from_w = True
     needs_classes = True
 
     def __init__(self, settings: Settings) -> None:

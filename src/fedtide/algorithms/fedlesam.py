@@ -56,6 +56,7 @@ class FedLesam(Algorithm):
     settings: Settings
 
     models = ("cloud", "participants")
+    starts_from_w = True
 
     def __init__(self, settings: Settings) -> None:
         super().__init__(settings)

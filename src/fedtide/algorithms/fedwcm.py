@@ -66,6 +66,7 @@ class FedWcm(ClientMomentum):
     settings: Settings
 
     robust = True
+    starts_from_w = True
     needs_classes = True
 
     down: Sequence[str] = ("w", "Delta", "alpha")

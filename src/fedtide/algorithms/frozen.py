@@ -24,6 +24,7 @@ class Frozen(Algorithm):
 
     averages_inside_round: ClassVar[bool] = True
     robust = True
+    starts_from_w = True
     sums_only = True
 
     def phases(self, r: Round) -> Generator[Phase, Tensor, None]:

@@ -52,6 +52,7 @@ class PerFedAvg(Averaging):
 
     sums_only = True
     robust = True
+    starts_from_w = True
 
     def __init__(self, settings: Settings) -> None:
         super().__init__(settings)

@@ -258,7 +258,7 @@ class Wireless:
         keys: Sequence[int],
         devices: Sequence[int],
         segments: Sequence[Segment],
-        bytes_down: int,
+        bytes_down: Ints | int,
         bytes_up: int,
         purpose: str = "batches",
     ) -> RoundCost:
@@ -272,7 +272,8 @@ class Wireless:
             keys: of the round (its number), with ``purpose`` those of its fading.
             devices: ids of the K devices, at least one.
             segments: of the round, in order; none if no device trains.
-            bytes_down, bytes_up: what a device receives and sends in one exchange; ignored with ``payload: paper``.
+            bytes_down, bytes_up: what a device receives ([K], or all the same) and sends in one exchange; ignored with
+                ``payload: paper``.
             purpose: ``batches`` in training; tells it apart from other rounds with the same number.
         """
         s = self.settings
@@ -297,13 +298,20 @@ class Wireless:
         return RoundCost(down_s, up_s, compute.sum(0), _waits(member > 0, down, up, compute), energy)
 
     def job_costs(
-        self, numbers: Sequence[int], devices: Sequence[int], samples: Sequence[int], down: int, up: int, places: int
+        self,
+        numbers: Sequence[int],
+        devices: Sequence[int],
+        samples: Sequence[int],
+        down: Ints | int,
+        up: int,
+        places: int,
     ) -> JobCosts:
         """Costs of K jobs of one device each: a download, computation and an upload, independent of all other jobs.
 
         Args:
             numbers: of the jobs; with the devices' ids, the keys of their fading. devices: ids.
-            samples: that each processes. down, up: bytes that it receives and sends; ignored with ``payload: paper``.
+            samples: that each processes. down, up: bytes that it receives ([K], or all the same) and sends; ignored with
+                ``payload: paper``.
             places: jobs at once; each has this fraction of the band, and of the server's power in it.
         """
         s, fixed = self.settings, self._fixed_samples()
@@ -322,7 +330,7 @@ class Wireless:
         energy = s.receive_power * seconds[0] + s.send_power * seconds[1] + s.capacitance * cycles * square
         return JobCosts(slots.sum(0) + computing, energy)
 
-    def _payload(self, down: int, up: int) -> tuple[int, int]:
+    def _payload(self, down: Ints | int, up: int) -> tuple[Ints | int, int]:
         return (4 * self.parameters,) * 2 if self.settings.payload == "paper" else (down, up)
 
     def _cycles(self, samples: Floats) -> Floats:
@@ -346,7 +354,7 @@ class Wireless:
             row[segment.rows] = segment.samples
         return samples
 
-    def _link(self, bandwidth: float, power: float, gains: Floats, bits: Floats | float) -> Link:
+    def _link(self, bandwidth: float, power: float, gains: Floats, bits: Floats | Ints | float) -> Link:
         return Link(bandwidth, power * gains / (noise_density(self.settings) * bandwidth), bits)
 
 

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from fedtide.algorithms.base import Algorithm
+from fedtide.federation import downlink
 from fedtide.federation.assembly.chosen import LAST_SERVED, LATEST
 from fedtide.federation.gradient_rounds import GradientRounds
 from fedtide.federation.parts import Parts
@@ -29,6 +30,7 @@ def begin_session(parts: Parts, state: RunState, t: int) -> dict[str, Any] | Non
     boundary = boundary_at(parts, state, t)
     w, b = parts.initialiser.start(boundary)
     state.w, state.b = w.clone(), b.clone()
+    downlink.restart(parts, state)
     if LATEST in state.memory:
         state.memory[LATEST].copy_(state.w)
         state.written.fill_(t + 1)
@@ -76,6 +78,8 @@ def change_population(parts: Parts, state: RunState, plan: RoundPlan) -> None:
     """
     if plan.departed is None:
         return
+    if plan.starts is None:  # else they were forgotten when they left, and may be back
+        downlink.forget(state, plan.departed.tolist())
     if not (parts.algorithm.personal and parts.settings.federation.returners == "keep"):
         departed = torch.from_numpy(plan.departed)
         _clear(parts, state, departed[state.written[departed] > 0])

@@ -13,6 +13,7 @@ from fedtide.core.randomness import key64
 from fedtide.detectors.base import Stream
 from fedtide.engine import contract
 from fedtide.federation.boundary import forget_all
+from fedtide.federation.downlink import restart
 from fedtide.federation.parts import Parts
 from fedtide.federation.plan import RoundPlan
 from fedtide.federation.round import RoundResult
@@ -54,6 +55,7 @@ class Detection:
             state.detector = {**state.detector, "w": state.w.clone(), "b": state.b.clone()}
         elif response == "reset_model" and t in _rounds(state):
             state.w, state.b = state.detector["w"].clone(), state.detector["b"].clone()
+            restart(self.parts, state)
         elif response == "reset_memories" and t in _rounds(state):
             forget_all(self.parts, state)
 

@@ -11,6 +11,7 @@ from fedtide.core.errors import Diverged
 from fedtide.federation.boundary import begin_session, boundary_at, change_population
 from fedtide.federation.clocks.clock import make_clock
 from fedtide.federation.detection import Detection
+from fedtide.federation.downlink import advance
 from fedtide.federation.ledger import charge_session
 from fedtide.federation.parts import Parts
 from fedtide.federation.plan import RoundPlan
@@ -53,10 +54,11 @@ class Federation:
         result = train_round(parts, state, plan)
         state.w, state.b, state.round = result.w, result.b, t + 1
         exchanges = self.clock.charge(state, plan, result)
+        sent = advance(parts, state, plan)
         failed = self._failed(result)
         alarms = self.detection.observe(state, plan, result, failed)
         record = self._record(state, plan, result, t, failed)
-        record.row |= alarms
+        record.row |= sent | alarms
         record.clients |= fits
         self.clock.record(record, plan, state)
         record.session, record.initial = session, initial

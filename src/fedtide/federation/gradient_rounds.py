@@ -8,6 +8,7 @@ from torch import Tensor
 
 from fedtide.engine.flat import Layout
 from fedtide.federation.assembly.chosen import LAST_SERVED, LATEST
+from fedtide.federation.downlink import advance, receive, restart
 from fedtide.federation.ledger import charge
 from fedtide.federation.parts import Parts
 from fedtide.federation.plan import plan_gradient_round
@@ -46,6 +47,7 @@ class GradientRounds:
         for name in (LATEST, LAST_SERVED):  # for evaluation only
             scratch.memory.pop(name, None)
         scratch.w, scratch.b = w, b
+        restart(parts, scratch)
         scratch.uplink = {
             link: {name: value.clone() for name, value in kept.items()} for link, kept in self.state.uplink.items()
         }
@@ -53,6 +55,8 @@ class GradientRounds:
             plan = plan_gradient_round(parts.timeline, self.t, v, local, parts.settings.seed)
             result = train_round(parts, scratch, plan)
             scratch.w, scratch.b = result.w, result.b
-            charge(self.state, plan, result.segments, parts.payload, parts.wireless)
+            received = receive(parts, scratch, plan.ids, v)
+            charge(self.state, plan, result.segments, parts.payload, parts.wireless, received)
+            advance(parts, scratch, plan)
         self.state.totals["gradient_rounds"] += rounds
         return scratch.w

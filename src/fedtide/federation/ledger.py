@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import numpy as np
+
 from fedtide.algorithms.base import Algorithm
 from fedtide.costs.wireless import Segment, Wireless
 from fedtide.federation.payload import Payload
@@ -12,19 +14,28 @@ from fedtide.federation.state import RunState
 
 
 def charge(
-    state: RunState, plan: RoundPlan, segments: Sequence[Segment], payload: Payload, wireless: Wireless | None
+    state: RunState,
+    plan: RoundPlan,
+    segments: Sequence[Segment],
+    payload: Payload,
+    wireless: Wireless | None,
+    received: Sequence[int] | None = None,
 ) -> int:
     """Add what a round costs to the totals of ``state``, the run's and not a scratch copy; the exchanges, over participants.
 
     Args:
         segments: local work before each exchange of models; each costs its members one payload in both directions.
+        received: bytes that each participant receives in an exchange, if not those of the payload.
     """
+    down = np.full(len(plan.ids), payload.down) if received is None else np.array(received)
     exchanges = sum(len(segment.rows) for segment in segments)
-    state.totals["kappa"] += exchanges * payload.models / (len(plan.ids) * plan.mean_steps)
-    state.totals["bytes_down"] += exchanges * payload.down
+    total = sum(int(down[segment.rows].sum()) for segment in segments)
+    models = payload.worth(exchanges, exchanges * payload.down - total)
+    state.totals["kappa"] += models / (len(plan.ids) * plan.mean_steps)
+    state.totals["bytes_down"] += total
     state.totals["bytes_up"] += exchanges * payload.up
     if wireless:
-        cost = wireless.round_cost(plan.keys, plan.ids, segments, payload.down, payload.up, plan.purpose)
+        cost = wireless.round_cost(plan.keys, plan.ids, segments, down, payload.up, plan.purpose)
         state.totals["latency"] += cost.latency_s
         state.totals["energy"] += cost.energy_J
     return exchanges

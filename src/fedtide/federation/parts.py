@@ -28,6 +28,7 @@ from fedtide.federation.assembly.chosen import Chosen
 from fedtide.federation.assembly.compatibility import (
     refuse_early_stop,
     refuse_other_clock,
+    refuse_other_downlink,
     refuse_other_optimiser,
     refuse_other_phases,
     refuse_other_uplink,
@@ -100,7 +101,7 @@ class Parts(Chosen):
     @property
     def payload(self) -> Payload:
         """What one exchange costs; of some algorithms it changes by round."""
-        return payload(self.algorithm, self.links, self.layout.size, self.layout.buffer_size)
+        return payload(self.algorithm, self.links, self.layout.size, self.layout.buffer_size, self.downlink)
 
     def named(self, w: Tensor, b: Tensor) -> dict[str, Tensor]:
         """A model by parameter and buffer name, on the CPU, with all that a network of its class needs to load it."""
@@ -136,6 +137,7 @@ def assemble(chosen: Chosen, timeline: Timeline, data: Dataset, hardware: Hardwa
 
     sizes = timeline.num_clients, data.num_classes, data.input_shape
     algorithm.bind(Problem(layout, *sizes, randomness, drawn, timeline.concepts.maps))
+    refuse_other_downlink(chosen, layout)
     for link in chosen.links:
         link.bind(chosen.links, layout)
         link.foresee(partial(cohorts, chosen.participation, timeline, settings.seed))
@@ -176,8 +178,13 @@ def _refuse_unsuitable(chosen: Chosen, timeline: Timeline, data: Dataset) -> Non
         raise SettingsError(f"algorithm {name} makes synthetic samples, but data {data.name} is text")
     if "validation" in settings.evaluation.splits and not len(timeline.validation):
         raise SettingsError(f"validation = {settings.validation:g}: evaluation.splits needs a share > 0 to evaluate on")
-    if timeline.notes.get("stateless") and (algorithm.stateful or settings.local.keeps_momentum):
-        what = f"algorithm {name}" if algorithm.stateful else "local.momentum_scope = client"
+    memories = [
+        (algorithm.stateful, f"algorithm {name}"),
+        (settings.local.keeps_momentum, "local.momentum_scope = client"),
+        (chosen.downlink is not None, "downlink"),
+    ]
+    if timeline.notes.get("stateless") and any(used for used, _ in memories):
+        what = next(what for used, what in memories if used)
         raise SettingsError(
             f"{what} needs clients that remember; scenario {settings.scenario.name} has clients that do not"
         )

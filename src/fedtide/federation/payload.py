@@ -6,21 +6,36 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from fedtide.algorithms.base import Algorithm, shared_size
-from fedtide.uplink.base import Link
+from fedtide.uplink.base import Compression, Link
 
 BYTES = 4  # bytes of one number on the wire, independent of the simulation's precision
 
 
 @dataclass(frozen=True)
 class Payload:
-    """Bytes of one exchange of one client, and their size in exchanges of the model alone."""
+    """Bytes of one exchange of one client, and their size in exchanges of the model alone.
+
+    Of the bytes ``down``, ``model`` are those of the parameters, and ``update`` those of a compressed update of them.
+    """
 
     down: int
     up: int
     models: float
+    model: int = 0
+    update: int = 0
+
+    def received(self, missed: int | None) -> int:
+        """Bytes for a client that lacks so many updates, each of which is sent, or the whole model; None: it lacks all."""
+        return self.down - (0 if missed is None else max(0, self.model - missed * self.update))
+
+    def worth(self, exchanges: int, spared: int) -> float:
+        """Size of some exchanges in which so many bytes were not sent, in exchanges of the model alone."""
+        return exchanges * self.models - (spared * self.models / (self.down + self.up) if spared else 0.0)
 
 
-def payload(algorithm: Algorithm, links: Sequence[Link], size: int, buffers: int) -> Payload:
+def payload(
+    algorithm: Algorithm, links: Sequence[Link], size: int, buffers: int, downlink: Compression | None = None
+) -> Payload:
     """Bytes that one participant receives and sends in one exchange.
 
     The model (``w``, ``W``) has d parameters, or those that are :meth:`Algorithm.shared`, and q floating buffers, unless
@@ -32,7 +47,7 @@ def payload(algorithm: Algorithm, links: Sequence[Link], size: int, buffers: int
     vectors = {*algorithm.client, *(vector.name for vector in algorithm.server_vectors())}
     with_model = 0 if algorithm.keeps_buffers else BYTES * buffers
 
-    def update(numbers: int) -> int:
+    def update(numbers: int, links: Sequence[Link]) -> int:
         found = BYTES * numbers
         for link in links:
             bits = link.bits(numbers)
@@ -42,11 +57,12 @@ def payload(algorithm: Algorithm, links: Sequence[Link], size: int, buffers: int
     def bytes_of(name: str, sent: bool) -> int:
         if name in ("w", "W"):
             numbers = shared_size(algorithm, algorithm.problem.layout)
-            return (update(numbers) if sent else BYTES * numbers) + with_model
+            return (update(numbers, links) if sent else BYTES * numbers) + with_model
         numbers = algorithm.payload(name)
         derived = sent and name in vectors and name not in algorithm.apart
-        return update(size) if links and derived else BYTES * numbers
+        return update(size, links) if links and derived else BYTES * numbers
 
     down = sum(bytes_of(name, False) for name in algorithm.down)
     up = sum(bytes_of(name, True) for name in algorithm.up)
-    return Payload(down, up, (down + up) / (2 * BYTES * (size + buffers)))
+    models = (down + up) / (2 * BYTES * (size + buffers))
+    return Payload(down, up, models, *((BYTES * size, update(size, [downlink])) if downlink else ()))

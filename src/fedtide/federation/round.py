@@ -15,6 +15,7 @@ from fedtide.engine import contract
 from fedtide.engine.local import Cohort, momentum_steps
 from fedtide.engine.plan import BatchPlan
 from fedtide.federation.assembly.chosen import LAST_SERVED, LATEST
+from fedtide.federation.downlink import broadcast, moved
 from fedtide.federation.parts import Parts
 from fedtide.federation.plan import RoundPlan
 from fedtide.federation.ranks import Share, share_of
@@ -90,7 +91,7 @@ def train_round(parts: Parts, state: RunState, plan: RoundPlan) -> RoundResult:
     if parts.rule is not None:
         r.rule = combining = Combining(parts.rule, r, trained.start, trip)
     r.weights = contract.tensor(algorithm, "weights", algorithm.weights(r), r.n, tuple(r.n.shape))
-    w = contract.tensor(algorithm, "finish", algorithm.finish(r), state.w, tuple(state.w.shape))
+    w = moved(state, contract.tensor(algorithm, "finish", algorithm.finish(r), state.w, tuple(state.w.shape)))
     if algorithm.keeps_buffers:
         b = state.b
     else:
@@ -167,7 +168,8 @@ def _make_round(
     counts = parts.data.label_counts(plan.shards)
     weights = parts.weighting.weights(n, counts)
     services = RoundServices(parts, state, plan, counts)
-    rows = state.w.expand(len(plan.ids), -1) if plan.starts is None else plan.starts.w
+    sent = broadcast(state)
+    rows = sent.expand(len(plan.ids), -1) if plan.starts is None else plan.starts.w
     behind = [0] * len(plan.ids) if plan.starts is None else plan.starts.staleness
     rate = plan.rate
     r = Round(
@@ -178,7 +180,7 @@ def _make_round(
         lr=plan.lr,
         rate=rate if isinstance(rate, float) else column(torch.tensor(rate, dtype=torch.float64)),
         lr0=local.lr,
-        w=state.w,
+        w=sent,
         W=rows,
         trained=rows,
         b=state.b,

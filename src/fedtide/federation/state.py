@@ -28,6 +28,8 @@ class RunState:
         seen: bool [N], clients that have a memory. counts: int64 [N], rounds each client took part in.
         written: int64 [N], number of the last round (from 1) in which a client's rows of ``memory`` were written; 0 for never.
         uplink: tensors that links and the aggregation rule keep at the server, by link, or combination of a round, and name.
+        downlink: with a compressed one, the model ``w`` [d] that clients receive, and ``received`` int64 [N], number of the
+            last round (from 1) of this session whose model each client has; 0 for none.
         extra: the algorithm's further tensors. initialiser: the initialiser's. events: with ``clock: events``, jobs under way.
         detector: with one, ``streams`` int64 [n] and ``losses`` float64 [n], what each stream of losses has seen since it
             began, in order, 16 bytes for every participant of a round at most; ``responses`` int64 [k], rounds that one came
@@ -45,6 +47,7 @@ class RunState:
     counts: Tensor
     written: Tensor
     uplink: dict[str, dict[str, Tensor]] = field(default_factory=dict)
+    downlink: dict[str, Tensor] = field(default_factory=dict)
     extra: dict[str, Tensor] = field(default_factory=dict)
     initialiser: dict[str, Tensor] = field(default_factory=dict)
     detector: dict[str, Tensor] = field(default_factory=dict)
@@ -77,6 +80,13 @@ def server_vectors(algorithm: Algorithm, like: Tensor) -> dict[str, Tensor]:
     return {vector.name: torch.full_like(like, vector.start) for vector in algorithm.server_vectors()}
 
 
+def fresh_downlink(parts: Parts, w: Tensor) -> dict[str, Tensor]:
+    """``RunState.downlink`` before anybody has received the model ``w``."""
+    if parts.downlink is None:
+        return {}
+    return {"w": w.clone(), "received": torch.zeros(parts.timeline.num_clients, dtype=torch.int64)}
+
+
 def initial_state(parts: Parts) -> RunState:
     """State before the first round."""
     clients, rows, state = parts.timeline.num_clients, parts.client_rows(parts.layout), _without_memory(parts)
@@ -97,6 +107,7 @@ def _without_memory(parts: Parts) -> RunState:
         written=torch.zeros(clients, dtype=torch.int64),
         uplink={link.settings.name: link.extra(shared_size(parts.algorithm, parts.layout)) for link in parts.links}
         | ({} if parts.rule is None else parts.rule.begin(parts.w0)),
+        downlink=fresh_downlink(parts, parts.w0),
         extra=parts.algorithm.extra(),
         detector={} if parts.detector is None else _of_detector(parts),
     )
@@ -139,7 +150,15 @@ def _expected(first: RunState, client_rows: dict[str, int]) -> dict[str, str]:
     expected = {name: _form(getattr(first, name)) for name in ("w", "b", "seen", "counts")}
     expected |= _forms("server", first.server)
     expected |= {f"memory.{name}": f"{first.w.dtype} [{len(first.seen)}, {size}]" for name, size in client_rows.items()}
-    return expected | {f"extra.{name}": "a tensor" for name in first.extra} | _forms("uplink", first.uplink)
+    return (
+        expected
+        | {f"extra.{name}": "a tensor" for name in first.extra}
+        | {
+            name: form
+            for group in ("uplink", "downlink")
+            for name, form in _forms(group, getattr(first, group)).items()
+        }
+    )
 
 
 def _refuse_other_shapes(expected: dict[str, str], saved: dict[str, Any]) -> None:
@@ -150,7 +169,7 @@ def _refuse_other_shapes(expected: dict[str, str], saved: dict[str, Any]) -> Non
     found |= {f"server.{name}": _form(value) for name, value in saved.get("server", {}).items()}
     found |= {f"memory.{name}": _form(value) for name, value in forms.items()}
     found |= {f"extra.{name}": "a tensor" for name in saved.get("extra", {}) if f"extra.{name}" in expected}
-    for name in ("uplink", "events", "detector"):
+    for name in ("uplink", "downlink", "events", "detector"):
         found |= _forms(name, saved.get(name, {}))
     for name in (*expected, *found):
         is_, should = found.get(name, "missing"), expected.get(name, "absent")

@@ -67,7 +67,8 @@ def modules(settings: RunSettings) -> list[str]:
     }
     if (selection := getattr(settings.exchange, "selection", None)) is not None:
         chosen["selection"] = selection.name
-    several = {"scenarios": scenarios(settings), "uplink": [link.name for link in settings.uplink]}
+    links = [*settings.uplink, *([] if settings.downlink is None else [settings.downlink])]
+    several = {"scenarios": scenarios(settings), "uplink": [link.name for link in links]}
     named = [*chosen.items(), *((kind, name) for kind, names in several.items() for name in names)]
     return closure([*_ROOTS, *(plugins.module_of(kind, name) for kind, name in named)], _can_change_numbers)
 

@@ -61,6 +61,16 @@ class Choice:
         return {"anyOf": [{"enum": names}, *options]}
 
 
+class ChoiceOrNone(Choice):
+    """The same, or ``none``."""
+
+    def __call__(self, value: Any) -> Any:
+        return None if value in (None, "none", {"name": "none"}) else super().__call__(value)
+
+    def __get_pydantic_json_schema__(self, core: CoreSchema, handler: GetJsonSchemaHandler) -> dict[str, Any]:
+        return {"anyOf": [{"enum": [None, "none"]}, *super().__get_pydantic_json_schema__(core, handler)["anyOf"]]}
+
+
 def one_of(union: Any, default: str | None = None) -> Any:
     """Annotation of a field with one of several groups of settings, by name; a mapping without one has the ``default``."""
     kinds = get_args(union)
@@ -95,6 +105,8 @@ def choice_field(default: str, description: str) -> Any:
 
 WeightingChoice = Annotated[SerializeAsAny[PluginSettings], *choice("weighting", "samples")]
 UplinkChoice = Annotated[SerializeAsAny[PluginSettings], *choice("uplink", "")]
+_downlink = ChoiceOrNone("uplink", "")
+DownlinkChoice = Annotated[SerializeAsAny[PluginSettings] | None, BeforeValidator(_downlink), _downlink]
 AggregationChoice = Annotated[SerializeAsAny[PluginSettings], *choice("aggregation", "mean")]
 AttackChoice = Annotated[SerializeAsAny[PluginSettings], *choice("attack", "none")]
 SelectionChoice = Annotated[SerializeAsAny[PluginSettings], *choice("selection", "dynacomm")]

@@ -11,7 +11,7 @@ from fedtide.core import plugins
 from fedtide.core.bounds import MOST_THREADS, AtMost, Threads
 from fedtide.core.errors import SettingsError
 from fedtide.core.plugins import INCIDENTAL, OMIT_DEFAULT, PluginSettings, SettingsModel
-from fedtide.settings.choices import AggregationChoice, AttackChoice, UplinkChoice, choice, choice_field
+from fedtide.settings.choices import AggregationChoice, AttackChoice, DownlinkChoice, UplinkChoice, choice, choice_field
 from fedtide.settings.classes import refuse_without_classes
 from fedtide.settings.clock import ClockChoice, Rounds
 from fedtide.settings.costs import CostSettings
@@ -318,6 +318,9 @@ class RunSettings(SettingsModel):
     clock: Annotated[ClockChoice, OMIT_DEFAULT] = Field(Rounds(), description="what the server waits for")
     uplink: Annotated[tuple[UplinkChoice, ...], OMIT_DEFAULT] = Field(
         (), description="links that an update passes on its way to the server; their order is fixed"
+    )
+    downlink: Annotated[DownlinkChoice, OMIT_DEFAULT] = Field(
+        None, description="compressor of the model that the server sends, as for the uplink; null: none"
     )
     aggregation: Annotated[AggregationChoice, OMIT_DEFAULT] = choice_field("mean", "how the server combines updates")
     attack: Annotated[AttackChoice, OMIT_DEFAULT] = choice_field("none", "what some clients do to harm the model")

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import cache, partial
 from typing import Literal
 
-import numpy as np
 import torch
 from pydantic import Field
 from torch import Tensor
@@ -16,10 +15,7 @@ from torch import Tensor
 from fedtide.algorithms.base import RunPreview, Vectors
 from fedtide.core.plugins import PluginSettings, Tunable
 from fedtide.engine.flat import Layout
-from fedtide.uplink.base import Link, Sending
-
-Draws = Callable[[], np.random.Generator]
-"""The draws of a client in a round, for compressors that have any."""
+from fedtide.uplink.base import Compression, Draws, Link, Sending
 
 
 class CompressSettings(PluginSettings):
@@ -27,7 +23,7 @@ class CompressSettings(PluginSettings):
     memory_decay: float = Field(1.0, ge=0, le=1, description="factor of what was lost before, with error_feedback")
 
 
-class Compressor(Link):
+class Compressor(Compression):
     """Sends ``Q(v)``, ``v = Delta + beta e``; with error feedback ``e <- v - Q(v)`` (Karimireddy et al. 2019), else ``e = 0``.
 
     Updates that are not finite pass as they are, so that what has diverged shows.
@@ -42,14 +38,6 @@ class Compressor(Link):
         super().__init__(settings)
         self.memory: Sequence[str] = ("error", "last") if settings.error_feedback else ()
         self._gone = 0.0
-
-    @abstractmethod
-    def exact(self, size: int) -> bool:
-        """Whether nothing is lost of updates of ``size`` numbers."""
-
-    @abstractmethod
-    def compressed(self, v: Tensor, draws: Draws) -> Tensor:
-        """``Q(v)`` of an update [d], a tensor of its own."""
 
     def bind(self, links: Sequence[Link], layout: Layout) -> None:
         self.layout = layout

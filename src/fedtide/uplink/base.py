@@ -132,6 +132,29 @@ class Link(Plugin):
         return []
 
 
+Draws = Callable[[], np.random.Generator]
+"""The draws of a message, for compressors that have any."""
+
+
+class Compression(Link):
+    """A link that sends ``Q(v)`` in the place of an update v; the server may send its model in that way, too."""
+
+    @abstractmethod
+    def exact(self, size: int) -> bool:
+        """Whether nothing is lost of updates of ``size`` numbers."""
+
+    @abstractmethod
+    def compressed(self, v: Tensor, draws: Draws) -> Tensor:
+        """``Q(v)`` of an update [d], a tensor of its own."""
+
+    def remedy(self, size: int) -> str:
+        """What to set so that Q is a contraction, ``|v - Q(v)| < |v|`` (on average), of ``size`` numbers; empty if it is one.
+
+        Only then what is lost can be kept and added to the next update: with others it may grow without bound.
+        """
+        return ""
+
+
 def memory_name(link: Link, name: str) -> str:
     """Name of a link's client vector among all vectors that clients keep."""
     return f"uplink.{link.settings.name}.{name}"

@@ -12,8 +12,8 @@ from fedtide.algorithms.base import RunPreview
 from fedtide.core.errors import SettingsError
 from fedtide.core.plugins import Tunable
 from fedtide.engine.flat import Layout
-from fedtide.uplink._compress import ByNorm, Draws, NormSettings
-from fedtide.uplink.base import Link
+from fedtide.uplink._compress import ByNorm, NormSettings
+from fedtide.uplink.base import Draws, Link
 
 
 class Qsgd(ByNorm):
@@ -31,15 +31,20 @@ class Qsgd(ByNorm):
 
     def bind(self, links: Sequence[Link], layout: Layout) -> None:
         super().bind(links, layout)
-        levels, largest = self.settings.levels, max(self.sizes(layout.size))
-        if self.memory and levels is not None and levels < math.sqrt(largest):
+        if self.memory and (remedy := self.remedy(layout.size)):
             raise SettingsError(
-                f"uplink qsgd: error_feedback with levels = {levels} would let what is kept grow without bound; for "
-                f"{largest} numbers with one norm set levels >= {math.ceil(math.sqrt(largest))}, or error_feedback = false"
+                f"uplink qsgd: error_feedback with levels = {self.settings.levels} would let what is kept grow without bound; "
+                f"{remedy}, or error_feedback = false"
             )
 
     def exact(self, size: int) -> bool:
         return self.settings.levels is None
+
+    def remedy(self, size: int) -> str:
+        levels, largest = self.settings.levels, max(self.sizes(size))
+        if levels is None or levels >= math.sqrt(largest):
+            return ""
+        return f"for {largest} numbers with one norm set levels >= {math.ceil(math.sqrt(largest))}"
 
     def bits(self, size: int) -> int | None:
         if self.settings.levels is None:

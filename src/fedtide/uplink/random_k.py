@@ -9,7 +9,8 @@ from pydantic import Field, model_validator
 from torch import Tensor
 
 from fedtide.core.errors import SettingsError
-from fedtide.uplink._compress import Draws, Part, PartSettings
+from fedtide.uplink._compress import Part, PartSettings
+from fedtide.uplink.base import Draws
 
 
 class RandomK(Part):
@@ -43,6 +44,9 @@ class RandomK(Part):
             return self
 
     settings: Settings
+
+    def remedy(self, size: int) -> str:
+        return "set scaled to false" if self.settings.scaled and 2 * self.count(size) <= size else ""
 
     def bits(self, size: int) -> int:
         return 32 * self.count(size)

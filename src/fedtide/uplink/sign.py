@@ -7,7 +7,8 @@ from pydantic import Field
 from torch import Tensor
 
 from fedtide.algorithms.base import RunPreview
-from fedtide.uplink._compress import ByNorm, Draws, NormSettings
+from fedtide.uplink._compress import ByNorm, NormSettings
+from fedtide.uplink.base import Draws
 
 
 class Sign(ByNorm):
@@ -25,6 +26,9 @@ class Sign(ByNorm):
 
     def exact(self, size: int) -> bool:
         return False
+
+    def remedy(self, size: int) -> str:
+        return "" if self.settings.magnitude is None else "leave out magnitude"
 
     def bits(self, size: int) -> int:
         return size + (32 * len(self.sizes(size)) if self.settings.magnitude is None else 0)

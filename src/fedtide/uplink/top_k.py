@@ -6,7 +6,8 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
-from fedtide.uplink._compress import Draws, Part, PartSettings
+from fedtide.uplink._compress import Part, PartSettings
+from fedtide.uplink.base import Draws
 
 
 class TopK(Part):

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from fedtide.aggregation.base import Rule
 from fedtide.algorithms.base import Algorithm, shared_size
 from fedtide.core import plugins
+from fedtide.core.errors import SettingsError
+from fedtide.core.plugins import PluginSettings
 from fedtide.detectors.base import Detector
 from fedtide.engine.flat import Layout
 from fedtide.engine.optimisers import optimiser
@@ -17,7 +19,7 @@ from fedtide.models.base import Model
 from fedtide.objectives.base import Objective
 from fedtide.participation.base import Participation
 from fedtide.settings.run import RunSettings
-from fedtide.uplink.base import Link, memory_name
+from fedtide.uplink.base import Compression, Link, memory_name
 from fedtide.weighting.base import Weighting
 from fedtide.world.dataset import Dataset
 from fedtide.world.timeline import Timeline
@@ -26,11 +28,20 @@ LATEST, LAST_SERVED = "latest", "last_served"
 """Rows kept for evaluation: each client's latest local model, and the one that it was served before it left."""
 
 
+def _compression(settings: PluginSettings) -> Compression:
+    """The compressor of the downlink."""
+    link = plugins.create(Link, settings)
+    if not isinstance(link, Compression):
+        raise SettingsError(f"downlink {settings.name} is no compressor; use one like qsgd, top_k or sign")
+    link.memory = ()  # what is lost is kept by the server, as the difference of its model and the clients'
+    return link
+
+
 @dataclass
 class Chosen:
     """What a run's settings choose by name.
 
-    ``links`` are in order, ``rule`` is None for the weighted mean, ``detector`` and ``attackers`` None for none.
+    ``links`` are in order, ``rule`` is None for the weighted mean, ``downlink``, ``detector`` and ``attackers`` None for none.
     """
 
     settings: RunSettings
@@ -42,6 +53,7 @@ class Chosen:
     objective: Objective
     model: Model
     links: list[Link]
+    downlink: Compression | None
     rule: Rule | None
     detector: Detector | None
     attackers: Attackers | None
@@ -61,6 +73,7 @@ class Chosen:
             objective=plugins.create(Objective, settings.objective),
             model=plugins.create(Model, settings.model),
             links=sorted((plugins.create(Link, link) for link in settings.uplink), key=lambda link: link.place),
+            downlink=None if settings.downlink is None else _compression(settings.downlink),
             rule=None if settings.aggregation.name == "mean" else plugins.create(Rule, settings.aggregation),
             detector=None if settings.detector.name == "none" else plugins.create(Detector, settings.detector),
             attackers=Attackers.of(settings, timeline, data),

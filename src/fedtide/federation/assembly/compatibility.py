@@ -1,4 +1,4 @@
-"""Which algorithms go with which clock and which local optimiser."""
+"""Which algorithms go with which clock, which local optimiser and which links."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from itertools import pairwise
 
 from fedtide.algorithms.base import Algorithm
 from fedtide.core.errors import SettingsError
+from fedtide.engine.flat import Layout
 from fedtide.engine.plan import EPOCHS
 from fedtide.federation.assembly.chosen import Chosen
 from fedtide.settings.clock import Events
@@ -98,6 +99,47 @@ def refuse_other_uplink(chosen: Chosen) -> None:
     ]
     if problems := [problem for found, problem in refused if found]:
         raise SettingsError(problems[0])
+
+
+def refuse_other_downlink(chosen: Chosen, layout: Layout) -> None:
+    """Refuse a compressed downlink that loses more than it gets, or that does not go with the rest of a run."""
+    link, settings, algorithm = chosen.downlink, chosen.settings, chosen.algorithm
+    if link is None:
+        return
+    link.bind([link], layout)
+    name, remedy, others = settings.algorithm.name, link.remedy(layout.size), "use one like fedavg, scaffold or fedbuff"
+    field = type(link.settings).model_fields.get("error_feedback")
+    trains = algorithm.has_phases or type(algorithm).start is not Algorithm.start
+    refused = [
+        (
+            bool(remedy),
+            f"with these settings it loses as much as it sends, and what is kept would grow without bound; {remedy}",
+        ),
+        (
+            getattr(link.settings, "memory_decay", 1) != 1,
+            "memory_decay has no effect, since what was lost is part of the next update; leave it out",
+        ),
+        (
+            field is not None and field.default is True and not link.settings.error_feedback,
+            "error_feedback = false has no effect, since what was lost is part of the next update; leave it out",
+        ),
+        (
+            settings.exchange.name != "end",
+            f"exchange {settings.exchange.name} averages inside rounds, and averages are no updates of the server's model; "
+            "use exchange: end",
+        ),
+        (
+            type(algorithm).served is not Algorithm.served or "w" not in algorithm.down,
+            f"algorithm {name} sends clients other models than one for all; {others}",
+        ),
+        (algorithm.shared(layout) is not None, f"algorithm {name} sends a part of the model; {others}"),
+        (
+            trains and not algorithm.starts_from_w,
+            f"algorithm {name} lets clients train from another model than the one that is sent; {others}",
+        ),
+    ]
+    if problems := [problem for found, problem in refused if found]:
+        raise SettingsError(f"downlink {link.settings.name}: {problems[0]}")
 
 
 def refuse_other_clock(chosen: Chosen) -> None:

@@ -122,6 +122,7 @@ def footprint(chosen: Chosen, timeline: Timeline, data: Dataset, device: torch.d
     response = getattr(settings.detector, "response", "none")
     models = 2 * workers + 6 + len(algorithm.server) + (response == "reset_model")
     models += 4 if timeline.sessions > 1 or response == "start_session" else 0
+    models += 3 * (chosen.downlink is not None)  # the clients' copy, what it lacks and what is sent of it
     if type(initialiser).keep is not Initialiser.keep:
         models += 2 * timeline.sessions
     if isinstance(settings.clock, Events):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Protocol
 
 from fedtide.federation.clocks.events import EventClock
+from fedtide.federation.downlink import receive
 from fedtide.federation.ledger import charge
 from fedtide.federation.parts import Parts
 from fedtide.federation.plan import RoundPlan, plan_round
@@ -37,7 +38,8 @@ class RoundClock:
         return plan_round(self.parts.settings, self.parts.timeline, self.parts.participation, t)
 
     def charge(self, state: RunState, plan: RoundPlan, result: RoundResult) -> int:
-        return charge(state, plan, result.segments, self.parts.payload, self.parts.wireless)
+        received = receive(self.parts, state, plan.ids, plan.t)
+        return charge(state, plan, result.segments, self.parts.payload, self.parts.wireless, received)
 
     def record(self, record: RoundRecord, plan: RoundPlan, state: RunState) -> None:
         """See :meth:`Clock.record`: there are no others."""

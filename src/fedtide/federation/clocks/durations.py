@@ -11,8 +11,9 @@ from fedtide.costs.wireless import JobCosts, Wireless
 AHEAD = 32
 """Most jobs computed before they start."""
 
-Behind = Callable[[], Sequence[tuple[int, int]]]
-"""Clients that wait behind those that start, at most :data:`AHEAD`, in order, and the samples that each would process."""
+Behind = Callable[[], Sequence[tuple[int, int, int]]]
+"""Clients that wait behind those that start, at most :data:`AHEAD`, in order, and the samples that each would process and the
+bytes that it would receive."""
 
 
 class Durations:
@@ -20,24 +21,24 @@ class Durations:
 
     def __init__(self, wireless: Wireless) -> None:
         self._wireless = wireless
-        self._known: dict[tuple[int, int, int], tuple[int, float]] = {}
+        self._known: dict[tuple[int, int, int, int], tuple[int, float]] = {}
 
     def __call__(
         self,
         numbers: Sequence[int],
         clients: Sequence[int],
         samples: Sequence[int],
-        down: int,
+        down: Sequence[int],
         up: int,
         places: int,
         behind: Behind,
     ) -> JobCosts:
         """The costs of jobs with consecutive ``numbers``; of those ``behind``, unless they are known already, too."""
-        jobs = list(zip(numbers, clients, samples, strict=True))
+        jobs = list(zip(numbers, clients, samples, down, strict=True))
         if not self._known.keys() >= set(jobs):
             wanted = [*jobs, *((number, *job) for number, job in enumerate(behind(), numbers[-1] + 1))]
-            all_numbers, everybody, all_samples = zip(*wanted, strict=True)
-            found = self._wireless.job_costs(all_numbers, everybody, all_samples, down, up, places)
+            all_numbers, everybody, all_samples, all_down = zip(*wanted, strict=True)
+            found = self._wireless.job_costs(all_numbers, everybody, all_samples, np.array(all_down), up, places)
             self._known = dict(
                 zip(wanted, zip(found.slots.tolist(), found.device_J.tolist(), strict=True), strict=True)
             )

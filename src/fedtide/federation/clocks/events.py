@@ -20,6 +20,7 @@ from fedtide.engine.plan import sample_count
 from fedtide.federation.clocks.durations import AHEAD, Durations
 from fedtide.federation.clocks.presence import make_presence
 from fedtide.federation.clocks.queue import Job, Queue
+from fedtide.federation.downlink import broadcast, forget, needed, receive
 from fedtide.federation.parts import Parts
 from fedtide.federation.plan import JobStarts, RoundPlan, of_round, participants, rate_at
 from fedtide.federation.record import RoundRecord
@@ -59,9 +60,13 @@ class Flight:
 
 @dataclass
 class Since:
-    """What has happened since the last update: results that arrived, those refused, jobs cancelled; the last arrival's tick."""
+    """What has happened since the last update: results that arrived, those refused, jobs cancelled; the last arrival's tick.
+
+    ``spared``: bytes that a compressed downlink has spared those that arrived.
+    """
 
     arrived: int = 0
+    spared: int = 0
     refused: int = 0
     cancelled: int = 0
     heard: int = 0
@@ -99,7 +104,8 @@ class EventClock:
     def charge(self, state: RunState, plan: RoundPlan, result: RoundResult) -> int:
         """Add the normalised cost to the totals; all else was charged as it arose. The number of results that arrived."""
         arrived = self._since.arrived
-        state.totals["kappa"] += arrived * self.parts.payload.models / (len(plan.ids) * plan.mean_steps)
+        models = self.parts.payload.worth(arrived, self._since.spared)
+        state.totals["kappa"] += models / (len(plan.ids) * plan.mean_steps)
         return arrived
 
     def record(self, record: RoundRecord, plan: RoundPlan, state: RunState) -> None:
@@ -133,6 +139,7 @@ class EventClock:
         """A result arrives when the model is of version ``t``; whether it is used."""
         self._since.arrived += 1
         self._since.heard = flight.queue.now
+        self._since.spared += job.spared
         state.totals["bytes_up"] += self.parts.payload.up
         state.totals["energy"] += flight.joules.pop(job.number)
         limit = self.chosen.max_staleness
@@ -151,6 +158,7 @@ class EventClock:
         left, joining = self.presence.changes(queue.settled, t, queue.now)
         for job in queue.leave(left, self.chosen.leave == "cancel"):
             self.lose(state, flight, job)
+        forget(state, left)
         queue.join(joining)
         queue.settled = t
         if starting := queue.starting(self.chosen.concurrency):
@@ -171,17 +179,17 @@ class EventClock:
         parts, queue = self.parts, flight.queue
         shards, samples = self._work(clients, t)
         numbers = range(queue.started, queue.started + len(clients))
-        down, up = parts.payload.down, parts.payload.up
+        down, up = receive(parts, state, clients, t), parts.payload.up
 
-        def behind() -> list[tuple[int, int]]:
+        def behind() -> list[tuple[int, int, int]]:
             waiting = queue.line[len(clients) : len(clients) + AHEAD]
-            return list(zip(waiting, self._work(waiting, t)[1], strict=True))
+            return list(zip(waiting, self._work(waiting, t)[1], needed(parts, state, waiting, t), strict=True))
 
         costs = self.durations(numbers, clients, samples, down, up, self.chosen.concurrency, behind)
-        queue.start(shards, t, costs.slots.tolist())
+        queue.start(shards, t, costs.slots.tolist(), [parts.payload.down - received for received in down])
         flight.joules |= dict(zip(numbers, costs.device_J.tolist(), strict=True))
-        flight.models[t] = state.w, state.b
-        state.totals["bytes_down"] += len(clients) * down
+        flight.models[t] = broadcast(state), state.b
+        state.totals["bytes_down"] += sum(down)
 
     def _work(self, clients: list[int], t: int) -> tuple[list[int], list[int]]:
         """What these clients hold while the model is of version ``t``, and how many samples they would process."""

@@ -9,13 +9,17 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
+from itertools import repeat
 from typing import Any, NamedTuple
 
 import torch
 
 
 class Job(NamedTuple):
-    """A client's work on a shard, from tick ``start`` to ``end``, on the model that has had ``version`` updates."""
+    """A client's work on a shard, from tick ``start`` to ``end``, on the model that has had ``version`` updates.
+
+    ``spared``: bytes that a compressed downlink has spared it.
+    """
 
     number: int
     client: int
@@ -23,6 +27,7 @@ class Job(NamedTuple):
     version: int
     start: int
     end: int
+    spared: int = 0
 
     def share(self, now: int) -> float:
         """Share of its time that is over."""
@@ -81,10 +86,12 @@ class Queue:
         """Phase 5: clients that a free place waits for, in order; nothing changes."""
         return self.line[: max(0, concurrency - len(self.running))]
 
-    def start(self, shards: Sequence[int], version: int, ticks: Sequence[int]) -> None:
+    def start(
+        self, shards: Sequence[int], version: int, ticks: Sequence[int], spared: Iterable[int] = repeat(0)
+    ) -> None:
         """Phase 5: the first clients of the line start, each on its shard for its ticks, at least one."""
-        for client, shard, length in zip(self.line, shards, ticks, strict=False):
-            job = Job(self.started, client, shard, version, self.now, self.now + max(1, length))
+        for client, shard, length, less in zip(self.line, shards, ticks, spared, strict=False):
+            job = Job(self.started, client, shard, version, self.now, self.now + max(1, length), less)
             self.running[job.number] = job
             self.started += 1
         del self.line[: len(ticks)]
