@@ -39,12 +39,15 @@ def moved(state: RunState, w: Tensor) -> Tensor:
 
 
 def needed(parts: Parts, state: RunState, clients: Sequence[int], t: int) -> list[int]:
-    """Bytes that each of these clients would have to receive to train in round ``t``."""
+    """Bytes that each of these clients would have to receive to train in round ``t``: an update for every one it has missed.
+
+    One that starts again before the model has changed receives one, too, as without compression it receives the model again.
+    """
     payload = parts.payload
     if not state.downlink:
         return [payload.down] * len(clients)
     had: list[int] = state.downlink["received"][list(clients)].tolist()
-    return [payload.received(t + 1 - last if last else None) for last in had]
+    return [payload.received(max(1, t + 1 - last) if last else None) for last in had]
 
 
 def receive(parts: Parts, state: RunState, clients: Sequence[int], t: int) -> list[int]:

@@ -11,7 +11,7 @@ from fedtide.core.errors import Diverged
 from fedtide.federation.boundary import begin_session, boundary_at, change_population
 from fedtide.federation.clocks.clock import make_clock
 from fedtide.federation.detection import Detection
-from fedtide.federation.downlink import advance
+from fedtide.federation.downlink import advance, broadcast
 from fedtide.federation.ledger import charge_session
 from fedtide.federation.parts import Parts
 from fedtide.federation.plan import RoundPlan
@@ -48,7 +48,7 @@ class Federation:
         if t > first:
             change_population(parts, state, plan)
         watched = parts.settings.evaluation.consistency and parts.hardware.leads
-        fits = consistency(parts.evaluator, (state.w, state.b), plan) if watched else {}
+        fits = consistency(parts.evaluator, (broadcast(state), state.b), plan) if watched else {}
         if plan.session_round == 0:
             charge_session(state, parts.algorithm, plan.population)
         result = train_round(parts, state, plan)
