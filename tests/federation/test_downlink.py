@@ -419,7 +419,7 @@ def test_a_resumed_run_of_jobs_goes_on_as_if_it_had_not_stopped() -> None:
 
 
 def test_a_client_that_leaves_and_returns_while_the_server_waits_is_a_new_one() -> None:
-    """Client 0 ends its first job in second 4, leaves in 5, is back in 6 and ends a job in 10; client 1 is at work all along."""
+    """Client 0 ends its first job in second 4, leaves in 5, is back in 6 and ends a job in 10; client 1 works on."""
     world = visited({0: [(0, 5), (6, 40)], 1: [(0, 40)]}, 3)
     fed, noted = jobs({"name": "fedbuff", "buffer": 1}, [[4], [30]], world, 2, downlink=TOP_K, **SECOND)
     _, records = run_rounds(fed)
