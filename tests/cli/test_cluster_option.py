@@ -32,11 +32,10 @@ def test_a_bad_name_is_refused(fedtide, name, message):
 @pytest.mark.parametrize("command", ["compare", "tune"])
 def test_what_is_missing_is_named(fedtide, monkeypatch, command):
     monkeypatch.setitem(sys.modules, "distributed", None)
-    monkeypatch.setattr("fedtide.runs.jobs.cluster.connect.find_spec", lambda name: None)
     called = fedtide(
         command, "--cluster=local", "--set=validation=0.2", "--set=tune.space={local.lr: {low: 0.1, high: 1}}"
     )
     assert called.status == 2
     assert called.err[-1] == (
-        "fedtide: compare.cluster = local: the package distributed is not installed; pip install 'fedtide[cluster]'"
+        "fedtide: compare.cluster = local needs a package that is not installed (distributed); pip install 'fedtide[cluster]'"
     )

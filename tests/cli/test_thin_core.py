@@ -97,7 +97,7 @@ def test_commands_that_need_no_extra(called, command):
 
 def test_scripts_run_as_well(called):
     (shown, told) = called[1]
-    line = "records need pandas, which is not installed; pip install 'fedtide[report]'"
+    line = "reading records needs a package that is not installed (pandas); pip install 'fedtide[report]'"
     assert shown.startswith("runs/")
     assert shown.endswith(line)
     assert told == f"history: {line}"

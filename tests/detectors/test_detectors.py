@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -10,7 +11,6 @@ import pytest
 
 from fedtide.core import plugins
 from fedtide.core.errors import SettingsError
-from fedtide.detectors import _river
 from fedtide.detectors.base import Detector
 from support import settings
 
@@ -83,8 +83,8 @@ def test_draws_of_kswin_have_the_seed_it_is_given() -> None:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_a_missing_library_is_one_line_that_names_the_extra(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_river, "find_spec", lambda name: None)
-    with pytest.raises(SettingsError, match=rf"detector = {name}: .* pip install 'fedtide\[drift\]'"):
+    monkeypatch.setitem(sys.modules, "river", None)
+    with pytest.raises(SettingsError, match=rf"detector = {name} needs .* pip install 'fedtide\[drift\]'"):
         detector(name=name).require()
 
 

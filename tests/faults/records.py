@@ -39,6 +39,7 @@ def same_records(run: Path, whole: Path) -> None:
         "clients.csv",
         "neurons.csv",
         "session_scores.csv",
+        "privacy.csv",
         "model.pt",
         "summary.json",
     )

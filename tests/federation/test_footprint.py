@@ -20,6 +20,7 @@ from fedtide.engine.memory import available_bytes, share_memory
 from fedtide.federation.assembly.footprint import Footprint
 from fedtide.federation.module import FederatedModule
 from fedtide.federation.saving.memory import MemoryStore
+from fedtide.federation.state import initial_state
 from support import settings, steady, vectors
 
 CPU = torch.device("cpu")
@@ -38,6 +39,31 @@ def test_links_take_a_row_for_what_arrives_and_the_rows_that_they_keep() -> None
     row = 6 * 18 * 4  # six clients, 18 parameters in single precision
     assert cohort("clip", "qsgd") - cohort() == row
     assert cohort("top_k") - cohort() == 2 * row + 6 * 4  # an error, and the round that it is from
+
+
+@pytest.mark.parametrize(
+    ("mechanism", "vectors_"),
+    [
+        ({"mechanism": "tree"}, 0),
+        ({"mechanism": "banded", "bands": 4}, 3),
+        ({"mechanism": "banded", "coefficients": [1.0, 0.5, 0.2]}, 2),
+        ({"mechanism": "banded"}, 1),  # everybody takes part in one of two rounds
+        ({"mechanism": "blt", "decay": [0.9, 0.5], "scale": [0.1, 0.2]}, 2),
+    ],
+    ids=str,
+)
+def test_noise_of_earlier_rounds_is_counted_as_it_is_kept(mechanism: dict[str, Any], vectors_: int) -> None:
+    values = {
+        "algorithm": {"name": "fedavg", "weighting": "uniform"},
+        "participation": {"name": "oldest_first", "count": 3},
+        "uplink": ["clip", {"name": "noise", "multiplier": 1.0, **mechanism}],
+    }
+    found = [part.size for part in planned(**values).device if part.what.startswith("noise of earlier rounds")]
+    assert found == [2 * 8 * 18 * vectors_] * (vectors_ > 0)
+    fed = support.federation(settings(**values), steady([10] * 6, 2), vectors())
+    kept = [value for value in initial_state(fed.parts).uplink["noise"].values() if value.numel()]
+    assert sum(value.nbytes for value in kept) == 8 * 18 * vectors_
+    fed.parts.workers.close()
 
 
 def largest(found: Footprint) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,6 @@ import pandas as pd
 import pytest
 
 from commands import Fedtide, fedtide, folder, shared_data
-from fedtide.detectors import _river
 from small_runs import execute
 
 __all__ = ["fedtide", "folder", "shared_data"]
@@ -49,10 +49,11 @@ def test_the_version_of_the_library_is_recorded(small: Callable[..., Any], tmp_p
 def test_a_missing_library_is_one_line_before_any_work(
     fedtide: Fedtide, folder: Path, monkeypatch: pytest.MonkeyPatch, command: str
 ) -> None:
-    monkeypatch.setattr(_river, "find_spec", lambda name: None)
+    monkeypatch.setitem(sys.modules, "river", None)
     found = fedtide(command, "--set", "detector=kswin")
     assert found.status == 2
-    assert found.err == ["fedtide: detector = kswin: package river is not installed; pip install 'fedtide[drift]'"]
+    line = "fedtide: detector = kswin needs a package that is not installed (river); pip install 'fedtide[drift]'"
+    assert found.err == [line]
     assert not list(folder.glob("runs/*/history.csv"))
 
 

@@ -26,14 +26,16 @@ Make = Callable[..., Params]
 
 
 def test_without_the_package_it_is_one_line(fedtide: Fedtide, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("fedtide.tuning.dashboard.find_spec", lambda name: None)
+    monkeypatch.setitem(sys.modules, "optuna_dashboard", None)
     called = fedtide("tune", "--dashboard")
-    line = "fedtide: --dashboard: optuna-dashboard is not installed; pip install 'fedtide[tuning]'"
+    line = (
+        "fedtide: --dashboard needs a package that is not installed (optuna_dashboard); pip install 'fedtide[tuning]'"
+    )
     assert (called.status, called.out, called.err) == (2, [], [line])
 
 
 def test_without_a_search_it_is_one_line(fedtide: Fedtide, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("fedtide.tuning.dashboard.find_spec", lambda name: True)
+    monkeypatch.setattr("fedtide.core.extras.find_spec", lambda name: True)
     called = fedtide("tune", "--dashboard", "--out", "nowhere")
     line = "fedtide: nowhere: no search here; run `fedtide tune`, or name its folder with --out"
     assert (called.status, called.out, called.err) == (2, [], [line])
@@ -43,7 +45,7 @@ def test_a_damaged_journal_is_one_line_and_nothing_is_changed(
     fedtide: Fedtide, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A search may be running: its lock and the line that it is writing are left alone."""
-    monkeypatch.setattr("fedtide.tuning.dashboard.find_spec", lambda name: True)
+    monkeypatch.setattr("fedtide.core.extras.find_spec", lambda name: True)
     (folder / "tuning").mkdir()
     journal, lock = folder / "tuning" / "tune-x.journal", folder / "tuning" / "tune-x.journal.lock"
     journal.write_bytes(b'{"op_code": 0, "worker_id": "a"\n{"op_code": ')

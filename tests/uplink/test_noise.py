@@ -305,8 +305,10 @@ BERNOULLI = {"name": "bernoulli", "probability": 0.5}
 
 
 def test_poisson_samples_need_their_library_and_many_clients(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "dp_accounting.pld", None)
-    with pytest.raises(SettingsError, match=r"needs the library dp-accounting: pip install 'fedtide\[dp\]', or use"):
+    monkeypatch.setitem(sys.modules, "dp_accounting", None)
+    with pytest.raises(
+        SettingsError, match=r"not installed \(dp_accounting\); pip install 'fedtide\[dp\]', or use part"
+    ):
         made([CLIP, noise()], participation=BERNOULLI)
     monkeypatch.undo()
     pytest.importorskip("dp_accounting")

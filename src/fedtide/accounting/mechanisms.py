@@ -143,24 +143,3 @@ def separation(taken: Floats | Bools) -> Ints:
     same = np.diff(rows) == 0
     np.minimum.at(found, rows[1:][same], np.diff(places)[same])
     return found
-
-
-def worst_sensitivity(mechanism: Mechanism, starts: Ints, apart: int, most: int) -> float:
-    """A bound of sens over all clients with at most ``most`` participations, ``apart`` rounds or more from one to the next.
-
-    ``max_pi sum_{s in pi} max_pi' sum_{t in pi'} (C^T C)_{st}``, the two patterns chosen apart.
-    """
-    rows = mechanism.encode(np.eye(len(starts)), starts)  # C^T
-    return float(np.sqrt(_best(_best(rows @ rows.T, apart, most)[None], apart, most)[0]))
-
-
-def _best(values: Floats, apart: int, most: int) -> Floats:
-    """Largest sum of at most ``most`` entries, ``apart`` or more from each other, of each row of ``values`` >= 0."""
-    rows, rounds = values.shape
-    best = np.zeros((rounds + 1, rows))  # of the first t rounds
-    for _ in range(most):
-        fewer, best = best, np.zeros_like(best)
-        for t in range(rounds):
-            best[t + 1] = np.maximum(best[t], values[:, t] + fewer[max(0, t + 1 - apart)])
-    found: Floats = best[-1]
-    return found

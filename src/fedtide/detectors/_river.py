@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from importlib.metadata import version
-from importlib.util import find_spec
 
-from fedtide.core.errors import SettingsError
+from fedtide.core import extras
 from fedtide.detectors.base import Detector, DetectorSettings
 
 DIRECTION = "up: alarm where the loss rises; both: also where it falls, as it does while a model learns"
@@ -17,10 +16,7 @@ class RiverDetector(Detector):
     settings: DetectorSettings
 
     def require(self) -> None:
-        if find_spec("river") is None:
-            raise SettingsError(
-                f"detector = {self.settings.name}: package river is not installed; pip install 'fedtide[drift]'"
-            )
+        extras.require("drift", f"detector = {self.settings.name}")
 
     def libraries(self) -> dict[str, str]:
         return {"river": version("river")}

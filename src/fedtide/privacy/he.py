@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from fedtide.core import extras
 from fedtide.core.array_types import Ints
 from fedtide.core.errors import SettingsError
 from fedtide.core.randomness import Randomness
@@ -29,12 +30,9 @@ class Encrypted(Histograms):
     """
 
     def __init__(self) -> None:
-        try:
-            import tenseal
-        except ImportError:
-            raise SettingsError(
-                "algorithm.label_histogram = he needs TenSEAL: pip install 'fedtide[he]', or choose masked"
-            ) from None
+        extras.require("he", "algorithm.label_histogram = he", otherwise="choose masked")
+        import tenseal
+
         self._tenseal: Any = tenseal
 
     def contexts(self) -> tuple[Any, Any]:

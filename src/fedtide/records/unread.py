@@ -7,12 +7,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn, cast
 
 from fedtide.core.errors import SettingsError
-from fedtide.core.extras import missing
+from fedtide.core.extras import line, missing
 
 if TYPE_CHECKING:
     from fedtide.records.frames import Records
 
-_LINE = "records need pandas, which is not installed; pip install 'fedtide[report]'"
+_LINE = line("report", "reading records", ["pandas"])
 
 
 class Unread:

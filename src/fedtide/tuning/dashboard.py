@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from importlib.util import find_spec
 from pathlib import Path
 
+from fedtide.core import extras
 from fedtide.core.errors import SettingsError
 from fedtide.tuning.journal import SUFFIX, read_journal
 
@@ -27,8 +27,7 @@ def serve_dashboard(folder: Path, port: int, log: Callable[[str], None]) -> None
         SettingsError: optuna-dashboard is not installed, there is no search, or its journal is damaged.
         OSError: the port is taken.
     """
-    if find_spec("optuna_dashboard") is None:
-        raise SettingsError("--dashboard: optuna-dashboard is not installed; pip install 'fedtide[tuning]'")
+    extras.require("tuning", "--dashboard", "optuna_dashboard")
     journal = newest_journal(folder)
     storage = read_journal(journal)
     from optuna_dashboard import run_server

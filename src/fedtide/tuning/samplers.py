@@ -5,11 +5,11 @@ from __future__ import annotations
 import itertools
 import warnings
 from collections.abc import Mapping, Sequence
-from importlib.util import find_spec
 from typing import Any
 
 import numpy as np
 
+from fedtide.core import extras
 from fedtide.core.errors import SettingsError
 from fedtide.core.randomness import generator
 from fedtide.settings.search import CmaesSampler, GpSampler, GridSampler, TpeSampler
@@ -80,8 +80,8 @@ class Proposals:
 def _refuse(name: str, dimensions: Sequence[Dimension | Choice]) -> None:
     """Refuse a sampler whose package is missing, or that cannot search the space."""
     package = _PACKAGES.get(name)
-    if package is not None and find_spec(package) is None:
-        raise SettingsError(f"tune.sampler = {name}: package {package} is not installed; pip install 'fedtide[tuning]'")
+    if package is not None:
+        extras.require("tuning", f"tune.sampler = {name}", package)
     if name == "cmaes":
         if choices := [dimension.key for dimension in dimensions if isinstance(dimension, Choice)]:
             raise SettingsError(f"tune.sampler = cmaes: {choices[0]} has choices, but it searches ranges only")

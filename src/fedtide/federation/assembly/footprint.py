@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 import torch
 
+from fedtide.accounting.cohorts import cohorts
 from fedtide.core.errors import SettingsError
 from fedtide.engine.executors.factory import executor_name
 from fedtide.engine.flat import Layout
@@ -133,6 +135,12 @@ def footprint(chosen: Chosen, timeline: Timeline, data: Dataset, device: torch.d
         cohort * steps * 8 * (width + 3),
         "lower local.amount, or let fewer clients take part",
     )
+    before = sum(link.vectors(partial(cohorts, chosen.participation, timeline, settings.seed)) for link in chosen.links)
+    noise = Part(
+        f"noise of earlier rounds, {before} vectors of {size.parameters:,} numbers each",
+        2 * 8 * before * size.parameters,  # float64, and anew in every round
+        "give uplink.noise fewer bands or decays, or choose a smaller model",
+    )
     moved = device.type != "cpu"
     each = 2 + (algorithm.gradients_per_step if algorithm.has_direction else 0)  # a step keeps its gradients apart
     copies = 0 if chosen.attackers is None else len(chosen.attackers.repainted)
@@ -158,6 +166,7 @@ def footprint(chosen: Chosen, timeline: Timeline, data: Dataset, device: torch.d
             _evaluation(chosen, timeline, data, size, workers, number),
             *([_gradients(chosen, timeline, size, min(cohort, workers), number)] if algorithm.gradients else []),
             *([plan] if moved else []),
+            *([noise] if before else []),
             Part(
                 "the data",
                 resident_bytes(data, device, dtype, added),

@@ -12,9 +12,9 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
-from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
+from fedtide.core import extras
 from fedtide.core.errors import SettingsError, shortened
 from fedtide.engine.workers import available_cores
 from fedtide.runs.jobs.processes import current_folder_hidden, main_module_hidden
@@ -42,11 +42,7 @@ def connected(name: str, workers: int, log: Callable[[str], None]) -> Iterator[C
 
     ``workers``: runs at once; on this machine 0 for one per core. A SettingsError if it cannot be reached or started.
     """
-    needed = "dask_jobqueue" if name in BATCH_SYSTEMS else "distributed"
-    if find_spec(needed) is None:
-        raise SettingsError(
-            f"compare.cluster = {name}: the package {needed} is not installed; pip install 'fedtide[cluster]'"
-        )
+    extras.require("cluster", f"compare.cluster = {name}", "dask_jobqueue" if name in BATCH_SYSTEMS else "distributed")
     from distributed import Client
 
     for logger in map(logging.getLogger, ("distributed", "distributed.client", "tornado.application")):
