@@ -38,6 +38,7 @@ CASES = {
     ),
     "infinite": (PULL, "def finish(self, r):\n        return r.w + float('nan')", "trains", "diverged in round 1"),
     "crashing": (PULL, "def finish(self, r):\n        raise KeyError('no')", "trains", "in finish: KeyError: 'no'"),
+    "declaring": (PULL, "server = 5", "trains", "in server_vectors: TypeError: 'int' object is not iterable"),
     "drawing": (PULL, "def finish(self, r):\n        return r.mean(r.W) + torch.rand(1).double()", "repeats", "w differs"),
     "remembering": (
         PULL,

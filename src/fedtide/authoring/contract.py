@@ -6,6 +6,7 @@ A plug-in's own test file runs them with pytest, ``fedtide test NAME`` without.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -22,9 +23,11 @@ from fedtide.authoring.rounds import (
 from fedtide.authoring.trial import Trial
 from fedtide.core import plugins
 from fedtide.core.errors import Diverged, SettingsError
-from fedtide.core.faults import PluginCrash
+from fedtide.core.faults import PluginCrash, describe_fault
 from fedtide.core.plugins import naming_plugins
 from fedtide.settings.parse import parse
+
+_PACKAGE = Path(__file__).parents[1]
 
 
 def is_documented(trial: Trial) -> None:
@@ -99,11 +102,16 @@ def verdicts(trial: Trial) -> Iterator[tuple[str, str | None]]:
             with naming_plugins():
                 test(trial)
         except (ContractBroken, Diverged, SettingsError, PluginCrash) as error:
-            yield promise, str(error)
-            if test is trains:
-                return
+            problem: str | None = str(error)
+        except (ImportError, OSError):
+            raise
+        except Exception as error:  # not in the plug-in's file, such as for a declaration of the wrong type
+            problem = f"the run fails at {describe_fault(error, [_PACKAGE], _PACKAGE)}"
         else:
-            yield promise, None
+            problem = None
+        yield promise, problem
+        if problem and test is trains:
+            return
 
 
 def settings_of(trial: Trial, **values: Any) -> Any:
