@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -15,7 +16,6 @@ from federation.jobs import UNEQUAL
 from federation.jobs import made as jobs
 from federation.test_events_seconds import SECOND, visited
 from federation.test_ranks import compare
-from fedtide.algorithms.base import Algorithm
 from fedtide.core import plugins
 from fedtide.core.errors import SettingsError
 from fedtide.costs.wireless import Segment
@@ -149,10 +149,14 @@ def test_clients_train_from_what_they_have_received() -> None:
     fed.parts.workers.close()
 
 
-def _plain(name: str) -> Algorithm:
-    plugin: Any = plugins.load("algorithms", name)
-    found: Algorithm = plugin(plugin.Settings(name=name))
-    return found
+def test_losses_of_the_model_received_are_those_of_the_copy() -> None:
+    fed = made(TOP_K, evaluation={"consistency": True})
+    seen, data, shards = watch(fed), vectors(), deal(SIZES)
+    _, records = run_rounds(fed)
+    for (r, _), record in zip(seen, records, strict=True):
+        logits = data.train_inputs @ r.w[:15].view(3, 5).T + r.w[15:]
+        losses = torch.nn.functional.cross_entropy(logits, data.train_labels, reduction="none").numpy()
+        assert record.clients["local_loss"] == pytest.approx([losses[shard].mean() for shard in shards], abs=1e-12)
 
 
 REFUSED = {
@@ -354,7 +358,8 @@ def test_gradient_rounds_send_updates_of_a_copy_of_their_own() -> None:
     assert state.totals["bytes_down"] - paid == 5 * (MODEL + 2 * FEW)
     assert all(torch.equal(before[name], value) for name, value in state.downlink.items())
     assert torch.equal(seen[0][0].w, state.w)
-    assert closest(seen[1][0].w, seen[0][1]) > 1e-3  # the first update was not sent in full
+    changed = [int((later[0].w != earlier[0].w).sum()) for earlier, later in pairwise(seen)]
+    assert changed == [5, 5]  # a quarter of 18 numbers, rounded up
     assert closest(last, seen[2][0].w) > 1e-3
 
 
