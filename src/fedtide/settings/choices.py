@@ -68,7 +68,7 @@ class ChoiceOrNone(Choice):
         return None if value in (None, "none", {"name": "none"}) else super().__call__(value)
 
     def __get_pydantic_json_schema__(self, core: CoreSchema, handler: GetJsonSchemaHandler) -> dict[str, Any]:
-        return {"anyOf": [{"enum": [None, "none"]}, *super().__get_pydantic_json_schema__(core, handler)["anyOf"]]}
+        return {"anyOf": [*super().__get_pydantic_json_schema__(core, handler)["anyOf"], {"enum": [None, "none"]}]}
 
 
 def one_of(union: Any, default: str | None = None) -> Any:
