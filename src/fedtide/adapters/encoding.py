@@ -96,7 +96,7 @@ class Categorical(SettingsModel):
     @classmethod
     def fit(cls, column: Column, rows: Bools) -> Self:
         """Learn from ``rows``."""
-        codes, found = _categories(column)
+        codes, found = categories_of(column)
         seen = np.unique(codes[rows])
         return cls(column=column.name, categories=tuple(sorted({found[code] for code in seen})))
 
@@ -107,7 +107,7 @@ class Categorical(SettingsModel):
 
     def apply(self, column: Column) -> NDArray[np.float32]:
         """Features [n, categories]."""
-        codes, found = _categories(column)
+        codes, found = categories_of(column)
         number = {category: place for place, category in enumerate(self.categories)}
         known = np.array([number.get(category, -1) for category in found], dtype=np.int64)[codes]
         hot = np.zeros((len(known), len(number)), dtype=np.float32)
@@ -137,7 +137,7 @@ class Hashed(SettingsModel):
 
     def apply(self, column: Column) -> NDArray[np.float32]:
         """Features [n, buckets]."""
-        codes, found = _categories(column)
+        codes, found = categories_of(column)
         key = self.column.encode()[:64]  # the longest
         hashes = [
             int.from_bytes(blake2b(category.encode(), digest_size=8, key=key).digest(), "big") for category in found
@@ -150,7 +150,7 @@ class Hashed(SettingsModel):
         return "a category"
 
 
-def _categories(column: Column) -> tuple[Ints, list[str]]:
+def categories_of(column: Column) -> tuple[Ints, list[str]]:
     """Positions [n] in a list of categories, and this list, in which a category may be there more than once."""
     import pandas as pd
 

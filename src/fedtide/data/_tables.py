@@ -12,6 +12,7 @@ import numpy as np
 import pandas as pd
 
 from fedtide.adapters.columns import Column, numbers
+from fedtide.adapters.encoding import categories_of
 from fedtide.core.array_types import Ints
 from fedtide.core.errors import SettingsError, nearest
 
@@ -50,7 +51,10 @@ class Rows:
         Args:
             client, time: int64 [n], if known. numeric, others: columns of the content. labels: [n] or [n, T], also content.
         """
-        content = self.frame[others].assign(**{name: numbers(self.column(name)) for name in numeric})
+        content = pd.DataFrame({name: numbers(self.column(name)) for name in numeric}, index=self.frame.index)
+        for name in others:  # as texts: how a column is stored may change with a row that is added
+            codes, found = categories_of(self.column(name))
+            content[name] = np.array(found, dtype=object)[codes]
         parts = [content, pd.DataFrame(np.asarray(labels).reshape(len(content), -1))]
         hashes = [pd.util.hash_pandas_object(part, index=False).to_numpy() for part in parts if part.shape[1]]
         return np.lexsort([*hashes, *(key for key in (client, time) if key is not None)]).astype(np.int64)

@@ -22,6 +22,7 @@ from fedtide.federation.state import RunState, initial_state, restored_state
 from fedtide.settings.run import RunSettings
 from fedtide.world.concepts import under
 from fedtide.world.dataset import Dataset
+from fedtide.world.growing import known_at
 from fedtide.world.timeline import Timeline
 
 _AUTOCAST = {"bf16-mixed": torch.bfloat16, "16-mixed": torch.float16}
@@ -65,10 +66,14 @@ class FederatedModule(L.LightningModule):
         self.build()
 
     def build(self) -> None:
-        """Assemble the federation on this module's device, with the saved state or a new one."""
+        """Assemble the federation on this module's device, with the saved state or a new one.
+
+        In a run that grows it is that of the period to train or, at the end, of the last one: each is trained as if no data
+        followed, so that it does not matter when rows of later periods are appended.
+        """
         engine = self.settings.engine
         process = prepare_process(engine, self.device)
-        hardware = Hardware(
+        self._hardware = Hardware(
             device=self.device,
             dtype=torch.float64 if engine.precision == "64-true" else torch.float32,
             autocast=_AUTOCAST.get(engine.precision),
@@ -78,13 +83,22 @@ class FederatedModule(L.LightningModule):
         memory = MemoryStore(self.settings.federation.memory, self.device, self._scratch)
         data = under(self.data, self.timeline.concepts)
         chosen = Chosen.of(self.settings, self.timeline, data)
-        wanted = footprint(chosen, self.timeline, data, self.device, hardware.dtype)
+        wanted = footprint(chosen, self.timeline, data, self.device, self._hardware.dtype)
         wanted.refuse_excess(self.device, memory)
-        self.parts = assemble(chosen, self.timeline, data, hardware)
+        saved, self._saved = self._saved, None
+        if self.settings.grows:
+            self._begin_period(saved)
+        else:
+            self.parts = assemble(chosen, self.timeline, data, self._hardware)
         self._announce(self.parts, wanted, process)
         self.federation = Federation(self.parts)
-        saved, self._saved = self._saved, None
         self.state = initial_state(self.parts) if saved is None else restored_state(self.parts, saved)
+
+    def _begin_period(self, saved: dict[str, Any] | None) -> None:
+        """Assemble the parts of the period that follows a state, or of the last one."""
+        done = 0 if saved is None else saved["round"]
+        timeline = known_at(self.timeline, min(done, self.timeline.rounds - 1))
+        self.parts = assemble(Chosen.of(self.settings, timeline, self.data), timeline, self.data, self._hardware)
 
     def configure_optimizers(self) -> None:
         """None for Lightning: the server's step is part of the round."""
@@ -94,6 +108,11 @@ class FederatedModule(L.LightningModule):
         return [0]
 
     def training_step(self, batch: int, batch_idx: int) -> None:
+        if self.settings.grows and self.state.round == self.parts.timeline.rounds:
+            saved = self.state.tensors()
+            self.parts.workers.close()
+            self._begin_period(saved)
+            self.federation, self.state = Federation(self.parts), restored_state(self.parts, saved)
         with torch.no_grad():
             try:
                 self.record = self.federation.run_round(self.state)

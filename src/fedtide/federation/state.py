@@ -16,6 +16,9 @@ from fedtide.federation.saving.rows import StoredRows
 from fedtide.settings.clock import Events
 
 
+_OF_CLIENTS = ("seen", "counts", "written")  # vectors with an entry for each client
+
+
 @dataclass
 class RunState:
     """State between two rounds.
@@ -122,8 +125,14 @@ def _of_detector(parts: Parts, losses: int = 0, responses: int = 0) -> dict[str,
 
 
 def restored_state(parts: Parts, saved: dict[str, Any]) -> RunState:
-    """State of this run from :meth:`RunState.tensors`, or as it comes from a file, every part where it belongs."""
-    first = _without_memory(parts)
+    """State of this run from :meth:`RunState.tensors`, or as it comes from a file, every part where it belongs.
+
+    In a run that grows it may be of fewer clients, the first ones: the others have never taken part.
+    """
+    first, memory = _without_memory(parts), saved.get("memory", {})
+    forms = memory.forms if isinstance(memory, StoredRows) else memory
+    if parts.settings.grows and 0 < _clients(saved) < len(first.counts):
+        saved, forms = _with_newcomers(saved, forms, first)
     expected = _expected(first, parts.client_rows(parts.layout))
     if isinstance(parts.settings.clock, Events):
         expected |= _of_events(first, saved.get("events", {}))
@@ -131,18 +140,44 @@ def restored_state(parts: Parts, saved: dict[str, Any]) -> RunState:
         found = (saved.get("detector", {}).get(name) for name in ("losses", "responses"))
         lengths = [value.numel() if isinstance(value, Tensor) else 0 for value in found]
         expected |= _forms("detector", _of_detector(parts, *lengths))
-    _refuse_other_shapes(expected, saved)
-    memory = saved.get("memory", {})
+    _refuse_other_shapes(expected, saved, forms)
     values = {"written": first.written, **saved, "memory": {}}
     state = RunState.restore(values, parts.hardware.device, torch.device("cpu"))
     if isinstance(memory, StoredRows):
         state.memory = {
-            name: parts.memory.rows(form.shape[0], form.shape[1], form.dtype) for name, form in memory.forms.items()
+            name: parts.memory.rows(form.shape[0], form.shape[1], form.dtype) for name, form in forms.items()
         }
         state.written[memory.write_into(state.memory)] = state.round
     else:
-        state.memory = parts.memory.adopt(memory)
+        state.memory = parts.memory.adopt(memory, len(first.seen))
     return state
+
+
+def _clients(saved: dict[str, Any]) -> int:
+    """Number of clients of a saved state, 0 if it does not tell."""
+    counts = saved.get("counts")
+    return len(counts) if isinstance(counts, Tensor) and counts.dim() == 1 else 0
+
+
+def _with_newcomers(
+    saved: dict[str, Any], forms: dict[str, Tensor], first: RunState
+) -> tuple[dict[str, Any], dict[str, Tensor]]:
+    """A saved state of the first clients as one of all those of ``first``, the state before the first round.
+
+    Also the forms of all clients' memories. What has a row for each client goes on as it starts; all else stays.
+    """
+    known, clients = _clients(saved), len(first.counts)
+
+    def longer(value: Any, start: Any) -> Any:
+        tensors = isinstance(value, Tensor) and isinstance(start, Tensor) and start.dim() > 0
+        if not tensors or value.shape != (known, *start.shape[1:]) or len(start) != clients:
+            return value
+        return torch.cat([value, start[known:].to(value)])
+
+    vectors = {name: longer(saved[name], getattr(first, name)) for name in _OF_CLIENTS if name in saved}
+    extra = {name: longer(value, first.extra.get(name)) for name, value in saved.get("extra", {}).items()}
+    of_all = {name: form.new_empty(clients, *form.shape[1:], device="meta") for name, form in forms.items()}
+    return {**saved, **vectors, "extra": extra}, of_all
 
 
 def _expected(first: RunState, client_rows: dict[str, int]) -> dict[str, str]:
@@ -161,11 +196,9 @@ def _expected(first: RunState, client_rows: dict[str, int]) -> dict[str, str]:
     )
 
 
-def _refuse_other_shapes(expected: dict[str, str], saved: dict[str, Any]) -> None:
-    """Compare names, types and shapes of a saved state with those that it should have."""
+def _refuse_other_shapes(expected: dict[str, str], saved: dict[str, Any], forms: dict[str, Tensor]) -> None:
+    """Compare names, types and shapes of a saved state, ``forms`` of its memories, with those that it should have."""
     found = {name: _form(saved.get(name)) for name in ("w", "b", "seen", "counts")}
-    memory = saved.get("memory", {})
-    forms = memory.forms if isinstance(memory, StoredRows) else memory
     found |= {f"server.{name}": _form(value) for name, value in saved.get("server", {}).items()}
     found |= {f"memory.{name}": _form(value) for name, value in forms.items()}
     found |= {f"extra.{name}": "a tensor" for name in saved.get("extra", {}) if f"extra.{name}" in expected}

@@ -20,7 +20,8 @@ from fedtide.world.timeline import Timeline
 class Natural(Partition):
     """Every client holds the samples it made; for data that knows its clients.
 
-    Clients are numbered by their order in the data. Those with fewer than ``min_samples`` training samples are left out.
+    Clients are numbered by the time of their first training sample, or by their order in the data where times are unknown, so
+    that later samples change no number. Those with fewer than ``min_samples`` training samples are left out.
     """
 
     class Settings(PluginSettings):
@@ -68,6 +69,10 @@ class Natural(Partition):
                 -sizes[kept] if chosen.choice == "largest" else generator(seed, "partition.natural").random(len(kept))
             )
             kept = np.sort(kept[np.argsort(rank, kind="stable")[: chosen.max_clients]])
+        if samples.time is not None:
+            began = np.full(int(ids[-1]) + 1, np.iinfo(np.int64).max)
+            np.minimum.at(began, samples.client, samples.time)
+            kept = kept[np.argsort(began[ids[kept]], kind="stable")]
         if num_clients is not None and num_clients != len(kept):
             raise SettingsError(
                 f"scenario.num_clients = {num_clients}: partition natural has {len(kept)} clients; leave it at null"

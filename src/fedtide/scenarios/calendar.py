@@ -24,10 +24,11 @@ class Calendar(Scenario):
     For data that knows its clients and times, with partition ``natural``. A period is a session of ``rounds_per_period``
     rounds. A client is present if it has training samples of the period, or of the ``memory`` periods before, which it still
     holds; with participation ``active``, those take part that have samples of the round's equal part of the period. Models
-    are evaluated on the period's held-out samples and, with ``ahead``, on the next period, which has not been trained on: on
-    all its samples but those for validation (they score searches and are never tested), or with ``ahead_on: held_out`` on its
-    test samples alone. Periods without training samples are skipped; the timeline's notes name them. A client without held-out
-    samples trains as the others. A class is an output of the model from the start, whenever its first sample comes.
+    are evaluated on the period's held-out samples (of clients that have had training samples by then) and, with ``ahead``, on
+    the next period, which has not been trained on: on all its samples but those for validation (they score searches and are
+    never tested), or with ``ahead_on: held_out`` on its test samples alone. Periods without training samples are skipped; the
+    timeline's notes name them. A client without held-out samples trains as the others. A class is an output of the model from
+    the start, whenever its first sample comes.
 
     Nothing depends on later samples, except the number of clients that ``partition.min_samples`` and ``max_clients`` leave,
     and the bounds of ``equal`` periods.
@@ -81,8 +82,12 @@ class Calendar(Scenario):
         sessions = [number for number in range(chosen.first - 1, last) if holdings.present(number, 0)]
         if not sessions:
             raise SettingsError("scenario calendar: no client has training samples in these periods")
+        began = {
+            int(origin): int(calendar.of(train.time[shard]).min())
+            for origin, shard in zip(dealt.origins, dealt.shards, strict=True)
+        }
         held_out = [
-            _by_period(known, positions[np.isin(known.client[positions], dealt.origins)], calendar, sessions)
+            _by_period(known, positions, began, calendar, sessions)
             for known, positions in ((test, np.arange(len(test.time))), (train, world.validation))
         ]
         if empty := [number for number, part in zip(sessions, held_out[0], strict=True) if not len(part)]:
@@ -167,10 +172,14 @@ def _active(shards: list[Ints], time: Ints, calendar: Periods, sessions: list[in
     ]
 
 
-def _by_period(known: _Dated, positions: Ints, calendar: Periods, sessions: list[int]) -> list[Ints]:
-    """The positions of each session's period."""
+def _by_period(
+    known: _Dated, positions: Ints, began: dict[int, int], calendar: Periods, sessions: list[int]
+) -> list[Ints]:
+    """The positions of each session's period, of clients that have begun to train by then; ``began``: in which period each has."""
+    clients, places = np.unique(known.client[positions], return_inverse=True)
+    first = np.array([began.get(int(client), len(calendar.names)) for client in clients], dtype=np.int64)[places]
     period = calendar.of(known.time[positions])
-    return [positions[period == number] for number in sessions]
+    return [positions[(period == number) & (first <= number)] for number in sessions]
 
 
 def _facts(calendar: Periods, sessions: list[int]) -> dict[str, Any]:
