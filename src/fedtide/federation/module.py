@@ -87,18 +87,20 @@ class FederatedModule(L.LightningModule):
         wanted.refuse_excess(self.device, memory)
         saved, self._saved = self._saved, None
         if self.settings.grows:
-            self._begin_period(saved)
+            self.parts = self._parts_after(0 if saved is None else saved["round"])
         else:
             self.parts = assemble(chosen, self.timeline, data, self._hardware)
         self._announce(self.parts, wanted, process)
+        self._begin(saved)
+
+    def _begin(self, saved: dict[str, Any] | None) -> None:
         self.federation = Federation(self.parts)
         self.state = initial_state(self.parts) if saved is None else restored_state(self.parts, saved)
 
-    def _begin_period(self, saved: dict[str, Any] | None) -> None:
-        """Assemble the parts of the period that follows a state, or of the last one."""
-        done = 0 if saved is None else saved["round"]
-        timeline = known_at(self.timeline, min(done, self.timeline.rounds - 1))
-        self.parts = assemble(Chosen.of(self.settings, timeline, self.data), timeline, self.data, self._hardware)
+    def _parts_after(self, rounds: int) -> Parts:
+        """The parts of the period that follows some rounds, or of the last one, in a run that grows."""
+        timeline = known_at(self.timeline, min(rounds, self.timeline.rounds - 1))
+        return assemble(Chosen.of(self.settings, timeline, self.data), timeline, self.data, self._hardware)
 
     def configure_optimizers(self) -> None:
         """None for Lightning: the server's step is part of the round."""
@@ -108,11 +110,10 @@ class FederatedModule(L.LightningModule):
         return [0]
 
     def training_step(self, batch: int, batch_idx: int) -> None:
-        if self.settings.grows and self.state.round == self.parts.timeline.rounds:
-            saved = self.state.tensors()
+        if self.state.round == self.parts.timeline.rounds:  # of a period, in a run that grows
             self.parts.workers.close()
-            self._begin_period(saved)
-            self.federation, self.state = Federation(self.parts), restored_state(self.parts, saved)
+            self.parts = self._parts_after(self.state.round)
+            self._begin(self.state.tensors())
         with torch.no_grad():
             try:
                 self.record = self.federation.run_round(self.state)

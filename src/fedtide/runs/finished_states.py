@@ -30,7 +30,7 @@ def free_states(directory: RunDirectory) -> int:
 
 def free_unless_kept(directory: RunDirectory, settings: RunSettings, log: Callable[[str], None]) -> None:
     """:func:`free_states` of a run that was found finished: the process that finished it was killed, or was to keep them."""
-    if settings.checkpoint.keep_finished:
+    if settings.keeps_states:
         return
     try:
         freed = free_states(directory)

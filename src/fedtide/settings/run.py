@@ -344,6 +344,11 @@ class RunSettings(SettingsModel):
         return bool(getattr(self.data, "grows", False))
 
     @property
+    def keeps_states(self) -> bool:
+        """Whether saved states stay when the run is complete; one on a table that grows continues from them."""
+        return self.checkpoint.keep_finished or self.grows
+
+    @property
     def task(self) -> TaskName:
         """What is learnt: that of the objective."""
         objective: Any = plugins.load("objectives", self.objective.name)

@@ -12,8 +12,16 @@ import numpy as np
 import torch
 
 from fedtide.core.array_types import Ints
+from fedtide.core.errors import SettingsError
 from fedtide.world.dataset import Dataset, Split
 from fedtide.world.timeline import HeldOut, Timeline
+
+
+CHANGED = 2
+"""Last periods of a run whose rows may still change: the last one may have been incomplete, and rows may come late."""
+
+REDONE = CHANGED + 1
+"""Last periods that are then trained again, since a period's models are evaluated on the next one."""
 
 
 @dataclass(frozen=True)
@@ -77,9 +85,21 @@ def seen_periods(timeline: Timeline, data: Dataset) -> list[Period]:
     ]
 
 
-def first_change(before: Sequence[Period], now: Sequence[Period]) -> int | None:
-    """Number, from 0, of the first period of ``before`` that is another one now; None if all are the same."""
-    return next((n for n, period in enumerate(before) if n >= len(now) or now[n] != period), None)
+def first_change(before: Sequence[Period], now: Sequence[Period]) -> Period | None:
+    """The first of the periods that a run has seen which is another one now; None if all are the same.
+
+    Raises:
+        SettingsError: the rows of an earlier one than the last :data:`CHANGED` have changed.
+    """
+    for number, period in enumerate(before):
+        new = now[number] if number < len(now) else None
+        if (new is None or replace(new, ahead="") != replace(period, ahead="")) and number < len(before) - CHANGED:
+            name = period.name if new is None or new.name in [each.name for each in before] else new.name
+            raise SettingsError(
+                f"rows of {name} have changed since the run was trained on them, or rows were added; only those of its last "
+                f"{CHANGED} periods, {' and '.join(each.name for each in before[-CHANGED:])}, may still change"
+            )
+    return next((old for number, old in enumerate(before) if now[number : number + 1] != [old]), None)
 
 
 def _of_period(timeline: Timeline, data: Dataset, round_: int) -> str:
