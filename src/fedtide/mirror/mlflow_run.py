@@ -39,12 +39,16 @@ _FILES = (
     MODEL,
 )
 _MODEL = "model_id"  # tag: the final model in MLflow
+_DATA = "data"  # tag: hash of the dataset that all is of
 
 _PICTURES: dict[tuple[str, str], bytes] = {}  # pictures by what they show: digests of the timeline and of the labels
 
 
 class MlflowRun:
-    """The MLflow run of a run directory: given, found by run key and name, or created."""
+    """The MLflow run of a run directory: given, found by run key and name, or created.
+
+    When rows were appended to its table, rounds, means and the final model are logged again: MLflow shows the latest values.
+    """
 
     def __init__(self, store: Store, directory: RunDirectory, run: Any = None) -> None:
         self.directory, self._client, self._store = directory, store.client, store
@@ -54,7 +58,8 @@ class MlflowRun:
             run = next(iter(store.runs(f"tags.run_key = '{key}' and attributes.run_name = '{name}'")), None)
         self._run: Any = run
         self._rounds: set[int] = set()
-        if run is not None:
+        self._outdated = run is not None and run.data.tags.get(_DATA, self._facts.get("data")) != self._facts.get("data")
+        if run is not None and not self._outdated:
             self._rounds = {item.step for item in self._client.get_metric_history(self._id, _EVERY_ROUND)}
 
     @property
@@ -78,7 +83,7 @@ class MlflowRun:
 
     def lacks_model(self, options: MlflowOptions) -> bool:
         """Whether the model is wanted, there is one, and MLflow does not have it."""
-        known = self._run is not None and _MODEL in self._run.data.tags
+        known = self._run is not None and _MODEL in self._run.data.tags and not self._outdated
         return options.model and not known and outcome_of(self.directory) == "complete"
 
     def open(self, parent: str, data: Dataset | None = None) -> None:
@@ -92,6 +97,7 @@ class MlflowRun:
         if self._run is None:
             if parent:
                 tags["mlflow.parentRunId"] = self._store.parent(parent)
+            tags[_DATA] = self._facts.get("data", "")
             self._run = self._client.create_run(self._store.experiment, run_name=self.directory.path.name, tags=tags)
         else:
             self._client.update_run(self._id, status="RUNNING")
@@ -100,7 +106,7 @@ class MlflowRun:
         params = [Param(key, value) for key, value in _flat(settings)]
         for start in range(0, len(params), _MAX_PARAMS):
             self._client.log_batch(self._id, params=params[start : start + _MAX_PARAMS])
-        if new:
+        if new or self._outdated:
             self._client.log_inputs(self._id, dataset_inputs(self._facts, settings, data))
 
     def write(self, parent: str, options: MlflowOptions, data: Dataset | None) -> None:
@@ -151,6 +157,7 @@ class MlflowRun:
             model = log_model(self._store, self._id, self.directory.path, data, options.register)
             self._client.set_tag(self._id, _MODEL, model)
         self._log_means()
+        self._client.set_tag(self._id, _DATA, self._facts.get("data", ""))  # last: what comes before may not be complete
         self.conclude()
 
     def _log_means(self) -> None:
@@ -160,7 +167,8 @@ class MlflowRun:
         summary, now = self.directory.summary() or {}, int(time.time() * 1000)
         means = dict(finite({key: value for key, value in summary.items() if key.startswith(("mean_next_", "drift_"))}))
         metrics = [Metric(key, value, now, int(summary["rounds"])) for key, value in means.items()]
-        if metrics and not means.keys() <= self._client.get_run(self._id).data.metrics.keys():
+        known = set() if self._outdated else self._client.get_run(self._id).data.metrics.keys()
+        if metrics and not means.keys() <= known:
             self._client.log_batch(self._id, metrics=metrics)
 
     def conclude(self) -> None:

@@ -50,7 +50,7 @@ def return_to_unchanged(directory: RunDirectory, periods: Sequence[Period]) -> l
     fence(directory.state / "state-*.pt")
     for path in later:
         path.unlink()
-    return [f"rows of {changed.name}, or of the period after it, are new or changed; training again from there"]
+    return [f"rows were added or changed; training from the start of {changed.name}"]
 
 
 def _seen(directory: RunDirectory) -> list[Period]:

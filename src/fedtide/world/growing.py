@@ -53,6 +53,7 @@ def known_at(timeline: Timeline, round_: int) -> Timeline:
     clients = 1 + max(int(each.clients.max()) for each in assignments)
     kept, indices = np.unique([timeline.held_out_of_round[:end], timeline.next_of_round[:end]], return_inverse=True)
     own, ahead = (indices.reshape(2, -1) - int(kept[0] < 0)).astype(np.int64)
+    held_out = [timeline.held_out[number] for number in kept if number >= 0]
     notes = {name: timeline.notes[name][: session + 1] for name in ("periods", "numbers") if name in timeline.notes}
     return replace(
         timeline,
@@ -62,7 +63,8 @@ def known_at(timeline: Timeline, round_: int) -> Timeline:
         assignment_of_round=timeline.assignment_of_round[:end],
         session_of_round=timeline.session_of_round[:end],
         view_of_round=timeline.view_of_round[:end],
-        held_out=[timeline.held_out[number] for number in kept if number >= 0],
+        validation=np.unique(np.concatenate([each.validation for each in held_out])),
+        held_out=held_out,
         held_out_of_round=own,
         next_of_round=ahead,
         origin_of_client=timeline.origin_of_client[:clients],
@@ -96,7 +98,7 @@ def first_change(before: Sequence[Period], now: Sequence[Period]) -> Period | No
         if (new is None or replace(new, ahead="") != replace(period, ahead="")) and number < len(before) - CHANGED:
             name = period.name if new is None or new.name in [each.name for each in before] else new.name
             raise SettingsError(
-                f"rows of {name} have changed since the run was trained on them, or rows were added; only those of its last "
+                f"rows of {name} were changed, added or removed since the run was trained on them; only those of its last "
                 f"{CHANGED} periods, {' and '.join(each.name for each in before[-CHANGED:])}, may still change"
             )
     return next((old for number, old in enumerate(before) if now[number : number + 1] != [old]), None)
