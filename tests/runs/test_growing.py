@@ -14,6 +14,8 @@ import torch
 
 from fedtide.core.errors import SettingsError
 from fedtide.mirror.check import check_run
+from fedtide.runs import stages
+from fedtide.runs.progress import Watch
 from fedtide.settings.params import Params
 from fedtide.settings.run import RunSettings
 from small_runs import execute
@@ -218,3 +220,26 @@ def test_what_cannot_grow_is_one_line(tmp_path: Path, what: str) -> None:
     changes, message = BAD[what]
     with pytest.raises(SettingsError, match=message):
         settings(tmp_path, **changes)
+
+
+def test_a_comparison_and_its_report_continue(tmp_path: Path) -> None:
+    def params() -> Params:
+        raw = settings(tmp_path).model_dump(mode="json")
+        chosen = {key: raw[key] for key in ("scenario", "participation", "partition", "model", "local", "engine")}
+        compared = {"algorithms": ["fedavg", "scaffold"], "initialisers": ["previous"], "seeds": [0], "workers": 1}
+        data = raw["data"] | {"split": {"period": "month"}}
+        return Params({**chosen, "data": data, "compare": compared, "tracking": {"mlflow": False}})
+
+    frame, lines = rows(4), list[str]()
+    for month in (3, 4):
+        frame[frame.month <= month].to_csv(tmp_path / "rows.csv", index=False)
+        where = stages.workspace(params(), tmp_path / "runs", None, None)
+        summaries, stopped = stages.train(params(), where, Watch(lines.append))
+        assert stopped is None
+        assert [(each["state"], each["rounds"]) for each in summaries] == [("complete", 2 * month)] * 2
+    assert len([path for path in (tmp_path / "runs").iterdir() if (path / "summary.json").is_file()]) == 2
+    assert len([line for line in lines if "continuing from round 4" in line]) == 2
+    stages.report(params(), tmp_path / "runs", None, tmp_path / "report", "fedtide report")
+    assert "2013-04" in (tmp_path / "report" / "report.html").read_text()
+    again, _ = stages.train(params(), where, Watch(lines.append))
+    assert again == summaries

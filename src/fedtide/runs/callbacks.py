@@ -119,8 +119,9 @@ class Progress(L.Callback):
         self._score = self._score if found is None else found
         score = "" if self._score is None else f"  {split} {main.words} {main.shown(self._score)}"
         sent = (row["bytes_up"] or 0) + (row["bytes_down"] or 0)
+        sessions = max(module.timeline.sessions, module.parts.timeline.sessions)  # alarms may have begun more
         self.update(
-            f"round {row['round']}/{rounds}  session {row['session']}/{module.parts.timeline.sessions}{score}  "
+            f"round {row['round']}/{rounds}  session {row['session']}/{sessions}{score}  "
             f"loss {row['train_loss']:.4f}  clients {row['selected']}/{row['present']}  "
             f"{sent / 1e6:,.1f} MB  {left:.0f} s left"
         )
