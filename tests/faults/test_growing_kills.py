@@ -12,7 +12,8 @@ from fedtide.mirror.check import check_run
 from records import same_records
 
 PARAMS = """
-data: {name: table, root: ., file: rows.csv, client: who, time: when, unit: days, classes: [u, v], split: {period: 10}, grows: true}
+data: {name: table, root: ., file: rows.csv, client: who, time: when, unit: days, classes: [u, v], grows: true,
+  split: {period: 10}}
 scenario: {name: calendar, period: 10, rounds_per_period: 3}
 partition: {name: natural}
 participation: {name: fixed, fraction: 0.5}

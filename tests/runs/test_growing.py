@@ -24,7 +24,7 @@ MONTHS = 12
 
 
 def rows(months: int = MONTHS, per_month: int = 60) -> pd.DataFrame:
-    """Rows of eight clients: `aaron`, first by name, comes in month 6; `carl` pauses in months 6 to 8; `zoe` comes in month 9."""
+    """Rows of eight clients: `aaron`, first by name, comes in month 6, `zoe` in month 9; `carl` pauses in months 6 to 8."""
     rng = np.random.default_rng(5)
     names = np.array(["aaron", "bea", "carl", "dora", "emil", "fay", "gus", "zoe"])
     month = np.repeat(np.arange(1, MONTHS + 1), per_month)
@@ -41,8 +41,15 @@ def rows(months: int = MONTHS, per_month: int = 60) -> pd.DataFrame:
 def settings(root: Path, **changes: Any) -> RunSettings:
     raw: dict[str, Any] = {
         "data": {
-            **{"name": "table", "root": str(root), "file": str(root / "rows.csv"), "client": "who", "time": "when"},
-            **{"classes": ["fine", "late"], "numeric": ["x", "y"], "categorical": [], "grows": True},
+            "name": "table",
+            "root": str(root),
+            "file": str(root / "rows.csv"),
+            "client": "who",
+            "time": "when",
+            "classes": ["fine", "late"],
+            "numeric": ["x", "y"],
+            "categorical": [],
+            "grows": True,
         },
         "scenario": {"name": "calendar", "rounds_per_period": 2},
         "partition": {"name": "natural"},
@@ -156,7 +163,9 @@ OLD = {
     "changed": changed,
     "deleted": lambda frame: frame.drop(frame.index[frame.month == 2][3]),
     "added": lambda frame: pd.concat([frame, frame[frame.month == 2].head(1).assign(who="bea", x=0.5)]),
-    "of another client": lambda frame: frame.assign(who=frame.who.where(frame.month != 2, frame.who.replace("bea", "carl"))),
+    "of another client": lambda frame: frame.assign(
+        who=frame.who.where(frame.month != 2, frame.who.replace("bea", "carl"))
+    ),
 }
 
 
@@ -198,12 +207,21 @@ BAD: dict[str, tuple[dict[str, Any], str]] = {
     "no time": ({"data": {"time": None}}, r"grows = true needs client and time"),
     "no client": ({"data": {"client": None}}, r"grows = true needs client and time"),
     "no classes": ({"data": {"classes": []}}, r"grows = true needs classes: all labels"),
-    "split": ({"data": {"split": {"period": "all"}}}, r"data\.split\.period = all should be that of the scenario, month"),
+    "split": (
+        {"data": {"split": {"period": "all"}}},
+        r"data\.split\.period = all should be that of the scenario, month",
+    ),
     "scenario": ({"scenario": {"name": "static"}}, r"data\.grows = true needs scenario calendar, not static"),
-    "equal": ({"scenario": {"period": "equal"}}, r"scenario\.period = equal: the bounds of equal periods would depend on"),
+    "equal": (
+        {"scenario": {"period": "equal"}},
+        r"scenario\.period = equal: the bounds of equal periods would depend on",
+    ),
     "size": ({"partition": {"min_samples": 5}}, r"partition\.min_samples = 5: who has as many samples would depend on"),
     "number": ({"partition": {"max_clients": 5}}, r"partition\.max_clients: who is drawn would depend on rows to come"),
-    "rate": ({"local": {"schedule": "cosine", "restart": False}}, r"local\.schedule = cosine with local\.restart = false"),
+    "rate": (
+        {"local": {"schedule": "cosine", "restart": False}},
+        r"local\.schedule = cosine with local\.restart = false",
+    ),
     "attack": ({"attack": {"name": "sign_flip", "share": 0.2}}, r"attack sign_flip: who attacks would depend on"),
     "drift": ({"drift": {"name": "sudden"}}, r"drift sudden: when it begins would depend on rows to come"),
     "clock": ({"clock": {"name": "events"}}, r"clock = events: which results arrive would depend on rows to come"),

@@ -27,7 +27,12 @@ ROWS = st.lists(
     max_size=25,
 )
 ALWAYS = pd.DataFrame(
-    [(name, day + 10 * period, float(day), "uv"[day % 2]) for period in range(4) for name in NAMES[1:4] for day in range(6)],
+    [
+        (name, day + 10 * period, float(day), "uv"[day % 2])
+        for period in range(4)
+        for name in NAMES[1:4]
+        for day in range(6)
+    ],
     columns=["who", "when", "x", "label"],
 )
 """Rows that let every period have training and test samples."""
@@ -77,7 +82,9 @@ def test_rows_that_are_appended_change_nothing_before(
 
 
 def test_nothing_of_later_periods_is_known(tmp_path: Path) -> None:
-    frame = pd.concat([ALWAYS, pd.DataFrame([("aaron", 25 + n % 5, 0.0, "u") for n in range(9)], columns=ALWAYS.columns)])
+    frame = pd.concat(
+        [ALWAYS, pd.DataFrame([("aaron", 25 + n % 5, 0.0, "u") for n in range(9)], columns=ALWAYS.columns)]
+    )
     whole, data = world(tmp_path, frame)
     first, last = known_at(whole, 1), known_at(whole, 7)
     assert (first.rounds, first.sessions, first.num_clients) == (2, 1, 3)

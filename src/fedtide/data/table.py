@@ -99,7 +99,8 @@ class Table(DatasetPlugin):
         )
         classes: tuple[str, ...] = Field((), description="all classes, in order; default: the labels in the file")
         grows: Annotated[bool, OMIT_DEFAULT] = Field(
-            False, description="rows are appended to the file, with which the same run continues; for scenario `calendar`"
+            False,
+            description="rows are appended to the file, with which the same run continues; for scenario `calendar`",
         )
         split: SplitSettings = Field(SplitSettings(), description="which rows are test samples")
 

@@ -15,7 +15,6 @@ from fedtide.federation.parts import Parts
 from fedtide.federation.saving.rows import StoredRows
 from fedtide.settings.clock import Events
 
-
 _OF_CLIENTS = ("seen", "counts", "written")  # vectors with an entry for each client
 
 

@@ -58,7 +58,9 @@ class MlflowRun:
             run = next(iter(store.runs(f"tags.run_key = '{key}' and attributes.run_name = '{name}'")), None)
         self._run: Any = run
         self._rounds: set[int] = set()
-        self._outdated = run is not None and run.data.tags.get(_DATA, self._facts.get("data")) != self._facts.get("data")
+        self._outdated = run is not None and run.data.tags.get(_DATA, self._facts.get("data")) != self._facts.get(
+            "data"
+        )
         if run is not None and not self._outdated:
             self._rounds = {item.step for item in self._client.get_metric_history(self._id, _EVERY_ROUND)}
 
@@ -157,7 +159,9 @@ class MlflowRun:
             model = log_model(self._store, self._id, self.directory.path, data, options.register)
             self._client.set_tag(self._id, _MODEL, model)
         self._log_means()
-        self._client.set_tag(self._id, _DATA, self._facts.get("data", ""))  # last: what comes before may not be complete
+        self._client.set_tag(
+            self._id, _DATA, self._facts.get("data", "")
+        )  # last: what comes before may not be complete
         self.conclude()
 
     def _log_means(self) -> None:

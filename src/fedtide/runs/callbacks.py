@@ -35,7 +35,7 @@ class Tracker(Protocol):
 class Recorder(L.Callback):
     """Appends each round to the run directory; saves the state of run ``key`` every ``every`` rounds and when stopping.
 
-    ``more`` gives further entries of the state. With ``periods``, those of a run that grows, they are recorded as they begin, and
+    ``more`` gives further entries of the state. With the ``periods`` of a run that grows, each is recorded as it begins, and
     the states before the last :data:`REDONE` of them stay.
     """
 

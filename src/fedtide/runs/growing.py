@@ -22,7 +22,7 @@ def periods_of(settings: RunSettings, data: Dataset, worlds: Path | None = None)
 
 
 def ended_summary(directory: RunDirectory, key: str, periods: Sequence[Period]) -> Summary | None:
-    """The summary of a run that has ended, as :meth:`RunDirectory.finished`, unless ``periods`` have changed or follow since."""
+    """The summary of a run that has ended, as :meth:`RunDirectory.finished`, unless ``periods`` have changed or were added."""
     done = directory.finished(key)
     if done is None or not periods:
         return done
@@ -54,6 +54,4 @@ def return_to_unchanged(directory: RunDirectory, periods: Sequence[Period]) -> l
 
 
 def _seen(directory: RunDirectory) -> list[Period]:
-    return [
-        Period(row["period"], int(row["round"]) - 1, row["rows"], row["ahead"]) for row in directory.periods()
-    ]
+    return [Period(row["period"], int(row["round"]) - 1, row["rows"], row["ahead"]) for row in directory.periods()]

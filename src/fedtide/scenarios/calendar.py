@@ -175,7 +175,7 @@ def _active(shards: list[Ints], time: Ints, calendar: Periods, sessions: list[in
 def _by_period(
     known: _Dated, positions: Ints, began: dict[int, int], calendar: Periods, sessions: list[int]
 ) -> list[Ints]:
-    """The positions of each session's period, of clients that have begun to train by then; ``began``: in which period each has."""
+    """Positions in each session's period, of clients that have trained by then; ``began``: the period in which each has."""
     clients, places = np.unique(known.client[positions], return_inverse=True)
     first = np.array([began.get(int(client), len(calendar.names)) for client in clients], dtype=np.int64)[places]
     period = calendar.of(known.time[positions])

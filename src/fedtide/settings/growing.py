@@ -15,9 +15,10 @@ def refuse_what_cannot_grow(run: Any) -> None:
     scenario, partition, local, split = run.scenario, run.partition, run.local, run.data.split
     if scenario.name != "calendar":
         raise SettingsError(f"data.grows = true needs scenario calendar, not {scenario.name}")
-    algorithm = plugins.load("algorithms", run.algorithm.name)(run.algorithm)
+    algorithm: Any = plugins.load("algorithms", run.algorithm.name)(run.algorithm)
     planned = local.schedule in ("cosine", "polynomial") and not local.restart and local.schedule_rounds is None
-    private = [link.name for link in run.uplink if plugins.load("uplink", link.name)(link).private]
+    links: list[Any] = [plugins.load("uplink", link.name)(link) for link in run.uplink]
+    private = [link.settings.name for link in links if link.private]
     refused = {
         "scenario.period = equal: the bounds of equal periods": scenario.period == "equal",
         f"partition.min_samples = {getattr(partition, 'min_samples', 1)}: who has as many samples": (

@@ -15,8 +15,8 @@ from fedtide.settings.choices import AggregationChoice, AttackChoice, DownlinkCh
 from fedtide.settings.classes import refuse_without_classes
 from fedtide.settings.clock import ClockChoice, Rounds
 from fedtide.settings.costs import CostSettings
-from fedtide.settings.imported import Imported
 from fedtide.settings.growing import refuse_what_cannot_grow
+from fedtide.settings.imported import Imported
 from fedtide.settings.kinds import AlgorithmSettings, DatasetSettings, InitialiserSettings
 from fedtide.settings.optimiser import AdamW, OptimiserChoice, Sgd
 from fedtide.settings.scores import TaskName

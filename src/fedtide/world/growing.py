@@ -16,7 +16,6 @@ from fedtide.core.errors import SettingsError
 from fedtide.world.dataset import Dataset, Split
 from fedtide.world.timeline import HeldOut, Timeline
 
-
 CHANGED = 2
 """Last periods of a run whose rows may still change: the last one may have been incomplete, and rows may come late."""
 
@@ -54,7 +53,7 @@ def known_at(timeline: Timeline, round_: int) -> Timeline:
     kept, indices = np.unique([timeline.held_out_of_round[:end], timeline.next_of_round[:end]], return_inverse=True)
     own, ahead = (indices.reshape(2, -1) - int(kept[0] < 0)).astype(np.int64)
     held_out = [timeline.held_out[number] for number in kept if number >= 0]
-    notes = {name: timeline.notes[name][: session + 1] for name in ("periods", "numbers") if name in timeline.notes}
+    kept_notes = {name: timeline.notes[name][: session + 1] for name in ("periods", "numbers")}
     return replace(
         timeline,
         num_clients=clients,
@@ -69,7 +68,7 @@ def known_at(timeline: Timeline, round_: int) -> Timeline:
         next_of_round=ahead,
         origin_of_client=timeline.origin_of_client[:clients],
         active=timeline.active[:end],
-        notes={**timeline.notes, **notes, "grows": True},
+        notes=timeline.notes | kept_notes | {"grows": True},
     )
 
 
