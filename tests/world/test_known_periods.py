@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -52,6 +53,11 @@ def world(folder: Path, frame: pd.DataFrame, **scenario: Any) -> tuple[Timeline,
     return build_timeline(settings, data), data
 
 
+def unnamed(timeline: Timeline) -> Timeline:
+    """Without the places of clients in the list of all names, to which later names are added; the names are compared below."""
+    return replace(timeline, origin_of_client=np.zeros(0, dtype=np.int64))
+
+
 @given(further=ROWS, memory=st.integers(0, 2), cut=st.integers(1, 3), seed=st.integers(0, 9))
 @limits(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_rows_that_are_appended_change_nothing_before(
@@ -66,7 +72,7 @@ def test_rows_that_are_appended_change_nothing_before(
         last = round_ == 2 * (cut - 1)
         before, after = (known_at(timeline, round_) for timeline, _ in (then, now))
         assert before.num_clients == after.num_clients == 1 + max(each.clients.max() for each in before.assignments)
-        assert last or before.digest == after.digest
+        assert last or unnamed(before).digest == unnamed(after).digest
         for t in range(before.rounds):
             assert np.array_equal(before.at(t).clients, after.at(t).clients)
             assert np.array_equal(before.active[t], after.active[t])
