@@ -98,7 +98,7 @@ KINDS: dict[str, dict[str, Any]] = {
     "fedavg": {"evaluation": {"clients_every": 1, "models": ["cloud", "all"]}},
     "scaffold": {"algorithm": "scaffold", "federation": {"memory": "disk"}},
     "momentum": {"algorithm": "feddyn", "local": {"momentum": 0.5, "momentum_scope": "client"}},
-    "numbers of clients": {"algorithm": "fedawe", "participation": {"name": "markov", "shares": "two_groups"}},
+    "labels held so far": {"algorithm": "fedawe", "participation": {"name": "heterogeneous", "shares": "labels"}},
 }
 
 
