@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 import torch
-from session_worlds import A, B, made, populations
+from session_worlds import A, B, alternating, made, populations
 
 from fedtide.federation.assembly.preview import advice
 from fedtide.initialisation import _store as store
@@ -21,6 +23,20 @@ def test_sessions_start_from_the_latest_model_of_the_same_devices() -> None:
     expected = [fed.parts.w0, ends[0], ends[1], ends[2], ends[2], ends[1], ends[3]]
     assert all(torch.equal(r.w, w) for (r, _), w in zip(seen, expected, strict=True))
     assert store.sessions(state.initialiser, "session") == [4, 5, 6]  # the latest of each set of devices
+
+
+def test_where_periods_recur_they_start_from_the_latest_one_of_their_kind() -> None:
+    kinds = ["weekdays", "weekend", "weekdays", "weekend", "weekdays"]  # whoever is present
+    world = replace(alternating(5), notes={"periods": kinds, "kinds": kinds})
+    fed = made("oracle", replace(world, assignment_of_round=world.assignment_of_round * 0))
+    assert advice(fed.parts) == [
+        "initialiser oracle equals previous at the start of session 2: no earlier one was of its kind"
+    ]
+    seen = watch(fed)
+    run_rounds(fed)
+    ends = [w for _, w in seen]
+    expected = [fed.parts.w0, ends[0], ends[0], ends[1], ends[2]]
+    assert all(torch.equal(r.w, w) for (r, _), w in zip(seen, expected, strict=True))
 
 
 @pytest.mark.parametrize(

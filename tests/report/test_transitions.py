@@ -53,6 +53,17 @@ def test_which_sessions_of_a_run_count(tmp_path, counting, sessions, counted):
     assert frame["session"].tolist() == counted
 
 
+@pytest.mark.parametrize(("period", "counted"), [("weekpart", [4, 5, 6, 7]), ("week", [2, 3, 4, 5, 6, 7])])
+def test_periods_count_from_their_second_turn_on_where_they_recur(tmp_path, period, counted):
+    path = write_sessions(tmp_path, "fedavg", "dynamic", 0)
+    settings = json.loads((path / "settings.json").read_text())
+    settings["scenario"] = {"name": "calendar", "period": period}
+    (path / "settings.json").write_text(json.dumps(settings))
+    finish_again(path)
+    records = load([path])
+    assert Rules().sessions(records, records.runs["key"][0]) == counted
+
+
 @pytest.fixture(scope="module")
 def found(tmp_path_factory):
     """Five initialisers x 2 seeds, 7 sessions of 12 rounds: transitions by (initialiser, seed, session)."""

@@ -168,6 +168,28 @@ def test_a_period_without_samples_is_skipped():
     assert made.notes["skipped"] == [f"from {time.min() + 2 * MONTH}"]
 
 
+def test_weekends_return_to_weekends():
+    data = people(samples=1500)
+    made, weeks = world(data, period="weekpart", last=9), world(data, period="week", last=5)
+    assert made.notes["kinds"] == made.kinds == ["weekdays", "weekend"] * 4 + ["weekdays"]
+    assert [name.split()[1] for name in made.notes["periods"]] == made.kinds
+    assert [made.returning(session) for session in range(made.sessions)] == [False, False, *[True] * 7]
+    assert made.transition_sessions == list(range(3, 10))
+    assert "kinds" not in weeks.notes
+    assert weeks.transition_sessions == list(range(2, 6))
+    for session, kind in enumerate(made.kinds):
+        days = np.concatenate([data.origins.train_time[shard] for shard in made.shards_at(2 * session)]) // 86400
+        assert {day % 7 in (2, 3) for day in days.tolist()} == {kind == "weekend"}  # 1 January 1970 was a Thursday
+
+
+def test_hours_are_in_the_settings_where_they_are_others():
+    assert "hours" not in settings(period="daypart").scenario.canonical()
+    assert settings(period="daypart", hours=[4, 12]).scenario.canonical()["hours"] == [4, 12]
+    for wrong in ([12, 4], [0, 24], [5, 5], [3]):
+        with pytest.raises(SettingsError, match=r"hours"):
+            settings(period="daypart", hours=wrong)
+
+
 @pytest.mark.parametrize(
     ("origins", "scenario", "message"),
     [

@@ -50,10 +50,36 @@ def test_equal_periods_have_equal_counts(found, count):
     assert sizes.max() - sizes.min() <= 1
 
 
-@pytest.mark.parametrize("period", ["month", "week", "day", "equal", 2**31])
+@given(years)
+def test_weekends_are_saturdays_and_sundays(found):
+    at = np.array(found)
+    made = periods(at, "weekpart")
+    weekday = at.astype("datetime64[s]").astype("datetime64[D]").astype(np.int64) - 4  # 5 January 1970 was a Monday
+    kinds = np.array(made.kinds)[made.of(at)]
+    assert kinds.tolist() == ["weekend" if day % 7 >= 5 else "weekdays" for day in weekday]
+    assert all(one != other for one, other in zip(made.kinds, made.kinds[1:], strict=False))
+    weeks = periods(at, "week")
+    same = made.of(at)[:, None] == made.of(at)
+    assert (same == ((kinds[:, None] == kinds) & (weeks.of(at)[:, None] == weeks.of(at)))).all()
+
+
+def test_parts_of_days_begin_at_hours():
+    at = seconds(
+        "2013-01-01T03:59:59", "2013-01-01T04:00", "2013-01-01T11:59:59", "2013-01-01T23:00", "2013-01-02T12:00"
+    )
+    made = periods(at, "daypart", hours=(4, 12, 17))
+    assert made.kinds == ("17-04", "04-12", "12-17", "17-04", "04-12", "12-17")
+    assert made.names[:2] == ("2012-12-31 17-04", "2013-01-01 04-12")
+    assert made.of(at).tolist() == [0, 1, 1, 3, 5]
+    assert periods(at, "daypart").names[0] == "2013-01-01 00-06"
+    assert periods(at, "daypart").kinds[-2:] == ("06-12", "12-18")
+    assert not periods(at, "day").kinds
+
+
+@pytest.mark.parametrize("period", ["month", "week", "day", "weekpart", "daypart", "equal", 2**31])
 @given(st.data(), st.integers(1, 40))
 def test_parts_of_a_period_are_equally_long(period, data, parts):
-    at = np.array(data.draw(years if period == "day" else times))
+    at = np.array(data.draw(years if str(period).startswith("day") else times))
     made = periods(at, period, 3)
     edges = np.array([made.start, *made.bounds, made.end])
     first, end = edges[made.of(at)], edges[made.of(at) + 1]

@@ -52,8 +52,9 @@ def boundary_at(parts: Parts, state: RunState, t: int) -> Boundary:
     timeline = parts.timeline
     first, _ = timeline.session_span(t)
     earlier = timeline.label_views[np.unique(timeline.view_of_round[:first])]
+    session, kinds = int(timeline.session_of_round[t]), timeline.kinds
     return Boundary(
-        session=int(timeline.session_of_round[t]),
+        session=session,
         pilot=timeline.pilot,
         w=state.w,
         b=state.b,
@@ -64,6 +65,7 @@ def boundary_at(parts: Parts, state: RunState, t: int) -> Boundary:
         lr=parts.settings.local.lr,
         old_labels=torch.from_numpy(earlier.any(0)).to(parts.hardware.device),
         services=GradientRounds(parts, state, t),
+        kind=kinds.index(kinds[session]) if kinds else None,
     )
 
 
@@ -118,7 +120,7 @@ def _keep_means(algorithm: Algorithm, state: RunState, timeline: Timeline, here:
 def session_record(evaluator: Evaluator, s: Boundary, initialiser: str, start: Start, t: int) -> dict[str, Any]:
     """Facts about the session that begins with round ``t``, JSON-able.
 
-    ``session`` (from 1); ``returning``: whether the same clients had an earlier session after the pilot; ``initialiser``
+    ``session`` (from 1); ``returning``: see :meth:`Timeline.returning`; ``initialiser``
     (``pilot`` in pilot sessions); the initialiser's own facts (``weights`` and ``distances`` by stored session);
     ``<split>_accuracy`` of the initial model on the session's labels (or another task's main score); and ``losses``: mean
     cross-entropy (or another task's loss) over all training samples of the clients present, of the session's initial model

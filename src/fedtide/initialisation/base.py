@@ -45,6 +45,7 @@ class Boundary:
         lr: learning rate at the start of the schedule.
         old_labels: bool [L], labels of the sessions before this one.
         facts: JSON-able facts on how the model was chosen, recorded with the session.
+        kind: number of the kind of period that begins or has ended, where periods recur; else None.
     """
 
     session: int
@@ -59,6 +60,7 @@ class Boundary:
     old_labels: Tensor
     services: Services
     facts: dict[str, Any] = field(default_factory=dict)
+    kind: int | None = None
 
 
 class Initialiser(Plugin):

@@ -23,6 +23,7 @@ from fedtide.records.guarantees import COLUMNS, PRIVACY
 from fedtide.records.run_directory import RunDirectory, read_json
 from fedtide.scenarios.base import Scenario
 from fedtide.settings.scores import ACCURACY, Score
+from fedtide.world.calendar import RECURRING
 
 Settings = dict[str, Any]
 
@@ -127,6 +128,11 @@ class Records:
     def has_periods(self) -> bool:
         """Whether sessions of a run are periods of the data's time, so that its rounds have different test samples."""
         return any(settings.get("scenario.name") == "calendar" for settings in self.settings.values())
+
+    @property
+    def recurs(self) -> bool:
+        """Whether periods of a run recur, so that sessions return to earlier populations."""
+        return any(settings.get("scenario.period") in RECURRING for settings in self.settings.values())
 
     @property
     def methods(self) -> list[Method]:

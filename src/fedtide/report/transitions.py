@@ -27,8 +27,8 @@ class Rules:
     Attributes:
         window: number of rounds after a change to average.
         counting: which sessions are evaluated. ``stored``: those that return to clients with a stored model, that is of an
-            earlier session after the pilot (as published), or as ``all`` if there are none or sessions are periods of the
-            data's time; ``all``: all after the pilot.
+            earlier session after the pilot (as published) or an earlier period of their kind, or as ``all`` if there are none
+            or sessions are periods of the data's time that do not recur; ``all``: all after the pilot.
         reference: label of the initialiser to compare recovery with.
         rho: share of the reference's best accuracy that is considered recovered.
     """
@@ -41,7 +41,7 @@ class Rules:
     def sessions(self, records: Records, key: str) -> list[int]:
         """Numbers (from 1) of a run's evaluated sessions."""
         own = records.boundaries[records.boundaries["key"] == key]
-        stored = self.counting == "stored" and not records.has_periods
+        stored = self.counting == "stored" and (records.recurs or not records.has_periods)
         returning = own.loc[own["returning"].eq(True), "session"] if stored else ()
         count = records.history.loc[records.history["key"] == key, "session"].nunique()
         pilot = int(records.settings[key].get("scenario.pilot_sessions") or 0)

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any, Literal, NamedTuple, Self
+from typing import Annotated, Any, Literal, NamedTuple, Self
 
 import numpy as np
 from pydantic import Field, model_validator
 
 from fedtide.core.array_types import Ints
 from fedtide.core.errors import SettingsError
-from fedtide.core.plugins import PluginSettings
+from fedtide.core.plugins import OMIT_DEFAULT, PluginSettings
 from fedtide.scenarios._writing import assign
 from fedtide.scenarios.base import Scenario, WorldInput
-from fedtide.world.calendar import Periods, periods
+from fedtide.world.calendar import HOURS, Periods, periods
 from fedtide.world.samples import Samples
 from fedtide.world.timeline import Assignment, HeldOut, Timeline
 
@@ -28,7 +28,8 @@ class Calendar(Scenario):
     the next period, which has not been trained on: on all its samples but those for validation (they score searches and are
     never tested), or with ``ahead_on: held_out`` on its test samples alone. Periods without training samples are skipped; the
     timeline's notes name them. A client without held-out samples trains as the others. A class is an output of the model from
-    the start, whenever its first sample comes.
+    the start, whenever its first sample comes. Parts of weeks (Monday to Friday, weekend) or of days recur: a session returns to
+    earlier ones of its kind.
 
     Nothing depends on later samples, except the number of clients that ``partition.min_samples`` and ``max_clients`` leave,
     and the bounds of ``equal`` periods.
@@ -36,9 +37,15 @@ class Calendar(Scenario):
 
     class Settings(PluginSettings):
         name: str = "calendar"
-        period: Literal["month", "week", "day", "equal"] | int = Field(
+        period: Literal["month", "week", "day", "weekpart", "daypart", "equal"] | int = Field(
             "month",
-            description="month, week or day (UTC), a length in the unit of the data's times, or equal: of equal size",
+            description="month, week, day, weekpart (weekdays and weekends in turn) or daypart (UTC), a length in the unit "
+            "of the data's times, or equal: of equal size",
+        )
+        hours: Annotated[tuple[int, ...], OMIT_DEFAULT] = Field(
+            HOURS,
+            min_length=2,
+            description="daypart: hours at which the parts of a day begin; the last part ends where the next day begins",
         )
         equal_periods: int = Field(12, ge=1, description="number of periods of `equal`")
         first: int = Field(1, ge=1, description="first period to train on, counted from 1")
@@ -55,7 +62,13 @@ class Calendar(Scenario):
         @model_validator(mode="after")
         def _consistent(self) -> Self:
             if isinstance(self.period, int) and self.period < 1:
-                raise SettingsError(f"scenario.period = {self.period} should be month, week, day, equal, or at least 1")
+                raise SettingsError(
+                    f"scenario.period = {self.period} should be month, week, day, weekpart, daypart, equal, or at least 1"
+                )
+            if list(self.hours) != sorted({*self.hours} & {*range(24)}):
+                raise SettingsError(
+                    f"scenario.hours = {list(self.hours)} should be different hours from 0 to 23, ascending"
+                )
             if self.last is not None and self.last < self.first:
                 raise SettingsError(f"scenario.last = {self.last} should be at least first = {self.first}")
             return self
@@ -66,7 +79,7 @@ class Calendar(Scenario):
         return self._periods(times, unit).of(times)
 
     def _periods(self, times: Ints, unit: str) -> Periods:
-        return periods(times, self.settings.period, self.settings.equal_periods, unit)
+        return periods(times, self.settings.period, self.settings.equal_periods, unit, self.settings.hours)
 
     def timeline(self, world: WorldInput) -> Timeline:
         chosen = self.settings
@@ -184,8 +197,10 @@ def _by_period(
 
 def _facts(calendar: Periods, sessions: list[int]) -> dict[str, Any]:
     skipped = [name for number, name in enumerate(calendar.names) if sessions[0] <= number and number not in sessions]
+    kinds = {"kinds": [calendar.kinds[number] for number in sessions]} if calendar.kinds else {}
     return {
         "periods": [calendar.names[number] for number in sessions],
         "numbers": [number + 1 for number in sessions],
         "skipped": skipped,
+        **kinds,
     }

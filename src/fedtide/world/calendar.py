@@ -1,7 +1,8 @@
-"""Periods of time: months, weeks, days, spans of seconds, or equal counts of samples."""
+"""Periods of time: months, weeks, days, parts of them that recur, spans of seconds, or equal counts of samples."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -9,10 +10,15 @@ import numpy as np
 from fedtide.core.array_types import Ints
 from fedtide.core.errors import SettingsError
 
-UNITS = ("month", "week", "day")  # periods of the calendar (UTC); weeks begin on Monday
+RECURRING = ("weekpart", "daypart")
+UNITS = ("month", "week", "day", *RECURRING)  # periods of the calendar (UTC); weeks begin on Monday
+HOURS = (0, 6, 12, 18)
+"""At which the parts of a day begin."""
+
 _MOST = 1_000_000  # periods of all kinds; more are those of times in another unit
-_DAYS_TO_MONDAY = 3  # 1 January 1970 was a Thursday
-_SECONDS = {"month": 28 * 86400, "week": 7 * 86400, "day": 86400}
+_DAY = 86400
+_MONDAY = -3 * _DAY  # 1 January 1970 was a Thursday
+_SECONDS = {"month": 28 * _DAY, "week": 7 * _DAY, "day": _DAY, "weekpart": 2 * _DAY, "daypart": 3600}
 
 
 @dataclass(frozen=True)
@@ -23,12 +29,14 @@ class Periods:
         bounds: int64 [P - 1], first time of each period but the first; a sample belongs to the last period that has begun.
         names: of all P periods, for display.
         start: of the first period. end: of the last one, exclusive.
+        kinds: of all P periods where they recur, else empty.
     """
 
     bounds: Ints
     names: tuple[str, ...]
     start: int
     end: int
+    kinds: tuple[str, ...] = ()
 
     def of(self, times: Ints) -> Ints:
         """The period of each time, int64."""
@@ -42,13 +50,15 @@ class Periods:
         return found.clip(max=parts - 1)
 
 
-def periods(times: Ints, period: str | int, count: int = 1, unit: str = "s") -> Periods:
+def periods(times: Ints, period: str | int, count: int = 1, unit: str = "s", hours: Sequence[int] = HOURS) -> Periods:
     """The periods from the first time to the last one.
 
     Args:
         times: int64 [n], at least one, in ``unit``.
-        period: ``month``, ``week`` or ``day`` (times in seconds), a length in the unit of the times, or ``equal``.
+        period: ``month``, ``week``, ``day``, ``weekpart`` (Monday to Friday, and weekends) or ``daypart`` (times in seconds), a
+            length in the unit of the times, or ``equal``.
         count: number of periods of ``equal``, which have equal numbers of samples, up to ties of their times.
+        hours: at which the parts of a day begin, ascending; the last one ends where the next day's first begins.
 
     Raises:
         SettingsError: a calendar's period for times that are no seconds, or more than a million periods.
@@ -74,9 +84,21 @@ def periods(times: Ints, period: str | int, count: int = 1, unit: str = "s") -> 
         months = np.arange(edges[0], edges[1] + 2)
         begun = months.astype("datetime64[s]").astype(np.int64)
         return Periods(begun[1:-1], tuple(str(month) for month in months[:-1]), int(begun[0]), int(begun[-1]))
-    days = {"week": 7, "day": 1}[period]
-    offset = _DAYS_TO_MONDAY if period == "week" else 0
-    numbers = np.arange((first // 86400 + offset) // days, (last // 86400 + offset) // days + 2)
-    begun = (numbers * days - offset) * 86400
-    names = tuple(str(np.datetime64(int(day), "s").astype("datetime64[D]")) for day in begun[:-1])
-    return Periods(begun[1:-1], names, int(begun[0]), int(begun[-1]))
+    if period == "daypart":
+        ends = (*hours[1:], hours[0])
+        parts = {f"{hour:02}-{end or 24:02}": 3600 * hour for hour, end in zip(hours, ends, strict=True)}
+    else:
+        parts = {"weekdays": 0, "weekend": 5 * _DAY} if period == "weekpart" else {"": 0}
+    return _in_turn(first, last, parts, *((_DAY, 0) if period in ("day", "daypart") else (7 * _DAY, _MONDAY)))
+
+
+def _in_turn(first: int, last: int, parts: dict[str, int], cycle: int, zero: int) -> Periods:
+    """The parts of cycles of some seconds, counted from ``zero``; ``parts``: where in a cycle each begins."""
+    cycles = np.arange((first - zero) // cycle - 1, (last - zero) // cycle + 2, dtype=np.int64) * cycle + zero
+    begun = (cycles[:, None] + np.array(list(parts.values()))).ravel()
+    low, high = (int(place) for place in np.searchsorted(begun, [first, last], side="right"))
+    kinds = (list(parts) * len(cycles))[low - 1 : high]
+    dates = begun[low - 1 : high].astype("datetime64[s]").astype("datetime64[D]")
+    names = tuple(f"{date} {kind}".strip() for date, kind in zip(dates, kinds, strict=True))
+    edges = int(begun[low - 1]), int(begun[high])
+    return Periods(begun[low:high], names, *edges, tuple(kinds) if len(parts) > 1 else ())

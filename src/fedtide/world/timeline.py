@@ -279,7 +279,12 @@ class Timeline:
         return int(self.notes.get("pilot_sessions", 0))
 
     def returning(self, session: int) -> bool:
-        """Whether a session (0-based) begins with exactly the clients of an earlier session after the pilot."""
+        """Whether a session (0-based) begins with exactly the clients of an earlier session after the pilot.
+
+        Where periods recur, whether an earlier one is of its kind.
+        """
+        if kinds := self.kinds:
+            return kinds[session] in kinds[:session]
         starts = self.session_starts
         own = self.at(starts[session]).clients
         return any(np.array_equal(self.at(round_).clients, own) for round_ in starts[self.pilot : session])
@@ -294,14 +299,18 @@ class Timeline:
         return "periods" in self.notes
 
     @property
+    def kinds(self) -> list[str]:
+        """The kind of each session where sessions are periods that recur, such as weekends; else empty."""
+        return [str(kind) for kind in self.notes.get("kinds", ())]
+
+    @property
     def transition_sessions(self) -> list[int]:
         """Numbers (from 1) of the sessions that reports count as transitions, see :func:`transition_sessions`.
 
-        Every period is new data, so all of them count, whoever is present.
+        Every period is new data, so all of them count, whoever is present; of periods that recur, those of an earlier kind.
         """
-        returning = {
-            session + 1 for session in range(self.sessions) if not self.has_periods and self.returning(session)
-        }
+        counts = self.kinds or not self.has_periods
+        returning = {session + 1 for session in range(self.sessions) if counts and self.returning(session)}
         return transition_sessions(self.pilot, self.sessions, returning)
 
     @property

@@ -56,7 +56,8 @@ def unused_oracle(parts: Parts) -> list[str]:
     if name != "oracle" or not without:
         return []
     which = "any session" if len(without) == len(later) else f"session {', '.join(without)}"
-    return [f"initialiser oracle equals previous at the start of {which}: no earlier one had exactly the same clients"]
+    why = "was of its kind" if timeline.kinds else "had exactly the same clients"
+    return [f"initialiser oracle equals previous at the start of {which}: no earlier one {why}"]
 
 
 def _hashed_columns(parts: Parts) -> list[str]:
