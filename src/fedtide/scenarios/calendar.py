@@ -37,9 +37,9 @@ class Calendar(Scenario):
 
     class Settings(PluginSettings):
         name: str = "calendar"
-        period: Literal["month", "week", "day", "weekpart", "daypart", "equal"] | int = Field(
+        period: Literal["year", "month", "week", "day", "weekpart", "daypart", "equal"] | int = Field(
             "month",
-            description="month, week, day, weekpart (weekdays and weekends in turn) or daypart (UTC), a length in the unit "
+            description="year, month, week, day, weekpart (weekdays and weekends in turn) or daypart (UTC), a length in the unit "
             "of the data's times, or equal: of equal size",
         )
         hours: Annotated[tuple[int, ...], OMIT_DEFAULT] = Field(
@@ -63,7 +63,7 @@ class Calendar(Scenario):
         def _consistent(self) -> Self:
             if isinstance(self.period, int) and self.period < 1:
                 raise SettingsError(
-                    f"scenario.period = {self.period} should be month, week, day, weekpart, daypart, equal, or at least 1"
+                    f"scenario.period = {self.period} should be year, month, week, day, weekpart, daypart, equal, or at least 1"
                 )
             if list(self.hours) != sorted({*self.hours} & {*range(24)}):
                 raise SettingsError(

@@ -1,4 +1,4 @@
-"""Periods of time: months, weeks, days, parts of them that recur, spans of seconds, or equal counts of samples."""
+"""Periods of time: years, months, weeks, days, parts of them that recur, spans of seconds, or equal counts of samples."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from fedtide.core.array_types import Ints
 from fedtide.core.errors import SettingsError
 
 RECURRING = ("weekpart", "daypart")
-UNITS = ("month", "week", "day", *RECURRING)  # periods of the calendar (UTC); weeks begin on Monday
+UNITS = ("year", "month", "week", "day", *RECURRING)  # periods of the calendar (UTC); weeks begin on Monday
 HOURS = (0, 6, 12, 18)
 """At which the parts of a day begin."""
 
 _MOST = 1_000_000  # periods of all kinds; more are those of times in another unit
 _DAY = 86400
 _MONDAY = -3 * _DAY  # 1 January 1970 was a Thursday
-_SECONDS = {"month": 28 * _DAY, "week": 7 * _DAY, "day": _DAY, "weekpart": 2 * _DAY, "daypart": 3600}
+_SECONDS = {"year": 365 * _DAY, "month": 28 * _DAY, "week": 7 * _DAY, "day": _DAY, "weekpart": 2 * _DAY, "daypart": 3600}
 
 
 @dataclass(frozen=True)
@@ -55,7 +55,7 @@ def periods(times: Ints, period: str | int, count: int = 1, unit: str = "s", hou
 
     Args:
         times: int64 [n], at least one, in ``unit``.
-        period: ``month``, ``week``, ``day``, ``weekpart`` (Monday to Friday, and weekends) or ``daypart`` (times in seconds), a
+        period: ``year``, ``month``, ``week``, ``day``, ``weekpart`` (Monday to Friday, and weekends) or ``daypart`` (times in seconds), a
             length in the unit of the times, or ``equal``.
         count: number of periods of ``equal``, which have equal numbers of samples, up to ties of their times.
         hours: at which the parts of a day begin, ascending; the last one ends where the next day's first begins.
@@ -79,11 +79,12 @@ def periods(times: Ints, period: str | int, count: int = 1, unit: str = "s", hou
         ordered = np.sort(times)
         starts = np.unique(ordered[np.arange(count) * len(ordered) // count])
         return Periods(starts[1:], tuple(f"from {start}" for start in starts), first, last + 1)
-    if period == "month":
-        edges = [np.datetime64(value, "s").astype("datetime64[M]") for value in (first, last)]
-        months = np.arange(edges[0], edges[1] + 2)
-        begun = months.astype("datetime64[s]").astype(np.int64)
-        return Periods(begun[1:-1], tuple(str(month) for month in months[:-1]), int(begun[0]), int(begun[-1]))
+    if period in ("year", "month"):
+        code = "datetime64[Y]" if period == "year" else "datetime64[M]"
+        edges = [np.datetime64(value, "s").astype(code) for value in (first, last)]
+        dates = np.arange(edges[0], edges[1] + 2)
+        begun = dates.astype("datetime64[s]").astype(np.int64)
+        return Periods(begun[1:-1], tuple(map(str, dates[:-1])), int(begun[0]), int(begun[-1]))
     if period == "daypart":
         ends = (*hours[1:], hours[0])
         parts = {f"{hour:02}-{end or 24:02}": 3600 * hour for hour, end in zip(hours, ends, strict=True)}

@@ -19,16 +19,16 @@ class SplitSettings(SettingsModel):
 
     share: float = Field(0.2, gt=0, lt=1, description="share of test samples of every client (or class) and period")
     by: Literal["random", "time"] = Field("random", description="random: any samples; time: the last ones")
-    period: Literal["month", "week", "day", "all"] | int = Field(
+    period: Literal["year", "month", "week", "day", "all"] | int = Field(
         "month",
-        description="month, week or day (UTC), a length in the unit of the times, or all; features are scaled by the first one",
+        description="year, month, week or day (UTC), a length in the unit of the times, or all; the first one scales features",
     )
     seed: int = Field(0, ge=0, description="seed of the draw")
 
     @model_validator(mode="after")
     def _at_least_one(self) -> Self:
         if isinstance(self.period, int) and self.period < 1:
-            raise SettingsError(f"period = {self.period} should be month, week, day, all, or at least 1")
+            raise SettingsError(f"period = {self.period} should be year, month, week, day, all, or at least 1")
         return self
 
 
