@@ -56,6 +56,13 @@ def test_integers_in_order_become_periods_of_equal_length(tmp_path):
     assert "hashed: city, more than 100 values." in sentences
 
 
+def test_rows_of_many_years_become_years(tmp_path):
+    rows = [f"c{n % 9},{1900 + n % 12}-{1 + n % 7:02}-11,{n % 10 / 4},{n % 3}" for n in range(1200)]
+    settings, sentences = proposed(tmp_path, "club,date,a,label", rows)
+    assert settings.scenario.period == settings.data.split.period == "year"
+    assert "scenario: every year is a session with the clients that have rows in it." in sentences
+
+
 def test_values_keep_their_meaning_in_yaml(tmp_path):
     rows = [f"{n % 9 / 2},{n % 2}" for n in range(100)]
     settings, _ = proposed(tmp_path, "size: a,yes", rows, name="no # 1.csv")

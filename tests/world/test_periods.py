@@ -23,6 +23,13 @@ def test_months_begin_on_the_first():
     assert made.of(at).tolist() == [0, 1, 2, 3]
 
 
+def test_years_begin_in_january():
+    made = periods(seconds("1899-12-31T23:59:59", "1902-06-01"), "year")
+    assert made.names == ("1899", "1900", "1901", "1902")
+    assert made.of(seconds("1899-12-31T23:59:59", "1900-01-01", "1902-12-31")).tolist() == [0, 1, 3]
+    assert made.part(seconds("1901-12-31", "1902-01-01"), 4).tolist() == [3, 0]
+
+
 def test_weeks_begin_on_monday():
     made = periods(seconds("2013-01-06T12:00:00", "2013-01-07"), "week")  # a Sunday and a Monday
     assert made.names == ("2012-12-31", "2013-01-07")
@@ -76,7 +83,7 @@ def test_parts_of_days_begin_at_hours():
     assert not periods(at, "day").kinds
 
 
-@pytest.mark.parametrize("period", ["month", "week", "day", "weekpart", "daypart", "equal", 2**31])
+@pytest.mark.parametrize("period", ["year", "month", "week", "day", "weekpart", "daypart", "equal", 2**31])
 @given(st.data(), st.integers(1, 40))
 def test_parts_of_a_period_are_equally_long(period, data, parts):
     at = np.array(data.draw(years if str(period).startswith("day") else times))

@@ -22,7 +22,7 @@ from fedtide.settings.yaml_files import read_value
 from fedtide.worlds.build import build_timeline
 from fedtide.worlds.prepared import load
 
-_DAYS = {"month": 30.4, "week": 7, "day": 1}
+_DAYS = {"month": 30.4, "year": 365.25, "week": 7, "day": 1}
 _PERIODS = (3, 36)  # fewest and most that make a scenario
 _SLICES = 12
 _MANY = 100  # categories of a column that have a feature each, by default

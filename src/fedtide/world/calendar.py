@@ -18,7 +18,14 @@ HOURS = (0, 6, 12, 18)
 _MOST = 1_000_000  # periods of all kinds; more are those of times in another unit
 _DAY = 86400
 _MONDAY = -3 * _DAY  # 1 January 1970 was a Thursday
-_SECONDS = {"year": 365 * _DAY, "month": 28 * _DAY, "week": 7 * _DAY, "day": _DAY, "weekpart": 2 * _DAY, "daypart": 3600}
+_SECONDS = {
+    "year": 365 * _DAY,
+    "month": 28 * _DAY,
+    "week": 7 * _DAY,
+    "day": _DAY,
+    "weekpart": 2 * _DAY,
+    "daypart": 3600,
+}
 
 
 @dataclass(frozen=True)
