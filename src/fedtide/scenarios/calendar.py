@@ -39,8 +39,8 @@ class Calendar(Scenario):
         name: str = "calendar"
         period: Literal["year", "month", "week", "day", "weekpart", "daypart", "equal"] | int = Field(
             "month",
-            description="year, month, week, day, weekpart (weekdays and weekends in turn) or daypart (UTC), a length in the unit "
-            "of the data's times, or equal: of equal size",
+            description="year, month, week, day, weekpart (weekdays and weekends in turn) or daypart (UTC), a length in the "
+            "unit of the data's times, or equal: of equal size",
         )
         hours: Annotated[tuple[int, ...], OMIT_DEFAULT] = Field(
             HOURS,

@@ -62,8 +62,8 @@ def periods(times: Ints, period: str | int, count: int = 1, unit: str = "s", hou
 
     Args:
         times: int64 [n], at least one, in ``unit``.
-        period: ``year``, ``month``, ``week``, ``day``, ``weekpart`` (Monday to Friday, and weekends) or ``daypart`` (times in seconds), a
-            length in the unit of the times, or ``equal``.
+        period: ``year``, ``month``, ``week``, ``day``, ``weekpart`` (Monday to Friday, and weekends) or ``daypart``, of times
+            in seconds; a length in the unit of the times; or ``equal``.
         count: number of periods of ``equal``, which have equal numbers of samples, up to ties of their times.
         hours: at which the parts of a day begin, ascending; the last one ends where the next day's first begins.
 
