@@ -28,8 +28,8 @@ class Calendar(Scenario):
     the next period, which has not been trained on: on all its samples but those for validation (they score searches and are
     never tested), or with ``ahead_on: held_out`` on its test samples alone. Periods without training samples are skipped; the
     timeline's notes name them. A client without held-out samples trains as the others. A class is an output of the model from
-    the start, whenever its first sample comes. Parts of weeks (Monday to Friday, weekend) or of days recur: a session returns to
-    earlier ones of its kind.
+    the start, whenever its first sample comes. Parts of weeks (Monday to Friday, weekend) or of days recur: a session returns
+    to earlier ones of its kind.
 
     Nothing depends on later samples, except the number of clients that ``partition.min_samples`` and ``max_clients`` leave,
     and the bounds of ``equal`` periods.
