@@ -14,7 +14,10 @@ import torch
 
 from fedtide.core.errors import SettingsError
 from fedtide.mirror.check import check_run
+from fedtide.records.run_directory import RunDirectory
+from fedtide.records.states import state_files
 from fedtide.runs import stages
+from fedtide.runs.finished_states import free_states
 from fedtide.runs.progress import Watch
 from fedtide.settings.params import Params
 from fedtide.settings.run import RunSettings
@@ -135,6 +138,15 @@ def test_a_month_may_be_appended_in_parts_and_late(tmp_path: Path, five: Any) ->
     _, lines = run(tmp_path, frame, algorithm="scaffold")
     assert continued_from(lines) == 4
     assert records(tmp_path) == five
+
+
+def test_a_complete_run_keeps_what_it_continues_from(tmp_path: Path) -> None:
+    run(tmp_path, rows(2))
+    directory = RunDirectory(folder(tmp_path))
+    states = state_files(directory.state)
+    assert states
+    assert free_states(directory) == 0
+    assert state_files(directory.state) == states
 
 
 def test_the_order_of_the_file_does_not_matter(tmp_path: Path, five: Any) -> None:

@@ -23,7 +23,9 @@ def free_states(directory: RunDirectory) -> int:
     try:
         summary = directory.summary()
         complete = summary is not None and summary["state"] == "complete"
-        return 0 if not complete or different(directory.path, directory.marks()) else remove_states(directory.state)
+        if not complete or directory.periods() or different(directory.path, directory.marks()):
+            return 0  # or it continues, on a table that grows
+        return remove_states(directory.state)
     finally:
         lock.release()
 
