@@ -113,7 +113,7 @@ def refuse_other_downlink(chosen: Chosen, layout: Layout) -> None:
     refused = [
         (
             bool(remedy),
-            f"with these settings it may lose as much as it gets, and what is lost grow without bound; {remedy}",
+            f"with these settings it may lose as much as it gets, and errors could grow without bound; {remedy}",
         ),
         (
             getattr(link.settings, "memory_decay", 1) != 1,
