@@ -174,9 +174,11 @@ def _with_newcomers(
         return torch.cat([value, start[known:].to(value)])
 
     vectors = {name: longer(saved[name], getattr(first, name)) for name in _OF_CLIENTS if name in saved}
-    extra = {name: longer(value, first.extra.get(name)) for name, value in saved.get("extra", {}).items()}
+    for group in ("extra", "downlink"):
+        start = getattr(first, group)
+        vectors[group] = {name: longer(value, start.get(name)) for name, value in saved.get(group, {}).items()}
     of_all = {name: form.new_empty(clients, *form.shape[1:], device="meta") for name, form in forms.items()}
-    return {**saved, **vectors, "extra": extra}, of_all
+    return {**saved, **vectors}, of_all
 
 
 def _expected(first: RunState, client_rows: dict[str, int]) -> dict[str, str]:

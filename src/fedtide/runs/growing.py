@@ -50,7 +50,7 @@ def return_to_unchanged(directory: RunDirectory, periods: Sequence[Period]) -> l
     fence(directory.state / "state-*.pt")
     for path in later:
         path.unlink()
-    return [f"rows were added or changed; training from the start of {changed.name}"]
+    return [f"rows were added or changed; {changed.name} is trained again"]
 
 
 def _seen(directory: RunDirectory) -> list[Period]:
