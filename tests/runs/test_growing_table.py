@@ -270,6 +270,7 @@ def test_a_comparison_and_its_report_continue(tmp_path: Path) -> None:
         assert [(each["state"], each["rounds"]) for each in summaries] == [("complete", 2 * month)] * 2
     assert len([path for path in (tmp_path / "runs").iterdir() if (path / "summary.json").is_file()]) == 2
     assert len([line for line in lines if "continuing from round 4" in line]) == 2
-    assert {"world", "population", "earlier_sessions"} <= {drawing.name for drawing in stages.figures(params(), tmp_path / "runs", None)}
+    drawn = {drawing.name for drawing in stages.figures(params(), tmp_path / "runs", None)}
+    assert {"world", "population", "earlier_sessions"} <= drawn
     again, _ = stages.train(params(), where, Watch(lines.append))
     assert again == summaries
