@@ -6,8 +6,12 @@ place that uses it, and without it nothing changes but the speed.
 
 from __future__ import annotations
 
+import itertools
+import linecache
+import re
 import warnings
 from collections.abc import Callable
+from operator import attrgetter
 from typing import Any
 
 import torch
@@ -25,6 +29,9 @@ _FAST = {
 """Operators whose Python binding takes the same arguments as the traced one and is twice as fast to call."""
 
 
+_number = itertools.count()
+
+
 def as_function(graph: GraphModule, device: torch.device) -> Callable[..., Any]:
     """The traced graph as a function of its tensors, which are on ``device``."""
     graph.graph.set_codegen(CodeGen())
@@ -38,25 +45,44 @@ def _scripted(graph: GraphModule) -> Callable[..., Any] | None:
     Worker threads then do not wait for the GIL between operations. The interpreter's optimiser stays off: from the second or
     third call on it would change the rounding.
     """
-    copied = Graph()
-    copied.output(copied.graph_copy(graph.graph, {}))
-    for node in copied.nodes:
-        node.target = getattr(node.target, "overloadpacket", node.target)  # TorchScript chooses among overloads itself
+    function, constants = _free(graph)
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # deprecated as a way to export models, which this is not
-            scripted, unoptimised = torch.jit.script(GraphModule(graph, copied)), torch.jit.optimized_execution  # type: ignore[attr-defined]
+            scripted, unoptimised = torch.jit.script(function), torch.jit.optimized_execution  # type: ignore[attr-defined]
     except Exception:  # a torch without TorchScript, or a graph that it does not understand
         return None
-    if not isinstance(scripted, torch.jit.ScriptModule):  # switched off by PYTORCH_JIT=0
+    finally:
+        linecache.cache.pop(function.__code__.co_filename, None)
+    if not isinstance(scripted, torch.jit.ScriptFunction):  # switched off by PYTORCH_JIT=0
         return None
-    forward = scripted.forward
 
     def call(*given: Tensor) -> Any:
         with unoptimised(False):
-            return forward(*given)
+            return scripted(*given, *constants)
 
     return call
+
+
+def _free(graph: GraphModule) -> tuple[Callable[..., Any], list[Any]]:
+    """The graph as a function of its tensors and its constants, and these; TorchScript reads a module four times as slowly."""
+    lines, constants = Graph(), list[Any]()
+    lines.output(lines.graph_copy(graph.graph, {}))
+    *_, place = (node for node in lines.nodes if node.op == "placeholder")
+    for node in list(lines.nodes):
+        node.target = getattr(node.target, "overloadpacket", node.target)  # TorchScript chooses among overloads itself
+        if node.op == "get_attr":
+            constants.append(attrgetter(str(node.target))(graph))
+            with lines.inserting_after(place):
+                place = lines.placeholder(f"held{len(constants)}")
+            node.replace_all_uses_with(place)
+            lines.erase_node(node)
+    code = lines.python_code("self")
+    source, file = re.sub(r"def forward\(self(, )?", "def forward(", code.src, count=1), f"<traced {next(_number)}>"
+    space = {**code.globals, "__name__": __name__}
+    exec(compile(source, file, "exec"), space)
+    linecache.cache[file] = (len(source), None, source.splitlines(keepends=True), file)
+    return space["forward"], constants
 
 
 def _called(graph: GraphModule) -> Callable[..., Any]:
