@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import atexit
 import functools
 import gc
 import importlib.metadata
@@ -38,11 +39,15 @@ gc.disable()  # until everything is imported: what a module defines stays
 _imported, _gc = [0], {name: getattr(gc, name) for name in ("freeze", "unfreeze")}
 
 
+atexit.register(_gc["unfreeze"])  # libraries that look for leaks find none
+
+
 def _freeze() -> None:
     """What is imported by now is not searched for garbage after every run."""
     if len(sys.modules) > _imported[0] + 100:
+        if _imported[0]:
+            gc.collect()
         _imported[0] = len(sys.modules)
-        gc.collect()
         _gc["freeze"]()
 
 
@@ -58,8 +63,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def pytest_collection_finish() -> None:
-    gc.enable()
     _freeze()
+    gc.enable()
     if (style := sys.modules.get("fedtide.report.charts.style")) is not None:
         style.DPI = 60  # type: ignore[attr-defined]  # figures are drawn in a third of the time
     gc.freeze = gc.unfreeze = lambda: None  # of commands that do their runs in this process, which would undo it
@@ -67,11 +72,6 @@ def pytest_collection_finish() -> None:
 
 def pytest_runtest_logfinish() -> None:
     _freeze()
-
-
-def pytest_unconfigure() -> None:
-    """Libraries that look for leaks at exit find none."""
-    _gc["unfreeze"]()
 
 
 Quadratics = Callable[[list[int], list[float], list[list[float]]], tuple[Dataset, dict[str, Any]]]

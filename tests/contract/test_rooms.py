@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
@@ -67,15 +68,10 @@ def imports(file: Path) -> set[str]:
     return {name.partition(".")[2] for name in found if name.split(".")[0] == "fedtide"}
 
 
-GRAPH = {module: imports(file) - {module} for module, file in MODULES.items()}
-
-
-PRIVATE = [
-    (module, imported)
-    for module, found in GRAPH.items()
-    for imported in sorted(found)
-    if imported.rpartition(".")[2].startswith("_") and not imported.endswith("__")
-]
+@functools.cache
+def graph() -> dict[str, set[str]]:
+    """What every module imports."""
+    return {module: imports(file) - {module} for module, file in MODULES.items()}
 
 
 def layer(module: str) -> tuple[int, str]:
@@ -89,14 +85,14 @@ def layer(module: str) -> tuple[int, str]:
 def test_there_is_no_circle() -> None:
     """Imports inside functions and those for the type checker count."""
     try:
-        TopologicalSorter(GRAPH).prepare()
+        TopologicalSorter(graph()).prepare()
     except CycleError as error:
         pytest.fail(" -> ".join(reversed(error.args[1])))
 
 
 def test_there_is_no_arrow_upwards() -> None:
     wrong = []
-    for module, found in GRAPH.items():
+    for module, found in graph().items():
         height, own = layer(module)
         for imported in found:
             other, name = layer(imported)
@@ -106,8 +102,14 @@ def test_there_is_no_arrow_upwards() -> None:
 
 
 def test_a_private_module_is_imported_by_its_package_alone() -> None:
-    assert PRIVATE
-    assert not [pair for pair in PRIVATE if pair[0].rpartition(".")[0] != pair[1].rpartition(".")[0]]
+    private = [
+        (module, imported)
+        for module, found in graph().items()
+        for imported in sorted(found)
+        if imported.rpartition(".")[2].startswith("_") and not imported.endswith("__")
+    ]
+    assert private
+    assert not [pair for pair in private if pair[0].rpartition(".")[0] != pair[1].rpartition(".")[0]]
 
 
 @pytest.mark.parametrize("kind", plugins.KINDS)
