@@ -13,7 +13,9 @@ from fedtide.authoring.templates import TEMPLATES
 from fedtide.authoring.trial import Trial
 from fedtide.core import plugins
 
-GUIDE = (Path(__file__).parents[2] / "docs" / "extend.md").read_text(encoding="utf-8")
+GUIDE = "\n".join(
+    path.read_text(encoding="utf-8") for path in sorted((Path(__file__).parents[2] / "docs").glob("extend_*.md"))
+)
 WORDS = {
     "algorithms": "algorithm", "data": "dataset", "detectors": "detector", "models": "model", "partitions": "partition",
     "scenarios": "scenario", "uplink": "link",

@@ -288,7 +288,9 @@ def test_commands_are_found_wherever_they_are():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("page", ["README.md", "docs/start.md", "docs/experiments.md", "docs/mlflow.md"])
+@pytest.mark.parametrize(
+    "page", ["README.md", "docs/start.md", "docs/compare_methods.md", "docs/experiments.md", "docs/mlflow.md"]
+)
 def test_commands_that_take_minutes_are_executed(page, tmp_path):
     """In a copy of the repository, by processes; published tables, clusters and results of searches elsewhere are left out."""
     folder = tmp_path / "copy"

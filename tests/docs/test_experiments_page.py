@@ -1,4 +1,4 @@
-"""Experiments and commands that docs/experiments.md, docs/tables.md and docs/findings.md name."""
+"""Experiments and commands that the pages on published tables and their claims name."""
 
 import re
 import shlex
@@ -14,8 +14,14 @@ from fedtide.settings.params import Params
 from fedtide.tuning.space import Space
 
 ROOT = Path(__file__).parents[2]
-TEXT = "\n".join((ROOT / "docs" / name).read_text(encoding="utf-8") for name in ("experiments.md", "tables.md"))
-FINDINGS = (ROOT / "docs" / "findings.md").read_text(encoding="utf-8")
+TEXT = "\n".join(
+    (ROOT / "docs" / name).read_text(encoding="utf-8")
+    for name in ("experiments.md", "experiments_list.md", "tables.md")
+)
+FINDINGS = "\n".join(
+    path.read_text(encoding="utf-8")
+    for path in ((ROOT / "docs/findings.md"), *sorted((ROOT / "docs").glob("claims_*.md")))
+)
 COMMANDS = [
     *re.findall(r"^(fedtide .*)$", TEXT, re.MULTILINE),
     *(" ".join(line.split()) for line in dict.fromkeys(re.findall(r"`(fedtide reproduce [^`]*)`", FINDINGS))),

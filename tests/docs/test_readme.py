@@ -19,9 +19,26 @@ from fedtide.core import plugins
 from fedtide.settings.params import Params
 
 ROOT = Path(__file__).parents[2]
-FILES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").glob("*.md"))]
+FILES = [
+    *(
+        ROOT / name
+        for name in ("README.md", "CONTRIBUTING.md", "CHANGELOG.md", "benchmarks/README.md", "benchmarks/peers.md")
+    ),
+    *sorted((ROOT / "docs").glob("*.md")),
+]
 DOCUMENTS = {str(path.relative_to(ROOT)): path.read_text(encoding="utf-8") for path in FILES}
-GUIDES = ("README.md", "CONTRIBUTING.md", "docs/start.md", "docs/concepts.md", "docs/systems.md", "docs/extend.md")
+GUIDES = (
+    *(
+        "README.md",
+        "CONTRIBUTING.md",
+        "docs/start.md",
+        "docs/compare_methods.md",
+        "docs/own_data.md",
+        "docs/own_method.md",
+    ),
+    *("docs/concepts.md", "docs/systems.md", "docs/extend.md", "docs/extend_algorithms.md", "docs/extend_worlds.md"),
+    *("docs/extend_data.md", "docs/extend_server.md"),
+)
 TEXT = "\n".join(DOCUMENTS[name] for name in GUIDES)
 CHOSEN_BY = {
     "aggregation": "aggregation={}", "attack": "attack={{name: {}, share: 0.5}}",
@@ -51,7 +68,7 @@ def test_every_kind_of_plugin_is_shown():
 def test_the_readme_shows_the_algorithm_of_the_guide():
     code, _, _ = EXAMPLES["algorithms-fedshrink"]
     assert code in DOCUMENTS["README.md"]
-    assert code in DOCUMENTS["docs/extend.md"]
+    assert code in DOCUMENTS["docs/extend_algorithms.md"]
 
 
 @pytest.mark.parametrize(("code", "kind", "name"), EXAMPLES.values(), ids=EXAMPLES)
@@ -85,7 +102,7 @@ def test_clients_and_times_of_an_own_dataset_are_those_of_the_run(own, fedtide):
 
 
 def test_a_network_that_exists_already_is_trained(folder, fedtide, monkeypatch):
-    (code,) = re.findall(r"```python\n(# nets\.py\n.*?)```", DOCUMENTS["docs/extend.md"], re.DOTALL)
+    (code,) = re.findall(r"```python\n(# nets\.py\n.*?)```", DOCUMENTS["docs/extend_data.md"], re.DOTALL)
     (folder / "nets.py").write_text(code)
     monkeypatch.setattr(sys, "path", list(sys.path))
     runpy.run_path(str(folder / "nets.py"), run_name="__main__")

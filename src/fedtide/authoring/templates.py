@@ -1,4 +1,4 @@
-"""The files that plug-ins start from: the examples of the guide, ``docs/extend.md``."""
+"""The files that plug-ins start from: the examples of the guide, ``docs/extend*.md``."""
 
 from __future__ import annotations
 
