@@ -6,11 +6,13 @@ Environments are made of links to the packages of this one, so that no package i
 from __future__ import annotations
 
 import email
+import re
 import subprocess
 import sys
 import sysconfig
 import tomllib
 import venv
+import zipfile
 from importlib.metadata import distribution
 from pathlib import Path
 
@@ -74,6 +76,15 @@ def installed(wheel, folder, extra):
         if not (target / entry).exists():
             (target / entry).symlink_to(PACKAGES / entry)
     return folder / "bin"
+
+
+@pytest.mark.slow
+def test_the_description_has_no_link_into_the_repository(wheel):
+    with zipfile.ZipFile(wheel) as archive:
+        (name,) = (name for name in archive.namelist() if name.endswith(".dist-info/METADATA"))
+        text = archive.read(name).decode()
+    assert "## Quick start" in text
+    assert re.findall(r"\]\((?!https://)[^)]*\)", text) == []
 
 
 @pytest.mark.slow

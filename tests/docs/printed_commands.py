@@ -11,10 +11,7 @@ from typing import NamedTuple
 ROOT = Path(__file__).parents[2]
 PAGES = {
     path.relative_to(ROOT).as_posix(): path.read_text(encoding="utf-8")
-    for path in (
-        *(ROOT / name for name in ("README.md", "CONTRIBUTING.md", "benchmarks/README.md")),
-        *sorted((ROOT / "docs").glob("*.md")),
-    )
+    for path in (ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md")))
 }
 LANGUAGES = {"", "text", "python", "yaml", "sh", "bash", "console", "{toctree}", "{include} ../CHANGELOG.md"}
 PROGRAMS = (

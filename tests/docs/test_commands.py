@@ -195,7 +195,7 @@ def run_on_a_table(monkeypatch, capfd) -> str:
     return next(path.parent.name for path in sorted(Path("runs").glob("*/encoding.json")))
 
 
-def call_python(call: Call, repository: Path) -> None:
+def call_python(call: Call, repository: Path, shown: dict[str, str]) -> None:
     """A script of the repository: it exists, and so do the settings and overrides that it is given."""
     if call.arguments[0] == "-":
         compile(call.stdin, "stdin", "exec")
@@ -204,6 +204,8 @@ def call_python(call: Call, repository: Path) -> None:
         assert call.arguments[1] in ("venv",)
         return
     name, *arguments = call.arguments
+    if name in shown:
+        return  # executed when it was written
     assert (repository / name).is_file()
     overrides = [item for item in arguments if "=" in item]
     given = [Path(item) for item in arguments if item.endswith(".yaml")]
@@ -265,7 +267,7 @@ def test_commands_work_as_printed(page, page_folder, repository, tmp_path, monke
         if call.program == "fedtide":
             call_fedtide(call.arguments, monkeypatch, capfd)
         elif call.program.startswith("python"):
-            call_python(call, repository)
+            call_python(call, repository, files(text))
         else:
             call_other(call, repository, monkeypatch, capfd)
 
