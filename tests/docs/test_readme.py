@@ -57,6 +57,8 @@ COMMANDS = sorted({
     *re.findall(r"^(fedtide .*)$", BLOCKS, re.MULTILINE), *re.findall(r"`(fedtide [a-z][^`A-Z]*)`", TEXT)
 })  # fmt: skip
 PUBLIC = package.__all__
+MOST_WORDS = 1500  # of a page, without code and tables
+REFERENCES = {"docs/tables.md"}
 PYTHON = re.findall(r"```python\n(import fedtide\n.*?)```", TEXT, re.DOTALL)
 MAKEFILE = (ROOT / "Makefile").read_text(encoding="utf-8")
 
@@ -156,6 +158,12 @@ def test_links_lead_somewhere(document):
     targets = re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", DOCUMENTS[document])
     folder = (ROOT / document).parent
     assert [target for target in targets if not (folder / target).exists()] == []
+
+
+@pytest.mark.parametrize("document", [name for name in DOCUMENTS if name.startswith("docs/")])
+def test_a_page_is_short(document):
+    text = re.sub(r"^```.*?^```$|^\|.*?$", "", DOCUMENTS[document], flags=re.DOTALL | re.MULTILINE)
+    assert len(text.split()) <= MOST_WORDS or document in REFERENCES
 
 
 def test_the_site_shows_every_page():
