@@ -104,6 +104,13 @@ def test_an_installation_trains_outside_of_the_project(wheel, tmp_path, extra):
             assert called.stderr.endswith(f"pip install 'fedtide[{needs}]'\n")
         elif extra in (needs, "all"):
             assert "pip install" not in called.stderr
+    if extra == "report":
+        chosen = ["scenario.rounds_per_session=1", "compare.algorithms=[fedavg]", "compare.seeds=[0]"]
+        for command in ("compare", "report"):
+            small = [programs / "fedtide", command, *(word for item in chosen for word in ("--set", item))]
+            called = subprocess.run(small, cwd=here, capture_output=True, text=True)
+            assert called.returncode == 0, called.stderr
+        assert (here / "report/report.html").is_file()
     program = PROGRAM.format(root=str(tmp_path / "environment"), params=str(PROJECT / "params.yaml"))
     script = subprocess.run([programs / "python", "-c", program], cwd=here, capture_output=True, text=True)
     assert script.returncode == 0, script.stderr

@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from fedtide.data.table import rows_and_clients
 from fedtide.records import client_scores
 from fedtide.records.frames import METHOD, Method, Records
 from fedtide.report import findings
@@ -94,6 +93,8 @@ def columns_that_differ(table: Any, names: list[str]) -> dict[str, str]:
     A difference of means over the root of the mean of both variances, of numbers or of the indicator of a category; those
     below 0.2 are left out.
     """
+    from fedtide.data.table import rows_and_clients  # with the extra `data`, which a report of other data does without
+
     if (read := rows_and_clients(table)) is None:
         return {}
     frame, number, known = read
