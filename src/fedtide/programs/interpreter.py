@@ -6,7 +6,6 @@ place that uses it, and without it nothing changes but the speed.
 
 from __future__ import annotations
 
-import itertools
 import linecache
 import re
 import warnings
@@ -29,9 +28,6 @@ _FAST = {
 """Operators whose Python binding takes the same arguments as the traced one and is twice as fast to call."""
 
 
-_number = itertools.count()
-
-
 def as_function(graph: GraphModule, device: torch.device) -> Callable[..., Any]:
     """The traced graph as a function of its tensors, which are on ``device``."""
     graph.graph.set_codegen(CodeGen())
@@ -45,15 +41,13 @@ def _scripted(graph: GraphModule) -> Callable[..., Any] | None:
     Worker threads then do not wait for the GIL between operations. The interpreter's optimiser stays off: from the second or
     third call on it would change the rounding.
     """
-    function, constants = _free(graph)
     try:
+        function, constants = _free(graph)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # deprecated as a way to export models, which this is not
             scripted, unoptimised = torch.jit.script(function), torch.jit.optimized_execution  # type: ignore[attr-defined]
     except Exception:  # a torch without TorchScript, or a graph that it does not understand
         return None
-    finally:
-        linecache.cache.pop(function.__code__.co_filename, None)
     if not isinstance(scripted, torch.jit.ScriptFunction):  # switched off by PYTORCH_JIT=0
         return None
 
@@ -78,10 +72,17 @@ def _free(graph: GraphModule) -> tuple[Callable[..., Any], list[Any]]:
             node.replace_all_uses_with(place)
             lines.erase_node(node)
     code = lines.python_code("self")
-    source, file = re.sub(r"def forward\(self(, )?", "def forward(", code.src, count=1), f"<traced {next(_number)}>"
-    space = {**code.globals, "__name__": __name__}
-    exec(compile(source, file, "exec"), space)
-    linecache.cache[file] = (len(source), None, source.splitlines(keepends=True), file)
+    source, space = (
+        re.sub(r"def forward\(self(, )?", "def forward(", code.src, count=1),
+        {**code.globals, "__name__": __name__},
+    )
+    exec(compile(source, "<traced>", "exec"), space)
+    linecache.cache["<traced>"] = (
+        len(source),
+        None,
+        source.splitlines(keepends=True),
+        "<traced>",
+    )  # where it is read from
     return space["forward"], constants
 
 
